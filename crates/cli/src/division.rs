@@ -341,6 +341,7 @@ mod tests {
             division: None,
             tests,
             accelerators: Vec::new(),
+            clients: Vec::new(),
             environment: environment::describe(),
         }
     }

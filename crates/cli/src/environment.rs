@@ -29,6 +29,12 @@ fn kernel() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_string())
 }
 
+/// Name of this machine, if the system tells.
+pub fn host_name() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(text.trim().to_string()).filter(|name| !name.is_empty())
+}
+
 /// Work that others do on this machine: the load average of the last minute.
 pub fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()

@@ -93,6 +93,11 @@ impl Failure {
         Self::of(Exit::Aborted, vec![problem.to_string()])
     }
 
+    /// Ctrl-C before anything was measured.
+    pub fn interrupted(problem: impl Display) -> Self {
+        Self::of(Exit::Interrupted, vec![problem.to_string()])
+    }
+
     fn of(exit: Exit, problems: Vec<String>) -> Self {
         Self { exit, problems, hints: Vec::new() }
     }

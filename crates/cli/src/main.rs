@@ -39,6 +39,7 @@ mod terminal;
 mod throughput;
 mod tui;
 mod tune;
+mod workers;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
-use dyno_loadgen::drive::real::{Monitor, Onlooker, RealTime};
+use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
@@ -16,6 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::progress::Progress;
 use crate::system::System;
+use crate::workers::RemoteWorkers;
 
 /// One test: what is measured of a system in one go.
 #[derive(Debug, Clone)]
@@ -116,6 +117,8 @@ impl Test {
         watch.progress.begin(title, Goals::of(self, system.is_simulated()));
         let logs = if system.is_simulated() {
             self.play_virtual_time(system, &tenants, watch)
+        } else if let Some(workers) = &system.remote_workers {
+            self.play_on_workers((system, workers), watch)?
         } else {
             self.play_real_time(system, &tenants, watch)?
         };
@@ -147,6 +150,47 @@ impl Test {
         run::run(&mut driver, tenants, self.keep, &mut |beginning| self.announce(&beginning, watch))
     }
 
+    /// As in real time, on workers that have this system.
+    fn play_on_workers(
+        &self,
+        (system, remote): (&System, &RemoteWorkers),
+        watch: Watch<'_>,
+    ) -> Result<Vec<TestLog>, Failure> {
+        let interrupted = || Failure::interrupted("interrupted before all workers had joined");
+        let coordinator = remote.coordinator(system, watch)?.ok_or_else(interrupted)?;
+        let library = coordinator.library(&*system.library);
+        let tenants: Vec<Tenant<'_>> = self
+            .tenants
+            .iter()
+            .map(|tenant| Tenant {
+                settings: tenant.settings.clone(),
+                plan: tenant.plan.clone(),
+                library: &library,
+                messages: tenant.messages.clone(),
+            })
+            .collect();
+        let settings = self.tenants.iter().map(|tenant| tenant.settings.values.clone()).collect();
+        let about = (system.engine_name(), system.library_size());
+        let mut driver = coordinator.begin(about, self.scenario, settings);
+        Ok(std::thread::scope(|scope| {
+            let (running, is_over) = mpsc::channel::<()>();
+            let mut saw = || watch.progress.saw(Some(&coordinator.glance()));
+            let is_shown = watch.progress.is_shown();
+            scope.spawn(move || {
+                look_on(
+                    &|| coordinator.abort(),
+                    is_shown.then_some(&mut saw as &mut dyn FnMut()),
+                    &is_over,
+                    watch,
+                );
+            });
+            let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, watch);
+            let logs = run::run(&mut driver, &tenants, self.keep, announce);
+            drop(running);
+            logs
+        }))
+    }
+
     fn play_real_time(
         &self,
         system: &System,
@@ -159,8 +203,14 @@ impl Test {
             // Dropped when the test is over, which ends the watching thread.
             let (running, is_over) = mpsc::channel::<()>();
             // Before the run begins: later ones are not noted for it.
-            let onlooker = watch.progress.is_shown().then(|| monitor.onlooker());
-            scope.spawn(move || look_on(&monitor, onlooker, &is_over, watch));
+            let mut onlooker = watch.progress.is_shown().then(|| monitor.onlooker());
+            scope.spawn(move || {
+                let mut saw = onlooker
+                    .as_mut()
+                    .map(|onlooker| || watch.progress.saw(onlooker.glance().as_ref()));
+                let saw = saw.as_mut().map(|saw| saw as &mut dyn FnMut());
+                look_on(&|| monitor.abort(), saw, &is_over, watch);
+            });
             let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, watch);
             let logs = run::run(&mut driver, tenants, self.keep, announce);
             drop(running);
@@ -183,8 +233,8 @@ impl Test {
 }
 
 fn look_on(
-    monitor: &Monitor,
-    mut onlooker: Option<Onlooker>,
+    abort: &dyn Fn(),
+    mut saw: Option<&mut dyn FnMut()>,
     is_over: &mpsc::Receiver<()>,
     watch: Watch<'_>,
 ) {
@@ -195,10 +245,10 @@ fn look_on(
     };
     while is_over.recv_timeout(next()) == Err(mpsc::RecvTimeoutError::Timeout) {
         if watch.ends(clock.now()) {
-            monitor.abort();
+            abort();
         }
-        if let Some(onlooker) = &mut onlooker {
-            watch.progress.saw(onlooker.glance().as_ref());
+        if let Some(saw) = &mut saw {
+            saw();
         }
     }
 }

@@ -96,6 +96,10 @@ impl Outcome {
                 }
             ));
         }
+        // Of a performance test the verdict says so.
+        if let (Some(Ended::Lost { worker, of }), TestMode::AccuracyOnly) = (ended, test.mode) {
+            summary.reasons.push(Violation::Lost { worker, of }.to_string());
+        }
         summary.verdict = state.verdict(summary.reasons.is_empty()).into();
         kept
     }
@@ -322,7 +326,7 @@ pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
         repetition: (plan.repetition != Repetition::Once).then(|| plan.repetition.show()),
         interval_ns: plan.interval(),
         target_qps: plan.target_qps,
-        arrivals: server.and(arrivals),
+        arrivals: server.and(arrivals).map(in_short),
         samples_per_query: plan.samples_per_query,
         min_duration_ns: plan.min_duration,
         min_query_count: plan.min_query_count,
@@ -335,11 +339,29 @@ pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
 fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
     let set = settings.rows().filter(|(_, _, origin)| **origin != Origin::Default);
     set.map(|(field, value, origin)| {
+        // A trace that a file holds is not told time by time.
+        let value = match origin {
+            Origin::Code(_) => in_short(value),
+            _ => value,
+        };
         let (unit, origin) = (field.unit.into(), origin.to_string());
         (field.name.into(), Setting { value, unit, origin })
     })
     .collect()
 }
+
+/// Recorded times by their number, where there are many.
+fn in_short(value: String) -> String {
+    match value.strip_prefix("replay:") {
+        Some(times) if times.len() > TIMES_SHOWN => {
+            format!("replay of {} times", times.split(',').count())
+        }
+        _ => value,
+    }
+}
+
+/// Characters of recorded times that are shown.
+const TIMES_SHOWN: usize = 60;
 
 /// The folder of a test's logs within the run directory: its own, whatever its
 /// tenant is called.

@@ -170,7 +170,7 @@ fn metrics() -> String {
         "# Metrics\n\n{MADE}What each figure is: formula and window (`dyno info metrics`).\n\n"
     );
     for metric in METRICS {
-        let _ = write!(text, "## {}\n\n{}\n\n", metric.name, metric.what.replace('<', "&lt;"));
+        let _ = write!(text, "## {}\n\n{}\n\n", metric.name, metric.told().replace('<', "&lt;"));
         let keys: Vec<String> = metric.keys.iter().map(|key| format!("`{key}`")).collect();
         let _ = write!(text, "In `summary.json`: {}.\n\n", keys.join(", "));
     }
@@ -251,7 +251,7 @@ fn the_reference_pages_are_those_of_the_code() {
 fn every_number_of_a_summary_has_its_formula() {
     let schema: serde_json::Value = serde_json::from_str(&Document::Summary.schema()).unwrap();
     let mut missing = Vec::new();
-    for of in ["Metrics", "Rates", "TokenRates", "Headline", "Accuracy"] {
+    for of in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
         let properties = schema["$defs"][of]["properties"].as_object().expect("it is there");
         let told = |key: &&String| METRICS.iter().any(|metric| metric.keys.contains(&key.as_str()));
         missing.extend(properties.keys().filter(|key| !told(key)).map(|key| format!("{of}.{key}")));
@@ -333,7 +333,9 @@ const OF_EXAMPLES: [&str; 1] = ["--designs"];
 /// What is wrong with a command or flag in running text.
 fn misnamed(dyno: &Command, span: &str) -> Option<String> {
     let words: Vec<&str> = span.split_whitespace().collect();
-    let flags = words.iter().filter_map(|word| word.strip_prefix("--"));
+    // What follows a bare `--` is another program's.
+    let own = words.iter().take_while(|word| **word != "--");
+    let flags = own.filter_map(|word| word.strip_prefix("--"));
     let flags = flags.map(|flag| flag.split(['=', ',', '[']).next().unwrap_or(flag));
     let is_of = |command: &Command, flag: &str| {
         let is_setting = |key: &str| FIELDS.iter().any(|field| field.name == key);

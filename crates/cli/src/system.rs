@@ -1,14 +1,17 @@
 //! What `--system` names: its data set, its labels, and the system itself.
 
+pub mod by_value;
 mod cheat;
 pub mod cost;
 mod model;
+pub mod net;
 mod npu;
 mod onnx;
 mod policy;
 mod rnn;
 mod sample;
 pub mod task;
+mod tokens;
 pub mod tuned;
 
 use std::num::NonZero;
@@ -31,13 +34,14 @@ use dyno_task::judge::Judge;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;
 use policy::Policies;
 pub use sample::SampleInput;
 
 /// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 11] = [
+pub const SYSTEMS: [(&str, &str); 15] = [
     (
         "digits",
         "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
@@ -70,6 +74,10 @@ pub const SYSTEMS: [(&str, &str); 11] = [
     ("tuned:model=FILE,formats=FILE", tuned::GRAMMAR),
     ("rnn:MODEL", rnn::GRAMMAR),
     ("task:NAME", task::GRAMMAR),
+    ("oip:URL/MODEL", net::OIP),
+    ("oip-grpc:HOST:PORT/MODEL", net::OIP_GRPC),
+    ("openai:URL", net::OPENAI),
+    ("raw:URL", net::RAW),
     ("model:SERVICE", model::GRAMMAR),
     ("npu:networks=NAMES", npu::GRAMMAR),
     ("cheat:TRICK", cheat::GRAMMAR),
@@ -79,7 +87,7 @@ pub const SYSTEMS: [(&str, &str); 11] = [
 const SAMPLES_DEFAULT: usize = 1_024;
 
 /// Samples in a batch, where nobody says.
-const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
+pub const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
 
 /// The share of the reference's accuracy that the rules ask for.
 const SHARE_OF_REFERENCE: f64 = 0.99;
@@ -123,10 +131,13 @@ pub struct System {
     policies: Policies,
     /// Of the batches that it computed since somebody asked.
     pub batch_sizes: batch::Sizes,
+    /// Workers that measure it in place of this process.
+    pub remote_workers: Option<RemoteWorkers>,
 }
 
 enum Kind {
     Null,
+    Remote(Box<net::Remote>),
     Engine(Arc<dyn Engine>),
     Simulated(Model),
     Npu(Box<NpuSpec>),
@@ -174,6 +185,7 @@ impl System {
             is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
+            remote_workers: RemoteWorkers::of(run)?,
             spec,
         })
     }
@@ -188,10 +200,10 @@ impl System {
             Kind::Null => {
                 Some("The null system answers at once: these are figures of the instrument.")
             }
-            Kind::Engine(_) if self.is_synthetic => {
+            Kind::Engine(_) | Kind::Remote(_) if self.is_synthetic => {
                 Some("The samples are random: these are figures of speed, never of quality.")
             }
-            Kind::Engine(_) => None,
+            Kind::Engine(_) | Kind::Remote(_) => None,
         }
     }
 
@@ -199,6 +211,14 @@ impl System {
     pub fn npu(&self) -> Option<&NpuSpec> {
         match &self.kind {
             Kind::Npu(npu) => Some(npu),
+            _ => None,
+        }
+    }
+
+    /// The server, if it is one.
+    pub fn remote(&self) -> Option<&net::Remote> {
+        match &self.kind {
+            Kind::Remote(remote) => Some(remote),
             _ => None,
         }
     }
@@ -218,6 +238,7 @@ impl System {
     pub fn engine_name(&self) -> &str {
         match &self.kind {
             Kind::Null => "null",
+            Kind::Remote(remote) => remote.name(),
             Kind::Engine(engine) => engine.name(),
             Kind::Simulated(_) => "a queue with servers",
             Kind::Npu(_) => "a simulated NPU",
@@ -229,14 +250,15 @@ impl System {
     pub fn about(&self) -> About {
         match &self.kind {
             Kind::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
-            Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => About::default(),
+            _ => About::default(),
         }
     }
 
     /// Why the first sample that failed did so, where it is known.
-    pub fn trouble(&self) -> Option<&str> {
+    pub fn trouble(&self) -> Option<String> {
         match &self.kind {
-            Kind::Engine(engine) => engine.trouble(),
+            Kind::Engine(engine) => engine.trouble().map(str::to_owned),
+            Kind::Remote(remote) => remote.trouble(),
             Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => None,
         }
     }
@@ -247,6 +269,7 @@ impl System {
             Kind::Simulated(model) => model.tokens.is_some(),
             Kind::Cheat(cheat) => cheat.form() == Form::Text,
             Kind::Engine(engine) => engine.is_streaming(),
+            Kind::Remote(remote) => remote.is_streaming,
             Kind::Null | Kind::Npu(_) => false,
         }
     }
@@ -269,7 +292,7 @@ impl System {
     /// One query at a time gains nothing from a second thread, and a Server
     /// query of a small engine is computed in less than it takes to wake one.
     fn workers(&self, scenario: Scenario) -> usize {
-        if matches!(self.kind, Kind::Cheat(_) | Kind::Npu(_)) {
+        if matches!(self.kind, Kind::Cheat(_) | Kind::Npu(_) | Kind::Remote(_)) {
             // It queues and batches by itself.
             return 0;
         }
@@ -306,6 +329,7 @@ impl System {
     ) -> Result<Arc<dyn SystemUnderTest>, Failure> {
         let engine = match &self.kind {
             Kind::Null => return Ok(Arc::new(Null)),
+            Kind::Remote(remote) => return Ok(remote.client()),
             Kind::Engine(engine) => engine.clone(),
             Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => {
                 panic!("a simulated system has no real time")
@@ -359,7 +383,7 @@ impl System {
             Kind::Simulated(model) => (model, plan.scenario()),
             Kind::Cheat(cheat) => return Box::new(cheat.system(plan, repeated(self.seed))),
             Kind::Npu(npu) => return Box::new(npu.system()),
-            Kind::Null | Kind::Engine(_) => panic!("only a model is simulated"),
+            Kind::Null | Kind::Engine(_) | Kind::Remote(_) => panic!("only a model is simulated"),
         };
         let seed = repeated(model.seed);
         let seeded = Model { seed, ..model.clone() };
@@ -460,6 +484,7 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
             Ok(Parts { labels: Some(digits::labels()), ..parts })
         }
         "null" => Ok(Parts::new(Kind::Null, numbers())),
+        "oip" | "oip-grpc" | "openai" | "raw" => Ok(served(net::load(name, argument, run)?)),
         "model" => Ok(Parts::new(Kind::Simulated(read_model(spec, argument, run)?), numbers())),
         "npu" => {
             let npu = NpuSpec::read(spec, argument)?;
@@ -473,6 +498,16 @@ fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Par
             Ok(Parts { labels, ..Parts::new(Kind::Cheat(cheat), images) })
         }
         other => Err(unknown(other)),
+    }
+}
+
+fn served(loaded: net::Loaded) -> Parts {
+    Parts {
+        labels: loaded.labels,
+        tensors: loaded.tensors,
+        is_synthetic: loaded.is_synthetic,
+        remarks: loaded.remarks,
+        ..Parts::new(Kind::Remote(Box::new(loaded.remote)), Arc::new(loaded.library))
     }
 }
 
@@ -512,10 +547,12 @@ fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
     }
     let takes_files = matches!(name, "onnx" | "tract" | "tuned");
     let is_rnn = name == "rnn";
+    let takes_tensors = is_rnn || matches!(name, "oip" | "oip-grpc");
+    let takes_data = takes_tensors || matches!(name, "openai" | "raw");
     let given = [
         ("--model", run.model.is_some()),
-        ("--data", !run.data.is_empty() && !is_rnn),
-        ("--labels", run.labels.is_some() && !is_rnn),
+        ("--data", !run.data.is_empty() && !takes_data),
+        ("--labels", run.labels.is_some() && !takes_tensors),
     ];
     let given = given.iter().find(|(_, is_given)| *is_given && !takes_files);
     if given.is_none() && name != "task" && !is_rnn && !run.with.is_empty() {

@@ -35,6 +35,13 @@ impl Clock {
         monotonic().saturating_sub(self.origin)
     }
 
+    /// What this clock shows when another one of this machine shows `at`; 0 before
+    /// its origin.
+    #[must_use]
+    pub fn when(&self, other: &Self, at: Nanos) -> Nanos {
+        (other.origin + at).saturating_sub(self.origin)
+    }
+
     /// The same clock with its origin `later` nanoseconds further on.
     #[must_use]
     pub fn shifted(&self, later: Nanos) -> Self {

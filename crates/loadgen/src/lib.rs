@@ -24,6 +24,7 @@ pub mod run;
 pub mod search;
 pub mod session;
 pub mod settings;
+pub mod share;
 pub mod sut;
 pub mod trace;
 pub mod verdict;

@@ -14,7 +14,8 @@ use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
 use crate::session::Ended;
 use crate::settings::{Repetition, Settings, TestMode};
-use crate::trace::{LoadedSet, LogSelection, loadable_sets};
+use crate::share::Share;
+use crate::trace::{LoadedSet, loadable_sets};
 
 /// How grave a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -326,7 +327,7 @@ pub fn run(
         }
         TestMode::FindPeakPerformance => test.find_peak(),
     }
-    let complete = !test.is_over();
+    let complete = !test.is_over() || test.has_lost_worker();
     for log in &mut test.logs {
         log.complete = complete;
     }
@@ -408,7 +409,13 @@ impl<'a, 'd> Test<'a, 'd> {
                 .last()
                 .is_some_and(|run| matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted))
         };
-        self.driver.aborted() || self.logs.iter().any(is_cut)
+        self.driver.aborted() || self.logs.iter().any(is_cut) || self.has_lost_worker()
+    }
+
+    /// Whether a worker is gone. The last run then has a verdict, and no further one follows.
+    fn has_lost_worker(&self) -> bool {
+        let is_lost = |run: &RunLog| matches!(run.ended, Ended::Lost { .. });
+        self.logs.iter().any(|log| log.runs().last().is_some_and(is_lost))
     }
 
     fn now(&self) -> Nanos {
@@ -512,10 +519,10 @@ impl<'a, 'd> Test<'a, 'd> {
         let tenants = tenants.map(|((plan, set), (samples, _))| JobTenant {
             plan: plan.clone(),
             set,
-            logged: LogSelection::new(plan, accuracy, *samples),
+            samples_before: *samples,
         });
         let epoch = self.driver.epoch(self.runs);
-        let job = Job { tenants: tenants.collect(), accuracy, epoch };
+        let job = Job { tenants: tenants.collect(), accuracy, share: Share::WHOLE, epoch };
         let played = self.driver.play(&job);
         if let Some(text) = &played.error {
             self.say("error_runtime", Severity::Error, text);

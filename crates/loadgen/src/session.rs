@@ -15,6 +15,7 @@ use crate::clock::Nanos;
 use crate::early_stopping::Look;
 use crate::plan::Plan;
 use crate::qsl::SampleIndex;
+use crate::share::{Numbering, Share};
 use crate::trace::{Generated, LoadedSet};
 
 use tenant::{Next, Pacing, State, Tenant};
@@ -95,6 +96,13 @@ pub enum Ended {
     },
     /// Somebody asked for it.
     Aborted,
+    /// Of several workers that shared the load, one was lost, and what it measured with it.
+    Lost {
+        /// The first that was lost, from 0.
+        worker: u32,
+        /// Workers.
+        of: u32,
+    },
 }
 
 /// What a tenant issued, once the session is over.
@@ -144,14 +152,21 @@ impl Session {
     /// Generates all traces.
     #[must_use]
     pub fn new(tenants: &[(Arc<Plan>, &LoadedSet)], accuracy: bool) -> Self {
-        Self::lane(tenants, accuracy, Lane::WHOLE)
+        Self::part(tenants, accuracy, Share::WHOLE, Lane::WHOLE)
     }
 
-    /// The part of a session that one of several issuing threads plays.
+    /// The part of a session that one of several clients plays, and of that the
+    /// part of one of its issuing threads.
     #[must_use]
-    pub fn lane(tenants: &[(Arc<Plan>, &LoadedSet)], accuracy: bool, lane: Lane) -> Self {
-        let tenant =
-            |(plan, set): &(Arc<Plan>, &LoadedSet)| Tenant::new(plan.clone(), set, accuracy, lane);
+    pub fn part(
+        tenants: &[(Arc<Plan>, &LoadedSet)],
+        accuracy: bool,
+        share: Share,
+        lane: Lane,
+    ) -> Self {
+        let tenant = |(plan, set): &(Arc<Plan>, &LoadedSet)| {
+            Tenant::new(plan.clone(), set, accuracy, share, lane)
+        };
         Self { tenants: tenants.iter().map(tenant).collect() }
     }
 
@@ -300,6 +315,11 @@ impl Session {
     pub fn scheduled(&self, tenant: usize) -> &[Nanos] {
         let tenant = &self.tenants[tenant];
         &tenant.scheduled[..tenant.issued.min(tenant.scheduled.len())]
+    }
+
+    /// Where a tenant's samples stand in the trace, if this is one of several clients.
+    pub(crate) fn numbering(&self, tenant: usize) -> Numbering {
+        self.tenants[tenant].numbering()
     }
 
     /// Samples complete in all tenants, as far as reported.

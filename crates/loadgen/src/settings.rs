@@ -289,7 +289,7 @@ settings! {
     test05_sample_index_rng_seed: u64 = 0, "", "TEST05: replaces sample_index_rng_seed.";
     test05_schedule_rng_seed: u64 = 0, "", "TEST05: replaces schedule_rng_seed.";
     print_timestamps: bool = false, "", "Print begin and end of the performance run on stdout.";
-    performance_issue_unique: bool = false, "", "Audit: issue each sample once, in a shuffled order.";
+    performance_issue_unique: bool = false, "", "Audit: issue each sample once, in a shuffled order; at recorded arrival times in that of the library.";
     performance_issue_same: bool = false, "", "Audit: issue the same sample every time.";
     performance_issue_same_index: u64 = 0, "position", "Audit: which one, as a position in the loaded set.";
     performance_sample_count_override: u64 = 0, "samples", "Size of the performance set; 0 is what the library reports.";

@@ -130,7 +130,7 @@ impl Trace {
             positions
         };
         let accuracy_order = accuracy.then(|| permutation(&mut sample_rng));
-        let unique_order = permutation(&mut sample_rng);
+        let unique_order = as_recorded(permutation(&mut sample_rng), plan, set);
         let equal_issue = EqualIssue::draw(&mut sample_rng, set.samples.len(), min_queries);
 
         let chooser = match (plan.choice, accuracy_order) {
@@ -258,6 +258,17 @@ impl Trace {
         }
         Some(())
     }
+}
+
+/// A shuffled order of positions, or that of the library where queries arrive at recorded
+/// times: a recorded trace tells what came when, and query k is its k-th sample.
+fn as_recorded(mut positions: Vec<u32>, plan: &Plan, set: &LoadedSet) -> Vec<u32> {
+    if let Load::Server(server) = &plan.load
+        && let Arrivals::Replay(_) = server.arrivals
+    {
+        positions.sort_unstable_by_key(|&at| set.samples[at as usize]);
+    }
+    positions
 }
 
 /// Permutation after permutation of the positions `0..n`: a list of whole

@@ -112,6 +112,13 @@ pub enum Violation {
     },
     /// The run was aborted.
     Aborted,
+    /// A part of the load was lost with the worker that issued it.
+    Lost {
+        /// Which one, from 0.
+        worker: u32,
+        /// Workers.
+        of: u32,
+    },
 }
 
 /// What early stopping says of one kind of time.
@@ -253,7 +260,8 @@ pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ende
         Violation::ClientLag { .. }
         | Violation::Missing { .. }
         | Violation::Failed { .. }
-        | Violation::Aborted => false,
+        | Violation::Aborted
+        | Violation::Lost { .. } => false,
     })
 }
 
@@ -384,8 +392,10 @@ impl Judging<'_> {
         if self.metrics.missing > 0 {
             self.violations.push(Violation::Missing { samples: self.metrics.missing });
         }
-        if ended == Ended::Aborted {
-            self.violations.push(Violation::Aborted);
+        match ended {
+            Ended::Aborted => self.violations.push(Violation::Aborted),
+            Ended::Lost { worker, of } => self.violations.push(Violation::Lost { worker, of }),
+            _ => {}
         }
     }
 }

@@ -9,6 +9,8 @@
 //! behind a dynamic batcher; both are a
 //! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
 //!
+//! An [`infer::Infer`] is a model that is asked by value, as servers are.
+//!
 //! In virtual time, [`model::ServiceModel`] is a queue with servers,
 //! [`replay::Replay`] repeats an earlier run, [`cheat::Cheat`] is what audits are
 //! for, and [`batch::Simulated`] puts the
@@ -20,6 +22,7 @@ pub mod cheat;
 pub mod cores;
 pub mod digits;
 pub mod engine;
+pub mod infer;
 pub mod interleaved;
 pub mod model;
 pub mod npu;

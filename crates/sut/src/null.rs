@@ -3,9 +3,38 @@
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
+use crate::engine::{About, Port};
+use crate::infer::{Rows, Value};
+use crate::tensors::{ElementType, Elements, ModelInput};
+
 /// Answers every sample at once, on the issuing thread, with no payload.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Null;
+
+impl Null {
+    /// The same as a model that is asked by value: any `input` `[rows, n]` gives one `output`
+    /// of 0 a row.
+    #[must_use]
+    pub fn by_value(self) -> Rows {
+        let input =
+            ModelInput { name: "input".into(), element: ElementType::F32, shape: vec![None; 2] };
+        let shape = vec![None, Some(1)];
+        let output = Port { name: "output".into(), element: "float32".into(), shape };
+        let about = About {
+            inputs: vec![Port::from(&input)],
+            outputs: vec![output],
+            // There is no call that would be worth sharing.
+            largest_batch: 1,
+            ..About::default()
+        };
+        let call = |values: &[Value]| {
+            let rows = values[0].shape[0];
+            let elements = Elements::F32(vec![0.0; rows].into());
+            Ok(vec![Value { shape: vec![rows, 1], elements }])
+        };
+        Rows::new("null", vec![input], about, Box::new(call))
+    }
+}
 
 /// Responses handed over in one call: large enough that the call itself
 /// vanishes, small enough for the stack and the first-level cache.

@@ -12,8 +12,10 @@ mod images;
 mod interop;
 mod loadgen;
 pub mod metrics;
+mod net;
 mod number;
 mod onnx;
+mod ray;
 mod release;
 mod rnn;
 pub mod tasks;
@@ -83,8 +85,10 @@ const GROUPS: &[(&str, Group)] = &[
     ("interop", interop::run),
     ("loadgen", loadgen::run),
     ("metrics", metrics::run),
+    ("net", net::run),
     ("number", number::run),
     ("onnx", onnx::run),
+    ("ray", ray::run),
     ("release", release::run),
     ("rnn", rnn::run),
     ("tasks", tasks::run),

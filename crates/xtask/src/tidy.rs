@@ -76,7 +76,9 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
     found.extend(safety::crate_roots_forbid_unsafe(&sources));
     found.extend(size::files(&sources, allowed::LONG_FILES));
     found.extend(size::functions(&sources, allowed::LONG_FUNCTIONS));
-    found.extend(edges::check(&edges::manifests(&tree)?, allowed::EDGES, allowed::OUTSIDE));
+    let manifests = edges::manifests(&tree)?;
+    found.extend(edges::check(&manifests, allowed::EDGES, allowed::OUTSIDE));
+    found.extend(edges::fenced(&manifests, allowed::FENCED));
     for file in &tree.files {
         found.extend(naming::banned_paths(file));
         found.extend(prose::machine_paths(file));

@@ -72,7 +72,10 @@ impl Info {
             Some(Topic::Scenarios) => scenarios(),
             Some(Topic::Systems) => definitions(&SYSTEMS),
             Some(Topic::Models) => models(),
-            Some(Topic::Metrics) => definitions(&METRICS.map(|metric| (metric.name, metric.what))),
+            Some(Topic::Metrics) => {
+                let told = METRICS.map(|metric| (metric.name, metric.told()));
+                definitions(&told.each_ref().map(|(name, what)| (*name, what.as_str())))
+            }
             Some(Topic::Audits) => audits(),
             Some(Topic::ExitCodes) => exit_codes(),
             Some(Topic::Environment) => definitions(VARIABLES),
@@ -224,6 +227,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
          than flags. A name that is no setting is an error.",
+    ),
+    (
+        "DYNO_WORKER_TOKEN",
+        "the secret that a run with --remote-workers and its workers have in common; whoever does \
+         not know it cannot join.",
     ),
     (
         "GITHUB_ACTIONS",

@@ -8,6 +8,7 @@ mod export;
 mod fetch;
 mod info;
 mod init;
+mod launch;
 mod man;
 pub mod npu;
 mod package;
@@ -17,9 +18,11 @@ mod rnn;
 mod run;
 mod search;
 pub mod selftest;
+mod serve;
 mod sweep;
 mod task;
 mod tune;
+mod worker;
 
 #[cfg(test)]
 pub use info::METRICS;
@@ -80,6 +83,12 @@ enum Command {
     Init(init::Init),
     /// Tell about settings, systems, models, metrics and exit codes
     Info(info::Info),
+    /// Put a system behind the protocols of servers: Open Inference Protocol, OpenAI
+    Serve(Box<serve::Serve>),
+    /// Place workers, or the points of a sweep: on this machine, Ray, Slurm or Kubernetes
+    Launch(Box<launch::Launch>),
+    /// Play a share of the runs of a dyno on another machine
+    Worker(worker::Worker),
     /// Say what this machine can measure
     Selftest(selftest::Selftest),
     /// Print what a shell needs to complete commands and flags
@@ -112,6 +121,9 @@ impl Dyno {
             Command::Check(check) => check.execute(),
             Command::Init(init) => init.execute(),
             Command::Info(info) => info.execute(),
+            Command::Serve(serve) => serve.execute(),
+            Command::Launch(launch) => launch.execute(),
+            Command::Worker(worker) => worker.execute(),
             Command::Selftest(selftest) => selftest.execute(),
             Command::Completions(completions) => completions.execute(),
             Command::Man(man) => man.execute(),

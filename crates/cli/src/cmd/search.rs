@@ -24,9 +24,6 @@ pub struct Search {
     /// several times. Without one of latency the settings' bound is a limit
     #[arg(long, value_name = "LIMIT", action = ArgAction::Append)]
     limit: Vec<String>,
-    /// The same as other tools spell it, in ms: ttft:200 tpot:50 e2el:5000
-    #[arg(long, value_name = "NAME:MS", num_args = 1.., action = ArgAction::Append)]
-    goodput: Vec<String>,
     /// What is raised [default: qps, for MultiStream samples]
     #[arg(long, value_enum, value_name = "LOAD")]
     load: Option<Load>,
@@ -95,6 +92,12 @@ struct Kept {
 }
 
 impl Search {
+    /// Limits in the spelling of other tools, which runs tell goodput by and a search keeps.
+    fn goodput(&self) -> Vec<String> {
+        let of_key = self.keys.0.iter().filter(|(key, _)| key.name == "goodput");
+        of_key.flat_map(|(_, text)| text.split(',').map(str::to_owned)).collect()
+    }
+
     /// Searches.
     ///
     /// # Errors
@@ -167,7 +170,7 @@ impl Search {
 
     /// Whether nothing is said but what may change when a search goes on.
     fn is_bare(&self) -> bool {
-        let nothing = self.limit.is_empty() && self.goodput.is_empty() && self.set.is_empty();
+        let nothing = self.limit.is_empty() && self.goodput().is_empty() && self.set.is_empty();
         let no_load = self.load.is_none() && self.from.is_none() && self.to.is_none();
         let no_run = self.config.is_none() && self.keys.0.is_empty() && self.short.is_none();
         nothing && no_load && no_run
@@ -190,7 +193,7 @@ impl Search {
     fn ask(&self, now: &Self) -> Ask {
         Ask {
             limits: self.limit.clone(),
-            goodput: self.goodput.clone(),
+            goodput: self.goodput(),
             load: self.load,
             from: self.from,
             to: self.to,

@@ -16,7 +16,7 @@ use crate::run::{command, pretty, variables};
 use crate::run_directory::free_folder;
 use crate::summary::DISCLAIMER;
 use crate::sweep::plan::{Plan, Request, expected, merged};
-use crate::sweep::play::{Limits, Player, Stopped};
+use crate::sweep::play::{Limits, Player, Stopped, hand_out};
 use crate::sweep::resume::{self, Lock};
 use crate::sweep::{Axis, PointState, State, Sweep, replace, table};
 use crate::sweep::{SCHEMA, SCHEMA_VERSION};
@@ -78,6 +78,10 @@ pub struct SweepCommand {
     /// Print the points and how long they take, and stop; with --json, sweep.json
     #[arg(long)]
     dry_run: bool,
+    /// Make the sweep, print the points and their folders as JSON, and run none: run each
+    /// anywhere, bring its folder back, and take all in with --resume
+    #[arg(long, conflicts_with_all = ["dry_run", "resume"])]
+    hand_out: bool,
     /// Print sweep.json on stdout instead of the table
     #[arg(long)]
     json: bool,
@@ -126,6 +130,10 @@ impl SweepCommand {
                 .hint("choose a folder that you may write to with --out")
         })?;
         let _lock = Lock::take(&directory)?;
+        if self.hand_out {
+            output::print(pretty(&hand_out(&directory, &mut sweep)?))?;
+            return Ok(Exit::Valid);
+        }
         self.play(&directory, &mut sweep, &table)
     }
 

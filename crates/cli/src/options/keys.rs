@@ -16,6 +16,7 @@ use super::batch::BatchSizes;
 use super::profile::Profile;
 use crate::records::Keep;
 use crate::render;
+use crate::summary::Limits;
 
 /// Which tests are run in each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +66,15 @@ pub struct RunOptions {
     /// Of the data set of the benchmark, where a round is followed.
     pub samples_of_round: Option<NonZero<usize>>,
     pub workers: Option<usize>,
+    pub remote_workers: Option<NonZero<usize>>,
+    pub listen: Option<String>,
     pub threads: Option<NonZero<usize>>,
     pub cores: Option<Cores>,
     pub warm_up: Option<usize>,
     pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
+    pub goodput: Option<Limits>,
     pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
     pub conf: Vec<PathBuf>,
@@ -142,7 +146,7 @@ keys! {
         |o, v, _| { o.deadline = Some(render::parse_duration(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
-    "data" "[INPUT=]FILE.npy" "Samples for a model, along the first axis; once for each of its inputs" "random samples"
+    "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
@@ -154,6 +158,10 @@ keys! {
         |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
     "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
+    "remote-workers" "N" "Processes that share the load, here or on other machines, once they have joined with dyno worker" "none: this process issues all of it"
+        |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
+    "listen" "ADDRESS" "Where remote workers join; port 0 is any free one" "127.0.0.1:7700"
+        |o, v, _| { o.listen = Some(v.into()); Ok(()) };
     "threads" "N" "Threads of ONNX Runtime that work on one call" "its processors, shared by the workers"
         |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
     "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays free (Linux)" "all"
@@ -166,6 +174,8 @@ keys! {
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
+        |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
     "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"

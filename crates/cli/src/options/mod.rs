@@ -22,6 +22,7 @@ use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, neare
 use assignment::{Assignment, apply};
 pub use batch::BatchSizes;
 pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
+pub use keys::find as find_key;
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
 pub use profile::Profile;
 pub use rules::Rules;

@@ -1,5 +1,8 @@
 //! How good the answers of an accuracy test are.
 
+use std::collections::HashSet;
+
+use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::run::TestLog;
 use dyno_mlperf::accuracy::{Scored, score_answers};
 use dyno_sut::top1;
@@ -8,6 +11,7 @@ use dyno_task::judge::{Judge, Target};
 
 use crate::summary::{self, Accuracy, QualityUnit};
 use crate::system::System;
+use crate::system::net::Remote;
 
 /// Scores the answers of a test, and says what keeps them from being good enough.
 pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
@@ -31,14 +35,21 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
     if failed > 0 {
         reasons.push(format!("{failed} samples failed; accuracy needs every sample."));
     }
-    if let Some(labels) = system.labels.as_deref() {
-        let score = top1::score(answers, labels);
-        accuracy.metric = Some("top-1".into());
-        accuracy.value = Some(score.accuracy());
-        accuracy.target = system.accuracy_target;
-        accuracy.correct = Some(score.correct as u64);
-        accuracy.scored = Some(score.total as u64);
-        accuracy.malformed = Some(score.malformed as u64);
+    if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
+        // Servers answer with classes or scores of any type; what they mean is asked here, where
+        // no clock runs.
+        let classes: Vec<(SampleIndex, Option<[u8; 8]>)> = answers
+            .into_iter()
+            .map(|(index, data)| (index, remote.class(data).map(i64::to_le_bytes)))
+            .collect();
+        let classes = classes
+            .iter()
+            .map(|(index, class)| (*index, class.as_ref().map_or(&[][..], |class| &class[..])));
+        by_labels(&mut accuracy, top1::score(classes, labels), system);
+    } else if let Some(references) = system.remote().and_then(Remote::references) {
+        by_references(&mut accuracy, answers, references, system);
+    } else if let Some(labels) = system.labels.as_deref() {
+        by_labels(&mut accuracy, top1::score(answers, labels), system);
     } else if let Some(judge) = &system.judge {
         match judge.scorer() {
             Ok(mut scorer) => {
@@ -59,6 +70,40 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
     reasons.extend(accuracy.short_of.iter().cloned());
     test.accuracy = Some(accuracy);
     test.reasons.extend(reasons);
+}
+
+/// Fills in how many answers are their labels.
+fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) {
+    accuracy.metric = Some("top-1".into());
+    accuracy.value = Some(score.accuracy());
+    accuracy.target = system.accuracy_target;
+    accuracy.correct = Some(score.correct as u64);
+    accuracy.scored = Some(score.total as u64);
+    accuracy.malformed = Some(score.malformed as u64);
+}
+
+/// Fills in how many texts are the right ones, but for space around them.
+fn by_references<'a>(
+    accuracy: &mut Accuracy,
+    answers: impl IntoIterator<Item = (SampleIndex, &'a [u8])>,
+    references: &[Option<String>],
+    system: &System,
+) {
+    let (mut correct, mut scored) = (0, 0);
+    let mut seen = HashSet::new();
+    for (index, data) in answers {
+        let Some(Some(reference)) = references.get(index as usize) else { continue };
+        if seen.insert(index) {
+            scored += 1;
+            correct += u64::from(data.trim_ascii() == reference.trim().as_bytes());
+        }
+    }
+    accuracy.metric = Some("exact match".into());
+    accuracy.value = Some(if scored == 0 { 0.0 } else { correct as f64 / scored as f64 });
+    accuracy.target = system.accuracy_target;
+    accuracy.correct = Some(correct);
+    accuracy.scored = Some(scored);
+    accuracy.malformed = Some(0);
 }
 
 /// Fills in what a method found, with the figures beside the one that decides that are not

@@ -193,7 +193,7 @@ impl Probe {
             scenario: scenario.name(),
             deadline_ns,
             misuse,
-            trouble: system.trouble().map(str::to_string),
+            trouble: system.trouble(),
         }
     }
 

@@ -12,9 +12,23 @@ pub fn of(test: &Test) -> Vec<String> {
         Some(tenant) => format!("{} {tenant}", test.scenario),
         None => test.scenario.clone(),
     };
-    let parts = [load(test, metrics), tokens(metrics), lost(metrics)];
+    let parts = [load(test, metrics), tokens(metrics), goodput(metrics), lost(metrics)];
     let said = parts.into_iter().flatten().filter(|part| !part.is_empty());
     said.map(|part| format!("{name}: {part}")).collect()
+}
+
+/// What was delivered within the limits of `--goodput`.
+fn goodput(metrics: &Metrics) -> Option<String> {
+    let found = metrics.goodput.as_ref()?;
+    let limits = [("ttft", found.ttft_ms), ("tpot", found.tpot_ms), ("e2el", found.e2el_ms)];
+    let limits = limits.iter().filter_map(|(name, ms)| Some(format!("{name} {} ms", (*ms)?)));
+    let limits: Vec<String> = limits.collect();
+    let per_second = found.samples_per_s.map_or_else(|| "-".into(), rate);
+    Some(format!(
+        "goodput {per_second} samples/s, {:.2} % within {}",
+        100.0 * found.share,
+        limits.join(", ")
+    ))
 }
 
 /// The load that was offered, and what early stopping makes of the answers.

@@ -47,6 +47,7 @@ pub fn empty(path: &Path) -> Run {
         division: None,
         tests: Vec::new(),
         accelerators: Vec::new(),
+        clients: Vec::new(),
         environment: summary::Environment {
             processor: None,
             kernel: None,
@@ -294,6 +295,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
             queries_per_s_with_overhead: detail.number("result_qps_with_loadgen_overhead"),
             queries_per_s_without_overhead: detail.number("result_qps_without_loadgen_overhead"),
         },
+        goodput: None,
         token_rates: None,
         lag_ns: None,
         client_lag_ns: None,

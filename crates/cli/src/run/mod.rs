@@ -5,10 +5,11 @@ mod tests;
 
 use std::path::Path;
 
-use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::log::{expected_bytes, reports};
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario};
+use dyno_net::client::Seen;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -20,6 +21,8 @@ use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State};
 use crate::system::System;
+use crate::system::net::Remote;
+use crate::workers::RemoteWorkers;
 use crate::{division, environment, output, render, report, series, throughput};
 
 /// A system that is ready to be measured, and what is to be measured of it.
@@ -209,8 +212,14 @@ impl Prepared {
             let title = format!("{number}/{} {}", tests.len(), test.title());
             let before = run.tests.len();
             let keep = self.options.run.records;
-            let mut kept = Kept { directory: &mut directory, keep, see: &mut *see };
-            for outcome in play(test, &self.system, watch, &title, &mut kept)? {
+            let limits = self.options.run.goodput;
+            let mut kept = Kept { directory: &mut directory, keep, limits, see: &mut *see };
+            let played = play(test, &self.system, watch, &title, &mut kept)?;
+            if let Some(client) = played.client {
+                run.remarks.push(client.remark());
+                run.clients.push(client);
+            }
+            for outcome in played.outcomes {
                 if outcome.summary.state != State::Complete && run.state == State::Complete {
                     run.state = outcome.summary.state;
                 }
@@ -227,10 +236,11 @@ impl Prepared {
             if number < tests.len() && watch.interrupt.is_some_and(Interrupt::is_asked) {
                 run.state = State::Interrupted;
             }
-            if run.state != State::Complete {
+            if run.state != State::Complete || has_lost_worker(&self.system) {
                 break;
             }
         }
+        run.remarks.extend(self.system.remote_workers.iter().flat_map(RemoteWorkers::remarks));
         if !self.system.is_simulated() {
             let now = WallTime::now();
             run.finished_at = render::utc(now);
@@ -275,6 +285,7 @@ impl Prepared {
             division: None,
             tests: Vec::new(),
             accelerators: Vec::new(),
+            clients: Vec::new(),
             environment: environment::describe(),
         }
     }
@@ -293,6 +304,11 @@ impl Prepared {
         ])?;
         Ok(Measured { summary, directory })
     }
+}
+
+/// Whether a worker is gone, so that no further test can be played.
+fn has_lost_worker(system: &System) -> bool {
+    system.remote_workers.as_ref().is_some_and(RemoteWorkers::has_lost_worker)
 }
 
 /// The environment. Values that are no text name no setting.
@@ -341,7 +357,16 @@ impl Measured {
 struct Kept<'a> {
     directory: &'a mut RunDirectory,
     keep: Keep,
+    limits: Option<summary::Limits>,
     see: &'a mut dyn FnMut(&TestLog),
+}
+
+/// What came of a test.
+struct Played {
+    /// One entry a tenant.
+    outcomes: Vec<Outcome>,
+    /// Of a server.
+    client: Option<summary::Client>,
 }
 
 /// Plays one test and writes its logs and raw records.
@@ -351,10 +376,12 @@ fn play(
     watch: Watch<'_>,
     title: &str,
     kept: &mut Kept<'_>,
-) -> Result<Vec<Outcome>, Failure> {
+) -> Result<Played, Failure> {
     // A probe, or the test before, is none of this one's business.
     let _ = system.batch_sizes.take();
+    let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     let logs = test.play(system, watch, title)?;
+    let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
@@ -365,6 +392,11 @@ fn play(
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
+        if let (Some(limits), Some(metrics)) = (kept.limits, &mut outcome.summary.metrics)
+            && let Some(run) = log.runs().last()
+        {
+            metrics.goodput = Some(limits.goodput(&run.record, metrics.lasted_ns));
+        }
         let folder = log_folder(test, name);
         kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
         // As a submission keeps them, which has a folder for each.
@@ -374,7 +406,25 @@ fn play(
         }
         outcomes.push(outcome);
     }
-    Ok(outcomes)
+    let client = system
+        .remote()
+        .zip(before.as_ref())
+        .and_then(|(remote, before)| seen_by_client(remote, (before, took), &logs, &mut outcomes));
+    Ok(Played { outcomes, client })
+}
+
+/// What the client of a server saw in a test, which may be why its figures do not count.
+fn seen_by_client(
+    remote: &Remote,
+    (before, took): (&Seen, Nanos),
+    logs: &[TestLog],
+    outcomes: &mut [Outcome],
+) -> Option<summary::Client> {
+    let records = logs.iter().filter_map(|log| Some(&log.runs().last()?.record));
+    let tenants: Vec<_> = records.zip(outcomes.iter().map(|outcome| &outcome.summary)).collect();
+    let client = summary::Client::of(remote, (before, &remote.seen()), took, &tenants)?;
+    outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
+    Some(client)
 }
 
 /// What simulated NPUs did in a performance test, of which these are the tenants' parts.

@@ -91,7 +91,13 @@ pub fn tests(
     // The same settings are resolved for each mode.
     let mut seen = std::collections::HashSet::new();
     problems.retain(|problem: &String| seen.insert(problem.clone()));
-    if problems.is_empty() { Ok(tests) } else { Err(Failure::usages(problems)) }
+    if !problems.is_empty() {
+        return Err(Failure::usages(problems));
+    }
+    if let Some(workers) = &system.remote_workers {
+        workers.check(&tests, system.is_simulated())?;
+    }
+    Ok(tests)
 }
 
 /// A trace shows the samples of every run.
@@ -140,7 +146,11 @@ pub fn performance(
         settings.set(key, value, origin.clone()).expect("settings that exist, values that read");
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
-    Ok(Test { scenario, mode, tenants: vec![tenant], keep: keep(options) })
+    let test = Test { scenario, mode, tenants: vec![tenant], keep: keep(options) };
+    if let Some(workers) = &system.remote_workers {
+        workers.check(std::slice::from_ref(&test), system.is_simulated())?;
+    }
+    Ok(test)
 }
 
 /// What the settings mean, once all that is said is in them.
@@ -151,6 +161,9 @@ fn settle(
     tenant: Option<&TenantTable>,
     mut settings: Settings,
 ) -> Result<TestTenant, Vec<String>> {
+    if let Some(remote) = system.remote() {
+        remote.complete(&mut settings);
+    }
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {
         let of = tenant.map(|tenant| format!(" of tenant {}", tenant.name)).unwrap_or_default();

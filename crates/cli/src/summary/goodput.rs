@@ -1,10 +1,13 @@
 //! Goodput: what a system delivers within its bounds.
 
 use std::collections::HashSet;
+use std::str::FromStr;
 
 use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::record::Record;
+
+use super::metrics::Goodput;
 
 /// Samples/s that were answered within every bound: the completed rate times
 /// the share of the answered samples that were. `None` where nothing is bounded,
@@ -23,8 +26,79 @@ pub fn goodput(metrics: &Metrics, record: &Record, plan: &Plan) -> Option<f64> {
         .filter(|rate| rate.is_finite())
 }
 
+/// Limits of a request, all of which it must keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Time to first token, ns.
+    ttft: Option<u64>,
+    /// Time per output token, ns.
+    tpot: Option<u64>,
+    /// End to end, ns.
+    e2el: Option<u64>,
+}
+
+impl FromStr for Limits {
+    type Err = String;
+
+    /// As `vllm bench serve --goodput` names them, in ms.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut limits = Self::default();
+        for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
+            let odd = || format!("expected ttft:MS, tpot:MS or e2el:MS, found `{part}`");
+            let (name, value) = part.split_once(':').ok_or_else(odd)?;
+            let value: f64 = value.parse().map_err(|_| odd())?;
+            if !(value.is_finite() && value > 0.0) {
+                return Err(odd());
+            }
+            let limit = Some((value * 1e6).round() as u64);
+            match name {
+                "ttft" => limits.ttft = limit,
+                "tpot" => limits.tpot = limit,
+                "e2el" => limits.e2el = limit,
+                _ => return Err(odd()),
+            }
+        }
+        if limits == Self::default() {
+            return Err("expected limits such as ttft:200,tpot:50,e2el:5000".into());
+        }
+        Ok(limits)
+    }
+}
+
+impl Limits {
+    /// What a run that lasted so long delivered within them.
+    pub fn goodput(&self, record: &Record, lasted: u64) -> Goodput {
+        let needs_tokens = self.ttft.is_some() || self.tpot.is_some();
+        let keeps = |&(sample, due, at): &(usize, u64, u64)| {
+            let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+            let gaps = record.tokens.get(sample).map_or(0, |n| n.saturating_sub(1)).max(0);
+            let per_token = at.saturating_sub(first).checked_div(gaps.unsigned_abs());
+            (!needs_tokens || first != 0)
+                && self.ttft.is_none_or(|most| first.saturating_sub(due) <= most)
+                && self.tpot.is_none_or(|most| per_token.is_none_or(|time| time <= most))
+                && self.e2el.is_none_or(|most| at.saturating_sub(due) <= most)
+        };
+        let (mut samples, mut tokens) = (0, 0);
+        for (sample, ..) in answered(record).filter(keeps) {
+            samples += 1;
+            tokens += record.tokens.get(sample).copied().unwrap_or(0).max(0);
+        }
+        let per_second = |count: f64| (lasted > 0).then(|| count * 1e9 / lasted as f64);
+        let ms = |limit: Option<u64>| limit.map(|ns| ns as f64 / 1e6);
+        Goodput {
+            ttft_ms: ms(self.ttft),
+            tpot_ms: ms(self.tpot),
+            e2el_ms: ms(self.e2el),
+            samples,
+            share: samples as f64 / record.completed_at.len().max(1) as f64,
+            samples_per_s: per_second(samples as f64),
+            tokens_per_s: per_second(tokens as f64).filter(|_| !record.tokens.is_empty()),
+        }
+    }
+}
+
 /// Answered samples: their number, when they were due, and when they were done.
-fn answered(record: &Record) -> impl Iterator<Item = (usize, u64, u64)> {
+pub fn answered(record: &Record) -> impl Iterator<Item = (usize, u64, u64)> {
     let failed: HashSet<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
     let samples = record.samples_per_query.max(1);
     let stamps = record.completed_at.iter().copied().enumerate();
@@ -83,5 +157,30 @@ mod tests {
             ..Record::default()
         };
         assert_eq!(within_both(&record, 20, 10), 2);
+    }
+
+    #[test]
+    fn a_sample_must_keep_every_limit_that_is_named() {
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: vec![0; 5],
+            issued_at: vec![0; 5],
+            // Good; a late first token; slow tokens; failed; missing.
+            first_token_at: [10, 30, 10, 10, 0].iter().map(|ms| ms * 1_000_000).collect(),
+            completed_at: [50, 50, 90, 50, 0].iter().map(|ms| ms * 1_000_000).collect(),
+            tokens: vec![5, 5, 5, 5, 0],
+            failed: vec![(3, Failure::Rejected)],
+            ..Record::default()
+        };
+        let good = |limits: &str| limits.parse::<Limits>().unwrap().goodput(&record, 1_000_000_000);
+        let all = good("ttft:20,tpot:10,e2el:100");
+        assert_eq!((all.samples, all.share, all.samples_per_s), (1, 0.2, Some(1.0)));
+        assert_eq!((all.tokens_per_s, all.tpot_ms), (Some(5.0), Some(10.0)));
+        assert_eq!(good("ttft:20").samples, 2);
+        assert_eq!(good("e2el:50").samples, 2);
+        assert_eq!(good("tpot:10 e2el:90").samples, 2);
+        for odd in ["", "ttft", "ttft:0", "ttft:x", "itl:5", "e2el:inf"] {
+            assert!(odd.parse::<Limits>().unwrap_err().starts_with("expected"), "{odd}");
+        }
     }
 }

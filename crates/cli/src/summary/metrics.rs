@@ -38,6 +38,9 @@ pub struct Metrics {
     pub token_count: i64,
     /// per second; its keys name what. null is not finite: a run of one query has no rate
     pub rates: Rates,
+    /// what was delivered within the limits of `--goodput`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<Goodput>,
     /// per second; null unless the settings ask for tokens
     pub token_rates: Option<TokenRates>,
     /// issued - scheduled; null where queries are due when they are issued
@@ -155,6 +158,25 @@ pub struct Rates {
     /// Offline: as answered
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s: Option<f64>,
+}
+
+/// What was delivered within several limits at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Goodput {
+    /// most time to first token; null does not limit
+    pub ttft_ms: Option<f64>,
+    /// most time per output token; null does not limit
+    pub tpot_ms: Option<f64>,
+    /// most time from when it was due to its end; null does not limit
+    pub e2el_ms: Option<f64>,
+    /// answered within every limit
+    pub samples: u64,
+    /// of the samples issued, in [0, 1]; failed and missing ones are not within
+    pub share: f64,
+    /// over the time until the last completion
+    pub samples_per_s: Option<f64>,
+    /// their output tokens likewise; null unless tokens are measured
+    pub tokens_per_s: Option<f64>,
 }
 
 /// Tokens per second. A scenario has only its own keys.

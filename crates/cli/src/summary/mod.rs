@@ -5,6 +5,7 @@
 //! Enumerations are texts, so that a summary of a later version still reads.
 
 pub mod accelerator;
+pub mod client;
 mod goodput;
 pub mod metrics;
 mod of_metrics;
@@ -16,6 +17,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accelerator::Accelerator;
+pub use client::Client;
+pub use goodput::Limits;
 pub use metrics::Metrics;
 pub use read::{ReadError, read_json};
 
@@ -81,6 +84,9 @@ pub struct Run {
     /// of simulated NPUs: what they did, one entry a performance test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accelerators: Vec<Accelerator>,
+    /// of servers: what their client saw, one entry a test
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<Client>,
     /// machine and build
     pub environment: Environment,
 }

@@ -49,6 +49,7 @@ impl Metrics {
             time_per_output_token_ns: m.time_per_output_token.map(Into::into),
             token_count: m.token_count,
             rates: Rates { goodput_samples_per_s: goodput(m, record, plan), ..m.rates.into() },
+            goodput: None,
             token_rates: m.token_rates.map(Into::into),
             lag_ns: m.lag.map(Into::into),
             client_lag_ns: m.client_lag.map(Into::into),
@@ -131,6 +132,7 @@ fn name_of_end(ended: Ended) -> &'static str {
         Ended::TooManyOutstanding { .. } => "too many outstanding",
         Ended::Deadline { .. } => "deadline",
         Ended::Aborted => "aborted",
+        Ended::Lost { .. } => "worker lost",
     }
 }
 

@@ -15,5 +15,6 @@ mod state;
 pub mod table;
 
 pub use axis::{expand as axis_range, split as axis_values};
+pub use process::pause;
 pub use state::{Axis, Definition, Point, PointState, Selection, State, Sweep, replace};
 pub use state::{FILE, SCHEMA, SCHEMA_VERSION};

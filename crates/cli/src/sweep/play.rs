@@ -190,15 +190,46 @@ impl Player<'_> {
         at: usize,
         folder: &Path,
     ) -> Result<Vec<String>, Failure> {
-        let point = &self.sweep.points[at];
-        let line = plan::command_line(fixed, &point.assignments).map_err(Failure::set_up)?;
-        let absolute = std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder));
-        let mut arguments = vec!["run".to_string()];
-        arguments.extend(line.arguments());
-        arguments.push(format!("--name={}", point.name));
-        arguments.push(format!("--out={}", absolute.display()));
+        let mut arguments = arguments(fixed, &self.sweep.points[at])?;
+        arguments.push(format!("--out={}", absolute(folder).display()));
         Ok(arguments)
     }
+}
+
+fn absolute(folder: &Path) -> PathBuf {
+    std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder))
+}
+
+/// The run that a point is, but for where it goes.
+fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure> {
+    let line = plan::command_line(fixed, &point.assignments).map_err(Failure::set_up)?;
+    let mut arguments = vec!["run".to_string()];
+    arguments.extend(line.arguments());
+    arguments.push(format!("--name={}", point.name));
+    Ok(arguments)
+}
+
+/// The points that are still to be run, for whoever runs them elsewhere: `--out` and
+/// the folder complete the arguments. A sweep that is resumed takes in what then lies
+/// in the folders.
+///
+/// # Errors
+/// If the state cannot be written.
+pub fn hand_out(directory: &Path, sweep: &mut Sweep) -> Result<serde_json::Value, Failure> {
+    let fixed = CommandLine::of_arguments(&sweep.definition.fixed).map_err(Failure::set_up)?;
+    let mut points = Vec::new();
+    for point in sweep.points.iter().filter(|point| point.state == PointState::Pending) {
+        points.push(serde_json::json!({
+            "name": point.name,
+            "folder": absolute(&directory.join(&point.folder)),
+            "arguments": arguments(&fixed, point)?,
+        }));
+    }
+    sweep.state = State::Interrupted;
+    sweep.write(directory).map_err(|error| {
+        Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
+    })?;
+    Ok(serde_json::json!({ "directory": absolute(directory), "points": points }))
 }
 
 /// The summary of a run that came to its end.

@@ -102,7 +102,7 @@ pub fn load_prepared(
 }
 
 /// A share of the cores for each of several sessions.
-fn ort_options(run: &RunOptions) -> OrtOptions {
+pub fn ort_options(run: &RunOptions) -> OrtOptions {
     let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
     // Threads that ONNX Runtime starts by itself bind themselves, wherever it likes.
     let cores = run.cores.as_ref().map(|cores| cores.len().get());

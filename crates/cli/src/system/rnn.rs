@@ -16,7 +16,7 @@ use dyno_sut::batch::{Policy, RealTime, Sizes, Split, Station};
 use dyno_sut::cores::Cores;
 use dyno_sut::digits::DigitsLstm;
 use dyno_sut::engine::Engine;
-use dyno_sut::rnn::{Batching, Runner, SequenceLibrary, Sequences, Sequential};
+use dyno_sut::rnn::{Batching, ByValue, Runner, SequenceLibrary, Sequences, Sequential};
 use dyno_task::judge::Judge;
 
 use super::{BATCH_DEFAULT, onnx, policy};
@@ -129,15 +129,48 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     }
     let library = Arc::new(DigitsLstm::library());
     let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
-    let open = |_: usize, options: &Options| -> Result<Box<dyn Runner>, String> {
-        let engine = DigitsLstm::engine(options).map_err(|error| error.to_string())?;
-        Ok(Box::new(DigitsLstm::new(engine)))
-    };
+    let open = |_: usize, options: &Options| DigitsLstm::runner(options);
     let batching = Batching { largest, near: spec.near };
     let steps = dyno_sut::digits::ROWS;
     let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
     Ok(Loaded { engine, library, pools, judge: None, is_synthetic: false, remarks: Vec::new() })
+}
+
+/// The model of `rnn:` or `digits-lstm`, asked by value, with the cores of each of its workers.
+///
+/// # Errors
+/// As [`load`] and [`load_digits`]; several models, of which each is served by itself.
+pub fn by_value(
+    system: &str,
+    text: &str,
+    run: &RunOptions,
+) -> Result<(ByValue, Vec<Option<Cores>>), Failure> {
+    let spec = read(text, system)?;
+    let [(model, _)] = &spec.models[..] else {
+        return Err(Failure::usage(format!("system {system}:{text} has several models"))
+            .hint("serve each by itself"));
+    };
+    let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
+    let batching = Batching { largest, near: spec.near };
+    let sets = core_sets(&spec, run)?;
+    let made = if system == "digits-lstm" {
+        let open = |_: usize, options: &Options| DigitsLstm::runner(options);
+        let steps = dyno_sut::digits::ROWS;
+        Parts { name: system.into(), batching, steps, open: &open }.runners(&spec, &sets, run)
+    } else {
+        let source = Source::open(model, &spec)?;
+        let open = |_: usize, options: &Options| source.runner(options);
+        let steps = source.shape().map_or(STEPS_DEFAULT, |[_, steps]| steps);
+        let name = format!("dyno-rnn-{}", short(&spec));
+        Parts { name, batching, steps, open: &open }.runners(&spec, &sets, run)
+    };
+    let (mut firsts, mut others) = made?;
+    firsts.append(&mut others[0]);
+    let name = if system == "rnn" { format!("dyno-rnn-{}", short(&spec)) } else { system.into() };
+    let model = ByValue::new(name, firsts, batching);
+    let model = model.map_err(|why| Failure::set_up(format!("system {system}: {why}")))?;
+    Ok((model, sets.into_iter().flatten().collect()))
 }
 
 fn read(text: &str, system: &str) -> Result<Spec, Failure> {
@@ -176,6 +209,29 @@ impl Parts<'_> {
         run: &RunOptions,
     ) -> Result<(Arc<Sequential>, Pools), Failure> {
         let sets = core_sets(spec, run)?;
+        let (firsts, others) = self.runners(spec, &sets, run)?;
+        let failed = |why: String| Failure::set_up(format!("system rnn: {why}"));
+        let engine = Sequential::new(self.name, Arc::clone(library), firsts, self.batching);
+        let engine = Arc::new(engine.map_err(failed)?);
+        let mut stations = Vec::new();
+        for (model, (others, sets)) in others.into_iter().zip(sets).enumerate() {
+            let owns = std::iter::once(None).chain(others.into_iter().map(Some));
+            let of = |(own, cores): (Option<Box<dyn Runner>>, Option<Cores>)| {
+                Ok((Arc::new(engine.station(model, own).map_err(failed)?), cores))
+            };
+            stations.push(owns.zip(sets).map(of).collect::<Result<Vec<_>, Failure>>()?);
+        }
+        let pools = Pools { engine: Arc::clone(&engine), stations };
+        Ok((engine, pools))
+    }
+
+    /// The first runner of each model, and its others.
+    fn runners(
+        &self,
+        spec: &Spec,
+        sets: &[Vec<Option<Cores>>],
+        run: &RunOptions,
+    ) -> Result<Runners, Failure> {
         let replicas = sets[0].len();
         let all: usize = sets.iter().map(Vec::len).sum();
         let shared = (environment::cores() / all).max(1);
@@ -206,20 +262,12 @@ impl Parts<'_> {
             others.push((1..replicas).map(replica).collect::<Result<Vec<_>, Failure>>()?);
             firsts.push(engine);
         }
-        let engine = Sequential::new(self.name, Arc::clone(library), firsts, self.batching);
-        let engine = Arc::new(engine.map_err(failed)?);
-        let mut stations = Vec::new();
-        for (model, (others, sets)) in others.into_iter().zip(sets).enumerate() {
-            let owns = std::iter::once(None).chain(others.into_iter().map(Some));
-            let of = |(own, cores): (Option<Box<dyn Runner>>, Option<Cores>)| {
-                Ok((Arc::new(engine.station(model, own).map_err(failed)?), cores))
-            };
-            stations.push(owns.zip(sets).map(of).collect::<Result<Vec<_>, Failure>>()?);
-        }
-        let pools = Pools { engine: Arc::clone(&engine), stations };
-        Ok((engine, pools))
+        Ok((firsts, others))
     }
 }
+
+/// The first runner of each model, and its others.
+type Runners = (Vec<Box<dyn Runner>>, Vec<Vec<Box<dyn Runner>>>);
 
 /// Cores of a team's workers beside the first.
 fn beside(cores: Option<&Cores>) -> Vec<usize> {

@@ -31,13 +31,17 @@ pub struct Loaded {
 
 /// What follows `tuned:`.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Spec {
-    model: Option<PathBuf>,
-    formats: Option<PathBuf>,
-    packed: Option<PathBuf>,
+pub struct Spec {
+    pub model: Option<PathBuf>,
+    pub formats: Option<PathBuf>,
+    pub packed: Option<PathBuf>,
 }
 
-fn parse(text: &str) -> Result<Spec, String> {
+/// Reads it.
+///
+/// # Errors
+/// What does not read, as a sentence fragment.
+pub fn parse(text: &str) -> Result<Spec, String> {
     let mut spec = Spec::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
         let expected =

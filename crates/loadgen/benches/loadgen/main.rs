@@ -23,8 +23,9 @@ use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::run::{Keep, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
+use dyno_loadgen::share::Share;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
-use dyno_loadgen::trace::{LogSelection, loadable_sets};
+use dyno_loadgen::trace::loadable_sets;
 
 use floor::Pattern;
 use system::{Inline, Stamped, System, Under};
@@ -58,8 +59,8 @@ fn plan(settings: &TestSettings) -> Arc<Plan> {
 fn play(settings: &TestSettings, system: Arc<impl System + 'static>) -> Played {
     let plan = plan(settings);
     let set = loadable_sets(&plan, false, SAMPLES as usize).swap_remove(0);
-    let tenant = JobTenant { plan, set: &set, logged: LogSelection::None };
-    let job = Job { tenants: vec![tenant], accuracy: false, epoch: 1 };
+    let tenant = JobTenant { plan, set: &set, samples_before: 0 };
+    let job = Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch: 1 };
     let played = RealTime::new(Arc::new(Under(system))).play(&job);
     assert_eq!(played.tenants[0].record.missing(), 0);
     played
@@ -406,8 +407,8 @@ fn simulation(rounds: &Rounds) {
             let clock = Clock::start();
             let plan = plan(&wanted);
             let set = loadable_sets(&plan, false, SAMPLES as usize).swap_remove(0);
-            let tenant = JobTenant { plan, set: &set, logged: LogSelection::None };
-            let job = Job { tenants: vec![tenant], accuracy: false, epoch: 1 };
+            let tenant = JobTenant { plan, set: &set, samples_before: 0 };
+            let job = Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch: 1 };
             let mut system = OneServer::default();
             let played = VirtualTime::new(&mut system, WallTime { unix_ns: 0 }).play(&job);
             assert_eq!(played.tenants[0].record.missing(), 0);

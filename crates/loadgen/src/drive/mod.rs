@@ -13,7 +13,8 @@ use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Plan, Tokens};
 use crate::record::Record;
 use crate::run::Process;
-use crate::session::{Ended, Session};
+use crate::session::{Ended, Lane, Session};
+use crate::share::{Numbering, Share};
 use crate::trace::{Generated, LoadedSet, LogSelection};
 
 /// One run to be played: per tenant a plan, the set that is loaded, and the
@@ -24,6 +25,8 @@ pub struct Job<'a> {
     pub tenants: Vec<JobTenant<'a>>,
     /// Whether every sample is issued and every response logged.
     pub accuracy: bool,
+    /// The part of the load that this client issues.
+    pub share: Share,
     /// Tells this run's response ids from those of earlier runs.
     pub epoch: u16,
 }
@@ -35,14 +38,25 @@ pub struct JobTenant<'a> {
     pub plan: Arc<Plan>,
     /// What is loaded.
     pub set: &'a LoadedSet,
-    /// What is logged.
-    pub logged: LogSelection,
+    /// Samples that the test generated before this run, which decide what of it
+    /// is logged.
+    pub samples_before: u64,
 }
 
 impl Job<'_> {
     fn session(&self) -> Session {
+        self.lane(Lane::WHOLE)
+    }
+
+    fn lane(&self, lane: Lane) -> Session {
         let tenants: Vec<_> = self.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
-        Session::new(&tenants, self.accuracy)
+        Session::part(&tenants, self.accuracy, self.share, lane)
+    }
+
+    /// Which responses are logged of a tenant's `samples` samples.
+    fn kept(&self, tenant: usize, numbering: &Numbering, samples: usize) -> Kept {
+        let JobTenant { plan, samples_before, .. } = &self.tenants[tenant];
+        Kept::new(LogSelection::new(plan, self.accuracy, *samples_before), numbering, samples)
     }
 }
 
@@ -108,15 +122,19 @@ enum Kept {
 }
 
 impl Kept {
-    fn new(logged: &LogSelection, samples: usize) -> Self {
+    fn new(mut logged: LogSelection, numbering: &Numbering, samples: usize) -> Self {
         match logged {
             LogSelection::None => Self::None,
             LogSelection::All => Self::All,
             LogSelection::Sampled { .. } => {
-                let mut logged = logged.clone();
                 let mut words = vec![0; samples.div_ceil(64)];
+                let mut drawn = 0;
                 for sample in 0..samples {
+                    // Those of other clients have their values, too.
+                    let number = numbering.of(sample as u64);
+                    (drawn..number).for_each(|_| _ = logged.next_sample());
                     words[sample / 64] |= u64::from(logged.next_sample()) << (sample % 64);
+                    drawn = number + 1;
                 }
                 Self::Some(words)
             }

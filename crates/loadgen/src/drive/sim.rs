@@ -224,7 +224,7 @@ impl SimulatedRun {
                 completed_at: Vec::with_capacity(session.generated_samples(at)),
                 ..Record::default()
             },
-            kept: Kept::new(&tenant.logged, session.generated_samples(at)),
+            kept: job.kept(at, &session.numbering(at), session.generated_samples(at)),
             completed: 0,
             tokens: tenant.plan.measures_tokens(),
         };

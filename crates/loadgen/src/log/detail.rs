@@ -300,6 +300,9 @@ fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
             1,
         ),
         Ended::Aborted => lines.errors("Ending early: the test was aborted.", 1),
+        Ended::Lost { worker, of } => {
+            lines.errors(&format!("Ending early: worker {} of {of} was lost.", worker + 1), 1)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Load, Plan, StreamPacing};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
+use crate::share::{Numbering, Share};
 use crate::trace::{Generated, LoadedSet, Trace};
 
 /// Most queries in one call when they coalesce. A client that is further behind
@@ -52,6 +53,9 @@ pub(super) struct Tenant {
     pub(super) plan: Arc<Plan>,
     accuracy: bool,
     pub(super) pacing: Pacing,
+    /// Which queries of the trace this client issues; those it numbers from 0.
+    share: Share,
+    /// Which of them this thread does.
     lane: Lane,
     /// Draws queries beyond the generated ones, where the plan allows it.
     trace: Trace,
@@ -86,7 +90,13 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) fn new(plan: Arc<Plan>, set: &LoadedSet, accuracy: bool, lane: Lane) -> Self {
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        set: &LoadedSet,
+        accuracy: bool,
+        share: Share,
+        lane: Lane,
+    ) -> Self {
         let pacing = match &plan.load {
             Load::MultiStream { pacing: StreamPacing::FixedInterval { .. }, .. } => {
                 Pacing::FixedInterval
@@ -95,7 +105,9 @@ impl Tenant {
                 Pacing::ClosedLoop { in_flight: 1 }
             }
             Load::Server(server) => match server.arrivals {
-                Arrivals::Concurrency(n) => Pacing::ClosedLoop { in_flight: u64::from(n).max(1) },
+                Arrivals::Concurrency(n) => {
+                    Pacing::ClosedLoop { in_flight: share.part(u64::from(n)).max(1) }
+                }
                 _ => Pacing::OpenLoop { coalesce: server.coalesce },
             },
             Load::Offline => Pacing::OpenLoop { coalesce: false },
@@ -113,6 +125,7 @@ impl Tenant {
             trace: Trace::new(&plan, set, accuracy),
             accuracy,
             pacing,
+            share,
             lane,
             generated: Generated::default(),
             scheduled: Vec::new(),
@@ -121,8 +134,8 @@ impl Tenant {
             known: 0,
             issued: 0,
             completed_samples: 0,
-            min_queries: lane.share(min_queries),
-            max_queries: lane.share(plan.max_query_count),
+            min_queries: lane.share(share.part(min_queries)),
+            max_queries: lane.share(share.part(plan.max_query_count)),
             further: 0,
             shift: 0,
             progress_at: 0,
@@ -140,7 +153,8 @@ impl Tenant {
     /// Draws the whole trace, keeping this lane's queries.
     fn generate(&mut self) {
         self.samples_per_query = self.trace.samples_per_query();
-        let expected = self.trace.expected_queries(self.plan.target_qps) / self.lane.of + 1;
+        let parts = self.lane.of * u64::from(self.share.of);
+        let expected = self.trace.expected_queries(self.plan.target_qps) / parts + 1;
         let expected = usize::try_from(expected).unwrap_or(usize::MAX);
         if self.plan.scenario() == Scenario::Offline {
             self.indices.reserve_exact(self.samples_per_query);
@@ -151,8 +165,12 @@ impl Tenant {
             self.scheduled.reserve(expected.min(1 << 32));
         }
         let mut skipped = Vec::new();
+        let offline = self.plan.scenario() == Scenario::Offline;
+        // The queries of the share are numbered on.
+        let mut numbers = 0..;
         for sequence in 0.. {
-            let mine = sequence % self.lane.of == self.lane.index;
+            let number = self.is_shared(sequence, offline).then(|| numbers.next()).flatten();
+            let mine = number.is_some_and(|n: u64| n % self.lane.of == self.lane.index);
             let indices = if mine { &mut self.indices } else { &mut skipped };
             let Some(at) = self.trace.next_query(indices) else { break };
             skipped.clear();
@@ -164,6 +182,34 @@ impl Tenant {
             }
         }
         self.generated = self.trace.generated();
+        if offline && self.share != Share::WHOLE {
+            let range = self.share.range(self.indices.len());
+            self.indices = self.indices[range.clone()].to_vec();
+            self.samples_per_query = range.len().max(1);
+            if range.is_empty() {
+                self.known = 0;
+                self.scheduled.clear();
+            }
+        }
+    }
+
+    /// Whether a query of the trace is in the share. That of Offline is in all.
+    fn is_shared(&self, sequence: u64, offline: bool) -> bool {
+        let most = self.plan.max_query_count;
+        // Of the whole trace the end conditions cut off what is too much.
+        let is_wanted = self.share == Share::WHOLE || self.accuracy || most == 0 || sequence < most;
+        offline || (self.share.has(sequence) && is_wanted)
+    }
+
+    /// Where the samples of the share stand in the trace.
+    pub(super) fn numbering(&self) -> Numbering {
+        match self.plan.scenario() {
+            Scenario::Offline => {
+                let samples = self.generated.samples_per_query as usize;
+                Numbering::cut(&self.share.range(samples))
+            }
+            _ => Numbering::dealt(self.share, self.samples_per_query),
+        }
     }
 
     /// Whether one more query is known or can be drawn.
@@ -182,7 +228,15 @@ impl Tenant {
         if self.accuracy || !goes_on || self.lane != Lane::WHOLE {
             return false;
         }
-        let Some(at) = self.trace.beyond(&mut self.indices) else { return false };
+        let mut skipped = Vec::new();
+        let at = loop {
+            let mine = self.share.has(self.trace.generated().queries);
+            let indices = if mine { &mut self.indices } else { &mut skipped };
+            let Some(at) = self.trace.beyond(indices) else { return false };
+            if mine {
+                break at;
+            }
+        };
         self.known += 1;
         if matches!(self.pacing, Pacing::OpenLoop { .. }) {
             self.further -= 1;
@@ -356,7 +410,10 @@ impl Tenant {
             matches!(self.pacing, Pacing::OpenLoop { .. }) && matches!(plan.load, Load::Server(_));
         let ended = if open_server {
             let outstanding = self.outstanding_samples();
-            let limit = plan.max_async_queries;
+            let limit = match plan.max_async_queries {
+                0 => 0,
+                limit => self.share.part(limit).max(1),
+            };
             (limit != 0 && outstanding > limit)
                 .then_some(Ended::TooManyOutstanding { issued, outstanding })
         } else {

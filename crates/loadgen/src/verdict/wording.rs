@@ -95,7 +95,8 @@ impl Violation {
             | Self::ClientLag { .. }
             | Self::Missing { .. }
             | Self::Failed { .. }
-            | Self::Aborted => return None,
+            | Self::Aborted
+            | Self::Lost { .. } => return None,
         })
     }
 }
@@ -135,20 +136,29 @@ impl fmt::Display for Bounded {
     }
 }
 
-/// What the bound is compared with. Where nothing was answered there is no latency.
-fn write_measured(f: &mut fmt::Formatter<'_>, bounded: Bounded, measured: i64) -> fmt::Result {
-    if measured == 0 {
-        return f.write_str("; see why the system fails");
-    }
-    let measured = Span(measured.unsigned_abs());
-    write!(
-        f,
-        " ({bounded} at that percentile: {measured}); lower server_target_qps or make the system \
-         faster"
-    )
-}
-
 impl Violation {
+    /// What exceeds a bound, and by how much. Where nothing was answered there is no latency.
+    fn write_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Bound { bounded, percentile, bound, measured, over, samples } = self else {
+            return Ok(());
+        };
+        let (percent, bound) = (percentile * 100.0, Span(*bound));
+        write!(
+            f,
+            "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and {percent}% \
+             must meet it"
+        )?;
+        if *measured == 0 {
+            return f.write_str("; see why the system fails");
+        }
+        let measured = Span(measured.unsigned_abs());
+        write!(
+            f,
+            " ({bounded} at that percentile: {measured}); lower server_target_qps or make the \
+             system faster"
+        )
+    }
+
     /// What was skipped, and what to do.
     fn write_intervals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Intervals { interval, streams, over, skipped, by_client, .. } = self else {
@@ -174,15 +184,7 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bound { bounded, percentile, bound, measured, over, samples } => {
-                let (percent, bound) = (percentile * 100.0, Span(*bound));
-                write!(
-                    f,
-                    "{over} of {samples} samples exceed the bound of {bound} on {bounded}, and \
-                     {percent}% must meet it"
-                )?;
-                write_measured(f, *bounded, *measured)
-            }
+            Self::Bound { .. } => self.write_bound(f),
             Self::Intervals { over, queries, percentile, .. } => {
                 let percent = percentile * 100.0;
                 write!(
@@ -235,6 +237,12 @@ impl fmt::Display for Violation {
                 counted(*samples, "sample")
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
+            Self::Lost { worker, of } => write!(
+                f,
+                "worker {} of {of} was lost while the run was on, and what it measured with it; \
+                 see what became of it, and run again",
+                worker + 1
+            ),
         }
     }
 }

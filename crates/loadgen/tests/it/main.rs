@@ -18,3 +18,4 @@ mod real_time;
 mod repetition;
 mod scenarios;
 mod search;
+mod share;

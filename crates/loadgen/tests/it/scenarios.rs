@@ -199,6 +199,26 @@ fn a_replayed_trace_issues_at_the_recorded_times() {
 }
 
 #[test]
+fn a_replayed_trace_of_unique_samples_keeps_their_order() {
+    let count =
+        play(&settings(Scenario::Server), &mut echo(MS)).record.indices.iter().max().unwrap() + 1;
+    let times: Arc<[Nanos]> = (0..u64::from(count)).map(|n| n * 10).collect();
+    let wanted = TestSettings {
+        server_arrivals: Arrivals::Replay(times.clone()),
+        performance_issue_unique: true,
+        performance_sample_count_override: count.into(),
+        ..settings(Scenario::Server)
+    };
+    let run = play(&wanted, &mut echo(MS));
+    assert_eq!(run.record.indices, (0..count).collect::<Vec<_>>());
+    // At other times than recorded ones, the order is a shuffled one.
+    let shuffled = TestSettings { server_arrivals: Arrivals::Poisson, ..wanted };
+    let run = play(&shuffled, &mut echo(MS));
+    assert_eq!(run.record.indices.len(), count as usize);
+    assert!(!run.record.indices.is_sorted());
+}
+
+#[test]
 fn tenants_have_the_traces_that_they_have_alone() {
     let server = |seed, qps| TestSettings {
         server_target_qps: qps,

@@ -135,6 +135,15 @@ impl DigitsLstm {
         Self { weights: Arc::new(LstmWeights::trained()), stack: Stack::new(engine) }
     }
 
+    /// The same, ready to run.
+    ///
+    /// # Errors
+    /// It cannot be planned as the options say, in words.
+    pub fn runner(options: &Options) -> Result<Box<dyn Runner>, String> {
+        let engine = Self::engine(options).map_err(|error| error.to_string())?;
+        Ok(Box::new(Self::new(engine)))
+    }
+
     /// The test images as sequences of rows.
     #[must_use]
     pub fn library() -> SequenceLibrary {

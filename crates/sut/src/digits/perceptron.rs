@@ -4,7 +4,9 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::QuerySample;
 
 use super::{CLASSES, PIXELS, TEST_COUNT, test_digit};
-use crate::engine::{Answers, Engine};
+use crate::engine::{About, Answers, Engine, Port};
+use crate::infer::{Rows, Value};
+use crate::tensors::{ElementType, Elements, ModelInput};
 use crate::top1;
 
 /// Units of the hidden layer.
@@ -130,6 +132,33 @@ impl DigitsPerceptron {
     #[must_use]
     pub fn new() -> Self {
         Self { network: Perceptron::trained() }
+    }
+}
+
+impl DigitsPerceptron {
+    /// The same as a model that is asked by value: `ink` `[rows, 64]` in [0, 1] gives `scores`
+    /// `[rows, 10]`, as its [ONNX file](Perceptron::to_onnx) does.
+    #[must_use]
+    pub fn by_value(self, largest_batch: usize) -> Rows {
+        let shape = vec![None, Some(PIXELS)];
+        let input = ModelInput { name: "ink".into(), element: ElementType::F32, shape };
+        let shape = vec![None, Some(CLASSES)];
+        let output = Port { name: "scores".into(), element: "float32".into(), shape };
+        let about = About {
+            inputs: vec![Port::from(&input)],
+            outputs: vec![output],
+            largest_batch,
+            ..About::default()
+        };
+        let call = move |values: &[Value]| {
+            let ink = values[0].elements.to_f32();
+            let (images, _) = ink.as_chunks::<PIXELS>();
+            let scores = |image| self.network.scores(&self.network.activate(image));
+            let scores: Vec<f32> = images.iter().flat_map(scores).collect();
+            let shape = vec![images.len(), CLASSES];
+            Ok(vec![Value { shape, elements: Elements::F32(scores.into()) }])
+        };
+        Rows::new("digits-perceptron", vec![input], about, Box::new(call))
     }
 }
 

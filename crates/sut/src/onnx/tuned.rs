@@ -13,6 +13,7 @@ use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
+use crate::infer::{Rows, Value};
 use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
 
 /// A model whose weights are packed, and whose input is known.
@@ -80,6 +81,39 @@ impl TunedModel {
         self.packed.layers()
     }
 
+    /// The same as a model that is asked by value, with at most so many rows of several
+    /// requests in a call.
+    #[must_use]
+    pub fn by_value(self, largest_batch: usize) -> Rows {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let about = About { largest_batch, ..self.about() };
+        let (name, packed) = (format!("tuned-{stem}"), self.packed);
+        let call = move |values: &[Value]| {
+            let numbers = values[0].elements.to_f32();
+            WORKSPACE.with_borrow_mut(|workspace| {
+                let scores = packed.run(&numbers, workspace).map_err(|error| error.to_string())?;
+                let shape = vec![values[0].shape[0], packed.outputs()];
+                Ok(vec![Value { shape, elements: Elements::F32(scores.to_vec().into()) }])
+            })
+        };
+        Rows::new(name, self.inputs, about, Box::new(call))
+    }
+
+    fn about(&self) -> About {
+        let output = Port {
+            name: "scores".into(),
+            element: ElementType::F32.to_string(),
+            shape: vec![None, Some(self.packed.outputs())],
+        };
+        About {
+            runtime: Some("dyno-number".into()),
+            provider: Some(dyno_number::evaluate::instructions().to_owned()),
+            inputs: self.inputs.iter().map(Port::from).collect(),
+            outputs: vec![output],
+            ..About::default()
+        }
+    }
+
     /// An engine that feeds the model from this library. It has answered sample 0 once.
     ///
     /// # Errors
@@ -92,19 +126,7 @@ impl TunedModel {
     ) -> Result<TunedEngine, OnnxError> {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let feed = Feed::new(&self.inputs, library, options)?;
-        let output = Port {
-            name: "scores".into(),
-            element: ElementType::F32.to_string(),
-            shape: vec![None, Some(self.packed.outputs())],
-        };
-        let about = About {
-            runtime: Some("dyno-number".into()),
-            provider: Some(dyno_number::evaluate::instructions().to_owned()),
-            inputs: self.inputs.iter().map(Port::from).collect(),
-            outputs: vec![output],
-            largest_batch: feed.largest_batch(),
-            ..About::default()
-        };
+        let about = About { largest_batch: feed.largest_batch(), ..self.about() };
         let mut engine =
             TunedEngine { name: format!("tuned-{stem}"), packed: self.packed, feed, about };
         engine.about.first_call = Some(engine.feed.trial(&engine)?);

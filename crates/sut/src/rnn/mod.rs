@@ -5,6 +5,7 @@
 //! [`SequenceLibrary`], several models side by side included, and makes batches of sequences
 //! whose lengths are near each other. Answers are those of the call: nothing is kept.
 
+mod by_value;
 mod library;
 mod served;
 
@@ -16,6 +17,7 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_rnn::engine::Engine as Recurrent;
 
+pub use by_value::ByValue;
 pub use library::{SequenceLibrary, Sequences, SequencesError};
 pub use served::Served;
 

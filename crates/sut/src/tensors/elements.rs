@@ -206,6 +206,12 @@ impl Elements<'_> {
         T::of(self)
     }
 
+    /// The same, owned: copied where they were borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Elements<'static> {
+        each_type!(self, all => Element::wrap(Cow::Owned(all.into_owned())))
+    }
+
     /// Some of them, borrowed.
     ///
     /// # Panics

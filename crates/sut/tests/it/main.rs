@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod batching;
+mod by_value;
 mod cheats;
 mod digits;
 mod onnx;

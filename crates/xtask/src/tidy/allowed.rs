@@ -27,6 +27,7 @@ pub type Edge = (&'static str, &'static str, &'static str);
 pub const EDGES: &[Edge] = &[
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
     ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
+    ("cli", "net", "loads servers, serves systems, and divides a load among workers"),
     ("cli", "npu", "plays networks and schedules on a model of an accelerator"),
     ("cli", "number", "tunes the formats of a network"),
     ("cli", "onnx", "tells what models cost"),
@@ -41,6 +42,8 @@ pub const EDGES: &[Edge] = &[
         "loadgen",
         "reads the logs with the code that writes them, and names settings and scenarios",
     ),
+    ("net", "loadgen", "a client is a system under test"),
+    ("net", "sut", "serves the engines that are measured in this process"),
     ("npu", "onnx", "derives tables of layers from models"),
     ("number-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("number-c", "number", "gives number formats to C and C++ programs"),
@@ -90,4 +93,14 @@ pub const UNSAFE_CRATES: &[&str] = &[
     "number-c",
     // Pointers that C programs pass.
     "rnn-c",
+];
+
+/// Packages that make functions wait for each other, which one room alone may depend on: package,
+/// crate.
+pub const FENCED: &[(&str, &str)] = &[
+    ("h2", "net"),
+    ("hyper", "net"),
+    ("hyper-util", "net"),
+    ("tokio", "net"),
+    ("tokio-rustls", "net"),
 ];

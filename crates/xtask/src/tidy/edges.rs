@@ -128,6 +128,22 @@ pub fn check(manifests: &[Manifest], edges: &[Edge], outside: &[(&str, &[&str])]
     found
 }
 
+/// Dependencies on packages that another crate keeps to itself.
+pub fn fenced(manifests: &[Manifest], fenced: &[(&str, &str)]) -> Vec<Finding> {
+    let breaks = |from: &Manifest| {
+        let others = fenced.iter().filter(|(_, keeper)| *keeper != from.folder);
+        let kept = others.filter(|(package, _)| from.dependencies.iter().any(|of| of == package));
+        let path = from.path();
+        let told = kept.map(|(package, keeper)| {
+            let message =
+                format!("{} may not depend on {package}: {keeper} alone may", from.folder);
+            Finding::of_file(&path, message)
+        });
+        told.collect::<Vec<_>>()
+    };
+    manifests.iter().flat_map(breaks).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +208,18 @@ mod tests {
             messages(&[("loadgen", &text)], &[]),
             ["loadgen may depend on rustix alone from outside, not on serde"]
         );
+    }
+
+    #[test]
+    fn a_fenced_package_is_of_one_crate() {
+        let with =
+            |name: &str| format!("[package]\nname = \"{name}\"\n[dependencies]\ntokio = \"1\"\n");
+        let manifests: Vec<_> = ["net", "cli"]
+            .map(|folder| Manifest::parse(folder, &with(folder)).unwrap())
+            .into_iter()
+            .collect();
+        let found = fenced(&manifests, &[("tokio", "net")]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].message, "cli may not depend on tokio: net alone may");
     }
 }

@@ -10,28 +10,43 @@ pub struct Metric {
     pub keys: &'static [&'static str],
     /// Formula and window.
     pub what: &'static str,
+    /// What other tools call it, and how theirs differs; empty where they have none.
+    pub elsewhere: &'static str,
+}
+
+impl Metric {
+    /// Formula and window, and the names of other tools.
+    pub fn told(&self) -> String {
+        match self.elsewhere {
+            "" => self.what.to_owned(),
+            elsewhere => format!("{} Elsewhere: {elsewhere}.", self.what),
+        }
+    }
 }
 
 /// Formula and window of each figure.
-pub const METRICS: [Metric; 20] = [
+pub const METRICS: [Metric; 24] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
         what: "completion - scheduled time, per sample, in ns. A query is scheduled by its \
                arrival process (Server), at the start (Offline), or when it is issued \
                (SingleStream, MultiStream). Window: samples that were answered.",
+        elsewhere: "e2el_ms (vllm bench) and request_latency (aiperf) count from when the request was sent, latency of the official endpoints tool from when it was issued; aiperf's effective_latency counts from the schedule",
     },
     Metric {
         name: "query latency",
         keys: &["query_latency_ns"],
         what: "MultiStream: completion of the query's last sample - scheduled time. Window: \
                queries whose samples were all answered.",
+        elsewhere: "",
     },
     Metric {
         name: "percentiles",
         keys: &["p50", "p90", "p95", "p97", "p99", "p99.9", "target"],
         what: "sorted[floor(count * q)], no interpolation, as the reference does. p90 is q = \
                0.9; target is the percentile that the test is judged by.",
+        elsewhere: "",
     },
     Metric {
         name: "result",
@@ -40,6 +55,7 @@ pub const METRICS: [Metric; 20] = [
                queries in MultiStream), completed queries/s (Server), samples/s (Offline), \
                the rate that a search for the peak found, or the number of streams (MultiStream \
                at a fixed interval).",
+        elsewhere: "",
     },
     Metric {
         name: "95 % interval",
@@ -48,18 +64,21 @@ pub const METRICS: [Metric; 20] = [
                batches, and counts for as many independent queries as their spread allows. Of \
                percentiles by order statistics, of rates by the times between completions. \
                None of a run that is too short.",
+        elsewhere: "",
     },
     Metric {
         name: "completed queries/s (Server)",
         keys: &["completed_samples_per_s"],
         what: "(answered samples - 1) / time until the last query issued was done. Failed and \
                missing samples are no throughput.",
+        elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },
     Metric {
         name: "scheduled queries/s (Server)",
         keys: &["scheduled_samples_per_s"],
         what: "(issued queries - 1) / time at which the last of them was due: the load as it \
                was offered.",
+        elsewhere: "",
     },
     Metric {
         name: "goodput (Server)",
@@ -67,17 +86,71 @@ pub const METRICS: [Metric; 20] = [
         what: "completed queries/s * the share of the answered samples that were within every \
                bound: of the latency, or of both time to first token and time per output \
                token.",
+        elsewhere: "request_goodput (vllm bench) and goodput (aiperf) are the next one",
+    },
+    Metric {
+        name: "goodput under limits",
+        keys: &["goodput", "samples", "share", "ttft_ms", "tpot_ms", "e2el_ms"],
+        what: "with --goodput: samples that were answered within every limit that was named / time \
+               until the last completion; share is of the samples issued, so that failed and \
+               missing ones count against it. ttft and e2el are from the scheduled time; a sample \
+               of one token has no tpot to miss.",
+        elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
+                    (aiperf); both from when the request was sent",
+    },
+    Metric {
+        name: "inter-token latency (servers)",
+        keys: &["inter_token_ns"],
+        what: "time between one part with output of an answer and the next, of all answers, as \
+               the client's threads saw them; percentiles of a histogram, each at most 1/64 too \
+               high. A part may hold several tokens, or less than one.",
+        elsewhere: "itl_ms (vllm bench)",
+    },
+    Metric {
+        name: "latency from the issue time (servers)",
+        keys: &["latency_from_issue_ns"],
+        what: "completion - issue, per answered sample: what tools report that begin to count \
+               when they send. Less than latency wherever the client was late.",
+        elsewhere: "sample_latency_ns (endpoints)",
+    },
+    Metric {
+        name: "the client (servers)",
+        keys: &[
+            "clients",
+            "lateness_ns",
+            "busy",
+            "sent",
+            "retries",
+            "troubles",
+            "connects",
+            "lost_connections",
+            "connection_waits",
+            "waited_ns",
+            "longest_wait_ns",
+            "bytes_sent",
+            "bytes_received",
+            "tokens_counted_by",
+        ],
+        what: "lateness is when a socket had accepted the whole request - its scheduled time; \
+               over max_client_lag_ns at the target percentile, a Server run is INVALID. busy is \
+               CPU time of the client's threads / (their number * the time that the test took); \
+               above 0.95 any run is INVALID. Waits are of samples that found no connection free. \
+               Requests that are sent again (retries=N) are counted, and their latency still \
+               counts from the schedule.",
+        elsewhere: "",
     },
     Metric {
         name: "samples/s (Offline)",
         keys: &["samples_per_s"],
         what: "answered samples / the longest latency.",
+        elsewhere: "",
     },
     Metric {
         name: "queries/s (SingleStream)",
         keys: &["queries_per_s_with_overhead", "queries_per_s_without_overhead"],
         what: "with the client's overhead: (answered queries - 1) / time of the last issue; \
                without: 1 / mean latency.",
+        elsewhere: "",
     },
     Metric {
         name: "error rate",
@@ -85,12 +158,14 @@ pub const METRICS: [Metric; 20] = [
         what: "(failed + missing samples) / issued samples. Failed is what the system \
                refused, timed out on, lost or reported an error for; missing is what never \
                came back.",
+        elsewhere: "",
     },
     Metric {
         name: "samples over a bound (Server)",
         keys: &["over_bound"],
         what: "samples whose latency, time to first token or time per output token is above \
                its bound; failed and missing ones count as over.",
+        elsewhere: "",
     },
     Metric {
         name: "intervals (MultiStream at a fixed interval)",
@@ -100,6 +175,7 @@ pub const METRICS: [Metric; 20] = [
                failed or is missing; allowed: queries - floor(queries * percentile) - 1, as the \
                reference's index has it; skipped: the sum of what is above 1; by_client: \
                queries that were answered before a tick that was skipped all the same.",
+        elsewhere: "",
     },
     Metric {
         name: "client lag",
@@ -109,17 +185,20 @@ pub const METRICS: [Metric; 20] = [
                control). Over max_client_lag_ns at the target percentile, a Server run is \
                INVALID: its latencies would be the client's. lag_ns is issue - scheduled \
                time, whoever was the cause.",
+        elsewhere: "",
     },
     Metric {
         name: "time to first token",
         keys: &["first_token_ns"],
         what: "first token - scheduled time; needs use_token_latencies and a system that \
                reports it.",
+        elsewhere: "ttft (endpoints), ttft_ms (vllm bench), time_to_first_token (aiperf), each from when the request was sent or issued",
     },
     Metric {
         name: "time per output token",
         keys: &["time_per_output_token_ns"],
         what: "(completion - first token) / (tokens - 1).",
+        elsewhere: "tpot (endpoints), tpot_ms (vllm bench), inter_token_latency (aiperf, whose name means this mean of a request)",
     },
     Metric {
         name: "tokens/s",
@@ -135,6 +214,7 @@ pub const METRICS: [Metric; 20] = [
                (completed), until the last issue (with overhead), the sum of all latencies \
                (without overhead), or the longest latency (Offline). Where \
                they are inferred, samples/s * token_latency_scaling_factor.",
+        elsewhere: "tps (endpoints), output_throughput (vllm bench), output_token_throughput (aiperf)",
     },
     Metric {
         name: "early stopping",
@@ -142,6 +222,7 @@ pub const METRICS: [Metric; 20] = [
         what: "whether so many queries with so few over the bound could, with a probability \
                above 1 % (1 - early_stopping_confidence), come from a system that misses it. \
                Judged once after the run; further queries it would take are told.",
+        elsewhere: "",
     },
     Metric {
         name: "accuracy",
@@ -159,11 +240,13 @@ pub const METRICS: [Metric; 20] = [
                sample of the library; of a task the figure of its card, as `dyno task methods` \
                defines it. Percentages are told as shares. An error rate is better the lower \
                it is.",
+        elsewhere: "",
     },
     Metric {
         name: "counts and length",
         keys: &["query_count", "sample_count", "lasted_ns", "ended", "rates", "conditions"],
         what: "queries issued, samples answered, the time from the start to the last \
                completion, why issuing stopped, and what the verdict is made of.",
+        elsewhere: "",
     },
 ];

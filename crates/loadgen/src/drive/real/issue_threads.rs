@@ -197,11 +197,9 @@ pub(super) fn play(
              registered. {of} threads issue."
             )
         });
-    let tenants: Vec<_> = job.tenants.iter().map(|t| (t.plan.clone(), t.set)).collect();
-    let sessions: Vec<Session> =
-        (0..of).map(|index| Session::lane(&tenants, job.accuracy, Lane { index, of })).collect();
+    let sessions: Vec<Session> = (0..of).map(|index| job.lane(Lane { index, of })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
-    let slabs = slabs(job, &[samples], driver.shards());
+    let slabs = slabs(job, &sessions[0], &[samples], driver.shards());
     let mut issuers: Vec<Issuer> =
         sessions.iter().map(|s| Issuer::new(s, job.epoch, &*driver.system)).collect();
     issuers.iter_mut().skip(1).for_each(|issuer| issuer.is_noted = false);

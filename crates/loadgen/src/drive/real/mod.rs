@@ -5,6 +5,7 @@ mod monitor;
 mod notes;
 mod responder;
 mod slab;
+mod start;
 mod wait;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 pub use issue_threads::IssueThreads;
 pub use monitor::{Monitor, Onlooker};
 pub use responder::Responder;
+pub use start::StartGate;
 pub use wait::Waiting;
 
 use monitor::{Shape, Watched};
@@ -42,6 +44,7 @@ pub struct RealTime {
     cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
     announce: Option<Announce>,
+    start: Option<StartGate>,
     monitor: Monitor,
 }
 
@@ -65,6 +68,7 @@ impl RealTime {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
             announce: None,
+            start: None,
             monitor: Monitor::default(),
         }
     }
@@ -141,7 +145,7 @@ impl Driver for RealTime {
         let mut session = job.session();
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
-        let slabs = slabs(job, &samples, self.shards());
+        let slabs = slabs(job, &session, &samples, self.shards());
         let mut issuer = Issuer::new(&session, job.epoch, &*self.system);
         let generated = (generate_begin, self.clock.now());
 
@@ -160,11 +164,13 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
     }
 }
 
-fn slabs(job: &Job<'_>, samples: &[usize], shards: usize) -> Box<[Slab]> {
-    let of = |(tenant, &samples): (&super::JobTenant<'_>, &usize)| {
-        Slab::new(samples, tenant.plan.measures_tokens(), &tenant.logged, shards)
+/// `samples` are those of all lanes, of which `session` is one.
+fn slabs(job: &Job<'_>, session: &Session, samples: &[usize], shards: usize) -> Box<[Slab]> {
+    let of = |(tenant, &samples): (usize, &usize)| {
+        let kept = job.kept(tenant, &session.numbering(tenant), samples);
+        Slab::new(samples, job.tenants[tenant].plan.measures_tokens(), kept, shards)
     };
-    job.tenants.iter().zip(samples).map(of).collect()
+    samples.iter().enumerate().map(of).collect()
 }
 
 /// A run whose clock has started.
@@ -198,8 +204,8 @@ impl StartedRun {
             is_offline: matches!(session.plan(tenant).load, Load::Offline),
         });
         let shapes = shapes.collect();
+        let started_at = driver.begin();
         let started_wall = WallTime::now();
-        let started_at = driver.clock.now();
         let clock = driver.clock.shifted(started_at);
         let run = RunState::new(clock, job.epoch, slabs, notes, driver.shards());
         let responder = Responder { run: Arc::new(run) };

@@ -152,6 +152,13 @@ fn thread_shard() -> usize {
 }
 
 impl Responder {
+    /// Now, as completions are stamped: ns since the start of the run.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.run.clock.now()
+    }
+
     /// Completes samples; the time is read once, on entry.
     #[inline]
     pub fn complete<R: AsResponse>(&self, responses: &[R]) {

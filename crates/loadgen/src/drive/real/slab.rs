@@ -13,7 +13,6 @@ use super::super::Kept;
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
 use crate::sut::{AsResponse, ResponseId};
-use crate::trace::LogSelection;
 
 /// Samples in a chunk. Chunks are allocated before the run; only a run that
 /// goes on past its trace allocates more, on the issuing thread.
@@ -92,13 +91,13 @@ pub(super) struct Slab {
 
 impl Slab {
     /// A slab with memory for `samples` samples, and for more on demand.
-    pub(super) fn new(samples: usize, tokens: bool, logged: &LogSelection, shards: usize) -> Self {
+    pub(super) fn new(samples: usize, tokens: bool, kept: Kept, shards: usize) -> Self {
         let slab = Self {
             chunks: (0..chunk_slots(samples)).map(|_| OnceLock::new()).collect(),
             issued: Alone::default(),
             completed: (0..shards).map(|_| Alone::default()).collect(),
             tokens,
-            kept: Kept::new(logged, samples),
+            kept,
             responses: (0..shards).map(|_| Alone::default()).collect(),
             first_tokens: Mutex::default(),
             failed: Mutex::default(),

@@ -11,7 +11,8 @@ use ort::value::DynValue;
 use smallvec::SmallVec;
 
 use super::{OrtModel, free, output, port, value};
-use crate::engine::Port;
+use crate::engine::{About, Port};
+use crate::infer::{Rows, Value};
 use crate::onnx::OnnxError;
 use crate::onnx::answer::Output;
 use crate::tensors::{Elements, ModelInput};
@@ -85,6 +86,32 @@ impl Callable {
     pub fn prefer(&self, session: usize) {
         assert!(session < self.sessions.len(), "there are {} sessions", self.sessions.len());
         self.preferred.store(session, Ordering::Relaxed);
+    }
+
+    /// The same as a model that is asked by value, with at most so many rows of several
+    /// requests in a call.
+    #[must_use]
+    pub fn by_value(self, largest_batch: usize) -> Rows {
+        let (name, inputs) = (format!("onnxruntime-{}", self.name), self.inputs.clone());
+        let about = About {
+            inputs: inputs.iter().map(Port::from).collect(),
+            outputs: self.outputs.clone(),
+            largest_batch,
+            ..OrtModel::about()
+        };
+        let call = move |values: &[Value]| {
+            let fed = values.iter().map(|value| {
+                let elements = value.elements.slice(0..value.elements.len());
+                Fed::Elements(&value.shape, elements)
+            });
+            let kept = self.call(&fed.collect::<Vec<_>>())?;
+            let read = |kept: &Kept| {
+                let (shape, elements) = kept.read()?;
+                Ok(Value { shape, elements: elements.into_owned() })
+            };
+            kept.iter().map(read).collect()
+        };
+        Rows::new(name, inputs, about, Box::new(call))
     }
 
     /// Where the input of this name stands.

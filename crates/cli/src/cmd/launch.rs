@@ -1,0 +1,319 @@
+//! `dyno launch`: places workers, or the points of a sweep, by engines that are
+//! there for that.
+
+mod points;
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use clap::{Args, ValueEnum};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
+use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
+use serde_json::{Value, json};
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{Interrupt, LIFELINE};
+use crate::output;
+use crate::run::pretty;
+use crate::workers::{TOKEN, token};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+local and ray start the workers and the command, and end when it does, with its exit code; the points
+of `-- sweep` are jobs instead, each measured by one process. slurm and k8s print what sbatch and
+kubectl take; nothing is submitted.
+  dyno launch --on local --workers 2 -- run --system null --scenario server
+  dyno launch --on slurm --workers 4 -- run --system onnx:m.onnx > job.sh && sbatch job.sh")]
+pub struct Launch {
+    /// What places the processes
+    #[arg(long, value_name = "ENGINE")]
+    on: Engine,
+    /// Workers, or points of a sweep at the same time on this machine
+    #[arg(long, value_name = "N", default_value = "2")]
+    workers: NonZero<u16>,
+    /// Where the coordinator listens; 0 is any free port of this machine
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// ray: name of this machine as the nodes know it
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// ray: the cluster, unless RAY_ADDRESS or this machine says
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// ray: the Python that has Ray
+    #[arg(long, value_name = "FILE", default_value = "python3")]
+    python: PathBuf,
+    /// How dyno is called on other machines
+    #[arg(long, value_name = "FILE")]
+    program: Option<String>,
+    /// k8s: the image that has dyno
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// slurm, k8s: name of the job
+    #[arg(long, value_name = "NAME", default_value = "dyno")]
+    name: String,
+    /// Print what would be started, and start nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// The command, such as run, search or sweep, with its flags
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// Processes on this machine
+    Local,
+    /// Actors of a Ray cluster, on a node each (pip install ray)
+    Ray,
+    /// A batch script for Slurm
+    Slurm,
+    /// An Indexed Job and a headless Service for Kubernetes
+    K8s,
+}
+
+/// Where Slurm and Kubernetes have the coordinator listen, if nobody says.
+const PORT: u16 = 7_700;
+
+impl Launch {
+    /// Places and starts, or prints.
+    ///
+    /// # Errors
+    /// Flags that make no sense together, and what is missing.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        self.check()?;
+        let is_sweep = self.command.first().is_some_and(|word| word == "sweep");
+        match self.on {
+            Engine::Slurm => output::print(script(&self.placement()))?,
+            Engine::K8s => output::print(pretty(&manifest(&self.placement())))?,
+            Engine::Local | Engine::Ray if is_sweep => return points::run(&self),
+            Engine::Local | Engine::Ray => return self.share(),
+        }
+        Ok(Exit::Valid)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let known = ["run", "search", "sweep", "compare", "task", "audit"];
+        let first = self.command.first().map_or("", String::as_str);
+        if !known.contains(&first) {
+            return Err(Failure::usage(format!("`{first}` measures nothing that can be shared"))
+                .hint("give the command after --, such as -- run --system null"));
+        }
+        let is_ours = |word: &&String| {
+            ["--remote-workers", "--listen"].iter().any(|flag| word.starts_with(flag))
+        };
+        if let Some(flag) = self.command.iter().find(is_ours) {
+            return Err(Failure::usage(format!("dyno launch sets {flag} itself"))
+                .hint("say how many with --workers, and where with --port"));
+        }
+        if self.on == Engine::K8s && self.image.is_none() {
+            return Err(
+                Failure::usage("pods need an image that has dyno").hint("add --image IMAGE")
+            );
+        }
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || !self.name.chars().all(is_name) || self.name.len() > 50 {
+            return Err(Failure::usage(format!(
+                "`{}` is no name of a job; expected lower-case letters, digits and hyphens",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+
+    fn placement(&self) -> Placement {
+        Placement {
+            name: self.name.clone(),
+            program: self.program.clone().unwrap_or_else(|| "dyno".into()),
+            workers: self.workers.get().into(),
+            command: self.command.clone(),
+            port: if self.port == 0 { PORT } else { self.port },
+            image: self.image.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The command with workers that share its load.
+    fn share(&self) -> Result<Exit, Failure> {
+        let port = match self.port {
+            0 if self.dry_run => PORT,
+            0 => free_port()?,
+            port => port,
+        };
+        let host = if self.on == Engine::Local { "127.0.0.1" } else { "0.0.0.0" };
+        let listen = format!("{host}:{port}");
+        let mut coordinator = self.command.clone();
+        coordinator.extend(["--remote-workers".into(), self.workers.to_string()]);
+        coordinator.extend(["--listen".into(), listen]);
+        let secret = match token() {
+            empty if empty.is_empty() => new_token()?,
+            given => given,
+        };
+        let joining = |seat: u16| {
+            let (join, seat) = (format!("127.0.0.1:{port}"), seat.to_string());
+            ["worker", "--quiet", "--join", &join, "--seat", &seat].map(String::from).to_vec()
+        };
+        if self.dry_run {
+            let mut text = format!("dyno {}\n", coordinator.join(" "));
+            match self.on {
+                Engine::Local => (1..=self.workers.get())
+                    .for_each(|seat| text += &format!("dyno {}\n", joining(seat).join(" "))),
+                _ => text += RAY_DRIVER,
+            }
+            output::print(text)?;
+            return Ok(Exit::Valid);
+        }
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let own = this_program()?;
+        let mut helpers = Vec::new();
+        if self.on == Engine::Local {
+            for seat in 1..=self.workers.get() {
+                let mut command = Command::new(&own);
+                command.args(joining(seat)).env(TOKEN, &secret);
+                // Ctrl-C is the coordinator's, which then sends them away.
+                #[cfg(unix)]
+                std::os::unix::process::CommandExt::process_group(&mut command, 0);
+                helpers.push(Kept::start(command, "a worker")?);
+            }
+        } else {
+            let task = json!({ "port": port, "token": secret, "points": Value::Null });
+            helpers.push(self.ray(task)?);
+        }
+        let mut command = Command::new(&own);
+        command.args(&coordinator).env(TOKEN, &secret);
+        let main = Kept::start(command, "the command")?;
+        let status = main.watched(&interrupt, &mut helpers)?;
+        for helper in helpers {
+            helper.end(&interrupt)?;
+        }
+        Ok(exit_of(status))
+    }
+
+    /// Starts the driver for Ray, which is told `task` and what all tasks have.
+    fn ray(&self, mut task: Value) -> Result<Kept, Failure> {
+        let own = match &self.program {
+            Some(program) => program.clone(),
+            None => this_program()?.display().to_string(),
+        };
+        task["program"] = own.into();
+        task["workers"] = self.workers.get().into();
+        task["host"] = self.host.clone().into();
+        task["address"] = self.address.clone().into();
+        let mut command = Command::new(&self.python);
+        command.args(["-c", RAY_DRIVER]).stdin(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            Failure::set_up(format!("cannot start {}: {error}", self.python.display()))
+                .hint("name the Python that has Ray with --python")
+        })?;
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // One that ended early says why itself.
+        let _ = stdin.write_all(task.to_string().as_bytes());
+        drop(stdin);
+        Ok(Kept { child, what: "the driver for Ray", is_killed: true })
+    }
+}
+
+/// A process that ends when this one does.
+struct Kept {
+    child: Child,
+    what: &'static str,
+    /// It has no line that can be cut: it is killed if it must end.
+    is_killed: bool,
+}
+
+impl Kept {
+    fn start(mut command: Command, what: &'static str) -> Result<Self, Failure> {
+        command.stdin(Stdio::piped()).env(LIFELINE, "1");
+        let child = command
+            .spawn()
+            .map_err(|error| Failure::set_up(format!("cannot start {what}: {error}")))?;
+        Ok(Self { child, what, is_killed: false })
+    }
+
+    fn status(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        let tried = self.child.try_wait();
+        tried.map_err(|error| Failure::set_up(format!("cannot wait for {}: {error}", self.what)))
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    fn cut(&mut self) {
+        drop(self.child.stdin.take());
+        if self.is_killed {
+            // It may be over already.
+            let _ = self.child.kill();
+        }
+    }
+
+    /// Waits until it is over. It is cut when this process is interrupted, or some
+    /// time after a helper failed: a run notices that and ends, but one that has not
+    /// begun would wait for ever.
+    fn watched(
+        mut self,
+        interrupt: &Interrupt,
+        helpers: &mut [Self],
+    ) -> Result<ExitStatus, Failure> {
+        let clock = Clock::start();
+        let mut failed_at = None;
+        loop {
+            if let Some(status) = self.status()? {
+                return Ok(status);
+            }
+            for helper in helpers.iter_mut() {
+                if helper.status()?.is_some_and(|status| !status.success()) {
+                    failed_at.get_or_insert(clock.now());
+                }
+            }
+            let waits_in_vain = |at: Nanos| clock.now() > at + LAST_WORDS;
+            if interrupt.is_asked() || failed_at.is_some_and(waits_in_vain) {
+                self.cut();
+            }
+            crate::sweep::pause(PAUSE, &mut |_| false);
+        }
+    }
+
+    /// Waits for a helper whose work is done, and cuts it if it does not notice.
+    fn end(mut self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let mut is_over = false;
+        crate::sweep::pause(LAST_WORDS, &mut |_| {
+            is_over = self.status().is_ok_and(|status| status.is_some());
+            is_over || interrupt.is_asked()
+        });
+        if !is_over {
+            self.cut();
+        }
+        let waited = self.child.wait();
+        waited
+            .map_err(|error| Failure::set_up(format!("cannot wait for {}: {error}", self.what)))?;
+        Ok(())
+    }
+}
+
+const PAUSE: Nanos = 50 * MILLISECOND;
+/// Workers that are told that all is over take so long at most.
+const LAST_WORDS: Nanos = 20 * SECOND;
+
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::set_up(format!("this program does not find itself: {error}")))
+}
+
+/// A port that nobody listens at just now.
+fn free_port() -> Result<u16, Failure> {
+    let port = || Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
+    port().map_err(|error: std::io::Error| Failure::set_up(format!("no free port: {error}")))
+}
+
+/// Nobody else can guess it.
+fn new_token() -> Result<String, Failure> {
+    dyno_net::worker::new_token().ok_or_else(|| {
+        Failure::set_up("this machine has no source of random numbers").hint(format!("set {TOKEN}"))
+    })
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    let named = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
+    named.unwrap_or(Exit::Aborted)
+}

@@ -1,0 +1,269 @@
+//! `dyno serve`: a system behind the protocols that servers of models speak.
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use dyno_loadgen::clock::Nanos;
+use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Server, Settings};
+use dyno_sut::batch::Policy;
+use dyno_sut::cores::Cores;
+use dyno_sut::infer::Infer;
+
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::options::{BatchSizes, RunOptions};
+use crate::output;
+use crate::render::parse_duration;
+use crate::system::BATCH_DEFAULT;
+use crate::system::by_value::{self, Loaded};
+
+/// Flags of `dyno serve`.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Serve {
+    /// What is served; see below
+    #[arg(long, value_name = "SPEC", default_value = "digits")]
+    system: String,
+    /// Name of the model; that of the system or of its file where nothing is said
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
+    /// Name of this node, unique among all nodes; host and port where nothing is said
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Where to listen; port 0 is any that is free [default: 127.0.0.1:8000]
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Where to listen besides, for gRPC; both addresses speak every protocol
+    #[arg(long, value_name = "ADDR")]
+    grpc: Option<String>,
+    /// Chain of certificates for TLS, a PEM file
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Key of the certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Requests that may wait for the model; one more is refused
+    #[arg(long, value_name = "N", default_value_t = QUEUE_DEFAULT)]
+    queue: NonZero<usize>,
+    /// Bytes of a body at most, before and after it is decompressed
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
+    max_body: usize,
+    /// Connections at once at most
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    connections: usize,
+    /// How long a request may take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    request_limit: Duration,
+    /// How long a connection may be without the whole head of a request
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    head_limit: Duration,
+    /// How long requests that were accepted are worked off at the end
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    drain_limit: Duration,
+    /// Calls of the model that may be in work at once
+    #[arg(long, value_name = "N", default_value_t = NonZero::<usize>::MIN)]
+    workers: NonZero<usize>,
+    /// Requests that are computed together at most
+    #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT)]
+    batch: NonZero<usize>,
+    /// How long a request waits for others to share its batch
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = nanos)]
+    batch_wait: Nanos,
+    /// Threads of one call, of systems that spread one
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Processors that the model keeps to, such as 0-3,6
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
+    /// Calls with zeros before the server is ready
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    warm_up: usize,
+    /// The library of ONNX Runtime
+    #[arg(long, value_name = "FILE")]
+    ort_lib: Option<PathBuf>,
+}
+
+/// Requests that wait, where nobody says.
+const QUEUE_DEFAULT: NonZero<usize> = NonZero::new(1_024).expect("1024 is not 0");
+
+const AFTER_HELP: &str = "\
+Serves the Open Inference Protocol over HTTP (JSON and binary tensors) and gRPC, and the OpenAI
+interface (/v1/completions, /v1/chat/completions) where the system makes text; HTTP/1.1 and HTTP/2,
+the latter also without TLS; health at /v2/health, metrics for Prometheus at /metrics.
+
+Systems: digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, tuned:packed=FILE,
+rnn:MODEL, all as dyno info systems has them, and
+  tokens:first=TIME,each=TIME,tokens=N,slots=N,text=words|echo,replay=FILE
+which streams words: the first after a time, each after the one before, on so many slots at once.
+
+Ctrl-C and SIGTERM end it: it is not ready any more, refuses new requests, answers those that it has
+accepted, and exits with 0; a second one ends it at once.
+Exit codes: 0 ended, all that was accepted is answered, 2 usage, 3 it cannot be set up, 4 not all was
+answered within --drain-limit, 130 ended at once.";
+
+fn nanos(text: &str) -> Result<Nanos, String> {
+    parse_duration(text)
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(Duration::from_nanos)
+}
+
+/// Between two looks at whether somebody asked for an end.
+const GLANCE: Duration = Duration::from_millis(20);
+
+impl Serve {
+    /// Serves until somebody asks for an end.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being set up.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        // Before anything takes its time: a signal ends that, too.
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let listeners = self.listeners()?;
+        let loaded = by_value::load(&self.system, self.queue.get(), &self.run_options())?;
+        let name = self.model_name.clone().unwrap_or_else(|| default_name(&self.system));
+        let mut page = String::new();
+        let answers = match loaded {
+            Loaded::Text(tokens) => {
+                let _ = writeln!(page, "model {name}: text of text (OpenAI interface)");
+                Answers::Text(tokens)
+            }
+            Loaded::Tensors(model, stations) => {
+                by_value::warm_up(&*model, self.warm_up)?;
+                let _ = writeln!(page, "model {name}: {}", signature(&*model));
+                let largest = NonZero::new(model.about().largest_batch);
+                let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
+                let policy = Policy { max_size, max_wait: self.batch_wait };
+                let queue = Queue::start(model, policy, stations, self.queue.get());
+                Answers::Tensors(queue.map_err(|error| {
+                    Failure::set_up(format!("cannot start workers: {error}"))
+                        .hint("lower --workers")
+                })?)
+            }
+        };
+        let settings = Settings { node: self.node_name(&listeners), limits: self.limits() };
+        let scheme = if self.cert.is_some() { "https" } else { "http" };
+        let node = settings.node.clone();
+        let server = Server::start(settings, vec![Model { name, answers }], listeners);
+        let server = server.map_err(|error| Failure::set_up(format!("cannot serve: {error}")))?;
+        for (what, address) in self.addresses().into_iter().zip(server.addresses()) {
+            let _ = writeln!(page, "{what} {scheme}://{address}");
+        }
+        output::print(format!("{page}node {node}\nready\n"))?;
+        while !interrupt.is_asked() {
+            std::thread::park_timeout(GLANCE);
+        }
+        output::say("ending: what was accepted is answered; once more ends at once");
+        match server.drain(self.drain_limit) {
+            Drained::Answered => Ok(Exit::Valid),
+            Drained::Left(requests) => Err(Failure::aborted(format!(
+                "{requests} requests were not answered within {:?}",
+                self.drain_limit
+            ))
+            .hint("raise --drain-limit, or lower --queue")),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            connections: self.connections,
+            body: self.max_body,
+            request: self.request_limit,
+            head: self.head_limit,
+        }
+    }
+
+    /// What loads a system reads.
+    fn run_options(&self) -> RunOptions {
+        RunOptions {
+            ort_lib: self.ort_lib.clone(),
+            workers: Some(self.workers.get()),
+            threads: self.threads,
+            cores: self.cores.clone(),
+            batch: BatchSizes::parse(&self.batch.to_string()).ok(),
+            ..RunOptions::default()
+        }
+    }
+
+    /// The addresses with their names.
+    fn addresses(&self) -> Vec<&'static str> {
+        let names = [("http", &self.http), ("grpc", &self.grpc)];
+        let given = names.iter().filter(|(_, address)| address.is_some());
+        let given: Vec<_> = given.map(|(name, _)| *name).collect();
+        if given.is_empty() { vec!["http"] } else { given }
+    }
+
+    fn listeners(&self) -> Result<Vec<Listener>, Failure> {
+        let tls = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some(serve::tls(cert, key).map_err(Failure::set_up)?),
+            _ => None,
+        };
+        let given: Vec<&str> =
+            [&self.http, &self.grpc].into_iter().flatten().map(|a| &**a).collect();
+        let given = if given.is_empty() { vec!["127.0.0.1:8000"] } else { given };
+        let listen = |address: &str| {
+            let found = address.to_socket_addrs().map_err(|error| {
+                Failure::usage(format!("cannot listen at `{address}`: {error}"))
+                    .hint("an address is HOST:PORT, such as 127.0.0.1:8000 or 0.0.0.0:8000")
+            })?;
+            let found: Vec<SocketAddr> = found.collect();
+            let socket = TcpListener::bind(&found[..]).map_err(|error| {
+                Failure::set_up(format!("cannot listen at {address}: {error}"))
+                    .hint("port 0 takes any that is free")
+            })?;
+            Ok(Listener { socket, tls: tls.clone() })
+        };
+        given.into_iter().map(listen).collect()
+    }
+
+    /// The rules of the network division: the name says what it is, and no two nodes have one.
+    fn node_name(&self, listeners: &[Listener]) -> String {
+        let own = self.node.clone().unwrap_or_else(|| {
+            let port = listeners.first().and_then(|first| first.socket.local_addr().ok());
+            let port = port.map_or(0, |address| address.port());
+            let host = environment::host_name().unwrap_or_else(|| "localhost".into());
+            format!("{host}:{port}")
+        });
+        match own.contains(NETWORK_SUT) {
+            true => own,
+            false => format!("{NETWORK_SUT} {own}"),
+        }
+    }
+}
+
+/// What the names of all nodes contain.
+const NETWORK_SUT: &str = "Network SUT";
+
+/// The name of a system or of its file.
+fn default_name(spec: &str) -> String {
+    let (system, argument) = spec.split_once(':').unwrap_or((spec, ""));
+    let file = argument.split(',').next().unwrap_or_default();
+    let file = file.split_once('=').map_or(file, |(_, file)| file);
+    match system {
+        "onnx" | "tuned" | "rnn" => {
+            let stem = std::path::Path::new(file).file_stem().unwrap_or_default();
+            stem.to_string_lossy().replace(':', "-")
+        }
+        system => system.to_owned(),
+    }
+}
+
+/// `ink float32 [-1, 64] -> scores float32 [-1, 10]`.
+fn signature(model: &dyn Infer) -> String {
+    let about = model.about();
+    let all = |ports: &[dyno_sut::engine::Port]| {
+        let one = |port: &dyno_sut::engine::Port| {
+            let dimension = |n: &Option<usize>| n.map_or("-1".into(), |n| n.to_string());
+            let shape: Vec<String> = port.shape.iter().map(dimension).collect();
+            format!("{} {} [{}]", port.name, port.element, shape.join(", "))
+        };
+        ports.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    format!("{} -> {}", all(&about.inputs), all(&about.outputs))
+}

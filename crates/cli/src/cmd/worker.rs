@@ -1,0 +1,126 @@
+//! `dyno worker`: plays a share of the runs of a coordinator elsewhere.
+
+use clap::Args;
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
+use dyno_net::worker::member::{Join, Member, MemberError};
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+use crate::workers::{TOKEN, WorkerRig, token};
+use crate::{environment, output, render};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with
+these flags. It says what is measured; files that it names must be here, too.
+Both need the same secret in the environment variable DYNO_WORKER_TOKEN, unless they meet on loopback.")]
+pub struct Worker {
+    /// The coordinator
+    #[arg(long, value_name = "HOST:PORT")]
+    join: String,
+    /// Which of the workers this is, from 1; where several ask for one place, or nobody says, any
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    seat: u32,
+    /// How long to try while nobody listens there
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = render::parse_duration)]
+    within: Nanos,
+    /// Join again when a run is over, until nobody listens for as long as --within says
+    #[arg(long)]
+    stay: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Between two attempts.
+const PAUSE: Nanos = 200 * MILLISECOND;
+
+impl Worker {
+    /// Joins, and works until there is nothing left to do.
+    ///
+    /// # Errors
+    /// If nobody can be joined, or the coordinator goes away.
+    pub fn execute(self) -> Result<Exit, Failure> {
+        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let mut runs = 0_u64;
+        loop {
+            let Some(member) = self.joined(&interrupt, runs)? else {
+                return Ok(if runs > 0 { Exit::Valid } else { Exit::Interrupted });
+            };
+            let share = member.share();
+            self.say(format_args!(
+                "joined {} as worker {} of {}",
+                self.join,
+                share.index + 1,
+                share.of
+            ));
+            let served = member.serve(&mut WorkerRig::default(), &|| !interrupt.is_asked());
+            match served {
+                Ok(()) => {}
+                Err(MemberError::Interrupted) => return Ok(Exit::Interrupted),
+                Err(error @ MemberError::Gone(_)) if self.stay => {
+                    output::say(format_args!("warning: {error}"));
+                }
+                Err(error @ MemberError::Gone(_)) => return Err(Failure::aborted(error)),
+                Err(error) => return Err(Failure::set_up(error)),
+            }
+            runs += 1;
+            if !self.stay {
+                return Ok(Exit::Valid);
+            }
+        }
+    }
+
+    fn say(&self, what: std::fmt::Arguments<'_>) {
+        if !self.quiet {
+            output::say(what);
+        }
+    }
+
+    /// Tries until somebody is there. `None` if it was interrupted, or if there were
+    /// runs and no further one comes.
+    fn joined(&self, interrupt: &Interrupt, runs: u64) -> Result<Option<Member>, Failure> {
+        let host = environment::host_name().unwrap_or_else(|| "a machine without a name".into());
+        let join = Join {
+            address: self.join.clone(),
+            token: token(),
+            release: env!("CARGO_PKG_VERSION").into(),
+            name: format!("{host}, process {}", std::process::id()),
+            seat: self.seat,
+        };
+        let clock = Clock::start();
+        loop {
+            let error = match Member::join(&join) {
+                Ok(member) => return Ok(Some(member)),
+                Err(error) => error,
+            };
+            let is_over = clock.now() >= self.within;
+            // One that stays meets coordinators that are about to go, or have all they want.
+            let may_pass = match error {
+                MemberError::Unreachable { .. } => true,
+                MemberError::Gone(_) | MemberError::Refused(_) => runs > 0,
+                _ => false,
+            };
+            if may_pass && is_over && runs > 0 {
+                return Ok(None);
+            }
+            if !may_pass || is_over {
+                let failure = Failure::set_up(&error);
+                return Err(match error {
+                    MemberError::NotTheCoordinator => {
+                        failure.hint(format!("give both the same {TOKEN}"))
+                    }
+                    MemberError::Unreachable { .. } => failure.hint(
+                        "start dyno run --remote-workers N --listen ADDRESS there, or wait longer \
+                         with --within",
+                    ),
+                    _ => failure,
+                });
+            }
+            crate::sweep::pause(PAUSE, &mut |_| interrupt.is_asked());
+            if interrupt.is_asked() {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Systems that are served: the same models as those that are measured, without their data sets.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dyno_net::serve::{Station, Tokens};
+use dyno_number::Dictionary;
+use dyno_sut::digits::DigitsPerceptron;
+use dyno_sut::infer::{Infer, zeros};
+use dyno_sut::null::Null;
+use dyno_sut::onnx::ort::OrtModel;
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::tuned::TunedModel;
+
+use super::{BATCH_DEFAULT, onnx, policy, rnn, tokens, tuned};
+use crate::exit::Failure;
+use crate::options::RunOptions;
+
+/// The systems that can be served, for help texts.
+pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, \
+     rnn:MODEL (as dyno info systems has them), and tokens:first=TIME,each=TIME,tokens=N";
+
+/// A model that is ready to be asked.
+pub enum Loaded {
+    /// With those who compute it.
+    Tensors(Arc<dyn Infer>, Vec<Station>),
+    Text(Tokens),
+}
+
+/// Loads what a specification names; `waiting` requests may wait.
+///
+/// # Errors
+/// A name that does not read, or something that is missing.
+pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<Loaded, Failure> {
+    let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
+    let workers = run.workers.unwrap_or(1).max(1);
+    let batch = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run)).get();
+    let stations = || (0..workers).map(|_| Station { cores: run.cores.clone() }).collect();
+    let model: Arc<dyn Infer> = match name {
+        "digits" => Arc::new(DigitsPerceptron::new().by_value(batch)),
+        "null" => Arc::new(Null.by_value()),
+        "onnx" => Arc::new(load_onnx(argument, batch, run)?),
+        "tuned" => Arc::new(tuned_model(argument)?.by_value(batch)),
+        "rnn" | "digits-lstm" => {
+            let (model, cores) = rnn::by_value(name, argument, run)?;
+            let stations = cores.into_iter().map(|cores| Station { cores });
+            return Ok(Loaded::Tensors(Arc::new(model), stations.collect()));
+        }
+        "tokens" => return tokens::load(argument, waiting).map(Loaded::Text),
+        _ => {
+            return Err(Failure::usage(format!("system `{spec}` cannot be served"))
+                .hint(format!("those that can are {SERVED}")));
+        }
+    };
+    Ok(Loaded::Tensors(model, stations()))
+}
+
+/// Has a model compute zeros, so many times.
+///
+/// # Errors
+/// It fails.
+pub fn warm_up(model: &dyn Infer, calls: usize) -> Result<(), Failure> {
+    let zeros = zeros(model.inputs());
+    for _ in 0..calls {
+        for answer in model.infer(&[&zeros]) {
+            answer.map_err(|(_, why)| {
+                Failure::set_up(format!("{} fails on zeros: {why}", model.name()))
+                    .hint("leave out --warm-up, if zeros are no input of it")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn load_onnx(file: &str, batch: usize, run: &RunOptions) -> Result<dyno_sut::infer::Rows, Failure> {
+    let path = PathBuf::from(file);
+    if !path.is_file() {
+        return Err(Failure::set_up(format!("there is no model {}", path.display()))
+            .hint("write --system onnx:FILE.onnx"));
+    }
+    let _bound = policy::bound(run.cores.as_ref())?;
+    let search = Search::everywhere(run.ort_lib.clone());
+    let model = OrtModel::open(&path, &search, onnx::ort_options(run));
+    let model = model.map_err(|error| onnx::missing(error, &[], run))?;
+    Ok(model.callable().by_value(batch))
+}
+
+fn tuned_model(text: &str) -> Result<TunedModel, Failure> {
+    let files = tuned::parse(text)
+        .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")))?;
+    let opened = match (&files.packed, &files.model) {
+        (Some(packed), model) => TunedModel::open_packed(packed, model.as_deref()),
+        (None, Some(model)) => {
+            let formats = match &files.formats {
+                Some(path) => tuned::read(path)?,
+                None => Dictionary::new(),
+            };
+            TunedModel::open(model, &formats)
+        }
+        (None, None) => {
+            return Err(Failure::usage(format!("system `tuned:{text}` needs a model"))
+                .hint("for example tuned:model=lenet.onnx,formats=opt_conf.txt"));
+        }
+    };
+    opened.map_err(Failure::set_up)
+}

@@ -1,0 +1,228 @@
+//! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
+
+mod given;
+mod oip;
+mod openai;
+mod prompts;
+mod raw;
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::record::Record;
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
+use dyno_loadgen::sut::SystemUnderTest;
+use dyno_net::client::{Client, Library, Options, Seen};
+use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::HttpVersion;
+use dyno_net::oip::Model;
+use dyno_net::protocol::Protocol;
+use dyno_sut::tensors::TensorLibrary;
+
+use crate::environment;
+use crate::exit::Failure;
+use crate::options::{RunOptions, is_open};
+use given::Given;
+
+/// What is said of `oip:`.
+pub const OIP: &str = "a model behind the Open Inference Protocol over HTTP; binary=true sends \
+     tensors as bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
+     without --data they are random. output=NAME is what is scored, version=V that of the model";
+
+/// What is said of `oip-grpc:`.
+pub const OIP_GRPC: &str = "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
+     any number of answers)";
+
+/// What is said of `openai:`.
+pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
+     whole answers, chat=true or false, max-tokens=N, usage=false where the server refuses \
+     stream_options, tokenizer=FILE.json, KEY:=JSON for any member of the request. --data FILE \
+     holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
+     times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
+     ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA";
+
+/// What is said of `raw:`.
+pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
+     body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
+     CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
+     each further server; they take turns), connections=N (64), timeout=TIME (60s), retries=N (0, \
+     counted), threads=N, http2=true, ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
+     environment variable that holds a bearer token, which is written nowhere)";
+
+/// A server under test.
+pub struct Remote {
+    client: Arc<Client>,
+    /// What its answers are.
+    answers: Answers,
+    /// Answers come in parts, whose first has a time of its own.
+    pub is_streaming: bool,
+    /// Threads of the client.
+    pub threads: usize,
+    /// When samples were sent, where that was recorded.
+    schedule: Option<Arc<[Nanos]>>,
+}
+
+/// What answers are, for whoever scores them.
+enum Answers {
+    /// Elements of a tensor.
+    Tensor(Arc<Model>),
+    /// Texts, with the right ones where they are known.
+    Text(Vec<Option<String>>),
+    /// Bytes that nobody knows.
+    Bytes,
+}
+
+/// A server that is ready to be measured, and its samples.
+pub struct Loaded {
+    /// The server.
+    pub remote: Remote,
+    /// Requests, encoded when they are loaded.
+    pub library: Library,
+    /// The samples, where they are tensors.
+    pub tensors: Option<Arc<TensorLibrary>>,
+    /// Class of each sample, where it is known.
+    pub labels: Option<Vec<i64>>,
+    /// Samples are random numbers, or made-up texts.
+    pub is_synthetic: bool,
+    /// What is to be told.
+    pub remarks: Vec<String>,
+}
+
+/// Reaches the servers that a spec names.
+///
+/// # Errors
+/// A spec that does not read, a file that cannot be used, a server that does not answer or is
+/// of other inputs.
+pub fn load(name: &str, argument: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let mut given = Given::read(name, argument)?;
+    let loaded = match name {
+        "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run)?,
+        "openai" => openai::load(&mut given, run)?,
+        _ => raw::load(&mut given, run)?,
+    };
+    Ok(loaded)
+}
+
+/// A protocol with the servers that speak it.
+struct Wired {
+    protocol: Arc<dyn Protocol>,
+    nodes: Vec<Endpoint>,
+    options: Options,
+    answers: Answers,
+    schedule: Option<Arc<[Nanos]>>,
+    tensors: Option<Arc<TensorLibrary>>,
+    labels: Option<Vec<i64>>,
+    is_synthetic: bool,
+    remarks: Vec<String>,
+}
+
+impl Wired {
+    /// Starts the client, and sees that a server answers.
+    fn load(self) -> Result<Loaded, Failure> {
+        let is_streaming = self.protocol.is_streaming();
+        let name = self.protocol.name().to_owned();
+        let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
+        let (client, library) = Client::start(self.protocol, &self.nodes, self.options)
+            .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
+        client.reach().map_err(|trouble| {
+            Failure::set_up(format!("{name}: {trouble}")).hint("start the server, or check the URL")
+        })?;
+        let mut remarks = self.remarks;
+        if self.nodes.len() > 1 {
+            remarks.push(format!("{} servers take turns.", self.nodes.len()));
+        }
+        Ok(Loaded {
+            remote: Remote {
+                client: Arc::new(client),
+                answers: self.answers,
+                is_streaming,
+                threads,
+                schedule: self.schedule,
+            },
+            library,
+            tensors: self.tensors,
+            labels: self.labels,
+            is_synthetic: self.is_synthetic,
+            remarks,
+        })
+    }
+}
+
+impl Remote {
+    /// What is measured.
+    pub fn client(&self) -> Arc<dyn SystemUnderTest> {
+        self.client.clone()
+    }
+
+    /// As the logs name it.
+    pub fn name(&self) -> &str {
+        self.client.name()
+    }
+
+    /// What it has seen since it was started.
+    pub fn seen(&self) -> Seen {
+        self.client.seen()
+    }
+
+    /// What went wrong so far.
+    pub fn trouble(&self) -> Option<String> {
+        self.client.trouble()
+    }
+
+    /// Settings that follow from what the server does, where nobody said anything else.
+    pub fn complete(&self, settings: &mut Settings) {
+        let is_server = settings.values.scenario == Scenario::Server;
+        let mut set = |key: &str, value: String, why| {
+            if is_open(settings, key) {
+                settings.set(key, &value, Origin::Code(why)).expect("a setting that exists");
+            }
+        };
+        if self.is_streaming {
+            set("use_token_latencies", "true".into(), "answers come in parts");
+        }
+        if let (Some(times), true) = (&self.schedule, is_server) {
+            let why = "the times of the recorded trace";
+            set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
+            // Each request once, in the order in which they came.
+            set("performance_issue_unique", "true".into(), why);
+        }
+    }
+
+    /// The class that an answer tells, where it tells one.
+    pub fn class(&self, data: &[u8]) -> Option<i64> {
+        match &self.answers {
+            Answers::Tensor(model) => {
+                let element = model.answer_type()?.element()?;
+                let elements = element.read(data);
+                (!elements.is_empty()).then(|| elements.class())
+            }
+            Answers::Text(_) | Answers::Bytes => None,
+        }
+    }
+
+    /// The right answers, where at least one is known.
+    pub fn references(&self) -> Option<&[Option<String>]> {
+        match &self.answers {
+            Answers::Text(references) if references.iter().any(Option::is_some) => Some(references),
+            _ => None,
+        }
+    }
+
+    /// How much later than due each request of a tenant was accepted by a socket, ns, in
+    /// ascending order; those that never were are left out.
+    pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        let each = record.samples_per_query.max(1);
+        let accepted = self.client.accepted(tenant, record.completed_at.len());
+        let sent = accepted.into_iter().enumerate().filter(|(_, at)| *at != 0);
+        let late = sent.map(|(sample, at)| at.saturating_sub(record.scheduled(sample / each)));
+        let mut late: Vec<Nanos> = late.collect();
+        late.sort_unstable();
+        late
+    }
+}
+
+/// HTTP/1.1 unless the other one is asked for.
+fn version(given: &mut Given) -> Result<HttpVersion, Failure> {
+    Ok(if given.switch("http2", false)? { HttpVersion::Http2 } else { HttpVersion::Http1 })
+}

@@ -1,0 +1,162 @@
+//! `dyno serve` as a program: what it prints, and how it ends.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::program::Folder;
+
+/// A server that is ready, with what it printed; ended where a test fails.
+struct Serving {
+    child: Child,
+    said: Vec<String>,
+}
+
+impl Serving {
+    fn start(folder: &Folder, arguments: &str) -> Self {
+        let mut command = folder.command(&format!("serve --http 127.0.0.1:0 {arguments}"));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut said = Vec::new();
+        for line in lines.map_while(Result::ok) {
+            if line == "ready" {
+                return Self { child, said };
+            }
+            said.push(line);
+        }
+        let _ = child.wait();
+        panic!("it ended before it was ready: {said:?}");
+    }
+
+    fn address(&self) -> &str {
+        let of = |line: &String| {
+            line.split_once("http://").filter(|(name, _)| *name == "http ").is_some()
+        };
+        self.said.iter().find(|line| of(line)).unwrap().split_once("http://").unwrap().1
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"))
+    }
+
+    fn end(mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn prompt(tokens: u64) -> String {
+    let body = format!(r#"{{"prompt":"a","max_tokens":{tokens}}}"#);
+    let length = body.len();
+    format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    )
+}
+
+impl Serving {
+    /// Returns when a request is in work.
+    fn until_in_flight(&self) {
+        while !self.get("/metrics").contains("dyno_requests_in_flight 1\n") {
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn it_tells_where_and_what_it_serves() {
+    let folder = Folder::new();
+    let serving = Serving::start(&folder, "--grpc 127.0.0.1:0 --node rack-1");
+    let said = serving.said.join("\n");
+    for line in
+        ["model digits: ink float32 [-1, 64] -> scores float32 [-1, 10]", "node Network SUT rack-1"]
+    {
+        assert!(said.contains(line), "{said}");
+    }
+    assert!(said.contains("\ngrpc http://127.0.0.1:"), "{said}");
+    assert!(serving.get("/v2").contains(r#""name":"Network SUT rack-1""#));
+    serving.signal("-TERM");
+    assert_eq!(serving.end(), Some(0));
+}
+
+#[test]
+fn what_is_in_work_is_answered_before_the_end() {
+    let folder = Folder::new();
+    let serving = Serving::start(&folder, "--system tokens:first=700ms,tokens=2");
+    let mut asked = serving.connect();
+    asked.write_all(prompt(2).as_bytes()).unwrap();
+    serving.until_in_flight();
+    serving.signal("-INT");
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(serving.end(), Some(0));
+}
+
+#[test]
+fn patience_ends_and_a_second_signal_ends_at_once() {
+    let folder = Folder::new();
+    let slow = "--system tokens:first=300s,tokens=2 --request-limit 600s";
+    for (arguments, signals, code) in
+        [("--drain-limit 100ms", 1, Some(4)), ("--drain-limit 300s", 2, Some(130))]
+    {
+        let serving = Serving::start(&folder, &format!("{slow} {arguments}"));
+        let mut asked = serving.connect();
+        asked.write_all(prompt(2).as_bytes()).unwrap();
+        serving.until_in_flight();
+        serving.signal("-TERM");
+        if signals == 2 {
+            while !serving.get("/v2/health/ready").starts_with("HTTP/1.1 503") {
+                std::thread::park_timeout(Duration::from_millis(10));
+            }
+            serving.signal("-INT");
+        }
+        assert_eq!(serving.end(), code, "{arguments}");
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_told_before_it_begins() {
+    let folder = Folder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("--http {}", taken.local_addr().unwrap());
+    for (arguments, code, words) in [
+        ("--system model:fixed=1ms", 2, "those that can are digits, digits-lstm, null"),
+        ("--system tokens:frist=1ms", 2, "the nearest key is `first`"),
+        ("--system onnx:none.onnx", 3, "there is no model none.onnx"),
+        ("--http nowhere", 2, "an address is HOST:PORT"),
+        ("--cert a.pem", 2, "--key"),
+        ("--cert a.pem --key a.pem", 3, "a.pem"),
+        (&taken[..], 3, "port 0 takes any that is free"),
+    ] {
+        let ran = folder.dyno(&format!("serve {arguments}"));
+        assert_eq!(ran.code, Some(code), "{arguments}: {}", ran.stderr);
+        assert!(ran.stderr.contains(words), "{arguments}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,304 @@
+//! Servers as systems: what is sent, what is told of the client, what counts.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::program::Folder;
+
+/// What a server answers to a path with a body: status, type, body.
+type Answer = fn(&str, &Value) -> (u16, &'static str, String);
+
+/// What came so far.
+type Seen<T> = Arc<Mutex<Vec<T>>>;
+
+/// A server with a thread for each connection, for as long as the tests run.
+struct Server {
+    address: SocketAddr,
+    /// Heads that it was sent.
+    heads: Seen<String>,
+    /// Bodies that it was sent.
+    bodies: Seen<Value>,
+}
+
+impl Server {
+    fn start(answer: Answer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (heads, bodies) = (Arc::default(), Arc::default());
+        let address = listener.local_addr().unwrap();
+        let log = (Arc::clone(&heads), Arc::clone(&bodies));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let log = log.clone();
+                std::thread::spawn(move || serve(stream.unwrap(), answer, &log));
+            }
+        });
+        Self { address, heads, bodies }
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+/// Answers one request after the other, until the client goes away.
+fn serve(stream: TcpStream, answer: Answer, (heads, bodies): &(Seen<String>, Seen<Value>)) {
+    let mut writer = stream.try_clone().unwrap();
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let start = head.len();
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = head[start..].trim().to_ascii_lowercase();
+            if let Some(value) = line.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let path = head.split(' ').nth(1).unwrap().to_owned();
+        heads.lock().unwrap().push(head);
+        let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        bodies.lock().unwrap().push(body.clone());
+        let (status, kind, body) = answer(&path, &body);
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+        );
+        if writer.write_all(format!("{head}{body}").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+
+/// A model whose scores are its input.
+fn echo(path: &str, body: &Value) -> (u16, &'static str, String) {
+    match path {
+        "/v2/models/echo" => {
+            let tensor = |name| json!({"name": name, "datatype": "FP32", "shape": [-1, 3]});
+            let model = json!({"name": "echo", "versions": ["1"], "platform": "test",
+                "inputs": [tensor("x")], "outputs": [tensor("y")]});
+            (200, JSON, model.to_string())
+        }
+        "/v2/models/echo/infer" => {
+            let x = &body["inputs"][0];
+            let y =
+                json!({"name": "y", "datatype": "FP32", "shape": x["shape"], "data": x["data"]});
+            (200, JSON, json!({"model_name": "echo", "outputs": [y]}).to_string())
+        }
+        _ => (404, JSON, json!({"error": format!("no {path}")}).to_string()),
+    }
+}
+
+/// Four words to each prompt, and their count where it is asked for.
+fn four_words(_: &str, body: &Value) -> (u16, &'static str, String) {
+    let mut events = String::new();
+    for word in ["one ", "two ", "three ", "four"] {
+        let choice = match body.get("messages") {
+            Some(_) => json!({"delta": {"content": word}}),
+            None => json!({"text": word}),
+        };
+        events += &format!("data: {}\n\n", json!({"choices": [choice]}));
+    }
+    if body["stream_options"]["include_usage"] == true {
+        events += "data: {\"choices\":[],\"usage\":{\"completion_tokens\":9}}\n\n";
+    }
+    (200, "text/event-stream", events + "data: [DONE]\n\n")
+}
+
+fn full(_: &str, _: &Value) -> (u16, &'static str, String) {
+    (429, JSON, json!({"error": {"message": "queue full"}}).to_string())
+}
+
+fn summary(folder: &Folder) -> Value {
+    serde_json::from_str(&folder.read("out/summary.json")).unwrap()
+}
+
+/// An array of NumPy, version 1.0 of its format.
+fn npy(folder: &Folder, name: &str, descr: &str, shape: &str, data: &[u8]) {
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat();
+    std::fs::write(folder.0.join(name), bytes).unwrap();
+}
+
+#[test]
+fn a_model_behind_the_protocol_is_scored_and_measured() {
+    let (server, folder) = (Server::start(echo), Folder::new());
+    let scores = [[0.0_f32, 2.0, 1.0], [5.0, 1.0, 1.0], [0.0, 0.0, 3.0], [9.0, 0.0, 0.0]];
+    let bytes: Vec<u8> = scores.iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
+    npy(&folder, "x.npy", "<f4", "(4, 3)", &bytes);
+    // The last label is not what the scores say.
+    let labels: Vec<u8> = [1_i64, 0, 2, 2].iter().flat_map(|x| x.to_le_bytes()).collect();
+    npy(&folder, "y.npy", "<i8", "(4,)", &labels);
+    let ran = folder.dyno(&format!(
+        "run --system oip:http://{}/echo --data x.npy --labels y.npy --scenario SingleStream \
+         --duration 50ms --set min_query_count=100 --goodput e2el:60000 --out out -q",
+        server.address
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let summary = summary(&folder);
+    let [accuracy, performance] = &summary["tests"].as_array().unwrap()[..] else {
+        panic!("two tests")
+    };
+    assert_eq!(accuracy["accuracy"]["value"], 0.75);
+    let metrics = &performance["metrics"];
+    assert_eq!(metrics["goodput"]["share"], 1.0);
+    let client = &summary["clients"][1];
+    assert!(client["sent"].as_u64() >= metrics["sample_count"].as_u64(), "{client}");
+    assert_eq!(client["tokens_counted_by"], json!({"nobody": client["sent"]}));
+    assert_eq!(client["latency_from_issue_ns"]["count"], metrics["sample_count"]);
+    let heads = server.heads();
+    assert!(heads[0].starts_with("GET /v2/models/echo HTTP/1.1"), "{}", heads[0]);
+    assert!(heads.last().unwrap().starts_with("POST /v2/models/echo/infer"));
+}
+
+#[test]
+fn what_a_model_does_not_take_is_refused_before_it_is_measured() {
+    let (server, folder) = (Server::start(echo), Folder::new());
+    npy(&folder, "x.npy", "<f4", "(1, 2)", &[0; 8]);
+    let ran = folder.dyno(&format!("run --system oip:http://{}/echo --data x.npy", server.address));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("[2], where model 'echo' has [-1, 3]"), "{}", ran.stderr);
+    let ran = folder.dyno(&format!("run --system oip:http://{}/other", server.address));
+    assert_eq!(ran.code, Some(3));
+    assert!(ran.stderr.contains("HTTP status 404: no /v2/models/other"), "{}", ran.stderr);
+    assert_eq!(server.heads().len(), 2);
+}
+
+#[test]
+fn streams_are_timed_and_whoever_counts_tokens_is_told() {
+    let (server, folder) = (Server::start(four_words), Folder::new());
+    folder.write(
+        "prompts.jsonl",
+        "{\"prompt\":\"a\",\"answer\":\"one two three four\"}\n{\"prompt\":\"b\",\"answer\":\"5\"}\n",
+    );
+    let run = |options: &str| {
+        let ran = folder.dyno(&format!(
+            "run --system openai:http://{},model=m{options} --data prompts.jsonl --scenario \
+             SingleStream --duration 50ms --set min_query_count=20 --goodput ttft:60000 --out out -q",
+            server.address
+        ));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+        let summary = summary(&folder);
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+        summary
+    };
+    let counted = run("");
+    assert_eq!(counted["tests"][0]["accuracy"]["value"], 0.5);
+    assert_eq!(counted["tests"][0]["accuracy"]["metric"], "exact match");
+    let (test, client) = (&counted["tests"][1], &counted["clients"][1]);
+    let samples = test["metrics"]["sample_count"].as_u64().unwrap();
+    assert_eq!(test["metrics"]["token_count"], 9 * samples);
+    assert_eq!(test["metrics"]["first_token_ns"]["count"], samples);
+    assert_eq!(test["metrics"]["goodput"]["samples"], samples);
+    assert_eq!(client["inter_token_ns"]["count"], 3 * samples);
+    assert_eq!(client["tokens_counted_by"], json!({"server": samples}));
+    let guessed = run(",usage=false,chat=true");
+    let (test, client) = (&guessed["tests"][1], &guessed["clients"][1]);
+    let samples = test["metrics"]["sample_count"].as_u64().unwrap();
+    assert_eq!(test["metrics"]["token_count"], 4 * samples);
+    assert_eq!(client["tokens_counted_by"], json!({"events": samples}));
+    assert!(test["notes"].to_string().contains("is a guess"), "{}", test["notes"]);
+}
+
+#[test]
+fn refused_samples_are_counted_explained_and_no_throughput() {
+    let (server, folder) = (Server::start(full), Folder::new());
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},retries=1 --samples 8 --scenario Server --qps 200 --mode \
+         performance --duration 100ms --set min_query_count=20 --goodput e2el:60000 --out out -q",
+        server.address
+    ));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let summary = summary(&folder);
+    let (metrics, client) = (&summary["tests"][0]["metrics"], &summary["clients"][0]);
+    assert_eq!(metrics["sample_count"], 0);
+    assert_eq!(metrics["failed"]["rejected"], metrics["query_count"]);
+    assert_eq!(metrics["goodput"]["samples"], 0);
+    let refused = &client["troubles"]["refused"];
+    assert_eq!(refused["samples"], metrics["query_count"]);
+    assert_eq!(refused["first"], "HTTP status 429: queue full");
+    assert_eq!(client["retries"]["refused"], metrics["query_count"]);
+}
+
+#[test]
+fn a_token_is_sent_and_written_nowhere() {
+    let (server, folder) = (Server::start(four_words), Folder::new());
+    let spec = format!("openai:http://{},token-env=DYNO_IT_TOKEN", server.address);
+    let ran = folder
+        .command(&format!(
+            "run --system {spec} --samples 4 --scenario Offline --mode performance --qps 1 --set \
+             offline_expected_qps=10 --duration 50ms --set min_query_count=4 --out out -q"
+        ))
+        .env("DYNO_IT_TOKEN", "s3cr3t-of-the-test")
+        .output()
+        .unwrap();
+    assert!(matches!(ran.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&ran.stderr));
+    let sent = "authorization: bearer s3cr3t-of-the-test";
+    assert!(server.heads().iter().any(|head| head.to_ascii_lowercase().contains(sent)));
+    let mut folders = vec![folder.0.join("out")];
+    let mut files = 0;
+    while let Some(path) = folders.pop() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                let has_it = bytes.windows(6).any(|window| window == b"s3cr3t");
+                assert!(!has_it, "{}", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 4);
+}
+
+#[test]
+fn a_recorded_trace_is_played_at_its_times() {
+    let (server, folder) = (Server::start(four_words), Folder::new());
+    // As many tokens at most as its number.
+    let row = |n: u64| json!({"timestamp": n * 100, "input_length": 3, "output_length": n + 1});
+    let rows: Vec<String> = (0..20).map(|n| row(n).to_string()).collect();
+    folder.write("trace.jsonl", &rows.join("\n"));
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},speed=10,connections=1 --data trace.jsonl --scenario Server --mode \
+         performance --duration 1ms --set min_query_count=20 --out out -q",
+        server.address
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let summary = summary(&folder);
+    let (plan, metrics) = (&summary["tests"][0]["plan"], &summary["tests"][0]["metrics"]);
+    assert_eq!(plan["arrivals"], "replay of 20 times");
+    assert_eq!(metrics["query_count"], 20);
+    let most: Vec<u64> = server
+        .bodies
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|body| body["max_tokens"].as_u64().unwrap())
+        .collect();
+    assert_eq!(
+        most.iter().rev().take(20).rev().copied().collect::<Vec<_>>(),
+        (1..=20).collect::<Vec<_>>()
+    );
+    // The 20th of one each 10 ms.
+    assert!(metrics["lasted_ns"].as_u64().unwrap() >= 190_000_000, "{metrics}");
+}

@@ -1,0 +1,211 @@
+//! Several workers that share a load measure what one would have: same trace,
+//! same record, whatever their number.
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::drive::{Driver, Job, JobTenant, PlayedTenant};
+use dyno_loadgen::plan::{Library, Plan};
+use dyno_loadgen::record::{Failure, Outcome};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
+use dyno_loadgen::share::{Indivisible, Share, divisible, join};
+use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+use dyno_loadgen::trace::loadable_sets;
+use proptest::prelude::*;
+
+const LIBRARY: Library = Library { total: 50, performance: 40 };
+
+/// What becomes of a sample depends on nothing but which one it is.
+#[derive(Default)]
+struct ByIndex {
+    events: BinaryHeap<std::cmp::Reverse<(Nanos, u64, u32)>>,
+    /// Of the last advance.
+    answered: Vec<(u64, u32)>,
+}
+
+impl SimulatedSystem for ByIndex {
+    fn name(&self) -> &str {
+        "by index"
+    }
+    fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        for (i, &index) in (0..).zip(query.indices) {
+            let at = now + 1_000_000 + 77_777 * u64::from(index);
+            self.events.push(std::cmp::Reverse((at, query.first.0 + i, index)));
+        }
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.events.peek().map(|event| event.0.0)
+    }
+    fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
+        self.answered.clear();
+        while self.next_event() == Some(now) {
+            let Some(std::cmp::Reverse((_, id, index))) = self.events.pop() else { return };
+            let outcome = match index % 17 {
+                3 => Outcome::Failed(Failure::Rejected),
+                _ => Outcome::Ok { tokens: i64::from(index) + 2 },
+            };
+            self.answered.push((id, index));
+            let first_token_at = Some(now - 10_000);
+            completions.push(SimulatedCompletion { id: ResponseId(id), first_token_at, outcome });
+        }
+    }
+    fn flush(&mut self, _now: Nanos) {}
+    fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
+        let index = self.answered.iter().find(|(answered, _)| *answered == id.0).unwrap().1;
+        data.extend(index.to_le_bytes());
+    }
+}
+
+fn played(settings: &TestSettings, accuracy: bool, share: Share) -> PlayedTenant {
+    let plan = Arc::new(Plan::resolve(settings, LIBRARY).unwrap());
+    let set = loadable_sets(&plan, accuracy, 50).swap_remove(0);
+    let mut system = ByIndex::default();
+    let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let tenants = vec![JobTenant { plan, set: &set, samples_before: 7 }];
+    driver.play(&Job { tenants, accuracy, share, epoch: 1 }).tenants.swap_remove(0)
+}
+
+fn joined(settings: &TestSettings, accuracy: bool, of: u32) -> PlayedTenant {
+    let plan = Plan::resolve(settings, LIBRARY).unwrap();
+    let shares = (0..of).map(|index| Share { index, of });
+    join(&plan, shares.map(|share| played(settings, accuracy, share)).collect())
+}
+
+fn assert_same(a: &PlayedTenant, b: &PlayedTenant) {
+    assert_eq!(a.ended, b.ended);
+    assert_eq!(a.generated, b.generated);
+    // Samples that complete at the same instant have no order.
+    let sorted = |part: &PlayedTenant| {
+        let mut failed = part.record.failed.clone();
+        failed.sort_unstable();
+        let mut responses: Vec<_> = part
+            .record
+            .responses
+            .iter()
+            .map(|r| (r.sequence, r.data.to_vec(), r.first_token.map(<[u8]>::to_vec), r.tokens))
+            .collect();
+        responses.sort_unstable();
+        (failed, responses)
+    };
+    assert_eq!(sorted(a), sorted(b));
+    let bare = |part: &PlayedTenant| {
+        let mut record = part.record.clone();
+        record.failed.clear();
+        record.responses = Default::default();
+        record
+    };
+    assert_eq!(bare(a), bare(b));
+}
+
+fn divisible_settings() -> impl Strategy<Value = (TestSettings, bool)> {
+    let arrivals = prop_oneof![
+        Just(Arrivals::Poisson),
+        Just(Arrivals::Constant),
+        Just(Arrivals::Gamma(0.5)),
+        Just(Arrivals::Burst(3)),
+        Just(Arrivals::Replay([5, 5, 900, 70_000_000, 90_000_000].into())),
+    ];
+    let of = (any::<u64>(), arrivals, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    of.prop_map(|(seed, arrivals, offline, accuracy, equal, tokens)| {
+        let settings = TestSettings {
+            scenario: if offline { Scenario::Offline } else { Scenario::Server },
+            mode: if accuracy { TestMode::AccuracyOnly } else { TestMode::PerformanceOnly },
+            server_target_qps: 900.0,
+            server_arrivals: arrivals,
+            offline_expected_qps: 313.0,
+            min_duration_ms: 300,
+            min_query_count: if offline { 1 } else { 17 },
+            qsl_rng_seed: seed,
+            sample_index_rng_seed: seed ^ 5,
+            schedule_rng_seed: seed ^ 77,
+            accuracy_log_rng_seed: seed ^ 9,
+            accuracy_log_probability: 0.3,
+            sample_concatenate_permutation: equal,
+            use_token_latencies: tokens,
+            ..TestSettings::default()
+        };
+        (settings, accuracy)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_number_of_workers_measures_what_one_does((settings, accuracy) in divisible_settings()) {
+        let whole = played(&settings, accuracy, Share::WHOLE);
+        prop_assert!(whole.record.query_count() > 0);
+        for of in [1, 2, 4, 7] {
+            assert_same(&whole, &joined(&settings, accuracy, of));
+        }
+    }
+}
+
+#[test]
+fn more_workers_than_queries_leave_some_idle() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_target_qps: 10.0,
+        min_duration_ms: 100,
+        min_query_count: 3,
+        ..TestSettings::default()
+    };
+    let whole = played(&settings, false, Share::WHOLE);
+    assert!(whole.record.query_count() < 9);
+    assert_same(&whole, &joined(&settings, false, 9));
+    let capped = TestSettings { min_query_count: 2, max_query_count: 2, ..settings };
+    assert_eq!(joined(&capped, false, 4).record.query_count(), 2);
+}
+
+#[test]
+fn queries_in_flight_are_divided() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: Arrivals::Concurrency(6),
+        min_duration_ms: 500,
+        min_query_count: 300,
+        server_target_qps: 1.0,
+        continue_trace: true,
+        ..TestSettings::default()
+    };
+    let of = 4;
+    let parts: Vec<_> =
+        (0..of).map(|index| played(&settings, false, Share { index, of }).record).collect();
+    for (part, in_flight) in parts.iter().zip([2, 2, 1, 1]) {
+        let begun_together = part.issued_at.iter().filter(|&&at| at == 0).count();
+        assert_eq!(begun_together, in_flight);
+    }
+    let whole = joined(&settings, false, of);
+    assert_eq!(whole.ended, Ended::Naturally);
+    let queries: usize = parts.iter().map(dyno_loadgen::record::Record::query_count).sum();
+    assert_eq!(whole.record.query_count(), queries, "none that was measured is left out");
+    // As long as every worker goes on, the samples are those of the trace.
+    let shortest = parts.iter().map(dyno_loadgen::record::Record::query_count).min().unwrap();
+    let alone = played(&settings, false, Share::WHOLE).record;
+    let same = (shortest * of as usize).min(alone.query_count());
+    assert!(same >= 100);
+    assert_eq!(whole.record.indices[..same], alone.indices[..same]);
+}
+
+#[test]
+fn what_waits_for_itself_cannot_be_divided() {
+    let plan = |scenario, arrivals: Arrivals, early_stopping| {
+        let settings = TestSettings {
+            scenario,
+            server_arrivals: arrivals,
+            early_stopping,
+            ..TestSettings::default()
+        };
+        Plan::resolve(&settings, LIBRARY).unwrap()
+    };
+    let single = plan(Scenario::SingleStream, Arrivals::Poisson, EarlyStopping::AfterRun);
+    assert_eq!(divisible(&single, 1), Ok(()));
+    assert_eq!(divisible(&single, 2), Err(Indivisible::OneAtATime(Scenario::SingleStream)));
+    let few = plan(Scenario::Server, Arrivals::Concurrency(3), EarlyStopping::AfterRun);
+    assert_eq!(divisible(&few, 3), Ok(()));
+    assert!(divisible(&few, 4).unwrap_err().to_string().contains("3 queries in flight"));
+    let extended = plan(Scenario::Server, Arrivals::Poisson, EarlyStopping::Extend);
+    assert_eq!(divisible(&extended, 2), Err(Indivisible::Extended));
+}

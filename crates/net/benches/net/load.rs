@@ -1,0 +1,224 @@
+//! The processes of a measurement: sinks, and our client under the load generator.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dyno_loadgen::clock::{MILLISECOND, SECOND};
+use dyno_loadgen::drive::real::RealTime;
+use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
+use dyno_loadgen::plan::{Library as Samples, Plan};
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_loadgen::share::Share;
+use dyno_loadgen::sut::SystemUnderTest;
+use dyno_loadgen::trace::loadable_sets;
+use dyno_net::client::{Client, Library, Options};
+use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
+use dyno_net::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use dyno_net::sink::{Http1, Http2, Streamed};
+use dyno_net::trouble::{Kind, Trouble};
+
+use crate::CONCURRENCY;
+
+const LOOPBACK: &str = "127.0.0.1:0";
+const TOKENS: usize = 128;
+
+/// Tells where it is, and lives until its input ends.
+fn until_input_ends(address: std::net::SocketAddr) {
+    println!("{address}");
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+}
+
+pub fn sink_http1() {
+    let loopback = LOOPBACK.parse().expect("an address");
+    let sink = Http1::start(loopback, b"0123456789abcdef0123456789abcdef").expect("a port is free");
+    until_input_ends(sink.address());
+}
+
+pub fn sink_http2(streams: &str) {
+    let answer = Streamed {
+        pieces: TOKENS,
+        piece: Bytes::from_static(
+            b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n",
+        ),
+        last: Bytes::from_static(b"data: [DONE]\n\n"),
+        interval: MILLISECOND,
+        // All are open at once before any token comes.
+        held_until: streams.parse().expect("a number of streams"),
+        streams: 100,
+    };
+    let sink = Http2::start(LOOPBACK.parse().expect("an address"), answer).expect("a port is free");
+    until_input_ends(sink.address());
+}
+
+/// Gets a path, and counts the pieces of what comes where that streams.
+struct Get {
+    version: HttpVersion,
+}
+
+impl Protocol for Get {
+    fn name(&self) -> &str {
+        "get"
+    }
+    fn version(&self) -> HttpVersion {
+        self.version
+    }
+    fn sample_count(&self) -> usize {
+        1024
+    }
+    fn request(&self, _: SampleIndex) -> Request {
+        Request { method: Method::Get, path: "/".into(), fields: Vec::new(), body: Bytes::new() }
+    }
+    fn is_streaming(&self) -> bool {
+        self.version == HttpVersion::Http2
+    }
+    fn reader(&self) -> Box<dyn Reader> {
+        let events = dyno_net::sse::Parser::default();
+        Box::new(Got {
+            streams: self.is_streaming(),
+            status: 0,
+            body: Vec::new(),
+            events,
+            tokens: 0,
+        })
+    }
+}
+
+struct Got {
+    streams: bool,
+    status: u16,
+    body: Vec<u8>,
+    events: dyno_net::sse::Parser,
+    tokens: i64,
+}
+
+impl Reader for Got {
+    fn begin(&mut self, status: u16, _: &dyn Fields) -> Result<(), Trouble> {
+        (self.status, self.tokens) = (status, 0);
+        self.body.clear();
+        self.events.clear();
+        Ok(())
+    }
+    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+        let mut beats = 0;
+        if self.streams {
+            let push = self.events.push(bytes, |event| beats += u32::from(event.data != b"[DONE]"));
+            push.map_err(|_| Trouble::new(Kind::Malformed, "an event is too long"))?;
+            self.tokens += i64::from(beats);
+        } else {
+            self.body.extend_from_slice(bytes);
+        }
+        Ok(Heard { beats, is_done: false })
+    }
+    fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
+        match self.status {
+            200 => {
+                Ok(Answer { data: &self.body, tokens: self.tokens, counted_by: Counted::Events })
+            }
+            status => Err(Trouble::of_status(Kind::Server, status, "")),
+        }
+    }
+}
+
+fn client(version: HttpVersion, address: &str, options: Options) -> (Arc<Client>, Library) {
+    let node = format!("http://{address}").parse().expect("an endpoint");
+    let (client, library) =
+        Client::start(Arc::new(Get { version }), &[node], options).expect("a client starts");
+    (Arc::new(client), library)
+}
+
+fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> Played {
+    let total = library.total_sample_count() as u64;
+    let plan = Plan::resolve(settings, Samples { total, performance: total });
+    let plan = Arc::new(plan.expect("the settings are sound"));
+    let set = loadable_sets(&plan, false, total as usize).swap_remove(0);
+    library.load(&set.samples);
+    let system: Arc<dyn SystemUnderTest> = client.clone();
+    let mut driver = RealTime::new(system);
+    let epoch = driver.epoch(1);
+    let tenant = JobTenant { plan, set: &set, samples_before: 0 };
+    let played =
+        driver.play(&Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch });
+    let record = &played.tenants[0].record;
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{:?}", client.trouble());
+    played
+}
+
+fn settings(scenario: Scenario, queries: &str) -> TestSettings {
+    let queries = queries.parse().expect("a number of queries");
+    TestSettings {
+        scenario,
+        min_duration_ms: 0,
+        min_query_count: queries,
+        max_query_count: queries,
+        server_target_qps: 20_000.0,
+        ..TestSettings::default()
+    }
+}
+
+/// Prints requests a second of an Offline run, whose record holds every request.
+pub fn rate(address: &str, requests: &str) {
+    let options = Options { connections: CONCURRENCY, ..Options::default() };
+    let (client, library) = client(HttpVersion::Http1, address, options);
+    let played = play(&client, &library, &settings(Scenario::Offline, requests));
+    let record = &played.tenants[0].record;
+    let last = record.completed_at.iter().max().expect("at least one sample");
+    println!("{}", record.completed_at.len() as f64 * SECOND as f64 / *last as f64);
+}
+
+/// Prints the 99th percentile of how late requests were accepted by the socket, in us.
+pub fn lateness(address: &str, queries: &str) {
+    let options = Options { connections: CONCURRENCY, ..Options::default() };
+    let (client, library) = client(HttpVersion::Http1, address, options);
+    let played = play(&client, &library, &settings(Scenario::Server, queries));
+    let record = &played.tenants[0].record;
+    let accepted = client.accepted(0, record.completed_at.len());
+    let late = |query: usize| accepted[query].saturating_sub(record.scheduled(query));
+    let mut late: Vec<u64> = (0..accepted.len()).map(late).collect();
+    late.sort_unstable();
+    let at = |quantile: f64| late[(late.len() as f64 * quantile) as usize] as f64 / 1e3;
+    let mut latencies: Vec<u64> =
+        record.completed_at.iter().enumerate().map(|(q, at)| at - record.scheduled(q)).collect();
+    latencies.sort_unstable();
+    let seen = client.seen();
+    eprintln!(
+        "  lateness us: p50 {:.1}, p90 {:.1}, p99 {:.1}, p99.9 {:.1}; latency p50 {:.1}, p99 {:.1}; \
+         {} waits; CPU {:.2} s",
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(0.999),
+        latencies[latencies.len() / 2] as f64 / 1e3,
+        latencies[latencies.len() * 99 / 100] as f64 / 1e3,
+        seen.connection_waits,
+        seen.cpu_ns as f64 / 1e9
+    );
+    println!("{}", at(0.99));
+}
+
+/// Prints the largest memory of a client that has all these streams open at once, in GB.
+pub fn streams(address: &str, streams: &str, connections: &str) {
+    let connections = connections.parse().expect("a number of connections");
+    let time_limit = Some(600 * SECOND);
+    let options = Options { connections, time_limit, ..Options::default() };
+    let (client, library) = client(HttpVersion::Http2, address, options);
+    let wanted = TestSettings { use_token_latencies: true, ..settings(Scenario::Offline, streams) };
+    let played = play(&client, &library, &wanted);
+    let record = &played.tenants[0].record;
+    assert!(record.tokens.iter().all(|&tokens| tokens == TOKENS as i64 - 1), "all tokens came");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: f64 = kib
+        .and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok())
+        .unwrap_or(f64::NAN);
+    let seen = client.seen();
+    eprintln!(
+        "  {} answers in {:.1} s over {} connections; gaps p50 {:?} ns; CPU {:.1} s",
+        seen.answered,
+        (played.finished_at - played.started_at) as f64 / 1e9,
+        seen.connects,
+        seen.gaps.quantile(0.5),
+        seen.cpu_ns as f64 / 1e9
+    );
+    println!("{}", kib * 1_024.0 / 1e9);
+}

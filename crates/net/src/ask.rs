@@ -1,0 +1,200 @@
+//! One question to a server, outside of any run: what it is, and what models it has.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use crate::endpoint::Endpoint;
+use crate::exchange::{HttpVersion, Request};
+use crate::grpc;
+use crate::oip::http::error_words;
+use crate::tls::{self, Trust};
+use crate::trouble::{Kind, Trouble};
+
+/// How a question is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking<'a> {
+    /// Of whom.
+    pub endpoint: &'a Endpoint,
+    /// Over what.
+    pub version: HttpVersion,
+    /// Fields of the connection, such as `authorization`.
+    pub fields: &'a [(String, String)],
+    /// Who may vouch for the server.
+    pub trust: &'a Trust,
+    /// How long it may take, connecting included.
+    pub limit: Duration,
+}
+
+/// What a server answered, with a status of success.
+#[derive(Debug, Clone)]
+struct Answered {
+    fields: HeaderMap,
+    body: Bytes,
+    trailers: Option<HeaderMap>,
+}
+
+impl Asking<'_> {
+    /// The body of the answer.
+    ///
+    /// # Errors
+    /// No answer in time, or a status that is none of success.
+    pub fn ask(&self, request: &Request) -> Result<Bytes, Trouble> {
+        Ok(self.answered(request)?.body)
+    }
+
+    /// The message of the answer of gRPC.
+    ///
+    /// # Errors
+    /// Likewise, and what is no answer of gRPC.
+    pub fn call<M: prost::Message + Default>(
+        &self,
+        path: &str,
+        message: &impl prost::Message,
+    ) -> Result<M, Trouble> {
+        let request = Request {
+            method: crate::exchange::Method::Post,
+            path: path.into(),
+            fields: vec![("content-type", grpc::CONTENT_TYPE.into()), ("te", "trailers".into())],
+            body: grpc::framed(message),
+        };
+        let answered = self.answered(&request)?;
+        grpc::status(&answered.fields)?;
+        if let Some(trailers) = &answered.trailers {
+            grpc::status(trailers)?;
+        }
+        let mut messages = grpc::Deframer::default();
+        messages.push(&answered.body);
+        let malformed = |words: String| Trouble::new(Kind::Malformed, words);
+        let message = messages.pop()?;
+        let message = message.ok_or_else(|| malformed(format!("no message answers {path}")))?;
+        M::decode(message).map_err(|error| malformed(format!("the answer to {path}: {error}")))
+    }
+
+    fn answered(&self, request: &Request) -> Result<Answered, Trouble> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Trouble::new(Kind::Connect, error.to_string()))?;
+        let endpoint = self.endpoint;
+        let answered = async {
+            match tokio::time::timeout(self.limit, self.exchange(request)).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    let seconds = self.limit.as_secs_f64();
+                    let words = format!("{endpoint} gave no answer within {seconds} s");
+                    Err(Trouble::new(Kind::TimedOut, words))
+                }
+            }
+        };
+        runtime.block_on(answered)
+    }
+
+    async fn exchange(&self, request: &Request) -> Result<Answered, Trouble> {
+        let endpoint = self.endpoint;
+        let addresses = endpoint.resolve()?;
+        let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
+            Trouble::new(Kind::Connect, format!("nobody answers at {endpoint}: {error}"))
+        })?;
+        if !endpoint.is_tls() {
+            return self.over(stream, request).await;
+        }
+        let config = tls::config(self.trust, self.version);
+        let config = config.map_err(|error| Trouble::new(Kind::Tls, error.to_string()))?;
+        let name = tls::server_name(endpoint)?;
+        let connector = tokio_rustls::TlsConnector::from(config);
+        match connector.connect(name, stream).await {
+            Ok(stream) => self.over(stream, request).await,
+            Err(error) => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(error) => Err(tls::trouble(endpoint, error)),
+                None => Err(Trouble::new(Kind::Tls, format!("TLS with {endpoint}: {error}"))),
+            },
+        }
+    }
+
+    async fn over(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        request: &Request,
+    ) -> Result<Answered, Trouble> {
+        let broken = |error: hyper::Error| {
+            let words = format!("{} broke off: {error}", self.endpoint);
+            Trouble::new(Kind::Closed, words)
+        };
+        let (io, request) = (TokioIo::new(stream), self.http(request)?);
+        let response = match self.version {
+            HttpVersion::Http1 => {
+                let (mut sender, connection) =
+                    hyper::client::conn::http1::handshake(io).await.map_err(broken)?;
+                // A sender that is dropped ends the connection before its answer.
+                self.read(beside(connection, sender.send_request(request)).await).await?
+            }
+            HttpVersion::Http2 => {
+                let (mut sender, connection) =
+                    hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+                        .await
+                        .map_err(broken)?;
+                self.read(beside(connection, sender.send_request(request)).await).await?
+            }
+        };
+        Ok(response)
+    }
+
+    /// Head and body as `hyper` has them.
+    fn http(&self, request: &Request) -> Result<http::Request<Full<Bytes>>, Trouble> {
+        let path = format!("{}{}", self.endpoint.path(), request.path);
+        let authority = self.endpoint.authority();
+        let scheme = if self.endpoint.is_tls() { "https" } else { "http" };
+        let (uri, host) = match self.version {
+            HttpVersion::Http1 => (path, Some(authority)),
+            HttpVersion::Http2 => (format!("{scheme}://{authority}{path}"), None),
+        };
+        let mut built = http::Request::builder().method(request.method.name()).uri(uri);
+        if let Some(host) = host {
+            built = built.header("host", host);
+        }
+        for (name, value) in &request.fields {
+            built = built.header(*name, value);
+        }
+        for (name, value) in self.fields {
+            built = built.header(name, value);
+        }
+        built
+            .body(Full::new(request.body.clone()))
+            .map_err(|error| Trouble::new(Kind::Request, format!("no request: {error}")))
+    }
+
+    async fn read(
+        &self,
+        response: hyper::Result<http::Response<Incoming>>,
+    ) -> Result<Answered, Trouble> {
+        let broken = |error: hyper::Error| {
+            Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
+        };
+        let (head, body) = response.map_err(broken)?.into_parts();
+        let body = body.collect().await.map_err(broken)?;
+        let trailers = body.trailers().cloned();
+        let body = body.to_bytes();
+        match Kind::of_status(head.status.as_u16()) {
+            None => Ok(Answered { fields: head.headers, body, trailers }),
+            Some(kind) => {
+                let said = error_words(&body);
+                Err(Trouble::of_status(kind, head.status.as_u16(), &said))
+            }
+        }
+    }
+}
+
+/// Waits for an answer while a task of the runtime keeps the connection going.
+async fn beside<T>(
+    connection: impl Future<Output = hyper::Result<()>> + Send + 'static,
+    answer: impl Future<Output = T>,
+) -> T {
+    tokio::spawn(connection);
+    answer.await
+}

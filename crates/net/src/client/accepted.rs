@@ -1,0 +1,121 @@
+//! When each request was accepted by the socket.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::sut::ResponseId;
+
+/// Samples in a chunk: half a megabyte of stamps.
+const CHUNK_SAMPLES: usize = 1 << 16;
+/// 2^14 chunks: a billion samples, as many as a run may come to.
+const CHUNKS: usize = 1 << 14;
+
+/// The stamps of one tenant.
+struct Column(Box<[OnceLock<Box<[AtomicU64]>>]>);
+
+/// Stamps of the run that is on: a store a request, without a lock.
+pub(super) struct Accepted {
+    /// By tenant, as they come.
+    columns: Box<[OnceLock<Column>]>,
+    /// The last run that began. Samples may be stamped by several threads, and a run
+    /// begin only once.
+    last: Mutex<u64>,
+    /// The run that is stamped; 0 while the next one is expected.
+    current: AtomicU64,
+}
+
+impl Accepted {
+    pub(super) fn new() -> Self {
+        let columns = (0..=usize::from(u8::MAX)).map(|_| OnceLock::new()).collect();
+        Self { columns, last: Mutex::new(0), current: AtomicU64::new(0) }
+    }
+
+    /// The next sample of another run than the last begins that.
+    pub(super) fn expect_run(&self) {
+        self.current.store(0, Ordering::Release);
+    }
+
+    /// Stamps a sample: ns since the start of its run. One of an earlier run is passed over.
+    #[inline]
+    pub(super) fn stamp(&self, id: ResponseId, at: Nanos) {
+        let run = id.run() >> 8;
+        if self.current.load(Ordering::Acquire) != run && !self.begin(run) {
+            return;
+        }
+        let column = self.columns[usize::from(id.tenant())].get_or_init(Column::new);
+        let sequence = id.sequence() as usize;
+        let Some(chunk) = column.0.get(sequence / CHUNK_SAMPLES) else { return };
+        let chunk = chunk.get_or_init(|| (0..CHUNK_SAMPLES).map(|_| AtomicU64::new(0)).collect());
+        chunk[sequence % CHUNK_SAMPLES].store(at.max(1), Ordering::Relaxed);
+    }
+
+    /// Forgets the stamps of the run before and keeps their memory; false if `run` is none
+    /// that is expected.
+    #[cold]
+    fn begin(&self, run: u64) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.current.load(Ordering::Acquire) {
+            0 if *last != run => {}
+            current => return current == run,
+        }
+        for column in self.columns.iter().filter_map(OnceLock::get) {
+            for chunk in column.0.iter().filter_map(OnceLock::get) {
+                chunk.iter().for_each(|stamp| stamp.store(0, Ordering::Relaxed));
+            }
+        }
+        *last = run;
+        self.current.store(run, Ordering::Release);
+        true
+    }
+
+    /// The stamps of the first `samples` samples of a tenant in the last run; 0 where a
+    /// sample was never accepted.
+    pub(super) fn stamps(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        let mut stamps = Vec::with_capacity(samples);
+        if let Some(column) = self.columns[usize::from(tenant)].get() {
+            for chunk in &column.0 {
+                let left = (samples - stamps.len()).min(CHUNK_SAMPLES);
+                if left == 0 {
+                    break;
+                }
+                match chunk.get() {
+                    Some(chunk) => {
+                        let loaded = chunk[..left].iter().map(|at| at.load(Ordering::Relaxed));
+                        stamps.extend(loaded);
+                    }
+                    None => stamps.resize(stamps.len() + left, 0),
+                }
+            }
+        }
+        stamps.resize(samples, 0);
+        stamps
+    }
+}
+
+impl Column {
+    fn new() -> Self {
+        Self((0..CHUNKS).map(|_| OnceLock::new()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_sees_its_own_stamps_alone() {
+        let accepted = Accepted::new();
+        accepted.stamp(ResponseId::new(1, 0, 3), 30);
+        accepted.stamp(ResponseId::new(1, 2, 70_000), 0);
+        assert_eq!(accepted.stamps(0, 5), [0, 0, 0, 30, 0]);
+        assert_eq!(accepted.stamps(2, 70_001)[69_999..], [0, 1]);
+        accepted.expect_run();
+        accepted.stamp(ResponseId::new(1, 0, 4), 40);
+        accepted.stamp(ResponseId::new(2, 0, 1), 10);
+        accepted.stamp(ResponseId::new(1, 0, 0), 50);
+        assert_eq!(accepted.stamps(0, 5), [0, 10, 0, 0, 0]);
+        assert_eq!(accepted.stamps(2, 70_001)[69_999..], [0, 0]);
+        assert_eq!(accepted.stamps(9, 2), [0, 0]);
+    }
+}

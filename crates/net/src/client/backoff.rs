@@ -1,0 +1,94 @@
+//! How long nobody tries to connect where none can, and the words for it.
+
+use std::io;
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos};
+
+use crate::endpoint::Endpoint;
+use crate::trouble::{Kind, Trouble};
+
+/// Waits between attempts grow from the first to the last of these.
+const FIRST_WAIT: Nanos = 10 * MILLISECOND;
+pub(super) const LONGEST_WAIT: Nanos = 100 * MILLISECOND;
+/// Samples wait this long for a server that cannot be reached, which may be starting again.
+const PATIENCE: Nanos = 500 * MILLISECOND;
+
+/// A node as one thread dials it.
+#[derive(Debug, Default)]
+pub(super) struct Dialed {
+    /// The address that was reached last; the others are tried after it.
+    pub first_address: usize,
+    /// Attempts in a row that made no connection.
+    failures: u32,
+    /// Connections in a row that ended without an answer.
+    fruitless: u32,
+    failing_since: Option<Nanos>,
+    next_at: Nanos,
+    /// Connections that are being made.
+    pub under_way: usize,
+}
+
+impl Dialed {
+    /// Whether a connection may be tried now: of a node that fails, one after the other.
+    pub(super) fn may_dial(&self, now: Nanos) -> bool {
+        !self.is_failing() || (self.under_way == 0 && now >= self.next_at)
+    }
+
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing_since.is_some()
+    }
+
+    /// Whether it has failed for so long that nobody need wait for it.
+    pub(super) fn is_hopeless(&self, now: Nanos) -> bool {
+        self.failing_since.is_some_and(|since| now - since >= PATIENCE)
+    }
+
+    pub(super) fn failed(&mut self, now: Nanos) {
+        self.failures += 1;
+        self.wait(now);
+    }
+
+    pub(super) fn was_fruitless(&mut self, now: Nanos) {
+        self.fruitless += 1;
+        self.wait(now);
+    }
+
+    fn wait(&mut self, now: Nanos) {
+        self.failing_since.get_or_insert(now);
+        let doublings = (self.failures + self.fruitless - 1).min(10);
+        self.next_at = now + (FIRST_WAIT << doublings).min(LONGEST_WAIT);
+    }
+
+    pub(super) fn connected(&mut self) {
+        self.failures = 0;
+        self.recover();
+    }
+
+    pub(super) fn answered(&mut self) {
+        if self.fruitless > 0 {
+            self.fruitless = 0;
+            self.recover();
+        }
+    }
+
+    fn recover(&mut self) {
+        if self.failures + self.fruitless == 0 {
+            self.failing_since = None;
+        }
+    }
+}
+
+/// No connection stands.
+pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {
+    let hint = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "; is the server running there?",
+        _ => "",
+    };
+    Trouble::new(Kind::Connect, format!("{endpoint} cannot be reached: {error}{hint}"))
+}
+
+/// What of an error is of TLS, where it is.
+pub(super) fn tls_error(endpoint: &Endpoint, error: &io::Error) -> Option<Trouble> {
+    let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(crate::tls::trouble(endpoint, inner))
+}

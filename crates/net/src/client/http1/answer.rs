@@ -1,0 +1,242 @@
+//! Answers of HTTP/1.1 out of bytes that are cut anywhere.
+
+use super::chunked::{Chunked, Found};
+use crate::exchange::Fields;
+use crate::trouble::{Kind, Trouble};
+
+/// Reads one answer after the other from a connection.
+#[derive(Debug)]
+pub(super) struct Framing {
+    at: At,
+    /// The beginning of a head whose end has not come.
+    head: Vec<u8>,
+    /// Whether the connection may carry another request after this answer.
+    is_reusable: bool,
+}
+
+#[derive(Debug)]
+enum At {
+    Head,
+    /// So many bytes are to come.
+    Sized(u64),
+    Chunked(Chunked),
+    UntilClose,
+    /// The answer is complete.
+    End,
+}
+
+/// A part of an answer, in the order head, data, end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part<'b> {
+    /// The head, which was handed to the caller's function.
+    Head,
+    /// Some of the body (at least one byte).
+    Data(&'b [u8]),
+    /// The answer is complete. Bytes behind it are of no answer that was asked for.
+    End,
+}
+
+/// Fields of a head; a server that sends more is no server of inferences.
+const MOST_FIELDS: usize = 96;
+/// Bytes of a head.
+const LONGEST_HEAD: usize = 64 << 10;
+
+struct Head<'a>(&'a [httparse::Header<'a>]);
+
+impl Fields for Head<'_> {
+    fn field(&self, name: &str) -> Option<&[u8]> {
+        self.0.field(name)
+    }
+}
+
+impl Framing {
+    pub(super) fn new() -> Self {
+        Self { at: At::Head, head: Vec::new(), is_reusable: true }
+    }
+
+    /// Makes ready for the next answer.
+    pub(super) fn restart(&mut self) {
+        self.at = At::Head;
+        self.head.clear();
+    }
+
+    /// Whether the connection may carry another request after this answer.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.is_reusable
+    }
+
+    /// Whether the end of the connection is the end of the answer.
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self.at, At::UntilClose)
+    }
+
+    /// Takes the next part from the front of `bytes`; `None` when they are used up.
+    ///
+    /// # Errors
+    /// What is no answer of HTTP/1.1; nothing can be read on the connection from then on.
+    pub(super) fn next<'b>(
+        &mut self,
+        bytes: &mut &'b [u8],
+        on_head: impl FnOnce(u16, &dyn Fields) -> Result<(), Trouble>,
+    ) -> Result<Option<Part<'b>>, Trouble> {
+        match &mut self.at {
+            At::Head => self.next_head(bytes, on_head),
+            At::Sized(0) => {
+                self.at = At::End;
+                Ok(Some(Part::End))
+            }
+            At::UntilClose | At::Sized(_) | At::Chunked(_) if bytes.is_empty() => Ok(None),
+            At::Sized(left) => {
+                let n = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                let (data, rest) = bytes.split_at(n);
+                (*bytes, *left) = (rest, *left - n as u64);
+                Ok(Some(Part::Data(data)))
+            }
+            At::Chunked(chunked) => match chunked.next(bytes) {
+                Ok(Found::Data(data)) => Ok(Some(Part::Data(data))),
+                Ok(Found::Nothing) => Ok(None),
+                Ok(Found::End) => {
+                    self.at = At::End;
+                    Ok(Some(Part::End))
+                }
+                Err(wrong) => Err(malformed(wrong.0)),
+            },
+            At::UntilClose => Ok(Some(Part::Data(std::mem::take(bytes)))),
+            At::End => Ok(None),
+        }
+    }
+
+    fn next_head<'b>(
+        &mut self,
+        bytes: &mut &'b [u8],
+        on_head: impl FnOnce(u16, &dyn Fields) -> Result<(), Trouble>,
+    ) -> Result<Option<Part<'b>>, Trouble> {
+        let known = self.head.len();
+        if known > 0 {
+            // Kept until it is whole; looked at again only when a line has ended, so that
+            // a head that comes byte by byte costs no square of its length.
+            let n = bytes.len().min(LONGEST_HEAD - known);
+            self.head.extend_from_slice(&bytes[..n]);
+            if memchr::memchr(b'\n', &bytes[..n]).is_none() && self.head.len() < LONGEST_HEAD {
+                *bytes = &[];
+                return Ok(None);
+            }
+        }
+        let head = std::mem::take(&mut self.head);
+        let parsed = self.parse_heads(if known > 0 { &head } else { bytes }, on_head);
+        self.head = head;
+        match parsed? {
+            Some(len) => {
+                *bytes = &bytes[len - known..];
+                self.head.clear();
+                Ok(Some(Part::Head))
+            }
+            None => {
+                if known == 0 {
+                    self.head.extend_from_slice(bytes);
+                }
+                if self.head.len() >= LONGEST_HEAD {
+                    return Err(malformed("its head is longer than 64 KiB"));
+                }
+                *bytes = &[];
+                Ok(None)
+            }
+        }
+    }
+
+    /// Parses the head of an answer and those of interim answers (1xx) before it. Returns
+    /// how long they are; `None` if they are not whole.
+    fn parse_heads(
+        &mut self,
+        bytes: &[u8],
+        on_head: impl FnOnce(u16, &dyn Fields) -> Result<(), Trouble>,
+    ) -> Result<Option<usize>, Trouble> {
+        let mut from = 0;
+        loop {
+            let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+            let mut response = httparse::Response::new(&mut fields);
+            let len = match response.parse(&bytes[from..]) {
+                Ok(httparse::Status::Complete(len)) => len,
+                Ok(httparse::Status::Partial) => return Ok(None),
+                Err(error) => return Err(no_http(&bytes[from..], error)),
+            };
+            from += len;
+            let status = response.code.expect("a whole head has a status");
+            match status {
+                100 | 102..=199 => continue,
+                101 => return Err(malformed("it changes to a protocol that nobody asked for")),
+                _ => {}
+            }
+            let fields = Head(response.headers);
+            let is_first = response.version == Some(1);
+            self.is_reusable = keeps_alive(is_first, fields.field("connection"));
+            self.at = body(status, &fields)?;
+            if matches!(self.at, At::UntilClose) {
+                self.is_reusable = false;
+            }
+            on_head(status, &fields)?;
+            return Ok(Some(from));
+        }
+    }
+}
+
+fn malformed(why: &str) -> Trouble {
+    Trouble::new(Kind::Malformed, format!("the answer is no HTTP/1.1: {why}"))
+}
+
+fn no_http(bytes: &[u8], error: httparse::Error) -> Trouble {
+    let hint = match bytes {
+        // A SETTINGS frame, which HTTP/2 begins with, and an alert of TLS.
+        [0, 0, _, 4, ..] => "; the server speaks HTTP/2 there",
+        [0x15, 3, ..] => "; the server speaks https there",
+        _ => "",
+    };
+    let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(24)]);
+    malformed(&format!("{error}; it begins with {begin:?}{hint}"))
+}
+
+/// RFC 9112, section 9.3.
+fn keeps_alive(is_1_1: bool, connection: Option<&[u8]>) -> bool {
+    let says = |word: &str| {
+        connection.is_some_and(|value| {
+            value
+                .split(|&b| b == b',')
+                .any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+        })
+    };
+    if is_1_1 { !says("close") } else { says("keep-alive") }
+}
+
+/// How the body of an answer ends (RFC 9112, section 6.3); no request was a HEAD.
+fn body(status: u16, fields: &Head<'_>) -> Result<At, Trouble> {
+    if matches!(status, 204 | 304) {
+        return Ok(At::Sized(0));
+    }
+    if let Some(coding) = fields.field("transfer-encoding") {
+        let last = coding.rsplit(|&b| b == b',').next().unwrap_or_default();
+        return Ok(match last.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            true => At::Chunked(Chunked::new()),
+            false => At::UntilClose,
+        });
+    }
+    let mut length = None;
+    let lengths = fields.0.iter().filter(|f| f.name.eq_ignore_ascii_case("content-length"));
+    for value in lengths.flat_map(|field| field.value.split(|&b| b == b',')) {
+        let value = value.trim_ascii();
+        let is_number =
+            !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
+        if !is_number {
+            let value = String::from_utf8_lossy(value).into_owned();
+            return Err(malformed(&format!("its content-length is {value:?}")));
+        }
+        let value = value.iter().fold(0, |n, digit| n * 10 + u64::from(digit - b'0'));
+        if length.is_some_and(|other| other != value) {
+            return Err(malformed("it has two lengths"));
+        }
+        length = Some(value);
+    }
+    Ok(length.map_or(At::UntilClose, At::Sized))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Answers cut anywhere, of every framing, and bytes that are none.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a connection brought: status and body of each whole answer, and how it went on.
+#[derive(Debug, PartialEq, Eq)]
+struct Read {
+    answers: Vec<(u16, Vec<u8>, bool)>,
+    begun: bool,
+    wrong: Option<String>,
+}
+
+fn read(pieces: &[&[u8]]) -> Read {
+    let (mut framing, mut status, mut body) = (Framing::new(), 0, Vec::new());
+    let mut read = Read { answers: Vec::new(), begun: false, wrong: None };
+    for piece in pieces {
+        let mut bytes = *piece;
+        loop {
+            let part = framing.next(&mut bytes, |code, fields| {
+                status = code;
+                assert_eq!(fields.field("x-absent"), None);
+                Ok(())
+            });
+            match part {
+                Ok(None) => break,
+                Ok(Some(Part::Head)) => {}
+                Ok(Some(Part::Data(data))) => body.extend_from_slice(data),
+                Ok(Some(Part::End)) => {
+                    read.answers.push((status, std::mem::take(&mut body), framing.is_reusable()));
+                    framing.restart();
+                    if bytes.is_empty() {
+                        break;
+                    }
+                }
+                Err(trouble) => {
+                    read.wrong = Some(trouble.words);
+                    return read;
+                }
+            }
+        }
+    }
+    read.begun = !matches!(framing.at, At::Head) || !framing.head.is_empty();
+    if framing.ends_with_connection() {
+        read.answers.push((status, body, false));
+        read.begun = false;
+    }
+    read
+}
+
+const WIRE: &[&[u8]] = &[
+    b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 204 No Content\r\n\r\n",
+    b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nt: u\r\n\r\n",
+    b"HTTP/1.1 103 Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 429 Later\r\ncontent-length: 2, 2\r\n\r\nno",
+    b"HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: 1\r\n\r\n!",
+];
+
+fn expected() -> Vec<(u16, Vec<u8>, bool)> {
+    let of = |status, body: &[u8]| (status, body.to_vec(), true);
+    vec![
+        of(200, b"hello"),
+        of(200, b""),
+        of(204, b""),
+        of(503, b"abcde"),
+        of(429, b"no"),
+        of(200, b"!"),
+    ]
+}
+
+#[test]
+fn each_kind_of_body_ends_where_it_should() {
+    let wire = WIRE.concat();
+    assert_eq!(read(&[&wire]), Read { answers: expected(), begun: false, wrong: None });
+    let bytes: Vec<&[u8]> = wire.chunks(1).collect();
+    assert_eq!(read(&bytes), Read { answers: expected(), begun: false, wrong: None });
+}
+
+#[test]
+fn a_body_without_length_ends_with_the_connection() {
+    let wire: &[u8] = b"HTTP/1.0 200 OK\r\n\r\nall of it";
+    let read = read(&[wire]);
+    assert_eq!(read.answers, [(200, b"all of it".to_vec(), false)]);
+}
+
+#[test]
+fn a_connection_is_used_again_only_if_both_sides_want_to() {
+    let reusable = |head: &str| read(&[head.as_bytes()]).answers[0].2;
+    assert!(reusable("HTTP/1.1 204 x\r\n\r\n"));
+    assert!(reusable("HTTP/1.1 204 x\r\nConnection: upgrade, keep-alive\r\n\r\n"));
+    assert!(!reusable("HTTP/1.1 204 x\r\nConnection: Upgrade , CLOSE\r\n\r\n"));
+    assert!(!reusable("HTTP/1.0 204 x\r\n\r\n"));
+}
+
+#[test]
+fn what_is_no_answer_is_said() {
+    let wrong = |wire: &[u8]| read(&[wire]).wrong.unwrap_or_default();
+    assert!(wrong(b"SSH-2.0-OpenSSH\r\n").contains("\"SSH-2.0-OpenSSH\\r\\n\""));
+    assert!(wrong(&[0, 0, 18, 4, 0, 0, 0, 0, 0, 0]).contains("speaks HTTP/2"));
+    assert!(wrong(&[0x15, 3, 1, 0, 2, 2, 22]).contains("speaks https"));
+    assert!(wrong(b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n").contains("\"-1\""));
+    assert!(
+        wrong(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n")
+            .contains("two lengths")
+    );
+    assert!(wrong(b"HTTP/1.1 101 Switch\r\n\r\n").contains("protocol that nobody asked for"));
+    assert!(
+        wrong(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nxyz").contains("hexadecimal")
+    );
+    let long = [b"HTTP/1.1 200 OK\r\na: ".to_vec(), vec![b'x'; LONGEST_HEAD]].concat();
+    assert!(wrong(&long).contains("64 KiB"));
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
+    assert!(!wrong(many.as_bytes()).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn any_cut_gives_the_same_answers(cuts in prop::collection::vec(0_usize..400, 0..12)) {
+        let wire = WIRE.concat();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(wire.len())).collect();
+        cuts.extend([0, wire.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &wire[pair[0]..pair[1]]).collect();
+        prop_assert_eq!(read(&pieces), Read { answers: expected(), begun: false, wrong: None });
+    }
+
+    #[test]
+    fn bytes_of_any_kind_end_in_words_and_never_in_a_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        which in 0..WIRE.len(),
+        at in 0_usize..60,
+    ) {
+        let mut wire = WIRE[which].to_vec();
+        let at = at.min(wire.len());
+        wire.splice(at..at, bytes);
+        let whole = read(&[&wire]);
+        let pieces: Vec<&[u8]> = wire.chunks(3).collect();
+        let cut = read(&pieces);
+        prop_assert_eq!(whole.answers, cut.answers);
+        prop_assert_eq!(whole.wrong.is_some(), cut.wrong.is_some());
+    }
+}

@@ -1,0 +1,237 @@
+//! A connection that one thread writes requests to and an event loop reads answers from.
+//!
+//! Whoever takes it from the pool owns its writing side until the request is out; its event
+//! loop owns the reading side all the time. The two meet in [`State`], which is locked for a
+//! few instructions and never across a system call, but for a request that the socket did not
+//! take at once.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::Shutdown;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::real::Responder;
+use mio::net::TcpStream;
+use rustls::ClientConnection;
+
+use super::super::Job;
+use super::super::library::Encoded;
+
+/// A request whose answer is awaited.
+pub(super) struct Flight {
+    pub job: Job,
+    pub responder: Responder,
+    /// When it was about to be written, by the client's clock.
+    pub sent_at: Nanos,
+}
+
+/// The rest of a request that the socket did not take at once.
+pub(super) struct Unsent {
+    pub request: Arc<Encoded>,
+    pub from: usize,
+    pub job: Job,
+    pub responder: Responder,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// Here until the event loop hears of an answer.
+    pub flight: Option<Flight>,
+    /// Whether some thread is within the writing of a request.
+    pub is_sending: bool,
+    /// Whether the answer was complete before that thread had noticed that it had sent the
+    /// request: then it passes the connection on.
+    pub is_answered: bool,
+    /// Whether nothing can be sent any more.
+    pub is_dead: bool,
+    pub unsent: Option<Unsent>,
+}
+
+/// See the module.
+pub(super) struct Connection {
+    pub node: usize,
+    /// Whose counters count for it.
+    pub thread: usize,
+    stream: TcpStream,
+    tls: Option<Mutex<ClientConnection>>,
+    state: Mutex<State>,
+}
+
+/// How far writing came.
+pub(super) enum Written {
+    /// The socket, or the encryption before it, has all.
+    All,
+    /// It has this much, and takes more later.
+    UpTo(usize),
+    /// It broke after this much.
+    Broken(usize),
+}
+
+impl Connection {
+    pub(super) fn new(
+        node: usize,
+        thread: usize,
+        stream: TcpStream,
+        tls: Option<ClientConnection>,
+    ) -> Self {
+        Self { node, thread, stream, tls: tls.map(Mutex::new), state: Mutex::default() }
+    }
+
+    /// The state is consistent wherever a thread may have panicked.
+    #[inline]
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tls(&self) -> Option<MutexGuard<'_, ClientConnection>> {
+        self.tls.as_ref().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Ends the connection; its event loop hears of that.
+    pub(super) fn shut_down(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// What the system says of a connection that could not be made.
+    pub(super) fn connect_error(&self) -> io::Result<()> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        // Only of a connection that stands the other side's address is known.
+        self.stream.peer_addr().map(|_| ())
+    }
+
+    /// Writes a request from its byte `from` on.
+    #[inline]
+    pub(super) fn write(&self, request: &Encoded, from: usize) -> Written {
+        if self.is_tls() {
+            return self.write_encrypted(request, from);
+        }
+        let head = &request.heads[self.node];
+        let (len, mut at) = (head.len() + request.rest.len(), from);
+        loop {
+            let written = if request.rest.is_empty() {
+                (&self.stream).write(&head[at..])
+            } else if at < head.len() {
+                let parts = [IoSlice::new(&head[at..]), IoSlice::new(&request.rest)];
+                (&self.stream).write_vectored(&parts)
+            } else {
+                (&self.stream).write(&request.rest[at - head.len()..])
+            };
+            match written {
+                Ok(n) if at + n == len => return Written::All,
+                Ok(0) => return Written::Broken(at),
+                Ok(n) => at += n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Written::UpTo(at);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Written::Broken(at),
+            }
+        }
+    }
+
+    /// As [`write`](Self::write). The encryption takes a request as a whole and holds what
+    /// the socket does not take, so that `from` is 0 or the request's length.
+    fn write_encrypted(&self, request: &Encoded, from: usize) -> Written {
+        let len = request.len(self.node);
+        let mut tls = self.tls().expect("the caller has asked");
+        if from == 0 {
+            let mut writer = tls.writer();
+            let head = writer.write_all(&request.heads[self.node]);
+            if head.and_then(|()| writer.write_all(&request.rest)).is_err() {
+                return Written::Broken(0);
+            }
+        }
+        match flush(&mut tls, &self.stream) {
+            Ok(true) => Written::All,
+            Ok(false) => Written::UpTo(len),
+            // How much of the ciphertext left is not known.
+            Err(_) => Written::Broken(len),
+        }
+    }
+
+    /// Reads what there is to `buffer`; what of it is part of answers. The loop's alone.
+    #[inline]
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = match self.tls() {
+                None => (&self.stream).read(buffer),
+                Some(mut tls) => read_decrypted(&mut tls, &self.stream, buffer),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// Goes on with the handshake of TLS; whether it is complete.
+    pub(super) fn shake_hands(&self) -> io::Result<bool> {
+        let Some(mut tls) = self.tls() else { return Ok(true) };
+        while tls.is_handshaking() {
+            flush(&mut tls, &self.stream)?;
+            if !tls.is_handshaking() {
+                break;
+            }
+            match tls.read_tls(&mut &self.stream) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => process(&mut tls, &self.stream)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        flush(&mut tls, &self.stream)?;
+        Ok(true)
+    }
+}
+
+/// Writes what is encrypted; whether all of it is out.
+fn flush(tls: &mut ClientConnection, mut stream: &TcpStream) -> io::Result<bool> {
+    while tls.wants_write() {
+        match tls.write_tls(&mut stream) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+/// Decrypts what was read. An alert that says why is sent before the error is returned.
+fn process(tls: &mut ClientConnection, stream: &TcpStream) -> io::Result<()> {
+    if let Err(error) = tls.process_new_packets() {
+        let _ = flush(tls, stream);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    Ok(())
+}
+
+fn read_decrypted(
+    tls: &mut ClientConnection,
+    mut stream: &TcpStream,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // An end without the word for it may be an attack; what comes of it is an answer
+            // that is cut off, or whole by its own length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+            read => return read,
+        }
+        if tls.read_tls(&mut stream)? == 0 {
+            process(tls, stream)?;
+            return Ok(0);
+        }
+        process(tls, stream)?;
+        flush(tls, stream)?;
+    }
+}

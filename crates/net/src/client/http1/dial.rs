@@ -1,0 +1,74 @@
+//! How connections are made.
+
+use std::io;
+use std::sync::Arc;
+
+use dyno_loadgen::clock::Nanos;
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use rustls::ClientConnection;
+
+use super::connection::Connection;
+use crate::client::Node;
+use crate::client::backoff::{not_reached, tls_error};
+use crate::trouble::{Kind, Trouble};
+
+/// A connection that is being made.
+pub(super) struct Dialing {
+    pub connection: Arc<Connection>,
+    pub since: Nanos,
+    /// Which address of the node.
+    pub address: usize,
+    /// How many addresses were tried.
+    pub tried: usize,
+    pub is_connected: bool,
+}
+
+impl Dialing {
+    /// Begins a connection to the address that comes `tried` places after the preferred one.
+    pub(super) fn begin(
+        node: &Node,
+        (number, thread): (usize, usize),
+        (first, tried): (usize, usize),
+        (registry, token): (&Registry, Token),
+        now: Nanos,
+    ) -> Result<Self, Trouble> {
+        let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
+        let address = (first + tried) % addresses.len();
+        let no_socket = |error: io::Error| not_reached(&node.endpoint, &error);
+        let mut stream = TcpStream::connect(addresses[address]).map_err(no_socket)?;
+        // A request is one write, and the last one: there is nothing to wait for.
+        stream.set_nodelay(true).map_err(no_socket)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut stream, token, interest).map_err(no_socket)?;
+        let tls = match &node.tls {
+            None => None,
+            Some((config, name)) => {
+                let tls = ClientConnection::new(config.clone(), name.clone());
+                let mut tls = tls.map_err(|error| crate::tls::trouble(&node.endpoint, &error))?;
+                // A request is encrypted as a whole, however long it is.
+                tls.set_buffer_limit(None);
+                Some(tls)
+            }
+        };
+        let connection = Arc::new(Connection::new(number, thread, stream, tls));
+        Ok(Self { connection, since: now, address, tried, is_connected: false })
+    }
+
+    /// Goes on; whether the connection stands.
+    pub(super) fn go_on(&mut self, node: &Node) -> Result<bool, Trouble> {
+        if !self.is_connected {
+            match self.connection.connect_error() {
+                Ok(()) => self.is_connected = true,
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
+                Err(error) => return Err(not_reached(&node.endpoint, &error)),
+            }
+        }
+        self.connection.shake_hands().map_err(|error| {
+            tls_error(&node.endpoint, &error).unwrap_or_else(|| {
+                let words = format!("{} hung up during the TLS handshake: {error}", node.endpoint);
+                Trouble::new(Kind::Tls, words)
+            })
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! A thread that reads answers, sends what waits, and keeps its connections standing.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+use mio::{Events, Poll, Token, Waker};
+
+use super::Pool;
+use super::dial::Dialing;
+use super::live::{Ending, Live};
+use crate::client::backoff::Dialed;
+use crate::trouble::{Kind, Trouble};
+
+/// Time limits are looked at, and lost connections dialed again, this often.
+const TICK: Nanos = 10 * MILLISECOND;
+/// Read at once: answers of embeddings and pictures come in few calls.
+const BUFFER: usize = 256 << 10;
+/// The rest of an answer that was complete by its own word is awaited this long.
+const LONGEST_DRAIN: Nanos = SECOND;
+const EVENTS: usize = 1024;
+const WAKER: Token = Token(usize::MAX);
+
+pub(super) struct EventLoop {
+    pool: Arc<Pool>,
+    thread: usize,
+    poll: Poll,
+    slots: Vec<Slot>,
+    /// By node.
+    dialed: Vec<Dialed>,
+    buffer: Vec<u8>,
+    /// Bytes that all threads had received at the last tick, and when that last changed.
+    heard: (u64, Nanos),
+    unsettled: usize,
+}
+
+/// A place for a connection; its number is the token of events.
+struct Slot {
+    node: usize,
+    phase: Phase,
+}
+
+enum Phase {
+    Down,
+    Dialing(Dialing),
+    Live(Box<Live>),
+}
+
+impl EventLoop {
+    pub(super) fn new(pool: Arc<Pool>, thread: usize) -> io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let (nodes, threads) = (pool.shared.nodes.len(), pool.shared.threads.len());
+        let connections = nodes * pool.shared.options.connections;
+        // In turn over the nodes, so that each thread has its share of each.
+        let mine = (0..connections).filter(|number| number / nodes % threads == thread);
+        let slots = mine.map(|number| Slot { node: number % nodes, phase: Phase::Down }).collect();
+        let events = Self {
+            dialed: pool.shared.nodes.iter().map(|_| Dialed::default()).collect(),
+            heard: (0, pool.shared.clock.now()),
+            pool,
+            thread,
+            poll,
+            slots,
+            buffer: vec![0; BUFFER],
+            unsettled: usize::MAX,
+        };
+        Ok((events, waker))
+    }
+
+    pub(super) fn run(&mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut next_tick = 0;
+        loop {
+            let now = self.pool.shared.clock.now();
+            if now >= next_tick {
+                self.tick(now);
+                next_tick = now + TICK;
+            }
+            let left = Duration::from_nanos(next_tick.saturating_sub(now));
+            match self.poll.poll(&mut events, Some(left)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    // Nothing can be heard any more; who waits must know.
+                    return self.give_up(&error);
+                }
+                _ => {}
+            }
+            if self.pool.is_closing.load(Ordering::Acquire) {
+                return;
+            }
+            for event in &events {
+                if event.token() != WAKER {
+                    let is_closed = event.is_read_closed() || event.is_error();
+                    self.on_event(event.token().0, event.is_writable(), is_closed);
+                }
+            }
+        }
+    }
+
+    fn on_event(&mut self, at: usize, is_writable: bool, is_closed: bool) {
+        match &mut self.slots[at].phase {
+            Phase::Down => {}
+            Phase::Dialing(_) => self.go_on_dialing(at),
+            Phase::Live(live) => {
+                if is_writable {
+                    let mut state = live.connection.state();
+                    if state.unsent.is_some() {
+                        self.pool.write_rest(&live.connection, &mut state);
+                    }
+                }
+                let had = live.answers;
+                let read = live.read(&self.pool, &mut self.buffer, is_closed);
+                if live.answers != had {
+                    self.dialed[live.connection.node].answered();
+                }
+                if let Err(ending) = read {
+                    self.end(at, ending);
+                }
+            }
+        }
+    }
+
+    /// Time limits, connections that are due, and what this thread cost so far.
+    fn tick(&mut self, now: Nanos) {
+        let shared = self.pool.shared.clone();
+        let received =
+            shared.threads.iter().map(|t| t.bytes_received.load(Ordering::Relaxed)).sum();
+        if received != self.heard.0 {
+            self.heard = (received, now);
+        }
+        for at in 0..self.slots.len() {
+            match &self.slots[at].phase {
+                Phase::Down => self.dial(at, now),
+                Phase::Dialing(dialing) => {
+                    if now - dialing.since > shared.options.connect_limit {
+                        let node = &shared.nodes[self.slots[at].node];
+                        let seconds = shared.options.connect_limit as f64 / SECOND as f64;
+                        let words =
+                            format!("{} made no connection within {seconds} s", node.endpoint);
+                        self.dial_failed(at, &Trouble::new(Kind::Connect, words));
+                    }
+                }
+                Phase::Live(live) => {
+                    let since = live.awaits_since();
+                    let limit = shared.options.time_limit;
+                    if let (Some(since), Some(limit)) = (since, limit)
+                        && now.saturating_sub(since) > limit
+                    {
+                        let node = self.slots[at].node;
+                        self.end(at, Ending::TimedOut);
+                        if self.heard.1 <= since {
+                            // Not a byte for a whole limit: who waits, waits for nothing.
+                            let trouble = shared.timed_out(&shared.nodes[node].endpoint, false);
+                            self.pool.waiting_failed(&trouble, false);
+                        }
+                    } else if live.drains_since().is_some_and(|since| now - since > LONGEST_DRAIN) {
+                        self.end(at, Ending::Agreed);
+                    }
+                }
+            }
+        }
+        shared.threads[self.thread].note_cpu_time();
+        self.tell_settled();
+    }
+
+    fn dial(&mut self, at: usize, now: Nanos) {
+        let node = self.slots[at].node;
+        if self.dialed[node].may_dial(now) {
+            self.dialed[node].under_way += 1;
+            self.dial_address(at, 0, now);
+        }
+    }
+
+    fn dial_address(&mut self, at: usize, tried: usize, now: Nanos) {
+        let number = self.slots[at].node;
+        let begun = Dialing::begin(
+            &self.pool.shared.nodes[number],
+            (number, self.thread),
+            (self.dialed[number].first_address, tried),
+            (self.poll.registry(), Token(at)),
+            now,
+        );
+        match begun {
+            Ok(dialing) => self.slots[at].phase = Phase::Dialing(dialing),
+            Err(trouble) => self.address_failed(at, tried, &trouble),
+        }
+    }
+
+    fn go_on_dialing(&mut self, at: usize) {
+        let number = self.slots[at].node;
+        let Phase::Dialing(dialing) = &mut self.slots[at].phase else { return };
+        match dialing.go_on(&self.pool.shared.nodes[number]) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.dialed[number].first_address = dialing.address;
+                let connection = dialing.connection.clone();
+                self.connected(at, &connection);
+            }
+            Err(trouble) => {
+                let tried = dialing.tried;
+                match trouble.kind {
+                    // What is wrong with a name is wrong at each of its addresses.
+                    Kind::Tls => self.dial_failed(at, &trouble),
+                    _ => self.address_failed(at, tried, &trouble),
+                }
+            }
+        }
+    }
+
+    fn connected(&mut self, at: usize, connection: &Arc<super::Connection>) {
+        let dialed = &mut self.dialed[self.slots[at].node];
+        dialed.under_way -= 1;
+        dialed.connected();
+        let shared = &self.pool.shared;
+        shared.threads[self.thread].connects.fetch_add(1, Ordering::Relaxed);
+        let live = Live::new(connection.clone(), shared.protocol.reader(), shared.clock.now());
+        self.slots[at].phase = Phase::Live(Box::new(live));
+        self.pool.lock().open += 1;
+        self.pool.release(connection.clone());
+        self.tell_settled();
+    }
+
+    fn address_failed(&mut self, at: usize, tried: usize, trouble: &Trouble) {
+        let addresses = &self.pool.shared.nodes[self.slots[at].node].addresses;
+        if addresses.as_ref().is_ok_and(|addresses| tried + 1 < addresses.len()) {
+            self.dial_address(at, tried + 1, self.pool.shared.clock.now());
+        } else {
+            self.dial_failed(at, trouble);
+        }
+    }
+
+    fn dial_failed(&mut self, at: usize, trouble: &Trouble) {
+        let dialed = &mut self.dialed[self.slots[at].node];
+        let now = self.pool.shared.clock.now();
+        dialed.under_way -= 1;
+        dialed.failed(now);
+        self.slots[at].phase = Phase::Down;
+        self.pool.shared.counters.no_connection(trouble);
+        if dialed.is_hopeless(now) {
+            self.pool.waiting_failed(trouble, true);
+        }
+        self.tell_settled();
+    }
+
+    fn end(&mut self, at: usize, ending: Ending) {
+        let phase = std::mem::replace(&mut self.slots[at].phase, Phase::Down);
+        let Phase::Live(live) = phase else { return };
+        let node = live.connection.node;
+        {
+            let mut state = self.pool.lock();
+            state.open -= 1;
+            state.idle[node].retain(|idle| !Arc::ptr_eq(idle, &live.connection));
+        }
+        let dialed = &mut self.dialed[node];
+        let now = self.pool.shared.clock.now();
+        if let Some(trouble) = live.end(&self.pool, ending) {
+            dialed.was_fruitless(now);
+            if dialed.is_hopeless(now) {
+                self.pool.waiting_failed(&trouble, true);
+            }
+        }
+        self.dial(at, now);
+    }
+
+    /// Tells whoever prepares a run how many connections are still to come.
+    fn tell_settled(&mut self) {
+        let is_unsettled = |slot: &&Slot| {
+            !matches!(slot.phase, Phase::Live(_)) && !self.dialed[slot.node].is_failing()
+        };
+        let unsettled = self.slots.iter().filter(is_unsettled).count();
+        if unsettled != self.unsettled {
+            self.unsettled = unsettled;
+            self.pool.lock().unsettled[self.thread] = unsettled;
+            self.pool.settled.notify_all();
+        }
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        let words = format!("the system reports no more events of sockets: {error}");
+        for at in 0..self.slots.len() {
+            let phase = std::mem::replace(&mut self.slots[at].phase, Phase::Down);
+            if let Phase::Live(live) = phase {
+                live.end(&self.pool, Ending::Trouble(Trouble::new(Kind::Closed, words.clone())));
+            }
+        }
+        self.pool.waiting_failed(&Trouble::new(Kind::Closed, words), false);
+    }
+}

@@ -1,0 +1,324 @@
+//! HTTP/1.1 without a runtime: the issuing thread writes requests itself, event loops read.
+
+mod answer;
+mod chunked;
+mod connection;
+mod dial;
+mod event_loop;
+mod live;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::QuerySample;
+
+use super::{Job, Shared, make_room};
+use crate::trouble::Trouble;
+use connection::{Connection, Flight, Unsent, Written};
+
+/// Connections to all nodes, and the event loops that read from them.
+pub(super) struct Http1 {
+    pool: Arc<Pool>,
+    threads: Vec<(JoinHandle<()>, mio::Waker)>,
+}
+
+/// What issuing threads and event loops share.
+struct Pool {
+    shared: Arc<Shared>,
+    state: Mutex<PoolState>,
+    /// Notified when connections are made or given up.
+    settled: Condvar,
+    is_closing: AtomicBool,
+}
+
+#[derive(Default)]
+struct PoolState {
+    /// By node. The last one is taken first: what it needs is in the caches.
+    idle: Vec<Vec<Arc<Connection>>>,
+    /// Whose turn it is.
+    next_node: usize,
+    /// Samples that found no connection, in their order. While there are any, no connection
+    /// is idle.
+    waiting: VecDeque<(Job, Nanos)>,
+    /// Of the run whose samples wait. Kept only while there are any, so that an idle client
+    /// does not hold on to the memory of the last run.
+    responder: Option<Responder>,
+    /// Connections that stand, busy or idle.
+    open: usize,
+    /// By event loop: connections that neither stand nor are known to be hopeless.
+    unsettled: Vec<usize>,
+}
+
+/// What became of a request.
+enum Sent {
+    /// It is under way; the event loop does the rest.
+    Away,
+    /// It is answered already, and the connection is free.
+    Answered,
+    /// The connection was dead, and nothing of the request left.
+    Not,
+}
+
+impl Http1 {
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let threads = shared.threads.len();
+        let state = PoolState {
+            idle: shared.nodes.iter().map(|_| Vec::new()).collect(),
+            unsettled: vec![1; threads],
+            ..PoolState::default()
+        };
+        let pool = Arc::new(Pool {
+            shared,
+            state: Mutex::new(state),
+            settled: Condvar::new(),
+            is_closing: AtomicBool::new(false),
+        });
+        let mut http1 = Self { pool, threads: Vec::new() };
+        for thread in 0..threads {
+            let (mut events, waker) = event_loop::EventLoop::new(http1.pool.clone(), thread)?;
+            let builder = std::thread::Builder::new().name(format!("net-client-{thread}"));
+            http1.threads.push((builder.spawn(move || events.run())?, waker));
+        }
+        Ok(http1)
+    }
+
+    /// Forgets what still waits of an aborted run, and waits until connections stand or are
+    /// known not to.
+    pub(super) fn prepare(&self, samples: usize) {
+        let mut state = self.pool.lock();
+        make_room(&mut state.waiting, samples);
+        state.responder = None;
+        let longest = Duration::from_nanos(self.pool.shared.options.connect_limit);
+        let is_unsettled = |state: &mut PoolState| state.unsettled.iter().any(|&n| n > 0);
+        let waited = self.pool.settled.wait_timeout_while(state, longest, is_unsettled);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Connections that stand.
+    pub(super) fn open(&self) -> usize {
+        self.pool.lock().open
+    }
+
+    #[inline]
+    pub(super) fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        match samples {
+            [sample] => self.pool.dispatch(Job::of(sample), responder),
+            samples => self.pool.dispatch_all(samples, responder),
+        }
+    }
+}
+
+impl Drop for Http1 {
+    fn drop(&mut self) {
+        self.pool.is_closing.store(true, Ordering::Release);
+        for (thread, waker) in self.threads.drain(..) {
+            // A loop that cannot be woken wakes by itself soon.
+            let _ = waker.wake();
+            // A panic is on standard error already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl PoolState {
+    #[inline]
+    fn take_idle(&mut self) -> Option<Arc<Connection>> {
+        for _ in 0..self.idle.len() {
+            let node = self.next_node;
+            self.next_node = if node + 1 == self.idle.len() { 0 } else { node + 1 };
+            if let Some(connection) = self.idle[node].pop() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+}
+
+impl Pool {
+    /// The state is consistent wherever a thread may have panicked.
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a sample over a free connection, or lets it wait for one.
+    #[inline]
+    fn dispatch(&self, job: Job, responder: &Responder) {
+        loop {
+            let connection = {
+                let mut state = self.lock();
+                let Some(connection) = state.take_idle() else {
+                    state.waiting.push_back((job, self.shared.clock.now()));
+                    state.responder = Some(responder.clone());
+                    return;
+                };
+                connection
+            };
+            match self.send(&connection, job, responder) {
+                Sent::Away => return,
+                Sent::Answered => return self.release(connection),
+                Sent::Not => {}
+            }
+        }
+    }
+
+    /// As [`dispatch`](Self::dispatch) for many, which are queued at once.
+    fn dispatch_all(&self, samples: &[QuerySample], responder: &Responder) {
+        if samples.is_empty() {
+            return;
+        }
+        let mut taken = Vec::new();
+        {
+            let mut state = self.lock();
+            while taken.len() < samples.len()
+                && let Some(connection) = state.take_idle()
+            {
+                taken.push(connection);
+            }
+            let rest = &samples[taken.len()..];
+            if !rest.is_empty() {
+                let now = self.shared.clock.now();
+                state.waiting.extend(rest.iter().map(|sample| (Job::of(sample), now)));
+                state.responder = Some(responder.clone());
+            }
+        }
+        for (connection, sample) in taken.into_iter().zip(samples) {
+            match self.send(&connection, Job::of(sample), responder) {
+                Sent::Away => {}
+                Sent::Answered => self.release(connection),
+                Sent::Not => self.dispatch(Job::of(sample), responder),
+            }
+        }
+    }
+
+    /// Passes a free connection on: to the sample that has waited longest, or to the idle ones.
+    fn release(&self, connection: Arc<Connection>) {
+        loop {
+            let mut state = self.lock();
+            let Some((job, since)) = state.waiting.pop_front() else {
+                state.idle[connection.node].push(connection);
+                return;
+            };
+            let responder = match state.waiting.is_empty() {
+                true => state.responder.take(),
+                false => state.responder.clone(),
+            };
+            drop(state);
+            let responder = responder.expect("samples wait for somebody");
+            let span = self.shared.clock.now().saturating_sub(since);
+            self.shared.threads[connection.thread].waited(span);
+            match self.send(&connection, job, &responder) {
+                Sent::Away => return,
+                Sent::Answered => {}
+                // Its event loop hears that it is dead.
+                Sent::Not => return self.dispatch(job, &responder),
+            }
+        }
+    }
+
+    /// Writes the request of a sample to a connection that nobody else writes to.
+    #[inline]
+    fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> Sent {
+        let request = self.shared.requests.of(job.index);
+        if let Some(wrong) = &request.wrong {
+            self.failed(job, responder, wrong, false);
+            return Sent::Answered;
+        }
+        {
+            let mut state = connection.state();
+            if state.is_dead {
+                return Sent::Not;
+            }
+            // Before it is written: the answer may be here before this thread goes on.
+            let sent_at = self.shared.clock.now();
+            state.flight = Some(Flight { job, responder: responder.clone(), sent_at });
+            (state.is_sending, state.is_answered) = (true, false);
+        }
+        let written = connection.write(&request, 0);
+        if let Written::All = written {
+            self.accepted(connection, job, responder, &request);
+        }
+        let mut state = connection.state();
+        state.is_sending = false;
+        match written {
+            Written::All if state.is_answered && !state.is_dead => Sent::Answered,
+            Written::All => Sent::Away,
+            Written::UpTo(from) if !state.is_answered && !state.is_dead => {
+                state.unsent = Some(Unsent { request, from, job, responder: responder.clone() });
+                // The socket may have become writable in between, which nobody would hear of.
+                self.write_rest(connection, &mut state);
+                Sent::Away
+            }
+            Written::Broken(0) if state.flight.take().is_some() => {
+                state.is_dead = true;
+                drop(state);
+                connection.shut_down();
+                Sent::Not
+            }
+            Written::UpTo(_) | Written::Broken(_) => {
+                state.is_dead = true;
+                drop(state);
+                connection.shut_down();
+                Sent::Away
+            }
+        }
+    }
+
+    /// Goes on with a request that the socket did not take at once.
+    fn write_rest(&self, connection: &Connection, state: &mut connection::State) {
+        let Some(unsent) = &mut state.unsent else { return };
+        match connection.write(&unsent.request, unsent.from) {
+            Written::All => {
+                self.accepted(connection, unsent.job, &unsent.responder, &unsent.request);
+                state.unsent = None;
+            }
+            Written::UpTo(from) => unsent.from = from,
+            Written::Broken(_) => {
+                (state.is_dead, state.unsent) = (true, None);
+                connection.shut_down();
+            }
+        }
+    }
+
+    #[inline]
+    fn accepted(
+        &self,
+        connection: &Connection,
+        job: Job,
+        responder: &Responder,
+        request: &super::library::Encoded,
+    ) {
+        self.shared.accepted.stamp(job.id, responder.now());
+        self.shared.threads[connection.thread].request(request.len(connection.node));
+    }
+
+    /// A sample has no answer: it is sent again, if that was asked for, or it has failed.
+    /// `is_heard` tells that some of an answer has been handed on, which cannot be taken back.
+    fn failed(&self, job: Job, responder: &Responder, trouble: &Trouble, is_heard: bool) {
+        if self.shared.settle_failure(job, responder, trouble, is_heard) {
+            self.dispatch(Job { tries: job.tries + 1, ..job }, responder);
+        }
+    }
+
+    /// All samples that wait have failed: there is no connection, and none can be made.
+    fn waiting_failed(&self, trouble: &Trouble, only_if_none_is_open: bool) {
+        let mut state = self.lock();
+        if only_if_none_is_open && state.open > 0 {
+            return;
+        }
+        let waiting = std::mem::take(&mut state.waiting);
+        let responder = state.responder.take();
+        drop(state);
+        if let Some(responder) = responder {
+            let ids: Vec<_> = waiting.iter().map(|(job, _)| job.id).collect();
+            self.shared.counters.all_failed(trouble, ids.len() as u64);
+            responder.fail(&ids, trouble.kind.failure());
+        }
+    }
+}

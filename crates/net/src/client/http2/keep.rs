@@ -1,0 +1,219 @@
+//! A task that keeps one connection standing.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dyno_loadgen::clock::{Nanos, SECOND};
+use h2::client::{Connection, SendRequest};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::Lane;
+use super::link::{Departures, Link};
+use super::metered::Metered;
+use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
+use crate::trouble::{Kind, Trouble};
+
+/// What an answer may send before the client has read it: of a stream, and of a connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+type Wire = Metered<Box<dyn Socket>>;
+
+/// Keeps a connection to a node for as long as the runtime lives.
+pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
+    let mut is_settled = false;
+    loop {
+        let may_dial = {
+            let mut own = lane.own();
+            let may = own.dialed[node].may_dial(lane.shared.clock.now());
+            own.dialed[node].under_way += usize::from(may);
+            may
+        };
+        if !may_dial {
+            settle(&lane, &mut is_settled);
+            tokio::time::sleep(Duration::from_nanos(LONGEST_WAIT)).await;
+            continue;
+        }
+        let limit = Duration::from_nanos(lane.shared.options.connect_limit);
+        let dialed = match tokio::time::timeout(limit, dial(&lane, node)).await {
+            Ok(dialed) => dialed,
+            Err(_) => {
+                let endpoint = &lane.shared.nodes[node].endpoint;
+                let seconds = limit.as_secs_f64();
+                let words = format!("{endpoint} made no connection within {seconds} s");
+                Err(Trouble::new(Kind::Connect, words))
+            }
+        };
+        lane.own().dialed[node].under_way -= 1;
+        match dialed {
+            Ok((requests, connection, departures)) => {
+                let link = stands(&lane, node, requests, departures);
+                settle(&lane, &mut is_settled);
+                let made_at = lane.shared.clock.now();
+                let ended = connection.await;
+                ends(&lane, &link, made_at, ended);
+            }
+            Err(trouble) => failed(&lane, node, &trouble),
+        }
+        settle(&lane, &mut is_settled);
+    }
+}
+
+/// Tells whoever prepares a run that this connection is not to be waited for.
+fn settle(lane: &Lane, is_settled: &mut bool) {
+    if !std::mem::replace(is_settled, true) {
+        lane.own().unsettled -= 1;
+        lane.settled.notify_all();
+    }
+}
+
+async fn dial(
+    lane: &Arc<Lane>,
+    number: usize,
+) -> Result<(SendRequest<Bytes>, Connection<Wire>, Arc<Departures>), Trouble> {
+    let node = &lane.shared.nodes[number];
+    let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
+    let first = lane.own().dialed[number].first_address;
+    let mut reached = Err(Trouble::new(Kind::Connect, format!("{} has no address", node.endpoint)));
+    for tried in 0..addresses.len() {
+        let at = (first + tried) % addresses.len();
+        match connect(addresses[at]).await {
+            Ok(stream) => {
+                lane.own().dialed[number].first_address = at;
+                reached = Ok(stream);
+                break;
+            }
+            Err(error) => reached = Err(not_reached(&node.endpoint, &error)),
+        }
+    }
+    let stream = reached?;
+    let io: Box<dyn Socket> = match &node.tls {
+        None => Box::new(stream),
+        Some((config, name)) => {
+            let tls = TlsConnector::from(config.clone()).connect(name.clone(), stream).await;
+            let tls = tls.map_err(|error| {
+                tls_error(&node.endpoint, &error).unwrap_or_else(|| {
+                    let words =
+                        format!("{} hung up during the TLS handshake: {error}", node.endpoint);
+                    Trouble::new(Kind::Tls, words)
+                })
+            })?;
+            if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
+                let words = format!("{} does not offer HTTP/2", node.endpoint);
+                return Err(Trouble::new(Kind::Tls, words));
+            }
+            Box::new(tls)
+        }
+    };
+    let departures = Arc::new(Departures::default());
+    let wire = Metered { io, lane: lane.clone(), departures: departures.clone() };
+    let shaken = h2::client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .handshake(wire)
+        .await;
+    let no_answer = |error: &h2::Error| {
+        let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
+        Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
+    };
+    let (requests, mut connection) = shaken.map_err(|error| no_answer(&error))?;
+    greet(&mut connection).await.map_err(|error| no_answer(&error))?;
+    Ok((requests, connection, departures))
+}
+
+/// Waits for a round trip: then it is known that the server speaks HTTP/2, and how many
+/// streams it permits.
+async fn greet(connection: &mut Connection<Wire>) -> Result<(), h2::Error> {
+    let mut ping = connection.ping_pong().expect("nobody has taken it");
+    ping.send_ping(h2::Ping::opaque())?;
+    poll_fn(|cx| match ping.poll_pong(cx) {
+        Poll::Ready(pong) => Poll::Ready(pong.map(|_| ())),
+        Poll::Pending => match Pin::new(&mut *connection).poll(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Err(h2::Reason::NO_ERROR.into())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            // It may just have read the answer, of which the ping is told.
+            Poll::Pending => ping.poll_pong(cx).map(|pong| pong.map(|_| ())),
+        },
+    })
+    .await
+}
+
+async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn stands(
+    lane: &Arc<Lane>,
+    node: usize,
+    requests: SendRequest<Bytes>,
+    departures: Arc<Departures>,
+) -> Arc<Link> {
+    let link = Arc::new(Link {
+        node,
+        requests: Mutex::new(requests),
+        departures,
+        streams: AtomicUsize::new(0),
+        answers: AtomicU64::new(0),
+        is_asked: AtomicBool::new(false),
+        is_closed: AtomicBool::new(false),
+        is_listed: AtomicBool::new(false),
+    });
+    lane.counters().connects.fetch_add(1, Relaxed);
+    {
+        let mut own = lane.own();
+        own.dialed[node].connected();
+        own.open += 1;
+    }
+    lane.list(&link);
+    link
+}
+
+fn ends(lane: &Lane, link: &Link, made_at: Nanos, ended: Result<(), h2::Error>) {
+    link.is_closed.store(true, Relaxed);
+    lane.counters().lost_connections.fetch_add(1, Relaxed);
+    let now = lane.shared.clock.now();
+    let is_short = now - made_at < SECOND;
+    let is_fruitless = link.answers.load(Relaxed) == 0 && (is_short || link.is_asked.load(Relaxed));
+    let is_hopeless = {
+        let mut own = lane.own();
+        own.open -= 1;
+        if is_fruitless {
+            own.dialed[link.node].was_fruitless(now);
+        }
+        own.dialed[link.node].is_hopeless(now)
+    };
+    if is_fruitless && is_hopeless {
+        let endpoint = &lane.shared.nodes[link.node].endpoint;
+        let why = ended.err().map_or_else(String::new, |error| format!(": {error}"));
+        let words = format!("{endpoint} closes connections without an answer{why}");
+        lane.waiting_failed(&Trouble::new(Kind::Closed, words), true);
+    }
+}
+
+fn failed(lane: &Lane, node: usize, trouble: &Trouble) {
+    lane.shared.counters.no_connection(trouble);
+    let now = lane.shared.clock.now();
+    let is_hopeless = {
+        let mut own = lane.own();
+        own.dialed[node].failed(now);
+        own.dialed[node].is_hopeless(now)
+    };
+    if is_hopeless {
+        lane.waiting_failed(trouble, true);
+    }
+}

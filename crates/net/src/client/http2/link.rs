@@ -1,0 +1,75 @@
+//! A connection of HTTP/2, as those see it who send over it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::ResponseId;
+use h2::client::SendRequest;
+
+use super::super::accepted::Accepted;
+use super::super::seen::ThreadCounters;
+
+/// A connection that stands. All that changes does so on its lane's thread.
+pub(super) struct Link {
+    pub node: usize,
+    pub requests: Mutex<SendRequest<Bytes>>,
+    pub departures: Arc<Departures>,
+    /// Streams that are open.
+    pub streams: AtomicUsize,
+    /// Answers that came over it.
+    pub answers: AtomicU64,
+    /// Whether any stream was opened.
+    pub is_asked: AtomicBool,
+    pub is_closed: AtomicBool,
+    /// Whether it stands in the list of those that have room.
+    pub is_listed: AtomicBool,
+}
+
+impl Link {
+    /// Whether one more stream may be opened; `most` is the client's own limit.
+    pub(super) fn has_room(&self, most: usize) -> bool {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.streams.load(Relaxed) >= requests.current_max_send_streams().min(most) {
+            return false;
+        }
+        // Nobody waits here for a place: whoever closes a stream looks again.
+        match requests.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => !self.is_closed.load(Relaxed),
+            Poll::Ready(Err(_)) => {
+                self.is_closed.store(true, Relaxed);
+                false
+            }
+            Poll::Pending => false,
+        }
+    }
+}
+
+/// Requests that were handed to a connection and may not have left.
+#[derive(Default)]
+pub(super) struct Departures(Mutex<Vec<(ResponseId, Responder)>>);
+
+impl Departures {
+    pub(super) fn note(&self, id: ResponseId, responder: Responder) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((id, responder));
+    }
+
+    /// The last one was none.
+    pub(super) fn withdraw(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    }
+
+    /// All of them have left.
+    pub(super) fn departed(&self, accepted: &Accepted, counters: &ThreadCounters) {
+        let mut departing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, first)) = departing.first() else { return };
+        let now = first.now();
+        for (id, _) in &*departing {
+            accepted.stamp(*id, now);
+        }
+        counters.sent.fetch_add(departing.len() as u64, Relaxed);
+        departing.clear();
+    }
+}

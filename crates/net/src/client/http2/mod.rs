@@ -1,0 +1,272 @@
+//! HTTP/2: samples as streams, many on a connection, on threads with a runtime each.
+
+mod keep;
+mod link;
+mod metered;
+mod stream;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::QuerySample;
+use tokio::sync::Notify;
+
+use super::seen::ThreadCounters;
+use super::{Job, Shared, make_room};
+use crate::client::backoff::Dialed;
+use crate::protocol::Reader;
+use crate::trouble::Trouble;
+use link::Link;
+
+/// Lanes: threads with connections of their own, which take turns.
+pub(super) struct Http2 {
+    lanes: Vec<Arc<Lane>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Whose turn it is.
+    next: AtomicUsize,
+}
+
+/// A thread of the client and what it shares with those who issue.
+pub(super) struct Lane {
+    shared: Arc<Shared>,
+    thread: usize,
+    /// Samples that wait for a stream.
+    mailbox: Mutex<Mailbox>,
+    /// Notified when a sample or a place for one has come.
+    work: Notify,
+    is_closing: AtomicBool,
+    /// When some of an answer came last, by the client's clock.
+    heard_at: AtomicU64,
+    /// Of this thread alone from here on.
+    own: Mutex<Own>,
+    settled: Condvar,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    waiting: VecDeque<(Job, Nanos)>,
+    /// Of the run whose samples wait; kept only while there are any.
+    responder: Option<Responder>,
+}
+
+#[derive(Default)]
+struct Own {
+    /// Connections with room for one more stream, which take turns.
+    with_room: VecDeque<Arc<Link>>,
+    open: usize,
+    /// Connections that neither stand nor are known to be hopeless.
+    unsettled: usize,
+    dialed: Vec<Dialed>,
+    /// Used again, with their memory.
+    readers: Vec<Box<dyn Reader>>,
+}
+
+impl Http2 {
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let mut http2 = Self { lanes: Vec::new(), threads: Vec::new(), next: AtomicUsize::new(0) };
+        for thread in 0..shared.threads.len() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let nodes = shared.nodes.len();
+            let connections = 0..nodes * shared.options.connections;
+            let mine = connections.filter(|n| n / nodes % shared.threads.len() == thread);
+            let mine: Vec<usize> = mine.map(|number| number % nodes).collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let lane = Arc::new(Lane {
+                shared: shared.clone(),
+                thread,
+                mailbox: Mutex::default(),
+                work: Notify::new(),
+                is_closing: AtomicBool::new(false),
+                heard_at: AtomicU64::new(0),
+                own: Mutex::new(Own {
+                    dialed: shared.nodes.iter().map(|_| Dialed::default()).collect(),
+                    unsettled: mine.len(),
+                    ..Own::default()
+                }),
+                settled: Condvar::new(),
+            });
+            http2.lanes.push(lane.clone());
+            let builder = std::thread::Builder::new().name(format!("net-client-{thread}"));
+            http2.threads.push(builder.spawn(move || {
+                for node in mine {
+                    runtime.spawn(keep::keep(lane.clone(), node));
+                }
+                runtime.block_on(lane.run());
+                // Tasks hold on to the lane, and end with the runtime.
+                drop(runtime);
+            })?);
+        }
+        Ok(http2)
+    }
+
+    pub(super) fn prepare(&self, samples: usize) {
+        let longest = Duration::from_nanos(self.lanes[0].shared.options.connect_limit);
+        for lane in &self.lanes {
+            let mut mailbox = lane.mailbox();
+            make_room(&mut mailbox.waiting, samples.div_ceil(self.lanes.len()));
+            mailbox.responder = None;
+            drop(mailbox);
+            let is_unsettled = |own: &mut Own| own.unsettled > 0;
+            let waited = lane.settled.wait_timeout_while(lane.own(), longest, is_unsettled);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    pub(super) fn open(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.own().open).sum()
+    }
+
+    pub(super) fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        let lanes = self.lanes.len();
+        let first = self.next.fetch_add(samples.len(), Ordering::Relaxed);
+        for (turn, lane) in self.lanes.iter().cycle().skip(first % lanes).take(lanes).enumerate() {
+            let share = samples.iter().skip(turn).step_by(lanes);
+            if share.len() > 0 {
+                lane.take(share.map(Job::of), responder);
+            }
+        }
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        for lane in &self.lanes {
+            lane.is_closing.store(true, Ordering::Release);
+            lane.work.notify_one();
+        }
+        for thread in self.threads.drain(..) {
+            // A panic is on standard error already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Lane {
+    fn mailbox(&self) -> MutexGuard<'_, Mailbox> {
+        self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counters(&self) -> &ThreadCounters {
+        &self.shared.threads[self.thread]
+    }
+
+    /// Takes samples from whoever issues.
+    fn take(&self, jobs: impl Iterator<Item = Job>, responder: &Responder) {
+        let now = self.shared.clock.now();
+        let mut mailbox = self.mailbox();
+        mailbox.waiting.extend(jobs.map(|job| (job, now)));
+        mailbox.responder = Some(responder.clone());
+        drop(mailbox);
+        self.work.notify_one();
+    }
+
+    async fn run(self: &Arc<Self>) {
+        /// Streams opened before the connections get their turn to write.
+        const AT_ONCE: usize = 64;
+        let tick = Duration::from_millis(20);
+        while !self.is_closing.load(Ordering::Acquire) {
+            let mut opened = 0;
+            while opened < AT_ONCE && self.open_stream() {
+                opened += 1;
+            }
+            self.counters().note_cpu_time();
+            if opened == AT_ONCE {
+                tokio::task::yield_now().await;
+            } else {
+                // An end of the wait without work is as good as work: CPU time is noted.
+                let _ = tokio::time::timeout(tick, self.work.notified()).await;
+            }
+        }
+    }
+
+    /// Opens a stream for the sample that has waited longest; false if there is none, or no
+    /// place for it.
+    fn open_stream(self: &Arc<Self>) -> bool {
+        let most = self.shared.options.streams;
+        let link = {
+            let mut own = self.own();
+            loop {
+                let Some(link) = own.with_room.front() else { return false };
+                if link.has_room(most) {
+                    break link.clone();
+                }
+                link.is_listed.store(false, Ordering::Relaxed);
+                own.with_room.pop_front();
+            }
+        };
+        let mut mailbox = self.mailbox();
+        let Some((job, since)) = mailbox.waiting.pop_front() else { return false };
+        let responder = match mailbox.waiting.is_empty() {
+            true => mailbox.responder.take(),
+            false => mailbox.responder.clone(),
+        };
+        drop(mailbox);
+        let responder = responder.expect("samples wait for somebody");
+        let span = self.shared.clock.now().saturating_sub(since);
+        if span > WAIT_OF_NOTE {
+            self.counters().waited(span);
+        }
+        {
+            let mut own = self.own();
+            // To the end: the next stream is another's.
+            own.with_room.rotate_left(1);
+        }
+        stream::open(self, link, job, responder);
+        true
+    }
+
+    /// A connection may have room again.
+    fn list(&self, link: &Arc<Link>) {
+        if !link.is_listed.load(Ordering::Relaxed) && link.has_room(self.shared.options.streams) {
+            link.is_listed.store(true, Ordering::Relaxed);
+            self.own().with_room.push_back(link.clone());
+        }
+        self.work.notify_one();
+    }
+
+    fn hears(&self) {
+        self.heard_at.store(self.shared.clock.now(), Ordering::Relaxed);
+    }
+
+    /// Whether nothing of any answer has come for a whole time limit.
+    fn is_silent(&self) -> bool {
+        let limit = self.shared.options.time_limit.unwrap_or(Nanos::MAX);
+        self.heard_at.load(Ordering::Relaxed) <= self.shared.clock.now().saturating_sub(limit)
+    }
+
+    /// A sample has no answer: it is sent again, if that was asked for, or it has failed.
+    fn failed(&self, job: Job, responder: &Responder, trouble: &Trouble, is_heard: bool) {
+        if self.shared.settle_failure(job, responder, trouble, is_heard) {
+            self.take(std::iter::once(Job { tries: job.tries + 1, ..job }), responder);
+        }
+    }
+
+    /// All samples that wait have failed.
+    fn waiting_failed(&self, trouble: &Trouble, only_if_none_is_open: bool) {
+        if only_if_none_is_open && self.own().open > 0 {
+            return;
+        }
+        let Mailbox { waiting, responder } = std::mem::take(&mut *self.mailbox());
+        if let Some(responder) = responder {
+            let ids: Vec<_> = waiting.iter().map(|(job, _)| job.id).collect();
+            self.shared.counters.all_failed(trouble, ids.len() as u64);
+            responder.fail(&ids, trouble.kind.failure());
+        }
+    }
+}
+
+/// Handing a sample from thread to thread takes some microseconds; what waits longer waited
+/// for a stream, or for a thread that is too busy.
+const WAIT_OF_NOTE: Nanos = 1_000_000;

@@ -1,0 +1,198 @@
+//! A request and its answer as a stream.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::Response;
+use h2::RecvStream;
+use h2::client::ResponseFuture;
+
+use super::super::Job;
+use super::Lane;
+use super::link::Link;
+use crate::exchange::Fields;
+use crate::protocol::Reader;
+use crate::trouble::{Kind, Trouble};
+
+/// What a stream holds while it is open. It is counted in bytes: there may be a hundred
+/// thousand of them.
+struct Open {
+    lane: Arc<Lane>,
+    link: Arc<Link>,
+    job: Job,
+    responder: Responder,
+    reader: Box<dyn Reader>,
+    last_beat: Option<Nanos>,
+}
+
+/// Opens a stream for a sample; one that cannot be opened goes to another connection.
+pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Responder) {
+    let encoded = lane.shared.requests.of(job.index);
+    if let Some(wrong) = &encoded.wrong {
+        return lane.failed(job, &responder, wrong, false);
+    }
+    let request = encoded.streams[link.node].clone();
+    let body = encoded.rest.clone();
+    // Before it is handed over: the connection may flush at once.
+    link.departures.note(job.id, responder.clone());
+    let sent = {
+        let mut requests = link.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.send_request(request, body.is_empty())
+    };
+    let answer = match sent {
+        Ok((answer, mut sending)) => {
+            // What the windows do not let through at once waits in the connection. An error
+            // is one of the stream, which the answer tells.
+            if !body.is_empty() {
+                let _ = sending.send_data(body, true);
+            }
+            answer
+        }
+        Err(error) => {
+            // The connection is about to end, and nothing of the request has left.
+            link.is_closed.store(true, Relaxed);
+            link.departures.withdraw();
+            if error.is_go_away() || error.is_io() {
+                return lane.take(std::iter::once(job), &responder);
+            }
+            return lane.failed(job, &responder, &trouble(lane, &link, &error, false), false);
+        }
+    };
+    link.streams.fetch_add(1, Relaxed);
+    link.is_asked.store(true, Relaxed);
+    let reader = lane.own().readers.pop();
+    let reader = reader.unwrap_or_else(|| lane.shared.protocol.reader());
+    let open = Open { lane: lane.clone(), link, job, responder, reader, last_beat: None };
+    tokio::spawn(open.settle(answer));
+}
+
+impl Open {
+    async fn settle(mut self, answer: ResponseFuture) {
+        let read = match self.lane.shared.options.time_limit {
+            None => self.read(answer).await,
+            Some(limit) => {
+                let limit = Duration::from_nanos(limit);
+                let read = tokio::time::timeout(limit, self.read(answer)).await;
+                read.unwrap_or_else(|_| Err(self.timed_out()))
+            }
+        };
+        let read = match read {
+            Ok(None) => Ok(()),
+            // Complete by its own word: the rest counts no more, but to cut it off would tell
+            // the server that nobody wanted the answer.
+            Ok(Some(rest)) => {
+                let _ = tokio::time::timeout(LONGEST_DRAIN, drain(rest)).await;
+                Ok(())
+            }
+            Err(trouble) => Err(trouble),
+        };
+        let Self { lane, link, job, responder, reader, last_beat } = self;
+        link.streams.fetch_sub(1, Relaxed);
+        if let Err(trouble) = read {
+            if trouble.kind == Kind::TimedOut && lane.is_silent() {
+                lane.waiting_failed(&trouble, false);
+            }
+            lane.failed(job, &responder, &trouble, last_beat.is_some());
+        }
+        lane.own().readers.push(reader);
+        lane.list(&link);
+    }
+
+    /// Reads the answer and hands it over. What is left of its body is returned where it was
+    /// complete before that ended.
+    async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
+        let mut body = {
+            let answer = answer.await.map_err(|error| self.broke(&error, false))?;
+            let (head, body) = answer.into_parts();
+            self.lane.hears();
+            self.reader.begin(head.status.as_u16(), &head.headers)?;
+            // The fields are dropped here: an answer may take minutes.
+            body
+        };
+        while let Some(bytes) = poll_fn(|cx| body.poll_data(cx)).await {
+            let bytes = bytes.map_err(|error| self.broke(&error, true))?;
+            self.lane.hears();
+            let _ = body.flow_control().release_capacity(bytes.len());
+            if self.hear(&bytes)? {
+                self.complete(None)?;
+                return Ok(Some(body));
+            }
+        }
+        let trailers = poll_fn(|cx| Pin::new(&mut body).poll_trailers(cx)).await;
+        let trailers = trailers.map_err(|error| self.broke(&error, true))?;
+        self.complete(trailers.as_ref().map(|fields| fields as &dyn Fields))?;
+        Ok(None)
+    }
+
+    /// Whether the answer is complete by its own word.
+    fn hear(&mut self, bytes: &[u8]) -> Result<bool, Trouble> {
+        let heard = self.reader.data(bytes)?;
+        if heard.beats > 0 {
+            let now = self.lane.shared.clock.now();
+            let gaps = &self.lane.counters().gaps;
+            match self.last_beat {
+                None => self.responder.first_token(&[Response::empty(self.job.id)]),
+                Some(last) => gaps.add(now.saturating_sub(last), 1),
+            }
+            // Events that came together came without a gap.
+            gaps.add(0, u64::from(heard.beats - 1));
+            self.last_beat = Some(now);
+        }
+        Ok(heard.is_done)
+    }
+
+    fn complete(&mut self, trailers: Option<&dyn Fields>) -> Result<(), Trouble> {
+        self.link.answers.fetch_add(1, Relaxed);
+        if let Some(dialed) = self.lane.own().dialed.get_mut(self.link.node) {
+            dialed.answered();
+        }
+        let answer = self.reader.end(trailers)?;
+        self.lane.counters().answer(answer.counted_by);
+        let response = Response { id: self.job.id, data: answer.data, tokens: answer.tokens };
+        self.responder.complete(&[response]);
+        Ok(())
+    }
+
+    fn timed_out(&self) -> Trouble {
+        let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
+        self.lane.shared.timed_out(endpoint, self.last_beat.is_some())
+    }
+
+    fn broke(&self, error: &h2::Error, has_begun: bool) -> Trouble {
+        trouble(&self.lane, &self.link, error, has_begun)
+    }
+}
+
+/// The rest of an answer that was complete by its own word is awaited this long.
+const LONGEST_DRAIN: Duration = Duration::from_secs(1);
+
+async fn drain(mut rest: RecvStream) {
+    while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
+        let _ = rest.flow_control().release_capacity(bytes.len());
+    }
+}
+
+/// What an error of a stream or of its connection means.
+pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {
+    let endpoint = &lane.shared.nodes[link.node].endpoint;
+    let when = if has_begun { "in the middle of an answer" } else { "before it answered" };
+    let (kind, what) = match error.reason() {
+        Some(h2::Reason::REFUSED_STREAM | h2::Reason::ENHANCE_YOUR_CALM) => {
+            (Kind::Refused, "refused the stream")
+        }
+        Some(h2::Reason::CANCEL | h2::Reason::NO_ERROR) => (Kind::Closed, "ended the stream"),
+        Some(h2::Reason::INTERNAL_ERROR) if error.is_remote() => {
+            (Kind::Server, "reports an error of its own")
+        }
+        Some(_) if error.is_remote() => (Kind::Closed, "ended the stream"),
+        Some(_) => (Kind::Malformed, "sent what is no HTTP/2"),
+        None => (Kind::Closed, "closed the connection"),
+    };
+    Trouble::new(kind, format!("{endpoint} {what} {when}: {error}"))
+}

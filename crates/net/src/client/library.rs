@@ -1,0 +1,196 @@
+//! The data set as requests: encoded when samples are loaded, untimed.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+
+use crate::endpoint::Endpoint;
+use crate::exchange::{HttpVersion, Method, Request};
+use crate::protocol::Protocol;
+use crate::trouble::{Kind, Trouble};
+
+/// Bodies up to this many bytes are copied behind each head, so that a request is one piece.
+const LARGEST_COPIED: usize = 16 << 10;
+
+/// A request as it goes over the wire.
+#[derive(Debug, Default)]
+pub(super) struct Encoded {
+    /// HTTP/1.1, by node: the head, and the body too if it is small.
+    pub heads: Box<[Bytes]>,
+    /// HTTP/2, by node: the head, which each connection compresses for itself.
+    pub streams: Box<[http::Request<()>]>,
+    /// What follows the head; empty if the body is there already.
+    pub rest: Bytes,
+    /// What keeps it from being sent.
+    pub wrong: Option<Trouble>,
+}
+
+impl Encoded {
+    /// Bytes of the request to a node.
+    pub(super) fn len(&self, node: usize) -> usize {
+        self.heads[node].len() + self.rest.len()
+    }
+}
+
+/// Requests of all samples that are loaded.
+pub(super) struct Requests {
+    protocol: Arc<dyn Protocol>,
+    nodes: Vec<Endpoint>,
+    fields: Vec<(String, String)>,
+    loaded: Box<[RwLock<Option<Arc<Encoded>>>]>,
+}
+
+impl Requests {
+    pub(super) fn new(
+        protocol: Arc<dyn Protocol>,
+        nodes: Vec<Endpoint>,
+        fields: Vec<(String, String)>,
+    ) -> Self {
+        let loaded = (0..protocol.sample_count()).map(|_| RwLock::new(None)).collect();
+        Self { protocol, nodes, fields, loaded }
+    }
+
+    /// The request of a sample. One that was not loaded is encoded now.
+    #[inline]
+    pub(super) fn of(&self, sample: SampleIndex) -> Arc<Encoded> {
+        let slot = self.loaded.get(sample as usize);
+        let loaded =
+            slot.and_then(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone());
+        loaded.unwrap_or_else(|| Arc::new(self.encode(sample)))
+    }
+
+    fn encode(&self, sample: SampleIndex) -> Encoded {
+        let request = self.protocol.request(sample);
+        let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
+        let common = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<(&str, &str)> = own.chain(common).collect();
+        // Both versions are checked by the stricter one, which refuses what would break heads.
+        let streams: Result<Box<[_]>, http::Error> =
+            self.nodes.iter().map(|node| stream(node, &fields, &request)).collect();
+        let streams = match (streams, self.protocol.version()) {
+            (Ok(streams), HttpVersion::Http2) => {
+                return Encoded { streams, rest: request.body, ..Encoded::default() };
+            }
+            (streams, _) => streams,
+        };
+        if let Err(error) = streams {
+            let words = format!("the request of sample {sample} cannot be written: {error}");
+            let wrong = Some(Trouble::new(Kind::Request, words));
+            return Encoded { wrong, ..Encoded::default() };
+        }
+        let is_small = request.body.len() <= LARGEST_COPIED;
+        let heads = self.nodes.iter().map(|node| {
+            let mut bytes = head(node, &fields, &request).into_bytes();
+            if is_small {
+                bytes.extend_from_slice(&request.body);
+            }
+            Bytes::from(bytes)
+        });
+        let heads = heads.collect();
+        let rest = if is_small { Bytes::new() } else { request.body };
+        Encoded { heads, rest, ..Encoded::default() }
+    }
+
+    fn set(&self, samples: &[SampleIndex], make: impl Fn(SampleIndex) -> Option<Arc<Encoded>>) {
+        for &sample in samples {
+            if let Some(slot) = self.loaded.get(sample as usize) {
+                *slot.write().unwrap_or_else(PoisonError::into_inner) = make(sample);
+            }
+        }
+    }
+}
+
+/// The head of a request of HTTP/1.1 (RFC 9112, section 3).
+fn head(node: &Endpoint, fields: &[(&str, &str)], request: &Request) -> String {
+    let mut head = format!(
+        "{} {}{} HTTP/1.1\r\nhost: {}\r\n",
+        request.method.name(),
+        node.path(),
+        request.path,
+        node.authority()
+    );
+    for (name, value) in fields {
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+    if request.method == Method::Post || !request.body.is_empty() {
+        let _ = write!(head, "content-length: {}\r\n", request.body.len());
+    }
+    head.push_str("\r\n");
+    head
+}
+
+/// The head of a request of HTTP/2 (RFC 9113, section 8.3).
+fn stream(
+    node: &Endpoint,
+    fields: &[(&str, &str)],
+    request: &Request,
+) -> Result<http::Request<()>, http::Error> {
+    let scheme = if node.is_tls() { "https" } else { "http" };
+    let uri = http::Uri::builder()
+        .scheme(scheme)
+        .authority(node.authority())
+        .path_and_query(format!("{}{}", node.path(), request.path))
+        .build()?;
+    let builder = http::Request::builder().method(request.method.name()).uri(uri);
+    let builder =
+        fields.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
+    builder.version(http::Version::HTTP_2).body(())
+}
+
+/// The samples of a [`Protocol`] as a library of requests, for the
+/// [`Client`](super::Client) that it comes with.
+pub struct Library {
+    name: String,
+    performance_samples: usize,
+    requests: Arc<Requests>,
+}
+
+impl Library {
+    pub(super) fn new(requests: Arc<Requests>) -> Self {
+        let total = requests.loaded.len();
+        let name = requests.protocol.name().to_owned();
+        Self { name, performance_samples: total, requests }
+    }
+
+    /// The same library, of which at most so many samples are loaded at once.
+    #[must_use]
+    pub fn holding(self, samples: usize) -> Self {
+        Self { performance_samples: samples.clamp(1, self.requests.loaded.len().max(1)), ..self }
+    }
+
+    /// The same library under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Library").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl SampleLibrary for Library {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn total_sample_count(&self) -> usize {
+        self.requests.loaded.len()
+    }
+
+    fn performance_sample_count(&self) -> usize {
+        self.performance_samples
+    }
+
+    fn load(&self, samples: &[SampleIndex]) {
+        self.requests.set(samples, |sample| Some(Arc::new(self.requests.encode(sample))));
+    }
+
+    fn unload(&self, samples: &[SampleIndex]) {
+        self.requests.set(samples, |_| None);
+    }
+}

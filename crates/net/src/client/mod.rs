@@ -1,0 +1,384 @@
+//! A server as a system under test.
+//!
+//! One sample is one request. Over HTTP/1.1 the issuing thread itself writes it to a connection
+//! that is free, so that the time it was due and the time it is on the wire differ by one
+//! system call; where none is free it waits, which is counted. Over HTTP/2 it becomes a stream.
+
+mod accepted;
+mod backoff;
+mod gaps;
+mod http1;
+mod http2;
+mod library;
+mod seen;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::sync::Arc;
+
+use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_loadgen::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+
+pub use gaps::Gaps;
+pub use library::Library;
+pub use seen::Seen;
+
+use crate::endpoint::Endpoint;
+use crate::exchange::HttpVersion;
+use crate::protocol::Protocol;
+use crate::tls::{self, Trust, TrustError};
+use crate::trouble::{Kind, Trouble};
+use accepted::Accepted;
+use library::Requests;
+use seen::{Counters, ThreadCounters};
+
+/// How a client reaches its servers.
+#[derive(Clone)]
+pub struct Options {
+    /// Connections to each node (>= 1). Over HTTP/1.1 so many requests are under way at most.
+    pub connections: usize,
+    /// Streams on a connection of HTTP/2 at most, where the server permits as many (>= 1).
+    pub streams: usize,
+    /// Threads that read answers; `None` is one for each two cores.
+    pub threads: Option<NonZero<usize>>,
+    /// Time that a request may take from when it is sent, in ns.
+    pub time_limit: Option<Nanos>,
+    /// Time that a connection may take to be made, in ns.
+    pub connect_limit: Nanos,
+    /// How often a request is sent again that found no connection, was refused, or whose
+    /// connection or server failed. Its latency still counts from when it was due.
+    pub retries: u8,
+    /// Fields of each request, such as `authorization`. Names are in lower case.
+    pub fields: Vec<(String, String)>,
+    /// Who may vouch for the servers.
+    pub trust: Trust,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            streams: usize::MAX,
+            threads: None,
+            time_limit: Some(60 * SECOND),
+            connect_limit: 5 * SECOND,
+            retries: 0,
+            fields: Vec::new(),
+            trust: Trust::Public,
+        }
+    }
+}
+
+/// Values of fields are secrets.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Options")
+            .field("connections", &self.connections)
+            .field("streams", &self.streams)
+            .field("threads", &self.threads)
+            .field("time_limit", &self.time_limit)
+            .field("retries", &self.retries)
+            .field("fields", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a client cannot be started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There are no nodes, no samples, or no connections.
+    Nothing(&'static str),
+    /// A field would break the heads that it stands in.
+    Field {
+        /// Its name.
+        name: String,
+    },
+    /// The authorities cannot be used.
+    Trust(TrustError),
+    /// The operating system refuses a thread or a poll.
+    System(std::io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing(what) => write!(f, "expected at least one {what}, found none"),
+            Self::Field { name } => write!(
+                f,
+                "expected a field of printable characters with a name in lower case, found {name:?}"
+            ),
+            Self::Trust(error) => error.fmt(f),
+            Self::System(error) => write!(f, "threads of the client cannot be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A server, or several that take turns, as a system under test.
+pub struct Client {
+    name: String,
+    shared: Arc<Shared>,
+    transport: Transport,
+}
+
+enum Transport {
+    Http1(http1::Http1),
+    Http2(http2::Http2),
+}
+
+/// What all threads of a client share.
+struct Shared {
+    protocol: Arc<dyn Protocol>,
+    nodes: Vec<Node>,
+    options: Options,
+    requests: Arc<Requests>,
+    clock: Clock,
+    counters: Counters,
+    threads: Vec<ThreadCounters>,
+    accepted: Accepted,
+}
+
+/// A server.
+struct Node {
+    endpoint: Endpoint,
+    /// Where it is, or why nobody knows.
+    addresses: Result<Vec<SocketAddr>, Trouble>,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+/// Memory for so many samples that wait, touched, so that the page faults of a large Offline
+/// query fall before the timed part.
+fn make_room(waiting: &mut VecDeque<(Job, Nanos)>, samples: usize) {
+    waiting.clear();
+    if waiting.capacity() < samples {
+        // Not zero, which the allocator provides without touching anything.
+        waiting.resize(samples, (Job { id: ResponseId(1), index: 1, tries: 1 }, 1));
+        waiting.clear();
+    }
+}
+
+/// A sample on its way.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    id: ResponseId,
+    index: SampleIndex,
+    /// How often it was sent before.
+    tries: u8,
+}
+
+impl Job {
+    #[inline]
+    fn of(sample: &QuerySample) -> Self {
+        let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
+        Self { id: sample.id, index, tries: 0 }
+    }
+}
+
+impl Client {
+    /// Starts the threads of a client, which at once begin to connect to the nodes. Names
+    /// are looked up now; one without an address is trouble of the samples.
+    ///
+    /// # Errors
+    /// What makes a client impossible, whatever the servers do.
+    pub fn start(
+        protocol: Arc<dyn Protocol>,
+        nodes: &[Endpoint],
+        options: Options,
+    ) -> Result<(Self, Library), StartError> {
+        check(&*protocol, nodes, &options)?;
+        let is_tls = nodes.iter().any(Endpoint::is_tls);
+        let config = match is_tls {
+            true => {
+                Some(tls::config(&options.trust, protocol.version()).map_err(StartError::Trust)?)
+            }
+            false => None,
+        };
+        let requests = Requests::new(protocol.clone(), nodes.to_vec(), options.fields.clone());
+        let requests = Arc::new(requests);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = options.threads.map_or((cores / 2).max(1), NonZero::get);
+        let shared = Arc::new(Shared {
+            nodes: nodes.iter().map(|endpoint| Node::new(endpoint, config.as_ref())).collect(),
+            requests: requests.clone(),
+            clock: Clock::start(),
+            counters: Counters::default(),
+            threads: (0..threads).map(|_| ThreadCounters::new()).collect(),
+            accepted: Accepted::new(),
+            protocol,
+            options,
+        });
+        let transport = match shared.protocol.version() {
+            HttpVersion::Http1 => http1::Http1::start(shared.clone()).map(Transport::Http1),
+            HttpVersion::Http2 => http2::Http2::start(&shared).map(Transport::Http2),
+        };
+        let transport = transport.map_err(StartError::System)?;
+        let name = format!("{} at {}", shared.protocol.name(), nodes[0]);
+        Ok((Self { name, shared, transport }, Library::new(requests)))
+    }
+
+    /// The same client under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Waits until connections stand, at most as long as one may take.
+    ///
+    /// # Errors
+    /// What is in the way, where none stands.
+    pub fn reach(&self) -> Result<(), Trouble> {
+        self.prepare(0);
+        let open = match &self.transport {
+            Transport::Http1(http1) => http1.open(),
+            Transport::Http2(http2) => http2.open(),
+        };
+        if open > 0 {
+            return Ok(());
+        }
+        let refused = self.seen().refused_connects;
+        let first = refused.into_iter().max_by_key(|(_, (count, _))| *count);
+        Err(first.map_or_else(
+            || Trouble::new(Kind::Connect, format!("{} does not answer", self.name)),
+            |(kind, (_, words))| Trouble::new(kind, words),
+        ))
+    }
+
+    /// Waits for connections, and makes room for so many samples to wait.
+    fn prepare(&self, samples: usize) {
+        self.shared.accepted.expect_run();
+        match &self.transport {
+            Transport::Http1(http1) => http1.prepare(samples),
+            Transport::Http2(http2) => http2.prepare(samples),
+        }
+    }
+
+    /// A snapshot of what was seen so far.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.shared.counters.seen(self.shared.threads.iter())
+    }
+
+    /// What went wrong so far, for people: a line for each kind.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.seen().trouble()
+    }
+
+    /// When the socket had accepted the request of each of the first `samples` samples of a
+    /// tenant in the last run, in ns since its start; 0 where it never did. With the time a
+    /// query was due, that is how late its request was.
+    #[must_use]
+    pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.shared.accepted.stamps(tenant, samples)
+    }
+}
+
+fn check(protocol: &dyn Protocol, nodes: &[Endpoint], options: &Options) -> Result<(), StartError> {
+    if nodes.is_empty() {
+        return Err(StartError::Nothing("node"));
+    }
+    if protocol.sample_count() == 0 {
+        return Err(StartError::Nothing("sample"));
+    }
+    if options.connections == 0 {
+        return Err(StartError::Nothing("connection"));
+    }
+    if options.streams == 0 {
+        return Err(StartError::Nothing("stream on a connection"));
+    }
+    let is_sound = |(name, value): &&(String, String)| {
+        let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
+        !name.is_empty()
+            && name.bytes().all(is_token)
+            && value.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
+    };
+    match options.fields.iter().find(|field| !is_sound(field)) {
+        Some((name, _)) => Err(StartError::Field { name: name.clone() }),
+        None => Ok(()),
+    }
+}
+
+impl Node {
+    fn new(endpoint: &Endpoint, config: Option<&Arc<ClientConfig>>) -> Self {
+        let mut addresses = endpoint.resolve();
+        let mut tls = None;
+        if let (true, Some(config)) = (endpoint.is_tls(), config) {
+            match tls::server_name(endpoint) {
+                Ok(name) => tls = Some((config.clone(), name)),
+                Err(trouble) => addresses = Err(trouble),
+            }
+        }
+        Self { endpoint: endpoint.clone(), addresses, tls }
+    }
+}
+
+impl Shared {
+    /// Counts what happened to a sample, and tells the instrument. True if it is to be sent
+    /// again instead.
+    fn settle_failure(
+        &self,
+        job: Job,
+        responder: &Responder,
+        trouble: &Trouble,
+        is_heard: bool,
+    ) -> bool {
+        let may_pass = match trouble.kind {
+            Kind::Connect | Kind::Closed | Kind::TimedOut | Kind::Refused | Kind::Server => true,
+            Kind::Resolve | Kind::Tls | Kind::Request | Kind::Malformed | Kind::Mismatch => false,
+        };
+        if may_pass && !is_heard && job.tries < self.options.retries {
+            self.counters.repeated(trouble.kind);
+            return true;
+        }
+        self.counters.failed(trouble);
+        responder.fail(&[job.id], trouble.kind.failure());
+        false
+    }
+
+    fn timed_out(&self, endpoint: &Endpoint, has_begun: bool) -> Trouble {
+        let seconds = self.options.time_limit.unwrap_or(0) as f64 / SECOND as f64;
+        let words = match has_begun {
+            true => format!("{endpoint} did not finish its answer within {seconds} s"),
+            false => format!("{endpoint} gave no answer within {seconds} s"),
+        };
+        Trouble::new(Kind::TimedOut, words)
+    }
+}
+
+impl SystemUnderTest for Client {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[inline]
+    fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        match &self.transport {
+            Transport::Http1(http1) => http1.issue(samples, responder),
+            Transport::Http2(http2) => http2.issue(samples, responder),
+        }
+    }
+
+    /// Nothing is held back to fill a batch.
+    fn flush(&self) {}
+
+    /// Asked for before each run: connections are made then, untimed.
+    fn sample_memory(&self, samples: usize) -> SampleMemory {
+        self.prepare(samples);
+        Box::new(vec![QuerySample { id: ResponseId(1), index: 1 }; samples])
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,261 @@
+//! What a client saw besides what the record of a run holds.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use dyno_loadgen::clock::Nanos;
+
+use super::gaps::{GapCounts, Gaps};
+use crate::protocol::Counted;
+use crate::trouble::{Kind, Trouble};
+
+/// What a client has seen since it was started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Requests that the socket accepted wholly, repeated ones included.
+    pub sent: u64,
+    /// Answers that were handed to the instrument.
+    pub answered: u64,
+    /// Samples that failed, by kind: how many, and the words of the first.
+    pub troubles: BTreeMap<Kind, (u64, String)>,
+    /// Requests that were sent again, by what had happened to them.
+    pub retries: BTreeMap<Kind, u64>,
+    /// Connections that were made, TLS included.
+    pub connects: u64,
+    /// Connections that could not be made, by kind: how many, and the words of the first.
+    pub refused_connects: BTreeMap<Kind, (u64, String)>,
+    /// Connections that the server closed, or that broke.
+    pub lost_connections: u64,
+    /// Samples that found no connection free (HTTP/1.1) or no stream (HTTP/2) and waited.
+    pub connection_waits: u64,
+    /// How long they waited together, ns.
+    pub waited_ns: Nanos,
+    /// How long the longest of them waited, ns.
+    pub longest_wait_ns: Nanos,
+    /// Bytes of requests, before encryption.
+    pub bytes_sent: u64,
+    /// Bytes of answers, after decryption.
+    pub bytes_received: u64,
+    /// CPU time of the client's own threads, ns; that of the issuing thread is not among it.
+    pub cpu_ns: Nanos,
+    /// Answers by who counted their tokens.
+    pub counted_by: BTreeMap<Counted, u64>,
+    /// Spans between the events with output of an answer, from the first on.
+    pub gaps: Gaps,
+}
+
+/// Counters that all threads of a client add to. What is added to for each request stands in
+/// [`ThreadCounters`].
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    troubles: Mutex<BTreeMap<Kind, (u64, String)>>,
+    retries: Mutex<BTreeMap<Kind, u64>>,
+    refused_connects: Mutex<BTreeMap<Kind, (u64, String)>>,
+}
+
+/// Counters of one thread, alone on their cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct ThreadCounters {
+    pub sent: AtomicU64,
+    pub answered: AtomicU64,
+    pub connects: AtomicU64,
+    pub lost_connections: AtomicU64,
+    pub connection_waits: AtomicU64,
+    pub waited_ns: AtomicU64,
+    pub longest_wait_ns: AtomicU64,
+    pub bytes_sent: AtomicU64,
+    pub bytes_received: AtomicU64,
+    pub cpu_ns: AtomicU64,
+    counted_by: [AtomicU64; COUNTED.len()],
+    pub gaps: GapCounts,
+}
+
+const COUNTED: [Counted; 4] =
+    [Counted::Nobody, Counted::Server, Counted::Tokenizer, Counted::Events];
+
+impl ThreadCounters {
+    pub(super) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            sent: zero(),
+            answered: zero(),
+            connects: zero(),
+            lost_connections: zero(),
+            connection_waits: zero(),
+            waited_ns: zero(),
+            longest_wait_ns: zero(),
+            bytes_sent: zero(),
+            bytes_received: zero(),
+            cpu_ns: zero(),
+            counted_by: COUNTED.map(|_| zero()),
+            gaps: GapCounts::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn request(&self, bytes: usize) {
+        self.sent.fetch_add(1, Relaxed);
+        self.bytes_sent.fetch_add(bytes as u64, Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn answer(&self, counted_by: Counted) {
+        self.answered.fetch_add(1, Relaxed);
+        self.counted_by[counted_by as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A sample that waited for a connection has one.
+    #[inline]
+    pub(super) fn waited(&self, span: Nanos) {
+        self.connection_waits.fetch_add(1, Relaxed);
+        self.waited_ns.fetch_add(span, Relaxed);
+        self.longest_wait_ns.fetch_max(span, Relaxed);
+    }
+
+    /// Notes how long the calling thread has computed.
+    pub(super) fn note_cpu_time(&self) {
+        #[cfg(unix)]
+        {
+            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            let ns = time.tv_sec.cast_unsigned() * dyno_loadgen::clock::SECOND
+                + time.tv_nsec.cast_unsigned();
+            self.cpu_ns.store(ns, Relaxed);
+        }
+    }
+}
+
+impl Counters {
+    pub(super) fn failed(&self, trouble: &Trouble) {
+        note(&self.troubles, trouble, 1);
+    }
+
+    pub(super) fn all_failed(&self, trouble: &Trouble, samples: u64) {
+        note(&self.troubles, trouble, samples);
+    }
+
+    pub(super) fn no_connection(&self, trouble: &Trouble) {
+        note(&self.refused_connects, trouble, 1);
+    }
+
+    pub(super) fn repeated(&self, kind: Kind) {
+        *lock(&self.retries).entry(kind).or_default() += 1;
+    }
+
+    /// A snapshot, with what each of the threads counted.
+    pub(super) fn seen<'a>(&self, threads: impl Iterator<Item = &'a ThreadCounters>) -> Seen {
+        let mut seen = Seen {
+            troubles: lock(&self.troubles).clone(),
+            retries: lock(&self.retries).clone(),
+            refused_connects: lock(&self.refused_connects).clone(),
+            ..Seen::default()
+        };
+        for thread in threads {
+            seen.sent += thread.sent.load(Relaxed);
+            seen.answered += thread.answered.load(Relaxed);
+            seen.connects += thread.connects.load(Relaxed);
+            seen.lost_connections += thread.lost_connections.load(Relaxed);
+            seen.connection_waits += thread.connection_waits.load(Relaxed);
+            seen.waited_ns += thread.waited_ns.load(Relaxed);
+            seen.longest_wait_ns = seen.longest_wait_ns.max(thread.longest_wait_ns.load(Relaxed));
+            seen.bytes_sent += thread.bytes_sent.load(Relaxed);
+            seen.bytes_received += thread.bytes_received.load(Relaxed);
+            seen.cpu_ns += thread.cpu_ns.load(Relaxed);
+            for (by, count) in COUNTED.iter().zip(&thread.counted_by) {
+                let count = count.load(Relaxed);
+                if count > 0 {
+                    *seen.counted_by.entry(*by).or_default() += count;
+                }
+            }
+            seen.gaps.add_all(&thread.gaps);
+        }
+        seen
+    }
+}
+
+impl Seen {
+    /// What was seen after an earlier snapshot of the same client. The longest wait, and the
+    /// first words of each kind of trouble, stay those since it was started.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let more = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            sent: more(self.sent, earlier.sent),
+            answered: more(self.answered, earlier.answered),
+            troubles: later_words(&self.troubles, &earlier.troubles),
+            retries: later(&self.retries, &earlier.retries),
+            connects: more(self.connects, earlier.connects),
+            refused_connects: later_words(&self.refused_connects, &earlier.refused_connects),
+            lost_connections: more(self.lost_connections, earlier.lost_connections),
+            connection_waits: more(self.connection_waits, earlier.connection_waits),
+            waited_ns: more(self.waited_ns, earlier.waited_ns),
+            longest_wait_ns: self.longest_wait_ns,
+            bytes_sent: more(self.bytes_sent, earlier.bytes_sent),
+            bytes_received: more(self.bytes_received, earlier.bytes_received),
+            cpu_ns: more(self.cpu_ns, earlier.cpu_ns),
+            counted_by: later(&self.counted_by, &earlier.counted_by),
+            gaps: self.gaps.since(&earlier.gaps),
+        }
+    }
+
+    /// What went wrong, for people: a line for each kind; `None` where nothing did.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let samples = self.troubles.values().map(|(count, words)| {
+            let noun = if *count == 1 { "sample" } else { "samples" };
+            format!("{count} {noun} failed: {words}")
+        });
+        let connections = self.refused_connects.values().map(|(count, words)| {
+            let noun = if *count == 1 { "connection" } else { "connections" };
+            format!("{count} {noun} could not be made: {words}")
+        });
+        let lines: Vec<String> = samples.chain(connections).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Samples that failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.troubles.values().map(|(count, _)| count).sum()
+    }
+}
+
+fn note(map: &Mutex<BTreeMap<Kind, (u64, String)>>, trouble: &Trouble, times: u64) {
+    if times == 0 {
+        return;
+    }
+    let mut map = lock(map);
+    match map.get_mut(&trouble.kind) {
+        Some((count, _)) => *count += times,
+        None => {
+            map.insert(trouble.kind, (times, trouble.words.clone()));
+        }
+    }
+}
+
+/// A counter is consistent wherever a thread may have panicked.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts beyond earlier ones; those that did not grow are left out.
+fn later<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let grown = |(kind, count): (&K, &u64)| {
+        let more = count.saturating_sub(then.get(kind).copied().unwrap_or(0));
+        (more > 0).then_some((*kind, more))
+    };
+    now.iter().filter_map(grown).collect()
+}
+
+/// The same of counts with words.
+fn later_words(
+    now: &BTreeMap<Kind, (u64, String)>,
+    then: &BTreeMap<Kind, (u64, String)>,
+) -> BTreeMap<Kind, (u64, String)> {
+    let grown = |(kind, (count, words)): (&Kind, &(u64, String))| {
+        let more = count.saturating_sub(then.get(kind).map_or(0, |(count, _)| *count));
+        (more > 0).then(|| (*kind, (more, words.clone())))
+    };
+    now.iter().filter_map(grown).collect()
+}

@@ -1,0 +1,264 @@
+//! Where a server is: the part of a URL that a client connects to.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use crate::trouble::{Kind, Trouble};
+
+/// A server: scheme, host, port, and the path that all its requests begin with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    is_tls: bool,
+    /// A name or an address; that of IPv6 without brackets.
+    host: String,
+    port: u16,
+    /// Empty, or begins with a slash and ends with none.
+    path: String,
+}
+
+/// Why a text names no server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// It begins with neither `http://` nor `https://`.
+    Scheme {
+        /// What it begins with, up to `://`.
+        found: Option<String>,
+    },
+    /// Nothing stands where the host should.
+    Host,
+    /// What follows the colon is no port.
+    Port {
+        /// What follows it.
+        found: String,
+    },
+    /// It names a user, which would end up in logs.
+    User,
+    /// It goes on with a query or a fragment, which no endpoint has.
+    Rest {
+        /// From the `?` or `#` on.
+        found: String,
+    },
+    /// It has a character that may not stand in a URL.
+    Character {
+        /// Which.
+        found: char,
+    },
+}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheme { found: None } => {
+                f.write_str("expected http://HOST:PORT or https://HOST:PORT, found no scheme")
+            }
+            Self::Scheme { found: Some(found) } => {
+                write!(f, "expected the scheme http or https, found {found:?}")
+            }
+            Self::Host => f.write_str("expected a host after the scheme, such as localhost"),
+            Self::Port { found } => write!(f, "expected a port from 1 to 65535, found {found:?}"),
+            Self::User => f.write_str(
+                "expected a host, found user and password: give a token by the environment instead",
+            ),
+            Self::Rest { found } => {
+                write!(f, "expected nothing after the path of an endpoint, found {found:?}")
+            }
+            Self::Character { found } => {
+                write!(f, "expected a URL, found the character {found:?}; write it as %XX")
+            }
+        }
+    }
+}
+
+impl std::error::Error for EndpointError {}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if let Some(found) = text.chars().find(|c| c.is_control() || c.is_whitespace()) {
+            return Err(EndpointError::Character { found });
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(EndpointError::Scheme { found: None });
+        };
+        let is_tls = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(EndpointError::Scheme { found: Some(scheme.to_owned()) }),
+        };
+        if let Some(at) = rest.find(['?', '#']) {
+            return Err(EndpointError::Rest { found: rest[at..].to_owned() });
+        }
+        let (authority, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        if authority.contains('@') {
+            return Err(EndpointError::User);
+        }
+        if let Some(found) = path.chars().find(|c| !c.is_ascii_graphic()) {
+            return Err(EndpointError::Character { found });
+        }
+        let (host, port) = split_authority(authority)?;
+        let port = match port {
+            None => default_port(is_tls),
+            Some(port) => match port.parse() {
+                Ok(port) if port > 0 => port,
+                _ => return Err(EndpointError::Port { found: port.to_owned() }),
+            },
+        };
+        Ok(Self { is_tls, host, port, path: path.trim_end_matches('/').to_owned() })
+    }
+}
+
+/// Host and port; an address of IPv6 stands in brackets (RFC 3986, section 3.2.2).
+fn split_authority(authority: &str) -> Result<(String, Option<&str>), EndpointError> {
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or(EndpointError::Host)?;
+        host.parse::<Ipv6Addr>().map_err(|_| EndpointError::Host)?;
+        return match after.strip_prefix(':') {
+            Some(port) => Ok((host.to_owned(), Some(port))),
+            None if after.is_empty() => Ok((host.to_owned(), None)),
+            None => Err(EndpointError::Port { found: after.to_owned() }),
+        };
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    };
+    if let Some(found) = host.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._~%".contains(*c))
+    {
+        return Err(EndpointError::Character { found });
+    }
+    if host.is_empty() { Err(EndpointError::Host) } else { Ok((host.to_owned(), port)) }
+}
+
+fn default_port(is_tls: bool) -> u16 {
+    if is_tls { 443 } else { 80 }
+}
+
+impl Endpoint {
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Name or address; that of IPv6 without brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The path that all requests begin with: empty, or begins with a slash and ends with none.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// As it stands in the field `host`: the port only where it is not the scheme's.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = match self.host.parse::<IpAddr>() {
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            _ => self.host.clone(),
+        };
+        if self.port == default_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// The addresses of the host, as the system's resolver orders them. It may take as long
+    /// as that takes.
+    ///
+    /// # Errors
+    /// [`Kind::Resolve`], where there are none.
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, Trouble> {
+        let no_address = |why: String| {
+            let words = format!("the name {:?} has no address: {why}", self.host);
+            Err(Trouble::new(Kind::Resolve, words))
+        };
+        match (self.host.as_str(), self.port).to_socket_addrs() {
+            Err(error) => no_address(error.to_string()),
+            Ok(addresses) => {
+                let addresses: Vec<_> = addresses.collect();
+                if addresses.is_empty() {
+                    no_address("none is known".into())
+                } else {
+                    Ok(addresses)
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> String {
+        match text.parse::<Endpoint>() {
+            Ok(e) => format!("{} {} {} {:?} {e}", e.is_tls(), e.host(), e.port(), e.path()),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn urls_are_taken_apart_and_put_together() {
+        let cases = [
+            ("http://localhost:8000", "false localhost 8000 \"\" http://localhost:8000"),
+            ("http://a.b/", "false a.b 80 \"\" http://a.b"),
+            ("HTTPS://a.b/x/y/", "true a.b 443 \"/x/y\" https://a.b/x/y"),
+            ("http://[::1]:9/v1", "false ::1 9 \"/v1\" http://[::1]:9/v1"),
+            ("https://[::1]", "true ::1 443 \"\" https://[::1]"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parsed(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_server_is_refused_with_what_to_do() {
+        let cases = [
+            ("localhost:8000", "found no scheme"),
+            ("ftp://a", "found \"ftp\""),
+            ("http://", "expected a host"),
+            ("http://:80", "expected a host"),
+            ("http://[::1", "expected a host"),
+            ("http://a:0", "found \"0\""),
+            ("http://a:70000", "found \"70000\""),
+            ("http://[::1]x", "found \"x\""),
+            ("http://me:secret@a", "by the environment"),
+            ("http://a/x?y=1", "found \"?y=1\""),
+            ("http://a b", "found the character ' '"),
+            ("http://a\r\nx: y", "found the character '\\r'"),
+            ("http://a/ä", "found the character 'ä'"),
+        ];
+        for (text, words) in cases {
+            let found = text.parse::<Endpoint>().map(|e| e.to_string()).map_err(|e| e.to_string());
+            assert!(found.as_ref().is_err_and(|error| error.contains(words)), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_resolves_to_itself_and_an_invalid_name_to_trouble() {
+        let found = "http://[::1]:7".parse::<Endpoint>().unwrap().resolve();
+        assert_eq!(found, Ok(vec!["[::1]:7".parse().unwrap()]));
+        // RFC 2606 reserves the top-level domain for names that never resolve.
+        let found = "http://nobody.invalid".parse::<Endpoint>().unwrap().resolve();
+        assert_eq!(found.map_err(|trouble| trouble.kind), Err(Kind::Resolve));
+    }
+}

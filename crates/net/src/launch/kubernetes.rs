@@ -1,0 +1,63 @@
+//! A manifest for Kubernetes: an Indexed Job, whose pod 0 coordinates the others,
+//! and a headless Service by which they find it.
+
+use serde_json::{Value, json};
+
+use super::{Placement, WITHIN, quoted};
+
+/// A `List` for `kubectl apply`, in JSON, which is YAML.
+///
+/// The token comes from the Secret `NAME-token`, key `token`, which is not made here:
+/// manifests are kept and shown.
+#[must_use]
+pub fn manifest(placement: &Placement) -> Value {
+    let Placement { name, program, workers, port, image, .. } = placement;
+    let (coordinator, program) = (placement.coordinator(), quoted(program));
+    // Pods of an Indexed Job are named NAME-INDEX, and so they are in DNS.
+    let script = format!(
+        "if [ \"$JOB_COMPLETION_INDEX\" -eq 0 ]; then exec {coordinator}; fi\n\
+         exec {program} worker --join {name}-0.{name}:{port} --seat \"$JOB_COMPLETION_INDEX\" \
+         --within {WITHIN}\n"
+    );
+    let labels = json!({ "app.kubernetes.io/name": "dyno", "app.kubernetes.io/instance": name });
+    let token = json!({ "secretKeyRef": { "name": format!("{name}-token"), "key": "token" } });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": name, "labels": labels },
+        "spec": {
+            "clusterIP": "None",
+            // Workers look for the coordinator before it says that it is ready.
+            "publishNotReadyAddresses": true,
+            "selector": labels,
+            "ports": [{ "name": "dyno", "port": port }],
+        },
+    });
+    let job = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": { "name": name, "labels": labels },
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": workers + 1,
+            "parallelism": workers + 1,
+            // A run that lost a worker is INVALID: no pod is started again.
+            "backoffLimit": 0,
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "subdomain": name,
+                    "restartPolicy": "Never",
+                    "containers": [{
+                        "name": "dyno",
+                        "image": image,
+                        "command": ["sh", "-c", script],
+                        "env": [{ "name": "DYNO_WORKER_TOKEN", "valueFrom": token }],
+                        "ports": [{ "containerPort": port }],
+                    }],
+                },
+            },
+        },
+    });
+    json!({ "apiVersion": "v1", "kind": "List", "items": [service, job] })
+}

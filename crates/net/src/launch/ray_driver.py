@@ -1,0 +1,128 @@
+"""Places workers of Dyno, or points of a sweep, on the nodes of a Ray cluster.
+
+`dyno launch --on ray` writes this file out and runs it with the user's Python, which has Ray.
+It reads a description in JSON on standard input. No traffic goes through Ray: an actor starts
+`dyno worker`, which talks to its coordinator by itself; a task runs one point of a sweep and
+brings its folder back.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def placements(count):
+    """One node for each of `count`, in turn."""
+    nodes = sorted((n for n in ray.nodes() if n["Alive"]), key=lambda n: n["NodeID"])
+    return [nodes[i % len(nodes)] for i in range(count)]
+
+
+@ray.remote(num_cpus=1)
+class Place:
+    """A worker on the node of this actor."""
+
+    def start(self, program, arguments, token):
+        environment = dict(os.environ, DYNO_WORKER_TOKEN=token)
+        environment.pop("DYNO_END_WITH_STDIN", None)
+        self.process = subprocess.Popen(
+            [program, "worker", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self.process.pid
+
+    def wait(self):
+        _, said = self.process.communicate()
+        return self.process.returncode, said
+
+
+@ray.remote(num_cpus=1)
+def point(program, arguments):
+    """Runs one point; returns its exit code, what it said, and its folder as a tar file."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "point")
+        ended = subprocess.run(
+            [program, *arguments, f"--out={out}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            if os.path.isdir(out):
+                tar.add(out, arcname=".")
+        node = ray.get_runtime_context().get_node_id()
+        return ended.returncode, ended.stderr, packed.getvalue(), node
+
+
+def run_workers(task):
+    host = task["host"] or ray.util.get_node_ip_address()
+    places = []
+    for seat, node in enumerate(placements(task["workers"]), start=1):
+        strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        place = Place.options(scheduling_strategy=strategy).remote()
+        arguments = ["--join", f"{host}:{task['port']}", "--seat", str(seat), "--within", "600s"]
+        pid = ray.get(place.start.remote(task["program"], arguments, task["token"]))
+        say(f"worker {seat} on node {node['NodeID'][:8]} ({node['NodeManagerAddress']}), process {pid}")
+        places.append(place)
+    failed = 0
+    for seat, (code, said) in enumerate(ray.get([p.wait.remote() for p in places]), start=1):
+        if code != 0:
+            failed += 1
+            say(f"worker {seat} ended with {code}: {said.strip()}")
+    return 1 if failed else 0
+
+
+def run_points(task):
+    points = task["points"]
+    pending = {}
+    for of, node in zip(points, placements(len(points))):
+        strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
+        options = point.options(scheduling_strategy=strategy)
+        pending[options.remote(task["program"], of["arguments"])] = of
+    failed = 0
+    while pending:
+        done, _ = ray.wait(list(pending), num_returns=1)
+        of = pending.pop(done[0])
+        try:
+            code, said, packed, node = ray.get(done[0])
+        except ray.exceptions.RayError as error:
+            failed += 1
+            say(f"{of['name']}: {error}")
+            continue
+        say(f"{of['name']}: exit code {code}, on node {node[:8]}")
+        if code not in (0, 1):
+            failed += 1
+            say(said.strip())
+            continue
+        os.makedirs(of["folder"], exist_ok=True)
+        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+            tar.extractall(of["folder"], filter="data")
+    return 1 if failed else 0
+
+
+def main():
+    task = json.load(sys.stdin)
+    # "auto" looks for processes of any cluster on this machine before it looks at the variable.
+    address = task["address"] or os.environ.get("RAY_ADDRESS") or "auto"
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    say(f"Ray {ray.__version__}: {len([n for n in ray.nodes() if n['Alive']])} nodes")
+    return run_points(task) if task["points"] is not None else run_workers(task)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

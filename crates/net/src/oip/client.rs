@@ -1,0 +1,295 @@
+//! The client's side: what is sent for a sample, and how answers are read.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use dyno_loadgen::qsl::SampleIndex;
+use prost::Message as _;
+
+use super::http::{HEAD_LENGTH, error_words};
+use super::messages::{MODEL_INFER, MODEL_STREAM_INFER, ModelStreamInferResponse};
+use super::{InferResponse, Model};
+use crate::exchange::{Fields, HttpVersion, Method, Request};
+use crate::grpc::{self, Deframer};
+use crate::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use crate::trouble::{Kind, Trouble};
+
+/// An answer that is longer is given up.
+const LONGEST_ANSWER: usize = 1 << 30;
+
+/// How tensors travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// HTTP with JSON alone.
+    Json,
+    /// HTTP with the extension for binary tensors.
+    Binary,
+    /// gRPC with raw contents.
+    Raw,
+    /// gRPC with contents by type.
+    Typed,
+    /// gRPC with raw contents, and any number of answers to a request (`ModelStreamInfer` of
+    /// Triton).
+    Stream,
+}
+
+impl Form {
+    /// As logs name the protocol.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Json => "oip-http-json",
+            Self::Binary => "oip-http-binary",
+            Self::Raw => "oip-grpc-raw",
+            Self::Typed => "oip-grpc-typed",
+            Self::Stream => "oip-grpc-stream",
+        }
+    }
+
+    /// Whether it is gRPC.
+    #[must_use]
+    pub fn is_grpc(self) -> bool {
+        matches!(self, Self::Raw | Self::Typed | Self::Stream)
+    }
+}
+
+/// A model behind the protocol.
+#[derive(Debug)]
+pub struct Oip {
+    model: Arc<Model>,
+    form: Form,
+    version: HttpVersion,
+}
+
+impl Oip {
+    /// A model in a form.
+    #[must_use]
+    pub fn new(model: Arc<Model>, form: Form) -> Self {
+        let version = if form.is_grpc() { HttpVersion::Http2 } else { HttpVersion::Http1 };
+        Self { model, form, version }
+    }
+
+    /// The same over HTTP/2, which gRPC is anyway.
+    #[must_use]
+    pub fn over_http2(self) -> Self {
+        Self { version: HttpVersion::Http2, ..self }
+    }
+}
+
+impl Protocol for Oip {
+    fn name(&self) -> &str {
+        self.form.name()
+    }
+
+    fn version(&self) -> HttpVersion {
+        self.version
+    }
+
+    fn sample_count(&self) -> usize {
+        self.model.sample_count()
+    }
+
+    fn request(&self, sample: SampleIndex) -> Request {
+        let request = match self.model.request(sample) {
+            Ok(request) => request,
+            // A sample that cannot be read is one that the server refuses, saying so.
+            Err(why) => {
+                return Request {
+                    method: Method::Post,
+                    path: "/v2/".into(),
+                    fields: vec![("content-type", "application/json".into())],
+                    body: super::http::error_body(&why).into(),
+                };
+            }
+        };
+        if self.form.is_grpc() {
+            let path = if self.form == Form::Stream { MODEL_STREAM_INFER } else { MODEL_INFER };
+            return Request {
+                method: Method::Post,
+                path: path.into(),
+                fields: vec![
+                    ("content-type", grpc::CONTENT_TYPE.into()),
+                    ("te", "trailers".into()),
+                ],
+                body: grpc::framed(&request.to_message(self.form != Form::Typed)),
+            };
+        }
+        let is_binary = self.form == Form::Binary;
+        let request = super::InferRequest { wants_binary: is_binary, ..request };
+        let body = request.to_http(is_binary);
+        let mut fields = vec![("content-type", body.content_type().to_owned())];
+        fields.extend(body.head_length.map(|length| (HEAD_LENGTH, length.to_string())));
+        Request { method: Method::Post, path: request.path(), fields, body: body.bytes }
+    }
+
+    fn is_streaming(&self) -> bool {
+        self.form == Form::Stream
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        let model = self.model.clone();
+        if self.form.is_grpc() {
+            return Box::new(GrpcReader::new(model, self.form == Form::Stream));
+        }
+        Box::new(HttpReader {
+            model,
+            status: 0,
+            head_length: None,
+            body: BytesMut::new(),
+            data: Bytes::new(),
+        })
+    }
+}
+
+fn too_long() -> Trouble {
+    Trouble::new(Kind::Malformed, format!("an answer of more than {LONGEST_ANSWER} bytes"))
+}
+
+/// Reads answers of HTTP.
+struct HttpReader {
+    model: Arc<Model>,
+    status: u16,
+    head_length: Option<usize>,
+    body: BytesMut,
+    data: Bytes,
+}
+
+impl Reader for HttpReader {
+    fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
+        self.data = Bytes::new();
+        self.body.clear();
+        self.status = status;
+        self.head_length = match fields.field(HEAD_LENGTH) {
+            None => None,
+            Some(length) => {
+                let length = std::str::from_utf8(length).ok().and_then(|text| text.parse().ok());
+                let odd = || Trouble::new(Kind::Malformed, format!("{HEAD_LENGTH} is no number"));
+                Some(length.ok_or_else(odd)?)
+            }
+        };
+        Ok(())
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+        if self.body.len() + bytes.len() > LONGEST_ANSWER {
+            return Err(too_long());
+        }
+        self.body.extend_from_slice(bytes);
+        Ok(Heard::default())
+    }
+
+    fn end(&mut self, _trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
+        if let Some(kind) = Kind::of_status(self.status) {
+            let words = error_words(&self.body);
+            return Err(Trouble::of_status(kind, self.status, &words));
+        }
+        let body = self.body.split().freeze();
+        self.data = self.model.take(InferResponse::from_http(&body, self.head_length)?)?;
+        Ok(Answer { data: &self.data, tokens: 0, counted_by: Counted::Nobody })
+    }
+}
+
+/// Reads answers of gRPC.
+struct GrpcReader {
+    model: Arc<Model>,
+    is_stream: bool,
+    messages: Deframer,
+    /// The one answer, or all of a stream behind each other.
+    data: BytesMut,
+    count: i64,
+    /// An answer without a body, whose head has the status.
+    is_over: bool,
+}
+
+impl GrpcReader {
+    fn new(model: Arc<Model>, is_stream: bool) -> Self {
+        Self {
+            model,
+            is_stream,
+            messages: Deframer::default(),
+            data: BytesMut::new(),
+            count: 0,
+            is_over: false,
+        }
+    }
+
+    fn message(&mut self, message: Bytes) -> Result<(), Trouble> {
+        let response = if self.is_stream {
+            let streamed = ModelStreamInferResponse::decode(message).map_err(|error| {
+                let words = format!("the answer is no message of the protocol: {error}");
+                Trouble::new(Kind::Malformed, words)
+            })?;
+            match streamed {
+                ModelStreamInferResponse { error_message, .. } if !error_message.is_empty() => {
+                    return Err(Trouble::new(Kind::Server, error_message));
+                }
+                ModelStreamInferResponse { infer_response, .. } => {
+                    infer_response.unwrap_or_default().try_into()?
+                }
+            }
+        } else {
+            InferResponse::from_message(message)?
+        };
+        // The last message of a stream may say no more than that it is the last one.
+        if self.is_stream && response.outputs.is_empty() {
+            return Ok(());
+        }
+        let data = self.model.take(response)?;
+        self.data.extend_from_slice(&data);
+        self.count += 1;
+        Ok(())
+    }
+}
+
+impl Reader for GrpcReader {
+    fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
+        self.messages.clear();
+        self.data.clear();
+        self.count = 0;
+        self.is_over = grpc::status(fields)?.is_some();
+        if let Some(kind) = Kind::of_status(status) {
+            return Err(Trouble::of_status(kind, status, "no answer of gRPC"));
+        }
+        match fields.field("content-type") {
+            Some(found) if !found.starts_with(grpc::CONTENT_TYPE.as_bytes()) => {
+                let found = String::from_utf8_lossy(found);
+                let words = format!("content-type is '{found}', where gRPC has application/grpc");
+                Err(Trouble::new(Kind::Malformed, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+        self.messages.push(bytes);
+        let before = self.count;
+        while let Some(message) = self.messages.pop()? {
+            self.message(message)?;
+        }
+        let beats = if self.is_stream { self.count - before } else { 0 };
+        Ok(Heard { beats: u32::try_from(beats).unwrap_or(u32::MAX), is_done: false })
+    }
+
+    fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
+        let status = trailers.map(grpc::status).transpose()?.flatten();
+        if status.is_none() && !self.is_over {
+            return Err(Trouble::new(Kind::Malformed, "an answer of gRPC without a status"));
+        }
+        match (self.messages.left(), self.count) {
+            (0, 1) => {}
+            (0, n) if n > 1 && self.is_stream => {}
+            (0, n) => {
+                return Err(Trouble::new(Kind::Malformed, format!("{n} answers to one request")));
+            }
+            (left, _) => {
+                let words = format!("a message that is cut off after {left} bytes");
+                return Err(Trouble::new(Kind::Malformed, words));
+            }
+        }
+        let (tokens, counted_by) = match self.is_stream {
+            true => (self.count, Counted::Events),
+            false => (0, Counted::Nobody),
+        };
+        Ok(Answer { data: &self.data, tokens, counted_by })
+    }
+}

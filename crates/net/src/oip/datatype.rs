@@ -1,0 +1,201 @@
+//! Types of elements, by the protocol's names.
+
+use std::fmt;
+
+use bytes::Bytes;
+use dyno_sut::tensors::ElementType;
+
+use super::{Tensor, elements_of};
+use crate::trouble::{Kind, Trouble};
+
+/// Type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Datatype {
+    Bool,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Fp16,
+    Bf16,
+    Fp32,
+    Fp64,
+    /// Strings of any bytes, each of its own length.
+    Bytes,
+}
+
+impl Datatype {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Bool,
+        Self::Uint8,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Fp16,
+        Self::Bf16,
+        Self::Fp32,
+        Self::Fp64,
+        Self::Bytes,
+    ];
+
+    /// As the protocol writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Uint8 => "UINT8",
+            Self::Uint16 => "UINT16",
+            Self::Uint32 => "UINT32",
+            Self::Uint64 => "UINT64",
+            Self::Int8 => "INT8",
+            Self::Int16 => "INT16",
+            Self::Int32 => "INT32",
+            Self::Int64 => "INT64",
+            Self::Fp16 => "FP16",
+            Self::Bf16 => "BF16",
+            Self::Fp32 => "FP32",
+            Self::Fp64 => "FP64",
+            Self::Bytes => "BYTES",
+        }
+    }
+
+    /// The type of this name.
+    ///
+    /// # Errors
+    /// The name, and those that there are.
+    pub fn named(name: &str) -> Result<Self, Trouble> {
+        Self::ALL.iter().copied().find(|datatype| datatype.name() == name).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|datatype| datatype.name()).collect();
+            let words = format!("there is no datatype '{name}'; there are {}", known.join(", "));
+            Trouble::new(Kind::Malformed, words)
+        })
+    }
+
+    /// Bytes of an element; `None` where each has its own length.
+    #[must_use]
+    pub fn size(self) -> Option<usize> {
+        match self {
+            Self::Bool | Self::Uint8 | Self::Int8 => Some(1),
+            Self::Uint16 | Self::Int16 | Self::Fp16 | Self::Bf16 => Some(2),
+            Self::Uint32 | Self::Int32 | Self::Fp32 => Some(4),
+            Self::Uint64 | Self::Int64 | Self::Fp64 => Some(8),
+            Self::Bytes => None,
+        }
+    }
+
+    /// That of the tensors of this process, where they have it.
+    #[must_use]
+    pub fn element(self) -> Option<ElementType> {
+        match self {
+            Self::Bool => Some(ElementType::Bool),
+            Self::Uint8 => Some(ElementType::U8),
+            Self::Int8 => Some(ElementType::I8),
+            Self::Int32 => Some(ElementType::I32),
+            Self::Int64 => Some(ElementType::I64),
+            Self::Fp16 => Some(ElementType::F16),
+            Self::Bf16 => Some(ElementType::Bf16),
+            Self::Fp32 => Some(ElementType::F32),
+            Self::Fp64 => Some(ElementType::F64),
+            Self::Uint16 | Self::Uint32 | Self::Uint64 | Self::Int16 | Self::Bytes => None,
+        }
+    }
+}
+
+/// Every type of this process has a name in the protocol.
+impl From<ElementType> for Datatype {
+    fn from(element: ElementType) -> Self {
+        match element {
+            ElementType::Bool => Self::Bool,
+            ElementType::U8 => Self::Uint8,
+            ElementType::I8 => Self::Int8,
+            ElementType::I32 => Self::Int32,
+            ElementType::I64 => Self::Int64,
+            ElementType::F16 => Self::Fp16,
+            ElementType::Bf16 => Self::Bf16,
+            ElementType::F32 => Self::Fp32,
+            ElementType::F64 => Self::Fp64,
+        }
+    }
+}
+
+impl fmt::Display for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Tensor {
+    /// A tensor of elements that are little-endian bytes already.
+    ///
+    /// # Errors
+    /// Bytes that are not the elements of the shape.
+    pub fn new(
+        name: impl Into<String>,
+        datatype: Datatype,
+        shape: Vec<usize>,
+        data: Bytes,
+    ) -> Result<Self, Trouble> {
+        let tensor = Self { name: name.into(), datatype, shape, data };
+        let Some(elements) = elements_of(&tensor.shape) else {
+            return Err(tensor.odd("more elements than a machine can hold"));
+        };
+        match datatype.size() {
+            Some(size) if elements.checked_mul(size) == Some(tensor.data.len()) => Ok(tensor),
+            Some(size) => {
+                let found = tensor.data.len();
+                Err(tensor.odd(&format!("{found} bytes for {elements} elements of {size} bytes")))
+            }
+            None => match tensor.strings().count() {
+                found if found != elements => {
+                    Err(tensor.odd(&format!("{found} elements for a shape of {elements}")))
+                }
+                _ if tensor.strings().any(|string| string.is_none()) => {
+                    Err(tensor.odd("an element that is longer than the bytes that follow"))
+                }
+                _ => Ok(tensor),
+            },
+        }
+    }
+
+    /// The elements of a tensor of [`Datatype::Bytes`]; `None` is one that is cut off, and the
+    /// last.
+    pub fn strings(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let mut rest: &[u8] = &self.data;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let cut = rest.split_first_chunk::<4>().and_then(|(length, after)| {
+                after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)
+            });
+            match cut {
+                Some((string, after)) => {
+                    rest = after;
+                    Some(Some(string))
+                }
+                None => {
+                    rest = &[];
+                    Some(None)
+                }
+            }
+        })
+    }
+
+    fn odd(&self, what: &str) -> Trouble {
+        let Self { name, datatype, shape, .. } = self;
+        Trouble::new(
+            Kind::Malformed,
+            format!("tensor '{name}' ({datatype}, shape {shape:?}): {what}"),
+        )
+    }
+}

@@ -1,0 +1,186 @@
+//! Elements as JSON: numbers, truth values and strings, flat or nested, to little-endian bytes
+//! and back.
+
+use std::fmt;
+
+use half::{bf16, f16};
+use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
+
+use super::{Datatype, Tensor};
+
+/// Appends the elements as the inside of a flat JSON array.
+///
+/// JSON has no number that is not finite: such an element is `null`. Bytes that are no UTF-8
+/// lose what is not.
+pub(super) fn write(tensor: &Tensor, out: &mut Vec<u8>) {
+    macro_rules! each {
+        ($type:ty, $show:expr) => {
+            join(
+                out,
+                tensor.data.chunks_exact(size_of::<$type>()).map(|bytes| {
+                    let value =
+                        <$type>::from_le_bytes(bytes.try_into().expect("chunks are of this size"));
+                    let show: fn($type) -> _ = $show;
+                    show(value)
+                }),
+            )
+        };
+    }
+    match tensor.datatype {
+        Datatype::Bool => each!(u8, |byte| byte != 0),
+        Datatype::Uint8 => each!(u8, |x| x),
+        Datatype::Uint16 => each!(u16, |x| x),
+        Datatype::Uint32 => each!(u32, |x| x),
+        Datatype::Uint64 => each!(u64, |x| x),
+        Datatype::Int8 => each!(i8, |x| x),
+        Datatype::Int16 => each!(i16, |x| x),
+        Datatype::Int32 => each!(i32, |x| x),
+        Datatype::Int64 => each!(i64, |x| x),
+        Datatype::Fp16 => each!(f16, f16::to_f32),
+        Datatype::Bf16 => each!(bf16, bf16::to_f32),
+        Datatype::Fp32 => each!(f32, |x| x),
+        Datatype::Fp64 => each!(f64, |x| x),
+        Datatype::Bytes => {
+            join(out, tensor.strings().flatten().map(|bytes| String::from_utf8_lossy(bytes)));
+        }
+    }
+}
+
+/// Appends values with commas between them.
+fn join<T: serde::Serialize>(out: &mut Vec<u8>, values: impl Iterator<Item = T>) {
+    for (at, value) in values.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        serde_json::to_writer(&mut *out, &value).expect("memory takes all that is written");
+    }
+}
+
+/// Reads an array, flat or nested, to little-endian bytes.
+///
+/// # Errors
+/// What is no element of this type.
+pub(super) fn read(datatype: Datatype, json: &str) -> Result<Vec<u8>, serde_json::Error> {
+    let mut out = Vec::new();
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    Flat { datatype, out: &mut out }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(out)
+}
+
+/// Appends one element, or those of an array.
+struct Flat<'a> {
+    datatype: Datatype,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Flat<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Flat<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array of elements of type {}", self.datatype)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
+        while all.next_element_seed(Flat { datatype: self.datatype, out: self.out })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        match self.datatype {
+            Datatype::Bool => self.out.push(value.into()),
+            _ => return Err(E::invalid_type(serde::de::Unexpected::Bool(value), &self)),
+        }
+        Ok(())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.integer(i128::from(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.integer(i128::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        match self.datatype {
+            Datatype::Fp16 => self.out.extend(f16::from_f64(value).to_le_bytes()),
+            Datatype::Bf16 => self.out.extend(bf16::from_f64(value).to_le_bytes()),
+            Datatype::Fp32 => self.out.extend((value as f32).to_le_bytes()),
+            Datatype::Fp64 => self.out.extend(value.to_le_bytes()),
+            // Some writers of JSON write all numbers with a point.
+            _ if value.fract() == 0.0 && value.abs() < 2_f64.powi(53) => {
+                return self.integer(value as i128);
+            }
+            _ => return Err(E::invalid_type(serde::de::Unexpected::Float(value), &self)),
+        }
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        match self.datatype {
+            Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64 => {
+                self.visit_f64(f64::NAN)
+            }
+            _ => Err(E::invalid_type(serde::de::Unexpected::Unit, &self)),
+        }
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+        match (self.datatype, u32::try_from(value.len())) {
+            (Datatype::Bytes, Ok(length)) => {
+                self.out.extend(length.to_le_bytes());
+                self.out.extend(value.as_bytes());
+                Ok(())
+            }
+            _ => Err(E::invalid_type(serde::de::Unexpected::Str(value), &self)),
+        }
+    }
+}
+
+impl Flat<'_> {
+    fn integer<E: Error>(self, value: i128) -> Result<(), E> {
+        macro_rules! push {
+            ($type:ty) => {
+                match <$type>::try_from(value) {
+                    Ok(value) => self.out.extend(value.to_le_bytes()),
+                    Err(_) => {
+                        let range = (<$type>::MIN, <$type>::MAX);
+                        let datatype = self.datatype;
+                        return Err(E::custom(format!(
+                            "{value} is no {datatype}, which is from {} to {}",
+                            range.0, range.1
+                        )));
+                    }
+                }
+            };
+        }
+        match self.datatype {
+            Datatype::Bool => match value {
+                0 | 1 => self.out.push(u8::from(value == 1)),
+                _ => return Err(E::custom(format!("{value} is no BOOL, which is 0 or 1"))),
+            },
+            Datatype::Uint8 => push!(u8),
+            Datatype::Uint16 => push!(u16),
+            Datatype::Uint32 => push!(u32),
+            Datatype::Uint64 => push!(u64),
+            Datatype::Int8 => push!(i8),
+            Datatype::Int16 => push!(i16),
+            Datatype::Int32 => push!(i32),
+            Datatype::Int64 => push!(i64),
+            Datatype::Fp16 | Datatype::Bf16 | Datatype::Fp32 | Datatype::Fp64 => {
+                return self.visit_f64(value as f64);
+            }
+            Datatype::Bytes => return Err(E::custom(format!("{value} is a number, no string"))),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! Inference over gRPC: requests and answers as messages, with raw or typed contents.
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::messages::{
+    ModelInferRequest, ModelInferResponse, ModelMetadataResponse, RequestedOutputMessage,
+    ServerMetadataResponse, TensorContents, TensorMessage, TensorMetadataMessage,
+};
+use super::{
+    Datatype, InferRequest, InferResponse, ModelMetadata, RequestedOutput, ServerMetadata, Tensor,
+    TensorMetadata,
+};
+use crate::trouble::{Kind, Trouble};
+
+impl InferRequest {
+    /// The message; contents are raw, or typed where all inputs have a list for their type.
+    #[must_use]
+    pub fn to_message(&self, is_raw: bool) -> ModelInferRequest {
+        let asked = |output: &RequestedOutput| RequestedOutputMessage { name: output.name.clone() };
+        let (inputs, raw_input_contents) = to_messages(&self.inputs, is_raw);
+        ModelInferRequest {
+            model_name: self.model_name.clone(),
+            model_version: self.model_version.clone(),
+            id: self.id.clone(),
+            inputs,
+            outputs: self.outputs.iter().map(asked).collect(),
+            raw_input_contents,
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is no request.
+    pub fn from_message(message: Bytes) -> Result<Self, Trouble> {
+        let message = ModelInferRequest::decode(message).map_err(|e| no_message("request", &e))?;
+        let asked =
+            |output: RequestedOutputMessage| RequestedOutput { name: output.name, is_binary: None };
+        Ok(Self {
+            inputs: from_messages(message.inputs, message.raw_input_contents)?,
+            model_name: message.model_name,
+            model_version: message.model_version,
+            id: message.id,
+            outputs: message.outputs.into_iter().map(asked).collect(),
+            wants_binary: false,
+        })
+    }
+}
+
+impl InferResponse {
+    /// The message; contents are raw, or typed where all outputs have a list for their type.
+    #[must_use]
+    pub fn to_message(&self, is_raw: bool) -> ModelInferResponse {
+        let (outputs, raw_output_contents) = to_messages(&self.outputs, is_raw);
+        ModelInferResponse {
+            model_name: self.model_name.clone(),
+            model_version: self.model_version.clone(),
+            id: self.id.clone(),
+            outputs,
+            raw_output_contents,
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is no answer.
+    pub fn from_message(message: Bytes) -> Result<Self, Trouble> {
+        let message = ModelInferResponse::decode(message).map_err(|e| no_message("answer", &e))?;
+        message.try_into()
+    }
+}
+
+impl TryFrom<ModelInferResponse> for InferResponse {
+    type Error = Trouble;
+
+    fn try_from(message: ModelInferResponse) -> Result<Self, Trouble> {
+        Ok(Self {
+            outputs: from_messages(message.outputs, message.raw_output_contents)?,
+            model_name: message.model_name,
+            model_version: message.model_version,
+            id: message.id,
+        })
+    }
+}
+
+fn no_message(what: &str, error: &prost::DecodeError) -> Trouble {
+    Trouble::new(Kind::Malformed, format!("the {what} is no message of the protocol: {error}"))
+}
+
+/// Tensors without their elements, and those: either raw or inside of them, never mixed.
+fn to_messages(tensors: &[Tensor], is_raw: bool) -> (Vec<TensorMessage>, Vec<Bytes>) {
+    let typed: Option<Vec<_>> =
+        if is_raw { None } else { tensors.iter().map(Tensor::to_contents).collect() };
+    let raw = match typed {
+        None => tensors.iter().map(|tensor| tensor.data.clone()).collect(),
+        Some(_) => Vec::new(),
+    };
+    let mut typed = typed.into_iter().flatten();
+    let messages = tensors.iter().map(|tensor| TensorMessage {
+        name: tensor.name.clone(),
+        datatype: tensor.datatype.name().into(),
+        shape: tensor.shape.iter().map(|&dimension| dimension as i64).collect(),
+        contents: typed.next(),
+    });
+    (messages.collect(), raw)
+}
+
+fn from_messages(tensors: Vec<TensorMessage>, raw: Vec<Bytes>) -> Result<Vec<Tensor>, Trouble> {
+    if !raw.is_empty() && raw.len() != tensors.len() {
+        let (raw, tensors) = (raw.len(), tensors.len());
+        let words = format!("{raw} raw contents for {tensors} tensors");
+        return Err(Trouble::new(Kind::Malformed, words));
+    }
+    let mut raw = raw.into_iter();
+    let read = |message: TensorMessage| {
+        let TensorMessage { name, datatype, shape, contents } = message;
+        let datatype = Datatype::named(&datatype)?;
+        let wrong = |what: String| Trouble::new(Kind::Malformed, format!("tensor '{name}' {what}"));
+        let shape = shape.iter().map(|&dimension| {
+            usize::try_from(dimension).map_err(|_| wrong(format!("has a dimension of {dimension}")))
+        });
+        let shape = shape.collect::<Result<_, _>>()?;
+        let data = match raw.next() {
+            Some(raw) => raw,
+            None => contents
+                .unwrap_or_default()
+                .to_raw(datatype)
+                .ok_or_else(|| wrong(format!("has no contents of type {datatype}")))?
+                .into(),
+        };
+        Tensor::new(name, datatype, shape, data)
+    };
+    tensors.into_iter().map(read).collect()
+}
+
+impl Tensor {
+    /// Elements by their type; `None` where there is no list for it.
+    fn to_contents(&self) -> Option<TensorContents> {
+        macro_rules! all {
+            ($type:ty) => {
+                self.data
+                    .chunks_exact(size_of::<$type>())
+                    .map(|bytes| {
+                        <$type>::from_le_bytes(bytes.try_into().expect("chunks are of this size"))
+                            .into()
+                    })
+                    .collect()
+            };
+        }
+        let mut contents = TensorContents::default();
+        match self.datatype {
+            Datatype::Bool => contents.bools = self.data.iter().map(|&byte| byte != 0).collect(),
+            Datatype::Int8 => contents.ints = all!(i8),
+            Datatype::Int16 => contents.ints = all!(i16),
+            Datatype::Int32 => contents.ints = all!(i32),
+            Datatype::Int64 => contents.longs = all!(i64),
+            Datatype::Uint8 => contents.unsigned_ints = all!(u8),
+            Datatype::Uint16 => contents.unsigned_ints = all!(u16),
+            Datatype::Uint32 => contents.unsigned_ints = all!(u32),
+            Datatype::Uint64 => contents.unsigned_longs = all!(u64),
+            Datatype::Fp32 => contents.floats = all!(f32),
+            Datatype::Fp64 => contents.doubles = all!(f64),
+            Datatype::Bytes => {
+                let strings = self.strings().flatten();
+                contents.strings = strings.map(|string| self.data.slice_ref(string)).collect();
+            }
+            Datatype::Fp16 | Datatype::Bf16 => return None,
+        }
+        Some(contents)
+    }
+}
+
+impl TensorContents {
+    /// Elements of this type, raw; `None` where one is out of its range or there is no list
+    /// for it.
+    fn to_raw(&self, datatype: Datatype) -> Option<Vec<u8>> {
+        macro_rules! all {
+            ($list:expr) => {
+                Some($list.iter().flat_map(|value| value.to_le_bytes()).collect())
+            };
+            ($list:expr, $type:ty) => {{
+                let narrow = $list.iter().map(|&value| <$type>::try_from(value).ok());
+                let narrow: Vec<$type> = narrow.collect::<Option<_>>()?;
+                all!(narrow)
+            }};
+        }
+        match datatype {
+            Datatype::Bool => Some(self.bools.iter().map(|&value| value.into()).collect()),
+            Datatype::Int8 => all!(self.ints, i8),
+            Datatype::Int16 => all!(self.ints, i16),
+            Datatype::Int32 => all!(self.ints),
+            Datatype::Int64 => all!(self.longs),
+            Datatype::Uint8 => all!(self.unsigned_ints, u8),
+            Datatype::Uint16 => all!(self.unsigned_ints, u16),
+            Datatype::Uint32 => all!(self.unsigned_ints),
+            Datatype::Uint64 => all!(self.unsigned_longs),
+            Datatype::Fp32 => all!(self.floats),
+            Datatype::Fp64 => all!(self.doubles),
+            Datatype::Bytes => {
+                let mut raw = Vec::new();
+                for string in &self.strings {
+                    raw.extend(u32::try_from(string.len()).ok()?.to_le_bytes());
+                    raw.extend_from_slice(string);
+                }
+                Some(raw)
+            }
+            Datatype::Fp16 | Datatype::Bf16 => None,
+        }
+    }
+}
+
+impl From<ModelMetadata> for ModelMetadataResponse {
+    fn from(model: ModelMetadata) -> Self {
+        let ModelMetadata { name, versions, platform, inputs, outputs } = model;
+        let inputs = inputs.into_iter().map(Into::into).collect();
+        let outputs = outputs.into_iter().map(Into::into).collect();
+        Self { name, versions, platform, inputs, outputs }
+    }
+}
+
+impl From<ModelMetadataResponse> for ModelMetadata {
+    fn from(message: ModelMetadataResponse) -> Self {
+        let ModelMetadataResponse { name, versions, platform, inputs, outputs } = message;
+        let inputs = inputs.into_iter().map(Into::into).collect();
+        let outputs = outputs.into_iter().map(Into::into).collect();
+        Self { name, versions, platform, inputs, outputs }
+    }
+}
+
+impl From<TensorMetadata> for TensorMetadataMessage {
+    fn from(TensorMetadata { name, datatype, shape }: TensorMetadata) -> Self {
+        Self { name, datatype, shape }
+    }
+}
+
+impl From<TensorMetadataMessage> for TensorMetadata {
+    fn from(message: TensorMetadataMessage) -> Self {
+        let TensorMetadataMessage { name, datatype, shape } = message;
+        Self { name, datatype, shape }
+    }
+}
+
+impl From<ServerMetadata> for ServerMetadataResponse {
+    fn from(ServerMetadata { name, version, extensions }: ServerMetadata) -> Self {
+        Self { name, version, extensions }
+    }
+}
+
+impl From<ServerMetadataResponse> for ServerMetadata {
+    fn from(message: ServerMetadataResponse) -> Self {
+        let ServerMetadataResponse { name, version, extensions } = message;
+        Self { name, version, extensions }
+    }
+}

@@ -1,0 +1,296 @@
+//! Inference over HTTP: bodies of JSON, alone or with the bytes of tensors after it.
+//!
+//! With the extension for binary tensors, a body is a head of JSON, whose length the field
+//! [`HEAD_LENGTH`] of the HTTP head tells, then the bytes of each tensor that has
+//! `binary_data_size`, in the order of the head.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::json::{Head, JsonTensor};
+use super::{Datatype, InferRequest, InferResponse, RequestedOutput, Tensor, elements};
+use crate::trouble::{Kind, Trouble};
+
+/// Field that tells how long the JSON of a body is, in lower case.
+pub const HEAD_LENGTH: &str = "inference-header-content-length";
+
+/// A body that is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    /// All of it.
+    pub bytes: Bytes,
+    /// The value of [`HEAD_LENGTH`], where tensors follow the JSON.
+    pub head_length: Option<usize>,
+}
+
+impl Body {
+    /// The value of `Content-Type`.
+    #[must_use]
+    pub fn content_type(&self) -> &'static str {
+        match self.head_length {
+            Some(_) => "application/octet-stream",
+            None => "application/json",
+        }
+    }
+}
+
+impl InferRequest {
+    /// Path of the request.
+    #[must_use]
+    pub fn path(&self) -> String {
+        model_path(&self.model_name, &self.model_version) + "/infer"
+    }
+
+    /// The body, with tensors as JSON or as bytes.
+    #[must_use]
+    pub fn to_http(&self, is_binary: bool) -> Body {
+        let mut out = Out::default();
+        out.json.push(b'{');
+        out.field("id", &self.id);
+        out.tensors("inputs", &self.inputs, |_| is_binary);
+        if !self.outputs.is_empty() {
+            let asked: Vec<_> = self.outputs.iter().map(asked).collect();
+            out.value("outputs", &asked);
+        }
+        if self.wants_binary {
+            out.value("parameters", &json!({"binary_data_output": true}));
+        }
+        out.json.push(b'}');
+        out.body()
+    }
+
+    /// Reads a body. Name and version of the model are those of the path.
+    ///
+    /// # Errors
+    /// What is no request.
+    pub fn from_http(
+        model_name: &str,
+        model_version: &str,
+        body: &Bytes,
+        head_length: Option<usize>,
+    ) -> Result<Self, Trouble> {
+        let (json, mut rest) = split(body, head_length)?;
+        let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("request", &e))?;
+        let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
+        let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
+        let asked = |tensor: JsonTensor<'_>| RequestedOutput {
+            name: tensor.name,
+            is_binary: tensor.parameters.and_then(|parameters| parameters.binary_data),
+        };
+        let request = Self {
+            model_name: model_name.into(),
+            model_version: model_version.into(),
+            id: head.id.unwrap_or_default(),
+            inputs: inputs.collect::<Result<_, _>>()?,
+            outputs: head.outputs.unwrap_or_default().into_iter().map(asked).collect(),
+            wants_binary: head.parameters.and_then(|all| all.binary_data_output).unwrap_or(false),
+        };
+        no_rest(&rest)?;
+        Ok(request)
+    }
+}
+
+impl InferResponse {
+    /// The body, with those outputs as bytes that `is_binary` says by name.
+    #[must_use]
+    pub fn to_http(&self, is_binary: impl Fn(&str) -> bool) -> Body {
+        let mut out = Out::default();
+        out.json.push(b'{');
+        out.value("model_name", &self.model_name);
+        out.field("model_version", &self.model_version);
+        out.field("id", &self.id);
+        out.tensors("outputs", &self.outputs, |tensor| is_binary(&tensor.name));
+        out.json.push(b'}');
+        out.body()
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// What is no answer.
+    pub fn from_http(body: &Bytes, head_length: Option<usize>) -> Result<Self, Trouble> {
+        let (json, mut rest) = split(body, head_length)?;
+        let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("answer", &e))?;
+        let outputs = match (head.outputs, head.error) {
+            (Some(outputs), _) => outputs,
+            (None, Some(error)) => return Err(Trouble::new(Kind::Server, error)),
+            (None, None) => return Err(malformed("the answer has no 'outputs'")),
+        };
+        let outputs = outputs.into_iter().map(|tensor| read(tensor, &mut rest));
+        let response = Self {
+            outputs: outputs.collect::<Result<_, _>>()?,
+            model_name: head.model_name.unwrap_or_default(),
+            model_version: head.model_version.unwrap_or_default(),
+            id: head.id.unwrap_or_default(),
+        };
+        no_rest(&rest)?;
+        Ok(response)
+    }
+}
+
+/// Path of a model: `/v2/models/NAME[/versions/VERSION]`.
+#[must_use]
+pub fn model_path(name: &str, version: &str) -> String {
+    let name = escaped(name);
+    match version {
+        "" => format!("/v2/models/{name}"),
+        version => format!("/v2/models/{name}/versions/{}", escaped(version)),
+    }
+}
+
+/// The body that says why there is no answer.
+#[must_use]
+pub fn error_body(words: &str) -> Vec<u8> {
+    json!({"error": words}).to_string().into_bytes()
+}
+
+/// What such a body says: of this protocol, of frameworks that servers are made with, or the
+/// first of the text itself.
+#[must_use]
+pub fn error_words(body: &[u8]) -> String {
+    let said = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
+        let said = ["error", "detail", "message"].iter().find_map(|key| json.get(key))?;
+        let inner = said.get("message").unwrap_or(said);
+        Some(inner.as_str().map_or_else(|| inner.to_string(), str::to_owned))
+    });
+    let words = said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    crate::trouble::in_short(&words)
+}
+
+/// What a path segment cannot hold, as `%XX`.
+pub(crate) fn escaped(segment: &str) -> String {
+    let mut out = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(byte.into());
+            }
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// JSON and the bytes after it.
+fn split(body: &Bytes, head_length: Option<usize>) -> Result<(Bytes, Bytes), Trouble> {
+    match head_length {
+        Some(length) if length > body.len() => {
+            let found = body.len();
+            Err(malformed(&format!("a body of {found} bytes whose JSON has {length} bytes")))
+        }
+        Some(length) => Ok((body.slice(..length), body.slice(length..))),
+        None => Ok((body.clone(), Bytes::new())),
+    }
+}
+
+fn no_rest(rest: &Bytes) -> Result<(), Trouble> {
+    match rest.len() {
+        0 => Ok(()),
+        left => Err(malformed(&format!("{left} bytes after the last tensor"))),
+    }
+}
+
+/// A tensor, with its elements from the JSON or from the front of the bytes after it.
+fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
+    let JsonTensor { name, datatype, shape, parameters, data } = tensor;
+    let missing = |what: &str| malformed(&format!("tensor '{name}' has no '{what}'"));
+    let datatype = Datatype::named(&datatype.ok_or_else(|| missing("datatype"))?)?;
+    let shape = shape.ok_or_else(|| missing("shape"))?;
+    let shape = shape.iter().map(|&dimension| {
+        let wrong = || malformed(&format!("tensor '{name}' has a dimension of {dimension}"));
+        usize::try_from(dimension).map_err(|_| wrong())
+    });
+    let shape = shape.collect::<Result<_, _>>()?;
+    let data = match (parameters.and_then(|all| all.binary_data_size), data) {
+        (Some(size), _) => match usize::try_from(size) {
+            Ok(size) if size <= rest.len() => rest.split_to(size),
+            _ => {
+                let left = rest.len();
+                return Err(malformed(&format!(
+                    "tensor '{name}' has 'binary_data_size' {size}, with {left} bytes left"
+                )));
+            }
+        },
+        (None, Some(json)) => elements::read(datatype, json.get())
+            .map_err(|error| malformed(&format!("tensor '{name}': {error}")))?
+            .into(),
+        (None, None) => return Err(missing("data")),
+    };
+    Tensor::new(name, datatype, shape, data)
+}
+
+fn asked(output: &RequestedOutput) -> serde_json::Value {
+    match output.is_binary {
+        Some(is_binary) => json!({"name": output.name, "parameters": {"binary_data": is_binary}}),
+        None => json!({"name": output.name}),
+    }
+}
+
+fn malformed(words: &str) -> Trouble {
+    Trouble::new(Kind::Malformed, words)
+}
+
+fn no_json(what: &str, error: &serde_json::Error) -> Trouble {
+    malformed(&format!("the {what} is no JSON of the protocol: {error}"))
+}
+
+/// A body in the making.
+#[derive(Default)]
+struct Out {
+    json: Vec<u8>,
+    bytes: Vec<u8>,
+    is_binary: bool,
+}
+
+impl Out {
+    /// A member of the object, where it is not empty.
+    fn field(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.value(name, &value);
+        }
+    }
+
+    fn value(&mut self, name: &str, value: &impl serde::Serialize) {
+        self.name(name);
+        serde_json::to_writer(&mut self.json, value).expect("strings and numbers are JSON");
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.json.last() != Some(&b'{') {
+            self.json.push(b',');
+        }
+        self.json.extend([b"\"", name.as_bytes(), b"\":"].concat());
+    }
+
+    fn tensors(&mut self, name: &str, tensors: &[Tensor], is_binary: impl Fn(&Tensor) -> bool) {
+        self.name(name);
+        self.json.push(b'[');
+        for (at, tensor) in tensors.iter().enumerate() {
+            if at > 0 {
+                self.json.push(b',');
+            }
+            self.json.push(b'{');
+            self.value("name", &tensor.name);
+            self.value("datatype", &tensor.datatype.name());
+            self.value("shape", &tensor.shape);
+            if is_binary(tensor) {
+                self.is_binary = true;
+                self.value("parameters", &json!({"binary_data_size": tensor.data.len()}));
+                self.bytes.extend_from_slice(&tensor.data);
+            } else {
+                self.name("data");
+                self.json.push(b'[');
+                elements::write(tensor, &mut self.json);
+                self.json.push(b']');
+            }
+            self.json.push(b'}');
+        }
+        self.json.push(b']');
+    }
+
+    fn body(mut self) -> Body {
+        let head_length = self.is_binary.then_some(self.json.len());
+        self.json.append(&mut self.bytes);
+        Body { bytes: self.json.into(), head_length }
+    }
+}

@@ -1,0 +1,155 @@
+//! The JSON of inference over HTTP, as it stands on the wire.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{ModelMetadata, ServerMetadata, TensorMetadata};
+
+/// The head of a request or of an answer: tensors without their elements, or with.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Head<'a> {
+    #[serde(default)]
+    pub model_name: Option<String>,
+    #[serde(default)]
+    pub model_version: Option<String>,
+    #[serde(default)]
+    pub id: Option<String>,
+    #[serde(default)]
+    pub parameters: Option<Parameters>,
+    #[serde(default, borrow)]
+    pub inputs: Option<Vec<JsonTensor<'a>>>,
+    #[serde(default, borrow)]
+    pub outputs: Option<Vec<JsonTensor<'a>>>,
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// A tensor of a head; an output that is asked for has its name alone.
+#[derive(Debug, Deserialize)]
+pub(super) struct JsonTensor<'a> {
+    pub name: String,
+    #[serde(default)]
+    pub datatype: Option<String>,
+    #[serde(default)]
+    pub shape: Option<Vec<i64>>,
+    #[serde(default)]
+    pub parameters: Option<Parameters>,
+    #[serde(default, borrow)]
+    pub data: Option<&'a RawValue>,
+}
+
+/// The parameters of the extension for binary tensors; others are the server's own.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Parameters {
+    #[serde(default)]
+    pub binary_data_size: Option<u64>,
+    #[serde(default)]
+    pub binary_data: Option<bool>,
+    #[serde(default)]
+    pub binary_data_output: Option<bool>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct JsonModel {
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    versions: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    platform: String,
+    #[serde(deserialize_with = "or_default")]
+    inputs: Vec<JsonTensorMetadata>,
+    #[serde(deserialize_with = "or_default")]
+    outputs: Vec<JsonTensorMetadata>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct JsonTensorMetadata {
+    name: String,
+    datatype: String,
+    #[serde(default)]
+    shape: Vec<i64>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct JsonServer {
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    version: String,
+    #[serde(deserialize_with = "or_default")]
+    extensions: Vec<String>,
+}
+
+/// Servers write `null` where they have nothing to say.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl ModelMetadata {
+    /// As `GET /v2/models/NAME` answers.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let tensors = |all: &[TensorMetadata]| all.iter().map(JsonTensorMetadata::from).collect();
+        let json = JsonModel {
+            name: self.name.clone(),
+            versions: self.versions.clone(),
+            platform: self.platform.clone(),
+            inputs: tensors(&self.inputs),
+            outputs: tensors(&self.outputs),
+        };
+        serde_json::to_vec(&json).expect("strings and numbers are JSON")
+    }
+
+    /// Reads such an answer.
+    ///
+    /// # Errors
+    /// What is no such answer.
+    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let json: JsonModel = serde_json::from_slice(json)?;
+        let tensors =
+            |all: Vec<JsonTensorMetadata>| all.into_iter().map(TensorMetadata::from).collect();
+        Ok(Self {
+            name: json.name,
+            versions: json.versions,
+            platform: json.platform,
+            inputs: tensors(json.inputs),
+            outputs: tensors(json.outputs),
+        })
+    }
+}
+
+impl ServerMetadata {
+    /// As `GET /v2` answers.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let Self { name, version, extensions } = self.clone();
+        serde_json::to_vec(&JsonServer { name, version, extensions }).expect("strings are JSON")
+    }
+
+    /// Reads such an answer.
+    ///
+    /// # Errors
+    /// What is no such answer.
+    pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let JsonServer { name, version, extensions } = serde_json::from_slice(json)?;
+        Ok(Self { name, version, extensions })
+    }
+}
+
+impl From<&TensorMetadata> for JsonTensorMetadata {
+    fn from(tensor: &TensorMetadata) -> Self {
+        let TensorMetadata { name, datatype, shape } = tensor.clone();
+        Self { name, datatype, shape }
+    }
+}
+
+impl From<JsonTensorMetadata> for TensorMetadata {
+    fn from(JsonTensorMetadata { name, datatype, shape }: JsonTensorMetadata) -> Self {
+        Self { name, datatype, shape }
+    }
+}

@@ -1,0 +1,219 @@
+//! Samples of a library as requests of a model, and what is taken from its answers.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary as _};
+use dyno_sut::tensors::{ElementType, ModelInput, SampleTensor, TensorLibrary};
+
+use super::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, TensorMetadata};
+use crate::trouble::{Kind, Trouble};
+
+/// A model of a server with the samples that it is sent.
+///
+/// Nothing is converted on the way: types, layout and order of the elements are those of the
+/// library. A dimension of 1 is put before those of a sample where the model has one more.
+#[derive(Debug)]
+pub struct Model {
+    name: String,
+    version: String,
+    library: Arc<TensorLibrary>,
+    /// By input, in the order of the library: whether a batch of one is put before it.
+    is_batched: Vec<bool>,
+    /// What is taken from the answer, where the server said what it has.
+    output: Option<TensorMetadata>,
+    /// Its name, where one is asked for.
+    wanted: Option<String>,
+    /// Type of the elements that the first answer had.
+    answered: OnceLock<Datatype>,
+}
+
+impl Model {
+    /// A model by what its server says of it; the first output is taken unless `wanted` names
+    /// another one.
+    ///
+    /// # Errors
+    /// Samples of other inputs, types or shapes than the model has; an output that it has not.
+    pub fn new(
+        metadata: &ModelMetadata,
+        version: &str,
+        library: Arc<TensorLibrary>,
+        wanted: Option<String>,
+    ) -> Result<Self, Trouble> {
+        let first = library.sample(0).map_err(|why| Trouble::new(Kind::Mismatch, why))?;
+        let is_batched = first.iter().map(|(name, tensor)| matched(metadata, name, tensor));
+        let is_batched = is_batched.collect::<Result<Vec<bool>, _>>()?;
+        let missing =
+            metadata.inputs.iter().find(|input| first.iter().all(|(name, _)| *name != input.name));
+        if let Some(missing) = missing {
+            let there: Vec<&str> = first.iter().map(|(name, _)| *name).collect();
+            return Err(Trouble::new(
+                Kind::Mismatch,
+                format!(
+                    "model '{}' has an input '{}', for which there are no samples; there are some \
+                     for {}",
+                    metadata.name,
+                    missing.name,
+                    there.join(", ")
+                ),
+            ));
+        }
+        let output = match &wanted {
+            Some(name) => metadata.outputs.iter().find(|output| output.name == *name),
+            None => metadata.outputs.first(),
+        };
+        if let (Some(name), None, false) = (&wanted, output, metadata.outputs.is_empty()) {
+            let there: Vec<&str> = metadata.outputs.iter().map(|o| o.name.as_str()).collect();
+            let words = format!(
+                "model '{}' has no output '{name}'; there are {}",
+                metadata.name,
+                there.join(", ")
+            );
+            return Err(Trouble::new(Kind::Mismatch, words));
+        }
+        Ok(Self {
+            name: metadata.name.clone(),
+            version: version.into(),
+            is_batched,
+            output: output.cloned(),
+            wanted,
+            answered: OnceLock::new(),
+            library,
+        })
+    }
+
+    /// Type of the elements that answers have, as far as it is known.
+    #[must_use]
+    pub fn answer_type(&self) -> Option<Datatype> {
+        let said = self.output.as_ref().and_then(|output| Datatype::named(&output.datatype).ok());
+        self.answered.get().copied().or(said)
+    }
+
+    pub(super) fn sample_count(&self) -> usize {
+        self.library.total_sample_count()
+    }
+
+    /// The request of a sample, with the output that is taken as the only one that is wanted.
+    pub(super) fn request(&self, sample: SampleIndex) -> Result<InferRequest, String> {
+        let inputs = self.library.sample(sample)?.into_iter().zip(&self.is_batched);
+        let wanted = self.wanted.iter();
+        let wanted =
+            wanted.map(|name| super::RequestedOutput { name: name.clone(), is_binary: None });
+        Ok(InferRequest {
+            model_name: self.name.clone(),
+            model_version: self.version.clone(),
+            id: String::new(),
+            inputs: inputs.map(|((name, input), &batched)| tensor(name, &input, batched)).collect(),
+            outputs: wanted.collect(),
+            wants_binary: false,
+        })
+    }
+
+    /// The elements of the output that is taken, as they came.
+    pub(super) fn take(&self, response: InferResponse) -> Result<Bytes, Trouble> {
+        let name = self.wanted.as_deref().or(self.output.as_ref().map(|output| &*output.name));
+        let mut outputs = response.outputs.into_iter();
+        let found = match name {
+            Some(name) => outputs.find(|output| output.name == name),
+            None => outputs.next(),
+        };
+        let Some(found) = found else {
+            let words = format!("an answer without output '{}'", name.unwrap_or("(any)"));
+            return Err(Trouble::new(Kind::Mismatch, words));
+        };
+        if let Some(said) = &self.output
+            && !(said.datatype == found.datatype.name() && is_of(&said.shape, &found.shape))
+        {
+            return Err(Trouble::new(
+                Kind::Mismatch,
+                format!(
+                    "output '{}' is {} {:?}, where the model has {} {:?}",
+                    found.name, found.datatype, found.shape, said.datatype, said.shape
+                ),
+            ));
+        }
+        self.answered.get_or_init(|| found.datatype);
+        Ok(found.data)
+    }
+}
+
+/// Whether this input of the samples wants a batch of one before it.
+fn matched(metadata: &ModelMetadata, name: &str, tensor: &SampleTensor) -> Result<bool, Trouble> {
+    if metadata.inputs.is_empty() {
+        // The server says nothing; a batch first is what nearly all models have.
+        return Ok(true);
+    }
+    let mismatch = |words: String| Err(Trouble::new(Kind::Mismatch, words));
+    let model = &metadata.name;
+    let Some(input) = metadata.inputs.iter().find(|input| input.name == name) else {
+        let there: Vec<&str> = metadata.inputs.iter().map(|input| input.name.as_str()).collect();
+        let there = there.join(", ");
+        return mismatch(format!("model '{model}' has no input '{name}'; there are {there}"));
+    };
+    let datatype = Datatype::from(tensor.elements.element());
+    if input.datatype != datatype.name() {
+        return mismatch(format!(
+            "samples of input '{name}' are {datatype}, where model '{model}' has {}; convert the \
+             file, as nothing is converted on the way",
+            input.datatype
+        ));
+    }
+    let alone: Vec<usize> = tensor.shape.clone();
+    let batched: Vec<usize> = [&[1], alone.as_slice()].concat();
+    match (is_of(&input.shape, &batched), is_of(&input.shape, &alone)) {
+        (true, _) => Ok(true),
+        (false, true) => Ok(false),
+        (false, false) => mismatch(format!(
+            "samples of input '{name}' have the shape {alone:?}, where model '{model}' has {:?}",
+            input.shape
+        )),
+    }
+}
+
+/// Whether a shape is one of those that are said, in which -1 is anything.
+fn is_of(said: &[i64], shape: &[usize]) -> bool {
+    said.len() == shape.len()
+        && said.iter().zip(shape).all(|(&said, &n)| said < 0 || usize::try_from(said) == Ok(n))
+}
+
+fn tensor(name: &str, sample: &SampleTensor, is_batched: bool) -> Tensor {
+    let mut data = Vec::new();
+    sample.elements.write(&mut data);
+    let batch: &[usize] = if is_batched { &[1] } else { &[] };
+    Tensor {
+        name: name.into(),
+        datatype: sample.elements.element().into(),
+        shape: [batch, &sample.shape].concat(),
+        data: data.into(),
+    }
+}
+
+/// The inputs of a model, for samples of random numbers.
+///
+/// # Errors
+/// A server that does not say what inputs there are, or a type that this process has not.
+pub fn random_inputs(metadata: &ModelMetadata) -> Result<Vec<ModelInput>, Trouble> {
+    if metadata.inputs.is_empty() {
+        let words = format!(
+            "the server does not say what inputs model '{}' has; give samples",
+            metadata.name
+        );
+        return Err(Trouble::new(Kind::Mismatch, words));
+    }
+    let input = |input: &TensorMetadata| {
+        let element = Datatype::named(&input.datatype)?.element().ok_or_else(|| {
+            let known: Vec<&str> =
+                ElementType::ALL.iter().map(|&element| Datatype::from(element).name()).collect();
+            let words = format!(
+                "there are no random samples of type {} for input '{}'; there are of {}",
+                input.datatype,
+                input.name,
+                known.join(", ")
+            );
+            Trouble::new(Kind::Mismatch, words)
+        })?;
+        let shape = input.shape.iter().map(|&dimension| usize::try_from(dimension).ok()).collect();
+        Ok(ModelInput { name: input.name.clone(), element, shape })
+    };
+    metadata.inputs.iter().map(input).collect()
+}

@@ -1,0 +1,211 @@
+//! What is asked.
+
+use serde_json::{Map, Value, json};
+
+use super::Api;
+use crate::trouble::{Kind, Trouble};
+
+/// A request for one answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The model; empty where the server has but one.
+    pub model: String,
+    /// What is to be continued or answered.
+    pub input: Input,
+    /// Output tokens at most.
+    pub max_tokens: Option<u64>,
+    /// The answer comes in parts.
+    pub stream: bool,
+    /// The last part says how many tokens there were.
+    pub include_usage: bool,
+    /// All other members, such as `temperature`, as they were said.
+    pub others: Map<String, Value>,
+}
+
+/// What is to be continued or answered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// Text to be continued.
+    Text(String),
+    /// Tokens to be continued.
+    Tokens(Vec<u64>),
+    /// A conversation to be answered.
+    Messages(Vec<Message>),
+}
+
+/// A message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// `system`, `user` or `assistant`.
+    pub role: String,
+    /// Its text.
+    pub content: String,
+}
+
+impl Message {
+    /// A message.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into() }
+    }
+}
+
+impl Input {
+    /// The interface that takes it.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        match self {
+            Self::Text(_) | Self::Tokens(_) => Api::Completions,
+            Self::Messages(_) => Api::Chat,
+        }
+    }
+}
+
+impl Request {
+    /// A request for one whole answer of any length.
+    pub fn new(model: impl Into<String>, input: Input) -> Self {
+        Self {
+            model: model.into(),
+            input,
+            max_tokens: None,
+            stream: false,
+            include_usage: false,
+            others: Map::new(),
+        }
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut body = Map::new();
+        if !self.model.is_empty() {
+            body.insert("model".into(), json!(self.model));
+        }
+        match &self.input {
+            Input::Text(text) => body.insert("prompt".into(), json!(text)),
+            Input::Tokens(tokens) => body.insert("prompt".into(), json!(tokens)),
+            Input::Messages(all) => {
+                let message =
+                    |message: &Message| json!({"role": message.role, "content": message.content});
+                body.insert("messages".into(), all.iter().map(message).collect())
+            }
+        };
+        if let Some(max_tokens) = self.max_tokens {
+            body.insert("max_tokens".into(), json!(max_tokens));
+        }
+        if self.stream {
+            body.insert("stream".into(), json!(true));
+            if self.include_usage {
+                body.insert("stream_options".into(), json!({"include_usage": true}));
+            }
+        }
+        body.extend(self.others.clone());
+        Value::Object(body).to_string().into_bytes()
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// What is missing or of another type; several prompts, of which each would need an answer.
+    pub fn from_json(api: Api, body: &[u8]) -> Result<Self, Trouble> {
+        let body: Value = serde_json::from_slice(body)
+            .map_err(|error| wrong(&format!("the body is no JSON: {error}")))?;
+        let Value::Object(mut body) = body else {
+            return Err(wrong("the body is no JSON object"));
+        };
+        let input = match api {
+            Api::Completions => prompt(body.shift_remove("prompt"))?,
+            Api::Chat => Input::Messages(messages(body.shift_remove("messages"))?),
+        };
+        let model = match body.shift_remove("model") {
+            Some(Value::String(model)) => model,
+            None | Some(Value::Null) => String::new(),
+            Some(_) => return Err(wrong("'model' is no string")),
+        };
+        // The newer name wins, as it does with the interface's owner.
+        let older = body.shift_remove("max_tokens").filter(|value| !value.is_null());
+        let newer = body.shift_remove("max_completion_tokens").filter(|value| !value.is_null());
+        let max_tokens = match newer.or(older) {
+            None => None,
+            Some(value) => {
+                Some(value.as_u64().ok_or_else(|| wrong("'max_tokens' is no count of tokens"))?)
+            }
+        };
+        let stream = truth("stream", body.shift_remove("stream").as_ref())?;
+        let include_usage = match body.shift_remove("stream_options") {
+            Some(Value::Object(mut options)) => {
+                truth("include_usage", options.shift_remove("include_usage").as_ref())?
+            }
+            None | Some(Value::Null) => false,
+            Some(_) => return Err(wrong("'stream_options' is no object")),
+        };
+        Ok(Self { model, input, max_tokens, stream, include_usage, others: body })
+    }
+}
+
+fn wrong(words: &str) -> Trouble {
+    Trouble::new(Kind::Malformed, words)
+}
+
+fn truth(name: &str, value: Option<&Value>) -> Result<bool, Trouble> {
+    match value {
+        Some(Value::Bool(value)) => Ok(*value),
+        None | Some(Value::Null) => Ok(false),
+        Some(_) => Err(wrong(&format!("'{name}' is neither true nor false"))),
+    }
+}
+
+/// A text, its tokens, or a list of one of these.
+fn prompt(value: Option<Value>) -> Result<Input, Trouble> {
+    let odd = || wrong("'prompt' is neither a string nor a list of tokens");
+    match value {
+        Some(Value::String(text)) => Ok(Input::Text(text)),
+        Some(Value::Array(mut all)) => match all.first() {
+            Some(Value::Number(_)) => {
+                let tokens = all.iter().map(Value::as_u64).collect::<Option<_>>();
+                tokens.map(Input::Tokens).ok_or_else(odd)
+            }
+            Some(Value::String(_) | Value::Array(_)) if all.len() == 1 => prompt(all.pop()),
+            Some(Value::String(_) | Value::Array(_)) => {
+                let words = format!("'prompt' has {} prompts; send each by itself", all.len());
+                Err(wrong(&words))
+            }
+            _ => Err(odd()),
+        },
+        None => Err(wrong("the request has no 'prompt'")),
+        Some(_) => Err(odd()),
+    }
+}
+
+fn messages(value: Option<Value>) -> Result<Vec<Message>, Trouble> {
+    match value {
+        Some(Value::Array(all)) if !all.is_empty() => all.into_iter().map(message).collect(),
+        Some(Value::Array(_)) => Err(wrong("'messages' is empty")),
+        Some(_) => Err(wrong("'messages' is no list")),
+        None => Err(wrong("the request has no 'messages'")),
+    }
+}
+
+/// A message whose content is a text, or parts that are texts.
+fn message(value: Value) -> Result<Message, Trouble> {
+    let Value::Object(mut message) = value else {
+        return Err(wrong("a message is no object"));
+    };
+    let Some(Value::String(role)) = message.shift_remove("role") else {
+        return Err(wrong("a message has no 'role'"));
+    };
+    let text = |part: Value| match part {
+        Value::Object(mut part) => match part.shift_remove("text") {
+            Some(Value::String(text)) => Ok(text),
+            _ => Err(wrong("a message has a part that is no text")),
+        },
+        _ => Err(wrong("a message has a part that is no object")),
+    };
+    let content = match message.shift_remove("content") {
+        Some(Value::String(content)) => content,
+        Some(Value::Array(parts)) => parts.into_iter().map(text).collect::<Result<_, _>>()?,
+        // A message of the assistant may hold nothing but calls of tools.
+        None | Some(Value::Null) => String::new(),
+        Some(_) => return Err(wrong("the 'content' of a message is no text")),
+    };
+    Ok(Message { role, content })
+}

@@ -1,0 +1,286 @@
+//! Any other interface over HTTP: a template that is filled in with the fields of each sample.
+
+use std::fmt;
+
+use dyno_loadgen::qsl::SampleIndex;
+use serde_json::Value;
+
+use crate::exchange::{Fields, HttpVersion, Method, Request};
+use crate::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use crate::trouble::{Kind, Trouble, in_short};
+use crate::workload::Row;
+
+/// An answer that is longer is given up.
+const LONGEST_ANSWER: usize = 1 << 30;
+
+/// What is sent, and what is taken from answers. `{NAME}` stands for a field of the sample:
+/// as JSON in bodies, strings with their quotes; `{NAME:text}` as it is. In paths and in fields
+/// of the head both are the text itself, percent-encoded in paths. Braces around anything else
+/// stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// `GET` or `POST`.
+    pub method: Method,
+    /// Path and query below that of the endpoint.
+    pub path: String,
+    /// Fields of the head, by names in lower case.
+    pub fields: Vec<(&'static str, String)>,
+    /// What follows it.
+    pub body: String,
+    /// JSON pointer (RFC 6901) to what is the answer; the whole body where it is none.
+    pub pointer: Option<String>,
+}
+
+/// A template with the samples that it is filled in with.
+#[derive(Debug, Clone)]
+pub struct Raw {
+    template: Template,
+    rows: Vec<Row>,
+    version: HttpVersion,
+}
+
+/// Why a template cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplateError {
+    /// There are no samples.
+    NoSamples,
+    /// A sample does not have what the template names.
+    NoField {
+        /// Number of the sample, from 1.
+        row: usize,
+        /// The field.
+        field: String,
+    },
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSamples => f.write_str("expected at least one sample"),
+            Self::NoField { row, field } => {
+                write!(f, "row {row} has no `{field}`, which the template names")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+impl Raw {
+    /// A template with its samples. A name in braces is a field if the first sample has it.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn new(
+        template: Template,
+        rows: Vec<Row>,
+        version: HttpVersion,
+    ) -> Result<Self, TemplateError> {
+        let first = rows.first().ok_or(TemplateError::NoSamples)?;
+        let texts = template.fields.iter().map(|(_, value)| value.as_str());
+        let mut names = Vec::new();
+        for text in texts.chain([template.path.as_str(), template.body.as_str()]) {
+            let named = pieces(text, first).filter_map(|piece| match piece {
+                Piece::Field(name, _) => Some(name.to_owned()),
+                Piece::Text(_) => None,
+            });
+            names.extend(named);
+        }
+        for (at, row) in rows.iter().enumerate() {
+            if let Some(field) = names.iter().find(|name| !row.contains_key(*name)) {
+                return Err(TemplateError::NoField { row: at + 1, field: field.clone() });
+            }
+        }
+        Ok(Self { template, rows, version })
+    }
+}
+
+/// A piece of a template.
+enum Piece<'a> {
+    Text(&'a str),
+    /// A field by its name; as text if so.
+    Field(&'a str, bool),
+}
+
+/// The pieces of a template for a row.
+fn pieces<'a>(template: &'a str, row: &Row) -> impl Iterator<Item = Piece<'a>> {
+    let mut rest = template;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let field = rest.strip_prefix('{').and_then(|inside| {
+            let (name, after) = inside.split_once('}')?;
+            let (name, is_text) = match name.strip_suffix(":text") {
+                Some(name) => (name, true),
+                None => (name, false),
+            };
+            row.contains_key(name).then_some((name, is_text, after))
+        });
+        if let Some((name, is_text, after)) = field {
+            rest = after;
+            return Some(Piece::Field(name, is_text));
+        }
+        let mut others = rest.char_indices().skip(1);
+        let end = others.find(|(_, character)| *character == '{').map_or(rest.len(), |(at, _)| at);
+        let (text, after) = rest.split_at(end);
+        rest = after;
+        Some(Piece::Text(text))
+    })
+}
+
+/// A value as text: strings without their quotes.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A template with the fields of a row.
+fn filled(template: &str, row: &Row, show: impl Fn(&Value, bool) -> String) -> String {
+    let show = |piece: Piece<'_>| match piece {
+        Piece::Text(text) => text.to_owned(),
+        Piece::Field(name, is_text) => row.get(name).map(|v| show(v, is_text)).unwrap_or_default(),
+    };
+    pieces(template, row).map(show).collect()
+}
+
+impl Protocol for Raw {
+    fn name(&self) -> &str {
+        "raw"
+    }
+
+    fn version(&self) -> HttpVersion {
+        self.version
+    }
+
+    fn sample_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn request(&self, sample: SampleIndex) -> Request {
+        let Template { method, path, fields, body, .. } = &self.template;
+        let row = &self.rows[sample as usize];
+        // A line break would end the field, and start another one.
+        let line = |value: &Value, _| text(value).replace(['\r', '\n'], " ");
+        Request {
+            method: *method,
+            path: filled(path, row, |value, _| crate::oip::http::escaped(&text(value))),
+            fields: fields.iter().map(|(name, value)| (*name, filled(value, row, line))).collect(),
+            body: filled(
+                body,
+                row,
+                |value, is_text| {
+                    if is_text { text(value) } else { value.to_string() }
+                },
+            )
+            .into(),
+        }
+    }
+
+    fn is_streaming(&self) -> bool {
+        false
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        let pointer = self.template.pointer.clone();
+        Box::new(WholeReader { pointer, status: 0, body: Vec::new() })
+    }
+}
+
+/// Reads whole answers.
+struct WholeReader {
+    pointer: Option<String>,
+    status: u16,
+    body: Vec<u8>,
+}
+
+impl Reader for WholeReader {
+    fn begin(&mut self, status: u16, _fields: &dyn Fields) -> Result<(), Trouble> {
+        self.status = status;
+        self.body.clear();
+        Ok(())
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+        if self.body.len() + bytes.len() > LONGEST_ANSWER {
+            let words = format!("an answer of more than {LONGEST_ANSWER} bytes");
+            return Err(Trouble::new(Kind::Malformed, words));
+        }
+        self.body.extend_from_slice(bytes);
+        Ok(Heard::default())
+    }
+
+    fn end(&mut self, _trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
+        if let Some(kind) = Kind::of_status(self.status) {
+            let words = in_short(&String::from_utf8_lossy(&self.body));
+            return Err(Trouble::of_status(kind, self.status, &words));
+        }
+        if let Some(pointer) = &self.pointer {
+            let malformed = |words: String| Trouble::new(Kind::Malformed, words);
+            let json: Value = serde_json::from_slice(&self.body)
+                .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
+            let found = json.pointer(pointer);
+            let found = found.ok_or_else(|| malformed(format!("the answer has no {pointer}")))?;
+            self.body = text(found).into_bytes();
+        }
+        Ok(Answer { data: &self.body, tokens: 0, counted_by: Counted::Nobody })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Format;
+
+    fn raw(path: &str, body: &str, rows: &str) -> Result<Raw, TemplateError> {
+        let template = Template {
+            method: Method::Post,
+            path: path.into(),
+            fields: vec![("x-name", "{name}".into())],
+            body: body.into(),
+            pointer: Some("/out/0".into()),
+        };
+        let rows = Format::JsonLines.rows(rows.as_bytes()).unwrap();
+        Raw::new(template, rows, HttpVersion::Http1)
+    }
+
+    fn answer(status: u16, body: &str) -> Result<String, Trouble> {
+        let raw = raw("/", "", "{\"name\": \"a\"}").unwrap();
+        let mut reader = raw.reader();
+        let none = http::HeaderMap::new();
+        reader.begin(status, &none).unwrap();
+        for byte in body.as_bytes() {
+            assert_eq!(reader.data(&[*byte]), Ok(Heard::default()));
+        }
+        reader.end(None).map(|answer| String::from_utf8(answer.data.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn fields_of_a_sample_stand_where_the_template_names_them() {
+        let body = r#"{"say": {name}, "n": {n}, "text": "<{name:text}>é{", "o": {other}, {n}é{n}}"#;
+        let rows = "{\"name\": \"a \\\"b\\\"\\n/\", \"n\": [1, 2]}";
+        let request = raw("/of/{name}?n={n}", body, rows).unwrap().request(0);
+        assert_eq!(request.path, "/of/a%20%22b%22%0A%2F?n=%5B1%2C2%5D");
+        let said = String::from_utf8(request.body.to_vec()).unwrap();
+        let expected = "{\"say\": \"a \\\"b\\\"\\n/\", \"n\": [1,2], \"text\": \"<a \"b\"\n/>é{\", \"o\": {other}, \
+             [1,2]é[1,2]}";
+        assert_eq!(said, expected);
+        assert_eq!(request.fields, [("x-name", "a \"b\" /".to_owned())]);
+    }
+
+    #[test]
+    fn a_sample_without_a_field_is_told() {
+        let error = raw("/", "{a}", "{\"name\": 1, \"a\": 1}\n{\"name\": 1}").unwrap_err();
+        assert_eq!(error.to_string(), "row 2 has no `a`, which the template names");
+        assert_eq!(raw("/", "", "").unwrap_err(), TemplateError::NoSamples);
+    }
+
+    #[test]
+    fn a_pointer_takes_the_answer_out_of_json() {
+        assert_eq!(answer(200, "{\"out\": [\"x\"]}").unwrap(), "x");
+        assert_eq!(answer(201, "{\"out\": [{\"y\": 1}]}").unwrap(), "{\"y\":1}");
+        assert_eq!(answer(200, "{\"out\": []}").unwrap_err().kind, Kind::Malformed);
+        assert_eq!(answer(200, "no").unwrap_err().kind, Kind::Malformed);
+        let refused = answer(503, "full\nhouse").unwrap_err();
+        assert_eq!((refused.kind, &*refused.words), (Kind::Refused, "HTTP status 503: full"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Bodies: those that come, with their limits, and those that go.
+
+use std::io::Read as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use http::HeaderMap;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::sync::mpsc;
+
+use super::refusal::{Refusal, Why};
+use super::state::{Flight, State};
+
+/// Reads a body as it is sent.
+///
+/// # Errors
+/// It is larger than the limit, or ends before its end.
+pub(super) async fn read(state: &State, mut body: Incoming) -> Result<Bytes, Refusal> {
+    let most = state.settings.limits.body;
+    let said = body.size_hint();
+    if said.lower() > most as u64 {
+        linger(body).await;
+        return Err(too_large(&format!("of {} bytes", said.lower()), most));
+    }
+    let mut first: Option<Bytes> = None;
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| Why::Invalid.because(format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        state.counts.received_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        let so_far = first.as_ref().map_or(0, Bytes::len) + all.len() + data.len();
+        if so_far > most {
+            linger(body).await;
+            return Err(too_large("that is longer", most));
+        }
+        // Most bodies come in one piece, which is not copied.
+        match (&first, all.is_empty()) {
+            (None, true) => first = Some(data),
+            (Some(begin), _) => {
+                all.extend_from_slice(begin);
+                all.extend_from_slice(&data);
+                first = None;
+            }
+            (None, false) => all.extend_from_slice(&data),
+        }
+    }
+    Ok(first.unwrap_or_else(|| all.freeze()))
+}
+
+/// How long the rest of a body that is refused is read, and thrown away.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A client that still sends sees its connection reset before it sees why it was refused.
+async fn linger(mut body: Incoming) {
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(LINGER, rest).await;
+}
+
+fn too_large(what: &str, most: usize) -> Refusal {
+    Why::TooLarge.because(format!("a body {what}; this server takes bodies of {most} bytes"))
+}
+
+/// What an encoding of content made smaller, as it was before. The rules of the network
+/// division count this time, and so does the answer.
+///
+/// # Errors
+/// An encoding that is not read, bytes that are not of it, or more of them than the limit.
+pub(super) fn decoded(encoding: Option<&[u8]>, body: Bytes, most: usize) -> Result<Bytes, Refusal> {
+    let mut out = Vec::new();
+    // One byte more tells that there are more.
+    let limit = most as u64 + 1;
+    let read = match encoding {
+        None | Some(b"" | b"identity") => return Ok(body),
+        Some(b"gzip" | b"x-gzip") => {
+            MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut out)
+        }
+        Some(b"deflate") => ZlibDecoder::new(&body[..]).take(limit).read_to_end(&mut out),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            return Err(Why::Unsupported
+                .because(format!("content encoding '{other}'; expected gzip, deflate or none")));
+        }
+    };
+    read.map_err(|error| Why::Invalid.because(format!("the body does not decompress: {error}")))?;
+    if out.len() > most {
+        return Err(too_large("that decompresses to more", most));
+    }
+    Ok(out.into())
+}
+
+/// A body that goes.
+pub(super) struct Outgoing {
+    next: Option<Bytes>,
+    parts: Option<mpsc::Receiver<Bytes>>,
+    trailers: Option<HeaderMap>,
+    /// Whether trailers come with the last part instead.
+    ends: Option<mpsc::Receiver<HeaderMap>>,
+    state: Arc<State>,
+    /// Ends when the body has gone, or its connection.
+    _flight: Option<Flight>,
+}
+
+impl Outgoing {
+    /// All at once.
+    pub fn whole(state: &Arc<State>, bytes: impl Into<Bytes>) -> Self {
+        let (bytes, state) = (bytes.into(), Arc::clone(state));
+        let next = (!bytes.is_empty()).then_some(bytes);
+        Self { next, parts: None, trailers: None, ends: None, state, _flight: None }
+    }
+
+    /// One part after the other, as they come.
+    pub fn parts(state: &Arc<State>, parts: mpsc::Receiver<Bytes>) -> Self {
+        Self { parts: Some(parts), ..Self::whole(state, Bytes::new()) }
+    }
+
+    /// With these trailers.
+    pub fn with_trailers(self, trailers: HeaderMap) -> Self {
+        Self { trailers: Some(trailers), ..self }
+    }
+
+    /// With trailers that are known when all parts are.
+    pub fn ending(self, ends: mpsc::Receiver<HeaderMap>) -> Self {
+        Self { ends: Some(ends), ..self }
+    }
+
+    /// Until it has gone, the server does not end.
+    pub fn in_flight(self, flight: Flight) -> Self {
+        Self { _flight: Some(flight), ..self }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = self.get_mut();
+        let mut data = this.next.take();
+        if let (None, Some(parts)) = (&data, &mut this.parts) {
+            match parts.poll_recv(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(part)) => data = Some(part),
+                Poll::Ready(None) => this.parts = None,
+            }
+        }
+        if let Some(data) = data {
+            this.state.counts.sent_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Some(ends) = &mut this.ends {
+            match ends.poll_recv(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(trailers) => (this.trailers, this.ends) = (trailers, None),
+            }
+        }
+        Poll::Ready(this.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.next.is_none()
+            && self.parts.is_none()
+            && self.trailers.is_none()
+            && self.ends.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match (&self.parts, &self.next) {
+            (None, next) => SizeHint::with_exact(next.as_ref().map_or(0, Bytes::len) as u64),
+            (Some(_), _) => SizeHint::default(),
+        }
+    }
+}

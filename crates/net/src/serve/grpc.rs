@@ -1,0 +1,286 @@
+//! Requests over gRPC: the service `inference.GRPCInferenceService`.
+
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use prost::Message;
+use prost::encoding::{DecodeContext, decode_key, skip_field};
+use tokio::sync::mpsc;
+
+use super::body::{self, Outgoing};
+use super::http::in_time;
+use super::infer::{infer, metadata};
+use super::refusal::{Refusal, Why};
+use super::state::{Flight, State};
+use crate::grpc::{CONTENT_TYPE, Code, Deframer, MESSAGE, PREFIX, STATUS, encoded, framed};
+use crate::oip::InferRequest;
+use crate::oip::messages::{
+    Flag, MODEL_INFER, MODEL_METADATA, MODEL_READY, MODEL_STREAM_INFER, ModelMetadataResponse,
+    ModelName, ModelStreamInferResponse, SERVER_LIVE, SERVER_METADATA, SERVER_READY,
+    ServerMetadataResponse,
+};
+
+/// Answers a call; an error is a head without a body, which has the status.
+pub(super) async fn answer(
+    state: &Arc<State>,
+    request: Request<Incoming>,
+) -> (Code, Response<Outgoing>) {
+    let limit = timeout(request.headers());
+    let work = call(state, request);
+    let called = match limit {
+        None => work.await,
+        Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            Err(Why::TimedOut.because(format!("the call took longer than its {limit:?}")))
+        }),
+    };
+    let mut response = match called {
+        Ok(response) => response,
+        Err(refusal) => {
+            let code = refusal.why.code();
+            let mut response = Response::new(Outgoing::whole(state, Bytes::new()));
+            response.headers_mut().extend(trailers(code, &refusal.words));
+            response
+                .headers_mut()
+                .insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+            return (code, response);
+        }
+    };
+    let kind = HeaderValue::from_static(CONTENT_TYPE);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+        .headers_mut()
+        .insert("grpc-accept-encoding", HeaderValue::from_static("identity,gzip,deflate"));
+    (Code::Ok, response)
+}
+
+fn trailers(code: Code, words: &str) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    trailers.insert(STATUS, HeaderValue::from(code as u16));
+    if !words.is_empty() {
+        let words = HeaderValue::from_str(&encoded(words));
+        trailers.insert(MESSAGE, words.expect("what is encoded is visible"));
+    }
+    trailers
+}
+
+/// `grpc-timeout`: up to eight digits and a unit.
+fn timeout(fields: &HeaderMap) -> Option<Duration> {
+    let field = fields.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = field.split_at_checked(field.len().checked_sub(1)?)?;
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count.saturating_mul(3_600)),
+        "M" => Duration::from_secs(count.saturating_mul(60)),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+async fn call(
+    state: &Arc<State>,
+    request: Request<Incoming>,
+) -> Result<Response<Outgoing>, Refusal> {
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    let encoding = head.headers.get("grpc-encoding").cloned();
+    if path == MODEL_STREAM_INFER {
+        return stream(state, body, encoding);
+    }
+    let flight = (path == MODEL_INFER).then(|| state.take_off()).transpose()?;
+    let body = in_time(state, Why::Slow, "the message", body::read(state, body)).await?;
+    let message = unary(state, &body, encoding.as_ref())?;
+    let decoded = |message: Bytes| {
+        ModelName::decode(message)
+            .map_err(|error| Why::Invalid.because(format!("the request is no message: {error}")))
+    };
+    let framed = match path {
+        MODEL_INFER => {
+            in_time(state, Why::TimedOut, "the answer", inferred(state, message)).await?
+        }
+        SERVER_LIVE => framed(&Flag { is_so: true }),
+        SERVER_READY => framed(&Flag { is_so: state.is_ready() }),
+        MODEL_READY => {
+            let ModelName { name, version } = decoded(message)?;
+            state.model(&name, &version)?;
+            framed(&Flag { is_so: state.is_ready() })
+        }
+        SERVER_METADATA => framed(&ServerMetadataResponse::from(state.metadata())),
+        MODEL_METADATA => {
+            let ModelName { name, version } = decoded(message)?;
+            framed(&ModelMetadataResponse::from(metadata(state.model(&name, &version)?)))
+        }
+        other => {
+            return Err(Why::Method.because(format!(
+                "there is no method {other}; there is inference.GRPCInferenceService"
+            )));
+        }
+    };
+    let body = Outgoing::whole(state, framed).with_trailers(trailers(Code::Ok, ""));
+    Ok(Response::new(match flight {
+        Some(flight) => body.in_flight(flight),
+        None => body,
+    }))
+}
+
+/// The only message of a call.
+fn unary(state: &State, body: &Bytes, encoding: Option<&HeaderValue>) -> Result<Bytes, Refusal> {
+    let Some(&[flag, ref length @ ..]) = body.first_chunk::<PREFIX>() else {
+        return Err(Why::Invalid.because("the body ends before its first message"));
+    };
+    let (expected, found) = (u32::from_be_bytes(*length) as usize, body.len() - PREFIX);
+    if expected != found {
+        return Err(Why::Invalid
+            .because(format!("a message of {expected} bytes in a body that has {found} of them")));
+    }
+    let message = body.slice(PREFIX..);
+    match flag {
+        0 => Ok(message),
+        _ => {
+            let encoding = encoding.map(HeaderValue::as_bytes);
+            body::decoded(encoding, message, state.settings.limits.body)
+        }
+    }
+}
+
+async fn inferred(state: &Arc<State>, message: Bytes) -> Result<Bytes, Refusal> {
+    // A client gets contents as it gives them: some read raw ones only, some typed ones.
+    let is_raw = has_raw_inputs(message.clone());
+    let answer = infer(state, InferRequest::from_message(message)?).await?;
+    Ok(framed(&answer.to_message(is_raw)))
+}
+
+/// `raw_input_contents` of `ModelInferRequest`.
+const RAW_INPUTS: u32 = 7;
+
+/// Whether the message has raw contents, without decoding it.
+fn has_raw_inputs(mut message: Bytes) -> bool {
+    while let Ok((field, wire)) = decode_key(&mut message) {
+        if field == RAW_INPUTS {
+            return true;
+        }
+        if skip_field(wire, field, &mut message, DecodeContext::default()).is_err() {
+            return false;
+        }
+    }
+    false
+}
+
+/// Answers that may wait for a client who does not read.
+const UNREAD: usize = 4;
+
+/// `ModelStreamInfer`: each message of the client gets one, in their order; an error is
+/// words within it, and the call goes on.
+fn stream(
+    state: &Arc<State>,
+    body: Incoming,
+    encoding: Option<HeaderValue>,
+) -> Result<Response<Outgoing>, Refusal> {
+    if encoding.is_some_and(|encoding| encoding != "identity") {
+        return Err(Why::Unsupported.because("streams are read without compression"));
+    }
+    let flight = state.take_off()?;
+    let (parts, received) = mpsc::channel(UNREAD);
+    let (ends, end) = mpsc::channel(1);
+    let state_of_task = Arc::clone(state);
+    tokio::spawn(async move {
+        let ended = converse(&state_of_task, body, &parts, &flight).await;
+        let (code, words) = match ended {
+            Ok(()) => (Code::Ok, String::new()),
+            Err(refusal) => (refusal.why.code(), refusal.words),
+        };
+        // Nobody reads the end of a call whose client has gone.
+        let _ = ends.send(trailers(code, &words)).await;
+    });
+    Ok(Response::new(Outgoing::parts(state, received).ending(end)))
+}
+
+async fn converse(
+    state: &Arc<State>,
+    mut body: Incoming,
+    parts: &mpsc::Sender<Bytes>,
+    _flight: &Flight,
+) -> Result<(), Refusal> {
+    let most = state.settings.limits.body;
+    let mut deframer = Deframer::default();
+    loop {
+        while let Some(message) = deframer.pop()? {
+            let answered = in_time(state, Why::TimedOut, "the answer", async {
+                Ok(infer(state, InferRequest::from_message(message)?).await?.to_message(true))
+            });
+            let part = match answered.await {
+                Ok(answer) => ModelStreamInferResponse {
+                    infer_response: Some(answer),
+                    ..ModelStreamInferResponse::default()
+                },
+                Err(refusal) => ModelStreamInferResponse {
+                    error_message: refusal.words,
+                    ..ModelStreamInferResponse::default()
+                },
+            };
+            if parts.send(framed(&part)).await.is_err() {
+                return Ok(());
+            }
+        }
+        // A client that says nothing more must not hold the end up.
+        let (mut next, mut drains) = (pin!(body.frame()), pin!(state.drains()));
+        let next = poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(next) => Poll::Ready(Ok(next)),
+            Poll::Pending => drains.as_mut().poll(cx).map(Err),
+        });
+        let frame = match next.await {
+            Err(()) => return Err(Why::Draining.because("the server is about to end")),
+            Ok(None) if deframer.left() > 0 => {
+                return Err(Why::Invalid.because("the stream ends within a message"));
+            }
+            Ok(None) => return Ok(()),
+            Ok(Some(frame)) => frame.map_err(|error| Why::Invalid.because(error.to_string()))?,
+        };
+        if let Ok(data) = frame.into_data() {
+            if deframer.left() + data.len() > most + PREFIX {
+                let words = format!("a message of more than {most} bytes");
+                return Err(Why::TooLarge.because(words));
+            }
+            deframer.push(&data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oip::{Datatype, Tensor};
+
+    #[test]
+    fn timeouts_are_of_every_unit() {
+        let of = |value: &'static str| {
+            let mut fields = HeaderMap::new();
+            fields.insert("grpc-timeout", HeaderValue::from_static(value));
+            timeout(&fields)
+        };
+        assert_eq!(of("2S"), Some(Duration::from_secs(2)));
+        assert_eq!(of("20m"), Some(Duration::from_millis(20)));
+        assert_eq!(of("1M"), Some(Duration::from_secs(60)));
+        assert_eq!([of(""), of("S"), of("3"), of("1x")], [None; 4]);
+    }
+
+    #[test]
+    fn contents_are_answered_as_they_were_given() {
+        let data = Bytes::from_static(&[0; 4]);
+        let tensor = Tensor::new("x", Datatype::Fp32, vec![1], data).unwrap();
+        let request = InferRequest { inputs: vec![tensor], ..InferRequest::default() };
+        for is_raw in [false, true] {
+            let message = request.to_message(is_raw).encode_to_vec();
+            assert_eq!(has_raw_inputs(message.into()), is_raw);
+        }
+    }
+}

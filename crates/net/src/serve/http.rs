@@ -1,0 +1,201 @@
+//! Requests over HTTP: which path is whose, and the Open Inference Protocol there.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+
+use super::body::{self, Outgoing};
+use super::counts::Spoken;
+use super::infer::{infer, metadata};
+use super::refusal::{Refusal, Why};
+use super::state::State;
+use super::{grpc, openai};
+use crate::oip::http::HEAD_LENGTH;
+use crate::oip::{InferRequest, http as oip};
+
+/// Answers a request, whatever it is.
+pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Response<Outgoing> {
+    let began = state.clock.now();
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_grpc = kind.is_some_and(|kind| kind.starts_with(crate::grpc::CONTENT_TYPE.as_bytes()));
+    let (spoken, code, mut response) = if is_grpc {
+        let (code, response) = grpc::answer(&state, request).await;
+        (Spoken::OipGrpc, code.name().to_owned(), response)
+    } else {
+        let spoken = match request.uri().path() {
+            path if path.starts_with("/v1/") => Spoken::OpenAi,
+            path if path.starts_with("/v2/models/") && path.ends_with("/infer") => Spoken::OipHttp,
+            _ => Spoken::Other,
+        };
+        let response = match plain(&state, spoken, request).await {
+            Ok(response) => response,
+            Err(refusal) => refused(&state, spoken, &refusal),
+        };
+        (spoken, response.status().as_u16().to_string(), response)
+    };
+    if !state.is_ready() && response.version() < http::Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let seconds = (state.clock.now() - began) as f64 / 1e9;
+    state.counts.answered(spoken, &code, seconds);
+    response
+}
+
+/// The body is read and answered in the time that a request has.
+///
+/// # Errors
+/// It took longer.
+pub(super) async fn in_time<T>(
+    state: &State,
+    why: Why,
+    what: &str,
+    work: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let limit = state.settings.limits.request;
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done,
+        Err(_) => Err(why.because(format!("{what} took longer than {limit:?}"))),
+    }
+}
+
+async fn plain(
+    state: &Arc<State>,
+    spoken: Spoken,
+    request: Request<Incoming>,
+) -> Result<Response<Outgoing>, Refusal> {
+    let path = request.uri().path().to_owned();
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let expected = match (spoken, &segments[..]) {
+        (Spoken::OpenAi, ["v1", "models"]) => Method::GET,
+        (Spoken::OpenAi | Spoken::OipHttp, _) => Method::POST,
+        _ => Method::GET,
+    };
+    let is_known = matches!(
+        &segments[..],
+        ["health" | "metrics"]
+            | ["v1", "models" | "completions"]
+            | ["v1", "chat", "completions"]
+            | ["v2", "health", "live" | "ready"]
+            | ["v2"]
+            | ["v2", "models", ..]
+    );
+    if !is_known {
+        return Err(no_path(&path));
+    }
+    if *request.method() != expected {
+        let method = request.method();
+        return Err(Why::Method.because(format!("{path} takes {expected}, not {method}")));
+    }
+    match &segments[..] {
+        ["metrics"] => Ok(typed(state, "text/plain; version=0.0.4", state.page())),
+        ["v2", "health", "live"] => Ok(json(state, br#"{"live":true}"#.to_vec())),
+        ["health"] | ["v2", "health", "ready"] => ready(state),
+        ["v2"] => Ok(json(state, state.metadata().to_json())),
+        ["v1", ..] => openai::answer(state, &path, request).await,
+        ["v2", "models", name, rest @ ..] => {
+            let decoded = |segment: &str| {
+                String::from_utf8_lossy(&crate::grpc::decoded(segment.as_bytes())).into_owned()
+            };
+            let (version, rest) = match rest {
+                ["versions", version, rest @ ..] => (decoded(version), rest),
+                rest => (String::new(), rest),
+            };
+            let name = decoded(name);
+            match rest {
+                [] => Ok(json(state, metadata(state.model(&name, &version)?).to_json())),
+                ["ready"] => state.model(&name, &version).and_then(|_| ready(state)),
+                ["infer"] => asked(state, &name, &version, request).await,
+                _ => Err(no_path(&path)),
+            }
+        }
+        _ => Err(no_path(&path)),
+    }
+}
+
+fn no_path(path: &str) -> Refusal {
+    Why::NotFound.because(format!(
+        "there is nothing at {path}; there is /v2, /v2/health/live, /v2/health/ready, \
+         /v2/models/NAME, /v2/models/NAME/ready, /v2/models/NAME/infer, /v1/models, \
+         /v1/completions, /v1/chat/completions and /metrics"
+    ))
+}
+
+fn ready(state: &Arc<State>) -> Result<Response<Outgoing>, Refusal> {
+    match state.is_ready() {
+        true => Ok(json(state, br#"{"ready":true}"#.to_vec())),
+        false => Err(Why::Draining.because("the server is about to end")),
+    }
+}
+
+async fn asked(
+    state: &Arc<State>,
+    name: &str,
+    version: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Outgoing>, Refusal> {
+    let flight = state.take_off()?;
+    // A body for a model that there is not is not worth reading.
+    state.model(name, version)?;
+    let (head, body) = request.into_parts();
+    let head_length = match head.headers.get(HEAD_LENGTH) {
+        None => None,
+        Some(value) => {
+            let length = value.to_str().ok().and_then(|value| value.parse().ok());
+            Some(length.ok_or_else(|| {
+                let words = format!("'{HEAD_LENGTH}' is {value:?}; expected a number of bytes");
+                Why::Invalid.because(words)
+            })?)
+        }
+    };
+    let encoding = head.headers.get(header::CONTENT_ENCODING);
+    let body = in_time(state, Why::Slow, "the body", body::read(state, body)).await?;
+    let limit = state.settings.limits.body;
+    let body = body::decoded(encoding.map(HeaderValue::as_bytes), body, limit)?;
+    let request = InferRequest::from_http(name, version, &body, head_length)?;
+    let asked = InferRequest { inputs: Vec::new(), ..request.clone() };
+    let answer = in_time(state, Why::TimedOut, "the answer", infer(state, request)).await?;
+    let body = answer.to_http(|output| asked.is_binary(output));
+    let mut response = typed(state, body.content_type(), body.bytes.clone());
+    if let Some(length) = body.head_length {
+        response.headers_mut().insert(HEAD_LENGTH, HeaderValue::from(length));
+    }
+    Ok(response.map(|body| body.in_flight(flight)))
+}
+
+/// An answer of JSON.
+pub(super) fn json(state: &Arc<State>, body: Vec<u8>) -> Response<Outgoing> {
+    typed(state, "application/json", body)
+}
+
+/// An answer whose content is of this type.
+pub(super) fn typed(
+    state: &Arc<State>,
+    kind: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Outgoing> {
+    let mut response = Response::new(Outgoing::whole(state, body));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn refused(state: &Arc<State>, spoken: Spoken, refusal: &Refusal) -> Response<Outgoing> {
+    let Refusal { why, words } = refusal;
+    let body = match spoken {
+        Spoken::OpenAi => crate::openai::error_body(words, why.openai(), why.status()),
+        _ => oip::error_body(words),
+    };
+    let mut response = json(state, body);
+    *response.status_mut() =
+        StatusCode::from_u16(why.status()).expect("statuses have three digits");
+    if let Some(seconds) = why.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+    }
+    if matches!(why, Why::TooLarge | Why::Slow) {
+        // The rest of the body may be under way; it is not read.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

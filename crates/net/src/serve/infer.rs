@@ -1,0 +1,105 @@
+//! Inference between the codecs and the queue, the same for HTTP and gRPC.
+
+use dyno_sut::infer::{Value, fit};
+use dyno_sut::tensors::ElementType;
+
+use super::queue::{Full, Queue};
+use super::refusal::{Refusal, Why};
+use super::state::{State, VERSION};
+use super::{Answers, Model};
+use crate::oip::{Datatype, InferRequest, InferResponse, ModelMetadata, Tensor, TensorMetadata};
+
+/// Has a model compute a request.
+///
+/// # Errors
+/// There is no such model, the request does not fit it, its queue is full, or it fails.
+pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferResponse, Refusal> {
+    let model = state.model(&request.model_name, &request.model_version)?;
+    let queue = tensors(model)?;
+    let about = queue.model().about();
+    let wanted: Vec<&str> = request.outputs.iter().map(|output| &output.name[..]).collect();
+    let known: Vec<&str> = about.outputs.iter().map(|port| &port.name[..]).collect();
+    if let Some(odd) = wanted.iter().find(|name| !known.contains(*name)) {
+        let known = known.join(", ");
+        let words = format!("the model has no output '{odd}'; it has {known}");
+        return Err(Why::Invalid.because(words));
+    }
+    let given = request.inputs.into_iter().map(value).collect::<Result<_, _>>()?;
+    let values = fit(queue.model().inputs(), given);
+    let values = values.map_err(|unfit| Why::Invalid.because(unfit.to_string()))?;
+    let answer = queue.offer(values).map_err(|Full { most }| {
+        Why::Full.because(format!("the queue of model '{}' is full: {most} wait", model.name))
+    })?;
+    // Only the end of the process takes a worker away without a word.
+    let answer = answer.await.map_err(|_| Why::Failed.because("the model gave no answer"))??;
+    let outputs = known.iter().zip(answer);
+    let outputs = outputs.filter(|(name, _)| wanted.is_empty() || wanted.contains(*name));
+    Ok(InferResponse {
+        outputs: outputs.map(|(name, value)| tensor(name, &value)).collect(),
+        model_name: request.model_name,
+        model_version: VERSION.into(),
+        id: request.id,
+    })
+}
+
+/// The queue of a model of tensors.
+pub(super) fn tensors(model: &Model) -> Result<&Queue, Refusal> {
+    match &model.answers {
+        Answers::Tensors(queue) => Ok(queue),
+        Answers::Text(_) => Err(Why::Invalid.because(format!(
+            "model '{}' makes text: ask it at /v1/completions or /v1/chat/completions",
+            model.name
+        ))),
+    }
+}
+
+fn value(tensor: Tensor) -> Result<(String, Value), Refusal> {
+    let Tensor { name, datatype, shape, data } = tensor;
+    let Some(element) = datatype.element() else {
+        let known = ElementType::ALL.iter().map(|element| Datatype::from(*element).name());
+        let known = known.collect::<Vec<_>>().join(", ");
+        return Err(Why::Invalid
+            .because(format!("input '{name}' is of type {datatype}; models here take {known}")));
+    };
+    Ok((name, Value { shape, elements: element.read(&data) }))
+}
+
+fn tensor(name: &str, value: &Value) -> Tensor {
+    let mut data = Vec::with_capacity(value.elements.len() * value.elements.element().size());
+    value.elements.write(&mut data);
+    Tensor {
+        name: name.to_owned(),
+        datatype: value.elements.element().into(),
+        shape: value.shape.clone(),
+        data: data.into(),
+    }
+}
+
+/// What is told of a model.
+pub(super) fn metadata(model: &Model) -> ModelMetadata {
+    let (platform, inputs, outputs) = match &model.answers {
+        Answers::Text(_) => ("dyno_tokens".to_owned(), Vec::new(), Vec::new()),
+        Answers::Tensors(queue) => {
+            let about = queue.model().about();
+            let of = |port: &dyno_sut::engine::Port| {
+                let element = ElementType::named(&port.element);
+                let datatype = element.map_or(port.element.clone(), |element| {
+                    Datatype::from(element).name().to_owned()
+                });
+                let dimension = |n: &Option<usize>| n.map_or(-1, |n| n as i64);
+                let shape = port.shape.iter().map(dimension).collect();
+                TensorMetadata { name: port.name.clone(), datatype, shape }
+            };
+            let inputs = about.inputs.iter().map(of).collect();
+            let outputs = about.outputs.iter().map(of).collect();
+            (about.runtime.unwrap_or_else(|| "dyno".into()), inputs, outputs)
+        }
+    };
+    ModelMetadata {
+        name: model.name.clone(),
+        versions: vec![VERSION.into()],
+        platform,
+        inputs,
+        outputs,
+    }
+}

@@ -1,0 +1,217 @@
+//! Sockets: who may connect, TLS, and how a connection ends.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use super::state::State;
+use super::{Listener, http};
+
+/// Why there is no TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TlsError {
+    /// A file is not there, or is no PEM file of what it should be.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Certificate and key do not fit.
+    Pair(String),
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, why } => write!(f, "{}: {why}", path.display()),
+            Self::Pair(why) => write!(f, "certificate and key make no server: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// TLS with a chain of certificates and a key, both in PEM files.
+///
+/// # Errors
+/// [`TlsError`] names the file.
+pub fn tls(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let wrong = |path: &Path, why: &dyn fmt::Display| TlsError::File {
+        path: path.to_owned(),
+        why: why.to_string(),
+    };
+    let chain = CertificateDer::pem_file_iter(certificates)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| wrong(certificates, &error))?;
+    if chain.is_empty() {
+        return Err(wrong(certificates, &"expected a certificate in PEM, found none"));
+    }
+    let pair = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let made = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, pair));
+    let mut config = made.map_err(|error| TlsError::Pair(error.to_string()))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// A socket of the runtime.
+pub(super) struct Acceptor {
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Acceptor {
+    pub fn new(listener: Listener) -> io::Result<Self> {
+        listener.socket.set_nonblocking(true)?;
+        let socket = TcpListener::from_std(listener.socket)?;
+        Ok(Self { socket, tls: listener.tls.map(TlsAcceptor::from) })
+    }
+}
+
+/// Sockets that are open, and the connections that came of them.
+pub(super) struct Open {
+    graceful: Arc<GracefulShutdown>,
+    accepting: Vec<JoinHandle<()>>,
+}
+
+impl Open {
+    pub fn new(state: &Arc<State>, acceptors: Vec<Acceptor>) -> Self {
+        let graceful = Arc::new(GracefulShutdown::new());
+        let places = Arc::new(Semaphore::new(state.settings.limits.connections));
+        let accept = |acceptor| {
+            let (state, places) = (Arc::clone(state), Arc::clone(&places));
+            tokio::spawn(accept(state, acceptor, places, Arc::clone(&graceful)))
+        };
+        let accepting = acceptors.into_iter().map(accept).collect();
+        Self { graceful, accepting }
+    }
+
+    /// Closes the sockets; returns when all connections have ended, each after the requests
+    /// that it was in the middle of.
+    pub async fn close(self) {
+        for task in self.accepting {
+            task.abort();
+            // It ends at once, and what it held is dropped.
+            let _ = task.await;
+        }
+        let graceful = Arc::into_inner(self.graceful).expect("whoever accepted has ended");
+        graceful.shutdown().await;
+    }
+}
+
+/// Between two tries to accept, where the operating system has no room for a connection.
+const NO_ROOM: Duration = Duration::from_millis(50);
+
+async fn accept(
+    state: Arc<State>,
+    acceptor: Acceptor,
+    places: Arc<Semaphore>,
+    graceful: Arc<GracefulShutdown>,
+) {
+    loop {
+        let Ok((stream, _)) = acceptor.socket.accept().await else {
+            tokio::time::sleep(NO_ROOM).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            state.counts.connections_refused.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        let (state, tls, watcher) = (Arc::clone(&state), acceptor.tls.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            state.counts.connections.fetch_add(1, Ordering::Relaxed);
+            connect(&state, stream, tls, watcher, place).await;
+            state.counts.connections.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+async fn connect(
+    state: &Arc<State>,
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    watcher: Watcher,
+    _place: OwnedSemaphorePermit,
+) {
+    // Answers are small and whole: nothing is gained by waiting for more.
+    let _ = stream.set_nodelay(true);
+    let asked = Arc::new(AtomicBool::new(false));
+    let talk = async {
+        match tls {
+            None => talk(state, stream, watcher, &asked).await,
+            Some(tls) => {
+                if let Ok(stream) = tls.accept(stream).await {
+                    talk(state, stream, watcher, &asked).await;
+                }
+            }
+        }
+    };
+    // Somebody who connects and says nothing, or nothing whole, does not stay: hyper watches
+    // heads of HTTP/1 only, and not before it knows that it is one.
+    let (mut talk, mut late) = (pin!(talk), pin!(tokio::time::sleep(state.settings.limits.head)));
+    poll_fn(|cx| {
+        let is_over = talk.as_mut().poll(cx).is_ready()
+            || (!asked.load(Ordering::Relaxed) && late.as_mut().poll(cx).is_ready());
+        if is_over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Streams of one connection of HTTP/2 at once.
+const STREAMS: u32 = 1_024;
+/// Bytes that may be under way on a connection of HTTP/2 before somebody reads them.
+const WINDOW: u32 = 16 << 20;
+/// The same for one of its streams.
+const STREAM_WINDOW: u32 = 1 << 20;
+/// How often a silent connection of HTTP/2 is asked whether it lives.
+const PING: Duration = Duration::from_secs(30);
+
+async fn talk<S>(state: &Arc<State>, stream: S, watcher: Watcher, asked: &Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(state.settings.limits.head)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(state.settings.limits.head);
+    let service = service_fn(|request: hyper::Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
+        let state = Arc::clone(state);
+        async move { Ok::<_, Infallible>(http::answer(state, request).await) }
+    });
+    let connection = server.serve_connection(TokioIo::new(stream), service);
+    // Whatever ends a connection early is its client's business, who sees it.
+    let _ = watcher.watch(connection.into_owned()).await;
+}

@@ -1,0 +1,188 @@
+//! The OpenAI interface: text of text, whole or as it comes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use dyno_loadgen::clock::{SECOND, WallTime};
+use http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep_until};
+
+use super::body::{self, Outgoing};
+use super::http::{in_time, json, typed};
+use super::refusal::{Refusal, Why};
+use super::state::{Flight, State};
+use super::tokens::{Full, Pace};
+use super::{Answers, Model};
+use crate::openai::{Api, Input, Request as Asked, Usage, Writer, models_body, write_done};
+
+/// Answers a request below `/v1`.
+///
+/// # Errors
+/// What it is refused for.
+pub(super) async fn answer(
+    state: &Arc<State>,
+    path: &str,
+    request: Request<Incoming>,
+) -> Result<Response<Outgoing>, Refusal> {
+    let api = match path.strip_prefix("/v1").unwrap_or(path).trim_end_matches('/') {
+        "/models" => {
+            let names = state.models.iter().map(|model| &model.name[..]);
+            return Ok(json(state, models_body(names)));
+        }
+        "/chat/completions" => Api::Chat,
+        _ => Api::Completions,
+    };
+    let flight = state.take_off()?;
+    let (head, body) = request.into_parts();
+    let body = in_time(state, Why::Slow, "the body", body::read(state, body)).await?;
+    let encoding = head.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    let body = body::decoded(encoding, body, state.settings.limits.body)?;
+    let asked = Asked::from_json(api, &body)?;
+    let model = text_model(state, &asked.model)?;
+    let Answers::Text(tokens) = &model.answers else { unreachable!("it makes text") };
+    let pace = tokens.pace().clone();
+    let most = asked.max_tokens.unwrap_or(u64::MAX);
+    let made = Made {
+        count: pace.tokens.min(most),
+        finish_reason: if most <= pace.tokens { "length" } else { "stop" },
+        prompt: text(&asked.input),
+        pace,
+    };
+    let created = WallTime::now().unix_ns / SECOND;
+    let id = format!("dyno-{}", state.clock.now());
+    let writer = Writer::new(api, &id, &model.name, created);
+    // A slot is waited for before the head goes out, so that a refusal has its status.
+    let refused = |Full { most }: Full| {
+        Why::Full.because(format!("all slots of model '{}' stream, and {most} wait", model.name))
+    };
+    let waited = in_time(state, Why::TimedOut, "the wait for a slot", async {
+        tokens.slot().await.map_err(refused)
+    });
+    let slot = waited.await?;
+    let words = tokens.words(&made.prompt);
+    if asked.stream {
+        let usage = asked.include_usage;
+        return Ok(stream(state, Stream { writer, made, usage, words, slot, flight }));
+    }
+    let whole = in_time(state, Why::TimedOut, "the answer", async {
+        sleep_until(Instant::now() + made.pace.due(made.count.saturating_sub(1))).await;
+        state.counts.tokens.fetch_add(made.count, Ordering::Relaxed);
+        let text: String = words.take(made.count as usize).collect();
+        Ok(writer.whole(&text, made.finish_reason, made.usage()))
+    });
+    let whole = whole.await?;
+    drop(slot);
+    Ok(json(state, whole).map(|body| body.in_flight(flight)))
+}
+
+/// An answer that is to be made.
+struct Made {
+    prompt: String,
+    pace: Pace,
+    count: u64,
+    finish_reason: &'static str,
+}
+
+impl Made {
+    /// A token of a prompt is a word.
+    fn usage(&self) -> Usage {
+        Usage {
+            prompt_tokens: self.prompt.split_whitespace().count() as u64,
+            completion_tokens: self.count,
+        }
+    }
+}
+
+/// An answer in parts.
+struct Stream<W> {
+    writer: Writer,
+    made: Made,
+    /// Whether it ends with counts of tokens.
+    usage: bool,
+    words: W,
+    /// Given back when it ends.
+    slot: OwnedSemaphorePermit,
+    flight: Flight,
+}
+
+/// Parts that may wait for a client who does not read.
+const UNREAD: usize = 64;
+
+fn stream(
+    state: &Arc<State>,
+    stream: Stream<impl Iterator<Item = String> + Send + 'static>,
+) -> Response<Outgoing> {
+    let (parts, received) = mpsc::channel(UNREAD);
+    let state_of_task = Arc::clone(state);
+    tokio::spawn(async move {
+        // A client who goes away or does not read in time ends it.
+        let limit = state_of_task.settings.limits.request;
+        let _ = tokio::time::timeout(limit, stream.send(&state_of_task, &parts)).await;
+    });
+    let mut response = typed(state, "text/event-stream", Bytes::new());
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.map(|_| Outgoing::parts(state, received))
+}
+
+impl<W: Iterator<Item = String>> Stream<W> {
+    /// Sends each token when it is due, by the time of the first one and not of the one before:
+    /// one that is late delays no other.
+    async fn send(
+        mut self,
+        state: &State,
+        parts: &mpsc::Sender<Bytes>,
+    ) -> Result<(), mpsc::error::SendError<Bytes>> {
+        let begin = Instant::now();
+        let Self { writer, made, usage, words, .. } = &mut self;
+        let mut out = Vec::new();
+        writer.write_role(&mut out);
+        for (token, word) in (0..made.count).zip(words) {
+            if !out.is_empty() {
+                parts.send(std::mem::take(&mut out).into()).await?;
+            }
+            let due = begin + made.pace.due(token);
+            if due > Instant::now() {
+                sleep_until(due).await;
+            }
+            writer.write_part(&word, None, &mut out);
+            state.counts.tokens.fetch_add(1, Ordering::Relaxed);
+        }
+        writer.write_part("", Some(made.finish_reason), &mut out);
+        if *usage {
+            writer.write_usage(made.usage(), &mut out);
+        }
+        write_done(&mut out);
+        parts.send(out.into()).await?;
+        // Not before the last part has been handed over.
+        drop((self.slot, self.flight));
+        Ok(())
+    }
+}
+
+/// The model of this name; the only one, where none is named.
+fn text_model<'a>(state: &'a State, name: &str) -> Result<&'a Model, Refusal> {
+    let makes_text = |model: &&Model| matches!(model.answers, Answers::Text(_));
+    let model = match name {
+        "" => state.models.iter().find(makes_text),
+        name => Some(state.model(name, "")?).filter(makes_text),
+    };
+    model.ok_or_else(|| {
+        Why::Invalid.because(
+            "the model takes tensors, not text: ask it over the Open Inference Protocol at \
+             /v2/models/NAME/infer",
+        )
+    })
+}
+
+fn text(input: &Input) -> String {
+    match input {
+        Input::Text(text) => text.clone(),
+        Input::Tokens(tokens) => tokens.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
+        Input::Messages(all) => {
+            all.iter().map(|message| &message.content[..]).collect::<Vec<_>>().join("\n")
+        }
+    }
+}

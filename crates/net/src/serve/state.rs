@@ -1,0 +1,165 @@
+//! What all connections of a server share.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use dyno_loadgen::clock::Clock;
+use tokio::sync::Notify;
+
+use super::counts::{Counts, head, label, single};
+use super::refusal::{Refusal, Why};
+use super::{Answers, Model, Settings};
+use crate::oip::ServerMetadata;
+
+pub(super) struct State {
+    pub settings: Settings,
+    pub models: Vec<Model>,
+    pub counts: Counts,
+    pub clock: Clock,
+    is_draining: AtomicBool,
+    begun: Notify,
+    /// Requests to models that are accepted and whose answers have not gone.
+    flights: AtomicUsize,
+    landed: Notify,
+}
+
+/// A request that is accepted; until it is dropped, the server does not end.
+pub(super) struct Flight(Arc<State>);
+
+impl State {
+    pub fn new(settings: Settings, models: Vec<Model>) -> Self {
+        Self {
+            settings,
+            models,
+            counts: Counts::new(),
+            clock: Clock::start(),
+            is_draining: AtomicBool::new(false),
+            begun: Notify::new(),
+            flights: AtomicUsize::new(0),
+            landed: Notify::new(),
+        }
+    }
+
+    /// Whether new requests are accepted.
+    pub fn is_ready(&self) -> bool {
+        !self.is_draining.load(Ordering::SeqCst)
+    }
+
+    pub fn begin_drain(&self) {
+        self.is_draining.store(true, Ordering::SeqCst);
+        self.begun.notify_waiters();
+    }
+
+    /// When the server begins to end.
+    pub async fn drains(&self) {
+        // Who asks before the question hears what comes after it.
+        let begun = self.begun.notified();
+        if self.is_ready() {
+            begun.await;
+        }
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights.load(Ordering::SeqCst)
+    }
+
+    /// When nothing is in flight.
+    pub async fn landed(&self) {
+        loop {
+            let landed = self.landed.notified();
+            if self.in_flight() == 0 {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Accepts a request to a model.
+    ///
+    /// # Errors
+    /// The server ends.
+    pub fn take_off(self: &Arc<Self>) -> Result<Flight, Refusal> {
+        // Counted before the question, so that a drain that begins between sees it.
+        self.flights.fetch_add(1, Ordering::SeqCst);
+        let flight = Flight(Arc::clone(self));
+        match self.is_ready() {
+            true => Ok(flight),
+            false => {
+                Err(Why::Draining.because("the server is about to end and takes no new requests"))
+            }
+        }
+    }
+
+    /// The model of this name, and of this version if one is named.
+    ///
+    /// # Errors
+    /// The models that there are.
+    pub fn model(&self, name: &str, version: &str) -> Result<&Model, Refusal> {
+        let Some(model) = self.models.iter().find(|model| model.name == name) else {
+            let names: Vec<&str> = self.models.iter().map(|model| &model.name[..]).collect();
+            let names = names.join(", ");
+            return Err(
+                Why::NotFound.because(format!("there is no model '{name}'; there is {names}"))
+            );
+        };
+        match version {
+            "" | VERSION => Ok(model),
+            other => Err(Why::NotFound.because(format!(
+                "model '{name}' has no version '{other}'; it has version {VERSION}"
+            ))),
+        }
+    }
+
+    /// What the server is; its name is that of the node.
+    pub fn metadata(&self) -> ServerMetadata {
+        ServerMetadata {
+            name: self.settings.node.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            extensions: vec!["binary_tensor_data".into()],
+        }
+    }
+
+    /// The page of metrics.
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        self.counts.write(&mut page);
+        let (flights, ready) = (self.in_flight() as f64, f64::from(u8::from(self.is_ready())));
+        let help = "Requests to models that are accepted and not answered";
+        single(&mut page, "dyno_requests_in_flight", "gauge", help, flights);
+        single(&mut page, "dyno_ready", "gauge", "Whether new requests are accepted", ready);
+        let queues = self.models.iter().filter_map(|model| match &model.answers {
+            Answers::Tensors(queue) => Some((label(&model.name), queue)),
+            Answers::Text(_) => None,
+        });
+        let queues: Vec<_> = queues.collect();
+        if queues.is_empty() {
+            return page;
+        }
+        head(&mut page, "dyno_queue_depth", "gauge", "Requests that wait for the model");
+        for (name, queue) in &queues {
+            let _ = writeln!(page, "dyno_queue_depth{{model=\"{name}\"}} {}", queue.depth());
+        }
+        head(&mut page, "dyno_queue_limit", "gauge", "Requests that may wait for the model");
+        for (name, queue) in &queues {
+            let _ = writeln!(page, "dyno_queue_limit{{model=\"{name}\"}} {}", queue.most());
+        }
+        head(&mut page, "dyno_batch_size", "histogram", "Requests that were computed together");
+        for (name, queue) in &queues {
+            let labels = format!("model=\"{name}\"");
+            queue.sizes().write("dyno_batch_size", &labels, &mut page);
+        }
+        page
+    }
+}
+
+/// The only version of each model.
+pub(super) const VERSION: &str = "1";
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.0.flights.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.landed.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Server-sent events, read from bytes that are cut anywhere.
+//!
+//! Source: HTML Living Standard, section 9.2 "Server-sent events". Text is not decoded here:
+//! bytes that are no UTF-8 reach the caller as they came. `id` and `retry` concern connections
+//! that are made again, and are passed over.
+
+use memchr::memchr2;
+
+/// An event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Its type; empty is `message`.
+    pub name: &'a [u8],
+    /// Its data, lines joined by a line feed.
+    pub data: &'a [u8],
+}
+
+/// An event or a line is longer than [`Parser::LIMIT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong;
+
+/// Reads one stream of events; kept for the next one, so that its memory is used again.
+#[derive(Debug, Default)]
+pub struct Parser {
+    /// The start of a line whose end has not come.
+    line: Vec<u8>,
+    /// Lines of data of an event whose end has not come.
+    data: Vec<u8>,
+    /// Lines of data so far; an event without any is none.
+    lines: usize,
+    /// Type of that event.
+    name: Vec<u8>,
+    /// The last byte was a carriage return: a line feed belongs to it.
+    after_return: bool,
+    /// A first line was there, which alone may start with a byte order mark.
+    is_started: bool,
+}
+
+/// Data of the event that is read: inside of the bytes at hand as long as that can be.
+#[derive(Clone, Copy)]
+enum Data<'a> {
+    /// One line, inside of the bytes at hand.
+    Here(&'a [u8]),
+    /// What [`Parser::lines`] says, in [`Parser::data`].
+    Kept,
+}
+
+impl Parser {
+    /// Bytes that a line, and the data of an event, may have.
+    pub const LIMIT: usize = 64 << 20;
+
+    /// Forgets the stream before.
+    pub fn clear(&mut self) {
+        self.line.clear();
+        self.reset_event();
+        self.after_return = false;
+        self.is_started = false;
+    }
+
+    /// Takes bytes, and hands over each event that they complete.
+    ///
+    /// # Errors
+    /// [`TooLong`], after which the stream cannot be read on.
+    pub fn push(
+        &mut self,
+        mut bytes: &[u8],
+        mut event: impl FnMut(Event<'_>),
+    ) -> Result<(), TooLong> {
+        if self.after_return && !bytes.is_empty() {
+            self.after_return = false;
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        let mut data = Data::Kept;
+        while let Some(end) = memchr2(b'\n', b'\r', bytes) {
+            let (line, rest) = bytes.split_at(end);
+            bytes = match *rest {
+                [b'\r', b'\n', ..] => &rest[2..],
+                [b'\r'] => {
+                    self.after_return = true;
+                    &[]
+                }
+                _ => &rest[1..],
+            };
+            if self.line.is_empty() {
+                data = self.take_line(line, data, &mut event)?;
+            } else {
+                self.line.extend_from_slice(line);
+                let whole = std::mem::take(&mut self.line);
+                // A line of several pieces lives in this parser: so does its data.
+                let after = self.take_line(&whole, data, &mut event)?;
+                self.keep(after)?;
+                data = Data::Kept;
+                self.line = whole;
+                self.line.clear();
+            }
+        }
+        self.keep(data)?;
+        match self.line.len() + bytes.len() {
+            length if length > Self::LIMIT => Err(TooLong),
+            _ => {
+                self.line.extend_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// The stream has ended. The standard drops an event that no empty line ends; servers are
+    /// seen that forget that line after their last event, so it is handed over.
+    ///
+    /// # Errors
+    /// [`TooLong`].
+    pub fn finish(&mut self, mut event: impl FnMut(Event<'_>)) -> Result<(), TooLong> {
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            let data = self.take_line(&line, Data::Kept, &mut event)?;
+            self.keep(data)?;
+        }
+        self.take_line(b"", Data::Kept, &mut event)?;
+        self.clear();
+        Ok(())
+    }
+
+    /// One line without its end, and what that makes of the data.
+    #[inline]
+    fn take_line<'a>(
+        &mut self,
+        mut line: &'a [u8],
+        data: Data<'a>,
+        event: &mut impl FnMut(Event<'_>),
+    ) -> Result<Data<'a>, TooLong> {
+        if !self.is_started {
+            self.is_started = true;
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if let Some(value) = line.strip_prefix(b"data:") {
+            return self.take_data(value.strip_prefix(b" ").unwrap_or(value), data);
+        }
+        if line.is_empty() {
+            let found = match data {
+                Data::Here(data) => Some(data),
+                Data::Kept => (self.lines > 0).then_some(self.data.as_slice()),
+            };
+            if let Some(data) = found {
+                event(Event { name: &self.name, data });
+            }
+            self.reset_event();
+            return Ok(Data::Kept);
+        }
+        if line == b"data" {
+            return self.take_data(b"", data);
+        }
+        if line == b"event" {
+            self.name.clear();
+        } else if let Some(value) = line.strip_prefix(b"event:") {
+            self.name.clear();
+            self.name.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+        }
+        Ok(data)
+    }
+
+    #[inline]
+    fn take_data<'a>(&mut self, value: &'a [u8], data: Data<'a>) -> Result<Data<'a>, TooLong> {
+        match data {
+            Data::Kept if self.lines == 0 => Ok(Data::Here(value)),
+            before => {
+                self.keep(before)?;
+                self.keep(Data::Here(value))?;
+                Ok(Data::Kept)
+            }
+        }
+    }
+
+    /// Copies a line of data that lives in bytes which will go away.
+    fn keep(&mut self, data: Data<'_>) -> Result<(), TooLong> {
+        if let Data::Here(line) = data {
+            if self.data.len() + line.len() >= Self::LIMIT {
+                return Err(TooLong);
+            }
+            if self.lines > 0 {
+                self.data.push(b'\n');
+            }
+            self.data.extend_from_slice(line);
+            self.lines += 1;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reset_event(&mut self) {
+        self.data.clear();
+        self.name.clear();
+        self.lines = 0;
+    }
+}
+
+/// Appends an event of one line of data.
+pub fn write(data: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The events of a stream that is cut at these positions.
+    fn events(stream: &[u8], cuts: &[usize]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut parser = Parser::default();
+        let mut found = Vec::new();
+        let mut take = |event: Event<'_>| found.push((event.name.to_vec(), event.data.to_vec()));
+        let mut from = 0;
+        for &cut in cuts.iter().chain([&stream.len()]) {
+            let to = cut.clamp(from, stream.len());
+            parser.push(&stream[from..to], &mut take).unwrap();
+            from = to;
+        }
+        found
+    }
+
+    fn data(stream: &[u8]) -> Vec<String> {
+        let text = |(_, data): (Vec<u8>, Vec<u8>)| String::from_utf8(data).unwrap();
+        events(stream, &[]).into_iter().map(text).collect()
+    }
+
+    // The streams of section 9.2.6 of the standard, written from it by hand.
+    #[test]
+    fn the_streams_of_the_standard_are_read_as_it_says() {
+        let stock = b"data: YHOO\ndata: +2\ndata: 10\n\n";
+        assert_eq!(data(stock), ["YHOO\n+2\n10"]);
+        let blocks = b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n\
+                       data:  third event\n\n";
+        assert_eq!(data(blocks), ["first event", "second event", " third event"]);
+        assert_eq!(data(b"data\n\ndata\ndata\n\ndata:"), ["", "\n"]);
+        assert_eq!(data(b"data:test\n\ndata: test\n\n"), ["test", "test"]);
+    }
+
+    #[test]
+    fn lines_end_in_three_ways_and_a_mark_may_be_first() {
+        assert_eq!(data(b"\xef\xbb\xbfdata: a\r\rdata: b\r\n\r\ndata: c\n\n"), ["a", "b", "c"]);
+        assert_eq!(data(b"data: a\r\ndata: b\r\n\r\n"), ["a\nb"]);
+        // Only the first line may have the mark.
+        assert_eq!(data(b"\n\xef\xbb\xbfdata: a\n\n"), [""; 0]);
+    }
+
+    #[test]
+    fn types_belong_to_their_event() {
+        let found = events(b"event: error\ndata: {}\n\ndata: 1\n\nevent: none\n\ndata: 2\n\n", &[]);
+        let expected: Vec<(Vec<u8>, Vec<u8>)> = vec![
+            (b"error".to_vec(), b"{}".to_vec()),
+            (vec![], b"1".to_vec()),
+            (vec![], b"2".to_vec()),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_come_through() {
+        assert_eq!(events(b"data: \xff\x00\xc3\n\n", &[8])[0].1, b"\xff\x00\xc3");
+    }
+
+    #[test]
+    fn the_last_event_needs_no_empty_line_when_the_stream_ends() {
+        for stream in [&b"data: [DONE]"[..], b"data: [DONE]\n", b"data: [DONE]\r"] {
+            let (mut parser, mut found) = (Parser::default(), Vec::new());
+            parser.push(stream, |_| unreachable!("no empty line")).unwrap();
+            parser.finish(|event| found.push(event.data.to_vec())).unwrap();
+            assert_eq!(found, [b"[DONE]"]);
+            parser.finish(|_| unreachable!("nothing is left")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_given_up() {
+        let mut parser = Parser::default();
+        let piece = vec![b'x'; Parser::LIMIT / 2];
+        assert_eq!(parser.push(&piece, |_| {}), Ok(()));
+        assert_eq!(parser.push(&piece, |_| {}), Ok(()));
+        assert_eq!(parser.push(&piece, |_| {}), Err(TooLong));
+    }
+
+    /// Lines of all kinds, with each kind of end.
+    fn streams() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            4 => "data: ?[a-c:]{0,6}",
+            1 => "(event: [ab]|: no|data|event|id: 1|[a-c]{1,3})",
+            3 => "",
+        ];
+        let end = prop_oneof!["\n", "\r\n", "\r"];
+        let lines = prop::collection::vec((line, end), 0..24);
+        (any::<bool>(), lines).prop_map(|(mark, lines)| {
+            let mut stream = if mark { b"\xef\xbb\xbf".to_vec() } else { Vec::new() };
+            lines.iter().for_each(|(line, end)| {
+                stream.extend_from_slice(line.as_bytes());
+                stream.extend_from_slice(end.as_bytes());
+            });
+            stream
+        })
+    }
+
+    /// The events of a stream by the words of the standard, a line at a time and by copying.
+    fn by_the_standard(stream: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let text = String::from_utf8(stream.to_vec()).unwrap().replace("\r\n", "\n");
+        let text = text.replace('\r', "\n");
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let mut lines: Vec<&str> = text.split('\n').collect();
+        // What no line end follows is no line.
+        lines.pop();
+        let (mut found, mut name, mut data) = (Vec::new(), String::new(), String::new());
+        for line in lines {
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match (line, field) {
+                ("", _) => {
+                    if let Some(data) = data.strip_suffix('\n') {
+                        found.push((name.clone().into_bytes(), data.as_bytes().to_vec()));
+                    }
+                    name.clear();
+                    data.clear();
+                }
+                (_, "event") => value.clone_into(&mut name),
+                (_, "data") => data.extend([value, "\n"]),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_reads_as_the_standard_says(
+            stream in streams(),
+            mut cuts in prop::collection::vec(0_usize..200, 0..8),
+        ) {
+            cuts.sort_unstable();
+            let every: Vec<usize> = (0..stream.len()).collect();
+            let expected = by_the_standard(&stream);
+            prop_assert_eq!(&events(&stream, &[]), &expected);
+            prop_assert_eq!(&events(&stream, &cuts), &expected);
+            prop_assert_eq!(&events(&stream, &every), &expected);
+        }
+
+        #[test]
+        fn what_is_written_is_read(texts in prop::collection::vec("[^\r\n]{0,40}", 0..9)) {
+            let mut stream = Vec::new();
+            texts.iter().for_each(|text| write(text.as_bytes(), &mut stream));
+            prop_assert_eq!(data(&stream), texts);
+        }
+    }
+}

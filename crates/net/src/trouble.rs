@@ -1,0 +1,109 @@
+//! Why a request has no answer.
+
+use std::fmt;
+
+use dyno_loadgen::record::Failure;
+
+/// Why a request has no answer: a kind that is counted, and the words of the first of its kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What is counted.
+    pub kind: Kind,
+    /// What happened, with what the server or the system said.
+    pub words: String,
+}
+
+/// Kinds of trouble, each counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The name has no address.
+    Resolve,
+    /// Nobody listens, or not in time.
+    Connect,
+    /// The certificate has expired, is of another name or unknown, or the handshake failed.
+    Tls,
+    /// The connection ended before the answer did.
+    Closed,
+    /// The answer took longer than the time limit of a request.
+    TimedOut,
+    /// The server is full: 429, 503, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
+    Refused,
+    /// The server says that the request is wrong: another 4xx, `INVALID_ARGUMENT`.
+    Request,
+    /// The server failed: another 5xx, `INTERNAL`.
+    Server,
+    /// The bytes are no answer of the protocol.
+    Malformed,
+    /// It is one, but of other names, types or shapes than were asked for.
+    Mismatch,
+}
+
+impl Kind {
+    /// What a run's record makes of it.
+    #[must_use]
+    pub fn failure(self) -> Failure {
+        match self {
+            Self::Refused | Self::Request => Failure::Rejected,
+            Self::TimedOut => Failure::TimedOut,
+            Self::Resolve | Self::Connect | Self::Tls | Self::Closed => Failure::Disconnected,
+            Self::Server | Self::Malformed | Self::Mismatch => Failure::Internal,
+        }
+    }
+}
+
+impl Kind {
+    /// What a status of HTTP means; `None` for those of success.
+    #[must_use]
+    pub fn of_status(status: u16) -> Option<Self> {
+        match status {
+            200..300 => None,
+            429 | 503 => Some(Self::Refused),
+            408 | 504 => Some(Self::TimedOut),
+            400..500 => Some(Self::Request),
+            500.. => Some(Self::Server),
+            // A redirection leads to another server than the one that is measured.
+            ..200 | 300..400 => Some(Self::Malformed),
+        }
+    }
+}
+
+impl Trouble {
+    /// A status of HTTP with what the body says.
+    #[must_use]
+    pub fn of_status(kind: Kind, status: u16, said: &str) -> Self {
+        match said {
+            "" => Self::new(kind, format!("HTTP status {status}")),
+            said => Self::new(kind, format!("HTTP status {status}: {said}")),
+        }
+    }
+
+    /// Of a kind, in words.
+    pub fn new(kind: Kind, words: impl Into<String>) -> Self {
+        Self { kind, words: words.into() }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+/// Characters of what others say that are kept.
+const IN_SHORT: usize = 200;
+
+/// The first line of what a server says, without control characters, and not all of it where
+/// it is long.
+#[must_use]
+pub fn in_short(words: &str) -> String {
+    let line = words.trim().lines().next().unwrap_or_default();
+    let mut characters = line.chars().filter(|character| !character.is_control());
+    let mut short: String = characters.by_ref().take(IN_SHORT).collect();
+    if characters.next().is_some() {
+        short.push_str("...");
+    }
+    short
+}

@@ -1,0 +1,292 @@
+//! A record as columns of bytes: little-endian numbers, one after the other.
+
+use std::collections::HashMap;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::PlayedTenant;
+use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record, Responses};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::trace::Generated;
+
+use super::wire::{self, Column};
+
+/// The columns of one tenant as they come in.
+pub(super) type Arrived = HashMap<Column, Vec<u8>>;
+
+/// Every column that has something in it.
+pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
+    let words = |column: &[Nanos]| column.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let halves = |column: &[u32]| column.iter().flat_map(|n| n.to_le_bytes()).collect();
+    let mut columns: Vec<(Column, Vec<u8>)> = vec![
+        (Column::ScheduledAt, words(&record.scheduled_at)),
+        (Column::IssuedAt, words(&record.issued_at)),
+        (Column::ClientLag, halves(&record.client_lag)),
+        (Column::Indices, halves(&record.indices)),
+        (Column::CompletedAt, words(&record.completed_at)),
+        (Column::FirstTokenAt, words(&record.first_token_at)),
+        (Column::Tokens, record.tokens.iter().flat_map(|n| n.to_le_bytes()).collect()),
+        (Column::Failed, failed(&record.failed)),
+        (Column::Responses, responses(&record.responses)),
+    ];
+    columns.retain(|(_, bytes)| !bytes.is_empty());
+    columns
+}
+
+const FAILURES: [Failure; 4] =
+    [Failure::Rejected, Failure::TimedOut, Failure::Disconnected, Failure::Internal];
+
+fn failed(failed: &[(u64, Failure)]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(9 * failed.len());
+    for (sample, why) in failed {
+        bytes.extend(sample.to_le_bytes());
+        // One that is new here is an internal one there.
+        let at = FAILURES.iter().position(|known| known == why).unwrap_or(FAILURES.len() - 1);
+        bytes.push(at as u8);
+    }
+    bytes
+}
+
+fn responses(responses: &Responses) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for response in responses.iter() {
+        bytes.extend(response.sequence.to_le_bytes());
+        bytes.extend(response.tokens.to_le_bytes());
+        bytes.extend((response.data.len() as u64).to_le_bytes());
+        // One more, so that none differs from an empty one.
+        let first = response.first_token.map_or(0, |first| first.len() as u64 + 1);
+        bytes.extend(first.to_le_bytes());
+        bytes.extend(response.data);
+        bytes.extend(response.first_token.unwrap_or_default());
+    }
+    bytes
+}
+
+/// What is said of a tenant besides its columns.
+pub(super) fn told(part: &PlayedTenant) -> wire::PlayedTenant {
+    let Generated { queries, samples_per_query, duration } = part.generated;
+    let ended = match part.ended {
+        Ended::TraceIssued => vec![0],
+        Ended::Naturally => vec![1],
+        Ended::RanOut => vec![2],
+        Ended::MaxQueryCount { issued } => vec![3, issued],
+        Ended::MaxDuration { at } => vec![4, at],
+        Ended::TooManyOutstanding { issued, outstanding } => vec![5, issued, outstanding],
+        Ended::Deadline { missing } => vec![6, missing],
+        Ended::Aborted => vec![7],
+        Ended::Lost { worker, of } => vec![8, worker.into(), of.into()],
+    };
+    let m = part.record.misuse;
+    wire::PlayedTenant {
+        ended,
+        generated: vec![queries, samples_per_query, duration],
+        samples_per_query: part.record.samples_per_query as u64,
+        misuse: vec![
+            m.duplicate,
+            m.stale,
+            m.unknown,
+            m.first_token_missing,
+            m.first_token_late,
+            m.tokens_zero,
+            m.tokens_one,
+            m.tokens_negative,
+        ],
+    }
+}
+
+/// The part of a run that a worker sent; `None` if it makes no sense.
+pub(super) fn part(told: &wire::PlayedTenant, mut arrived: Arrived) -> Option<PlayedTenant> {
+    let mut take = |column| arrived.remove(&column).unwrap_or_default();
+    let samples_per_query = usize::try_from(told.samples_per_query).ok()?.max(1);
+    let record = Record {
+        samples_per_query,
+        scheduled_at: words(&take(Column::ScheduledAt))?,
+        issued_at: words(&take(Column::IssuedAt))?,
+        client_lag: halves(&take(Column::ClientLag))?,
+        indices: halves(&take(Column::Indices))?,
+        completed_at: words(&take(Column::CompletedAt))?,
+        first_token_at: words(&take(Column::FirstTokenAt))?,
+        tokens: words(&take(Column::Tokens))?.into_iter().map(u64::cast_signed).collect(),
+        failed: read_failed(&take(Column::Failed))?,
+        responses: read_responses(&take(Column::Responses))?,
+        misuse: misuse(&told.misuse)?,
+        ..Record::default()
+    };
+    let [queries, samples_per_query, duration] = told.generated[..] else { return None };
+    let generated = Generated { queries, samples_per_query, duration };
+    let part = PlayedTenant { ended: ended(&told.ended)?, generated, record };
+    is_consistent(&part.record).then_some(part)
+}
+
+/// Whether all columns are of the same queries and samples.
+fn is_consistent(record: &Record) -> bool {
+    let queries = record.issued_at.len();
+    let Some(samples) = queries.checked_mul(record.samples_per_query) else { return false };
+    let is = |len: usize, full: usize| len == full;
+    let is_or_none = |len: usize, full: usize| len == 0 || len == full;
+    let is_sample = |sample: u64| sample < samples as u64;
+    is(record.indices.len(), samples)
+        && is(record.completed_at.len(), samples)
+        && is_or_none(record.scheduled_at.len(), queries)
+        && is_or_none(record.client_lag.len(), queries)
+        && is_or_none(record.first_token_at.len(), samples)
+        && is(record.tokens.len(), record.first_token_at.len())
+        && record.failed.iter().all(|(sample, _)| is_sample(*sample))
+        && record.responses.iter().all(|response| is_sample(response.sequence))
+}
+
+fn ended(words: &[u64]) -> Option<Ended> {
+    Some(match *words {
+        [0] => Ended::TraceIssued,
+        [1] => Ended::Naturally,
+        [2] => Ended::RanOut,
+        [3, issued] => Ended::MaxQueryCount { issued },
+        [4, at] => Ended::MaxDuration { at },
+        [5, issued, outstanding] => Ended::TooManyOutstanding { issued, outstanding },
+        [6, missing] => Ended::Deadline { missing },
+        [7] => Ended::Aborted,
+        _ => return None,
+    })
+}
+
+fn misuse(counts: &[u64]) -> Option<Misuse> {
+    let [
+        duplicate,
+        stale,
+        unknown,
+        first_token_missing,
+        first_token_late,
+        tokens_zero,
+        tokens_one,
+        tokens_negative,
+    ] = *counts
+    else {
+        return None;
+    };
+    Some(Misuse {
+        duplicate,
+        stale,
+        unknown,
+        first_token_missing,
+        first_token_late,
+        tokens_zero,
+        tokens_one,
+        tokens_negative,
+    })
+}
+
+fn words(bytes: &[u8]) -> Option<Vec<u64>> {
+    let (words, []) = bytes.as_chunks() else { return None };
+    Some(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+fn halves(bytes: &[u8]) -> Option<Vec<u32>> {
+    let (words, []) = bytes.as_chunks() else { return None };
+    Some(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+}
+
+fn read_failed(bytes: &[u8]) -> Option<Vec<(u64, Failure)>> {
+    let (entries, []) = bytes.as_chunks::<9>() else { return None };
+    let entry = |entry: &[u8; 9]| {
+        let (sample, why) = entry.split_first_chunk()?;
+        Some((u64::from_le_bytes(*sample), *FAILURES.get(usize::from(why[0]))?))
+    };
+    entries.iter().map(entry).collect()
+}
+
+fn read_responses(mut rest: &[u8]) -> Option<Responses> {
+    let mut responses = Responses::default();
+    while !rest.is_empty() {
+        let mut word = || {
+            let (word, left) = rest.split_first_chunk()?;
+            rest = left;
+            Some(u64::from_le_bytes(*word))
+        };
+        // No sample has a number that is negative as a signed one; records rely on it.
+        let sequence = word().filter(|&sequence| sequence.cast_signed() >= 0)?;
+        let tokens = word()?.cast_signed();
+        let (data, first) = (word()?, word()?);
+        let mut bytes = |len: u64| {
+            let (bytes, left) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+            rest = left;
+            Some(bytes)
+        };
+        let data = bytes(data)?;
+        let first_token = match first.checked_sub(1) {
+            Some(len) => Some(bytes(len)?),
+            None => None,
+        };
+        responses.push(&LoggedResponse { sequence, data, first_token, tokens });
+    }
+    Some(responses)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parts() -> impl Strategy<Value = PlayedTenant> {
+        let queries = prop::collection::vec((any::<u64>(), any::<u32>()), 0..20);
+        (queries, 1_usize..4, any::<bool>(), 0_u64..8).prop_map(|(queries, spq, tokens, end)| {
+            let samples = queries.len() * spq;
+            let column = |i: usize| if tokens { samples * i } else { 0 };
+            let mut responses = Responses::default();
+            for sequence in (0..samples as u64).step_by(3) {
+                let data = [sequence as u8; 5];
+                let first_token = tokens.then_some(&data[..2]);
+                responses.push(&LoggedResponse { sequence, data: &data, first_token, tokens: -3 });
+            }
+            let record = Record {
+                samples_per_query: spq,
+                scheduled_at: queries.iter().map(|q| q.0).collect(),
+                issued_at: queries.iter().map(|q| q.0 ^ 7).collect(),
+                client_lag: queries.iter().map(|q| q.1).collect(),
+                indices: (0..samples as u32).collect(),
+                completed_at: (5..samples as u64 + 5).collect(),
+                first_token_at: (0..column(1) as u64).collect(),
+                tokens: (0..column(1) as i64).map(|t| -t).collect(),
+                failed: (0..samples as u64).step_by(2).map(|s| (s, Failure::TimedOut)).collect(),
+                misuse: Misuse { stale: 5, tokens_negative: end, ..Misuse::default() },
+                responses,
+                ..Record::default()
+            };
+            let words = match end {
+                3 | 4 | 6 => vec![end, 77],
+                5 => vec![5, 78, 79],
+                _ => vec![end],
+            };
+            let generated = Generated { queries: 9, samples_per_query: 2, duration: end };
+            PlayedTenant { ended: ended(&words).unwrap(), generated, record }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_arrives_as_it_was_and_damage_is_noticed_or_harmless(
+            sent in parts(), at in any::<prop::sample::Index>(), cut in 0_usize..9,
+        ) {
+            let all: Arrived = columns(&sent.record).into_iter().collect();
+            let told = told(&sent);
+            let arrived = part(&told, all.clone()).unwrap();
+            prop_assert_eq!(&arrived.record, &sent.record);
+            prop_assert_eq!((arrived.ended, arrived.generated), (sent.ended, sent.generated));
+            if !all.is_empty() {
+                let (mut damaged, of) = (all.clone(), at.index(all.len()));
+                let bytes = damaged.values_mut().nth(of).unwrap();
+                bytes.truncate(bytes.len().saturating_sub(cut));
+                let _ = part(&told, damaged);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_responses_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(responses) = read_responses(&bytes) {
+                prop_assert!(responses.iter().all(|response| response.data.len() < bytes.len()));
+            }
+            if let Some(failed) = read_failed(&bytes) {
+                prop_assert_eq!(failed.len() * 9, bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! The side that workers join: it gathers them and gives them orders.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::drive::Glance;
+
+use super::door::{self, Role};
+use super::peer::{Event, Peer};
+use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome};
+
+/// Whom to wait for, and where.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// Such as `0.0.0.0:7700`; port 0 is any free one.
+    pub address: String,
+    /// Workers that share the load (>= 1).
+    pub workers: u32,
+    /// What both sides must know; may be empty.
+    pub token: String,
+    /// Release of this program, which must be the workers' as well.
+    pub release: String,
+    /// Of a worker that says nothing for this long nothing more is expected, ns.
+    pub silence: Nanos,
+}
+
+/// A worker that sends nothing for this long is lost, where nobody says otherwise.
+/// Workers send something four times a second, from a thread of its own.
+pub const SILENCE: Nanos = 10 * SECOND;
+
+/// A stranger has so long to prove that it is none.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Strangers at the same time.
+const MOST_STRANGERS: usize = 64;
+/// How often an abort is looked for.
+pub(super) const GLANCE: Duration = Duration::from_millis(50);
+/// Between two pings once there were some.
+const PULSE: Duration = Duration::from_millis(200);
+/// Between the first ones, which estimate the offsets of clocks.
+const FIRST_PULSE: Duration = Duration::from_millis(10);
+const FIRST_PULSES: u32 = 16;
+
+/// Why a run lacks a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Which one, from 0.
+    pub worker: u32,
+    /// What is known of it.
+    pub why: String,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {} was lost: {}", self.worker + 1, self.why)
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// Why there is no coordinator.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum GatherError {
+    /// The address cannot be listened at.
+    Bind {
+        /// The address.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// Somebody ended the wait.
+    Ended {
+        /// Workers that had come.
+        joined: u32,
+    },
+}
+
+impl fmt::Display for GatherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind { address, error } => write!(f, "cannot listen at {address}: {error}"),
+            Self::Ended { joined } => write!(f, "ended when {joined} workers had joined"),
+        }
+    }
+}
+
+impl std::error::Error for GatherError {}
+
+/// A place at which workers can join.
+#[derive(Debug)]
+pub struct Listening {
+    listen: Listen,
+    address: SocketAddr,
+    door: Arc<Door>,
+    candidates: Receiver<Candidate>,
+}
+
+/// What the thread that accepts connections shares with the coordinator.
+#[derive(Debug)]
+struct Door {
+    /// All workers are there.
+    is_full: AtomicBool,
+    is_closed: AtomicBool,
+    strangers: AtomicUsize,
+}
+
+/// Somebody who knows the token.
+#[derive(Debug)]
+struct Candidate {
+    stream: TcpStream,
+    name: String,
+    /// From 1; 0 is any.
+    seat: u32,
+}
+
+/// The workers of a run. Dropped, it sends them away.
+#[derive(Debug)]
+pub struct Coordinator {
+    pub(super) listen: Listen,
+    address: SocketAddr,
+    door: Arc<Door>,
+    pub(super) clock: Clock,
+    pub(super) peers: Vec<Arc<Peer>>,
+    pub(super) events: Mutex<Receiver<(usize, Event)>>,
+    lost: Mutex<Option<Lost>>,
+    pub(super) is_aborted: AtomicBool,
+    /// What was seen of clocks and starts, over all runs.
+    pub(super) precision: Mutex<Precision>,
+    /// Its end stops the pulse.
+    _pulse: Sender<()>,
+}
+
+/// How well the workers of all runs so far were in step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Precision {
+    /// Runs.
+    pub runs: u32,
+    /// The most by which times of different workers are wrong against each other, ns.
+    pub error: Nanos,
+    /// The most by which a worker began late, ns.
+    pub late: Nanos,
+}
+
+impl Listening {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// [`GatherError::Bind`].
+    pub fn begin(listen: Listen) -> Result<Self, GatherError> {
+        let bind = || {
+            let listener = TcpListener::bind(&listen.address)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        };
+        let (listener, address) =
+            bind().map_err(|error| GatherError::Bind { address: listen.address.clone(), error })?;
+        let door = Arc::new(Door {
+            is_full: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            strangers: AtomicUsize::new(0),
+        });
+        let (sender, candidates) = mpsc::channel();
+        let (at, of) = (door.clone(), listen.clone());
+        std::thread::spawn(move || at.keep(&listener, &of, &sender));
+        Ok(Self { listen, address, door, candidates })
+    }
+
+    /// Where.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until all workers have joined, as long as `goes_on` says so; `say` is
+    /// told of each.
+    ///
+    /// # Errors
+    /// [`GatherError::Ended`].
+    pub fn gather(
+        self,
+        goes_on: &dyn Fn() -> bool,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Coordinator, GatherError> {
+        let clock = Clock::start();
+        let (sender, events) = mpsc::channel::<(usize, Event)>();
+        let mut seats: Vec<Option<Arc<Peer>>> = vec![None; self.listen.workers as usize];
+        let count = |seats: &[Option<Arc<Peer>>]| seats.iter().flatten().count();
+        while count(&seats) < seats.len() {
+            if !goes_on() {
+                self.door.close(self.address);
+                return Err(GatherError::Ended { joined: count(&seats) as u32 });
+            }
+            while let Ok((at, event)) = events.try_recv() {
+                if let Event::Lost(why) = event
+                    && let Some(peer) = seats[at].take()
+                {
+                    say(&format!("{} left before the run began: {why}", peer.name));
+                }
+            }
+            // Who waits for others must hear something, too.
+            for peer in seats.iter().flatten() {
+                let _ = peer.send(Body::Ping(clock.now()));
+            }
+            let Ok(candidate) = self.candidates.recv_timeout(GLANCE) else { continue };
+            let wanted = (candidate.seat as usize).checked_sub(1);
+            let wanted = wanted.filter(|&at| seats.get(at).is_some_and(Option::is_none));
+            let at = wanted.or_else(|| seats.iter().position(Option::is_none));
+            let at = at.expect("some have not joined");
+            let name = candidate.name.clone();
+            if let Some(peer) = self.seat(candidate, at, clock, &sender) {
+                seats[at] = Some(peer);
+                let (joined, of) = (count(&seats), seats.len());
+                say(&format!("worker {} of {of} joined: {name} ({joined} of {of})", at + 1));
+            }
+        }
+        self.door.is_full.store(true, Ordering::Relaxed);
+        let peers: Vec<Arc<Peer>> = seats.into_iter().flatten().collect();
+        let (pulse, is_over) = mpsc::channel::<()>();
+        let beaten = peers.clone();
+        std::thread::spawn(move || pulse_of(&beaten, clock, &is_over));
+        Ok(Coordinator {
+            listen: self.listen,
+            address: self.address,
+            door: self.door,
+            clock,
+            peers,
+            events: Mutex::new(events),
+            lost: Mutex::default(),
+            is_aborted: AtomicBool::new(false),
+            precision: Mutex::default(),
+            _pulse: pulse,
+        })
+    }
+
+    /// Gives a candidate its place. `None` if it is gone already.
+    fn seat(
+        &self,
+        candidate: Candidate,
+        at: usize,
+        clock: Clock,
+        events: &Sender<(usize, Event)>,
+    ) -> Option<Arc<Peer>> {
+        let Candidate { stream, name, .. } = candidate;
+        let silence = Duration::from_nanos(self.listen.silence);
+        stream.set_read_timeout(Some(silence)).ok()?;
+        stream.set_write_timeout(Some(silence)).ok()?;
+        let peer = Arc::new(Peer::new(name, &stream).ok()?);
+        let (index, of, silence) = (at as u32, self.listen.workers, self.listen.silence);
+        peer.send(Body::Welcome(Welcome { index, of, silence })).ok()?;
+        let (heard, events) = (peer.clone(), events.clone());
+        std::thread::spawn(move || heard.hear(stream, clock, (at, &events)));
+        Some(peer)
+    }
+}
+
+impl Door {
+    /// Accepts connections until it is closed.
+    fn keep(self: &Arc<Self>, listener: &TcpListener, of: &Listen, to: &Sender<Candidate>) {
+        for stream in listener.incoming() {
+            if self.is_closed.load(Ordering::Relaxed) {
+                return;
+            }
+            let Ok(stream) = stream else { continue };
+            if self.strangers.fetch_add(1, Ordering::Relaxed) >= MOST_STRANGERS {
+                self.strangers.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (door, of, to) = (self.clone(), of.clone(), to.clone());
+            std::thread::spawn(move || {
+                let candidate = door.ask(stream, &of);
+                door.strangers.fetch_sub(1, Ordering::Relaxed);
+                // Nobody takes it in when the wait was ended.
+                candidate.map(|candidate| to.send(candidate))
+            });
+        }
+    }
+
+    /// Asks a stranger for its proof.
+    fn ask(&self, mut stream: TcpStream, of: &Listen) -> Option<Candidate> {
+        stream.set_nodelay(true).ok()?;
+        stream.set_read_timeout(Some(HANDSHAKE)).ok()?;
+        stream.set_write_timeout(Some(HANDSHAKE)).ok()?;
+        let Ok(Body::Hello(hello)) = wire::read(&mut stream, MOST_OF_STRANGERS) else {
+            return None;
+        };
+        let mut refuse = |why: String| {
+            let _ = wire::write(&mut stream, Body::Refused(why));
+            None
+        };
+        if (hello.protocol, &hello.release) != (wire::PROTOCOL, &of.release) {
+            return refuse(format!(
+                "the coordinator is dyno {} (protocol {}), and this worker is dyno {} (protocol \
+                 {}); both must be of the same release",
+                of.release,
+                wire::PROTOCOL,
+                hello.release,
+                hello.protocol
+            ));
+        }
+        let nonce = door::nonce();
+        let nonces = [&hello.nonce[..], &nonce[..]];
+        let proof = door::proof(&of.token, Role::Coordinator, nonces);
+        let challenge = Challenge { nonce: nonce.clone(), proof };
+        wire::write(&mut stream, Body::Challenge(challenge)).ok()?;
+        let answer = wire::read(&mut stream, MOST_OF_STRANGERS);
+        let mut refuse = |why: String| {
+            let _ = wire::write(&mut stream, Body::Refused(why));
+            None
+        };
+        let Ok(Body::Proof(given)) = answer else { return None };
+        if !door::is_proof(&of.token, Role::Worker, nonces, &given) {
+            return refuse("the token is not that of the coordinator".into());
+        }
+        if self.is_full.load(Ordering::Relaxed) {
+            return refuse(format!("all {} workers of the run have joined", of.workers));
+        }
+        Some(Candidate { stream, name: hello.name, seat: hello.seat })
+    }
+
+    fn close(&self, address: SocketAddr) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts. Where 0.0.0.0 is no destination, the next
+        // stranger does.
+        let _ = TcpStream::connect_timeout(&address, Duration::from_millis(200));
+    }
+}
+
+/// Asks all workers for the time, often at first, until the run is over.
+fn pulse_of(peers: &[Arc<Peer>], clock: Clock, is_over: &Receiver<()>) {
+    for beat in 0_u32.. {
+        for peer in peers {
+            // Whoever reads its connection learns that it is lost.
+            let _ = peer.send(Body::Ping(clock.now()));
+        }
+        let pause = if beat < FIRST_PULSES { FIRST_PULSE } else { PULSE };
+        if is_over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+impl Coordinator {
+    /// Workers.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        self.listen.workers
+    }
+
+    /// Has every worker set up the system that these options are about.
+    ///
+    /// # Errors
+    /// The first worker that could not, or is gone.
+    pub fn set_up(&self, options: &[Pair]) -> Result<Vec<Ready>, Lost> {
+        let order = Body::SetUp(SetUp { options: options.to_vec() });
+        self.order(&order, |body| match body {
+            Body::Ready(ready) => Some(ready),
+            _ => None,
+        })
+    }
+
+    /// Ends the run, as soon as the workers notice. From any thread.
+    pub fn abort(&self) {
+        if !self.is_aborted.swap(true, Ordering::Relaxed) {
+            self.tell(&Body::Abort(true));
+        }
+    }
+
+    /// How far all workers together are.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        let mut glance = Glance::default();
+        for beat in self.peers.iter().map(|peer| peer.beat()) {
+            glance.now = glance.now.max(beat.now);
+            glance.issued_queries += beat.issued;
+            glance.issued_samples += beat.issued.max(beat.completed);
+            glance.completed_samples += beat.completed;
+        }
+        glance
+    }
+
+    /// How well they were in step.
+    #[must_use]
+    pub fn precision(&self) -> Precision {
+        *lock(&self.precision)
+    }
+
+    /// The first worker that was lost.
+    #[must_use]
+    pub fn lost(&self) -> Option<Lost> {
+        lock(&self.lost).clone()
+    }
+
+    /// Notes that a worker is lost; the first one is remembered.
+    pub(super) fn lose(&self, worker: usize, why: &str) -> Lost {
+        let name = &self.peers[worker].name;
+        let lost = Lost { worker: worker as u32, why: format!("{name}: {why}") };
+        self.peers[worker].hang_up();
+        lock(&self.lost).get_or_insert(lost).clone()
+    }
+
+    /// Says something to all.
+    pub(super) fn tell(&self, body: &Body) {
+        for peer in &self.peers {
+            // Whoever reads its connection learns that it is lost.
+            let _ = peer.send(body.clone());
+        }
+    }
+
+    /// Gives all workers an order and waits for what each answers.
+    pub(super) fn order<T>(
+        &self,
+        order: &Body,
+        answer: impl Fn(Body) -> Option<T>,
+    ) -> Result<Vec<T>, Lost> {
+        if let Some(lost) = self.lost() {
+            return Err(lost);
+        }
+        self.tell(order);
+        let events = lock(&self.events);
+        let mut answers: Vec<Option<T>> = self.peers.iter().map(|_| None).collect();
+        while answers.iter().any(Option::is_none) {
+            // Workers that are there beat; no answer is too late.
+            match events.recv() {
+                Ok((at, Event::Said(body))) => match answer(body) {
+                    Some(answer) => answers[at] = Some(answer),
+                    None => return Err(self.lose(at, "it answered something else")),
+                },
+                Ok((at, Event::Lost(why))) => return Err(self.lose(at, &why)),
+                Err(_) => return Err(self.lose(0, "its connection is not read")),
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.tell(&Body::Bye(true));
+        self.door.close(self.address);
+        // What a process leaves unread when it ends would cut off the last word.
+        let (events, gone) = (lock(&self.events), usize::from(self.lost().is_some()));
+        let mut here = self.peers.len() - gone;
+        let clock = Clock::start();
+        while here > 0 && clock.now() < SECOND {
+            if let Ok((_, Event::Lost(_))) = events.recv_timeout(GLANCE) {
+                here -= 1;
+            }
+        }
+    }
+}
+
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run begins so much later than the last worker is ready, besides the time that
+/// it takes to tell them.
+pub(super) const LEAD: Nanos = 50 * MILLISECOND;

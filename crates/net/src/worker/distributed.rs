@@ -1,0 +1,335 @@
+//! The driver of a test whose runs the workers play.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, Nanos, WallTime};
+use dyno_loadgen::drive::{Driver, Job, Played, PlayedTenant};
+use dyno_loadgen::plan::Library;
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::record::Record;
+use dyno_loadgen::run::Process;
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_loadgen::share;
+use dyno_loadgen::trace::Generated;
+
+use super::columns::{self, Arrived};
+use super::coordinator::{Coordinator, GLANCE, LEAD, Lost, lock};
+use super::offset::Offset;
+use super::peer::Event;
+use super::plans;
+use super::wire::{self, Begin, Body, Column, Play, PlayTenant, Samples};
+
+/// The data set of the workers, loaded and unloaded by all of them. It is what the
+/// coordinator's own copy says it is.
+pub struct RemoteLibrary<'a> {
+    coordinator: &'a Coordinator,
+    like: &'a dyn SampleLibrary,
+}
+
+/// Plays the runs of one test on the workers.
+pub struct Distributed<'a> {
+    coordinator: &'a Coordinator,
+    system: String,
+    /// Of each tenant.
+    settings: Vec<TestSettings>,
+    library: Library,
+}
+
+impl Coordinator {
+    /// The workers' copies of a data set.
+    #[must_use]
+    pub fn library<'a>(&'a self, like: &'a dyn SampleLibrary) -> RemoteLibrary<'a> {
+        RemoteLibrary { coordinator: self, like }
+    }
+
+    /// Has every worker start its system, of this name, for a test; the settings are
+    /// those of the tenants.
+    #[must_use]
+    pub fn begin(
+        &self,
+        (system, library): (&str, Library),
+        scenario: Scenario,
+        settings: Vec<TestSettings>,
+    ) -> Distributed<'_> {
+        let order = Body::Begin(Begin { scenario: scenario.name().into() });
+        // A worker that is lost here is remembered, and the runs that follow say so.
+        let _ = self.order(&order, done);
+        Distributed { coordinator: self, system: system.into(), settings, library }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "answers are taken, here for nothing")]
+fn done(body: Body) -> Option<()> {
+    matches!(body, Body::Done(_)).then_some(())
+}
+
+impl SampleLibrary for RemoteLibrary<'_> {
+    fn name(&self) -> &str {
+        self.like.name()
+    }
+    fn total_sample_count(&self) -> usize {
+        self.like.total_sample_count()
+    }
+    fn performance_sample_count(&self) -> usize {
+        self.like.performance_sample_count()
+    }
+    fn load(&self, samples: &[SampleIndex]) {
+        // A worker that is lost here is remembered, and the run that follows says so.
+        let _ = self.coordinator.order(&Body::Load(Samples { samples: samples.to_vec() }), done);
+    }
+    fn unload(&self, samples: &[SampleIndex]) {
+        let _ = self.coordinator.order(&Body::Unload(Samples { samples: samples.to_vec() }), done);
+    }
+}
+
+impl Driver for Distributed<'_> {
+    fn system_name(&self) -> String {
+        self.system.clone()
+    }
+
+    fn now(&self) -> Nanos {
+        self.coordinator.clock.now()
+    }
+
+    fn wall_now(&self) -> WallTime {
+        WallTime::now()
+    }
+
+    fn process(&self) -> Process {
+        Process { pid: std::process::id(), tid: std::process::id() }
+    }
+
+    fn aborted(&self) -> bool {
+        self.coordinator.is_aborted.load(Ordering::Relaxed)
+    }
+
+    fn play(&mut self, job: &Job<'_>) -> Played {
+        let mut run = Run::new(self.coordinator, job);
+        if let Some(lost) = self.coordinator.lost() {
+            run.error = Some(lost.to_string());
+            return run.finish(job);
+        }
+        if let Err(lost) = self.arm(job).and_then(|()| run.begin()) {
+            run.is_ending = true;
+            self.coordinator.tell(&Body::Abort(true));
+            run.error.get_or_insert(lost.to_string());
+        }
+        run.collect();
+        run.finish(job)
+    }
+}
+
+impl Distributed<'_> {
+    /// Sends the run, and waits until all workers are ready to begin it.
+    fn arm(&self, job: &Job<'_>) -> Result<(), Lost> {
+        for peer in &self.coordinator.peers {
+            peer.rewind();
+        }
+        let tenant =
+            |(tenant, settings): (&dyno_loadgen::drive::JobTenant<'_>, &TestSettings)| PlayTenant {
+                settings: plans::pairs(settings),
+                load: plans::load(settings, self.library, &tenant.plan),
+                plan_hash: plans::hash(&tenant.plan),
+                set: tenant.set.samples.clone(),
+                set_end: tenant.set.end as u64,
+                samples_before: tenant.samples_before,
+            };
+        let tenants = job.tenants.iter().zip(&self.settings).map(tenant).collect();
+        let epoch = u32::from(job.epoch);
+        let order = Body::Play(Play { tenants, accuracy: job.accuracy, epoch });
+        let armed = |body| matches!(body, Body::Armed(_)).then_some(());
+        self.coordinator.order(&order, armed).map(|_| ())
+    }
+}
+
+/// One run on its way.
+struct Run<'a> {
+    coordinator: &'a Coordinator,
+    clock: Clock,
+    begun_at: Nanos,
+    armed_at: Nanos,
+    started_at: Nanos,
+    started_wall: WallTime,
+    /// Of each worker's clock at the start.
+    offsets: Vec<Offset>,
+    /// Of each worker, of each tenant.
+    arrived: Vec<Vec<Arrived>>,
+    /// Of each worker, when it is complete.
+    played: Vec<Option<wire::Played>>,
+    /// Workers that nothing more is expected of.
+    gone: Vec<bool>,
+    /// The others were told to end the run.
+    is_ending: bool,
+    error: Option<String>,
+}
+
+/// Workers that were told to end a run have so long to send what they have, besides
+/// the silence that is allowed.
+const LAST_WORDS: Duration = Duration::from_secs(20);
+
+impl<'a> Run<'a> {
+    fn new(coordinator: &'a Coordinator, job: &Job<'_>) -> Self {
+        let (clock, workers) = (coordinator.clock, coordinator.peers.len());
+        let now = clock.now();
+        Self {
+            coordinator,
+            clock,
+            begun_at: now,
+            armed_at: now,
+            started_at: now,
+            started_wall: WallTime::now(),
+            offsets: Vec::new(),
+            arrived: (0..workers).map(|_| vec![Arrived::default(); job.tenants.len()]).collect(),
+            played: vec![None; workers],
+            gone: vec![false; workers],
+            is_ending: false,
+            error: None,
+        }
+    }
+
+    /// Says when the run begins, by each worker's own clock.
+    fn begin(&mut self) -> Result<(), Lost> {
+        self.armed_at = self.clock.now();
+        let mut offsets = Vec::new();
+        for (at, peer) in self.coordinator.peers.iter().enumerate() {
+            let silent = || self.coordinator.lose(at, "it does not tell its time");
+            offsets.push(peer.offsets().best().ok_or_else(silent)?);
+        }
+        let slowest = offsets.iter().map(|offset| offset.error).max().unwrap_or(0);
+        self.started_at = self.clock.now() + LEAD + 4 * slowest;
+        let now = (self.clock.now(), WallTime::now());
+        self.started_wall = WallTime { unix_ns: now.1.unix_ns + (self.started_at - now.0) };
+        for (at, (peer, offset)) in self.coordinator.peers.iter().zip(&offsets).enumerate() {
+            let start = Body::Start(offset.there(self.started_at));
+            peer.send(start).map_err(|error| self.coordinator.lose(at, &error.to_string()))?;
+        }
+        self.offsets = offsets;
+        Ok(())
+    }
+
+    /// Takes in the records until each worker has sent its own or is lost.
+    fn collect(&mut self) {
+        let events = lock(&self.coordinator.events);
+        if let Some(lost) = self.coordinator.lost() {
+            self.gone[lost.worker as usize] = true;
+            self.error.get_or_insert(lost.to_string());
+        }
+        let mut ending_at = self.is_ending.then(|| self.clock.now());
+        let patience = self.coordinator.listen.silence + LAST_WORDS.as_nanos() as Nanos;
+        while (0..self.played.len()).any(|at| self.played[at].is_none() && !self.gone[at]) {
+            match events.recv_timeout(GLANCE) {
+                Ok((at, Event::Said(body))) => {
+                    if let Err(why) = self.take(at, body) {
+                        self.lose(at, why);
+                    }
+                }
+                Ok((at, Event::Lost(why))) => self.lose(at, &why),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    (0..self.gone.len()).for_each(|at| self.lose(at, "nobody reads it"));
+                }
+            }
+            let is_ending = self.is_ending || self.coordinator.is_aborted.load(Ordering::Relaxed);
+            if is_ending && self.clock.now() > *ending_at.get_or_insert(self.clock.now()) + patience
+            {
+                let open = |at: &usize| self.played[*at].is_none() && !self.gone[*at];
+                for at in (0..self.gone.len()).filter(open).collect::<Vec<_>>() {
+                    self.lose(at, "it did not end the run when it was told to");
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, body: Body) -> Result<(), &'static str> {
+        match body {
+            Body::Chunk(chunk) => {
+                let column = Column::try_from(chunk.column).map_err(|_| "an unknown column")?;
+                let tenants = &mut self.arrived[at];
+                let tenant = tenants.get_mut(chunk.tenant as usize).ok_or("an unknown tenant")?;
+                tenant.entry(column).or_default().extend(chunk.bytes);
+                Ok(())
+            }
+            Body::Played(played) => {
+                self.played[at] = Some(played);
+                Ok(())
+            }
+            // It was armed while another one was lost.
+            Body::Armed(_) | Body::Done(_) => Ok(()),
+            _ => Err("it said something else than its record"),
+        }
+    }
+
+    /// Goes on without a worker: the others end the run and send what they have.
+    fn lose(&mut self, at: usize, why: &str) {
+        if std::mem::replace(&mut self.gone[at], true) {
+            return;
+        }
+        let lost = self.coordinator.lose(at, why);
+        self.error.get_or_insert(lost.to_string());
+        if !std::mem::replace(&mut self.is_ending, true) {
+            self.coordinator.tell(&Body::Abort(true));
+        }
+    }
+
+    /// The record that the parts of all workers make up.
+    fn finish(mut self, job: &Job<'_>) -> Played {
+        let mut parts: Vec<Vec<PlayedTenant>> = job.tenants.iter().map(|_| Vec::new()).collect();
+        for at in 0..self.played.len() {
+            let Some(played) = self.played[at].take() else { continue };
+            let arrived = std::mem::take(&mut self.arrived[at]);
+            let told: Option<Vec<PlayedTenant>> =
+                played.tenants.iter().zip(arrived).map(|(t, a)| columns::part(t, a)).collect();
+            match told.filter(|told| told.len() == parts.len()) {
+                Some(told) => parts.iter_mut().zip(told).for_each(|(of, part)| of.push(part)),
+                None => self.lose(at, "its record makes no sense"),
+            }
+            self.error = self.error.or(played.error);
+            let mut precision = lock(&self.coordinator.precision);
+            precision.late = precision.late.max(played.late);
+        }
+        self.note_precision();
+        let lost = self.coordinator.lost();
+        let of = self.coordinator.workers();
+        let join = |(parts, tenant): (Vec<PlayedTenant>, &dyno_loadgen::drive::JobTenant<'_>)| {
+            let mut whole = match parts.is_empty() {
+                false => share::join(&tenant.plan, parts),
+                true => nothing(),
+            };
+            if let Some(lost) = &lost {
+                whole.ended = Ended::Lost { worker: lost.worker, of };
+            }
+            whole
+        };
+        Played {
+            tenants: parts.into_iter().zip(&job.tenants).map(join).collect(),
+            generated: (self.begun_at, self.armed_at),
+            started_at: self.started_at,
+            started_wall: self.started_wall,
+            finished_at: self.clock.now(),
+            error: self.error,
+        }
+    }
+
+    fn note_precision(&self) {
+        let mut precision = lock(&self.coordinator.precision);
+        precision.runs += 1;
+        // The two that are furthest apart.
+        let mut errors: Vec<Nanos> = Vec::new();
+        for (peer, at_start) in self.coordinator.peers.iter().zip(&self.offsets) {
+            let at_end = peer.offsets().best().unwrap_or(*at_start);
+            errors.push(at_start.error_until(at_end));
+        }
+        errors.sort_unstable();
+        let error = errors.iter().rev().take(2).sum();
+        precision.error = precision.error.max(error);
+    }
+}
+
+/// What was measured when nobody was there to measure it.
+fn nothing() -> PlayedTenant {
+    let record = Record { samples_per_query: 1, ..Record::default() };
+    PlayedTenant { ended: Ended::Aborted, generated: Generated::default(), record }
+}

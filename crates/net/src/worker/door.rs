@@ -1,0 +1,84 @@
+//! Who may join: both sides prove that they know one token, without sending it.
+//!
+//! Each side says a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both and the
+//! side's role under the token. What follows is neither encrypted nor signed: the
+//! token keeps strangers out, not those who can change packets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dyno_loadgen::clock::WallTime;
+use ring::rand::SecureRandom as _;
+use ring::{digest, hmac};
+
+/// A side of the connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Role {
+    Coordinator,
+    Worker,
+}
+
+impl Role {
+    fn word(self) -> &'static [u8] {
+        match self {
+            Self::Coordinator => b"dyno coordinator",
+            Self::Worker => b"dyno worker",
+        }
+    }
+}
+
+/// A value that was not used before: of the time, the process and a count. It need
+/// not be secret, nor hard to guess.
+pub(super) fn nonce() -> Vec<u8> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut of = digest::Context::new(&digest::SHA256);
+    of.update(&WallTime::now().unix_ns.to_le_bytes());
+    of.update(&std::process::id().to_le_bytes());
+    of.update(&COUNT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    of.finish().as_ref().to_vec()
+}
+
+/// A token that nobody can guess; `None` if the machine has no random numbers for that.
+#[must_use]
+pub fn new_token() -> Option<String> {
+    let mut bytes = [0_u8; 32];
+    ring::rand::SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn said(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
+    let mut said = role.word().to_vec();
+    for nonce in nonces {
+        said.extend((nonce.len() as u64).to_le_bytes());
+        said.extend(nonce);
+    }
+    said
+}
+
+/// That `role` knows the token. The nonces are the worker's and the coordinator's.
+pub(super) fn proof(token: &str, role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+    hmac::sign(&key, &said(role, nonces)).as_ref().to_vec()
+}
+
+/// Whether it is a proof. Takes the same time for each wrong one.
+pub(super) fn is_proof(token: &str, role: Role, nonces: [&[u8]; 2], proof: &[u8]) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+    hmac::verify(&key, &said(role, nonces), proof).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_is_of_one_token_one_role_and_both_nonces() {
+        let (w, c) = (nonce(), nonce());
+        assert_ne!(w, c);
+        let given = proof("secret", Role::Worker, [&w, &c]);
+        assert!(is_proof("secret", Role::Worker, [&w, &c], &given));
+        assert!(!is_proof("other", Role::Worker, [&w, &c], &given));
+        assert!(!is_proof("secret", Role::Coordinator, [&w, &c], &given));
+        assert!(!is_proof("secret", Role::Worker, [&c, &w], &given));
+        assert!(!is_proof("secret", Role::Worker, [&w, &c], &[]));
+    }
+}

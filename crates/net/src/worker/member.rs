@@ -1,0 +1,473 @@
+//! The side that joins: it plays its share of each run and sends its record.
+
+use std::fmt;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, Nanos};
+use dyno_loadgen::drive::real::{Monitor, StartGate};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
+use dyno_loadgen::plan::{Library, Plan};
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::share::Share;
+use dyno_loadgen::trace::LoadedSet;
+
+use super::door::{self, Role};
+use super::wire::{
+    self, Beat, Body, CHUNK, Chunk, Hello, MOST, MOST_OF_STRANGERS, Pair, Play, Pong, Ready,
+    WireError,
+};
+use super::{columns, plans};
+
+/// Whom to join, and as whom.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// Such as `host:7700`.
+    pub address: String,
+    /// What both sides must know; may be empty.
+    pub token: String,
+    /// Release of this program.
+    pub release: String,
+    /// For people.
+    pub name: String,
+    /// The place that this worker wants, from 1; 0 is any.
+    pub seat: u32,
+}
+
+/// What a worker measures. The system and its data are its own.
+pub trait Rig {
+    /// Sets up the system that these options are about.
+    ///
+    /// # Errors
+    /// In words, which the coordinator says.
+    fn set_up(&mut self, options: &[Pair]) -> Result<(), String>;
+    /// The name of the system.
+    fn system_name(&self) -> String;
+    /// Its data set.
+    fn library(&self) -> &dyn SampleLibrary;
+    /// Starts the system for a test.
+    ///
+    /// # Errors
+    /// In words.
+    fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String>;
+}
+
+/// What plays the runs of a test.
+pub struct Instrument<'a> {
+    /// Asks the [`Gate`] before each run begins.
+    pub driver: Box<dyn Driver + 'a>,
+    /// Of that driver, if it has one.
+    pub monitor: Option<Monitor>,
+}
+
+/// Why a worker has nothing more to do, before it was told so.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum MemberError {
+    /// The coordinator cannot be reached.
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// It does not know the token.
+    NotTheCoordinator,
+    /// The coordinator does not want this worker.
+    Refused(String),
+    /// The connection ended.
+    Gone(WireError),
+    /// An order could not be carried out.
+    Failed(String),
+    /// Somebody ended this worker.
+    Interrupted,
+}
+
+impl fmt::Display for MemberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { address, error } => {
+                write!(f, "no coordinator can be reached at {address}: {error}")
+            }
+            Self::NotTheCoordinator => {
+                f.write_str("who answers does not know this worker's token: it is not joined")
+            }
+            Self::Refused(why) => write!(f, "the coordinator refused this worker: {why}"),
+            Self::Gone(error) => write!(f, "the coordinator is gone: {error}"),
+            Self::Failed(why) => f.write_str(why),
+            Self::Interrupted => f.write_str("this worker was interrupted"),
+        }
+    }
+}
+
+impl std::error::Error for MemberError {}
+
+/// A worker that has joined.
+#[derive(Debug)]
+pub struct Member {
+    share: Share,
+    shared: Arc<Shared>,
+    orders: Receiver<Result<Body, WireError>>,
+}
+
+/// Where a driver waits for the start of its run.
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    writer: Mutex<TcpStream>,
+    run: Mutex<RunState>,
+    changed: Condvar,
+    monitor: Mutex<Option<Monitor>>,
+}
+
+#[derive(Debug, Default)]
+struct RunState {
+    start: Option<Nanos>,
+    is_aborted: bool,
+    late: Nanos,
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Between two signs of life.
+const BEAT: Duration = Duration::from_millis(250);
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl Gate {
+    /// Says that the run is ready, and waits for its start by the member's clock;
+    /// `None` if there is none.
+    #[must_use]
+    pub fn wait(&self) -> Option<Nanos> {
+        let shared = &self.0;
+        if shared.send(Body::Armed(true)).is_err() {
+            return None;
+        }
+        let mut run = lock(&shared.run);
+        while run.start.is_none() && !run.is_aborted {
+            run = shared.changed.wait(run).unwrap_or_else(PoisonError::into_inner);
+        }
+        let start = run.start.filter(|_| !run.is_aborted)?;
+        run.late = shared.clock.now().saturating_sub(start);
+        Some(start)
+    }
+
+    /// For a driver in real time, which has a clock of its own.
+    #[must_use]
+    pub fn by(&self, clock: Clock) -> StartGate {
+        let gate = self.clone();
+        Arc::new(move || gate.wait().map(|at| clock.when(&gate.0.clock, at)))
+    }
+}
+
+impl Shared {
+    fn send(&self, body: Body) -> io::Result<()> {
+        wire::write(&mut *lock(&self.writer), body)
+    }
+
+    fn abort(&self) {
+        lock(&self.run).is_aborted = true;
+        self.changed.notify_all();
+        if let Some(monitor) = &*lock(&self.monitor) {
+            monitor.abort();
+        }
+    }
+
+    /// Reads what the coordinator says; answers at once what cannot wait.
+    fn hear(&self, mut stream: TcpStream, orders: &Sender<Result<Body, WireError>>) {
+        loop {
+            let body = match wire::read(&mut stream, MOST) {
+                Ok(Body::Ping(asked)) => {
+                    let at = self.clock.now();
+                    // The next read tells of a connection that is gone.
+                    let _ = self.send(Body::Pong(Pong { asked, at }));
+                    continue;
+                }
+                Ok(Body::Start(at)) => {
+                    lock(&self.run).start = Some(at);
+                    self.changed.notify_all();
+                    continue;
+                }
+                Ok(Body::Abort(_)) => {
+                    self.abort();
+                    continue;
+                }
+                // Here and not where it is played: an abort may follow at once.
+                Ok(Body::Play(play)) => {
+                    *lock(&self.run) = RunState::default();
+                    Ok(Body::Play(play))
+                }
+                other => other,
+            };
+            let is_over = body.is_err();
+            if is_over {
+                self.abort();
+            }
+            if orders.send(body).is_err() || is_over {
+                return;
+            }
+        }
+    }
+
+    /// Says how far the run is until the worker is done.
+    fn beat(&self, is_over: &Receiver<()>) {
+        while is_over.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+            let progress = lock(&self.monitor).as_ref().and_then(Monitor::progress);
+            let beat = match progress {
+                Some((issued, completed, now)) => Beat { now, issued, completed },
+                None => Beat::default(),
+            };
+            if self.send(Body::Beat(beat)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Member {
+    /// Joins a coordinator.
+    ///
+    /// # Errors
+    /// [`MemberError`].
+    pub fn join(join: &Join) -> Result<Self, MemberError> {
+        let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
+        let mut stream = connect(&join.address).map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        stream.set_read_timeout(Some(CONNECT)).map_err(unreachable)?;
+        let own = door::nonce();
+        let hello = Hello {
+            protocol: wire::PROTOCOL,
+            release: join.release.clone(),
+            nonce: own.clone(),
+            name: join.name.clone(),
+            seat: join.seat,
+        };
+        wire::write(&mut stream, Body::Hello(hello)).map_err(unreachable)?;
+        let mut read = || match wire::read(&mut stream, MOST_OF_STRANGERS) {
+            Ok(Body::Refused(why)) => Err(MemberError::Refused(why)),
+            Ok(body) => Ok(body),
+            Err(error) => Err(MemberError::Gone(error)),
+        };
+        let Body::Challenge(challenge) = read()? else {
+            return Err(MemberError::Gone(WireError::Malformed));
+        };
+        let nonces = [&own[..], &challenge.nonce[..]];
+        if !door::is_proof(&join.token, Role::Coordinator, nonces, &challenge.proof) {
+            return Err(MemberError::NotTheCoordinator);
+        }
+        let proof = door::proof(&join.token, Role::Worker, nonces);
+        wire::write(&mut stream, Body::Proof(proof)).map_err(unreachable)?;
+        let mut read = || match wire::read(&mut stream, MOST_OF_STRANGERS) {
+            Ok(Body::Refused(why)) => Err(MemberError::Refused(why)),
+            Ok(body) => Ok(body),
+            Err(error) => Err(MemberError::Gone(error)),
+        };
+        let Body::Welcome(welcome) = read()? else {
+            return Err(MemberError::Gone(WireError::Malformed));
+        };
+        let silence = Some(Duration::from_nanos(welcome.silence.max(1)));
+        stream.set_read_timeout(silence).map_err(unreachable)?;
+        stream.set_write_timeout(silence).map_err(unreachable)?;
+        let share = Share { index: welcome.index, of: welcome.of.max(1) };
+        let shared = Arc::new(Shared {
+            clock: Clock::start(),
+            writer: Mutex::new(stream.try_clone().map_err(unreachable)?),
+            run: Mutex::default(),
+            changed: Condvar::new(),
+            monitor: Mutex::default(),
+        });
+        let (sender, orders) = mpsc::channel();
+        let hearing = shared.clone();
+        std::thread::spawn(move || hearing.hear(stream, &sender));
+        Ok(Self { share, shared, orders })
+    }
+
+    /// The part of the load that this worker has.
+    #[must_use]
+    pub fn share(&self) -> Share {
+        self.share
+    }
+
+    /// Carries out orders until there are no more, as long as `goes_on` says so.
+    ///
+    /// # Errors
+    /// [`MemberError`].
+    pub fn serve(self, rig: &mut dyn Rig, goes_on: &dyn Fn() -> bool) -> Result<(), MemberError> {
+        let (beating, is_over) = mpsc::channel::<()>();
+        let shared = self.shared.clone();
+        let beat = std::thread::spawn(move || shared.beat(&is_over));
+        let served = self.orders(rig, goes_on);
+        drop(beating);
+        if let Err(error) = &served {
+            let _ = self.shared.send(Body::Refused(error.to_string()));
+        }
+        // It ends within one beat.
+        let _ = beat.join();
+        let _ = lock(&self.shared.writer).shutdown(std::net::Shutdown::Both);
+        served
+    }
+
+    fn orders(&self, rig: &mut dyn Rig, goes_on: &dyn Fn() -> bool) -> Result<(), MemberError> {
+        let mut order = self.next(goes_on)?;
+        loop {
+            order = match order {
+                Body::SetUp(set_up) => {
+                    rig.set_up(&set_up.options).map_err(MemberError::Failed)?;
+                    self.answer(Body::Ready(ready(rig)))?;
+                    self.next(goes_on)?
+                }
+                Body::Begin(begin) => self.test(rig, &begin.scenario, goes_on)?,
+                Body::Bye(_) => return Ok(()),
+                _ => return Err(MemberError::Gone(WireError::Malformed)),
+            };
+        }
+    }
+
+    /// Plays the runs of a test, and returns the order after them.
+    fn test(
+        &self,
+        rig: &dyn Rig,
+        scenario: &str,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Body, MemberError> {
+        let named = Scenario::ALL.iter().copied().find(|of| of.name() == scenario);
+        let scenario = named.ok_or(MemberError::Gone(WireError::Malformed))?;
+        let gate = Gate(self.shared.clone());
+        let Instrument { mut driver, monitor } =
+            rig.begin(scenario, &gate).map_err(MemberError::Failed)?;
+        *lock(&self.shared.monitor) = monitor;
+        self.answer(Body::Done(true))?;
+        loop {
+            match self.next(goes_on)? {
+                Body::Load(set) => {
+                    rig.library().load(&set.samples);
+                    self.answer(Body::Done(true))?;
+                }
+                Body::Unload(set) => {
+                    rig.library().unload(&set.samples);
+                    self.answer(Body::Done(true))?;
+                }
+                Body::Play(play) => self.play(rig, &mut *driver, &play)?,
+                other => {
+                    *lock(&self.shared.monitor) = None;
+                    return Ok(other);
+                }
+            }
+        }
+    }
+
+    fn play(&self, rig: &dyn Rig, driver: &mut dyn Driver, play: &Play) -> Result<(), MemberError> {
+        let (plans, sets) = self.understood(rig, play)?;
+        let tenants = plans.into_iter().zip(&sets).zip(&play.tenants);
+        let job = Job {
+            tenants: tenants
+                .map(|((plan, set), told)| JobTenant {
+                    plan,
+                    set,
+                    samples_before: told.samples_before,
+                })
+                .collect(),
+            accuracy: play.accuracy,
+            share: self.share,
+            epoch: u16::try_from(play.epoch).unwrap_or(1),
+        };
+        let played = driver.play(&job);
+        self.send(&played)
+    }
+
+    /// The plans and sets of a run, if this worker comes to the same ones.
+    fn understood(
+        &self,
+        rig: &dyn Rig,
+        play: &Play,
+    ) -> Result<(Vec<Arc<Plan>>, Vec<LoadedSet>), MemberError> {
+        let library = size(rig.library());
+        let (mut plans, mut sets) = (Vec::new(), Vec::new());
+        for told in &play.tenants {
+            let plan = plans::plan(&told.settings, told.load, library, &told.plan_hash)
+                .map_err(|error| MemberError::Failed(error.to_string()))?;
+            plans.push(Arc::new(plan));
+            let samples = told.set.clone();
+            let end = usize::try_from(told.set_end).unwrap_or(usize::MAX).min(samples.len());
+            if samples.iter().any(|&sample| u64::from(sample) >= library.total) {
+                return Err(MemberError::Gone(WireError::Malformed));
+            }
+            sets.push(LoadedSet { samples, end });
+        }
+        if plans.is_empty() {
+            return Err(MemberError::Gone(WireError::Malformed));
+        }
+        Ok((plans, sets))
+    }
+
+    fn send(&self, played: &Played) -> Result<(), MemberError> {
+        for (tenant, part) in (0..).zip(&played.tenants) {
+            for (column, bytes) in columns::columns(&part.record) {
+                for bytes in bytes.chunks(CHUNK) {
+                    let (column, bytes) = (column as i32, bytes.to_vec());
+                    self.answer(Body::Chunk(Chunk { tenant, column, bytes }))?;
+                }
+            }
+        }
+        self.answer(Body::Played(wire::Played {
+            tenants: played.tenants.iter().map(columns::told).collect(),
+            error: played.error.clone(),
+            late: lock(&self.shared.run).late,
+            lasted: played.finished_at.saturating_sub(played.started_at),
+        }))
+    }
+
+    fn answer(&self, body: Body) -> Result<(), MemberError> {
+        self.shared.send(body).map_err(|error| MemberError::Gone(WireError::Io(error)))
+    }
+
+    fn next(&self, goes_on: &dyn Fn() -> bool) -> Result<Body, MemberError> {
+        loop {
+            match self.orders.recv_timeout(GLANCE) {
+                Ok(Ok(body)) => return Ok(body),
+                Ok(Err(error)) => return Err(MemberError::Gone(error)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(MemberError::Gone(WireError::Closed));
+                }
+                Err(RecvTimeoutError::Timeout) if !goes_on() => {
+                    return Err(MemberError::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn size(library: &dyn SampleLibrary) -> Library {
+    Library {
+        total: library.total_sample_count() as u64,
+        performance: library.performance_sample_count() as u64,
+    }
+}
+
+fn ready(rig: &dyn Rig) -> Ready {
+    let library = rig.library();
+    let Library { total, performance } = size(library);
+    let (system, library) = (rig.system_name(), library.name().to_string());
+    Ready { system, library, total, performance }
+}

@@ -1,0 +1,113 @@
+//! Distributions of lengths, in tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use dyno_loadgen::rng::Mt19937;
+
+/// How long prompts or answers are (>= 1 token).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Lengths {
+    /// All alike.
+    Fixed(u64),
+    /// Each from the first to the second alike.
+    Uniform(u64, u64),
+    /// Normal of this mean and standard deviation, cut below 1.
+    Normal(f64, f64),
+    /// Lognormal of this median; the second is the standard deviation of the logarithm.
+    LogNormal(f64, f64),
+}
+
+impl Lengths {
+    /// What is read, for help texts.
+    pub const KIND: &'static str = "N, N-M, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA";
+
+    /// Draws one.
+    pub fn draw(&self, rng: &mut Mt19937) -> u64 {
+        let real = match *self {
+            Self::Fixed(length) => return length,
+            Self::Uniform(least, most) => {
+                let span = (most - least + 1) as f64;
+                return least + ((rng.canonical() * span) as u64).min(most - least);
+            }
+            Self::Normal(mean, deviation) => mean + deviation * normal(rng),
+            Self::LogNormal(median, sigma) => median * (sigma * normal(rng)).exp(),
+        };
+        // Longer than any context, and exact in f64.
+        real.round().clamp(1.0, 1e9) as u64
+    }
+}
+
+/// A standard normal number by the method of Box and Muller; the second of the pair is left.
+fn normal(rng: &mut Mt19937) -> f64 {
+    // 1 - x is never 0, whose logarithm is no number.
+    let radius = (-2.0 * (1.0 - rng.canonical()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * rng.canonical()).cos()
+}
+
+impl FromStr for Lengths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || format!("expected {}, found `{text}`", Self::KIND);
+        let real = |text: &str| text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+        let pair = |text: &str| {
+            let (first, second) = text.split_once(':')?;
+            Some((real(first).filter(|first| *first > 0.0)?, real(second)?))
+        };
+        if let Some(text) = text.strip_prefix("normal:") {
+            return pair(text).map(|(mean, sd)| Self::Normal(mean, sd)).ok_or_else(expected);
+        }
+        if let Some(text) = text.strip_prefix("lognormal:") {
+            return pair(text).map(|(median, s)| Self::LogNormal(median, s)).ok_or_else(expected);
+        }
+        let number = |text: &str| text.parse::<u64>().ok().filter(|n| (1..=1 << 30).contains(n));
+        match text.split_once('-') {
+            None => number(text).map(Self::Fixed).ok_or_else(expected),
+            Some((least, most)) => match (number(least), number(most)) {
+                (Some(least), Some(most)) if least <= most => Ok(Self::Uniform(least, most)),
+                _ => Err(expected()),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Lengths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(length) => write!(f, "{length}"),
+            Self::Uniform(least, most) => write!(f, "{least}-{most}"),
+            Self::Normal(mean, deviation) => write!(f, "normal:{mean}:{deviation}"),
+            Self::LogNormal(median, sigma) => write!(f, "lognormal:{median}:{sigma}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean(lengths: &str) -> f64 {
+        let (lengths, mut rng) = (lengths.parse::<Lengths>().unwrap(), Mt19937::new(7));
+        (0..20_000).map(|_| lengths.draw(&mut rng) as f64).sum::<f64>() / 20_000.0
+    }
+
+    #[test]
+    fn draws_have_the_mean_of_their_distribution() {
+        assert_eq!(mean("128"), 128.0);
+        assert!((mean("100-200") - 150.0).abs() < 1.0);
+        assert!((mean("normal:500:50") - 500.0).abs() < 2.0);
+        // exp(sigma^2 / 2) = 1.1331 times the median.
+        assert!((mean("lognormal:1000:0.5") - 1133.1).abs() < 20.0);
+    }
+
+    #[test]
+    fn what_is_printed_is_read_and_what_is_wrong_is_told() {
+        for text in ["7", "3-9", "normal:5.5:1", "lognormal:300:0.25"] {
+            assert_eq!(text.parse::<Lengths>().unwrap().to_string(), text);
+        }
+        for text in ["0", "", "9-3", "normal:5", "normal:-1:1", "lognormal:inf:1", "x"] {
+            assert!(text.parse::<Lengths>().unwrap_err().starts_with("expected"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Recorded traces: when requests came, how long they were, and what they had in common.
+//!
+//! Known are the columns of the traces that are published: Mooncake (`timestamp` in ms,
+//! `input_length`, `output_length`, `hash_ids` of blocks of 512 tokens), Azure (`TIMESTAMP` as a
+//! date, `ContextTokens`, `GeneratedTokens`), and BurstGPT (`Timestamp` in s, `Request tokens`,
+//! `Response tokens`).
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::rng::Mt19937;
+use serde_json::Value;
+
+use super::Workload;
+use super::made::{Shape, Text};
+use super::read::{Row, cell, number};
+use crate::openai::Input;
+
+const INPUT: &[&str] =
+    &["input_length", "ContextTokens", "Request tokens", "prompt_len", "prompt_tokens"];
+const OUTPUT: &[&str] =
+    &["output_length", "GeneratedTokens", "Response tokens", "output_len", "completion_tokens"];
+/// Tokens of a block that `hash_ids` names.
+const BLOCK: u64 = 512;
+
+/// Output tokens of a recorded request.
+pub(super) fn output_length(row: &Row) -> Result<Option<u64>, String> {
+    number(row, OUTPUT)
+}
+
+/// What of a recorded trace is read so far.
+pub(super) struct Recorded {
+    shape: Shape,
+    rng: Mt19937,
+    seed: u64,
+    /// When each prompt was sent, ns in the trace's own count, with its row.
+    times: Vec<(i128, usize)>,
+    rows: usize,
+    made_up: usize,
+}
+
+impl Recorded {
+    pub(super) fn new(shape: Shape, seed: u64) -> Self {
+        let rng = Mt19937::new(seed);
+        Self { shape, rng, seed, times: Vec::new(), rows: 0, made_up: 0 }
+    }
+
+    /// A prompt as long as the row says; `None` where it does not.
+    pub(super) fn input(&mut self, row: &Row) -> Result<Option<Input>, String> {
+        let Some(length) = number(row, INPUT)? else {
+            return Ok(None);
+        };
+        if length == 0 || length > 1 << 30 {
+            return Err(format!("a prompt of {length} tokens"));
+        }
+        let mut text = Text::new(self.shape);
+        let mut left = length;
+        for hash in row.get("hash_ids").and_then(Value::as_array).into_iter().flatten() {
+            let hash = hash.as_u64().ok_or("`hash_ids` are no whole numbers")?;
+            let block = left.min(BLOCK);
+            // Equal blocks are equal texts.
+            text.draw(&mut Mt19937::new(!(self.seed ^ hash)), block);
+            left -= block;
+        }
+        text.draw(&mut self.rng, left);
+        self.made_up += 1;
+        Ok(Some(text.input()))
+    }
+
+    /// Notes when the prompts of a row were sent.
+    pub(super) fn time(&mut self, row: &Row, prompts: usize) -> Result<(), String> {
+        self.rows += 1;
+        if let Some(at) = time(row)? {
+            self.times.extend((0..prompts).map(|_| (at, self.rows)));
+        }
+        Ok(())
+    }
+
+    /// Tells the workload when its prompts were sent: since the first, in their order.
+    pub(super) fn finish(self, workload: &mut Workload) -> Result<(), (usize, String)> {
+        if self.made_up > 0 {
+            let remark = match self.shape {
+                Shape::Words => {
+                    "Prompts are random words in the lengths of the trace, about a \
+                                 token each."
+                }
+                Shape::Numbers(_) => "Prompts are random tokens in the lengths of the trace.",
+            };
+            workload.remarks.push(remark.into());
+        }
+        if self.times.is_empty() {
+            return Ok(());
+        }
+        if self.times.len() != workload.prompts.len() {
+            return Err((0, "some rows have a time, and others have none".into()));
+        }
+        let mut order: Vec<usize> = (0..self.times.len()).collect();
+        order.sort_by_key(|&at| self.times[at].0);
+        let (first, _) = self.times[order[0]];
+        let arrivals = order.iter().map(|&at| {
+            let (time, row) = self.times[at];
+            Nanos::try_from(time - first).map_err(|_| (row, "a time of another age".to_owned()))
+        });
+        workload.arrivals = Some(arrivals.collect::<Result<Vec<Nanos>, _>>()?.into());
+        workload.prompts = order.iter().map(|&at| workload.prompts[at].clone()).collect();
+        Ok(())
+    }
+}
+
+/// When a row says it was, in ns.
+fn time(row: &Row) -> Result<Option<i128>, String> {
+    let columns = [
+        ("timestamp", MILLISECOND),
+        ("Timestamp", SECOND),
+        ("TIMESTAMP", SECOND),
+        ("arrival_time", SECOND),
+        ("timestamp_ms", MILLISECOND),
+    ];
+    let found = columns.iter().find_map(|(name, unit)| Some((cell(row, &[name])?, *unit)));
+    let Some(((name, value), unit)) = found else {
+        return Ok(None);
+    };
+    let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    let at = match (number, value.as_str()) {
+        (Some(number), _) if number.is_finite() => Some((number * unit as f64).round() as i128),
+        (None, Some(text)) => date(text.trim()),
+        _ => None,
+    };
+    at.map(Some).ok_or_else(|| format!("`{name}` is neither a number nor a date: {value}"))
+}
+
+/// `YYYY-MM-DD HH:MM:SS[.FRACTION]`, as ns since 1970; a zone after it is the same for all rows.
+fn date(text: &str) -> Option<i128> {
+    let (day, time) = text.split_once([' ', 'T'])?;
+    let mut parts = day.splitn(3, '-').map(|part| part.parse::<i128>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if !(1..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let time = time.split(['+', 'Z']).next()?;
+    let mut parts = time.splitn(3, ':');
+    let (hours, minutes) = (parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?);
+    let (seconds, fraction) = {
+        let seconds = parts.next()?;
+        seconds.split_once('.').unwrap_or((seconds, ""))
+    };
+    let seconds = seconds.parse::<u32>().ok()?;
+    if hours > 23 || minutes > 59 || seconds > 60 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let fraction = format!("{fraction:0<9}")[..9].parse::<i128>().ok()?;
+    // Days from the civil calendar, years that begin in March (H. Hinnant, "chrono-Compatible
+    // Low-Level Date Algorithms").
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468;
+    let seconds = i128::from(hours * 3600 + minutes * 60 + seconds);
+    Some((days * 86_400 + seconds) * i128::from(SECOND) + fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Format;
+    use super::*;
+
+    fn workload(format: Format, text: &str) -> Workload {
+        Workload::of_rows(&format.rows(text.as_bytes()).unwrap(), Shape::Numbers(1000), 3).unwrap()
+    }
+
+    fn tokens(workload: &Workload, prompt: usize) -> &[u64] {
+        match &workload.prompts[prompt].input {
+            Input::Tokens(all) => all,
+            _ => &[],
+        }
+    }
+
+    #[test]
+    fn equal_blocks_of_a_trace_are_equal_tokens() {
+        let lines = "{\"timestamp\":0,\"input_length\":600,\"output_length\":5,\"hash_ids\":[7,8]}\n\
+                     {\"timestamp\":27.5,\"input_length\":520,\"output_length\":9,\"hash_ids\":[7,9]}";
+        let workload = workload(Format::JsonLines, lines);
+        assert_eq!(workload.arrivals.as_deref(), Some(&[0, 27_500_000][..]));
+        let (one, two) = (tokens(&workload, 0), tokens(&workload, 1));
+        assert_eq!((one.len(), two.len()), (600, 520));
+        assert_eq!(one[..512], two[..512]);
+        assert_ne!(one[512..520], two[512..]);
+        assert_eq!(workload.prompts[1].max_tokens, Some(9));
+        assert_eq!(workload.schedule(10.0).as_deref(), Some(&[0, 2_750_000][..]));
+    }
+
+    #[test]
+    fn dates_are_times_and_rows_are_put_in_their_order() {
+        let text = "TIMESTAMP,ContextTokens,GeneratedTokens\n\
+                    2023-11-17 00:00:00.25,8,2\n2023-11-16 23:59:59.5000000,4,1\n";
+        let workload = workload(Format::Csv, text);
+        assert_eq!(workload.arrivals.as_deref(), Some(&[0, 750_000_000][..]));
+        assert_eq!(tokens(&workload, 0).len(), 4);
+        assert_eq!(date("1970-01-02T00:00:01Z"), Some(86_401 * i128::from(SECOND)));
+        assert_eq!(date("2000-03-01 00:00:00"), Some(951_868_800 * i128::from(SECOND)));
+        for odd in ["2000-13-01 00:00:00", "2000-01-01", "2000-01-01 25:00:00", "x y:z:w"] {
+            assert_eq!(date(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn seconds_of_a_burst_are_seconds() {
+        let text = "Timestamp,Request tokens,Response tokens\n5,3,1\n7.5,3,1\n";
+        let workload = workload(Format::Csv, text);
+        assert_eq!(workload.arrivals.as_deref(), Some(&[0, 2_500_000_000][..]));
+    }
+
+    #[test]
+    fn a_time_must_be_one_in_all_rows() {
+        let rows = Format::JsonLines
+            .rows(b"{\"timestamp\":0,\"input_length\":1}\n{\"input_length\":1}")
+            .unwrap();
+        let error = Workload::of_rows(&rows, Shape::Words, 1).unwrap_err();
+        assert!(error.to_string().contains("others have none"));
+    }
+}

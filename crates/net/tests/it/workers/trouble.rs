@@ -1,0 +1,185 @@
+//! Workers that die, hang, come late or do not belong: a reason, never a hang.
+
+use std::net::TcpStream;
+
+use dyno_loadgen::clock::{Clock, SECOND};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
+use dyno_net::worker::coordinator::{GatherError, Listening};
+use dyno_net::worker::member::{Join, Member, MemberError};
+use dyno_net::worker::wire::{self, Body, Hello, Pair};
+
+use super::rig::{Time, gathered, join, listen, patience, played, worker};
+
+fn long() -> TestSettings {
+    TestSettings {
+        scenario: Scenario::Server,
+        mode: TestMode::PerformanceOnly,
+        server_target_qps: 500.0,
+        min_duration_ms: 600_000,
+        ..TestSettings::default()
+    }
+}
+
+#[test]
+fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
+    let listening = Listening::begin(listen(2)).unwrap();
+    let address = listening.address();
+    let whole = worker(address, Time::Real);
+    // Takes orders until the run begins, and drops the connection then.
+    let half = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let share = handshake(&mut stream, "open sesame").unwrap();
+        loop {
+            match wire::read(&mut stream, wire::MOST).unwrap() {
+                Body::SetUp(_) => wire::write(&mut stream, Body::Ready(ready())).unwrap(),
+                Body::Begin(_) | Body::Load(_) => {
+                    wire::write(&mut stream, Body::Done(true)).unwrap();
+                }
+                Body::Play(_) => wire::write(&mut stream, Body::Armed(true)).unwrap(),
+                Body::Ping(asked) => {
+                    let pong = wire::Pong { asked, at: 5 };
+                    wire::write(&mut stream, Body::Pong(pong)).unwrap();
+                }
+                Body::Start(_) => return share,
+                _ => {}
+            }
+        }
+    });
+    let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+    coordinator.set_up(&[]).unwrap();
+    let clock = Clock::start();
+    let log = played(&coordinator, &long());
+    let lost_index = half.join().unwrap();
+    assert!(clock.now() < 60 * SECOND, "the run would last ten minutes");
+    let run = log.runs().next().unwrap();
+    assert_eq!(run.ended, Ended::Lost { worker: lost_index, of: 2 });
+    let reports = dyno_loadgen::log::reports(&log);
+    assert!(!reports[0].is_valid());
+    let lost = coordinator.lost().unwrap().to_string();
+    assert!(lost.contains(&format!("worker {}", lost_index + 1)), "{lost}");
+    assert!(lost.contains("a stranger"), "{lost}");
+    drop(coordinator);
+    whole.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
+    let listening = Listening::begin(listen(1)).unwrap();
+    let address = listening.address();
+    let hung = std::thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        handshake(&mut stream, "open sesame").unwrap();
+        loop {
+            // It reads, and says nothing.
+            if wire::read(&mut stream, wire::MOST).is_err() {
+                return;
+            }
+        }
+    });
+    let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+    let lost = coordinator.set_up(&[]).unwrap_err();
+    assert!(lost.to_string().contains("nothing came for too long"), "{lost}");
+    hung.join().unwrap();
+}
+
+#[test]
+fn what_was_measured_before_an_abort_is_kept() {
+    let (coordinator, threads) = gathered(2, || Time::Real);
+    coordinator.set_up(&[]).unwrap();
+    let log = std::thread::scope(|scope| {
+        let run = scope.spawn(|| played(&coordinator, &long()));
+        let goes_on = patience();
+        while coordinator.glance().issued_queries < 50 && goes_on() {
+            std::thread::yield_now();
+        }
+        coordinator.abort();
+        run.join().unwrap()
+    });
+    let run = log.runs().next().unwrap();
+    assert_eq!(run.ended, Ended::Aborted);
+    assert!(run.record.query_count() >= 50);
+    drop(coordinator);
+    for thread in threads {
+        thread.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_coordinator_that_goes_away_ends_its_workers() {
+    let listening = Listening::begin(listen(2)).unwrap();
+    let alone = worker(listening.address(), Time::Virtual);
+    // One has joined; the other never does, and the wait is ended.
+    let joined = std::cell::Cell::new(false);
+    let ended = listening.gather(&|| !joined.get(), &mut |_| joined.set(true)).unwrap_err();
+    assert!(matches!(ended, GatherError::Ended { joined: 1 }));
+    let error = alone.join().unwrap().unwrap_err();
+    assert!(matches!(error, MemberError::Gone(_)), "{error}");
+}
+
+#[test]
+fn strangers_and_other_releases_are_told_why_they_are_refused() {
+    let listening = Listening::begin(listen(1)).unwrap();
+    let own = join(listening.address());
+    let refused = |join: &Join| Member::join(join).unwrap_err();
+    let stranger = Join { token: "guess".into(), ..own.clone() };
+    assert!(matches!(refused(&stranger), MemberError::NotTheCoordinator));
+    // One that does not look at the coordinator's proof gets no further.
+    let mut stream = TcpStream::connect(listening.address()).unwrap();
+    assert!(handshake(&mut stream, "guess").unwrap_err().contains("token"));
+    let old = refused(&Join { release: "0.9.0".into(), ..own.clone() }).to_string();
+    assert!(old.contains("1.2.3") && old.contains("0.9.0"), "{old}");
+    // Noise does not keep others out.
+    use std::io::Write as _;
+    TcpStream::connect(listening.address()).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let only = worker(listening.address(), Time::Virtual);
+    let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+    let late = refused(&own).to_string();
+    assert!(late.contains("all 1 workers"), "{late}");
+    drop(coordinator);
+    only.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_system_that_a_worker_lacks_is_named_with_the_worker() {
+    let (coordinator, threads) = gathered(1, || Time::Virtual);
+    let pair = Pair { name: "system".into(), value: "such model".into() };
+    let lost = coordinator.set_up(&[pair]).unwrap_err().to_string();
+    assert!(lost.contains("worker 1") && lost.contains("there is no such model"), "{lost}");
+    drop(coordinator);
+    for thread in threads {
+        assert!(thread.join().unwrap().is_err());
+    }
+}
+
+fn ready() -> wire::Ready {
+    let (system, library) = ("by index".into(), "numbers".into());
+    wire::Ready { system, library, total: 50, performance: 40 }
+}
+
+/// Joins as a worker would, without looking at the coordinator's proof.
+fn handshake(stream: &mut TcpStream, token: &str) -> Result<u32, String> {
+    let nonce = vec![7; 32];
+    let hello = Hello {
+        protocol: wire::PROTOCOL,
+        release: "1.2.3".into(),
+        nonce: nonce.clone(),
+        name: "a stranger".into(),
+        seat: 0,
+    };
+    wire::write(stream, Body::Hello(hello)).unwrap();
+    let Body::Challenge(challenge) = wire::read(stream, 4_096).unwrap() else { panic!() };
+    let mut said = b"dyno worker".to_vec();
+    for nonce in [&nonce, &challenge.nonce] {
+        said.extend((nonce.len() as u64).to_le_bytes());
+        said.extend(nonce);
+    }
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, token.as_bytes());
+    let proof = ring::hmac::sign(&key, &said).as_ref().to_vec();
+    wire::write(stream, Body::Proof(proof)).unwrap();
+    match wire::read(stream, 4_096).unwrap() {
+        Body::Welcome(welcome) => Ok(welcome.index),
+        Body::Refused(why) => Err(why),
+        other => panic!("{other:?}"),
+    }
+}

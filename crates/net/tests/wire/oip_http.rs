@@ -1,0 +1,286 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dyno_net::oip::http::{error_words, model_path};
+use dyno_net::oip::{
+    Datatype, Form, InferRequest, InferResponse, Model, ModelMetadata, Oip, RequestedOutput,
+    ServerMetadata, Tensor, TensorMetadata, random_inputs,
+};
+use dyno_net::protocol::{Counted, Protocol};
+use dyno_net::trouble::Kind;
+use dyno_sut::tensors::{Elements, TensorLibrary};
+use proptest::prelude::*;
+
+use crate::read;
+
+/// The model of the examples: one input of 2 x 2, batches of any size.
+fn metadata() -> ModelMetadata {
+    let json = br#"{"name":"mymodel","versions":["1"],"platform":"x",
+        "inputs":[{"name":"input0","datatype":"FP32","shape":[-1,2,2]}],
+        "outputs":[{"name":"output0","datatype":"INT64","shape":[-1,1]},
+                   {"name":"scores","datatype":"FP32","shape":[-1,2]}]}"#;
+    ModelMetadata::from_json(json).unwrap()
+}
+
+/// Two samples for it.
+fn library() -> Arc<TensorLibrary> {
+    let tensor = dyno_sut::tensors::Tensor {
+        name: "input0".into(),
+        sample_shape: vec![2, 2],
+        elements: Elements::F32(Cow::Owned(vec![0.0, 1.5, -2.0, 3.0, 4.0, 5.0, 6.0, 7.0])),
+    };
+    Arc::new(TensorLibrary::new("two", vec![tensor], None).unwrap())
+}
+
+fn protocol(form: Form, wanted: Option<&str>) -> Oip {
+    let model = Model::new(&metadata(), "", library(), wanted.map(str::to_owned)).unwrap();
+    Oip::new(Arc::new(model), form)
+}
+
+pub fn model() -> Arc<Model> {
+    Arc::new(Model::new(&metadata(), "", library(), None).unwrap())
+}
+
+#[test]
+fn a_sample_is_sent_as_json() {
+    let request = protocol(Form::Json, None).request(0);
+    assert_eq!(request.path, "/v2/models/mymodel/infer");
+    assert_eq!(request.fields, [("content-type", "application/json".to_owned())]);
+    assert_eq!(
+        String::from_utf8_lossy(&request.body),
+        r#"{"inputs":[{"name":"input0","datatype":"FP32","shape":[1,2,2],"data":[0.0,1.5,-2.0,3.0]}]}"#
+    );
+}
+
+#[test]
+fn a_sample_is_sent_as_bytes() {
+    let request = protocol(Form::Binary, Some("scores")).request(1);
+    let head = concat!(
+        r#"{"inputs":[{"name":"input0","datatype":"FP32","shape":[1,2,2],"#,
+        r#""parameters":{"binary_data_size":16}}],"outputs":[{"name":"scores"}],"#,
+        r#""parameters":{"binary_data_output":true}}"#
+    );
+    let fields = [
+        ("content-type", "application/octet-stream".to_owned()),
+        ("inference-header-content-length", head.len().to_string()),
+    ];
+    assert_eq!(request.fields, fields);
+    let (json, bytes) = request.body.split_at(head.len());
+    assert_eq!(String::from_utf8_lossy(json), head);
+    assert_eq!(bytes, b"\0\0\x80\x40\0\0\xa0\x40\0\0\xc0\x40\0\0\xe0\x40");
+}
+
+#[test]
+fn answers_are_read_as_json_and_as_bytes() {
+    let json = br#"{"model_name":"mymodel","model_version":null,"id":"7","outputs":[
+        {"name":"scores","shape":[1,2],"datatype":"FP32","data":[[0.25,null]]},
+        {"name":"output0","shape":[1,1],"datatype":"INT64","data":[258],"parameters":{"x":1}}]}"#;
+    let expected = [2, 1, 0, 0, 0, 0, 0, 0];
+    for piece in [1, 7, 1000] {
+        let found = read(&protocol(Form::Json, None), 200, &[], json, None, piece).unwrap();
+        assert_eq!(
+            (&*found.data, found.tokens, found.counted_by),
+            (&expected[..], 0, Counted::Nobody)
+        );
+    }
+    let head = concat!(
+        r#"{"model_name":"mymodel","outputs":[{"name":"scores","datatype":"FP32","shape":[1,2],"#,
+        r#""parameters":{"binary_data_size":8}},{"name":"output0","datatype":"INT64","#,
+        r#""shape":[1,1],"data":[1]}]}"#
+    );
+    let body = [head.as_bytes(), b"\0\0\x80\x3e\0\0\xc0\x7f"].concat();
+    let length = head.len().to_string();
+    let field: &[(&'static str, &str)] = &[("inference-header-content-length", &length)];
+    let protocol = protocol(Form::Binary, Some("scores"));
+    for piece in [3, 1000] {
+        let found = read(&protocol, 200, field, &body, None, piece).unwrap();
+        assert_eq!(found.data, b"\0\0\x80\x3e\0\0\xc0\x7f");
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_told() {
+    let kind = |status: u16, body: &[u8]| {
+        read(&protocol(Form::Json, None), status, &[], body, None, 5).unwrap_err()
+    };
+    let none = kind(400, br#"{"error":"no input 'x'"}"#);
+    assert_eq!((none.kind, &*none.words), (Kind::Request, "HTTP status 400: no input 'x'"));
+    assert_eq!(kind(503, b"").words, "HTTP status 503");
+    assert_eq!(kind(503, b"").kind, Kind::Refused);
+    assert_eq!(kind(500, b"<html>oh").words, "HTTP status 500: <html>oh");
+    assert_eq!(kind(301, b"").kind, Kind::Malformed);
+    assert_eq!(kind(200, b"{\"outputs\":[").kind, Kind::Malformed);
+    assert_eq!(kind(200, b"\xff\xfe").kind, Kind::Malformed);
+    assert_eq!(kind(200, b"{}").kind, Kind::Malformed);
+    assert_eq!(kind(200, b"{\"error\":\"late\"}").kind, Kind::Server);
+    assert_eq!(kind(200, b"{\"outputs\":[]}").kind, Kind::Mismatch);
+    let output = |shape: &str, datatype: &str, data: &str| {
+        let body = format!(
+            r#"{{"outputs":[{{"name":"output0","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}"#
+        );
+        kind(200, body.as_bytes()).kind
+    };
+    assert_eq!(output("[1,2]", "INT64", "[1,2]"), Kind::Mismatch);
+    assert_eq!(output("[1,1]", "INT32", "[1]"), Kind::Mismatch);
+    assert_eq!(output("[1,1]", "INT64", "[1,2]"), Kind::Malformed);
+    assert_eq!(output("[1,1]", "INT64", "[1.5]"), Kind::Malformed);
+    assert_eq!(output("[-1,1]", "INT64", "[1]"), Kind::Malformed);
+    assert_eq!(output("[9223372036854775807,9]", "INT64", "[1]"), Kind::Malformed);
+    assert_eq!(output("[1,1]", "INT9", "[1]"), Kind::Malformed);
+}
+
+#[test]
+fn what_a_server_is_asked_is_read() {
+    let body = br#"{"id":"a","inputs":[{"name":"x","shape":[2,2],"datatype":"UINT8",
+        "data":[[1,2],[3,255]]},{"name":"s","shape":[2],"datatype":"BYTES","data":["a\u00e9",""]}],
+        "outputs":[{"name":"y","parameters":{"binary_data":false}},{"name":"z"}],
+        "parameters":{"binary_data_output":true,"mine":{"deep":[1]}}}"#;
+    let request = InferRequest::from_http("m", "3", &Bytes::from_static(body), None).unwrap();
+    assert_eq!(request.path(), "/v2/models/m/versions/3/infer");
+    assert_eq!(&request.inputs[0].data[..], [1, 2, 3, 255]);
+    assert_eq!(&request.inputs[1].data[..], b"\x03\0\0\0a\xc3\xa9\0\0\0\0");
+    let strings: Vec<_> = request.inputs[1].strings().collect();
+    assert_eq!(strings, [Some(&b"a\xc3\xa9"[..]), Some(&b""[..])]);
+    assert!(!request.is_binary("y") && request.is_binary("z"));
+    let wrong = |body: &'static [u8], length| {
+        InferRequest::from_http("m", "", &Bytes::from_static(body), length).unwrap_err().words
+    };
+    assert!(wrong(b"{}", None).contains("no 'inputs'"));
+    assert!(wrong(b"{}", Some(3)).contains("whose JSON has 3"));
+    assert!(wrong(b"{\"inputs\":[]}abc", Some(13)).contains("3 bytes after"));
+    let missing = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8"}]}"#;
+    assert!(wrong(missing, None).contains("'x' has no 'data'"));
+    let beyond = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[128]}]}"#;
+    assert!(wrong(beyond, None).contains("from -128 to 127"));
+    let large = br#"{"inputs":[{"name":"x","shape":[4],"datatype":"INT8",
+        "parameters":{"binary_data_size":4}}]}"#;
+    assert!(wrong(large, Some(large.len())).contains("with 0 bytes left"));
+}
+
+#[test]
+fn words_of_errors_are_found_wherever_servers_put_them() {
+    assert_eq!(error_words(b"{\"detail\":\"x\"}"), "x");
+    assert_eq!(error_words(b"{\"error\":{\"message\":\"y\",\"code\":1}}"), "y");
+    assert_eq!(error_words(b"{\"detail\":[1]}"), "[1]");
+    assert_eq!(error_words(b"plain\ntext\x07"), "plain");
+    assert_eq!(error_words(&[b'x'; 300]).len(), 203);
+    assert_eq!(model_path("a b/c", "1"), "/v2/models/a%20b%2Fc/versions/1");
+}
+
+#[test]
+fn metadata_comes_back_and_may_lack_what_servers_leave_out() {
+    let model = metadata();
+    assert_eq!(ModelMetadata::from_json(&model.to_json()).unwrap(), model);
+    let bare = ModelMetadata::from_json(b"{\"name\":\"iris\",\"inputs\":[],\"versions\":null}");
+    assert_eq!(bare.unwrap(), ModelMetadata { name: "iris".into(), ..ModelMetadata::default() });
+    let server = ServerMetadata {
+        name: "dyno".into(),
+        version: "1".into(),
+        extensions: vec!["binary_tensor_data".into()],
+    };
+    assert_eq!(ServerMetadata::from_json(&server.to_json()).unwrap(), server);
+}
+
+#[test]
+fn samples_that_are_not_the_models_are_refused_with_both_shapes() {
+    let refused = |change: &dyn Fn(&mut ModelMetadata)| {
+        let mut metadata = metadata();
+        change(&mut metadata);
+        let trouble = Model::new(&metadata, "", library(), Some("scores".into())).unwrap_err();
+        assert_eq!(trouble.kind, Kind::Mismatch);
+        trouble.words
+    };
+    let words = refused(&|model| model.inputs[0].shape = vec![-1, 3, 2]);
+    assert!(words.contains("[2, 2]") && words.contains("[-1, 3, 2]"), "{words}");
+    let words = refused(&|model| model.inputs[0].datatype = "FP16".into());
+    assert!(words.contains("FP32") && words.contains("FP16"), "{words}");
+    let words = refused(&|model| model.inputs[0].name = "x".into());
+    assert!(words.contains("no input 'input0'; there are x"), "{words}");
+    let more = TensorMetadata { name: "b".into(), datatype: "BOOL".into(), shape: vec![1] };
+    let words = refused(&|model| model.inputs.push(more.clone()));
+    assert!(words.contains("an input 'b', for which there are no samples"), "{words}");
+    let words = refused(&|model| model.outputs.truncate(1));
+    assert!(words.contains("no output 'scores'; there are output0"), "{words}");
+    // A model without a batch is sent none, and one that says nothing one of 1.
+    let mut alone = metadata();
+    alone.inputs[0].shape = vec![2, 2];
+    let alone = Oip::new(Arc::new(Model::new(&alone, "", library(), None).unwrap()), Form::Json);
+    assert!(String::from_utf8_lossy(&alone.request(0).body).contains("\"shape\":[2,2]"));
+    assert_eq!(random_inputs(&metadata()).unwrap()[0].shape, [None, Some(2), Some(2)]);
+    assert!(random_inputs(&ModelMetadata::default()).unwrap_err().words.contains("does not say"));
+}
+
+pub fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
+    let datatype = prop::sample::select(Datatype::ALL);
+    let shape = prop::collection::vec(0_usize..4, 0..4);
+    let one = ("[a-z\"\\\\é]{1,5}", datatype, shape).prop_flat_map(|(name, datatype, shape)| {
+        let count = shape.iter().product::<usize>();
+        let data = match datatype {
+            Datatype::Bytes => prop::collection::vec("\\PC{0,4}", count)
+                .prop_map(|strings| {
+                    let length = |text: &String| (text.len() as u32).to_le_bytes().to_vec();
+                    let one = |text: &String| [length(text), text.clone().into_bytes()].concat();
+                    strings.iter().flat_map(one).collect()
+                })
+                .boxed(),
+            // All bits of a number that is finite, so that JSON can say it.
+            Datatype::Fp32 => prop::collection::vec(prop::num::f32::NORMAL, count)
+                .prop_map(|all| all.iter().flat_map(|x| x.to_le_bytes()).collect())
+                .boxed(),
+            Datatype::Fp64 => prop::collection::vec(prop::num::f64::NORMAL, count)
+                .prop_map(|all| all.iter().flat_map(|x| x.to_le_bytes()).collect())
+                .boxed(),
+            Datatype::Fp16 | Datatype::Bf16 => prop::collection::vec(0_u16..0x7c00, count)
+                .prop_map(|all| all.iter().flat_map(|x| x.to_le_bytes()).collect())
+                .boxed(),
+            Datatype::Bool => prop::collection::vec(0_u8..2, count).boxed(),
+            other => prop::collection::vec(any::<u8>(), count * other.size().unwrap_or(1)).boxed(),
+        };
+        data.prop_map(move |data: Vec<u8>| {
+            Tensor::new(name.clone(), datatype, shape.clone(), data.into()).unwrap()
+        })
+    });
+    prop::collection::vec(one, 0..4)
+}
+
+proptest! {
+    #[test]
+    fn requests_come_back(tensors in tensors(), is_binary: bool, asked: bool, id in "[a-z]{0,3}") {
+        let output = RequestedOutput { name: "y".into(), is_binary: Some(asked) };
+        let request = InferRequest {
+            model_name: "m".into(),
+            model_version: String::new(),
+            id,
+            inputs: tensors,
+            outputs: if asked { vec![output] } else { vec![] },
+            wants_binary: is_binary,
+        };
+        let body = request.to_http(is_binary);
+        let found = InferRequest::from_http("m", "", &body.bytes, body.head_length).unwrap();
+        prop_assert_eq!(found, request);
+    }
+
+    #[test]
+    fn answers_come_back(tensors in tensors(), is_binary: bool) {
+        let response = InferResponse {
+            model_name: "m".into(),
+            model_version: "1".into(),
+            id: "x".into(),
+            outputs: tensors,
+        };
+        let body = response.to_http(|_| is_binary);
+        let found = InferResponse::from_http(&body.bytes, body.head_length).unwrap();
+        prop_assert_eq!(found, response);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80), cut in 0_usize..90) {
+        let bytes = Bytes::from(bytes);
+        let both = (
+            InferRequest::from_http("m", "", &bytes, Some(cut)).is_ok(),
+            InferResponse::from_http(&bytes, None).is_ok(),
+        );
+        prop_assert!(!both.0 || cut <= bytes.len());
+    }
+}

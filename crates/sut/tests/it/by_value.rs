@@ -1,0 +1,93 @@
+//! Recurrent networks and the perceptron asked by value: the answers are those of the data set.
+
+use std::num::NonZero;
+
+use dyno_loadgen::record::Failure;
+use dyno_rnn::engine::{Engine as Recurrent, Options};
+use dyno_rnn::model::Model;
+use dyno_sut::batch::Near;
+use dyno_sut::digits::{
+    self, DigitsLstm, DigitsPerceptron, LSTM_CORRECT, LstmWeights, Perceptron, ROW, ROWS,
+};
+use dyno_sut::infer::{Infer, Value, zeros};
+use dyno_sut::rnn::{Batching, ByValue, Runner, Stack};
+use dyno_sut::tensors::Elements;
+
+fn batching(largest: usize) -> Batching {
+    Batching { largest: NonZero::new(largest).unwrap(), near: Near::new(1.5).unwrap() }
+}
+
+fn value(shape: &[usize], numbers: Vec<f32>) -> Value {
+    Value { shape: shape.to_vec(), elements: Elements::F32(numbers.into()) }
+}
+
+fn asked(model: &dyn Infer, requests: &[Value]) -> Vec<Value> {
+    let requests: Vec<&[Value]> = requests.iter().map(std::slice::from_ref).collect();
+    let answers = model.infer(&requests).into_iter();
+    answers.map(|answer| answer.unwrap().remove(0)).collect()
+}
+
+#[test]
+fn the_digits_are_told_as_well_as_in_a_run() {
+    let lstm = DigitsLstm::runner(&Options { steps: ROWS, ..Options::default() }).unwrap();
+    let lstm = ByValue::new("digits-lstm", vec![lstm], batching(32)).unwrap();
+    let perceptron = DigitsPerceptron::new().by_value(32);
+    let images: Vec<_> = digits::test().collect();
+    let right = |model: &dyn Infer, requests: Vec<Value>| {
+        let answers = asked(model, &requests).into_iter();
+        let labels = digits::labels().into_iter();
+        answers.zip(labels).filter(|(answer, label)| answer.elements.class() == *label).count()
+    };
+    let sequence = |pixels: &_| value(&[1, ROWS, ROW], LstmWeights::input(pixels).to_vec());
+    let sequences = images.iter().map(|image| sequence(image.pixels)).collect();
+    assert_eq!(right(&lstm, sequences), LSTM_CORRECT);
+    let ink = |pixels: &_| value(&[1, digits::PIXELS], Perceptron::input(pixels).to_vec());
+    let inks = images.iter().map(|image| ink(image.pixels)).collect();
+    assert_eq!(right(&perceptron, inks), 519);
+}
+
+#[test]
+fn sequences_of_any_length_share_calls_and_keep_their_answers() {
+    let model = Model::open("bigru:3x5").unwrap();
+    let runner = || -> Box<dyn Runner> {
+        Box::new(Stack::new(Recurrent::new(model.clone(), &Options::default()).unwrap()))
+    };
+    let together = ByValue::new("gru", vec![runner()], batching(4)).unwrap();
+    let number = |at: usize| ((at * 37 % 101) as f32 - 50.0) / 60.0;
+    let request = |(at, rows, steps): (usize, usize, usize)| {
+        value(&[rows, steps, 3], (0..rows * steps * 3).map(|n| number(n + at)).collect())
+    };
+    let shapes = [(0, 1, 7), (1, 2, 9), (2, 1, 1), (3, 3, 8), (4, 1, 40)];
+    let requests: Vec<Value> = shapes.into_iter().map(request).collect();
+    let answers = asked(&together, &requests);
+    for (request, answer) in requests.iter().zip(&answers) {
+        let (rows, steps) = (request.shape[0], request.shape[1]);
+        assert_eq!(answer.shape, [rows, 10]);
+        let numbers = request.elements.to_f32();
+        for (row, sequence) in numbers.chunks(steps * 3).enumerate() {
+            let oracle = model.oracle(sequence);
+            // The first direction ends with the last step, the other one with the first.
+            let expected = [&oracle[(steps - 1) * 10..][..5], &oracle[5..10]].concat();
+            let found = answer.elements.slice(row * 10..(row + 1) * 10).to_f64();
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-5, "{found} is not {expected}");
+            }
+        }
+    }
+    assert_eq!(together.class(&requests[..1]), together.class(&requests[1..2]));
+    assert_ne!(together.class(&requests[..1]), together.class(&requests[4..]));
+}
+
+#[test]
+fn numbers_that_are_none_are_the_clients_fault_alone() {
+    let model = Model::open("lstm:2x3").unwrap();
+    let runner = Stack::new(Recurrent::new(model, &Options::default()).unwrap());
+    let model = ByValue::new("lstm", vec![Box::new(runner)], batching(4)).unwrap();
+    let [good] = &zeros(model.inputs())[..] else { panic!("one input") };
+    let bad = value(&[1, 1, 2], vec![0.0, f32::NAN]);
+    let answers = model.infer(&[std::slice::from_ref(good), &[bad]]);
+    assert_eq!(answers[0].as_ref().unwrap()[0].shape, [1, 3]);
+    let (failure, why) = answers[1].clone().unwrap_err();
+    assert_eq!(failure, Failure::Rejected);
+    assert_eq!(why, "input 'sequence' has NaN; every number must be finite");
+}

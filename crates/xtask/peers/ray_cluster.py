@@ -1,0 +1,93 @@
+"""Starts a Ray cluster of three nodes on this machine and has `dyno launch --on ray` use it.
+
+Checked: workers on three distinct nodes share a load, whose trace is that of one process; the
+points of a sweep run as tasks of the cluster and come to what a sweep in one process comes to.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ray.cluster_utils import Cluster
+
+RUN = [
+    "run", "--system", "null", "--scenario", "server", "--mode", "performance",
+    "--qps", "500", "--duration", "3s", "--seed", "11", "--trace-log", "--no-progress",
+    "--set", "server_target_latency_ns=10000000000",
+]  # fmt: skip
+SWEEP = [
+    "sweep", "--system", "model:exponential=2ms", "--scenario", "server", "--mode",
+    "performance", "--qps", "100", "--duration", "20s", "--over", "seed=1,2,3,4",
+    "--no-progress",
+]  # fmt: skip
+
+
+def dyno(program, arguments, folder):
+    print("$ dyno " + " ".join(arguments), flush=True)
+    ended = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True)
+    print(ended.stdout + ended.stderr, flush=True)
+    return ended
+
+
+def trace(folder):
+    """Number and index of each sample, in order."""
+    log = json.loads((folder / "Server/performance/mlperf_log_trace.json").read_text())
+    samples = set()
+    for event in log["traceEvents"]:
+        args = event.get("args", {})
+        if "sample_seq" in args and "sample_idx" in args:
+            samples.add((args["sample_seq"], args["sample_idx"]))
+    assert samples, "the trace log shows no samples"
+    return sorted(samples)
+
+
+def check_load(program, runs, cluster):
+    alone = dyno(program, [*RUN, "--out", "alone"], runs)
+    assert alone.returncode in (0, 1), alone.returncode
+    launched = ["launch", "--on", "ray", "--workers", "3", "--python", sys.executable]
+    launched += ["--address", cluster]
+    spread = dyno(program, [*launched, "--", *RUN, "--out", "spread"], runs)
+    assert spread.returncode in (0, 1), spread.returncode
+    nodes = {line.split(" on node ")[1].split()[0] for line in spread.stderr.splitlines() if " on node " in line}
+    assert len(nodes) == 3, nodes
+    summary = json.loads((runs / "spread/summary.json").read_text())
+    assert any("3 workers shared the load" in remark for remark in summary["remarks"]), summary["remarks"]
+    assert summary["tests"][0]["metrics"]["missing"] == 0
+    assert trace(runs / "spread") == trace(runs / "alone"), "the trace is another one"
+    print(f"load: {len(trace(runs / 'spread'))} samples by 3 workers on 3 nodes, the trace of one process")
+
+
+def check_sweep(program, runs, cluster):
+    dyno(program, [*SWEEP, "--out", "one-process"], runs)
+    launched = ["launch", "--on", "ray", "--python", sys.executable, "--address", cluster]
+    spread = dyno(program, [*launched, "--", *SWEEP, "--out", "tasks"], runs)
+    ran = [line for line in spread.stderr.splitlines() if "exit code" in line and "on node" in line]
+    assert len(ran) == 4, ran
+    of = lambda name: json.loads((runs / name / "sweep.json").read_text())
+    results = lambda sweep: [point["results"] for point in sweep["points"]]
+    assert of("tasks")["state"] == "complete"
+    assert results(of("tasks")) == results(of("one-process")), "results differ"
+    nodes = {line.rsplit(" ", 1)[1] for line in ran}
+    print(f"sweep: 4 points as tasks on {len(nodes)} nodes, with the results of one process")
+
+
+def main():
+    program, runs = sys.argv[1], Path(sys.argv[2])
+    # A driver that is told of a loopback address looks at the interface that leads outside
+    # (Ray 2.60), so that the nodes are there, too.
+    node = {"num_cpus": 2, "object_store_memory": 80 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        for _ in range(2):
+            cluster.add_node(**node)
+        cluster.wait_for_nodes()
+        print(f"cluster of {len(cluster.list_all_nodes())} nodes at {cluster.address}", flush=True)
+        check_load(program, runs, cluster.address)
+        check_sweep(program, runs, cluster.address)
+    finally:
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+//! Servers and clients of inference protocols that were written by others: `dyno serve` answers
+//! their clients, and `dyno run` measures their servers, for accuracy and for performance.
+//!
+//! Each has a virtual environment of its own, as their packages contradict each other.
+
+mod server;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::venv::Venv;
+use super::{Bench, Named, Outcome, target_folder};
+use crate::release::shell;
+use server::{Server, free_ports};
+
+/// Packages, an environment each.
+const OPENAI: [&str; 2] = ["openai", "openai==3.57.0"];
+const TRITON: [&str; 2] = ["tritonclient", "tritonclient[http,grpc]==2.73.0"];
+const KSERVE: [&str; 2] = ["kserve", "kserve==0.21.0"];
+const MLSERVER: [&str; 2] =
+    ["mlserver", "mlserver==1.7.1 mlserver-sklearn==1.7.1 scikit-learn==1.9.1"];
+const LLAMA: [&str; 2] = ["xllamacpp", "xllamacpp==2026.10.11549 gguf==0.19.0"];
+const RAY: [&str; 2] = ["ray", "ray[serve]==2.60.0"];
+
+/// What a comparison does.
+type Compare = fn(&Net<'_>, &Venv) -> Result<()>;
+
+/// Each with its environment, and whether it is quick: a small download, and seconds.
+const COMPARISONS: [(&str, [&str; 2], bool, Compare); 8] = [
+    ("OpenAI's client asks dyno serve", OPENAI, true, openai_client),
+    ("NVIDIA's clients of the protocol ask dyno serve", TRITON, true, triton_client),
+    ("KServe's clients ask dyno serve", KSERVE, false, kserve_client),
+    ("MLServer's codecs and stubs ask dyno serve", MLSERVER, false, mlserver_client),
+    ("dyno run measures MLServer over HTTP and gRPC", MLSERVER, false, mlserver),
+    ("dyno run measures KServe's server", KSERVE, false, kserve),
+    ("dyno run measures the server of llama.cpp, streaming", LLAMA, false, llama),
+    ("dyno run measures Ray Serve", RAY, false, ray),
+];
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    let wanted = COMPARISONS.iter().filter(|(_, _, is_quick, _)| *is_quick || !bench.quick);
+    let mut net = None;
+    let mut outcomes = Vec::new();
+    for (name, [folder, packages], _, compare) in wanted {
+        let folder = bench.folder.join(folder);
+        fs::create_dir_all(&folder).context("cannot make a folder")?;
+        let outcome = match Venv::with(&folder, packages) {
+            Err(missing) => Outcome::Skipped(missing),
+            Ok(venv) => {
+                let net = match &net {
+                    Some(net) => net,
+                    None => net.insert(Net::build(bench)?),
+                };
+                match compare(net, &venv) {
+                    Ok(()) => Outcome::Passed,
+                    Err(error) => Outcome::Failed(format!("{error:#}")),
+                }
+            }
+        };
+        outcomes.push((*name, outcome));
+    }
+    Ok(outcomes)
+}
+
+/// What comparisons need.
+struct Net<'a> {
+    root: &'a Path,
+    /// Emptied for each run.
+    folder: PathBuf,
+    dyno: PathBuf,
+}
+
+impl<'a> Net<'a> {
+    fn build(bench: &Bench<'a>) -> Result<Self> {
+        let mut build = shell::tool("CARGO", "cargo", bench.root);
+        shell::run(build.args(["build", "--package", "dyno"]))?;
+        let folder = bench.folder.join("runs");
+        if folder.exists() {
+            fs::remove_dir_all(&folder).context("cannot remove the runs of before")?;
+        }
+        fs::create_dir_all(&folder).context("cannot make a folder")?;
+        let dyno = target_folder(bench.root)?.join("debug/dyno");
+        Ok(Self { root: bench.root, folder, dyno })
+    }
+
+    fn script(&self, name: &str) -> PathBuf {
+        self.root.join("crates/xtask/peers/net").join(name)
+    }
+
+    /// Runs a script of a client, which fails where answers are others than they should be.
+    fn ask(&self, venv: &Venv, script: &str, arguments: &[&str]) -> Result<()> {
+        let mut python = venv.python();
+        shell::run(python.arg(self.script(script)).args(arguments))
+    }
+
+    /// Starts `dyno serve`; returns it with its addresses for HTTP and gRPC.
+    fn serve(&self, system: &str) -> Result<(Server, [String; 2])> {
+        let [http, grpc] = free_ports()?.map(|port| format!("127.0.0.1:{port}"));
+        let mut serve = Command::new(&self.dyno);
+        serve.args(["serve", "--system", system, "--http", &http, "--grpc", &grpc]);
+        // It ends with whoever holds its standard input.
+        serve.env("DYNO_END_WITH_STDIN", "1").current_dir(&self.folder);
+        Ok((Server::start(&mut serve, &http, "/v2/health/ready")?, [http, grpc]))
+    }
+
+    /// Measures a server. Whether a figure counts is up to this machine and who else uses it;
+    /// whether each sample is answered, and rightly, is not.
+    fn measure(&self, name: &str, system: &str, arguments: &[&str]) -> Result<()> {
+        let out = self.folder.join(name);
+        let mut run = Command::new(&self.dyno);
+        run.args(["run", "--system", system, "--json", "--no-progress", "--duration", "2s"]);
+        run.arg("--out").arg(&out).args(arguments).current_dir(&self.folder);
+        let told = run.stderr(Stdio::inherit()).output().context("cannot start dyno")?;
+        let summary: Value = serde_json::from_slice(&told.stdout)
+            .with_context(|| format!("{name}: dyno run printed no JSON: {}", told.status))?;
+        println!("{name}: {}", judged(&summary).with_context(|| name.to_owned())?);
+        Ok(())
+    }
+}
+
+/// What came of each test, for people.
+///
+/// # Errors
+/// A test with samples that failed or are missing, or whose accuracy is below its target.
+fn judged(summary: &Value) -> Result<String> {
+    let tests = summary["tests"].as_array().context("a summary without tests")?;
+    let mut told = Vec::new();
+    for test in tests {
+        let [scenario, mode, state, verdict] =
+            ["scenario", "mode", "state", "verdict"].map(|key| test[key].as_str().unwrap_or("?"));
+        let reasons = &test["reasons"];
+        ensure!(state == "complete", "{scenario} {mode} is {state}: {reasons}");
+        if mode == "accuracy" {
+            // It needs every sample, and has no figures of speed.
+            ensure!(verdict == "VALID", "{scenario} accuracy: {reasons}");
+            told.push(format!("{scenario} accuracy"));
+            continue;
+        }
+        let metrics = &test["metrics"];
+        let failed = metrics["failed"].as_object().context("a test without failures")?;
+        let failed: u64 = failed.values().filter_map(Value::as_u64).sum();
+        let (count, missing) = (metrics["sample_count"].as_u64(), metrics["missing"].as_u64());
+        ensure!(count > Some(0), "{scenario} {mode} has no samples");
+        ensure!(
+            (failed, missing) == (0, Some(0)),
+            "{scenario} {mode}: {failed} samples failed, {missing:?} are missing: {reasons}"
+        );
+        told.push(format!("{scenario} {mode} of {} samples", count.unwrap_or(0)));
+    }
+    Ok(told.join(", "))
+}
+
+fn openai_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    let (_server, [http, _]) = net.serve("tokens:first=5ms,each=1ms,tokens=16,text=echo")?;
+    net.ask(venv, "openai_client.py", &[&http])
+}
+
+fn triton_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    digits_client(net, venv, "triton_client.py")
+}
+
+fn kserve_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    digits_client(net, venv, "kserve_client.py")
+}
+
+fn mlserver_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    digits_client(net, venv, "mlserver_client.py")
+}
+
+fn digits_client(net: &Net<'_>, venv: &Venv, script: &str) -> Result<()> {
+    let (_server, [http, grpc]) = net.serve("digits")?;
+    let root = net.root.to_str().context("the repository's path is no UTF-8")?;
+    net.ask(venv, script, &[root, &http, &grpc])
+}
+
+fn mlserver(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    let [http, grpc, metrics] = free_ports()?.map(|port| port.to_string());
+    let folder = net.folder.join("iris");
+    let place = folder.to_str().context("the target folder's path is no UTF-8")?;
+    net.ask(venv, "mlserver_iris.py", &[place, &http, &grpc, &metrics])?;
+    let mut command = Command::new(venv.interpreter().with_file_name("mlserver"));
+    command.args(["start", place]);
+    let (at, ready) = (format!("127.0.0.1:{http}"), "/v2/models/iris/ready");
+    let _server = Server::start(&mut command, &at, ready)?;
+    let samples = format!("x={place}/x.npy");
+    let labels = format!("{place}/labels.npy");
+    let data = ["--data", &samples, "--labels", &labels, "--accuracy-target", "1"];
+    let scenarios = ["--scenario", "SingleStream", "--scenario", "Server", "--qps", "20"];
+    let data = [&data[..], &scenarios[..]].concat();
+    net.measure("mlserver-http", &format!("oip:http://127.0.0.1:{http}/iris"), &data)?;
+    net.measure("mlserver-grpc", &format!("oip-grpc:127.0.0.1:{grpc}/iris"), &data)?;
+    Ok(())
+}
+
+fn kserve(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    let [http, grpc] = free_ports()?.map(|port| port.to_string());
+    let folder = net.folder.join("kserve");
+    let mut command = venv.python();
+    command.arg(net.script("kserve_server.py")).arg(net.root).arg(&folder).args([&http, &grpc]);
+    let (at, ready) = (format!("127.0.0.1:{http}"), "/v2/models/digits/ready");
+    let _server = Server::start(&mut command, &at, ready)?;
+    let place = folder.to_str().context("the target folder's path is no UTF-8")?;
+    let (samples, labels) = (format!("{place}/x.npy"), format!("{place}/labels.npy"));
+    let data = ["--data", &samples, "--labels", &labels, "--accuracy-target", "0.96"];
+    let data = [&data[..], &["--scenario", "SingleStream"]].concat();
+    for (name, system) in [
+        ("kserve-bytes", format!("oip:http://127.0.0.1:{http}/digits,binary=true")),
+        ("kserve-json", format!("oip:http://127.0.0.1:{http}/digits")),
+        ("kserve-grpc", format!("oip-grpc:127.0.0.1:{grpc}/digits")),
+    ] {
+        net.measure(name, &system, &data)?;
+    }
+    Ok(())
+}
+
+fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    let [port] = free_ports()?;
+    let mut command = venv.python();
+    command.arg(net.script("llama_server.py")).arg(&net.folder).arg(port.to_string());
+    let at = format!("127.0.0.1:{port}");
+    let _server = Server::start(&mut command, &at, "/health")?;
+    let scenario = ["--mode", "performance", "--scenario", "SingleStream", "--samples", "16"];
+    for (name, keys) in [
+        ("llama-chat", "chat=true"),
+        ("llama-completions", "chat=false"),
+        ("llama-whole", "stream=false"),
+    ] {
+        // It closes a connection after some requests, and says nothing of it before.
+        let system = format!("openai:http://{at},{keys},max-tokens=16,input=16,retries=2");
+        net.measure(name, &system, &scenario)?;
+    }
+    Ok(())
+}
+
+fn ray(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    let [port] = free_ports()?;
+    let body = net.folder.join("double.json");
+    fs::write(&body, r#"{"number": {number}}"#).context("cannot write a template")?;
+    let rows: String = (0..32).map(|number| format!("{{\"number\": {number}}}\n")).collect();
+    let numbers = net.folder.join("numbers.jsonl");
+    fs::write(&numbers, rows).context("cannot write samples")?;
+    let mut command = venv.python();
+    command.arg(net.script("ray_server.py")).arg(port.to_string());
+    let at = format!("127.0.0.1:{port}");
+    let _server = Server::start(&mut command, &at, "/double")?;
+    let system = format!("raw:http://{at}/double,body=@{},pointer=/twice", body.display());
+    let data = numbers.to_str().context("the target folder's path is no UTF-8")?;
+    let data = ["--data", data, "--mode", "performance", "--scenario", "SingleStream"];
+    net.measure("ray", &system, &data)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_test_counts_if_every_sample_is_answered() {
+        let test = |failed: u64, mode: &str, verdict: &str| {
+            let metrics = json!({"sample_count": 9, "missing": 0, "failed": {"rejected": failed}});
+            let (scenario, state) = ("Server", "complete");
+            json!({"tests": [{"scenario": scenario, "mode": mode, "state": state,
+                "verdict": verdict, "reasons": ["late"], "metrics": metrics}]})
+        };
+        let told = judged(&test(0, "performance", "INVALID")).unwrap();
+        assert_eq!(told, "Server performance of 9 samples");
+        assert!(judged(&test(1, "performance", "VALID")).is_err());
+        assert!(judged(&test(0, "accuracy", "INVALID")).is_err());
+        assert!(judged(&json!({})).is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! A load and a sweep on a Ray cluster of three local nodes.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::venv::Venv;
+use super::{Bench, Named, Outcome, target_folder};
+
+const PACKAGES: &str = "ray==2.60.0";
+const LOAD: &str = "a load shared by workers on three nodes of Ray, and a sweep in its tasks";
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    if bench.quick {
+        let why = "a cluster takes half a minute to start".into();
+        return Ok(vec![(LOAD, Outcome::Skipped(why))]);
+    }
+    let venv = Venv::with(&bench.folder, PACKAGES).and_then(|venv| {
+        venv.ask("import ray")?;
+        Ok(venv)
+    });
+    let outcome = match venv {
+        Ok(venv) => on_cluster(bench, &venv)?,
+        Err(missing) => Outcome::Skipped(missing),
+    };
+    Ok(vec![(LOAD, outcome)])
+}
+
+fn on_cluster(bench: &Bench, venv: &Venv) -> Result<Outcome> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--package", "dyno"]).current_dir(bench.root);
+    if !build.status().context("cannot start cargo")?.success() {
+        bail!("cargo build --package dyno failed");
+    }
+    let dyno = target_folder(bench.root)?.join("debug/dyno");
+    let runs = bench.folder.join("runs");
+    if runs.exists() {
+        std::fs::remove_dir_all(&runs)
+            .with_context(|| format!("cannot empty {}", runs.display()))?;
+    }
+    std::fs::create_dir(&runs).with_context(|| format!("cannot create {}", runs.display()))?;
+    let script = bench.root.join("crates/xtask/peers/ray_cluster.py");
+    let mut cluster = venv.python();
+    // Tokens would be written below the home folder of whoever runs this.
+    cluster.arg(script).arg(dyno).arg(runs).env("RAY_AUTH_MODE", "disabled");
+    cluster.env("RAY_USAGE_STATS_ENABLED", "0");
+    Ok(match cluster.status().context("cannot start python")?.success() {
+        true => Outcome::Passed,
+        false => Outcome::Failed("what came of the cluster is told above".into()),
+    })
+}
