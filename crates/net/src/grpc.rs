@@ -6,6 +6,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 
+use crate::coding::Coding;
 use crate::exchange::Fields;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -15,6 +16,10 @@ pub const CONTENT_TYPE: &str = "application/grpc";
 pub const STATUS: &str = "grpc-status";
 /// Field of its words, percent-encoded.
 pub const MESSAGE: &str = "grpc-message";
+/// Field that says how messages are compressed which say that they are.
+pub const ENCODING: &str = "grpc-encoding";
+/// Field of the codings that answers may have.
+pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// Bytes before each message: whether it is compressed, and its length.
 pub const PREFIX: usize = 5;
 /// A message that is longer is refused before it is collected.
@@ -129,16 +134,53 @@ pub fn framed(message: &impl Message) -> Bytes {
     out.freeze()
 }
 
+/// The message of a body that has one, compressed; its prefix says so.
+#[must_use]
+pub fn message_compressed(framed: &Bytes, coding: Coding) -> Bytes {
+    let content = coding.compressed(framed.get(PREFIX..).unwrap_or_default());
+    let mut out = BytesMut::with_capacity(PREFIX + content.len());
+    out.put_u8(1);
+    out.put_u32(u32::try_from(content.len()).expect("a message has less than 4 GiB"));
+    out.extend_from_slice(&content);
+    out.freeze()
+}
+
 /// Puts messages together from bytes that are cut anywhere.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Deframer {
     buffer: BytesMut,
+    /// Of messages that are compressed.
+    coding: Option<Coding>,
+    /// Bytes of a message, before and after it is decompressed.
+    most: usize,
+}
+
+impl Default for Deframer {
+    /// Messages of up to [`MAX_MESSAGE`] bytes, none compressed.
+    fn default() -> Self {
+        Self::new(None, MAX_MESSAGE)
+    }
 }
 
 impl Deframer {
-    /// Forgets what is left of the answer before.
-    pub fn clear(&mut self) {
+    /// Messages of up to `most` bytes, of which some may be compressed.
+    #[must_use]
+    pub fn new(coding: Option<Coding>, most: usize) -> Self {
+        Self { buffer: BytesMut::new(), coding, most }
+    }
+
+    /// Forgets what is left of the answer before, and reads of the head of the next one how its
+    /// messages are compressed.
+    ///
+    /// # Errors
+    /// A coding that is not read.
+    pub fn begin(&mut self, fields: &dyn Fields) -> Result<(), Trouble> {
         self.buffer.clear();
+        self.coding = Coding::of_field(fields.field(ENCODING)).map_err(|other| {
+            let words = format!("messages are compressed as '{other}'");
+            Trouble::new(Kind::Malformed, words)
+        })?;
+        Ok(())
     }
 
     /// Takes bytes of the body.
@@ -146,28 +188,31 @@ impl Deframer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next message that is complete.
+    /// The next message that is complete, decompressed.
     ///
     /// # Errors
-    /// A message that is compressed, which nobody asked for, or longer than [`MAX_MESSAGE`].
+    /// A message that is longer than it may be, or compressed in a way that nobody told.
     pub fn pop(&mut self) -> Result<Option<Bytes>, Trouble> {
         let Some((&[flag, ref length @ ..], rest)) = self.buffer.split_first_chunk::<PREFIX>()
         else {
             return Ok(None);
         };
-        let length = u32::from_be_bytes(*length) as usize;
-        match flag {
-            0 if length > MAX_MESSAGE => {
-                let words = format!("a message of {length} bytes, of which {MAX_MESSAGE} may be");
-                Err(Trouble::new(Kind::Malformed, words))
-            }
-            0 if rest.len() < length => Ok(None),
-            0 => {
-                let mut whole = self.buffer.split_to(PREFIX + length);
-                Ok(Some(whole.split_off(PREFIX).freeze()))
-            }
-            1 => Err(Trouble::new(Kind::Malformed, "a compressed message, which nobody asked for")),
-            flag => Err(Trouble::new(Kind::Malformed, format!("a message with flag {flag}"))),
+        let malformed = |words: String| Trouble::new(Kind::Malformed, words);
+        let (length, most) = (u32::from_be_bytes(*length) as usize, self.most);
+        if flag > 1 {
+            return Err(malformed(format!("a message with flag {flag}")));
+        }
+        if length > most {
+            return Err(malformed(format!("a message of {length} bytes, of which {most} may be")));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let message = self.buffer.split_to(PREFIX + length).split_off(PREFIX);
+        match (flag, self.coding) {
+            (0, _) => Ok(Some(message.freeze())),
+            (_, Some(coding)) => Ok(Some(coding.decompressed(&message, most)?)),
+            (_, None) => Err(malformed("a compressed message, of which nobody said how".into())),
         }
     }
 

@@ -7,6 +7,8 @@
 
 pub mod ask;
 pub mod client;
+pub mod coding;
+mod compressed;
 pub mod endpoint;
 pub mod exchange;
 pub mod grpc;

@@ -53,6 +53,9 @@ pub struct Serve {
     /// Bytes of a body at most, before and after it is decompressed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().body)]
     max_body: usize,
+    /// Compress answers for clients that say they take it (gzip, deflate), but for streams
+    #[arg(long)]
+    compress: bool,
     /// Connections at once at most
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     connections: usize,
@@ -147,7 +150,11 @@ impl Serve {
                 })?)
             }
         };
-        let settings = Settings { node: self.node_name(&listeners), limits: self.limits() };
+        let settings = Settings {
+            node: self.node_name(&listeners),
+            limits: self.limits(),
+            compresses: self.compress,
+        };
         let scheme = if self.cert.is_some() { "https" } else { "http" };
         let node = settings.node.clone();
         let server = Server::start(settings, vec![Model { name, answers }], listeners);

@@ -47,7 +47,8 @@ pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@
      body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
      CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
      each further server; they take turns), connections=N (64), timeout=TIME (60s), retries=N (0, \
-     counted), threads=N, http2=true, ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
+     counted), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
+     accept=gzip or deflate (answers, on the clock), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
      environment variable that holds a bearer token, which is written nowhere)";
 
 /// A server under test.
@@ -108,6 +109,8 @@ pub fn load(name: &str, argument: &str, run: &RunOptions) -> Result<Loaded, Fail
 struct Wired {
     protocol: Arc<dyn Protocol>,
     nodes: Vec<Endpoint>,
+    /// What the servers say that they are called, where they were asked.
+    names: Vec<String>,
     options: Options,
     answers: Answers,
     schedule: Option<Arc<[Nanos]>>,
@@ -129,12 +132,16 @@ impl Wired {
             Failure::set_up(format!("{name}: {trouble}")).hint("start the server, or check the URL")
         })?;
         let mut remarks = self.remarks;
+        remarks.extend(named_alike(&self.names));
         if self.nodes.len() > 1 {
             remarks.push(format!("{} servers take turns.", self.nodes.len()));
         }
         Ok(Loaded {
             remote: Remote {
-                client: Arc::new(client),
+                client: Arc::new(match self.names.join(", ") {
+                    names if names.is_empty() => client,
+                    names => client.named(format!("{names} ({name})")),
+                }),
                 answers: self.answers,
                 is_streaming,
                 threads,
@@ -147,6 +154,15 @@ impl Wired {
             remarks,
         })
     }
+}
+
+/// The rules of the network division want nodes to have unique names that contain "Network SUT".
+fn named_alike(names: &[String]) -> Option<String> {
+    let is_new = |(at, name): (usize, &String)| !names[..at].contains(name);
+    let twice = names.iter().enumerate().find(|all| !is_new(*all)).map(|(_, name)| name)?;
+    Some(format!(
+        "Several servers are called `{twice}`; the network division asks for unique names."
+    ))
 }
 
 impl Remote {

@@ -106,6 +106,41 @@ fn it_tells_where_and_what_it_serves() {
 }
 
 #[test]
+fn what_is_compressed_is_scored_alike_and_nodes_say_their_names() {
+    let folder = Folder::new();
+    let serving = Serving::start(&folder, "--node rack-1 --compress");
+    let address = serving.address();
+    for (at, system) in [
+        format!("oip:http://{address}/digits,binary=true"),
+        format!("oip:http://{address}/digits,http2=true"),
+        format!("oip-grpc:{address}/digits"),
+        format!("oip-grpc:{address}/digits,form=stream"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let run = format!(
+            "run --system {system},compress=gzip,accept=deflate,node=http://{address}/digits \
+             --mode performance --scenario offline --duration 100ms --samples 9 --no-progress \
+             --out out-{at}"
+        );
+        folder.dyno(&run);
+        let text = folder.read(&format!("out-{at}/summary.json"));
+        let summary: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let metrics = &summary["tests"][0]["metrics"];
+        assert!(metrics["sample_count"].as_u64() > Some(0), "{text}");
+        assert_eq!(metrics["missing"], 0, "{text}");
+        for (kind, count) in metrics["failed"].as_object().unwrap() {
+            assert_eq!(count, 0, "{kind}: {text}");
+        }
+        let remarks = summary["remarks"].to_string();
+        assert!(remarks.contains("servers are called `Network SUT rack-1`"), "{remarks}");
+        let log = format!("out-{at}/Offline/performance/mlperf_log_detail.txt");
+        assert!(folder.read(&log).contains("Network SUT rack-1, Network SUT rack-1 (oip-"));
+    }
+}
+
+#[test]
 fn what_is_in_work_is_answered_before_the_end() {
     let folder = Folder::new();
     let serving = Serving::start(&folder, "--system tokens:first=700ms,tokens=2");

@@ -29,6 +29,8 @@ pub use gaps::Gaps;
 pub use library::Library;
 pub use seen::Seen;
 
+use crate::coding::Coding;
+use crate::compressed::Compressed;
 use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
 use crate::protocol::Protocol;
@@ -45,6 +47,9 @@ pub struct Options {
     pub connections: usize,
     /// Streams on a connection of HTTP/2 at most, where the server permits as many (>= 1).
     pub streams: usize,
+    /// Whether a connection of HTTP/1.1 carries one request after the other. Some servers close it
+    /// after an answer without a word, and a request that is under way then is lost.
+    pub keep_alive: bool,
     /// Threads that read answers; `None` is one for each two cores.
     pub threads: Option<NonZero<usize>>,
     /// Time that a request may take from when it is sent, in ns.
@@ -58,6 +63,10 @@ pub struct Options {
     pub fields: Vec<(String, String)>,
     /// Who may vouch for the servers.
     pub trust: Trust,
+    /// How requests are compressed when their samples are loaded, which is untimed.
+    pub compress: Option<Coding>,
+    /// How answers may be compressed; they are decompressed on the clock.
+    pub accept: Option<Coding>,
 }
 
 impl Default for Options {
@@ -65,12 +74,15 @@ impl Default for Options {
         Self {
             connections: 64,
             streams: usize::MAX,
+            keep_alive: true,
             threads: None,
             time_limit: Some(60 * SECOND),
             connect_limit: 5 * SECOND,
             retries: 0,
             fields: Vec::new(),
             trust: Trust::Public,
+            compress: None,
+            accept: None,
         }
     }
 }
@@ -82,10 +94,13 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("connections", &self.connections)
             .field("streams", &self.streams)
+            .field("keep_alive", &self.keep_alive)
             .field("threads", &self.threads)
             .field("time_limit", &self.time_limit)
             .field("retries", &self.retries)
             .field("fields", &names)
+            .field("compress", &self.compress)
+            .field("accept", &self.accept)
             .finish_non_exhaustive()
     }
 }
@@ -101,6 +116,8 @@ pub enum StartError {
         /// Its name.
         name: String,
     },
+    /// Connections of HTTP/2 are kept.
+    KeepAlive,
     /// The authorities cannot be used.
     Trust(TrustError),
     /// The operating system refuses a thread or a poll.
@@ -114,6 +131,9 @@ impl fmt::Display for StartError {
             Self::Field { name } => write!(
                 f,
                 "expected a field of printable characters with a name in lower case, found {name:?}"
+            ),
+            Self::KeepAlive => f.write_str(
+                "connections of HTTP/2 are kept; only those of HTTP/1.1 can be for one request each",
             ),
             Self::Trust(error) => error.fmt(f),
             Self::System(error) => write!(f, "threads of the client cannot be started: {error}"),
@@ -195,6 +215,7 @@ impl Client {
         options: Options,
     ) -> Result<(Self, Library), StartError> {
         check(&*protocol, nodes, &options)?;
+        let protocol = Compressed::around(protocol, options.compress, options.accept);
         let is_tls = nodes.iter().any(Endpoint::is_tls);
         let config = match is_tls {
             true => {
@@ -202,7 +223,11 @@ impl Client {
             }
             false => None,
         };
-        let requests = Requests::new(protocol.clone(), nodes.to_vec(), options.fields.clone());
+        let mut fields = options.fields.clone();
+        if !options.keep_alive {
+            fields.push(("connection".into(), "close".into()));
+        }
+        let requests = Requests::new(protocol.clone(), nodes.to_vec(), fields);
         let requests = Arc::new(requests);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = options.threads.map_or((cores / 2).max(1), NonZero::get);
@@ -291,6 +316,9 @@ fn check(protocol: &dyn Protocol, nodes: &[Endpoint], options: &Options) -> Resu
     }
     if options.connections == 0 {
         return Err(StartError::Nothing("connection"));
+    }
+    if !options.keep_alive && protocol.version() == HttpVersion::Http2 {
+        return Err(StartError::KeepAlive);
     }
     if options.streams == 0 {
         return Err(StartError::Nothing("stream on a connection"));

@@ -243,7 +243,7 @@ impl GrpcReader {
 
 impl Reader for GrpcReader {
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
-        self.messages.clear();
+        self.messages.begin(fields)?;
         self.data.clear();
         self.count = 0;
         self.is_over = grpc::status(fields)?.is_some();

@@ -19,6 +19,17 @@ pub const SERVER_METADATA: &str = "/inference.GRPCInferenceService/ServerMetadat
 /// Path of `ModelMetadata`.
 pub const MODEL_METADATA: &str = "/inference.GRPCInferenceService/ModelMetadata";
 
+/// Path of `Check` of gRPC's own health service, which orchestrators ask (`health.proto`).
+pub const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+
+/// Answer of [`HEALTH_CHECK`].
+#[derive(Clone, PartialEq, Message)]
+pub struct HealthCheckResponse {
+    /// 1: it serves; 2: it does not.
+    #[prost(int32, tag = "1")]
+    pub status: i32,
+}
+
 /// Asks whether the server lives, whether it is ready, or what it is.
 #[derive(Clone, PartialEq, Message)]
 pub struct Empty {}

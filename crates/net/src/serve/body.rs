@@ -1,6 +1,5 @@
 //! Bodies: those that come, with their limits, and those that go.
 
-use std::io::Read as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -16,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::refusal::{Refusal, Why};
 use super::state::{Flight, State};
+use crate::coding::{Coding, Undecodable};
 
 /// Reads a body as it is sent.
 ///
@@ -73,26 +72,24 @@ fn too_large(what: &str, most: usize) -> Refusal {
 /// # Errors
 /// An encoding that is not read, bytes that are not of it, or more of them than the limit.
 pub(super) fn decoded(encoding: Option<&[u8]>, body: Bytes, most: usize) -> Result<Bytes, Refusal> {
-    let mut out = Vec::new();
-    // One byte more tells that there are more.
-    let limit = most as u64 + 1;
-    let read = match encoding {
-        None | Some(b"" | b"identity") => return Ok(body),
-        Some(b"gzip" | b"x-gzip") => {
-            MultiGzDecoder::new(&body[..]).take(limit).read_to_end(&mut out)
+    let Some(coding) = coding(encoding)? else { return Ok(body) };
+    coding.decompressed(&body, most).map_err(|error| match error {
+        Undecodable::TooLong => too_large("that decompresses to more", most),
+        Undecodable::Broken(_) => {
+            Why::Invalid.because(format!("the body does not decompress: {error}"))
         }
-        Some(b"deflate") => ZlibDecoder::new(&body[..]).take(limit).read_to_end(&mut out),
-        Some(other) => {
-            let other = String::from_utf8_lossy(other);
-            return Err(Why::Unsupported
-                .because(format!("content encoding '{other}'; expected gzip, deflate or none")));
-        }
-    };
-    read.map_err(|error| Why::Invalid.because(format!("the body does not decompress: {error}")))?;
-    if out.len() > most {
-        return Err(too_large("that decompresses to more", most));
-    }
-    Ok(out.into())
+    })
+}
+
+/// What a field says of content that comes.
+///
+/// # Errors
+/// An encoding that is not read.
+pub(super) fn coding(encoding: Option<&[u8]>) -> Result<Option<Coding>, Refusal> {
+    Coding::of_field(encoding).map_err(|other| {
+        let words = format!("content encoding '{other}'; expected gzip, deflate or none");
+        Why::Unsupported.because(words)
+    })
 }
 
 /// A body that goes.
@@ -118,6 +115,16 @@ impl Outgoing {
     /// One part after the other, as they come.
     pub fn parts(state: &Arc<State>, parts: mpsc::Receiver<Bytes>) -> Self {
         Self { parts: Some(parts), ..Self::whole(state, Bytes::new()) }
+    }
+
+    /// Whether all of it is here, and there is some.
+    pub fn is_whole(&self) -> bool {
+        self.parts.is_none() && self.next.is_some()
+    }
+
+    /// In another form, if it is there as a whole.
+    pub fn mapped(self, map: impl FnOnce(Bytes) -> Bytes) -> Self {
+        Self { next: self.next.map(map), ..self }
     }
 
     /// With these trailers.

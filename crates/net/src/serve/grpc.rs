@@ -15,17 +15,23 @@ use prost::encoding::{DecodeContext, decode_key, skip_field};
 use tokio::sync::mpsc;
 
 use super::body::{self, Outgoing};
-use super::http::in_time;
+use super::http::{accepted, in_time};
 use super::infer::{infer, metadata};
 use super::refusal::{Refusal, Why};
 use super::state::{Flight, State};
-use crate::grpc::{CONTENT_TYPE, Code, Deframer, MESSAGE, PREFIX, STATUS, encoded, framed};
+use crate::grpc::{
+    ACCEPT_ENCODING, CONTENT_TYPE, Code, Deframer, ENCODING, MESSAGE, PREFIX, STATUS, encoded,
+    framed, message_compressed,
+};
 use crate::oip::InferRequest;
 use crate::oip::messages::{
-    Flag, MODEL_INFER, MODEL_METADATA, MODEL_READY, MODEL_STREAM_INFER, ModelMetadataResponse,
-    ModelName, ModelStreamInferResponse, SERVER_LIVE, SERVER_METADATA, SERVER_READY,
-    ServerMetadataResponse,
+    Flag, HEALTH_CHECK, HealthCheckResponse, MODEL_INFER, MODEL_METADATA, MODEL_READY,
+    MODEL_STREAM_INFER, ModelMetadataResponse, ModelName, ModelStreamInferResponse, SERVER_LIVE,
+    SERVER_METADATA, SERVER_READY, ServerMetadataResponse,
 };
+
+/// The service of the Open Inference Protocol.
+const SERVICE: &str = "inference.GRPCInferenceService";
 
 /// Answers a call; an error is a head without a body, which has the status.
 pub(super) async fn answer(
@@ -33,6 +39,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> (Code, Response<Outgoing>) {
     let limit = timeout(request.headers());
+    let accepted = accepted(state, request.headers(), ACCEPT_ENCODING);
     let work = call(state, request);
     let called = match limit {
         None => work.await,
@@ -52,11 +59,14 @@ pub(super) async fn answer(
             return (code, response);
         }
     };
+    if let Some(coding) = accepted.filter(|_| response.body().is_whole()) {
+        response = response.map(|body| body.mapped(|framed| message_compressed(&framed, coding)));
+        response.headers_mut().insert(ENCODING, HeaderValue::from_static(coding.name()));
+    }
     let kind = HeaderValue::from_static(CONTENT_TYPE);
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    response
-        .headers_mut()
-        .insert("grpc-accept-encoding", HeaderValue::from_static("identity,gzip,deflate"));
+    let takes = HeaderValue::from_static("identity,gzip,deflate");
+    response.headers_mut().insert(ACCEPT_ENCODING, takes);
     (Code::Ok, response)
 }
 
@@ -92,7 +102,7 @@ async fn call(
 ) -> Result<Response<Outgoing>, Refusal> {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    let encoding = head.headers.get("grpc-encoding").cloned();
+    let encoding = head.headers.get(ENCODING).cloned();
     if path == MODEL_STREAM_INFER {
         return stream(state, body, encoding);
     }
@@ -114,6 +124,14 @@ async fn call(
             state.model(&name, &version)?;
             framed(&Flag { is_so: state.is_ready() })
         }
+        HEALTH_CHECK => {
+            // The service that is asked for stands where the name of a model does.
+            let ModelName { name, .. } = decoded(message)?;
+            if !matches!(&name[..], "" | SERVICE) {
+                state.model(&name, "")?;
+            }
+            framed(&HealthCheckResponse { status: if state.is_ready() { 1 } else { 2 } })
+        }
         SERVER_METADATA => framed(&ServerMetadataResponse::from(state.metadata())),
         MODEL_METADATA => {
             let ModelName { name, version } = decoded(message)?;
@@ -121,7 +139,7 @@ async fn call(
         }
         other => {
             return Err(Why::Method.because(format!(
-                "there is no method {other}; there is inference.GRPCInferenceService"
+                "there is no method {other}; there are {SERVICE} and grpc.health.v1.Health/Check"
             )));
         }
     };
@@ -185,15 +203,14 @@ fn stream(
     body: Incoming,
     encoding: Option<HeaderValue>,
 ) -> Result<Response<Outgoing>, Refusal> {
-    if encoding.is_some_and(|encoding| encoding != "identity") {
-        return Err(Why::Unsupported.because("streams are read without compression"));
-    }
+    let coding = body::coding(encoding.as_ref().map(HeaderValue::as_bytes))?;
+    let messages = Deframer::new(coding, state.settings.limits.body);
     let flight = state.take_off()?;
     let (parts, received) = mpsc::channel(UNREAD);
     let (ends, end) = mpsc::channel(1);
     let state_of_task = Arc::clone(state);
     tokio::spawn(async move {
-        let ended = converse(&state_of_task, body, &parts, &flight).await;
+        let ended = converse(&state_of_task, (body, messages), &parts, &flight).await;
         let (code, words) = match ended {
             Ok(()) => (Code::Ok, String::new()),
             Err(refusal) => (refusal.why.code(), refusal.words),
@@ -206,12 +223,11 @@ fn stream(
 
 async fn converse(
     state: &Arc<State>,
-    mut body: Incoming,
+    (mut body, mut deframer): (Incoming, Deframer),
     parts: &mpsc::Sender<Bytes>,
     _flight: &Flight,
 ) -> Result<(), Refusal> {
     let most = state.settings.limits.body;
-    let mut deframer = Deframer::default();
     loop {
         while let Some(message) = deframer.pop()? {
             let answered = in_time(state, Why::TimedOut, "the answer", async {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use super::body::{self, Outgoing};
@@ -13,6 +13,7 @@ use super::infer::{infer, metadata};
 use super::refusal::{Refusal, Why};
 use super::state::State;
 use super::{grpc, openai};
+use crate::coding::Coding;
 use crate::oip::http::HEAD_LENGTH;
 use crate::oip::{InferRequest, http as oip};
 
@@ -30,8 +31,9 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
             path if path.starts_with("/v2/models/") && path.ends_with("/infer") => Spoken::OipHttp,
             _ => Spoken::Other,
         };
+        let accepted = accepted(&state, request.headers(), header::ACCEPT_ENCODING.as_str());
         let response = match plain(&state, spoken, request).await {
-            Ok(response) => response,
+            Ok(response) => shorter(response, accepted),
             Err(refusal) => refused(&state, spoken, &refusal),
         };
         (spoken, response.status().as_u16().to_string(), response)
@@ -41,6 +43,20 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
     }
     let seconds = (state.clock.now() - began) as f64 / 1e9;
     state.counts.answered(spoken, &code, seconds);
+    response
+}
+
+/// The coding of an answer, if this server compresses any and the client takes one.
+pub(super) fn accepted(state: &State, fields: &HeaderMap, name: &str) -> Option<Coding> {
+    let value = fields.get(name).filter(|_| state.settings.compresses)?;
+    Coding::accepted(value.to_str().ok()?)
+}
+
+fn shorter(response: Response<Outgoing>, accepted: Option<Coding>) -> Response<Outgoing> {
+    let Some(coding) = accepted.filter(|_| response.body().is_whole()) else { return response };
+    let mut response = response.map(|body| body.mapped(|bytes| coding.compressed(&bytes)));
+    let name = HeaderValue::from_static(coding.name());
+    response.headers_mut().insert(header::CONTENT_ENCODING, name);
     response
 }
 

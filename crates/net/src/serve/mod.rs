@@ -40,6 +40,9 @@ pub struct Settings {
     pub node: String,
     /// What a client may ask for.
     pub limits: Limits,
+    /// Whether answers are compressed for clients that say they take it; those that come in
+    /// parts are not.
+    pub compresses: bool,
 }
 
 /// What a client may ask for.

@@ -229,8 +229,10 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
         ("llama-completions", "chat=false"),
         ("llama-whole", "stream=false"),
     ] {
-        // It closes a connection after some requests, and says nothing of it before.
-        let system = format!("openai:http://{at},{keys},max-tokens=16,input=16,retries=2");
+        // It closes a connection after an answer that streams, and says nothing of it before. Each
+        // that is open keeps one of its threads busy.
+        let once = "keep-alive=false,connections=2";
+        let system = format!("openai:http://{at},{keys},max-tokens=16,input=16,{once}");
         net.measure(name, &system, &scenario)?;
     }
     Ok(())

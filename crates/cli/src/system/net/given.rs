@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use dyno_loadgen::settings::nearest;
 use dyno_net::client::Options;
+use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::tls::Trust;
 
@@ -175,13 +176,24 @@ impl Given {
         }
         Ok(Options {
             connections: connections.map_or(default.connections, NonZero::get),
+            keep_alive: self.switch("keep-alive", true)?,
             threads,
             time_limit,
             retries,
             fields,
             trust,
+            compress: self.coding("compress")?,
+            accept: self.coding("accept")?,
             ..default
         })
+    }
+
+    fn coding(&mut self, key: &'static str) -> Result<Option<Coding>, Failure> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let coding = text
+            .parse()
+            .map_err(|()| self.wrong(key, format!("expected gzip or deflate, found `{text}`")))?;
+        Ok(Some(coding))
     }
 
     /// Refuses keys that nobody took.

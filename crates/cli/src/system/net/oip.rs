@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dyno_net::ask::Asking;
-use dyno_net::client::Options;
-use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::http::model_path;
-use dyno_net::oip::messages::{MODEL_METADATA, ModelMetadataResponse, ModelName};
-use dyno_net::oip::{Form, Model, ModelMetadata, Oip, random_inputs};
+use dyno_net::oip::messages::{
+    Empty, MODEL_METADATA, ModelMetadataResponse, ModelName, SERVER_METADATA,
+    ServerMetadataResponse,
+};
+use dyno_net::oip::{Form, Model, ModelMetadata, Oip, ServerMetadata, random_inputs};
 use dyno_net::protocol::Protocol;
 use dyno_net::trouble::Trouble;
 use dyno_sut::tensors::{Spans, TensorLibrary};
@@ -35,7 +36,11 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Loaded
             return Err(Failure::usage(problem).hint("write the URL of the server, then /MODEL"));
         }
     };
-    let nodes = given.nodes(&base, |url| with_scheme(url, is_grpc))?;
+    // A further node may be named with the model, as the first one is, or without.
+    let nodes = given.nodes(&base, |url| match split(url, is_grpc) {
+        (base, Some(named)) if named == model => base,
+        _ => with_scheme(url, is_grpc),
+    })?;
     let form = form(given, is_grpc)?;
     let model_version = given.text("version").unwrap_or_default();
     let output = given.text("output");
@@ -43,7 +48,14 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Loaded
     let options = given.options()?;
     given.finish()?;
 
-    let metadata = metadata(&nodes[0], &options, (&model, &model_version), (is_grpc, http));
+    let asking = |endpoint| Asking {
+        endpoint,
+        version: http,
+        fields: &options.fields,
+        trust: &options.trust,
+        limit: ASKED_FOR,
+    };
+    let metadata = metadata(&asking(&nodes[0]), (&model, &model_version), is_grpc);
     let metadata = metadata.map_err(|trouble| {
         Failure::set_up(format!("model `{model}` at {}: {trouble}", nodes[0]))
             .hint("start the server, or check URL and model")
@@ -53,12 +65,14 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Loaded
     let model = Model::new(&metadata, &model_version, library.clone(), output)
         .map_err(|trouble| Failure::usage(trouble).hint("dyno probe shows what a model takes"))?;
     let model = Arc::new(model);
+    let names = nodes.iter().map(|node| name(&asking(node), is_grpc)).collect();
     let protocol = Oip::new(model.clone(), form);
     let protocol = if http == HttpVersion::Http2 { protocol.over_http2() } else { protocol };
     let remarks = vec![format!("Requests go to {} as {}.", nodes[0], protocol.name())];
     Wired {
         protocol: Arc::new(protocol),
         nodes,
+        names,
         options,
         answers: Answers::Tensor(model),
         schedule: None,
@@ -108,20 +122,27 @@ fn form(given: &mut Given, is_grpc: bool) -> Result<Form, Failure> {
     }
 }
 
+/// What a server says that it is called, else where it is: the rules of the network division
+/// have names fetched over the wire.
+fn name(asking: &Asking<'_>, is_grpc: bool) -> String {
+    let said = if is_grpc {
+        asking.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}).map(|said| said.name)
+    } else {
+        let (method, path) = (Method::Get, "/v2".into());
+        let request = Request { method, path, fields: Vec::new(), body: Default::default() };
+        asking.ask(&request).map(|answer| {
+            ServerMetadata::from_json(&answer).map(|said| said.name).unwrap_or_default()
+        })
+    };
+    said.ok().filter(|said| !said.is_empty()).unwrap_or_else(|| asking.endpoint.to_string())
+}
+
 /// What the first server says of the model.
 fn metadata(
-    endpoint: &Endpoint,
-    options: &Options,
+    asking: &Asking<'_>,
     (model, version): (&str, &str),
-    (is_grpc, http): (bool, HttpVersion),
+    is_grpc: bool,
 ) -> Result<ModelMetadata, Trouble> {
-    let asking = Asking {
-        endpoint,
-        version: http,
-        fields: &options.fields,
-        trust: &options.trust,
-        limit: ASKED_FOR,
-    };
     let mut metadata = if is_grpc {
         let name = ModelName { name: model.into(), version: version.into() };
         asking.call::<ModelMetadataResponse>(MODEL_METADATA, &name)?.into()

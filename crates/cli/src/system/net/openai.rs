@@ -65,6 +65,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
     Wired {
         protocol: Arc::new(OpenAi::new(Arc::new(workload), settings)),
         nodes,
+        names: Vec::new(),
         options,
         answers: Answers::Text(references),
         schedule,

@@ -38,6 +38,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
     let wired = Wired {
         protocol: Arc::new(protocol),
         nodes,
+        names: Vec::new(),
         options,
         answers: Answers::Bytes,
         schedule: None,

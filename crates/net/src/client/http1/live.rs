@@ -153,7 +153,7 @@ impl Live {
 
     /// The answer is complete: the connection is free, if the request is out.
     fn pass_on(&self, pool: &Pool) -> Result<(), Ending> {
-        if !self.framing.is_reusable() {
+        if !self.framing.is_reusable() || !pool.shared.options.keep_alive {
             return Err(Ending::Agreed);
         }
         let mut state = self.connection.state();
@@ -220,7 +220,12 @@ impl Live {
         };
         match ending {
             Ending::Closed | Ending::Agreed => {
-                Trouble::new(Kind::Closed, format!("{endpoint} closed the connection {when}"))
+                let again = match self.answers {
+                    0 => "",
+                    _ => "; it had carried other answers before (keep-alive=false uses each once)",
+                };
+                let words = format!("{endpoint} closed the connection {when}{again}");
+                Trouble::new(Kind::Closed, words)
             }
             Ending::Broken(error) => match crate::client::backoff::tls_error(endpoint, &error) {
                 Some(trouble) => trouble,

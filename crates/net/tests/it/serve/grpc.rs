@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use dyno_net::grpc::{Code, Deframer, MESSAGE, STATUS, decoded, framed};
 use dyno_net::oip::messages::{
-    Empty, Flag, MODEL_INFER, MODEL_METADATA, MODEL_READY, MODEL_STREAM_INFER,
-    ModelMetadataResponse, ModelName, ModelStreamInferResponse, SERVER_LIVE, SERVER_METADATA,
-    SERVER_READY, ServerMetadataResponse,
+    Empty, Flag, HEALTH_CHECK, HealthCheckResponse, MODEL_INFER, MODEL_METADATA, MODEL_READY,
+    MODEL_STREAM_INFER, ModelMetadataResponse, ModelName, ModelStreamInferResponse, SERVER_LIVE,
+    SERVER_METADATA, SERVER_READY, ServerMetadataResponse,
 };
 use dyno_net::oip::{Datatype, InferRequest, InferResponse, Tensor};
 use dyno_net::serve::Limits;
@@ -165,6 +165,27 @@ fn what_is_wrong_has_its_code_and_its_words() {
     ] {
         assert_eq!(called.code, code, "{}", called.words);
         assert!(called.words.contains(words), "{}", called.words);
+    }
+}
+
+#[test]
+fn health_is_told_of_the_server_and_of_models() {
+    let (_server, address) = digits(Limits::default());
+    for (service, code) in [
+        ("", Code::Ok),
+        ("inference.GRPCInferenceService", Code::Ok),
+        ("digits", Code::Ok),
+        ("other", Code::NotFound),
+    ] {
+        let asked = ModelName { name: service.into(), version: String::new() };
+        let called = unary(address, HEALTH_CHECK, &asked);
+        assert_eq!(called.code, code, "{service}");
+        let statuses: Vec<i32> = called
+            .messages
+            .iter()
+            .map(|message| HealthCheckResponse::decode(&message[..]).unwrap().status)
+            .collect();
+        assert_eq!(statuses, if code == Code::Ok { vec![1] } else { vec![] });
     }
 }
 

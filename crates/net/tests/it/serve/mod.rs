@@ -26,7 +26,7 @@ fn listener() -> Listener {
 
 /// A server of these models.
 fn server_of(limits: Limits, models: Vec<Model>) -> (Server, SocketAddr) {
-    let settings = Settings { node: "Network SUT test-1".into(), limits };
+    let settings = Settings { node: "Network SUT test-1".into(), limits, compresses: true };
     let server = Server::start(settings, models, vec![listener()]).unwrap();
     let address = server.addresses()[0];
     (server, address)

@@ -1,6 +1,6 @@
 //! The Open Inference Protocol over HTTP.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use bytes::Bytes;
 use dyno_net::oip::http::HEAD_LENGTH;
@@ -81,6 +81,23 @@ fn a_compressed_body_is_decompressed_here() {
     let answer = post(address, INFER, "content-encoding: br\r\n", b"");
     assert_eq!(answer.status, 415);
     assert!(answer.text().contains("expected gzip, deflate or none"), "{}", answer.text());
+}
+
+#[test]
+fn answers_are_compressed_for_those_who_take_it() {
+    let (_server, address) = digits(Limits::default());
+    let (asked, scores) = images(2);
+    let body = asked.to_http(true);
+    let fields = format!("{}accept-encoding: br, gzip\r\n", fields(&body));
+    let mut answer = post(address, INFER, &fields, &body.bytes);
+    assert_eq!(answer.field("content-encoding").as_deref(), Some("gzip"));
+    let mut whole = Vec::new();
+    flate2::read::GzDecoder::new(&answer.body[..]).read_to_end(&mut whole).unwrap();
+    answer.body = whole;
+    assert_eq!(numbers(&read(&answer).outputs[0]), scores);
+    // A refusal is short.
+    let refused = post(address, "/v2/models/none/infer", "accept-encoding: gzip\r\n", b"");
+    assert_eq!((refused.status, refused.field("content-encoding")), (404, None));
 }
 
 #[test]

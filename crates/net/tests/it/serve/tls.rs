@@ -34,7 +34,8 @@ fn requests_come_through_tls_in_the_version_that_is_agreed_on() {
     let listener = Listener { socket, tls: Some(tls(&cert, &key).unwrap()) };
     let model = Arc::new(DigitsPerceptron::new().by_value(32));
     let models = vec![super::tensors("digits", model, 1, 8)];
-    let settings = Settings { node: "Network SUT tls".into(), limits: Limits::default() };
+    let settings =
+        Settings { node: "Network SUT tls".into(), limits: Limits::default(), compresses: false };
     let server = Server::start(settings, models, vec![listener]).unwrap();
 
     let mut roots = RootCertStore::empty();

@@ -1,0 +1,219 @@
+//! Content codings, by which bodies and messages become shorter.
+//!
+//! Sources: RFC 9110, section 8.4 (HTTP); "gRPC compression", where each message is compressed
+//! for itself.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::str::FromStr;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::{GzEncoder, MultiGzDecoder, ZlibDecoder, ZlibEncoder};
+
+use crate::trouble::{Kind, Trouble};
+
+/// A content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// RFC 1952.
+    Gzip,
+    /// RFC 1950, which HTTP and gRPC call deflate.
+    Deflate,
+}
+
+impl Coding {
+    /// As fields have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+        }
+    }
+
+    /// What the value of `content-encoding` or `grpc-encoding` says; `None` where the content is
+    /// as it is.
+    ///
+    /// # Errors
+    /// The name of another coding.
+    pub fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
+        match value {
+            None | Some(b"" | b"identity") => Ok(None),
+            Some(b"gzip" | b"x-gzip") => Ok(Some(Self::Gzip)),
+            Some(b"deflate") => Ok(Some(Self::Deflate)),
+            Some(other) => Err(String::from_utf8_lossy(other).into_owned()),
+        }
+    }
+
+    /// The first coding that a client says it takes, in `accept-encoding` or
+    /// `grpc-accept-encoding`.
+    #[must_use]
+    pub fn accepted(value: &str) -> Option<Self> {
+        value.split(',').find_map(|one| {
+            let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+            let weight = weight.trim().strip_prefix("q=").map(str::parse);
+            let is_refused = weight.is_some_and(|weight| weight.unwrap_or(0.0) <= 0.0);
+            name.trim().parse().ok().filter(|_| !is_refused)
+        })
+    }
+
+    /// The content in fewer bytes.
+    #[must_use]
+    pub fn compressed(self, content: &[u8]) -> Bytes {
+        let (out, level) = (Vec::new(), Compression::default());
+        let written = match self {
+            Self::Gzip => {
+                let mut to = GzEncoder::new(out, level);
+                to.write_all(content).and_then(|()| to.finish())
+            }
+            Self::Deflate => {
+                let mut to = ZlibEncoder::new(out, level);
+                to.write_all(content).and_then(|()| to.finish())
+            }
+        };
+        written.expect("memory takes all").into()
+    }
+
+    /// The content as it was.
+    ///
+    /// # Errors
+    /// Bytes that are not of this coding, or more content than `most` bytes.
+    pub fn decompressed(self, bytes: &[u8], most: usize) -> Result<Bytes, Undecodable> {
+        let (mut decoder, mut all) = (Decoder::new(self), Vec::new());
+        let grown = decoder.push(bytes, |content| {
+            all.extend_from_slice(content);
+            if all.len() > most { Err(Undecodable::TooLong) } else { Ok(()) }
+        });
+        grown?;
+        decoder.end()?;
+        Ok(all.into())
+    }
+}
+
+impl FromStr for Coding {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        [Self::Gzip, Self::Deflate].into_iter().find(|coding| coding.name() == text).ok_or(())
+    }
+}
+
+/// Why content cannot be had.
+#[derive(Debug)]
+pub enum Undecodable {
+    /// It is longer than it may be.
+    TooLong,
+    /// The bytes are not of their coding, or end before its end.
+    Broken(io::Error),
+}
+
+impl fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("it is too long"),
+            Self::Broken(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Undecodable {}
+
+impl From<Undecodable> for Trouble {
+    fn from(error: Undecodable) -> Self {
+        Self::new(Kind::Malformed, format!("compressed content cannot be read: {error}"))
+    }
+}
+
+/// Compressed bytes at a time, so that little content that is much longer is at hand at once.
+const PIECE: usize = 4 << 10;
+
+/// Decompresses what is cut anywhere.
+pub(crate) enum Decoder {
+    Gzip(MultiGzDecoder<Vec<u8>>),
+    Deflate(ZlibDecoder<Vec<u8>>),
+}
+
+impl Decoder {
+    pub(crate) fn new(coding: Coding) -> Self {
+        match coding {
+            Coding::Gzip => Self::Gzip(MultiGzDecoder::new(Vec::new())),
+            Coding::Deflate => Self::Deflate(ZlibDecoder::new(Vec::new())),
+        }
+    }
+
+    /// Takes bytes, and hands on what content they bring, in pieces.
+    pub(crate) fn push<E: From<Undecodable>>(
+        &mut self,
+        bytes: &[u8],
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let broken = |error| E::from(Undecodable::Broken(error));
+        for piece in bytes.chunks(PIECE) {
+            let written = match self {
+                Self::Gzip(to) => to.write_all(piece).and_then(|()| to.flush()),
+                Self::Deflate(to) => to.write_all(piece).and_then(|()| to.flush()),
+            };
+            written.map_err(broken)?;
+            self.hand_on(&mut take)?;
+        }
+        Ok(())
+    }
+
+    fn hand_on<E>(&mut self, take: &mut impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let content = match self {
+            Self::Gzip(to) => to.get_mut(),
+            Self::Deflate(to) => to.get_mut(),
+        };
+        let taken = if content.is_empty() { Ok(()) } else { take(content) };
+        content.clear();
+        taken
+    }
+
+    /// Whether that was all.
+    pub(crate) fn end(&mut self) -> Result<(), Undecodable> {
+        let ended = match self {
+            Self::Gzip(to) => to.try_finish(),
+            Self::Deflate(to) => to.try_finish(),
+        };
+        ended.map_err(Undecodable::Broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_bounded_while_it_grows() {
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            let bomb = coding.compressed(&vec![b' '; 4 << 20]);
+            assert!(matches!(coding.decompressed(&bomb, 1 << 20), Err(Undecodable::TooLong)));
+            assert_eq!(coding.decompressed(&bomb, 4 << 20).unwrap().len(), 4 << 20);
+            assert!(matches!(coding.decompressed(&bomb[1..], 9), Err(Undecodable::Broken(_))));
+            let cut = &bomb[..bomb.len() / 2];
+            assert!(matches!(coding.decompressed(cut, 4 << 20), Err(Undecodable::Broken(_))));
+        }
+    }
+
+    #[test]
+    fn a_client_takes_what_it_names_with_a_weight_above_0() {
+        for (value, expected) in [
+            ("gzip", Some(Coding::Gzip)),
+            ("br, deflate;q=0.5, gzip", Some(Coding::Deflate)),
+            ("gzip;q=0, deflate", Some(Coding::Deflate)),
+            ("gzip; q=0", None),
+            ("identity,*", None),
+            ("", None),
+        ] {
+            assert_eq!(Coding::accepted(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn fields_name_what_they_are() {
+        assert_eq!(Coding::of_field(Some(b"x-gzip")), Ok(Some(Coding::Gzip)));
+        assert_eq!(Coding::of_field(None), Ok(None));
+        assert_eq!(Coding::of_field(Some(b"zstd")), Err("zstd".to_owned()));
+    }
+}

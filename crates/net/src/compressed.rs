@@ -1,0 +1,218 @@
+//! What the rounds' network division permits of compression: requests are compressed when their
+//! samples are loaded, untimed; answers are decompressed as they come, on the clock.
+
+use std::sync::Arc;
+
+use dyno_loadgen::qsl::SampleIndex;
+
+use crate::coding::{Coding, Decoder};
+use crate::exchange::{Fields, HttpVersion, Request};
+use crate::grpc;
+use crate::protocol::{Answer, Heard, Protocol, Reader};
+use crate::trouble::{Kind, Trouble};
+
+/// A protocol whose requests are compressed, or which takes compressed answers.
+pub(crate) struct Compressed {
+    inner: Arc<dyn Protocol>,
+    requests: Option<Coding>,
+    answers: Option<Coding>,
+}
+
+impl Compressed {
+    /// The protocol as it is, where nothing is to be compressed.
+    pub(crate) fn around(
+        inner: Arc<dyn Protocol>,
+        requests: Option<Coding>,
+        answers: Option<Coding>,
+    ) -> Arc<dyn Protocol> {
+        match (requests, answers) {
+            (None, None) => inner,
+            _ => Arc::new(Self { inner, requests, answers }),
+        }
+    }
+}
+
+/// Whether messages are compressed one by one, and not the body.
+fn is_grpc(request: &Request) -> bool {
+    let kind = request.fields.iter().find(|(name, _)| *name == "content-type");
+    kind.is_some_and(|(_, value)| value.starts_with(grpc::CONTENT_TYPE))
+}
+
+impl Protocol for Compressed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn version(&self) -> HttpVersion {
+        self.inner.version()
+    }
+
+    fn sample_count(&self) -> usize {
+        self.inner.sample_count()
+    }
+
+    fn request(&self, sample: SampleIndex) -> Request {
+        let mut request = self.inner.request(sample);
+        let is_grpc = is_grpc(&request);
+        if let Some(coding) = self.requests.filter(|_| !request.body.is_empty()) {
+            request.body = match is_grpc {
+                true => grpc::message_compressed(&request.body, coding),
+                false => coding.compressed(&request.body),
+            };
+            let field = if is_grpc { grpc::ENCODING } else { "content-encoding" };
+            request.fields.push((field, coding.name().into()));
+        }
+        if let Some(coding) = self.answers {
+            let field = if is_grpc { grpc::ACCEPT_ENCODING } else { "accept-encoding" };
+            request.fields.push((field, coding.name().into()));
+        }
+        request
+    }
+
+    fn is_streaming(&self) -> bool {
+        self.inner.is_streaming()
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        let inner = self.inner.reader();
+        match self.answers {
+            // What reads messages decompresses them.
+            Some(_) => Box::new(Decompressing { inner, decoder: None }),
+            None => inner,
+        }
+    }
+}
+
+/// Reads answers whose body may be compressed.
+struct Decompressing {
+    inner: Box<dyn Reader>,
+    decoder: Option<Decoder>,
+}
+
+impl Reader for Decompressing {
+    fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
+        let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
+            let words = format!("the answer's content encoding is '{other}'");
+            Trouble::new(Kind::Malformed, words)
+        })?;
+        self.decoder = coding.map(Decoder::new);
+        self.inner.begin(status, fields)
+    }
+
+    fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble> {
+        let Self { inner, decoder: Some(decoder) } = self else {
+            return self.inner.data(bytes);
+        };
+        let mut heard = Heard::default();
+        decoder.push::<Trouble>(bytes, |content| {
+            let more = inner.data(content)?;
+            heard.beats = heard.beats.saturating_add(more.beats);
+            heard.is_done |= more.is_done;
+            Ok(())
+        })?;
+        Ok(heard)
+    }
+
+    fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.end()?;
+        }
+        self.inner.end(trailers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::exchange::Method;
+    use crate::grpc::PREFIX;
+    use crate::raw::{Raw, Template};
+    use crate::workload::Format;
+
+    /// Posts a long body of this content type; any body is an answer.
+    fn raw(content_type: &str) -> Arc<dyn Protocol> {
+        let template = Template {
+            method: Method::Post,
+            path: "/".into(),
+            fields: vec![("content-type", content_type.into())],
+            body: "{name}".repeat(99),
+            pointer: None,
+        };
+        let rows = Format::JsonLines.rows(b"{\"name\": \"some words\"}").unwrap();
+        Arc::new(Raw::new(template, rows, HttpVersion::Http1).unwrap())
+    }
+
+    fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
+        all.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn requests_are_compressed_and_say_so() {
+        let plain = raw("application/json").request(0);
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            let protocol = Compressed::around(raw("application/json"), Some(coding), None);
+            let request = protocol.request(0);
+            assert!(request.body.len() < plain.body.len() / 2);
+            let field = ("content-encoding", coding.name().to_owned());
+            assert_eq!(request.fields, [plain.fields.clone(), vec![field]].concat());
+            assert_eq!(coding.decompressed(&request.body, 1 << 20).unwrap(), plain.body);
+        }
+    }
+
+    #[test]
+    fn messages_of_grpc_are_compressed_one_by_one() {
+        let plain = raw(grpc::CONTENT_TYPE).request(0);
+        let coding = Coding::Gzip;
+        let protocol = Compressed::around(raw(grpc::CONTENT_TYPE), Some(coding), Some(coding));
+        let request = protocol.request(0);
+        let mut messages = grpc::Deframer::default();
+        messages.push(&request.body);
+        assert!(messages.pop().unwrap_err().words.contains("nobody said how"));
+        messages.begin(&fields(&[("grpc-encoding", "gzip")])).unwrap();
+        messages.push(&request.body);
+        assert_eq!(messages.pop().unwrap().unwrap(), plain.body[PREFIX..]);
+        assert_eq!(messages.left(), 0);
+        let added: Vec<&str> = request.fields[1..].iter().map(|(name, _)| *name).collect();
+        assert_eq!(added, ["grpc-encoding", "grpc-accept-encoding"]);
+    }
+
+    #[test]
+    fn answers_are_decompressed_wherever_they_are_cut() {
+        let said = "one answer, ".repeat(9_000).into_bytes();
+        for coding in [Coding::Gzip, Coding::Deflate] {
+            let protocol = Compressed::around(raw("text/plain"), None, Some(coding));
+            let asked = protocol.request(0);
+            assert_eq!(asked.fields[1], ("accept-encoding", coding.name().to_owned()));
+            let (whole, mut reader) = (coding.compressed(&said), protocol.reader());
+            let head = fields(&[("content-encoding", coding.name())]);
+            for piece in [1, 7, usize::MAX] {
+                reader.begin(200, &head).unwrap();
+                for piece in whole.chunks(piece) {
+                    reader.data(piece).unwrap();
+                }
+                assert_eq!(reader.end(None).unwrap().data, said);
+            }
+            // A server may do without.
+            reader.begin(200, &fields(&[])).unwrap();
+            reader.data(b"as it is").unwrap();
+            assert_eq!(reader.end(None).unwrap().data, b"as it is");
+        }
+    }
+
+    #[test]
+    fn answers_that_do_not_decompress_are_none() {
+        let coding = Coding::Gzip;
+        let protocol = Compressed::around(raw("text/plain"), None, Some(coding));
+        let (whole, mut reader) = (coding.compressed(b"an answer"), protocol.reader());
+        let head = fields(&[("content-encoding", "gzip")]);
+        reader.begin(200, &head).unwrap();
+        reader.data(&whole[..whole.len() - 1]).unwrap();
+        assert_eq!(reader.end(None).unwrap_err().kind, Kind::Malformed);
+        reader.begin(200, &head).unwrap();
+        assert_eq!(reader.data(b"no gzip at all").unwrap_err().kind, Kind::Malformed);
+        let error = reader.begin(200, &fields(&[("content-encoding", "br")])).unwrap_err();
+        assert_eq!(error.words, "the answer's content encoding is 'br'");
+    }
+}
