@@ -40,6 +40,11 @@ impl Judged {
         Self { bound: test.plan.max_client_lag_ns.map(|bound| bound as f64) }
     }
 
+    /// The bound as a line across.
+    pub fn mark(&self, chart: Chart) -> Chart {
+        self.across(chart, Across::Y, "bound")
+    }
+
     fn across(&self, chart: Chart, across: Across, word: &str) -> Chart {
         let name = self.bound.map(|bound| format!("{word} {}", words::round_time(bound)));
         chart.rule(across, self.bound, &name.unwrap_or_default(), Ink::Bad)
@@ -156,6 +161,19 @@ pub fn spectrum(
         chart = chart.with(name, Ink::of(number), Shape::Line, points(of));
     }
     judged.across(chart, Across::Y, word)
+}
+
+/// Times of which a few percentiles are known, by percentile.
+pub fn by_percentile((title, name): (&str, &str), lines: &[(&str, Vec<(f64, f64)>)]) -> Chart {
+    let all = || lines.iter().flat_map(|(_, line)| line);
+    let deepest = all().map(|&(q, _)| q).filter(|&q| q < 1.0).fold(0.9, f64::max);
+    let times = all().map(|&(_, time)| time).filter(|time| *time > 0.0);
+    let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(name, Format::Time, times));
+    for (number, (name, line)) in lines.iter().enumerate() {
+        let points = line.iter().map(|&(q, time)| Point::new(q, time.max(1.0))).collect();
+        chart = chart.with(name, Ink::of(number), Shape::Line, points);
+    }
+    chart
 }
 
 fn elapsed(slices: &[Slice]) -> Axis {

@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod charts;
+mod client;
 mod effective;
 mod found;
 mod many;

@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accelerator::Accelerator;
-pub use client::Client;
+pub use client::{Client, Spans};
 pub use goodput::Limits;
 pub use metrics::Metrics;
 pub use read::{ReadError, read_json};

@@ -197,6 +197,10 @@ fn streams_are_timed_and_whoever_counts_tokens_is_told() {
         ));
         assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
         let summary = summary(&folder);
+        let report = folder.read("out/report.html");
+        for shown in ["<h3>The client</h3>", "Inter-token latency", "between two parts"] {
+            assert!(report.contains(shown), "{shown}");
+        }
         std::fs::remove_dir_all(folder.0.join("out")).unwrap();
         summary
     };

@@ -14,9 +14,11 @@ use dyno_loadgen::sut::SystemUnderTest;
 use dyno_loadgen::trace::loadable_sets;
 use dyno_net::client::{Client, Library, Options};
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
+use dyno_net::openai::{self, Input};
 use dyno_net::protocol::{Answer, Counted, Heard, Protocol, Reader};
 use dyno_net::sink::{Http1, Http2, Streamed};
 use dyno_net::trouble::{Kind, Trouble};
+use dyno_net::workload::{Prompt, Workload};
 
 use crate::CONCURRENCY;
 
@@ -29,9 +31,14 @@ fn until_input_ends(address: std::net::SocketAddr) {
     let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
 }
 
-pub fn sink_http1() {
+/// What a sink answers to any path.
+pub const BYTES: (&str, &[u8]) = ("text/plain", b"0123456789abcdef0123456789abcdef");
+/// What a server of texts answers to a prompt.
+pub const COMPLETION: (&str, &[u8]) = ("application/json", br#"{"id":"1","object":"text_completion","created":1,"model":"tokens","choices":[{"index":0,"text":" word","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}"#);
+
+pub fn sink_http1((media_type, body): (&str, &[u8])) {
     let loopback = LOOPBACK.parse().expect("an address");
-    let sink = Http1::start(loopback, b"0123456789abcdef0123456789abcdef").expect("a port is free");
+    let sink = Http1::start(loopback, media_type, body).expect("a port is free");
     until_input_ends(sink.address());
 }
 
@@ -120,10 +127,30 @@ impl Reader for Got {
     }
 }
 
-fn client(version: HttpVersion, address: &str, options: Options) -> (Arc<Client>, Library) {
+/// Gets of a path.
+pub fn paths() -> Arc<dyn Protocol> {
+    Arc::new(Get { version: HttpVersion::Http1 })
+}
+
+/// Prompts of two words, answered as a whole.
+pub fn texts() -> Arc<dyn Protocol> {
+    let prompt = |number| Prompt::of(Input::Text(format!("word {number}")));
+    let workload = Workload { prompts: (0..64).map(prompt).collect(), ..Workload::default() };
+    let settings = openai::Settings {
+        model: "tokens".into(),
+        is_streaming: false,
+        asks_usage: false,
+        max_tokens: None,
+        others: serde_json::Map::new(),
+        tokenizer: None,
+        version: HttpVersion::Http1,
+    };
+    Arc::new(openai::OpenAi::new(Arc::new(workload), settings))
+}
+
+fn client(protocol: Arc<dyn Protocol>, address: &str, options: Options) -> (Arc<Client>, Library) {
     let node = format!("http://{address}").parse().expect("an endpoint");
-    let (client, library) =
-        Client::start(Arc::new(Get { version }), &[node], options).expect("a client starts");
+    let (client, library) = Client::start(protocol, &[node], options).expect("a client starts");
     (Arc::new(client), library)
 }
 
@@ -157,9 +184,9 @@ fn settings(scenario: Scenario, queries: &str) -> TestSettings {
 }
 
 /// Prints requests a second of an Offline run, whose record holds every request.
-pub fn rate(address: &str, requests: &str) {
+pub fn rate(protocol: Arc<dyn Protocol>, address: &str, requests: &str) {
     let options = Options { connections: CONCURRENCY, ..Options::default() };
-    let (client, library) = client(HttpVersion::Http1, address, options);
+    let (client, library) = client(protocol, address, options);
     let played = play(&client, &library, &settings(Scenario::Offline, requests));
     let record = &played.tenants[0].record;
     let last = record.completed_at.iter().max().expect("at least one sample");
@@ -169,7 +196,7 @@ pub fn rate(address: &str, requests: &str) {
 /// Prints the 99th percentile of how late requests were accepted by the socket, in us.
 pub fn lateness(address: &str, queries: &str) {
     let options = Options { connections: CONCURRENCY, ..Options::default() };
-    let (client, library) = client(HttpVersion::Http1, address, options);
+    let (client, library) = client(paths(), address, options);
     let played = play(&client, &library, &settings(Scenario::Server, queries));
     let record = &played.tenants[0].record;
     let accepted = client.accepted(0, record.completed_at.len());
@@ -201,7 +228,8 @@ pub fn streams(address: &str, streams: &str, connections: &str) {
     let connections = connections.parse().expect("a number of connections");
     let time_limit = Some(600 * SECOND);
     let options = Options { connections, time_limit, ..Options::default() };
-    let (client, library) = client(HttpVersion::Http2, address, options);
+    let streamed = Arc::new(Get { version: HttpVersion::Http2 });
+    let (client, library) = client(streamed, address, options);
     let wanted = TestSettings { use_token_latencies: true, ..settings(Scenario::Offline, streams) };
     let played = play(&client, &library, &wanted);
     let record = &played.tenants[0].record;

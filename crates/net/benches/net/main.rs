@@ -96,10 +96,14 @@ fn against(rounds: &Rounds) {
             continue;
         }
         eprintln!("{name} ...");
+        let (load, sink) = match peer.asks_for_texts() {
+            true => ("--load-texts", "--sink-texts"),
+            false => ("--load", "--sink-http1"),
+        };
         let Some(peer) = peer.provide(rounds.is_quick) else { continue };
-        let Some(sink) = Child::sink(&["--sink-http1"], &cores.sink) else { return };
+        let Some(sink) = Child::sink(&[sink], &cores.sink) else { return };
         let ours = || {
-            let arguments = ["--load", sink.address(), &requests.to_string()];
+            let arguments = [load, sink.address(), &requests.to_string()];
             processes::number_of(&processes::this(&cores.client, &arguments))
         };
         let theirs = || peer.rate(sink.address(), requests, &cores.client);
@@ -154,9 +158,13 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let given: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match given[..] {
-        ["--sink-http1", ..] => return load::sink_http1(),
+        ["--sink-http1", ..] => return load::sink_http1(load::BYTES),
+        ["--sink-texts", ..] => return load::sink_http1(load::COMPLETION),
         ["--sink-http2", streams, ..] => return load::sink_http2(streams),
-        ["--load", address, requests, ..] => return load::rate(address, requests),
+        ["--load", address, requests, ..] => return load::rate(load::paths(), address, requests),
+        ["--load-texts", address, requests, ..] => {
+            return load::rate(load::texts(), address, requests);
+        }
         ["--lateness", address, queries, ..] => return load::lateness(address, queries),
         ["--streams", address, streams, connections, ..] => {
             return load::streams(address, streams, connections);

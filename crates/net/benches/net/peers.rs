@@ -16,15 +16,18 @@ pub enum Peer {
     Asyncio,
     /// `aiohttp`, on which load generators in Python are built.
     Aiohttp,
+    /// `aiperf`, a load generator of servers of texts, in Python on aiohttp.
+    Aiperf,
 }
 
 /// Each with the name of its figure.
-pub fn all() -> [(&'static str, Peer); 4] {
+pub fn all() -> [(&'static str, Peer); 5] {
     [
         ("net.against_oha", Peer::Oha),
         ("net.against_wrk", Peer::Wrk),
         ("net.against_python", Peer::Aiohttp),
         ("net.against_python_streams", Peer::Asyncio),
+        ("net.against_aiperf", Peer::Aiperf),
     ]
 }
 
@@ -39,6 +42,11 @@ fn folder() -> PathBuf {
 }
 
 impl Peer {
+    /// Whether what it asks for are texts, and not any path.
+    pub fn asks_for_texts(&self) -> bool {
+        matches!(self, Self::Aiperf)
+    }
+
     /// Makes sure that it is there; what takes long only if that is wanted. Says so where it
     /// cannot be had.
     pub fn provide(self, is_quick: bool) -> Option<Ready> {
@@ -46,7 +54,8 @@ impl Peer {
             Self::Oha => oha(is_quick)?,
             Self::Wrk => found("wrk", "install Debian's package wrk")?,
             Self::Asyncio => found("python3", "install Python 3")?,
-            Self::Aiohttp => venv(is_quick)?,
+            Self::Aiohttp => venv("aiohttp", "aiohttp", is_quick)?,
+            Self::Aiperf => venv("aiperf", "aiperf==0.13.0", is_quick)?,
         };
         Some(Ready { peer: self, program })
     }
@@ -86,20 +95,19 @@ fn install_oha(tls: &str) -> bool {
     install.status().is_ok_and(|status| status.success())
 }
 
-fn venv(is_quick: bool) -> Option<String> {
-    let folder = folder().join("aiohttp");
+fn venv(name: &str, package: &str, is_quick: bool) -> Option<String> {
+    let folder = folder().join(name);
     let python = folder.join("bin/python");
     if !python.exists() {
         if is_quick {
-            eprintln!("skipped: aiohttp would have to be installed; run without --quick once");
+            eprintln!("skipped: {name} would have to be installed; run without --quick once");
             return None;
         }
         found("python3", "install Python 3")?;
         let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
-        let pip =
-            Command::new(&python).args(["-m", "pip", "install", "--quiet", "aiohttp"]).status();
+        let pip = Command::new(&python).args(["-m", "pip", "install", "--quiet", package]).status();
         if !(made.is_ok_and(|s| s.success()) && pip.is_ok_and(|s| s.success())) {
-            eprintln!("skipped: aiohttp cannot be installed from PyPI");
+            eprintln!("skipped: {name} cannot be installed from PyPI");
             let _ = std::fs::remove_dir_all(&folder);
             return None;
         }
@@ -116,8 +124,8 @@ impl Ready {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/net");
             folder.join(name).to_string_lossy().into_owned()
         };
-        let python = |name: &str| {
-            let (script, requests) = (script(name), (requests / 10).to_string());
+        let python = |name: &str, share: u64| {
+            let (script, requests) = (script(name), (requests / share).to_string());
             number_of(&output(on(cores, &self.program, &[&script, &url, &concurrency, &requests])))
         };
         match self.peer {
@@ -137,8 +145,9 @@ impl Ready {
                 let line = said.lines().find_map(|line| line.strip_prefix("Requests/sec:"));
                 line?.trim().parse().ok()
             }
-            Peer::Asyncio => python("streams.py"),
-            Peer::Aiohttp => python("aiohttp_client.py"),
+            Peer::Asyncio => python("streams.py", 10),
+            Peer::Aiohttp => python("aiohttp_client.py", 10),
+            Peer::Aiperf => python("aiperf.py", 200),
         }
     }
 }

@@ -38,13 +38,16 @@ struct Peer {
 }
 
 impl Http1 {
-    /// Answers each request with `body`, at a port that the system chooses.
+    /// Answers each request with `body` of this media type, at a port that the system chooses.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn start(address: SocketAddr, body: &[u8]) -> io::Result<Self> {
-        let mut response =
-            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
+    pub fn start(address: SocketAddr, media_type: &str, body: &[u8]) -> io::Result<Self> {
+        let mut response = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
         response.extend_from_slice(body);
         let mut listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;

@@ -11,7 +11,7 @@ const LOOPBACK: &str = "127.0.0.1:0";
 
 #[test]
 fn each_scenario_is_played_to_its_end() {
-    let sink = sink::Http1::start(LOOPBACK.parse().unwrap(), b"yes").unwrap();
+    let sink = sink::Http1::start(LOOPBACK.parse().unwrap(), "text/plain", b"yes").unwrap();
     let options = Options { connections: 4, ..Options::default() };
     let (client, library) = client(SMALL, &[endpoint(sink.address())], options);
     let mut sent = 0;
@@ -43,7 +43,7 @@ fn each_scenario_is_played_to_its_end() {
 
 #[test]
 fn several_threads_issue_through_one_client() {
-    let sink = sink::Http1::start(LOOPBACK.parse().unwrap(), b"yes").unwrap();
+    let sink = sink::Http1::start(LOOPBACK.parse().unwrap(), "text/plain", b"yes").unwrap();
     // Fewer connections than queries under way: threads and event loops hand them over.
     let threads = std::num::NonZero::new(2);
     let options = Options { connections: 3, threads, ..Options::default() };

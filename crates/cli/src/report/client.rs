@@ -1,0 +1,96 @@
+//! What the client of a server saw, within the section of a test: whether it is the server that
+//! was measured, and how evenly tokens came.
+
+use std::fmt::Write as _;
+
+use super::charts::{self, Judged};
+use super::plot;
+use super::words::{self, counted, escaped};
+use crate::render::{self, count};
+use crate::series;
+use crate::summary::{Client, Spans, Test, metrics};
+
+/// Nothing, where no client belongs to the test.
+pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, all: &[Client]) {
+    let of_test = |client: &&Client| client.scenario == test.scenario && client.mode == test.mode;
+    let Some(client) = all.iter().find(of_test) else { return };
+    html.push_str("<h3>The client</h3><dl class=\"pairs\">");
+    for (name, value) in rows(client) {
+        let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
+    }
+    html.push_str("</dl>");
+    for (kind, trouble) in &client.troubles {
+        let failed = counted(trouble.samples, "sample", "samples");
+        let _ = write!(
+            html,
+            "<p class=\"reason\">{failed} failed ({}), the first: {}</p>",
+            escaped(kind),
+            escaped(&trouble.first)
+        );
+    }
+    let figures =
+        [latency(client), client.inter_token_ns.as_ref().map(|s| tokens(s, test, series))];
+    let figures: Vec<String> = figures.into_iter().flatten().collect();
+    if !figures.is_empty() {
+        let _ = write!(html, "<div class=\"charts\">{}</div>", figures.concat());
+    }
+}
+
+fn rows(client: &Client) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("requests", count(client.sent)),
+        ("sent again", count(client.retries.values().sum())),
+        ("connections made", count(client.connects)),
+        ("connections lost", count(client.lost_connections)),
+        ("waits for a connection", count(client.connection_waits)),
+    ];
+    if client.connection_waits > 0 {
+        rows.push(("longest wait", words::span_ns(client.longest_wait_ns)));
+    }
+    rows.push(("sent", render::bytes(client.bytes_sent)));
+    rows.push(("received", render::bytes(client.bytes_received)));
+    rows.push(("threads busy", words::share(client.busy)));
+    let late = client.lateness_ns.as_ref();
+    rows.extend(late.map(|late| ("on the wire after due, p99", words::time_ns(late.p99))));
+    let by = &client.tokens_counted_by;
+    let told = by.iter().filter(|(who, _)| *who != "nobody");
+    let told: Vec<String> = told.map(|(who, n)| format!("{who} ({})", count(*n))).collect();
+    if !told.is_empty() {
+        rows.push(("tokens counted by", told.join(", ")));
+    }
+    rows
+}
+
+/// What a client that waits for answers would call the latency, and how late it was itself.
+fn latency(client: &Client) -> Option<String> {
+    let of = |of: &metrics::Distribution| {
+        let at = [(0.5, of.p50), (0.9, of.p90), (0.95, of.p95), (0.97, of.p97), (0.99, of.p99)];
+        let more = [(0.999, of.p99_9), (1.0, of.max)];
+        at.into_iter().chain(more).map(|(q, time)| (q, time as f64)).collect()
+    };
+    let issue = client.latency_from_issue_ns.as_ref()?;
+    let late = client.lateness_ns.as_ref()?;
+    let chart = charts::by_percentile(
+        ("Latency from when requests were sent", "time, logarithmic"),
+        &[("from when it was sent", of(issue)), ("sent after it was due", of(late))],
+    );
+    Some(plot::figure(&chart.note(
+        "Latency counts from when a query was due. A client that waits would not see the second line.",
+    )))
+}
+
+fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {
+    let at = [(0.5, spans.p50), (0.9, spans.p90), (0.95, spans.p95), (0.99, spans.p99)];
+    let at = at.into_iter().chain([(0.999, spans.p99_9), (1.0, spans.max)]);
+    let mut lines = vec![("between two parts", at.map(|(q, span)| (q, span as f64)).collect())];
+    let mean = series.map(|of| &of.time_per_output_token.spectrum).filter(|of| !of.is_empty());
+    if let Some(mean) = mean {
+        let mean = mean.iter().filter(|(q, _)| *q >= 0.5).map(|&(q, time)| (q, time as f64));
+        lines.push(("per token, mean of an answer", mean.collect()));
+    }
+    let chart = charts::by_percentile(("Inter-token latency", "time, logarithmic"), &lines);
+    let chart = Judged::per_token(test).mark(chart);
+    plot::figure(&chart.note(
+        "Spans between parts of answers that hold output. Where it is far above the mean, tokens come in bursts.",
+    ))
+}
