@@ -155,6 +155,12 @@ impl System {
         let parts = parts(&spec, name, argument, run)?;
         let Parts { kind, library, labels, tensors, target, .. } = parts;
         let (offline_workers, is_synthetic) = (parts.offline_workers, parts.is_synthetic);
+        let has_servers = run.tenant_systems.iter().any(Option::is_some);
+        if has_servers && !matches!(kind, Kind::Remote(_)) {
+            let problem = format!("`{spec}` is no server, and a tenant has a system of its own");
+            return Err(Failure::usage(problem)
+                .hint("tenants may load different servers: see docs/tasks/tenants.md"));
+        }
         let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_));
         if run.is_virtual && !is_simulated {
             let problem =
@@ -507,7 +513,7 @@ fn served(loaded: net::Loaded) -> Parts {
         tensors: loaded.tensors,
         is_synthetic: loaded.is_synthetic,
         remarks: loaded.remarks,
-        ..Parts::new(Kind::Remote(Box::new(loaded.remote)), Arc::new(loaded.library))
+        ..Parts::new(Kind::Remote(Box::new(loaded.remote)), loaded.library)
     }
 }
 

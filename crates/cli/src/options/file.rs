@@ -39,6 +39,8 @@ pub struct ConfigFile {
 pub struct TenantTable {
     /// Unique; in logs and reports.
     pub name: String,
+    /// The server that it loads, where that is another one than the run's.
+    pub system: Option<String>,
     /// What only this tenant has.
     pub settings: Vec<Assignment>,
 }
@@ -214,15 +216,17 @@ impl Reader<'_> {
         for table in tables {
             let at = table.span().start;
             let Some(keys) = self.table(table, "[tenants]") else { continue };
-            let mut tenant = TenantTable { name: String::new(), settings: Vec::new() };
+            let mut tenant =
+                TenantTable { name: String::new(), system: None, settings: Vec::new() };
             for (key, value) in keys {
                 match &**key.get_ref() {
                     "name" => tenant.name = text_of(value.get_ref()).unwrap_or_default(),
+                    "system" => tenant.system = text_of(value.get_ref()),
                     "settings" => {
                         tenant.settings.extend(self.settings(value, None, "tenants.settings"));
                     }
                     other => {
-                        let near = nearest(other, ["name", "settings"].into_iter());
+                        let near = nearest(other, ["name", "system", "settings"].into_iter());
                         let near = near.unwrap_or("settings");
                         let problem = format!(
                             "unknown key `{other}` in [[tenants]]; the nearest key is `{near}`"

@@ -57,6 +57,8 @@ pub struct RunOptions {
     pub qps: Option<f64>,
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
+    /// Of `[[tenants]]`, in their order, where one says so.
+    pub tenant_systems: Vec<Option<String>>,
     pub model: Option<PathBuf>,
     pub data: Vec<(Option<String>, PathBuf)>,
     pub labels: Option<PathBuf>,

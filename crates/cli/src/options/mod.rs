@@ -133,7 +133,8 @@ impl Options {
             None => file::ConfigFile::default(),
         };
         let environment = read_environment(environment, &mut problems);
-        let (run, flags) = read_flags(command_line, file.run, &mut problems);
+        let (mut run, flags) = read_flags(command_line, file.run, &mut problems);
+        run.tenant_systems = file.tenants.iter().map(|tenant| tenant.system.clone()).collect();
         let options = Self {
             run,
             rules: None,

@@ -8,7 +8,7 @@ use std::path::Path;
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::log::{expected_bytes, reports};
 use dyno_loadgen::run::TestLog;
-use dyno_loadgen::settings::{Origin, Scenario};
+use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_net::client::Seen;
 
 use crate::exit::{Exit, Failure};
@@ -97,6 +97,7 @@ impl Prepared {
 
     fn load(options: Options) -> Result<Self, Failure> {
         division::check(&options.run)?;
+        servers_of_tenants(&options)?;
         let system = System::load(&options.run)?;
         Ok(Self { options, system })
     }
@@ -367,6 +368,25 @@ struct Played {
     outcomes: Vec<Outcome>,
     /// Of a server.
     client: Option<summary::Client>,
+}
+
+/// What only a performance test of one process has: a server for each tenant.
+fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
+    let Some(at) = options.run.tenant_systems.iter().position(Option::is_some) else {
+        return Ok(());
+    };
+    let name = &options.tenants[at].name;
+    if options.modes().iter().any(|mode| *mode != TestMode::PerformanceOnly) {
+        let problem =
+            format!("tenant {name} has a system of its own, whose answers are not scored");
+        return Err(Failure::usage(problem).hint("add --mode performance"));
+    }
+    if options.run.remote_workers.is_some() {
+        let problem =
+            format!("tenant {name} has a system of its own, and workers share one system");
+        return Err(Failure::usage(problem).hint("leave out --remote-workers"));
+    }
+    Ok(())
 }
 
 /// Plays one test and writes its logs and raw records.

@@ -10,10 +10,11 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_net::client::{Client, Library, Options, Seen};
+use dyno_net::client::{Client, Clients, Libraries, Library, Options, Seen};
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::oip::Model;
@@ -53,7 +54,7 @@ pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@
 
 /// A server under test.
 pub struct Remote {
-    client: Arc<Client>,
+    client: Arc<Clients>,
     /// What its answers are.
     answers: Answers,
     /// Answers come in parts, whose first has a time of its own.
@@ -79,7 +80,7 @@ pub struct Loaded {
     /// The server.
     pub remote: Remote,
     /// Requests, encoded when they are loaded.
-    pub library: Library,
+    pub library: Arc<dyn SampleLibrary>,
     /// The samples, where they are tensors.
     pub tensors: Option<Arc<TensorLibrary>>,
     /// Class of each sample, where it is known.
@@ -96,13 +97,79 @@ pub struct Loaded {
 /// A spec that does not read, a file that cannot be used, a server that does not answer or is
 /// of other inputs.
 pub fn load(name: &str, argument: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let mut all = vec![start(name, argument, run)?];
+    let mut of_tenant = Vec::new();
+    for spec in &run.tenant_systems {
+        let Some(spec) = spec else {
+            of_tenant.push(0);
+            continue;
+        };
+        let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
+        if !NAMES.contains(&name) {
+            let problem = format!("`{spec}`, the system of a tenant, is no server");
+            return Err(Failure::usage(problem).hint(format!("those are {}", NAMES.join(", "))));
+        }
+        of_tenant.push(all.len());
+        all.push(start(name, argument, run)?);
+    }
+    Ok(Started::together(all, of_tenant))
+}
+
+/// Names of systems over the network.
+const NAMES: [&str; 4] = ["oip", "oip-grpc", "openai", "raw"];
+
+fn start(name: &str, argument: &str, run: &RunOptions) -> Result<Started, Failure> {
     let mut given = Given::read(name, argument)?;
-    let loaded = match name {
-        "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run)?,
-        "openai" => openai::load(&mut given, run)?,
-        _ => raw::load(&mut given, run)?,
-    };
-    Ok(loaded)
+    match name {
+        "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run),
+        "openai" => openai::load(&mut given, run),
+        _ => raw::load(&mut given, run),
+    }
+}
+
+/// One server, or several that take turns, with its client.
+struct Started {
+    client: Client,
+    library: Library,
+    /// Of how many threads.
+    threads: usize,
+    wired: Wired,
+}
+
+impl Started {
+    /// As one system, which says of itself what the first one says.
+    fn together(all: Vec<Self>, of_tenant: Vec<usize>) -> Loaded {
+        let is_streaming = all.iter().any(|one| one.wired.protocol.is_streaming());
+        let threads = all.iter().map(|one| one.threads).sum();
+        let is_synthetic = all.iter().any(|one| one.wired.is_synthetic);
+        let (mut clients, mut libraries, mut wired) = (Vec::new(), Vec::new(), Vec::new());
+        let mut remarks = Vec::new();
+        for mut one in all {
+            clients.push(one.client);
+            libraries.push(one.library);
+            for remark in one.wired.remarks.drain(..) {
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+            wired.push(one.wired);
+        }
+        let first = wired.swap_remove(0);
+        Loaded {
+            remote: Remote {
+                client: Arc::new(Clients::new(clients, of_tenant)),
+                answers: first.answers,
+                is_streaming,
+                threads,
+                schedule: first.schedule,
+            },
+            library: Arc::new(Libraries(libraries)),
+            tensors: first.tensors,
+            labels: first.labels,
+            is_synthetic,
+            remarks,
+        }
+    }
 }
 
 /// A protocol with the servers that speak it.
@@ -122,37 +189,24 @@ struct Wired {
 
 impl Wired {
     /// Starts the client, and sees that a server answers.
-    fn load(self) -> Result<Loaded, Failure> {
-        let is_streaming = self.protocol.is_streaming();
+    fn start(mut self) -> Result<Started, Failure> {
         let name = self.protocol.name().to_owned();
         let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
-        let (client, library) = Client::start(self.protocol, &self.nodes, self.options)
+        let options = self.options.clone();
+        let (client, library) = Client::start(self.protocol.clone(), &self.nodes, options)
             .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
         client.reach().map_err(|trouble| {
             Failure::set_up(format!("{name}: {trouble}")).hint("start the server, or check the URL")
         })?;
-        let mut remarks = self.remarks;
-        remarks.extend(named_alike(&self.names));
+        self.remarks.extend(named_alike(&self.names));
         if self.nodes.len() > 1 {
-            remarks.push(format!("{} servers take turns.", self.nodes.len()));
+            self.remarks.push(format!("{} servers take turns.", self.nodes.len()));
         }
-        Ok(Loaded {
-            remote: Remote {
-                client: Arc::new(match self.names.join(", ") {
-                    names if names.is_empty() => client,
-                    names => client.named(format!("{names} ({name})")),
-                }),
-                answers: self.answers,
-                is_streaming,
-                threads,
-                schedule: self.schedule,
-            },
-            library,
-            tensors: self.tensors,
-            labels: self.labels,
-            is_synthetic: self.is_synthetic,
-            remarks,
-        })
+        let client = match self.names.join(", ") {
+            names if names.is_empty() => client,
+            names => client.named(format!("{names} ({name})")),
+        };
+        Ok(Started { client, library, threads, wired: self })
     }
 }
 
@@ -183,7 +237,7 @@ impl Remote {
 
     /// What went wrong so far.
     pub fn trouble(&self) -> Option<String> {
-        self.client.trouble()
+        self.client.seen().trouble()
     }
 
     /// Settings that follow from what the server does, where nobody said anything else.

@@ -223,6 +223,42 @@ fn streams_are_timed_and_whoever_counts_tokens_is_told() {
 }
 
 #[test]
+fn tenants_load_servers_of_their_own() {
+    let (texts, full, folder) = (Server::start(four_words), Server::start(full), Folder::new());
+    let tenant = |name: &str, system: &str| {
+        format!(
+            "[[tenants]]\nname = \"{name}\"\n{system}[tenants.settings]\nserver_target_qps = 200\n\
+             server_ttft_latency = \"60s\"\nserver_tpot_latency = \"60s\"\n"
+        )
+    };
+    let other = format!("system = \"openai:http://{},model=n,max-tokens=5\"\n", full.address);
+    folder.write("prompts.jsonl", "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n");
+    folder.write(
+        "dyno.toml",
+        &format!(
+            "version = 1\n[run]\nsystem = \"openai:http://{},model=m\"\nscenario = \"Server\"\n\
+             data = \"prompts.jsonl\"\nduration = \"200ms\"\nout = \"out\"\n{}{}",
+            texts.address,
+            tenant("one", ""),
+            tenant("other", &other)
+        ),
+    );
+    let ran = folder.dyno("run --config dyno.toml -q").exits(2);
+    assert!(ran.stderr.contains("tenant other has a system of its own"), "{}", ran.stderr);
+    folder.dyno("run --config dyno.toml --mode performance -q").exits(1);
+    let summary = summary(&folder);
+    let failed = |at: usize| &summary["tests"][at]["metrics"]["failed"];
+    let samples = |at: usize| &summary["tests"][at]["metrics"]["sample_count"];
+    assert_eq!(summary["tests"][0]["tenant"], "one");
+    assert_eq!(failed(0)["rejected"], 0, "{summary}");
+    // Every request of the other tenant went to the server that is full.
+    assert_eq!(failed(1)["rejected"].as_u64(), Some(full.heads().len() as u64), "{summary}");
+    let bodies = full.bodies.lock().unwrap();
+    assert!(bodies.iter().all(|body| body["model"] == "n" && body["max_tokens"] == 5));
+    assert_eq!(samples(0).as_u64(), Some(texts.heads().len() as u64));
+}
+
+#[test]
 fn refused_samples_are_counted_explained_and_no_throughput() {
     let (server, folder) = (Server::start(full), Folder::new());
     let ran = folder.dyno(&format!(

@@ -60,6 +60,13 @@ impl Gaps {
         }
     }
 
+    /// These and others.
+    #[must_use]
+    pub fn and(&self, others: &Self) -> Self {
+        let counts = self.counts.iter().zip(&others.counts).map(|(a, b)| a + b).collect();
+        Self { counts, total: self.total + others.total }
+    }
+
     /// Those that came after an earlier snapshot of the same client.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {

@@ -11,6 +11,7 @@ mod http1;
 mod http2;
 mod library;
 mod seen;
+mod tenants;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,6 +29,7 @@ use rustls::pki_types::ServerName;
 pub use gaps::Gaps;
 pub use library::Library;
 pub use seen::Seen;
+pub use tenants::{Clients, Libraries};
 
 use crate::coding::Coding;
 use crate::compressed::Compressed;

@@ -199,6 +199,28 @@ impl Seen {
         }
     }
 
+    /// What two clients have seen.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            answered: self.answered + other.answered,
+            troubles: both_words(&self.troubles, &other.troubles),
+            retries: both(&self.retries, &other.retries),
+            connects: self.connects + other.connects,
+            refused_connects: both_words(&self.refused_connects, &other.refused_connects),
+            lost_connections: self.lost_connections + other.lost_connections,
+            connection_waits: self.connection_waits + other.connection_waits,
+            waited_ns: self.waited_ns + other.waited_ns,
+            longest_wait_ns: self.longest_wait_ns.max(other.longest_wait_ns),
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            bytes_received: self.bytes_received + other.bytes_received,
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            counted_by: both(&self.counted_by, &other.counted_by),
+            gaps: self.gaps.and(&other.gaps),
+        }
+    }
+
     /// What went wrong, for people: a line for each kind; `None` where nothing did.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
@@ -246,6 +268,25 @@ fn later<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTre
         (more > 0).then_some((*kind, more))
     };
     now.iter().filter_map(grown).collect()
+}
+
+/// The counts of two.
+fn both<K: Ord + Copy>(one: &BTreeMap<K, u64>, other: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let mut sum = one.clone();
+    other.iter().for_each(|(key, count)| *sum.entry(*key).or_default() += count);
+    sum
+}
+
+/// The counts of two, with the words of the first where it has some.
+fn both_words(
+    one: &BTreeMap<Kind, (u64, String)>,
+    other: &BTreeMap<Kind, (u64, String)>,
+) -> BTreeMap<Kind, (u64, String)> {
+    let mut sum = one.clone();
+    for (kind, (count, words)) in other {
+        sum.entry(*kind).or_insert_with(|| (0, words.clone())).0 += count;
+    }
+    sum
 }
 
 /// The same of counts with words.

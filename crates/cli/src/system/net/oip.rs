@@ -16,7 +16,7 @@ use dyno_net::protocol::Protocol;
 use dyno_net::trouble::Trouble;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 
-use super::{Answers, Given, Loaded, Wired, version};
+use super::{Answers, Given, Started, Wired, version};
 use crate::exit::Failure;
 use crate::options::RunOptions;
 
@@ -27,7 +27,7 @@ const OPEN_DIMENSION: usize = 1;
 /// How long a server may take to say what a model is.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
-pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Loaded, Failure> {
+pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Started, Failure> {
     let (base, model) = split(&given.url.clone(), is_grpc);
     let model = match model.as_deref().or(given.text("model").as_deref()) {
         Some(model) if !model.is_empty() => model.to_owned(),
@@ -81,7 +81,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Loaded
         is_synthetic: run.data.is_empty(),
         remarks,
     }
-    .load()
+    .start()
 }
 
 /// The URL of the server, and the model: the last segment of the path, or what follows

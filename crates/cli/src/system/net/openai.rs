@@ -6,11 +6,11 @@ use dyno_net::openai::{Input, OpenAi, Settings};
 use dyno_net::tokens::Tokenize;
 use serde_json::{Map, Value};
 
-use super::{Answers, Given, Loaded, Wired, prompts, version};
+use super::{Answers, Given, Started, Wired, prompts, version};
 use crate::exit::Failure;
 use crate::options::RunOptions;
 
-pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
+pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     let nodes = given.nodes(&with_path(&given.url.clone()), with_path)?;
     let is_chat = given.switch("chat", false)?;
     let is_streaming = given.switch("stream", true)?;
@@ -74,7 +74,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
         is_synthetic,
         remarks,
     }
-    .load()
+    .start()
 }
 
 /// The interface lies below `/v1`, where a URL has no path.

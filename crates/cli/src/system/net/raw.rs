@@ -6,14 +6,14 @@ use dyno_net::exchange::Method;
 use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 
-use super::{Answers, Given, Loaded, Wired, prompts, version};
+use super::{Answers, Given, Started, Wired, prompts, version};
 use crate::exit::Failure;
 use crate::options::RunOptions;
 
 /// Samples, where no file holds them: each is its number.
 const SAMPLES: usize = 256;
 
-pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
+pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     let (base, path) = split(&given.url.clone());
     let nodes = given.nodes(&base, |url| split(url).0)?;
     let body = body(given)?;
@@ -47,7 +47,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Loaded, Failure> {
         is_synthetic,
         remarks: Vec::new(),
     };
-    wired.load()
+    wired.start()
 }
 
 /// Scheme and host, and the path with its query.

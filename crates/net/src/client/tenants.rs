@@ -1,0 +1,112 @@
+//! Several servers as one system under test: each tenant of a run has its own.
+
+use std::fmt;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::sut::{QuerySample, SampleMemory, SystemUnderTest};
+
+use super::{Client, Library, Seen};
+
+/// Clients of which each tenant has one.
+pub struct Clients {
+    name: String,
+    clients: Vec<Client>,
+    /// By tenant; who has none of its own has the first.
+    of_tenant: Vec<usize>,
+}
+
+impl Clients {
+    /// Clients, and by tenant the number of its client.
+    ///
+    /// # Panics
+    /// Without a client, or if a number has no client.
+    #[must_use]
+    pub fn new(clients: Vec<Client>, of_tenant: Vec<usize>) -> Self {
+        assert!(!clients.is_empty() && of_tenant.iter().all(|&client| client < clients.len()));
+        let names: Vec<&str> = clients.iter().map(SystemUnderTest::name).collect();
+        Self { name: names.join(", "), clients, of_tenant }
+    }
+
+    #[inline]
+    fn of(&self, tenant: u8) -> &Client {
+        let number = self.of_tenant.get(usize::from(tenant)).copied().unwrap_or(0);
+        &self.clients[number]
+    }
+
+    /// What all of them saw, together.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        let mut all = self.clients.iter().map(Client::seen);
+        let first = all.next().unwrap_or_default();
+        all.fold(first, |sum, seen| sum.and(&seen))
+    }
+
+    /// As [`Client::accepted`].
+    #[must_use]
+    pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.of(tenant).accepted(tenant, samples)
+    }
+}
+
+impl SystemUnderTest for Clients {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The samples of a query are of one tenant.
+    #[inline]
+    fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        if let Some(first) = samples.first() {
+            self.of(first.id.tenant()).issue(samples, responder);
+        }
+    }
+
+    /// Nothing is held back to fill a batch.
+    fn flush(&self) {}
+
+    fn sample_memory(&self, samples: usize) -> SampleMemory {
+        self.clients[1..].iter().for_each(|client| client.prepare(samples));
+        self.clients[0].sample_memory(samples)
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("clients", &self.clients).finish_non_exhaustive()
+    }
+}
+
+/// The libraries of [`Clients`]: a sample is loaded as the request of each of them.
+#[derive(Debug)]
+pub struct Libraries(pub Vec<Library>);
+
+impl Libraries {
+    fn least(&self, of: impl Fn(&Library) -> usize) -> usize {
+        self.0.iter().map(of).min().unwrap_or(0)
+    }
+}
+
+impl SampleLibrary for Libraries {
+    fn name(&self) -> &str {
+        self.0.first().map_or("", |library| library.name())
+    }
+
+    /// Those that all of them have.
+    fn total_sample_count(&self) -> usize {
+        self.least(SampleLibrary::total_sample_count)
+    }
+
+    fn performance_sample_count(&self) -> usize {
+        self.least(SampleLibrary::performance_sample_count)
+    }
+
+    fn load(&self, samples: &[SampleIndex]) {
+        self.0.iter().for_each(|library| library.load(samples));
+    }
+
+    fn unload(&self, samples: &[SampleIndex]) {
+        self.0.iter().for_each(|library| library.unload(samples));
+    }
+}
