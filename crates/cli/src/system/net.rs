@@ -47,7 +47,7 @@ pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=
 pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
      body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
      CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
-     each further server; they take turns), connections=N (64), timeout=TIME (60s), retries=N (0, \
+     each further server; they take turns), connections=N (64), streams=N (16, on each of HTTP/2), timeout=TIME (60s), retries=N (0, \
      counted), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
      accept=gzip or deflate (answers, on the clock), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
      environment variable that holds a bearer token, which is written nowhere)";

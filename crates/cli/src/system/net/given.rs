@@ -151,6 +151,7 @@ impl Given {
     pub fn options(&mut self) -> Result<Options, Failure> {
         let default = Options::default();
         let connections = self.read_as::<NonZero<usize>>("connections")?;
+        let streams = self.read_as::<NonZero<usize>>("streams")?.unwrap_or(STREAMS);
         let threads = self.read_as::<NonZero<usize>>("threads")?;
         let retries = self.read_as::<u8>("retries")?.unwrap_or(0);
         let time_limit = match self.text("timeout") {
@@ -176,6 +177,7 @@ impl Given {
         }
         Ok(Options {
             connections: connections.map_or(default.connections, NonZero::get),
+            streams: streams.get(),
             keep_alive: self.switch("keep-alive", true)?,
             threads,
             time_limit,
@@ -210,6 +212,10 @@ impl Given {
         .hint("see dyno info systems"))
     }
 }
+
+/// Streams on each connection of HTTP/2, where nobody says: with the connections there are by
+/// default as many as requests may wait at [`dyno serve`](crate::cmd::serve).
+const STREAMS: NonZero<usize> = NonZero::new(16).expect("16 is not 0");
 
 fn example(system: &str) -> &'static str {
     match system {
