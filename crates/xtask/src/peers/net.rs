@@ -235,6 +235,15 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
         let system = format!("openai:http://{at},{keys},max-tokens=16,input=16,{once}");
         net.measure(name, &system, &scenario)?;
     }
+    let right = net.folder.join("right.jsonl");
+    let right = right.to_str().context("the target folder's path is no UTF-8")?;
+    net.ask(venv, "llama_references.py", &[&port.to_string(), right])?;
+    let data = ["--data", right, "--accuracy-target", "1", "--scenario", "SingleStream"];
+    for (name, keys) in [("llama-right", "stream=true"), ("llama-right-whole", "stream=false")] {
+        let once = "keep-alive=false,connections=2";
+        let same = "max-tokens=8,temperature:=0,grammar:=\"root ::= [a-z]+\"";
+        net.measure(name, &format!("openai:http://{at},{keys},{same},{once}"), &data)?;
+    }
     Ok(())
 }
 
