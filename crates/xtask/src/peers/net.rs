@@ -24,15 +24,17 @@ const KSERVE: [&str; 2] = ["kserve", "kserve==0.21.0"];
 const MLSERVER: [&str; 2] =
     ["mlserver", "mlserver==1.7.1 mlserver-sklearn==1.7.1 scikit-learn==1.9.1"];
 const LLAMA: [&str; 2] = ["xllamacpp", "xllamacpp==2026.10.11549 gguf==0.19.0"];
+const KUBERNETES: [&str; 2] = ["kubernetes", "kubernetes-validate==1.37.0"];
 const RAY: [&str; 2] = ["ray", "ray[serve]==2.60.0"];
 
 /// What a comparison does.
 type Compare = fn(&Net<'_>, &Venv) -> Result<()>;
 
 /// Each with its environment, and whether it is quick: a small download, and seconds.
-const COMPARISONS: [(&str, [&str; 2], bool, Compare); 8] = [
+const COMPARISONS: [(&str, [&str; 2], bool, Compare); 9] = [
     ("OpenAI's client asks dyno serve", OPENAI, true, openai_client),
     ("NVIDIA's clients of the protocol ask dyno serve", TRITON, true, triton_client),
+    ("Kubernetes' schemas take what dyno launch writes", KUBERNETES, true, kubernetes),
     ("KServe's clients ask dyno serve", KSERVE, false, kserve_client),
     ("MLServer's codecs and stubs ask dyno serve", MLSERVER, false, mlserver_client),
     ("dyno run measures MLServer over HTTP and gRPC", MLSERVER, false, mlserver),
@@ -161,6 +163,18 @@ fn openai_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
 
 fn triton_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
     digits_client(net, venv, "triton_client.py")
+}
+
+fn kubernetes(net: &Net<'_>, venv: &Venv) -> Result<()> {
+    let mut launch = Command::new(&net.dyno);
+    launch.args(["launch", "--on", "k8s", "--workers", "4", "--image", "registry.example/dyno:1"]);
+    launch.args(["--", "run", "--system", "null", "--scenario", "server"]);
+    let written = launch.stderr(Stdio::inherit()).output().context("cannot start dyno")?;
+    ensure!(written.status.success(), "dyno launch: {}", written.status);
+    let manifest = net.folder.join("job.json");
+    fs::write(&manifest, written.stdout).context("cannot write a manifest")?;
+    let manifest = manifest.to_str().context("the target folder's path is no UTF-8")?;
+    net.ask(venv, "k8s_manifest.py", &[manifest])
 }
 
 fn kserve_client(net: &Net<'_>, venv: &Venv) -> Result<()> {
