@@ -199,8 +199,7 @@ pub fn late(studied: &mut Studied) -> Result<Part, Failure> {
             let batches = of.rates.map(|rate| rate / 4.0);
             let busy = load(&served.deployment.largest(), &batches);
             let is_overload = busy.iter().any(|share| *share > 1.0);
-            let tried =
-                if is_overload { &TRIED[TRIED.len() - 1..] } else { &TRIED };
+            let tried = if is_overload { &TRIED[TRIED.len() - 1..] } else { &TRIED };
             items.extend(tried.iter().map(|scheduler| (mapping, busy, *scheduler)));
         }
         let found = spread("v6", &items, |(mapping, _, scheduler)| {
