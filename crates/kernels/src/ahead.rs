@@ -109,9 +109,9 @@ impl Kernel for Product<'_> {
 
 /// Some rows and a panel.
 ///
-/// Not `tile.rs`'s: that one gives a single row several sums for each output, and adds them at the end, so that it has
-/// other bits than [`crate::multiply_windows`]; and it is a function of its own for each size, across which the hints
-/// and their credit would have to go through memory each round.
+/// Not `tile.rs`'s: that one gives a single row several sums for each output and adds them at the end, so that it has
+/// other bits than [`crate::multiply_windows`], and every engine's innermost loop would carry hints that only this one
+/// gives.
 struct Tile<'a> {
     rows: &'a [f32],
     k: usize,
