@@ -102,8 +102,8 @@ fn times_that_were_measured_are_played_in_place_of_layers() {
             "`bb.csv` holds times that were measured: they are of one batch",
         ),
         ("run RN bb.csv --weight-bits 8", "of the bits that they were measured of"),
-        ("run RN tiny.csv", "in which the fastest could place more than 1e10 blocks"),
-        ("explain RN tiny.csv --from 900000", "too many for how short some blocks are"),
+        ("run RN tiny.csv", "in which the fastest could place more than 1e9 blocks"),
+        ("explain RN tiny.csv", "too many for how short some blocks are"),
         ("run RN still.csv", "network `still.csv` has no layer that takes any time"),
         ("run RN bb.csv --spatial", "`bb.csv` holds times that were measured, of a whole array"),
     ] {

@@ -118,8 +118,8 @@ pub fn time(passes: &[Arc<Pass>], number: u64) -> Result<Picos, Failure> {
     })
 }
 
-/// Blocks that are placed in some minutes.
-const MOST_BLOCKS: f64 = 1e10;
+/// Blocks that are placed in less than a minute or two.
+const MOST_BLOCKS: f64 = 1e9;
 
 /// Whether streams place no more blocks in this time than anybody waits for, even if each had the NPU to itself.
 pub fn is_short(passes: &[Arc<Pass>], time: Picos) -> bool {
