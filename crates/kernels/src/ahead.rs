@@ -17,8 +17,8 @@ use crate::panels::{Panels, Precision};
 const LINE: usize = 64;
 /// Words that are multiplied between hints, at least.
 const ROUND: usize = 4;
-/// Rows of a tile, as in `tile.rs`.
-const ROWS: usize = 6;
+/// Rows of a tile.
+const ROWS: usize = crate::tile::MAX_ROWS;
 
 /// Weights that are needed later.
 #[derive(Clone, Debug)]
@@ -108,6 +108,10 @@ impl Kernel for Product<'_> {
 }
 
 /// Some rows and a panel.
+///
+/// Not `tile.rs`'s: that one gives a single row several sums for each output and adds them at the end, so that it has
+/// other bits than [`crate::multiply_windows`], and every engine's innermost loop would carry hints that only this one
+/// gives.
 struct Tile<'a> {
     rows: &'a [f32],
     k: usize,

@@ -45,7 +45,7 @@ pub struct Plan {
 pub enum DeployError {
     /// There is no network.
     Nobody,
-    /// A network has no layers to compute.
+    /// A network has no layers to compute, or none that takes any time.
     Empty {
         /// Which.
         network: String,
@@ -75,7 +75,10 @@ impl fmt::Display for DeployError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nobody => f.write_str("no network was named; give at least one, such as RN"),
-            Self::Empty { network } => write!(f, "network `{network}` has no layers to compute"),
+            Self::Empty { network } => write!(
+                f,
+                "network `{network}` has no layer that takes any time; give it one to compute or to fetch"
+            ),
             Self::Profile { network, error } => write!(f, "network `{network}`: {error}"),
             Self::TooLong { network } => write!(
                 f,

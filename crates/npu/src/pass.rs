@@ -3,7 +3,7 @@
 use crate::machine::{Limits, Machine};
 use crate::profile::{Block, Picos, Profile};
 
-/// A pass of a network on a machine, and what schedulers may know of it before it runs.
+/// A pass of a network on a machine, and what schedulers may know of it before it runs. It computes or fetches something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
     /// At least one, in the order of execution.
@@ -22,7 +22,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Of a profile, none if it has no blocks.
+    /// Of a profile, none if it has no blocks or they take no time: streams of such passes would never end.
     #[must_use]
     pub fn new(profile: &Profile, limits: Limits) -> Option<Self> {
         /// Passes before it is counted, and passes counted: in the middle the buffer is as full as it gets.
@@ -48,7 +48,7 @@ impl Pass {
             after = *lead;
         }
         let pass = Self { blocks, leads, compute, fetch, wait, alone };
-        (!profile.blocks.is_empty()).then_some(pass)
+        (pass.compute > 0 || pass.fetch > 0).then_some(pass)
     }
 
     /// The array is what it waits for, not the memory.

@@ -1,4 +1,11 @@
 //! Streams that never run dry: each network's passes follow one another, as in the thesis' chapter IV.
+//!
+//! A stream asks for its next pass as soon as the one before is fetched, so that there is always one block of each stream
+//! to choose from. A pass may be one of a batch: its samples are computed together, and it counts as one. Nothing is drawn
+//! at random: the same passes, limits and scheduler give the same run.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -36,7 +43,11 @@ pub struct Stream {
     ended: Picos,
 }
 
-/// Plays the streams until the array has been at it for `time`.
+/// Plays the streams until the array has been at it for `time`: the block that is computed then is the last. Where there
+/// are no streams, or no time, nothing happens.
+///
+/// # Panics
+/// If the scheduler names a job that there is not.
 pub fn play(
     passes: &[Arc<Pass>],
     limits: Limits,
@@ -47,6 +58,9 @@ pub fn play(
 }
 
 /// The same; `watch` is told of each block as it is placed: the stream, its position in the pass, and its times.
+///
+/// # Panics
+/// As [`play`].
 pub fn play_watched(
     passes: &[Arc<Pass>],
     limits: Limits,
@@ -59,7 +73,8 @@ pub fn play_watched(
     let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
     let mut streams = vec![Stream::default(); passes.len()];
     let mut blocks = 0;
-    while machine.compute_free() < time {
+    // Each pass takes time (see `Pass::new`), so that this ends.
+    while machine.compute_free() < time && !jobs.is_empty() {
         let now = machine.memory_free();
         let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, queues: &[], now });
         let placed = machine.place(&jobs[at].block, at, 0);
@@ -93,10 +108,11 @@ impl Streams {
         self.streams[at].passes as f64 + self.streams[at].begun
     }
 
-    /// Passes of stream `at` for each of its time alone: 1 is as fast as alone.
+    /// Passes of stream `at` for each of its time alone: 1 is as fast as alone, and 0 where nothing was played. `passes` are
+    /// those that were played.
     #[must_use]
     pub fn share(&self, at: usize, passes: &[Arc<Pass>]) -> f64 {
-        self.passes(at) * passes[at].alone as f64 / self.lasted as f64
+        self.passes(at) * passes[at].alone as f64 / self.lasted.max(1) as f64
     }
 
     /// System throughput: the sum of all shares.

@@ -17,6 +17,9 @@ use crate::profile::Profile;
 pub use crate::sheet::{Problem, TableError};
 
 /// A layer of one sample: `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers.
+///
+/// Not a [`dyno_onnx::products::Product`] with more behind it: a table says bytes, which need not follow from counts and
+/// bits, such as keys and values that are fetched; and no table says counts, or which layer is fed by which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// Of the layer.

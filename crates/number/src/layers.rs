@@ -17,31 +17,14 @@ use crate::config::Dictionary;
 use crate::descriptor::nearest;
 use crate::format::Format;
 
-/// A layer of one sample. Counts are of numbers.
+/// A layer of one sample. Its objects are `NAME.weight` and `NAME.input`, with the name of its product.
+///
+/// A layer of an NPU (`dyno_npu::workload::Layer`) has the same columns and another meaning: bytes that a table says, where
+/// here they follow from counts and bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayer {
-    /// Of the layer; its objects are `NAME.weight` and `NAME.input`.
-    pub name: String,
-    /// What it is.
-    pub kind: LayerType,
-    /// Products beside each other.
-    pub groups: u64,
-    /// Positions of the output.
-    pub m: u64,
-    /// Inputs of a group; 0 of a table.
-    pub cin_g: u64,
-    /// Positions of the kernel.
-    pub rs: u64,
-    /// Outputs of a group; 0 of a table.
-    pub cout_g: u64,
-    /// Multiply-accumulates.
-    pub macs: u64,
-    /// Weights that are read.
-    pub weights: u64,
-    /// Numbers that come in.
-    pub inputs: u64,
-    /// Numbers that come out.
-    pub outputs: u64,
+    /// What is multiplied.
+    pub product: Product,
     /// Bits of a weight, of a number that comes in, and of one that comes out: as the next layer takes it.
     pub bits: [u32; 3],
 }
@@ -54,14 +37,15 @@ impl TableLayer {
     /// Bytes of weights, of what comes in and of what comes out.
     #[must_use]
     pub fn bytes(&self) -> [u64; 3] {
-        let counts = [self.weights, self.inputs, self.outputs];
+        let Product { weights, inputs, outputs, .. } = self.product;
+        let counts = [weights, inputs, outputs];
         std::array::from_fn(|at| counts[at].saturating_mul(self.bits[at].into()).div_ceil(8))
     }
 
     /// A line of a table, without its end.
     #[must_use]
     pub fn line(&self, index: usize) -> String {
-        let Self { name, kind, groups, m, cin_g, rs, cout_g, macs, .. } = self;
+        let Product { name, kind, groups, m, cin_g, rs, cout_g, macs, .. } = &self.product;
         let ([weights, inputs, outputs], [w, i, o]) = (self.bytes(), self.bits);
         let scales = u8::from(*kind == LayerType::Gather);
         // No name with a comma or a quote would read.
@@ -144,34 +128,6 @@ impl LayerTable {
         }
         // Places in a table are numbers of 64 bits.
         let input_bits = if row.kind == LayerType::Gather { 64 } else { input_bits };
-        let Product {
-            name,
-            kind,
-            groups,
-            m,
-            cin_g,
-            rs,
-            cout_g,
-            macs,
-            weights,
-            inputs,
-            outputs,
-            ..
-        } = row;
-        let bits = [weight_bits, input_bits, 0];
-        self.layers.push(TableLayer {
-            name,
-            kind,
-            groups,
-            m,
-            cin_g,
-            rs,
-            cout_g,
-            macs,
-            weights,
-            inputs,
-            outputs,
-            bits,
-        });
+        self.layers.push(TableLayer { product: row, bits: [weight_bits, input_bits, 0] });
     }
 }

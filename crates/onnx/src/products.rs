@@ -52,7 +52,7 @@ impl LayerType {
     }
 }
 
-/// A layer of one sample. Counts are of numbers.
+/// A layer of one sample. Counts are of numbers, whose bits nobody knows here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
     /// As [`name_of`] has it; no other of the model has it too.

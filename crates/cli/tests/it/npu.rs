@@ -93,6 +93,8 @@ fn times_that_were_measured_are_played_in_place_of_layers() {
     };
     // A model's times read as measured ones are the model.
     assert_eq!(stp("RN bb.csv"), stp("RN BB"));
+    folder.write("still.csv", "name,compute_us,fetch_us,bytes\na,0,0,0\n");
+    folder.write("tiny.csv", "name,compute_us,fetch_us,bytes\na,0.000001,0,0\n");
     for (command, expected) in [
         ("layers bb.csv", "bb.csv holds times that were measured, and no layers"),
         (
@@ -100,6 +102,9 @@ fn times_that_were_measured_are_played_in_place_of_layers() {
             "`bb.csv` holds times that were measured: they are of one batch",
         ),
         ("run RN bb.csv --weight-bits 8", "of the bits that they were measured of"),
+        ("run RN tiny.csv", "in which the fastest could place more than 1e9 blocks"),
+        ("explain RN tiny.csv", "too many for how short some blocks are"),
+        ("run RN still.csv", "network `still.csv` has no layer that takes any time"),
         ("run RN bb.csv --spatial", "`bb.csv` holds times that were measured, of a whole array"),
     ] {
         let ran = folder.dyno(&format!("npu {command}")).exits(2);

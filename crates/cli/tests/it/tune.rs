@@ -322,6 +322,12 @@ fn wrong_descriptors_name_file_line_and_key() {
     let ran = folder.dyno("tune run net/toy.toml --out out").exits(2);
     let expected = "net/toy.toml:5: `conv3`: there is no such key; the nearest is `conv1`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    let (layers, _) = DESCRIPTOR.split_once("cmd_smallset").unwrap();
+    let model = "model = \"n.onnx\"\nsamples = \"x.npy\"\nagreement = \"top\"\nradix = \"ieee\"\n";
+    folder.write("net/toy.toml", &format!("{layers}{model}"));
+    let ran = folder.dyno("tune run net/toy.toml --out out").exits(2);
+    let expected = "net/toy.toml:13: `radix`: is read where `cmd_fullset` is a program";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     let folder = self::folder();
     let ran = folder.dyno("tune run net/toy.toml --platform papr").exits(2);
     let known = "built in are paper, paper-unsigned, mlperf-v0.5, mlperf-v0.7";

@@ -50,6 +50,19 @@ const KEYS: &[&str] = &[
     "validation",
 ];
 
+/// Of them, those that say how a program is run and what it prints.
+const OF_PROGRAMS: [&str; 9] = [
+    "get_result_regex",
+    "get_latency_regex",
+    "config_file",
+    "radix",
+    "time_limit_s",
+    "samples_smallset",
+    "samples_fullset",
+    "calibration",
+    "validation",
+];
+
 /// Seconds that a program may take unless its descriptor says more.
 const TIME_LIMIT_S: f64 = 3_600.0;
 
@@ -350,6 +363,10 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
     let model = reader.text(item)?;
     if Reader::item(table, "cmd_fullset").is_some() {
         reader.problem(item.at, "model", "there is `cmd_fullset` as well: expected one of both");
+    }
+    for item in OF_PROGRAMS.iter().filter_map(|key| Reader::item(table, key)) {
+        let problem = "is read where `cmd_fullset` is a program; there is `model`, which needs none: remove it";
+        reader.problem(item.at, item.key, problem);
     }
     let samples = match Reader::item(table, "samples") {
         Some(item) if item.value.is_array() => {

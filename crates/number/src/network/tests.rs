@@ -195,6 +195,12 @@ fn a_model_is_held_against_labels_or_against_itself() {
     assert_eq!(built_in.right, Wanted::Agreement(Agreement::Cosine(0.99)));
     let wrong = |lines: &str| with_model(lines).unwrap_err().to_string();
     assert_eq!(
+        wrong("samples = \"x.npy\"\nlabels = \"y.npy\"\nradix = \"ieee\"\ntime_limit_s = 3"),
+        "line 15: `radix`: is read where `cmd_fullset` is a program; there is `model`, which needs none: remove it\n\
+         line 16: `time_limit_s`: is read where `cmd_fullset` is a program; there is `model`, which needs none: \
+         remove it"
+    );
+    assert_eq!(
         wrong("samples = []\nagreement = \"mostly\""),
         "line 13: `samples`: expected at least one array of NumPy, found an array of 0\n\
          line 14: `agreement`: expected top, cosine 0.99, equal or equal until 3, found \"mostly\""

@@ -10,6 +10,7 @@ use dyno_npu::streams::play;
 use serde_json::{Value, json};
 
 use super::given::Sharing;
+use super::played::is_short;
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::render::shortened;
@@ -134,6 +135,12 @@ impl Explain {
         let longest = blocks.map(|block| block.fetch + block.compute).max().unwrap_or(1);
         let switch = plan.npu.parts().switch;
         let time = end.saturating_mul(longest.saturating_add(switch)).max(1);
+        if !is_short(&passes, time) {
+            return Err(Failure::usage(
+                "these decisions are too many for how short some blocks are",
+            )
+            .hint("give a lower --from, or look whether times are in us"));
+        }
         play(&passes, deployment.limits, &mut watched, time);
         let text = match self.json {
             true => {

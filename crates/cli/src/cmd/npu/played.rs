@@ -99,14 +99,32 @@ impl Played {
 /// How long to play.
 ///
 /// # Errors
-/// Longer than anybody counts.
+/// Longer than anybody counts, or waits for.
 pub fn time(passes: &[Arc<Pass>], number: u64) -> Result<Picos, Failure> {
     let longest = passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
     // A run goes on until its last block is computed, which needs room behind the end.
-    longest.checked_mul(number.max(1)).filter(|time| *time < Picos::MAX / 4).ok_or_else(|| {
+    let time = longest.checked_mul(number.max(1)).filter(|time| *time < Picos::MAX / 4);
+    let time = time.ok_or_else(|| {
         Failure::usage(format!("{number} passes take longer than 53 days"))
             .hint("give fewer --passes")
+    })?;
+    is_short(passes, time).then_some(time).ok_or_else(|| {
+        let us = time as f64 / 1e6;
+        Failure::usage(format!(
+            "{number} passes of the slowest network take {us:.0} us, in which the fastest could place more than \
+             {MOST_BLOCKS:e} blocks"
+        ))
+        .hint("give fewer --passes, or look whether its times are in us")
     })
+}
+
+/// Blocks that are placed in less than a minute or two.
+const MOST_BLOCKS: f64 = 1e9;
+
+/// Whether streams place no more blocks in this time than anybody waits for, even if each had the NPU to itself.
+pub fn is_short(passes: &[Arc<Pass>], time: Picos) -> bool {
+    let blocks = |pass: &Arc<Pass>| time as f64 / pass.alone as f64 * pass.blocks.len() as f64;
+    passes.iter().map(blocks).sum::<f64>() <= MOST_BLOCKS
 }
 
 /// None for a stream that had no pass.

@@ -6,6 +6,8 @@ use dyno_npu::machine::Placed;
 use dyno_npu::profile::Picos;
 use serde_json::{Value, json};
 
+use crate::render::shortened;
+
 /// A block that was placed.
 #[derive(Clone, Debug)]
 pub struct Bar {
@@ -29,13 +31,29 @@ pub struct Timeline<'a> {
 }
 
 /// Colours of streams, told apart by those who see few colours as well (Okabe and Ito).
-const COLOURS: [&str; 8] =
-    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
+const COLOURS: [[u8; 3]; 8] = [
+    [0x00, 0x72, 0xb2],
+    [0xe6, 0x9f, 0x00],
+    [0x00, 0x9e, 0x73],
+    [0xcc, 0x79, 0xa7],
+    [0x56, 0xb4, 0xe9],
+    [0xd5, 0x5e, 0x00],
+    [0xf0, 0xe4, 0x42],
+    [0x7f, 0x7f, 0x7f],
+];
 
 const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 70.0;
 const ROW: f64 = 46.0;
-const HEIGHT: f64 = 2.0 * ROW + 74.0;
+/// What a letter takes, pixels, at most of most fonts; of a name, no more letters than that.
+const LETTER: f64 = 8.0;
+const LETTERS: usize = 40;
+/// A line of the legend.
+const LINE: f64 = 20.0;
+/// Narrower bars have no edge: it would be all that is seen of them.
+const EDGED: f64 = 3.0;
+/// Ticks at most, but for the one at 0.
+const TICKS: Picos = 12;
 
 impl Timeline<'_> {
     /// When the last computation ends.
@@ -49,7 +67,7 @@ impl Timeline<'_> {
 
     /// A picture with a row for the memory and one for the PEs; a bar says what it is when pointed at. As a file.
     pub fn svg(&self) -> String {
-        let (width, height) = (WIDTH, HEIGHT);
+        let (width, height) = (WIDTH, self.height());
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
              font-size=\"13\">\n{}</svg>\n",
@@ -59,19 +77,44 @@ impl Timeline<'_> {
 
     /// The same as a part of a page.
     pub fn inline(&self) -> String {
+        let height = self.height();
         format!(
-            "<svg role=\"img\" aria-label=\"memory and PEs over time\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+            "<svg role=\"img\" aria-label=\"memory and PEs over time\" viewBox=\"0 0 {WIDTH} {height}\" \
              style=\"position:static;min-width:50rem;height:auto\" font-size=\"13\">{}</svg>",
             self.drawing()
         )
     }
 
+    /// Where the name of each stream stands in the legend: beside one another as far as there is room.
+    fn places(&self) -> Vec<[f64; 2]> {
+        let (mut x, mut y) = (LEFT, 4.0);
+        let place = |name: &String| {
+            let width = 40.0 + LETTER * name.chars().count().min(LETTERS) as f64;
+            if x > LEFT && x + width > WIDTH {
+                (x, y) = (LEFT, y + LINE);
+            }
+            x += width;
+            [x - width, y]
+        };
+        self.names.iter().map(place).collect()
+    }
+
+    /// Where the row of the memory begins.
+    fn top(&self) -> f64 {
+        self.places().last().map_or(4.0, |[_, y]| y + LINE + 2.0)
+    }
+
+    fn height(&self) -> f64 {
+        self.top() + 2.0 * ROW + 28.0
+    }
+
     fn drawing(&self) -> String {
-        let end = self.end();
+        let (end, top) = (self.end(), self.top());
         let scale = (WIDTH - LEFT - 10.0) / end as f64;
-        let mut text = format!("<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n");
+        let height = self.height();
+        let mut text = format!("<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n");
         for (row, name) in ["memory", "PEs"].into_iter().enumerate() {
-            let y = 30.0 + ROW * row as f64 + ROW / 2.0;
+            let y = top + 4.0 + ROW * row as f64 + ROW / 2.0;
             let _ = writeln!(text, "<text x=\"4\" y=\"{y:.1}\">{name}</text>");
         }
         for bar in self.bars {
@@ -84,43 +127,34 @@ impl Timeline<'_> {
             ];
             for (y, height, from, to) in rows {
                 let (x, width) = (LEFT + from as f64 * scale, (to - from) as f64 * scale);
+                let edge =
+                    if width < EDGED { "" } else { " stroke=\"white\" stroke-width=\"0.5\"" };
                 let _ = writeln!(
                     text,
-                    "<rect x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{height:.1}\" fill=\"{}\" \
-                     stroke=\"white\" stroke-width=\"0.3\"><title>{}, {:.2} to {:.2} us</title></rect>",
-                    26.0 + y,
-                    COLOURS[bar.stream % COLOURS.len()],
+                    "<rect x=\"{x:.2}\" y=\"{:.1}\" width=\"{width:.2}\" height=\"{height:.1}\" {}{edge}>\
+                     <title>{}, {:.2} to {:.2} us</title></rect>",
+                    top + y,
+                    fill(bar.stream),
                     escaped(&self.label(bar)),
                     from as f64 / 1e6,
                     to as f64 / 1e6,
                 );
             }
         }
-        self.legend(&mut text, end, scale);
+        ticks(&mut text, end, scale, [top - 2.0, top + 4.0 + 2.0 * ROW]);
+        self.legend(&mut text);
         text
     }
 
-    fn legend(&self, text: &mut String, end: Picos, scale: f64) {
-        let y = 30.0 + 2.0 * ROW;
-        for tick in 0..=8_u32 {
-            let at = end as f64 * f64::from(tick) / 8.0;
-            let x = LEFT + at * scale;
+    fn legend(&self, text: &mut String) {
+        for (at, (name, [x, y])) in self.names.iter().zip(self.places()).enumerate() {
             let _ = writeln!(
                 text,
-                "<line x1=\"{x:.1}\" y1=\"24\" x2=\"{x:.1}\" y2=\"{y:.1}\" stroke=\"#bbb\" stroke-width=\"0.6\"/>\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{:.0} us</text>",
-                y + 16.0,
-                at / 1e6
-            );
-        }
-        for (at, name) in self.names.iter().enumerate() {
-            let x = LEFT + 150.0 * at as f64;
-            let _ = writeln!(
-                text,
-                "<rect x=\"{x:.1}\" y=\"4\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.1}\" y=\"15\">{}</text>",
-                COLOURS[at % COLOURS.len()],
+                "<rect x=\"{x:.1}\" y=\"{y}\" width=\"12\" height=\"12\" {}/><text x=\"{:.1}\" y=\"{}\">{}</text>",
+                fill(at),
                 x + 18.0,
-                escaped(name)
+                y + 11.0,
+                escaped(&shortened(name, LETTERS))
             );
         }
     }
@@ -146,6 +180,39 @@ impl Timeline<'_> {
     }
 }
 
+/// How a stream is painted. Where there are more than colours, those of before come again, half as bright.
+fn fill(stream: usize) -> String {
+    let round = (stream / COLOURS.len()).min(7);
+    let [red, green, blue] = COLOURS[stream % COLOURS.len()].map(|channel| channel >> round);
+    format!("fill=\"#{red:02x}{green:02x}{blue:02x}\"")
+}
+
+/// Lines at round times, from one y to the other, with the times below.
+fn ticks(text: &mut String, end: Picos, scale: f64, [from, to]: [f64; 2]) {
+    let step = step(end);
+    let (unit, name) = if step >= 1_000_000_000 { (1e9, "ms") } else { (1e6, "us") };
+    // No more digits than a step has.
+    let digits = (unit / step as f64).log10().ceil().max(0.0) as usize;
+    for at in (0..=end).step_by(usize::try_from(step).unwrap_or(usize::MAX)) {
+        let x = LEFT + at as f64 * scale;
+        let shown = format!("{:.digits$} {name}", at as f64 / unit);
+        // The last stays within the picture.
+        let middle = x.min(WIDTH - LETTER * shown.len() as f64 / 2.0);
+        let _ = writeln!(
+            text,
+            "<line x1=\"{x:.1}\" y1=\"{from:.1}\" x2=\"{x:.1}\" y2=\"{to:.1}\" stroke=\"#bbb\" stroke-width=\"0.6\"/>\
+             <text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{shown}</text>",
+            to + 16.0
+        );
+    }
+}
+
+/// The least of 1, 2 or 5 times a power of ten that makes no more than [`TICKS`].
+fn step(end: Picos) -> Picos {
+    let steps = (0..19).flat_map(|power| [1, 2, 5].map(|by: Picos| by * 10_u64.pow(power)));
+    steps.into_iter().find(|step| end / step <= TICKS).unwrap_or(Picos::MAX)
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
@@ -153,6 +220,31 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        let us = |end: Picos| step(end * 1_000_000) / 1_000_000;
+        assert_eq!([us(2_138), us(5_849), us(12), us(13)], [200, 500, 1, 2]);
+        assert!([1, 999, u64::MAX / 3, u64::MAX].iter().all(|end| end / step(*end) <= TICKS));
+        let mut text = String::new();
+        ticks(&mut text, 1_300_000, 1e-3, [0.0, 1.0]);
+        assert!(text.contains(">0.0 us<") && text.contains(">1.2 us<"), "{text}");
+        assert!(!text.contains(">1.3 us<"), "{text}");
+    }
+
+    #[test]
+    fn names_of_streams_have_room_however_many_and_long_they_are() {
+        let names: Vec<String> = (0..20).map(|at| format!("{at}{}", "x".repeat(7 * at))).collect();
+        let timeline = Timeline { names: &names, bars: &[] };
+        let places = timeline.places();
+        for (at, ([x, y], name)) in places.iter().zip(&names).enumerate() {
+            let end = x + 18.0 + LETTER * name.len().min(LETTERS) as f64;
+            assert!(end <= WIDTH && *y < timeline.top(), "{name}");
+            assert!(places[at + 1..].iter().all(|[other, line]| line > y || *other > end));
+        }
+        let fills: std::collections::HashSet<String> = (0..20).map(fill).collect();
+        assert_eq!(fills.len(), 20, "each has its own");
+    }
 
     #[test]
     fn both_resources_of_each_block_are_drawn_and_traced() {

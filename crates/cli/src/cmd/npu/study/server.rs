@@ -74,8 +74,8 @@ fn search(
     name: &str,
     points: &[Point],
     schedulers: &[&str],
-    search: Search,
 ) -> Result<Vec<(Vec<f64>, f64)>, Failure> {
+    let search = Search { queries: 1_000.0, steps: 9 };
     let items: Vec<(Point, &str)> =
         points.iter().flat_map(|point| schedulers.iter().map(move |of| (*point, *of))).collect();
     let found = spread(name, &items, |(point, scheduler)| {
@@ -128,13 +128,7 @@ fn summary(title: String, schedulers: &[&str], base: usize, peaks: &[(Vec<f64>, 
 pub fn peaks(studied: &mut Studied) -> Result<Part, Failure> {
     let quick = studied.quick;
     let points = Point::all(if quick { &RATIOS[3..4] } else { &RATIOS }, quick);
-    let steps = if quick { 2 } else { 9 };
-    let peaks = search(
-        "v5",
-        &points,
-        &SCHEDULERS,
-        Search { queries: if quick { 100.0 } else { 1_000.0 }, steps },
-    )?;
+    let peaks = search("v5", &points, &SCHEDULERS)?;
     let mut summary = summary(format!("Peaks over the baseline, {GRID}"), &SCHEDULERS, 0, &peaks);
     let stated = paper::value("V.5", 0, "largest gain, %").map(|gain| 1.0 + gain / 100.0);
     let largest = stated.map_or(Cell::Nothing, |most| Cell::Number(most, 2));
@@ -149,15 +143,8 @@ pub fn peaks(studied: &mut Studied) -> Result<Part, Failure> {
 
 /// Beside Figure V.7: rules of urgency at equal rates.
 pub fn variants(studied: &mut Studied) -> Result<Part, Failure> {
-    let quick = studied.quick;
-    let points = Point::all(&[1.0], quick);
-    let steps = if quick { 1 } else { 9 };
-    let peaks = search(
-        "v7",
-        &points,
-        &VARIANTS,
-        Search { queries: if quick { 100.0 } else { 1_000.0 }, steps },
-    )?;
+    let points = Point::all(&[1.0], studied.quick);
+    let peaks = search("v7", &points, &VARIANTS)?;
     let title = format!("Peaks by rule of urgency over that of the text, {GRID}");
     let summary = summary(title, &VARIANTS, 0, &peaks);
     let title = format!("Peaks by rule of urgency, queries/s of both together, {GRID}");
@@ -202,12 +189,12 @@ const TRIED: [&str; 8] = [
 
 /// Figure V.6: queries that are late at a load that the thesis names.
 pub fn late(studied: &mut Studied) -> Result<Part, Failure> {
+    let mappings = if studied.quick { 1 } else { MAPPINGS.len() };
     let mut tables = Vec::new();
     for (at, of) in LOADS.iter().enumerate() {
-        let seconds = if studied.quick { 0.2 } else { of.seconds };
         // How busy full batches keep both resources at least: of a load that nobody can serve that says all.
         let mut items = Vec::new();
-        for mapping in MAPPINGS {
+        for mapping in MAPPINGS.into_iter().take(mappings) {
             let served = served(of.names, "balanced", mapping, 16)?;
             let batches = of.rates.map(|rate| rate / 4.0);
             let busy = load(&served.deployment.largest(), &batches);
@@ -217,7 +204,7 @@ pub fn late(studied: &mut Studied) -> Result<Part, Failure> {
         }
         let found = spread("v6", &items, |(mapping, _, scheduler)| {
             let served = served(of.names, scheduler, mapping, 16)?;
-            served.late(&of.rates, seconds).map_err(Failure::usage)
+            served.late(&of.rates, of.seconds).map_err(Failure::usage)
         })?;
         let [first, second] = of.names.map(|name| format!("{name} late, %"));
         let columns = ["mapping", "PEs, memory at least busy, %", "scheduler", &first, &second];
