@@ -102,13 +102,13 @@ async fn call(
 ) -> Result<Response<Outgoing>, Refusal> {
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    let encoding = head.headers.get(ENCODING).cloned();
+    let encoding = head.headers.get(ENCODING);
     if path == MODEL_STREAM_INFER {
         return stream(state, body, encoding);
     }
     let flight = (path == MODEL_INFER).then(|| state.take_off()).transpose()?;
     let body = in_time(state, Why::Slow, "the message", body::read(state, body)).await?;
-    let message = unary(state, &body, encoding.as_ref())?;
+    let message = unary(state, &body, encoding)?;
     let decoded = |message: Bytes| {
         ModelName::decode(message)
             .map_err(|error| Why::Invalid.because(format!("the request is no message: {error}")))
@@ -201,9 +201,9 @@ const UNREAD: usize = 4;
 fn stream(
     state: &Arc<State>,
     body: Incoming,
-    encoding: Option<HeaderValue>,
+    encoding: Option<&HeaderValue>,
 ) -> Result<Response<Outgoing>, Refusal> {
-    let coding = body::coding(encoding.as_ref().map(HeaderValue::as_bytes))?;
+    let coding = body::coding(encoding.map(HeaderValue::as_bytes))?;
     let messages = Deframer::new(coding, state.settings.limits.body);
     let flight = state.take_off()?;
     let (parts, received) = mpsc::channel(UNREAD);
