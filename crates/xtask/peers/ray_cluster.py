@@ -1,7 +1,8 @@
 """Starts a Ray cluster of three nodes on this machine and has `dyno launch --on ray` use it.
 
 Checked: workers on three distinct nodes share a load, whose trace is that of one process; the
-points of a sweep run as tasks of the cluster and come to what a sweep in one process comes to.
+points of a sweep run as tasks of the cluster and come to what a sweep in one process comes to;
+the trials of a tuner do, too, and one whose process dies is told.
 """
 
 import json
@@ -21,6 +22,26 @@ SWEEP = [
     "performance", "--qps", "100", "--duration", "20s", "--over", "seed=1,2,3,4",
     "--no-progress",
 ]  # fmt: skip
+
+
+NETWORK = r'''
+BEGIN { need["conv1.weight"] = 3; need["conv2.weight"] = 5; need["conv1.input"] = 4; need["conv2.input"] = 4 }
+/^#/ || $2 == "FLOAT" { next }
+$3 < need[$1] { lost += 0.02 * (need[$1] - $3) }
+$2 == "EXP" || $4 > 1 { lost += 0.05 }
+END { printf "accuracy = %.5f\n", 0.98 - lost }
+'''
+DESCRIPTOR = '''
+name = "toy"
+layer_name = ["conv1", "conv2"]
+wgt_size = [500, 25_000]
+act_size = [784, 2_880]
+wgt_max_abs = [0.9, 0.9]
+act_max_abs = [0.9, 3.9]
+err_margin = 0.01
+cmd_fullset = "COMMANDawk -f net.awk {config}"
+get_result_regex = 'accuracy = ([0-9.]+)'
+'''
 
 
 def dyno(program, arguments, folder):
@@ -72,6 +93,43 @@ def check_sweep(program, runs, cluster):
     print(f"sweep: 4 points as tasks on {len(nodes)} nodes, with the results of one process")
 
 
+def journal(folder):
+    """Its evaluations, without how long they took."""
+    lines = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+    for line in lines[1:]:
+        del line["result"]["seconds"]
+    return lines
+
+
+def check_tune(program, runs, cluster):
+    (runs / "net.awk").write_text(NETWORK)
+    (runs / "toy.toml").write_text(DESCRIPTOR.replace("COMMAND", ""))
+    alone = dyno(program, ["tune", "run", "toy.toml", "--out", "tuned-alone"], runs)
+    launched = ["launch", "--on", "ray", "--workers", "4", "--python", sys.executable, "--address", cluster, "--"]
+    spread = dyno(program, [*launched, "tune", "run", "toy.toml", "--out", "tuned"], runs)
+    assert (alone.returncode, spread.returncode) == (0, 0)
+    for name in ["opt_conf.txt", "tune.json"]:
+        assert (runs / "tuned" / name).read_text() == (runs / "tuned-alone" / name).read_text(), name
+    assert journal(runs / "tuned") == journal(runs / "tuned-alone"), "other evaluations"
+    told = next(line for line in spread.stderr.splitlines() if line.startswith("trials: "))
+    counts = [int(part.split()[0]) for part in told.removeprefix("trials: ").split(", ")]
+    assert len(counts) == 3 and sum(counts) == len(journal(runs / "tuned")) - 1, told
+    print(f"tune: {sum(counts)} trials as tasks on 3 nodes, with the journal of one process")
+
+    # Its parent is the process of the trial.
+    dies = "grep -q EXP {config} && ! test -e go && kill -KILL $PPID; "
+    (runs / "dies.toml").write_text(DESCRIPTOR.replace("COMMAND", dies))
+    tune = [*launched, "tune", "run", "dies.toml", "--out", "tuned-dies"]
+    died = dyno(program, tune, runs)
+    assert died.returncode == 4 and "its job died (signal: 9)" in died.stderr, died.returncode
+    kept = len(journal(runs / "tuned-dies"))
+    (runs / "go").touch()
+    rest = dyno(program, [*tune, "--resume"], runs)
+    assert rest.returncode == 0, rest.returncode
+    assert journal(runs / "tuned-dies")[1:] == journal(runs / "tuned-alone")[1:], "other evaluations"
+    print(f"tune: a process that died ended the search after {kept - 1} evaluations, and it went on from there")
+
+
 def main():
     program, runs = sys.argv[1], Path(sys.argv[2])
     # A driver that is told of a loopback address looks at the interface that leads outside
@@ -85,6 +143,7 @@ def main():
         print(f"cluster of {len(cluster.list_all_nodes())} nodes at {cluster.address}", flush=True)
         check_load(program, runs, cluster.address)
         check_sweep(program, runs, cluster.address)
+        check_tune(program, runs, cluster.address)
     finally:
         cluster.shutdown()
 

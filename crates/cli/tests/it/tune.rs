@@ -39,7 +39,7 @@ samples_smallset = 1000
 samples_fullset = 10_000
 "#;
 
-fn folder() -> Folder {
+pub fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("net/net.awk", NETWORK);
     folder.write("net/toy.toml", DESCRIPTOR);
@@ -47,7 +47,7 @@ fn folder() -> Folder {
 }
 
 /// With other lines of the descriptor.
-fn changed(lines: &[(&str, &str)]) -> Folder {
+pub fn changed(lines: &[(&str, &str)]) -> Folder {
     let folder = folder();
     let mut text = DESCRIPTOR.to_owned();
     for (from, to) in lines {

@@ -1,10 +1,13 @@
-"""Places workers of Dyno, or points of a sweep, on the nodes of a Ray cluster.
+"""Places workers of Dyno, points of a sweep or trials of a tuner on the nodes of a Ray cluster.
 
 `dyno launch --on ray` writes this file out and runs it with the user's Python, which has Ray.
-It reads a description in JSON on standard input. No traffic goes through Ray: an actor starts
-`dyno worker`, which talks to its coordinator by itself; a task runs one point of a sweep and
-brings its folder back.
+It reads a line of JSON on standard input, which says what is to be done. No traffic goes through
+Ray: an actor starts `dyno worker`, which talks to its coordinator by itself; a task runs one point
+of a sweep and brings its folder back, or evaluates one trial. Trials are asked for as the search
+goes on: each is a further line on standard input, and what came of it one on standard output.
 """
+
+import collections
 
 import io
 import json
@@ -13,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -69,6 +73,39 @@ def point(program, arguments):
         return ended.returncode, ended.stderr, packed.getvalue(), node
 
 
+@ray.remote(num_cpus=1)
+def trial(program, arguments, line):
+    """Evaluates one trial; returns how its process ended, and what it said."""
+    taken, lifeline = os.pipe()
+    environment = dict(os.environ, DYNO_END_WITH_STDIN="1")
+    node = ray.get_runtime_context().get_node_id()
+    try:
+        process = subprocess.Popen(
+            [program, *arguments],
+            env=environment,
+            stdin=taken,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    except OSError as error:
+        os.close(lifeline)
+        return {"code": 3, "stderr": f"cannot start {program}: {error}", "node": node}
+    finally:
+        os.close(taken)
+    try:
+        os.write(lifeline, line.encode())
+    except BrokenPipeError:
+        # It ended early, and says why.
+        pass
+    # The pipe stays open meanwhile: what is left without this task ends itself.
+    stdout, stderr = process.communicate()
+    os.close(lifeline)
+    code = process.returncode
+    ended = {"stdout": stdout, "stderr": stderr, "node": node}
+    return ended | ({"code": code} if code >= 0 else {"died": f"signal: {-code}"})
+
+
 def run_workers(task):
     host = task["host"] or ray.util.get_node_ip_address()
     places = []
@@ -115,13 +152,36 @@ def run_points(task):
     return 1 if failed else 0
 
 
+def run_trials(task):
+    nodes = collections.Counter()
+    lock = threading.Lock()
+
+    def answer(line):
+        number = json.loads(line)["number"]
+        options = trial.options(scheduling_strategy="SPREAD")
+        try:
+            ended = ray.get(options.remote(task["program"], task["trials"], line))
+        except ray.exceptions.RayError as error:
+            ended = {"died": str(error).strip()}
+        with lock:
+            nodes[ended.get("node", "none")[:8]] += 1
+            print(json.dumps({"number": number, **ended}), flush=True)
+
+    for line in sys.stdin:
+        threading.Thread(target=answer, args=(line,), daemon=True).start()
+    say("trials: " + ", ".join(f"{count} on node {node}" for node, count in nodes.items()))
+    return 0
+
+
 def main():
-    task = json.load(sys.stdin)
+    task = json.loads(sys.stdin.readline())
     # "auto" looks for processes of any cluster on this machine before it looks at the variable.
     address = task["address"] or os.environ.get("RAY_ADDRESS") or "auto"
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     say(f"Ray {ray.__version__}: {len([n for n in ray.nodes() if n['Alive']])} nodes")
-    return run_points(task) if task["points"] is not None else run_workers(task)
+    if "trials" in task:
+        return run_trials(task)
+    return run_points(task) if "points" in task else run_workers(task)
 
 
 if __name__ == "__main__":
