@@ -2,12 +2,15 @@
 
 Checked: workers on three distinct nodes share a load, whose trace is that of one process; the
 points of a sweep run as tasks of the cluster and come to what a sweep in one process comes to;
-the trials of a tuner do, too, and one whose process dies is told.
+the trials of a tuner do, too; one whose process dies is told, and Ctrl-C ends what they run.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from ray.cluster_utils import Cluster
@@ -130,6 +133,33 @@ def check_tune(program, runs, cluster):
     print(f"tune: a process that died ended the search after {kept - 1} evaluations, and it went on from there")
 
 
+def check_interrupt(program, runs, cluster):
+    waits = "if grep -q EXP {config} && ! test -e went; then echo $$ > here; sleep 300; fi; "
+    (runs / "waits.toml").write_text(DESCRIPTOR.replace("COMMAND", waits))
+    launched = ["launch", "--on", "ray", "--workers", "4", "--python", sys.executable, "--address", cluster, "--"]
+    tune = [*launched, "tune", "run", "waits.toml", "--out", "tuned-waits"]
+    process = subprocess.Popen([program, *tune], cwd=runs)
+    here = runs / "here"
+    wait_until(lambda: here.exists() and here.read_text().strip())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130, process.returncode
+    wait_until(lambda: not os.path.exists(f"/proc/{here.read_text().strip()}"))
+    kept = len(journal(runs / "tuned-waits"))
+    (runs / "went").touch()
+    rest = dyno(program, [*tune, "--resume"], runs)
+    assert rest.returncode == 0, rest.returncode
+    assert journal(runs / "tuned-waits")[1:] == journal(runs / "tuned-alone")[1:], "other evaluations"
+    print(f"tune: Ctrl-C after {kept - 1} evaluations ended what the tasks ran, and the search went on from there")
+
+
+def wait_until(is_so):
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("nothing happened for a minute")
+
+
 def main():
     program, runs = sys.argv[1], Path(sys.argv[2])
     # A driver that is told of a loopback address looks at the interface that leads outside
@@ -144,6 +174,7 @@ def main():
         check_load(program, runs, cluster.address)
         check_sweep(program, runs, cluster.address)
         check_tune(program, runs, cluster.address)
+        check_interrupt(program, runs, cluster.address)
     finally:
         cluster.shutdown()
 

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::program::{Folder, Ran};
-use crate::tune::{changed, folder};
-use crate::tuned_graph;
+use crate::tune::{self, NETWORK, changed, folder};
+use crate::{tuned, tuned_graph};
 
 /// The journal of a job, without how long its trials took.
 fn journal(folder: &Folder, out: &str) -> Vec<Value> {
@@ -24,15 +24,17 @@ fn journal(folder: &Folder, out: &str) -> Vec<Value> {
 
 /// Whether jobs and one process did the same in the folder.
 fn is_same(folder: &Folder, descriptor: &str, launch: &str, more: &str) -> bool {
-    let alone = folder.dyno(&format!("tune run {descriptor} --out alone --json {more}")).exits(0);
+    let alone = folder.dyno(&format!("tune run {descriptor} --out alone --json {more}"));
+    let code = alone.code.unwrap();
+    assert!(code < 2, "{}", alone.stderr);
     let jobs = folder
         .dyno(&format!("launch {launch} -- tune run {descriptor} --out jobs --json {more}"))
-        .exits(0);
+        .exits(code);
     println!("{}", jobs.stderr);
     let conf = ["alone", "jobs"].map(|out| folder.read(&format!("{out}/opt_conf.txt")));
     // One process goes on with what jobs left, and finds all of it.
     let rest = folder.dyno(&format!("tune run {descriptor} --out jobs --resume --json {more}"));
-    let (mut alone, mut rest) = (alone.json(), rest.exits(0).json());
+    let (mut alone, mut rest) = (alone.json(), rest.exits(code).json());
     assert!(rest["recalled"].as_u64().unwrap() > 10 && alone["recalled"] == 0, "{rest}");
     let mut jobs = jobs.json();
     for told in [&mut alone, &mut jobs, &mut rest] {
@@ -50,6 +52,21 @@ fn trials_as_jobs_find_what_one_process_finds() {
     // With the engine inside.
     let words = tuned_graph::folder();
     assert!(is_same(&words, "words.toml", "--on local --workers 2", ""));
+}
+
+/// Jobs know the sets, and which samples are in them.
+#[test]
+fn trials_of_closed_mode_as_jobs_see_the_same_samples() {
+    let listed = tune::closed_folder();
+    // At its end the program has read the list of its samples, of 10, 30 or 100 lines.
+    listed.write("net/net.awk", &NETWORK.replace("0.98 - lost;", "0.98 - lost - FNR / 10000;"));
+    let closed = "--closed v0.7 --target 99 --seed 3";
+    assert!(is_same(&listed, "net/toy.toml", "--on local --workers 2", closed));
+    let small = listed.read("jobs/journal.jsonl").contains("\"accuracy\":0.979,");
+    assert!(small, "FLOAT 32 by the list of the small set");
+    let arrays = tuned::closed_folder();
+    let closed = "--closed current --small-share 0.4";
+    assert!(is_same(&arrays, "net.toml", "--on local --workers 2", closed));
 }
 
 /// Ray's driver, as far as this program sees it: it reads trials, says other things, and answers in any order.
@@ -191,6 +208,11 @@ fn what_cannot_be_placed_is_refused() {
     says("launch --on k8s --image i -- tune run net/toy.toml", "KubeRay");
     says("launch --on local -- tune run net/toy.toml --jobs 3", "with --workers");
     says("launch --on local -- tune plot net/toy.toml", "only `tune run` has trials");
+    let latency = "--objective latency";
+    says(&format!("launch --on local -- tune run none.toml {latency}"), "cannot read none.toml");
+    let words = tuned_graph::folder();
+    let ran = words.dyno(&format!("launch --on local -- tune run words.toml {latency}")).exits(2);
+    assert!(ran.stderr.contains("in one process"), "{}", ran.stderr);
     says("launch --on local -- tune run none.toml", "cannot read none.toml");
     says("launch --on local -- tune run net/toy.toml --no-such", "--no-such");
     let printed = folder.dyno("launch --on local --dry-run -- tune run net/toy.toml").exits(0);

@@ -123,7 +123,7 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share below 1, such as 0.01".into())
 }
 
-fn part(text: &str) -> Result<f64, String> {
+pub fn part(text: &str) -> Result<f64, String> {
     share(text).and_then(|share| match share > 0.0 {
         true => Ok(share),
         false => Err("expected a share between 0 and 1, such as 0.25".into()),
@@ -141,12 +141,6 @@ impl Run {
     /// # Errors
     /// Jobs do not come to what one process comes to.
     pub fn trial_arguments(&self) -> Result<Vec<String>, Failure> {
-        let hint = "leave out dyno launch: --jobs evaluates trials at once in one process";
-        if self.closed.is_some() {
-            return Err(
-                Failure::usage("--closed has lists of samples, which jobs are not told").hint(hint)
-            );
-        }
         let network = self.network()?;
         if network.built_in.is_some() && network.objective == Objective::Latency {
             return Err(Failure::usage(
@@ -156,6 +150,10 @@ impl Run {
         }
         let mut arguments = ["tune", "trial"].map(String::from).to_vec();
         arguments.extend(self.described.arguments()?);
+        if let Some(Split { small_share, seed }) = self.split() {
+            arguments.push(format!("--small-share={small_share}"));
+            arguments.push(format!("--seed={seed}"));
+        }
         if self.keep_going {
             arguments.push("--keep-going".into());
         }
@@ -165,6 +163,11 @@ impl Run {
     /// Whether a trial that fails has the accuracy 0, and does not end the job.
     pub fn goes_on(&self) -> bool {
         self.keep_going
+    }
+
+    /// How closed mode splits the calibration set.
+    fn split(&self) -> Option<Split> {
+        self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed })
     }
 
     /// Tunes, and writes what came of it. If somebody evaluates `elsewhere`, no trial is evaluated here.
@@ -208,7 +211,7 @@ impl Run {
         home: &Path,
         elsewhere: Option<&mut Answers<'_>>,
     ) -> Result<Exit, Failure> {
-        let split = self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed });
+        let split = self.split();
         if split.is_some() && built_in.validation.is_none() {
             let problem = "--closed needs `validation_samples` and `validation_labels`";
             return Err(
@@ -369,9 +372,7 @@ impl Run {
     }
 
     fn provenance(&self, external: &External, home: &Path) -> Result<Option<Provenance>, Failure> {
-        if self.closed.is_none() {
-            return Ok(None);
-        }
+        let Some(split) = self.split() else { return Ok(None) };
         let (Some(calibration), Some(validation)) = (&external.calibration, &external.validation)
         else {
             return Err(Failure::usage(
@@ -392,9 +393,7 @@ impl Run {
             }
         }
         let (calibration, validation) = (home.join(calibration), home.join(validation));
-        Provenance::new(&calibration, &validation, self.small_share, self.seed)
-            .map(Some)
-            .map_err(Failure::usage)
+        Provenance::new(&calibration, &validation, split).map(Some).map_err(Failure::usage)
     }
 
     fn journal(&self, folder: &Path, about: &Value) -> Result<Journal, Failure> {

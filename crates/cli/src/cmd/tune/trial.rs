@@ -6,10 +6,11 @@ use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
 use serde_json::{Value, json};
 
 use super::Described;
+use super::run::part;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Interrupt, LIFELINE};
 use crate::output;
-use crate::tune::{Engine, Evaluator};
+use crate::tune::{Engine, Evaluator, Split};
 
 /// Which network.
 #[derive(Debug, Args)]
@@ -20,6 +21,12 @@ pub struct Trial {
     /// A trial whose program fails has the accuracy 0; what failed is in its note
     #[arg(long)]
     keep_going: bool,
+    /// Sets of closed mode: the part of the calibration set that the first pass sees
+    #[arg(long, value_name = "SHARE", value_parser = part, requires = "seed")]
+    small_share: Option<f64>,
+    /// Sets of closed mode: of the split of the calibration set
+    #[arg(long, value_name = "N", requires = "small_share")]
+    seed: Option<u64>,
 }
 
 const AFTER_HELP: &str = "\
@@ -45,7 +52,10 @@ impl Trial {
         let trial = Wanted::from_json(&document).map_err(Failure::usage)?;
         let interrupt = Interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
-        let mut evaluator = Evaluator::open(&network, &self.described.folder()?, self.keep_going)?;
+        let split = self.small_share.zip(self.seed);
+        let split = split.map(|(small_share, seed)| Split { small_share, seed });
+        let home = self.described.folder()?;
+        let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split)?;
         if let Some(engine) = evaluator.engine() {
             known(&trial, engine)?;
         }
