@@ -8,6 +8,7 @@ goes on: each is a further line on standard input, and what came of it one on st
 """
 
 import collections
+import contextlib
 
 import io
 import json
@@ -94,13 +95,18 @@ def trial(program, arguments, line):
     finally:
         os.close(taken)
     try:
-        os.write(lifeline, line.encode())
-    except BrokenPipeError:
-        # It ended early, and says why.
-        pass
-    # The pipe stays open meanwhile: what is left without this task ends itself.
-    stdout, stderr = process.communicate()
-    os.close(lifeline)
+        with contextlib.suppress(BrokenPipeError):
+            # One that ended early says why.
+            os.write(lifeline, line.encode())
+        stdout = None
+        while stdout is None:
+            # In pieces: no cancellation reaches a thread that waits.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stdout, stderr = process.communicate(timeout=0.5)
+    finally:
+        # If this task is cancelled, the process notices that, and ends what it started.
+        os.close(lifeline)
+        process.wait()
     code = process.returncode
     ended = {"stdout": stdout, "stderr": stderr, "node": node}
     return ended | ({"code": code} if code >= 0 else {"died": f"signal: {-code}"})
@@ -155,20 +161,33 @@ def run_points(task):
 def run_trials(task):
     nodes = collections.Counter()
     lock = threading.Lock()
+    on_ray = {}
 
-    def answer(line):
-        number = json.loads(line)["number"]
-        options = trial.options(scheduling_strategy="SPREAD")
+    def answer(number, asked):
         try:
-            ended = ray.get(options.remote(task["program"], task["trials"], line))
+            ended = ray.get(asked)
         except ray.exceptions.RayError as error:
             ended = {"died": str(error).strip()}
         with lock:
-            nodes[ended.get("node", "none")[:8]] += 1
+            del on_ray[asked]
+            if "node" in ended:
+                nodes[ended["node"][:8]] += 1
             print(json.dumps({"number": number, **ended}), flush=True)
 
     for line in sys.stdin:
-        threading.Thread(target=answer, args=(line,), daemon=True).start()
+        options = trial.options(scheduling_strategy="SPREAD")
+        asked = options.remote(task["program"], task["trials"], line)
+        arguments = (json.loads(line)["number"], asked)
+        with lock:
+            on_ray[asked] = threading.Thread(target=answer, args=arguments, daemon=True)
+            on_ray[asked].start()
+    # Nobody waits for what is still on: it gets time to end by itself.
+    with lock:
+        left = list(on_ray.items())
+    for asked, _ in left:
+        ray.cancel(asked)
+    for _, thread in left:
+        thread.join(15)
     say("trials: " + ", ".join(f"{count} on node {node}" for node, count in nodes.items()))
     return 0
 

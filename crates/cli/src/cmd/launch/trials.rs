@@ -59,8 +59,9 @@ struct Jobs {
 /// The process that has trials evaluated in tasks of Ray.
 struct Driver {
     process: Kept,
-    /// A line a trial. Written by a thread: the driver may be busy with its start.
-    lines: Sender<String>,
+    /// A line a trial. Written by a thread: the driver may be busy with its start. Without it the
+    /// driver has whatever is on ended, and ends.
+    lines: Option<Sender<String>>,
     ended: Receiver<Ended>,
     interrupt: Option<Interrupt>,
 }
@@ -97,6 +98,9 @@ impl Jobs {
         trials: &[Trial],
         interrupt: &Interrupt,
     ) -> Vec<Result<Evaluation, Stop>> {
+        if interrupt.is_asked() {
+            return vec![Err(Stop::Interrupted)];
+        }
         let found = match &mut self.driver {
             Some(driver) => driver.evaluate(trials, interrupt),
             None => here(&self.arguments, trials, interrupt),
@@ -266,7 +270,7 @@ impl Driver {
                 }
             }
         });
-        Self { process, lines, ended, interrupt: None }
+        Self { process, lines: Some(lines), ended, interrupt: None }
     }
 
     fn evaluate(
@@ -275,14 +279,16 @@ impl Driver {
         interrupt: &Interrupt,
     ) -> Result<HashMap<u64, Ended>, String> {
         self.interrupt = Some(interrupt.clone());
+        let Self { process, lines, .. } = self;
         for trial in trials {
-            // See its end below.
-            let _ = self.lines.send(trial.to_json().to_string());
+            if let Some(lines) = lines {
+                // Whoever writes it may have ended with the driver, which is seen below.
+                let _ = lines.send(trial.to_json().to_string());
+            }
         }
-        let process = &mut self.process;
         Ok(collected(&self.ended, trials.len(), interrupt, &mut |is_asked| {
             if is_asked {
-                process.cut();
+                *lines = None;
             }
             process.status().is_ok_and(|status| status.is_none())
         }))
