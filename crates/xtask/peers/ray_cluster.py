@@ -2,7 +2,8 @@
 
 Checked: workers on three distinct nodes share a load, whose trace is that of one process; the
 points of a sweep run as tasks of the cluster and come to what a sweep in one process comes to;
-the trials of a tuner do, too; one whose process dies is told, and Ctrl-C ends what they run.
+the trials of a tuner do, too; one whose process dies is told, one whose worker of Ray dies is placed
+again, and Ctrl-C ends what they run.
 """
 
 import json
@@ -133,19 +134,39 @@ def check_tune(program, runs, cluster):
     print(f"tune: a process that died ended the search after {kept - 1} evaluations, and it went on from there")
 
 
-def check_interrupt(program, runs, cluster):
-    waits = "if grep -q EXP {config} && ! test -e went; then echo $$ > here; sleep 300; fi; "
-    (runs / "waits.toml").write_text(DESCRIPTOR.replace("COMMAND", waits))
+def waiting(program, runs, cluster, name):
+    """A tuner of which a trial waits until a file is there; its arguments, and the process it waits in."""
+    waits = f"if grep -q EXP {{config}} && ! test -e {name}-goes; then echo $$ > {name}-here; sleep 300; fi; "
+    (runs / f"{name}.toml").write_text(DESCRIPTOR.replace("COMMAND", waits))
     launched = ["launch", "--on", "ray", "--workers", "4", "--python", sys.executable, "--address", cluster, "--"]
-    tune = [*launched, "tune", "run", "waits.toml", "--out", "tuned-waits"]
+    tune = [*launched, "tune", "run", f"{name}.toml", "--out", f"tuned-{name}"]
     process = subprocess.Popen([program, *tune], cwd=runs)
-    here = runs / "here"
+    here = runs / f"{name}-here"
     wait_until(lambda: here.exists() and here.read_text().strip())
+    (runs / f"{name}-goes").touch()
+    return tune, process, int(here.read_text())
+
+
+def parent(process):
+    status = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("PPid:")).split()[1])
+
+
+def check_lost_worker(program, runs, cluster):
+    _, process, waits_in = waiting(program, runs, cluster, "lost")
+    os.kill(parent(parent(waits_in)), signal.SIGKILL)
+    assert process.wait(timeout=100) == 0, process.returncode
+    wait_until(lambda: not os.path.exists(f"/proc/{waits_in}"))
+    assert journal(runs / "tuned-lost")[1:] == journal(runs / "tuned-alone")[1:], "other evaluations"
+    print("tune: a trial whose worker of Ray died was placed again, and nothing of it was left")
+
+
+def check_interrupt(program, runs, cluster):
+    tune, process, waits_in = waiting(program, runs, cluster, "waits")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130, process.returncode
-    wait_until(lambda: not os.path.exists(f"/proc/{here.read_text().strip()}"))
+    wait_until(lambda: not os.path.exists(f"/proc/{waits_in}"))
     kept = len(journal(runs / "tuned-waits"))
-    (runs / "went").touch()
     rest = dyno(program, [*tune, "--resume"], runs)
     assert rest.returncode == 0, rest.returncode
     assert journal(runs / "tuned-waits")[1:] == journal(runs / "tuned-alone")[1:], "other evaluations"
@@ -174,6 +195,7 @@ def main():
         check_load(program, runs, cluster.address)
         check_sweep(program, runs, cluster.address)
         check_tune(program, runs, cluster.address)
+        check_lost_worker(program, runs, cluster.address)
         check_interrupt(program, runs, cluster.address)
     finally:
         cluster.shutdown()

@@ -88,6 +88,8 @@ def trial(program, arguments, line):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Ray ends the group of a worker that dies; this one notices by itself, and ends in order.
+            start_new_session=True,
         )
     except OSError as error:
         os.close(lifeline)
