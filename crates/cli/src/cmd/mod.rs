@@ -83,7 +83,7 @@ enum Command {
     Info(info::Info),
     /// Put a system behind the protocols of servers: Open Inference Protocol, OpenAI
     Serve(Box<serve::Serve>),
-    /// Place workers, points of a sweep or trials of a tuner: on this machine, Ray, Slurm or Kubernetes
+    /// Place workers, points of a sweep or trials: on this machine, Ray, Slurm or Kubernetes
     Launch(Box<launch::Launch>),
     /// Play a share of the runs of a dyno on another machine
     Worker(worker::Worker),
