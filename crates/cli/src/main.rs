@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     };
     let command = match cmd::Dyno::try_parse_from(arguments) {
         Ok(command) => command,
-        Err(error) => return cmd::usage(&error),
+        Err(error) => return cmd::usage(&error).into(),
     };
     match command.execute() {
         Ok(exit) => exit.into(),

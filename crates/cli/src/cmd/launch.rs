@@ -1,7 +1,8 @@
-//! `dyno launch`: places workers, or the points of a sweep, by engines that are
-//! there for that.
+//! `dyno launch`: places workers, points of a sweep or trials of a tuner, by engines
+//! that are there for that.
 
 mod points;
+mod trials;
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -23,15 +24,16 @@ use crate::workers::{TOKEN, token};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 local and ray start the workers and the command, and end when it does, with its exit code; the points
-of `-- sweep` are jobs instead, each measured by one process. slurm and k8s print what sbatch and
-kubectl take; nothing is submitted.
+of `-- sweep` and the trials of `-- tune run` are jobs instead, each of one process. slurm and k8s
+print what sbatch and kubectl take; nothing is submitted.
   dyno launch --on local --workers 2 -- run --system null --scenario server
+  dyno launch --on ray --workers 8 -- tune run lenet.toml
   dyno launch --on slurm --workers 4 -- run --system onnx:m.onnx > job.sh && sbatch job.sh")]
 pub struct Launch {
     /// What places the processes
     #[arg(long, value_name = "ENGINE")]
     on: Engine,
-    /// Workers, or points of a sweep at the same time on this machine
+    /// Workers; trials at the same time; or points of a sweep at the same time on this machine
     #[arg(long, value_name = "N", default_value = "2")]
     workers: NonZero<u16>,
     /// Where the coordinator listens; 0 is any free port of this machine
@@ -58,7 +60,7 @@ pub struct Launch {
     /// Print what would be started, and start nothing
     #[arg(long)]
     dry_run: bool,
-    /// The command, such as run, search or sweep, with its flags
+    /// The command, such as run, search, sweep or tune run, with its flags
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -85,18 +87,23 @@ impl Launch {
     /// Flags that make no sense together, and what is missing.
     pub fn execute(self) -> Result<Exit, Failure> {
         self.check()?;
-        let is_sweep = self.command.first().is_some_and(|word| word == "sweep");
         match self.on {
+            Engine::Local | Engine::Ray if self.is("tune") => return trials::run(&self),
             Engine::Slurm => output::print(script(&self.placement()))?,
             Engine::K8s => output::print(pretty(&manifest(&self.placement())))?,
-            Engine::Local | Engine::Ray if is_sweep => return points::run(&self),
+            Engine::Local | Engine::Ray if self.is("sweep") => return points::run(&self),
             Engine::Local | Engine::Ray => return self.share(),
         }
         Ok(Exit::Valid)
     }
 
+    /// Whether it is this command.
+    fn is(&self, command: &str) -> bool {
+        self.command.first().is_some_and(|word| word == command)
+    }
+
     fn check(&self) -> Result<(), Failure> {
-        let known = ["run", "search", "sweep", "compare", "task", "audit"];
+        let known = ["run", "search", "sweep", "compare", "task", "audit", "tune"];
         let first = self.command.first().map_or("", String::as_str);
         if !known.contains(&first) {
             return Err(Failure::usage(format!("`{first}` measures nothing that can be shared"))
@@ -108,6 +115,9 @@ impl Launch {
         if let Some(flag) = self.command.iter().find(is_ours) {
             return Err(Failure::usage(format!("dyno launch sets {flag} itself"))
                 .hint("say how many with --workers, and where with --port"));
+        }
+        if self.is("tune") {
+            self.check_tune()?;
         }
         if self.on == Engine::K8s && self.image.is_none() {
             return Err(
@@ -122,6 +132,27 @@ impl Launch {
             )));
         }
         Ok(())
+    }
+
+    fn check_tune(&self) -> Result<(), Failure> {
+        if let Some(flag) = self.command.iter().find(|word| word.starts_with("--jobs")) {
+            return Err(Failure::usage(format!("dyno launch sets {flag} itself"))
+                .hint("say how many trials at the same time with --workers"));
+        }
+        // A search asks for trials as it goes on: a script that is written before cannot have them.
+        match self.on {
+            Engine::Slurm => Err(Failure::usage("Slurm does not place the trials of a tuner")
+                .hint(
+                    "one node does with sbatch --cpus-per-task=8 --wrap 'dyno tune run DESCRIPTOR \
+                 --jobs 8'; for several, start Ray in the allocation and say --on ray",
+                )),
+            Engine::K8s => Err(Failure::usage("Kubernetes does not place the trials of a tuner")
+                .hint(
+                    "one pod does that runs `dyno tune run DESCRIPTOR --jobs N`; for several, \
+                     start Ray there (KubeRay) and say --on ray",
+                )),
+            Engine::Local | Engine::Ray => Ok(()),
+        }
     }
 
     fn placement(&self) -> Placement {
@@ -172,14 +203,12 @@ impl Launch {
             for seat in 1..=self.workers.get() {
                 let mut command = Command::new(&own);
                 command.args(joining(seat)).env(TOKEN, &secret);
-                // Ctrl-C is the coordinator's, which then sends them away.
-                #[cfg(unix)]
-                std::os::unix::process::CommandExt::process_group(&mut command, 0);
+                own_group(&mut command);
                 helpers.push(Kept::start(command, "a worker")?);
             }
         } else {
-            let task = json!({ "port": port, "token": secret, "points": Value::Null });
-            helpers.push(self.ray(task)?);
+            let task = json!({ "port": port, "token": secret });
+            helpers.push(self.ray(task, Stdio::inherit())?);
         }
         let mut command = Command::new(&own);
         command.args(&coordinator).env(TOKEN, &secret);
@@ -192,7 +221,7 @@ impl Launch {
     }
 
     /// Starts the driver for Ray, which is told `task` and what all tasks have.
-    fn ray(&self, mut task: Value) -> Result<Kept, Failure> {
+    fn ray(&self, mut task: Value, stdout: Stdio) -> Result<Kept, Failure> {
         let own = match &self.program {
             Some(program) => program.clone(),
             None => this_program()?.display().to_string(),
@@ -202,15 +231,15 @@ impl Launch {
         task["host"] = self.host.clone().into();
         task["address"] = self.address.clone().into();
         let mut command = Command::new(&self.python);
-        command.args(["-c", RAY_DRIVER]).stdin(Stdio::piped());
+        command.args(["-c", RAY_DRIVER]).stdin(Stdio::piped()).stdout(stdout);
+        own_group(&mut command);
         let mut child = command.spawn().map_err(|error| {
             Failure::set_up(format!("cannot start {}: {error}", self.python.display()))
                 .hint("name the Python that has Ray with --python")
         })?;
-        let mut stdin = child.stdin.take().expect("it is piped");
+        let stdin = child.stdin.as_mut().expect("it is piped");
         // One that ended early says why itself.
-        let _ = stdin.write_all(task.to_string().as_bytes());
-        drop(stdin);
+        let _ = writeln!(stdin, "{task}");
         Ok(Kept { child, what: "the driver for Ray", is_killed: true })
     }
 }
@@ -293,6 +322,14 @@ impl Kept {
 const PAUSE: Nanos = 50 * MILLISECOND;
 /// Workers that are told that all is over take so long at most.
 const LAST_WORDS: Nanos = 20 * SECOND;
+
+/// Ctrl-C is this process's, which then sends away whom it started.
+fn own_group(command: &mut Command) {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    #[cfg(not(unix))]
+    let _ = command;
+}
 
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()

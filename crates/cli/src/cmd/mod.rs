@@ -31,8 +31,6 @@ pub use info::rules::json as rules;
 #[cfg(test)]
 pub use info::rules::words;
 
-use std::process::ExitCode;
-
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
@@ -85,7 +83,7 @@ enum Command {
     Info(info::Info),
     /// Put a system behind the protocols of servers: Open Inference Protocol, OpenAI
     Serve(Box<serve::Serve>),
-    /// Place workers, or the points of a sweep: on this machine, Ray, Slurm or Kubernetes
+    /// Place workers, points of a sweep or trials: on this machine, Ray, Slurm or Kubernetes
     Launch(Box<launch::Launch>),
     /// Play a share of the runs of a dyno on another machine
     Worker(worker::Worker),
@@ -132,11 +130,11 @@ impl Dyno {
 }
 
 /// Help on stdout, errors on stderr with the exit code of usage errors.
-pub fn usage(error: &clap::Error) -> ExitCode {
+pub fn usage(error: &clap::Error) -> Exit {
     // A closed pipe is no reason to fail.
     let _ = error.print();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Valid.into(),
-        _ => Exit::Usage.into(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Valid,
+        _ => Exit::Usage,
     }
 }

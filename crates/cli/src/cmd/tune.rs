@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
 
+pub use self::run::Run;
+pub use self::trial::read_result;
+
 use crate::exit::{Exit, Failure};
 
 /// What about it.
@@ -26,7 +29,7 @@ pub struct Tune {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Tune a network that an external program or the built-in engine evaluates
-    Run(Box<run::Run>),
+    Run(Box<Run>),
     /// Print the descriptor of a model, with sizes and largest magnitudes as measured
     Profile(profile::Profile),
     /// Draw accuracy against width for each layer, and how weights are spread
@@ -48,13 +51,25 @@ impl Tune {
     /// What keeps it from being done.
     pub fn execute(self) -> Result<Exit, Failure> {
         match self.command {
-            Command::Run(run) => run.execute(),
+            Command::Run(run) => run.execute(None),
             Command::Profile(profile) => profile.execute(),
             Command::Plot(plot) => plot.execute(),
             Command::Layers(layers) => layers.execute(),
             Command::Trial(trial) => trial.execute(),
             Command::Emit(emit) => emit.execute(),
             Command::Pack(pack) => pack.execute(),
+        }
+    }
+
+    /// What has trials that can be placed, so many at once.
+    ///
+    /// # Errors
+    /// Nothing here has.
+    pub fn into_run(self, at_once: u16) -> Result<Run, Failure> {
+        match self.command {
+            Command::Run(run) => Ok(run.with_jobs(at_once)),
+            _ => Err(Failure::usage("only `tune run` has trials that can be placed")
+                .hint("say -- tune run DESCRIPTOR")),
         }
     }
 }
@@ -103,12 +118,28 @@ impl Described {
         Ok(Some(platform))
     }
 
+    /// As arguments of this program, wherever it is started.
+    fn arguments(&self) -> Result<Vec<String>, Failure> {
+        let mut arguments = vec![absolute(&self.descriptor)?.display().to_string()];
+        if let Some(name) = &self.platform {
+            arguments.push(format!("--platform={name}"));
+        }
+        if let Some(path) = &self.platforms {
+            arguments.push(format!("--platforms={}", absolute(path)?.display()));
+        }
+        Ok(arguments)
+    }
+
     /// Where the descriptor's commands run.
     fn folder(&self) -> Result<PathBuf, Failure> {
-        let path = std::path::absolute(&self.descriptor)
-            .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
+        let path = absolute(&self.descriptor)?;
         Ok(path.parent().map(Path::to_path_buf).unwrap_or_default())
     }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::data::Split;
+
 /// What is kept of the accuracy in FLOAT 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Target {
@@ -94,15 +96,10 @@ impl Provenance {
     ///
     /// # Errors
     /// A list cannot be read or has too few samples, or a sample is in both.
-    pub fn new(
-        calibration: &Path,
-        validation: &Path,
-        small_share: f64,
-        seed: u64,
-    ) -> Result<Self, String> {
+    pub fn new(calibration: &Path, validation: &Path, by: Split) -> Result<Self, String> {
         let (all, confirmation) = (hashed(calibration)?, hashed(validation)?);
         let names = [calibration, validation].map(|path| path.display().to_string());
-        Self::of(&all, confirmation, &names, (small_share, seed))
+        Self::of(&all, confirmation, &names, by)
     }
 
     /// Splits the samples of the calibration set, which has the first name.
@@ -113,11 +110,9 @@ impl Provenance {
         all: &[NamedHash],
         confirmation: Vec<NamedHash>,
         [calibration, validation]: &[String; 2],
-        (small_share, seed): (f64, u64),
+        by: Split,
     ) -> Result<Self, String> {
-        if all.len() < 2 {
-            return Err(format!("{calibration} has {} samples, and is to be split", all.len()));
-        }
+        let [small, rest] = split(all, calibration, by)?;
         let chosen: HashMap<&str, &str> =
             all.iter().map(|sample| (sample.sha256.as_str(), sample.name.as_str())).collect();
         for sample in &confirmation {
@@ -129,18 +124,16 @@ impl Provenance {
                 ));
             }
         }
-        let part = |indices: &[usize]| indices.iter().map(|at| all[*at].clone()).collect();
-        let [small, rest] = samples::split(all.len(), small_share, seed);
         let set = |subset: Subset, purpose, samples: Vec<NamedHash>| {
             let lines: String = samples.iter().map(|sample| sample.sha256.clone() + "\n").collect();
             SampleSet { name: subset.name(), purpose, sha256: sha256(lines.as_bytes()), samples }
         };
         let sets = vec![
-            set(Subset::Small, "calibration, first pass", part(&small)),
-            set(Subset::Full, "calibration, second pass", part(&rest)),
+            set(Subset::Small, "calibration, first pass", small),
+            set(Subset::Full, "calibration, second pass", rest),
             set(Subset::Confirmation, "validation, one confirmation", confirmation),
         ];
-        Ok(Self { seed, small_share, sets })
+        Ok(Self { seed: by.seed, small_share: by.small_share, sets })
     }
 
     /// Writes a list of each set for the program to read.
@@ -148,36 +141,67 @@ impl Provenance {
     /// # Errors
     /// What cannot be written, and why.
     pub fn write_lists(&self, folder: &Path) -> Result<[PathBuf; 3], String> {
-        let mut paths = Vec::new();
-        for set in &self.sets {
-            let path = folder.join(format!("samples-{}.txt", set.name));
-            let lines: String =
-                set.samples.iter().map(|sample| sample.name.clone() + "\n").collect();
-            fs::write(&path, lines)
-                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-            paths.push(path);
-        }
-        Ok(paths.try_into().expect("there are three sets"))
+        let names = |set: &SampleSet| set.samples.iter().map(|of| of.name.clone()).collect();
+        let sets: Vec<Vec<String>> = self.sets.iter().map(names).collect();
+        write(folder, &sets.try_into().expect("there are three sets"))
     }
 }
 
-/// The samples that a list names, a line each. Relative names begin in its folder.
-fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
+/// Writes the lists that a [`Provenance`] writes, without a look at the samples.
+///
+/// # Errors
+/// A list cannot be read or has too few samples, or what cannot be written.
+pub fn write_lists(
+    calibration: &Path,
+    validation: &Path,
+    by: Split,
+    folder: &Path,
+) -> Result<[PathBuf; 3], String> {
+    let [small, rest] = split(&names(calibration)?, &calibration.display().to_string(), by)?;
+    write(folder, &[small, rest, names(validation)?])
+}
+
+fn write(folder: &Path, sets: &[Vec<String>; 3]) -> Result<[PathBuf; 3], String> {
+    let paths = Subset::ALL.map(|set| folder.join(format!("samples-{set}.txt")));
+    for (path, names) in paths.iter().zip(sets) {
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        fs::write(path, lines)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(paths)
+}
+
+/// The samples of a calibration set that the first pass sees, and those of the second.
+fn split<T: Clone>(all: &[T], calibration: &str, by: Split) -> Result<[Vec<T>; 2], String> {
+    if all.len() < 2 {
+        return Err(format!("{calibration} has {} samples, and is to be split", all.len()));
+    }
+    let parts = samples::split(all.len(), by.small_share, by.seed);
+    Ok(parts.map(|part| part.iter().map(|at| all[*at].clone()).collect()))
+}
+
+/// The samples that a list names, a line each.
+fn names(list: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(list)
         .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// The samples that a list names. Relative names begin in its folder.
+fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
     let folder = list.parent().unwrap_or(Path::new(""));
     let mut samples: Vec<NamedHash> = Vec::new();
-    for name in
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
-        let path = folder.join(name);
+    for name in names(list)? {
+        let path = folder.join(&name);
         let bytes = match path.is_file() {
             true => fs::read(&path)
                 .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
             // Such as the index of a sample in an archive.
             false => name.as_bytes().to_vec(),
         };
-        samples.push(NamedHash { name: name.to_owned(), sha256: sha256(&bytes) });
+        samples.push(NamedHash { name, sha256: sha256(&bytes) });
     }
     Ok(samples)
 }

@@ -56,7 +56,7 @@ impl Data {
                 let all = hashed(&fed, &inputs[0])?;
                 let names = [inputs[0].display().to_string(), values.display().to_string()];
                 let hashes = hashed(&validation, &values)?;
-                provenance = Some(Provenance::of(&all, hashes, &names, (of.small_share, of.seed))?);
+                provenance = Some(Provenance::of(&all, hashes, &names, of)?);
             }
             confirmation = (count..count + validation.count()).collect();
             join(&mut fed, validation)?;

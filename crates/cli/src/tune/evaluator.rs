@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use dyno_number::Network;
 use dyno_number::tune::{Evaluation, Stop, Trial};
 
-use super::data::Data;
+use super::closed::write_lists;
+use super::data::{Data, Split};
 use super::external::program;
 use super::{Engine, Program, Running, Runs};
 use crate::exit::Failure;
@@ -28,15 +29,20 @@ enum By {
 
 impl Evaluator {
     /// What the descriptor says; `home` is where it lies. With `goes_on`, a trial that a program fails at counts
-    /// as one without accuracy.
+    /// as one without accuracy. Sets are those of closed mode if it is said how that splits them.
     ///
     /// # Errors
     /// A descriptor that names nobody, files that cannot be read, or a folder that cannot be written.
-    pub fn open(network: &Network, home: &Path, goes_on: bool) -> Result<Self, Failure> {
+    pub fn open(
+        network: &Network,
+        home: &Path,
+        goes_on: bool,
+        closed: Option<Split>,
+    ) -> Result<Self, Failure> {
         let scratch = Scratch::new()?;
         let by = match &network.built_in {
             Some(built_in) => {
-                let data = Data::read(built_in, home, None).map_err(Failure::usage)?;
+                let data = Data::read(built_in, home, closed).map_err(Failure::usage)?;
                 match &built_in.system {
                     Some(system) => {
                         let model = home.join(&built_in.model);
@@ -51,8 +57,18 @@ impl Evaluator {
             }
             None => {
                 let running = Running { goes_on, jobs: 1 };
-                let program = Program::new(program(network)?, home, &scratch.0, running);
-                By::Program(Box::new(program.map_err(Failure::usage)?))
+                let external = program(network)?;
+                let program = Program::new(external, home, &scratch.0, running);
+                let mut program = program.map_err(Failure::usage)?;
+                if let (Some(by), Some(calibration), Some(validation)) =
+                    (closed, &external.calibration, &external.validation)
+                {
+                    let [calibration, validation] =
+                        [calibration, validation].map(|of| home.join(of));
+                    let lists = write_lists(&calibration, &validation, by, &scratch.0);
+                    program = program.with_lists(lists.map_err(Failure::usage)?);
+                }
+                By::Program(Box::new(program))
             }
         };
         Ok(Self { by, _scratch: scratch })

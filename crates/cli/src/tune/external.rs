@@ -92,7 +92,7 @@ impl Program {
         if running.jobs > 1 && external.config_file.is_some() {
             return Err(
                 "trials at once cannot share `config_file`: put {config} into the commands, \
-                        or leave --jobs out"
+                        or evaluate one at a time"
                     .into(),
             );
         }

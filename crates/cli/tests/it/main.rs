@@ -10,6 +10,7 @@ mod export;
 mod files;
 mod foreign;
 mod launch;
+mod launch_tune;
 mod messages;
 mod npu;
 mod npu_fleet;

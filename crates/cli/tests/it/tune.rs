@@ -9,7 +9,7 @@ use crate::schema;
 
 /// Its accuracy falls by 0.02 for each bit below what an object needs, and by a little for each bit below 8.
 /// As the thesis' programs, it prints more than that.
-const NETWORK: &str = r#"
+pub const NETWORK: &str = r#"
 FNR == 1 { file++ }
 $1 ~ /^#/ { next }
 file == 1 {
@@ -39,7 +39,7 @@ samples_smallset = 1000
 samples_fullset = 10_000
 "#;
 
-fn folder() -> Folder {
+pub fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("net/net.awk", NETWORK);
     folder.write("net/toy.toml", DESCRIPTOR);
@@ -47,7 +47,7 @@ fn folder() -> Folder {
 }
 
 /// With other lines of the descriptor.
-fn changed(lines: &[(&str, &str)]) -> Folder {
+pub fn changed(lines: &[(&str, &str)]) -> Folder {
     let folder = folder();
     let mut text = DESCRIPTOR.to_owned();
     for (from, to) in lines {
@@ -356,7 +356,7 @@ fn other_searches_run_under_the_same_evaluator() {
     assert!(of("--objective bops") < 32.0 * 32.0 * 1_888_000.0);
 }
 
-fn closed_folder() -> Folder {
+pub fn closed_folder() -> Folder {
     let command = "awk -f net.awk {config} {samples}";
     let folder = changed(&[
         ("cmd_smallset = \"awk -f net.awk {config}\"\n", ""),

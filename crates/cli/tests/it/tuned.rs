@@ -142,8 +142,8 @@ fn a_system_that_fails_ends_the_job_with_its_reason() {
     assert!(ran.stderr.contains("`system`: expected {config}"), "{}", ran.stderr);
 }
 
-#[test]
-fn closed_mode_has_arrays_as_its_calibration_and_validation_sets() {
+/// A network of which closed mode has both sets.
+pub fn closed_folder() -> Folder {
     let folder = folder();
     let train: Vec<digits::Digit> = digits::train().collect();
     images(&folder, "calibration", &train[..200]);
@@ -152,6 +152,12 @@ fn closed_mode_has_arrays_as_its_calibration_and_validation_sets() {
     let net = folder.read("net.toml");
     let net = net.replace("\nsamples = \"test", "\nsamples = \"calibration");
     folder.write("net.toml", &net.replace("\nlabels = \"test", "\nlabels = \"calibration"));
+    folder
+}
+
+#[test]
+fn closed_mode_has_arrays_as_its_calibration_and_validation_sets() {
+    let folder = closed_folder();
     let ran = folder.dyno("tune run net.toml --closed current --small-share 0.4 --out out --json");
     let found = ran.json();
     let sets = found["provenance"]["sets"].as_array().unwrap();

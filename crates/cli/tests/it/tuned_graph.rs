@@ -36,7 +36,7 @@ fn network() -> Result<Vec<u8>, BuildError> {
     Ok(net.finish().to_bytes().unwrap())
 }
 
-fn folder() -> Folder {
+pub fn folder() -> Folder {
     let folder = Folder::new();
     write(&folder, "words.onnx", &network().unwrap());
     let mut state = 5_u32;

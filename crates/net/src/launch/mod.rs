@@ -9,8 +9,8 @@ mod slurm;
 pub use kubernetes::manifest;
 pub use slurm::script;
 
-/// A driver for Ray: places an actor or a task for each worker or point. It reads a
-/// description in JSON on its standard input.
+/// A driver for Ray: places an actor or a task for each worker, point or trial. It reads a
+/// description in a line of JSON on its standard input, and then trials, a line each.
 pub const RAY_DRIVER: &str = include_str!("ray_driver.py");
 
 /// What is to be placed.

@@ -1,10 +1,14 @@
-"""Places workers of Dyno, or points of a sweep, on the nodes of a Ray cluster.
+"""Places workers of Dyno, points of a sweep or trials of a tuner on the nodes of a Ray cluster.
 
 `dyno launch --on ray` writes this file out and runs it with the user's Python, which has Ray.
-It reads a description in JSON on standard input. No traffic goes through Ray: an actor starts
-`dyno worker`, which talks to its coordinator by itself; a task runs one point of a sweep and
-brings its folder back.
+It reads a line of JSON on standard input, which says what is to be done. No traffic goes through
+Ray: an actor starts `dyno worker`, which talks to its coordinator by itself; a task runs one point
+of a sweep and brings its folder back, or evaluates one trial. Trials are asked for as the search
+goes on: each is a further line on standard input, and what came of it one on standard output.
 """
+
+import collections
+import contextlib
 
 import io
 import json
@@ -13,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -69,6 +74,46 @@ def point(program, arguments):
         return ended.returncode, ended.stderr, packed.getvalue(), node
 
 
+@ray.remote(num_cpus=1)
+def trial(program, arguments, line):
+    """Evaluates one trial; returns how its process ended, and what it said."""
+    taken, lifeline = os.pipe()
+    environment = dict(os.environ, DYNO_END_WITH_STDIN="1")
+    node = ray.get_runtime_context().get_node_id()
+    try:
+        process = subprocess.Popen(
+            [program, *arguments],
+            env=environment,
+            stdin=taken,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Ray ends the group of a worker that dies; this one notices by itself, and ends in order.
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(lifeline)
+        return {"code": 3, "stderr": f"cannot start {program}: {error}", "node": node}
+    finally:
+        os.close(taken)
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            # One that ended early says why.
+            os.write(lifeline, line.encode())
+        stdout = None
+        while stdout is None:
+            # In pieces: no cancellation reaches a thread that waits.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                stdout, stderr = process.communicate(timeout=0.5)
+    finally:
+        # If this task is cancelled, the process notices that, and ends what it started.
+        os.close(lifeline)
+        process.wait()
+    code = process.returncode
+    ended = {"stdout": stdout, "stderr": stderr, "node": node}
+    return ended | ({"code": code} if code >= 0 else {"died": f"signal: {-code}"})
+
+
 def run_workers(task):
     host = task["host"] or ray.util.get_node_ip_address()
     places = []
@@ -115,13 +160,49 @@ def run_points(task):
     return 1 if failed else 0
 
 
+def run_trials(task):
+    nodes = collections.Counter()
+    lock = threading.Lock()
+    on_ray = {}
+
+    def answer(number, asked):
+        try:
+            ended = ray.get(asked)
+        except ray.exceptions.RayError as error:
+            ended = {"died": str(error).strip()}
+        with lock:
+            del on_ray[asked]
+            if "node" in ended:
+                nodes[ended["node"][:8]] += 1
+            print(json.dumps({"number": number, **ended}), flush=True)
+
+    for line in sys.stdin:
+        options = trial.options(scheduling_strategy="SPREAD")
+        asked = options.remote(task["program"], task["trials"], line)
+        arguments = (json.loads(line)["number"], asked)
+        with lock:
+            on_ray[asked] = threading.Thread(target=answer, args=arguments, daemon=True)
+            on_ray[asked].start()
+    # Nobody waits for what is still on: it gets time to end by itself.
+    with lock:
+        left = list(on_ray.items())
+    for asked, _ in left:
+        ray.cancel(asked)
+    for _, thread in left:
+        thread.join(15)
+    say("trials: " + ", ".join(f"{count} on node {node}" for node, count in nodes.items()))
+    return 0
+
+
 def main():
-    task = json.load(sys.stdin)
+    task = json.loads(sys.stdin.readline())
     # "auto" looks for processes of any cluster on this machine before it looks at the variable.
     address = task["address"] or os.environ.get("RAY_ADDRESS") or "auto"
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     say(f"Ray {ray.__version__}: {len([n for n in ray.nodes() if n['Alive']])} nodes")
-    return run_points(task) if task["points"] is not None else run_workers(task)
+    if "trials" in task:
+        return run_trials(task)
+    return run_points(task) if "points" in task else run_workers(task)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ set -euo pipefail
 
 # Known to the tasks of this job alone, unless it is set already.
 DYNO_WORKER_TOKEN="${{DYNO_WORKER_TOKEN:-$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')}}"
-DYNO_COORDINATOR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+DYNO_COORDINATOR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)"
 export DYNO_WORKER_TOKEN DYNO_COORDINATOR
 
 task() {{

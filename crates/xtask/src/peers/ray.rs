@@ -1,4 +1,4 @@
-//! A load and a sweep on a Ray cluster of three local nodes.
+//! A load, a sweep and a tuner on a Ray cluster of three local nodes.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ use super::venv::Venv;
 use super::{Bench, Named, Outcome, target_folder};
 
 const PACKAGES: &str = "ray==2.60.0";
-const LOAD: &str = "a load shared by workers on three nodes of Ray, and a sweep in its tasks";
+const LOAD: &str =
+    "a load shared by workers on three nodes of Ray, a sweep and a tuner in its tasks";
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     if bench.quick {

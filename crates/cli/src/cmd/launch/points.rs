@@ -58,9 +58,9 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
 }
 
 fn on_ray(launch: &Launch, handed: &HandedOut, interrupt: &Interrupt) -> Result<(), Failure> {
-    let task = json!({ "port": 0, "token": "", "points": handed.points });
+    let task = json!({ "points": handed.points });
     // What it could not do is done here.
-    launch.ray(task)?.watched(interrupt, &mut []).map(|_| ())
+    launch.ray(task, Stdio::inherit())?.watched(interrupt, &mut []).map(|_| ())
 }
 
 /// So many at a time as there are to be workers.

@@ -123,7 +123,7 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share below 1, such as 0.01".into())
 }
 
-fn part(text: &str) -> Result<f64, String> {
+pub fn part(text: &str) -> Result<f64, String> {
     share(text).and_then(|share| match share > 0.0 {
         true => Ok(share),
         false => Err("expected a share between 0 and 1, such as 0.25".into()),
@@ -131,15 +131,54 @@ fn part(text: &str) -> Result<f64, String> {
 }
 
 impl Run {
-    /// Tunes, and writes what came of it.
+    /// With so many trials at once.
+    pub fn with_jobs(self, jobs: u16) -> Self {
+        Self { jobs, ..self }
+    }
+
+    /// The arguments of a job of this program that evaluates a trial, wherever it is placed.
+    ///
+    /// # Errors
+    /// Jobs do not come to what one process comes to.
+    pub fn trial_arguments(&self) -> Result<Vec<String>, Failure> {
+        let network = self.network()?;
+        if network.built_in.is_some() && network.objective == Objective::Latency {
+            return Err(Failure::usage(
+                "the engine inside measures latencies one after the other, in one process",
+            )
+            .hint("leave out dyno launch, or say another objective"));
+        }
+        let mut arguments = ["tune", "trial"].map(String::from).to_vec();
+        arguments.extend(self.described.arguments()?);
+        if let Some(Split { small_share, seed }) = self.split() {
+            arguments.push(format!("--small-share={small_share}"));
+            arguments.push(format!("--seed={seed}"));
+        }
+        if self.keep_going {
+            arguments.push("--keep-going".into());
+        }
+        Ok(arguments)
+    }
+
+    /// Whether a trial that fails has the accuracy 0, and does not end the job.
+    pub fn goes_on(&self) -> bool {
+        self.keep_going
+    }
+
+    /// How closed mode splits the calibration set.
+    fn split(&self) -> Option<Split> {
+        self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed })
+    }
+
+    /// Tunes, and writes what came of it. If somebody evaluates `elsewhere`, no trial is evaluated here.
     ///
     /// # Errors
     /// What makes no sense, what cannot be written, and why the program failed.
-    pub fn execute(self) -> Result<Exit, Failure> {
+    pub fn execute(self, elsewhere: Option<&mut Answers<'_>>) -> Result<Exit, Failure> {
         let network = self.network()?;
         let home = self.described.folder()?;
         if let Some(built_in) = &network.built_in {
-            return self.in_process(&network, built_in, &home);
+            return self.in_process(&network, built_in, &home, elsewhere);
         }
         let external = program(&network)?;
         let settings = self.settings(external.small_command.is_some())?;
@@ -158,7 +197,10 @@ impl Run {
         let about = about(&network, &settings, external, provenance.as_ref());
         let journal = self.journal(&folder, &about)?;
         let of = Job { network: &network, settings, folder: &folder, about, provenance, journal };
-        self.tuned(of, &mut |trials, interrupt| program.evaluate(trials, interrupt))
+        match elsewhere {
+            Some(answers) => self.tuned(of, answers),
+            None => self.tuned(of, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
+        }
     }
 
     /// With the built-in engine.
@@ -167,8 +209,9 @@ impl Run {
         network: &Network,
         built_in: &BuiltIn,
         home: &Path,
+        elsewhere: Option<&mut Answers<'_>>,
     ) -> Result<Exit, Failure> {
-        let split = self.closed.map(|_| Split { small_share: self.small_share, seed: self.seed });
+        let split = self.split();
         if split.is_some() && built_in.validation.is_none() {
             let problem = "--closed needs `validation_samples` and `validation_labels`";
             return Err(
@@ -198,6 +241,12 @@ impl Run {
         };
         about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
         about["samples"] = sets_of(provenance.as_ref());
+        if let Some(answers) = elsewhere {
+            let folder = self.folder(network)?;
+            let journal = self.journal(&folder, &about)?;
+            let of = Job { network, settings, folder: &folder, about, provenance, journal };
+            return self.tuned(of, answers);
+        }
         if let Some(system) = &built_in.system {
             let folder = self.folder(network)?;
             let trials = folder.join("trials");
@@ -323,9 +372,7 @@ impl Run {
     }
 
     fn provenance(&self, external: &External, home: &Path) -> Result<Option<Provenance>, Failure> {
-        if self.closed.is_none() {
-            return Ok(None);
-        }
+        let Some(split) = self.split() else { return Ok(None) };
         let (Some(calibration), Some(validation)) = (&external.calibration, &external.validation)
         else {
             return Err(Failure::usage(
@@ -346,9 +393,7 @@ impl Run {
             }
         }
         let (calibration, validation) = (home.join(calibration), home.join(validation));
-        Provenance::new(&calibration, &validation, self.small_share, self.seed)
-            .map(Some)
-            .map_err(Failure::usage)
+        Provenance::new(&calibration, &validation, split).map(Some).map_err(Failure::usage)
     }
 
     fn journal(&self, folder: &Path, about: &Value) -> Result<Journal, Failure> {
@@ -422,7 +467,7 @@ struct Job<'a> {
 }
 
 /// Whoever evaluates.
-type Answers<'a> = dyn FnMut(&[Trial], &Interrupt) -> Vec<Result<Evaluation, Stop>> + 'a;
+pub type Answers<'a> = dyn FnMut(&[Trial], &Interrupt) -> Vec<Result<Evaluation, Stop>> + 'a;
 
 /// What is told.
 struct Told<'a> {

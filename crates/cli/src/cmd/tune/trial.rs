@@ -3,13 +3,14 @@
 use clap::Args;
 use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Described;
+use super::run::part;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, LIFELINE};
 use crate::output;
-use crate::tune::{Engine, Evaluator};
+use crate::tune::{Engine, Evaluator, Split};
 
 /// Which network.
 #[derive(Debug, Args)]
@@ -17,6 +18,15 @@ use crate::tune::{Engine, Evaluator};
 pub struct Trial {
     #[command(flatten)]
     described: Described,
+    /// A trial whose program fails has the accuracy 0; what failed is in its note
+    #[arg(long)]
+    keep_going: bool,
+    /// Sets of closed mode: the part of the calibration set that the first pass sees
+    #[arg(long, value_name = "SHARE", value_parser = part, requires = "seed")]
+    small_share: Option<f64>,
+    /// Sets of closed mode: of the split of the calibration set
+    #[arg(long, value_name = "N", requires = "small_share")]
+    seed: Option<u64>,
 }
 
 const AFTER_HELP: &str = "\
@@ -34,7 +44,7 @@ impl Trial {
     /// A descriptor or a trial that makes no sense, or a program that fails.
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
-        let text = std::io::read_to_string(std::io::stdin()).map_err(|error| {
+        let text = asked().map_err(|error| {
             Failure::usage(format!("cannot read the trial from stdin: {error}"))
         })?;
         let document = serde_json::from_str(&text)
@@ -42,7 +52,10 @@ impl Trial {
         let trial = Wanted::from_json(&document).map_err(Failure::usage)?;
         let interrupt = Interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
-        let mut evaluator = Evaluator::open(&network, &self.described.folder()?, false)?;
+        let split = self.small_share.zip(self.seed);
+        let split = split.map(|(small_share, seed)| Split { small_share, seed });
+        let home = self.described.folder()?;
+        let mut evaluator = Evaluator::open(&network, &home, self.keep_going, split)?;
         if let Some(engine) = evaluator.engine() {
             known(&trial, engine)?;
         }
@@ -52,6 +65,16 @@ impl Trial {
             Err(Stop::Interrupted | Stop::Limit) => Ok(Exit::Interrupted),
         }
     }
+}
+
+/// All of stdin; a line, where its end says that nobody waits any more.
+fn asked() -> std::io::Result<String> {
+    if std::env::var_os(LIFELINE).is_none() {
+        return std::io::read_to_string(std::io::stdin());
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    Ok(line)
 }
 
 /// Refuses formats of objects that the model has not: a program knows its own.
@@ -70,11 +93,20 @@ fn known(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
 
 fn print(trial: &Wanted, evaluation: &Evaluation) -> Result<Exit, Failure> {
     let result = json!({
-        "schema": "dyno.trial.result",
+        "schema": RESULT,
         "schema_version": 1,
         "number": trial.number,
         "set": trial.subset,
         "result": evaluation,
     });
     output::print(result.to_string() + "\n").map(|()| Exit::Valid)
+}
+
+const RESULT: &str = "dyno.trial.result";
+
+/// What came of the trial of that number, out of what its job printed; nothing if that is not said there.
+pub fn read_result(number: u64, printed: &str) -> Option<Evaluation> {
+    let document: Value = serde_json::from_str(printed).ok()?;
+    let is_it = document["schema"] == RESULT && document["number"] == number;
+    is_it.then(|| serde_json::from_value(document["result"].clone()).ok())?
 }
