@@ -206,7 +206,10 @@ fn mlserver(net: &Net<'_>, venv: &Venv) -> Result<()> {
     let scenarios = ["--scenario", "SingleStream", "--scenario", "Server", "--qps", "20"];
     let data = [&data[..], &scenarios[..]].concat();
     net.measure("mlserver-http", &format!("oip:http://127.0.0.1:{http}/iris"), &data)?;
-    net.measure("mlserver-grpc", &format!("oip-grpc:127.0.0.1:{grpc}/iris"), &data)?;
+    for form in ["raw", "typed"] {
+        let system = format!("oip-grpc:127.0.0.1:{grpc}/iris,form={form}");
+        net.measure(&format!("mlserver-grpc-{form}"), &system, &data)?;
+    }
     Ok(())
 }
 
@@ -238,25 +241,28 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     let at = format!("127.0.0.1:{port}");
     let _server = Server::start(&mut command, &at, "/health")?;
     let scenario = ["--mode", "performance", "--scenario", "SingleStream", "--samples", "16"];
+    // It closes a connection after an answer that streams, and says nothing of it before. Each
+    // that is open keeps one of its threads busy.
+    let once = "keep-alive=false,connections=2";
     for (name, keys) in [
         ("llama-chat", "chat=true"),
         ("llama-completions", "chat=false"),
         ("llama-whole", "stream=false"),
     ] {
-        // It closes a connection after an answer that streams, and says nothing of it before. Each
-        // that is open keeps one of its threads busy.
-        let once = "keep-alive=false,connections=2";
         let system = format!("openai:http://{at},{keys},max-tokens=16,input=16,{once}");
         net.measure(name, &system, &scenario)?;
     }
-    let right = net.folder.join("right.jsonl");
-    let right = right.to_str().context("the target folder's path is no UTF-8")?;
-    net.ask(venv, "llama_references.py", &[&port.to_string(), right])?;
-    let data = ["--data", right, "--accuracy-target", "1", "--scenario", "SingleStream"];
-    for (name, keys) in [("llama-right", "stream=true"), ("llama-right-whole", "stream=false")] {
-        let once = "keep-alive=false,connections=2";
-        let same = "max-tokens=8,temperature:=0,grammar:=\"root ::= [a-z]+\"";
-        net.measure(name, &format!("openai:http://{at},{keys},{same},{once}"), &data)?;
+    for api in ["completions", "chat"] {
+        let right = net.folder.join(format!("right-{api}.jsonl"));
+        let right = right.to_str().context("the target folder's path is no UTF-8")?;
+        net.ask(venv, "llama_references.py", &[&port.to_string(), right, api])?;
+        let data = ["--data", right, "--accuracy-target", "1", "--scenario", "SingleStream"];
+        for streams in [true, false] {
+            let keys = format!("chat={},stream={streams}", api == "chat");
+            let same = "max-tokens=8,temperature:=0,grammar:=\"root ::= [a-z]+\"";
+            let system = format!("openai:http://{at},{keys},{same},{once}");
+            net.measure(&format!("llama-right-{api}-{streams}"), &system, &data)?;
+        }
     }
     Ok(())
 }
