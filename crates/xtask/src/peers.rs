@@ -137,6 +137,13 @@ fn summarise(outcomes: &[Outcome], strict: bool) -> (String, bool) {
     )
 }
 
+/// Builds the command, and says where it is.
+pub fn built_dyno(root: &Path) -> Result<PathBuf> {
+    let mut build = crate::release::shell::tool("CARGO", "cargo", root);
+    crate::release::shell::run(build.args(["build", "--package", "dyno"]))?;
+    Ok(target_folder(root)?.join("debug/dyno"))
+}
+
 /// Where cargo builds; absolute, because tests run in the folder of their crate.
 pub fn target_folder(root: &Path) -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("CARGO_TARGET_DIR") {

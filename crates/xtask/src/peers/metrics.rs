@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built_dyno};
 use crate::release::shell;
 
 const PACKAGES: &str = "numpy==2.4.6 scikit-learn==1.9.1 pycocotools==2.0.11 sacrebleu==2.6.0 \
@@ -145,13 +145,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 }
 
 fn compare(bench: &Bench, cases: &Cases) -> Result<Outcome> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--package", "dyno"]).current_dir(bench.root);
-    if !build.status().context("cannot start cargo")?.success() {
-        bail!("cargo build --package dyno failed");
-    }
-    let dyno = target_folder(bench.root)?.join("debug/dyno");
+    let dyno = built_dyno(bench.root)?;
     let mut wrong = Vec::new();
     for case in cases.list()? {
         let folder = bench.folder.join("cases").join(&case.case);

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built_dyno};
 use crate::release::shell;
 use server::{Server, free_ports};
 
@@ -78,14 +78,12 @@ struct Net<'a> {
 
 impl<'a> Net<'a> {
     fn build(bench: &Bench<'a>) -> Result<Self> {
-        let mut build = shell::tool("CARGO", "cargo", bench.root);
-        shell::run(build.args(["build", "--package", "dyno"]))?;
         let folder = bench.folder.join("runs");
         if folder.exists() {
             fs::remove_dir_all(&folder).context("cannot remove the runs of before")?;
         }
         fs::create_dir_all(&folder).context("cannot make a folder")?;
-        let dyno = target_folder(bench.root)?.join("debug/dyno");
+        let dyno = built_dyno(bench.root)?;
         Ok(Self { root: bench.root, folder, dyno })
     }
 

@@ -1,11 +1,9 @@
 //! A load, a sweep and a tuner on a Ray cluster of three local nodes.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built_dyno};
 
 const PACKAGES: &str = "ray==2.60.0";
 const LOAD: &str =
@@ -28,13 +26,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 }
 
 fn on_cluster(bench: &Bench, venv: &Venv) -> Result<Outcome> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--package", "dyno"]).current_dir(bench.root);
-    if !build.status().context("cannot start cargo")?.success() {
-        bail!("cargo build --package dyno failed");
-    }
-    let dyno = target_folder(bench.root)?.join("debug/dyno");
+    let dyno = built_dyno(bench.root)?;
     let runs = bench.folder.join("runs");
     if runs.exists() {
         std::fs::remove_dir_all(&runs)
