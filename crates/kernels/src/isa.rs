@@ -22,6 +22,8 @@ enum Token {
     Avx512Vnni(arch::Avx512Vnni),
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16(arch::Avx512Bf16),
+    #[cfg(target_arch = "x86_64")]
+    Amx(arch::Amx),
 }
 
 impl Isa {
@@ -31,6 +33,7 @@ impl Isa {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
+            found.extend(arch::Amx::detect().map(Token::Amx));
             found.extend(arch::Avx512Bf16::detect().map(Token::Avx512Bf16));
             found.extend(arch::Avx512Vnni::detect().map(Token::Avx512Vnni));
             found.extend(arch::Avx512::detect().map(Token::Avx512));
@@ -65,7 +68,7 @@ impl Isa {
         Isa(Token::Scalar(arch::Scalar))
     }
 
-    /// As it is named in options: `scalar`, `avx2`, `avx512`, `avx512-vnni` or `avx512-bf16`.
+    /// As it is named in options: `scalar`, `avx2`, `avx512`, `avx512-vnni`, `avx512-bf16` or `amx`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -78,6 +81,8 @@ impl Isa {
             Token::Avx512Vnni(_) => "avx512-vnni",
             #[cfg(target_arch = "x86_64")]
             Token::Avx512Bf16(_) => "avx512-bf16",
+            #[cfg(target_arch = "x86_64")]
+            Token::Amx(_) => "amx",
         }
     }
 
@@ -94,6 +99,17 @@ impl Isa {
             Token::Avx512Vnni(token) => token.call(kernel),
             #[cfg(target_arch = "x86_64")]
             Token::Avx512Bf16(token) => token.call(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Token::Amx(token) => token.vectors().call(kernel),
+        }
+    }
+
+    /// Tiles beside vectors, if there are any.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn tiles(self) -> Option<arch::Amx> {
+        match self.0 {
+            Token::Amx(token) => Some(token),
+            _ => None,
         }
     }
 }

@@ -43,7 +43,8 @@ impl Precision {
     }
 }
 
-/// Packed weights: `panels` x `words` x `vectors` x 16 words of 32 bits.
+/// Packed weights: `panels` x `words` x `vectors` x 16 words of 32 bits. Words of [`Precision::Int8`] are filled up
+/// with zeros to whole tiles of AMX.
 #[derive(Debug)]
 pub struct Panels {
     precision: Precision,
@@ -65,6 +66,9 @@ const LEAST_FEW: usize = 4;
 /// The most weights of an output of [`Precision::Int8`]: their products with bytes fill the 32
 /// bits of a sum.
 pub const MAX_BYTES: usize = i32::MAX as usize / (255 * 127);
+
+/// Words of a tile of AMX.
+const TILE: usize = 16;
 
 /// The most vectors of a panel.
 pub const MAX_VECTORS: usize = 4;
@@ -115,8 +119,7 @@ impl Panels {
             "at most {MAX_BYTES} weights of 8 bits, not {k}"
         );
         let panels = units.div_ceil(LANES);
-        let words = precision.words(k);
-        let all = [panels, words, vectors, LANES].into_iter().try_fold(1, usize::checked_mul);
+        let all = [panels, held(precision, k), vectors, LANES].into_iter().try_fold(1, usize::checked_mul);
         let mut packed = Self {
             precision,
             vectors,
@@ -159,7 +162,7 @@ impl Panels {
 
     fn put(&mut self, vector: usize, unit: usize, weights: &[f32], whole: Option<f32>) {
         let (panel, lane) = (unit / LANES, unit % LANES);
-        let (words, vectors) = (self.words(), self.vectors);
+        let (words, vectors) = (held(self.precision, self.k), self.vectors);
         let place = |word| ((panel * words + word) * vectors + vector) * LANES + lane;
         let memory = self.memory.words_mut();
         match self.precision {
@@ -237,7 +240,7 @@ impl Panels {
     /// What a product with all panels reads.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.memory.words().len() * 4
+        self.panels * self.panel_bytes()
     }
 
     /// What a product with one panel reads.
@@ -248,7 +251,7 @@ impl Panels {
 
     /// Words of the panels from `panel` on.
     pub(crate) fn panel(&self, panel: usize) -> &[u32] {
-        &self.memory.words()[panel * self.words() * self.vectors * LANES..]
+        &self.memory.words()[panel * held(self.precision, self.k) * self.vectors * LANES..]
     }
 
     /// Scales and excesses of the outputs of panels, of [`Precision::Int8`].
@@ -257,6 +260,12 @@ impl Panels {
         let at = panels.start * width..panels.end * width;
         (&self.scales[at.clone()], &self.excess[at])
     }
+}
+
+/// Words of a panel that are held, for each of its outputs.
+fn held(precision: Precision, k: usize) -> usize {
+    let words = precision.words(k);
+    if precision == Precision::Int8 { words.next_multiple_of(TILE) } else { words }
 }
 
 /// The nearest bfloat16, ties to even.

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
 use std::marker::PhantomData;
 
@@ -91,6 +93,12 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Panels, to: &
     assert!(starts.iter().all(is_inside), "rows of {reach} lie in {}", words.len());
     let width = weights.panels() * weights.vectors() * LANES;
     assert_eq!(Some(to.len()), starts.len().checked_mul(width), "a number for each output");
+    #[cfg(target_arch = "x86_64")]
+    if let (Words::Bytes { .. }, Some(amx)) = (words, isa.tiles())
+        && starts.len() >= tiles::LEAST_ROWS
+    {
+        return tiles::multiply(amx, windows, weights, to);
+    }
     match words {
         Words::F32(_) => isa.run(All::<F32> { windows, weights, to, of: PhantomData }),
         Words::Bytes { .. } if weights.few().is_some() => {
@@ -162,13 +170,21 @@ macro_rules! put_whole {
         #[inline(always)]
         unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
             // SAFETY: the caller vouches for 16 numbers of all three.
-            unsafe {
-                let sum = s.to_f32(s.sub_i32(sum, s.load_i32(whole.excess)));
-                let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
-                s.store(to, s.mul(sum, worth));
-            }
+            unsafe { put_sum(s, to, sum, whole) }
         }
     };
+}
+
+/// # Safety
+/// As [`Put::put`].
+#[inline(always)]
+unsafe fn put_sum<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
+    // SAFETY: the caller vouches for 16 numbers of all three.
+    unsafe {
+        let sum = s.to_f32(s.sub_i32(sum, s.load_i32(whole.excess)));
+        let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
+        s.store(to, s.mul(sum, worth));
+    }
 }
 
 impl Put for Int8 {

@@ -313,8 +313,7 @@ fn typical_peaks(isa: &str, gigahertz: f64) -> Vec<Peak> {
         _ => 64.0,
     };
     let (bf16, int8) = match isa {
-        _ if isa.contains("amx") => (8.0, 16.0),
-        _ if isa.contains("bf16") => (1.0, 4.0),
+        _ if isa == "amx" || isa.contains("bf16") => (1.0, 4.0),
         _ if isa.contains("vnni") => (0.5, 4.0),
         _ => (0.5, 0.5),
     };

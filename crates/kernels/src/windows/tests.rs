@@ -36,8 +36,8 @@ proptest! {
     // Sums of products of whole numbers are exact, whatever the order.
     #[test]
     fn products_of_windows_are_those_of_their_numbers(
-        vectors in 1_usize..5, outputs in 1_usize..100, runs in 1_usize..4, run in 1_usize..6,
-        gap in 0_usize..9, starts in prop::collection::vec(0_usize..30, 0..15), is_whole: bool,
+        vectors in 1_usize..5, outputs in 1_usize..100, runs in 1_usize..4, run in 1_usize..40,
+        gap in 0_usize..9, starts in prop::collection::vec(0_usize..30, 0..80), is_whole: bool,
         largest in prop::sample::select(vec![1, 2, 3, 7, 15, 16, 17, 64, 127]),
     ) {
         let precision = if is_whole { Precision::Int8 } else { Precision::F32 };
