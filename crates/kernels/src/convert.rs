@@ -104,6 +104,21 @@ pub fn quantise(isa: Isa, grid: &Grid, numbers: &mut [f32]) -> bool {
     isa.run(Plain(Quantise { grid, numbers }))
 }
 
+/// The format's values as whole numbers of `unit`, 128 added to each: bytes of [`crate::Words`]. What is beyond
+/// a byte is the nearest one. Returns whether any is NaN while the format has none; its byte is any.
+///
+/// # Panics
+/// The grid is out of reach, `unit` is no power of two from 2^-120 to 2^120, or there are not as many bytes as
+/// numbers.
+#[must_use]
+pub fn bytes(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], bytes: &mut [u8]) -> bool {
+    assert!(grid.is_in_reach(), "{grid:?}");
+    let exponent = (unit.to_bits() >> 23) as i32 - 127;
+    assert!(exponent.abs() <= 120 && unit == power_of_two(exponent), "a power of two, not {unit}");
+    assert_eq!(numbers.len(), bytes.len(), "a byte for each number");
+    isa.run(Plain(Bytes { grid, unit, numbers, bytes }))
+}
+
 /// The codes of numbers. Returns whether any is NaN while the format has none; its code is any.
 ///
 /// # Panics
@@ -140,6 +155,13 @@ impl<K: Kernel> Kernel for Plain<K> {
 struct Quantise<'a> {
     grid: &'a Grid,
     numbers: &'a mut [f32],
+}
+
+struct Bytes<'a> {
+    grid: &'a Grid,
+    unit: f32,
+    numbers: &'a [f32],
+    bytes: &'a mut [u8],
 }
 
 struct Encode<'a> {
@@ -412,6 +434,34 @@ impl Kernel for Quantise<'_> {
             let rounded = constants.rounded(x);
             nans = s.fma(rounded.clamped, constants.zero, nans);
             store(s, numbers, constants.value(x, &rounded));
+        }
+        self.grid.nan.is_none() && has_nan(s, nans)
+    }
+}
+
+impl Kernel for Bytes<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) -> bool {
+        let constants = Constants::new(s, self.grid);
+        // A power of two, as its inverse is: nothing is rounded.
+        let many = s.splat(self.unit.recip());
+        let mut nans = s.splat(0.0);
+        for (numbers, bytes) in self.numbers.chunks(LANES).zip(self.bytes.chunks_mut(LANES)) {
+            let x = load(s, numbers);
+            let rounded = constants.rounded(x);
+            nans = s.fma(rounded.clamped, constants.zero, nans);
+            let whole = s.mul(constants.value(x, &rounded), many);
+            if let Some(all) = bytes.first_chunk_mut::<LANES>() {
+                // SAFETY: `all` has room for 16 bytes.
+                unsafe { s.store_u8(all.as_mut_ptr(), whole) };
+            } else {
+                let mut lanes = [0_u8; LANES];
+                // SAFETY: `lanes` has room for 16 bytes.
+                unsafe { s.store_u8(lanes.as_mut_ptr(), whole) };
+                bytes.copy_from_slice(&lanes[..bytes.len()]);
+            }
         }
         self.grid.nan.is_none() && has_nan(s, nans)
     }

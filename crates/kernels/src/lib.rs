@@ -18,6 +18,7 @@ mod lanes;
 mod memory;
 mod narrow;
 mod panels;
+mod pool;
 mod program;
 mod rows;
 mod team;
@@ -30,6 +31,7 @@ pub use execute::{Call, Execution, RunError};
 pub use isa::{Isa, IsaError};
 pub use lanes::LANES;
 pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
+pub use pool::{Pixels, largest_of_four};
 pub use program::{
     At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden,
     Highway, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots,

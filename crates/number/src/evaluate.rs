@@ -117,6 +117,8 @@ struct Memory {
     scratch: Scratch,
     from: Vec<f32>,
     to: Vec<f32>,
+    /// Of values that nobody keeps any more: memory that is had already.
+    spare: Vec<Vec<f32>>,
 }
 
 /// What is the same for all images of a trial.
@@ -216,7 +218,7 @@ impl Evaluator {
     /// # Errors
     /// An image or a weight is NaN.
     pub fn profile(&mut self) -> Result<Vec<Layer>, NanError> {
-        let Memory { mut scratch, mut from, mut to } = std::mem::take(&mut self.threads[0]);
+        let Memory { mut scratch, mut from, mut to, spare } = std::mem::take(&mut self.threads[0]);
         let ready = self.ready_for(|_| [Format::F32; 2])?;
         // The least, which is no more than 0, and the largest magnitude.
         let mut ends = vec![[0.0_f32; 2]; self.stages.len()];
@@ -228,7 +230,7 @@ impl Evaluator {
                 std::mem::swap(&mut from, &mut to);
             }
         }
-        self.threads[0] = Memory { scratch, from, to };
+        self.threads[0] = Memory { scratch, from, to, spare };
         let layer = |(stage, [min, max]): (&Stage, [f32; 2])| {
             let product = stage.product.as_ref()?;
             let weight_max = product.weights.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
@@ -369,7 +371,11 @@ impl Evaluator {
             let room = of.and_then(|_| {
                 let key = Key { subset: trial.subset, stage: at, formats: before.clone() };
                 let bytes = images * stage.input.len() * size_of::<f32>();
-                self.prefixes.room(key, images.div_ceil(BLOCK), bytes)
+                let mut threads = (0..self.threads.len()).cycle();
+                self.prefixes.room(key, images.div_ceil(BLOCK), bytes, |values| {
+                    let thread = threads.next().expect("at least one thread");
+                    self.threads[thread].spare.push(values);
+                })
             });
             kept.push(room);
             before
@@ -418,7 +424,7 @@ impl Plan<'_> {
     }
 
     fn errors_of(&self, block: usize, memory: &mut Memory) -> Result<usize, NanError> {
-        let Memory { scratch, from, to } = memory;
+        let Memory { scratch, from, to, spare } = memory;
         let mut kept = self.kept.iter().enumerate().rev();
         let last = kept.find_map(|(at, kept)| Some((at, kept.as_ref()?[block].get()?)));
         let mut at = 0;
@@ -430,12 +436,13 @@ impl Plan<'_> {
             None => gather(self.images, self.stages[0].input, self.blocks[block], from),
         }
         while at < self.stages.len() {
-            if let Some(kept) = &self.kept[at] {
-                // Whoever was faster left the same.
-                let _ = kept[block].set(from.as_slice().into());
-            }
             self.stages[at].run(self.ready[at].as_ref(), from, to, scratch)?;
             std::mem::swap(from, to);
+            if let Some(kept) = &self.kept[at] {
+                let values = std::mem::replace(to, spare.pop().unwrap_or_default());
+                // Nobody else has this block.
+                let _ = kept[block].set(values);
+            }
             at += 1;
         }
         let outputs = from.len() / self.blocks[block].len();

@@ -75,7 +75,7 @@ impl Format {
         numbers
     }
 
-    fn found_nan(self, numbers: &[f32]) -> Result<(), NanError> {
+    pub(crate) fn found_nan(self, numbers: &[f32]) -> Result<(), NanError> {
         let first = numbers.iter().position(|x| x.is_nan());
         first.map_or(Ok(()), |index| Err(NanError { format: self, index }))
     }

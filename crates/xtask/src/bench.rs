@@ -47,6 +47,11 @@ impl<'a> Bench<'a> {
         self.wanted.iter().any(|part| name.contains(part))
     }
 
+    /// What figures are named by, as options of a program that prints some of them.
+    pub fn only(&self) -> impl Iterator<Item = &str> {
+        self.wanted.iter().flat_map(|part| ["--only", part])
+    }
+
     /// Whether figures are named, and each with this part.
     pub fn asks_only(&self, part: &str) -> bool {
         !self.is_all() && self.wanted.iter().all(|wanted| wanted.contains(part))

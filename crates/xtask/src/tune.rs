@@ -46,7 +46,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     }
     // Peers' figures need no more of it than the model that it leaves.
     if !bench.asks_only("against") || !bench.folder.join("lenet.onnx").is_file() {
-        print(&bench, command(&bench)?)?;
+        let mut command = command(&bench)?;
+        command.args(bench.only());
+        print(&bench, command)?;
     }
     if bench.wants(BESIDE) {
         beside(&bench)?;

@@ -83,10 +83,14 @@ static WHOLE: Config = Config {
     palette: 1,
     start_row: 0,
     reserved: [0; 14],
-    row_bytes: [ROW as u16, ROW as u16, ROW as u16, ROW as u16, ROW as u16, ROW as u16, ROW as u16,
-        ROW as u16, 0, 0, 0, 0, 0, 0, 0, 0],
-    rows: [ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8,
-        ROWS as u8, 0, 0, 0, 0, 0, 0, 0, 0],
+    row_bytes: [
+        ROW as u16, ROW as u16, ROW as u16, ROW as u16, ROW as u16, ROW as u16, ROW as u16,
+        ROW as u16, 0, 0, 0, 0, 0, 0, 0, 0,
+    ],
+    rows: [
+        ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8, ROWS as u8,
+        ROWS as u8, 0, 0, 0, 0, 0, 0, 0, 0,
+    ],
 };
 
 /// Two times sixteen rows: where those of the left side begin, and where their sums go.

@@ -91,6 +91,24 @@ fn every_instruction_set_converts_as_portable_code() {
     }
 }
 
+/// As quantised first, then counted.
+#[test]
+fn bytes_are_whole_numbers_of_a_unit() {
+    let numbers = numbers();
+    for grid in &grids() {
+        for isa in Isa::all() {
+            let (unit, mut quantised) = (grid.step().max(power_of_two(-120)), numbers.clone());
+            let has_nan = quantise(Isa::scalar(), grid, &mut quantised);
+            let mut found = vec![0; numbers.len()];
+            assert_eq!(bytes(isa, grid, unit, &numbers, &mut found), has_nan);
+            for (at, value) in quantised.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+                let whole = (f64::from(*value) / f64::from(unit)).round_ties_even() + 128.0;
+                assert_eq!(found[at], whole as u8, "{:e} {grid:?} {isa}", numbers[at]);
+            }
+        }
+    }
+}
+
 #[test]
 fn grids_out_of_reach_are_told() {
     let half = Grid {

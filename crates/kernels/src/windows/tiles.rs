@@ -101,22 +101,27 @@ impl Lay<'_> {
     #[inline(always)]
     fn pieces<const P: usize>(self) {
         let Windows { starts, runs, run, apart, .. } = self.windows;
-        let run = run * size_of::<u32>();
-        let room = runs.saturating_sub(1) * apart + run.next_multiple_of(P);
-        let laid_room = self.laid.len() - ROW;
+        let (run, Self { bytes, laid, stride, .. }) = (run * size_of::<u32>(), self);
+        let reach = runs.saturating_sub(1) * apart + run.next_multiple_of(P);
+        assert!(runs * run <= stride && starts.len() * stride + ROW <= laid.len(), "room for all");
         for (row, start) in starts.iter().enumerate() {
-            let is_inside = start + room <= self.bytes.len();
-            for of_run in 0..runs {
-                let (from, to) = (start + of_run * apart, row * self.stride + of_run * run);
-                debug_assert!(to + run <= laid_room, "rows that are laid out have room");
+            let (mut from, mut to) = (*start, row * stride);
+            let is_inside = start + reach <= bytes.len();
+            for _ in 0..runs {
                 if is_inside {
                     for at in (0..run).step_by(P) {
-                        let piece: &[u8; P] = self.bytes[from + at..].first_chunk().unwrap();
-                        *self.laid[to + at..].first_chunk_mut::<P>().unwrap() = *piece;
+                        // SAFETY: the last run, in whole pieces, ends within `bytes`; what is written ends at most
+                        // a piece after the last row, where there are `ROW` bytes more.
+                        unsafe {
+                            let piece = bytes.as_ptr().add(from + at).cast::<[u8; P]>();
+                            let place = laid.as_mut_ptr().add(to + at).cast::<[u8; P]>();
+                            place.write_unaligned(piece.read_unaligned());
+                        }
                     }
                 } else {
-                    self.laid[to..to + run].copy_from_slice(&self.bytes[from..from + run]);
+                    laid[to..to + run].copy_from_slice(&bytes[from..from + run]);
                 }
+                (from, to) = (from + apart, to + run);
             }
         }
     }
@@ -138,7 +143,8 @@ impl Kernel for Finish<'_> {
         let (scales, excess) = self.weights.whole(0..self.weights.panels());
         for row in self.to.chunks_exact_mut(self.width) {
             for (at, to) in row.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                let (scales, excess) = (scales[at * LANES..].as_ptr(), excess[at * LANES..].as_ptr());
+                let (scales, excess) =
+                    (scales[at * LANES..].as_ptr(), excess[at * LANES..].as_ptr());
                 let whole = Whole { scales, excess, unit: self.unit };
                 // SAFETY: `to` is 16 numbers, whole ones until now; there is a scale and an excess for each of a
                 // row.

@@ -11,6 +11,21 @@ use dyno_onnx::Model;
 use super::{Images, line_beside};
 use crate::train::SIDE;
 
+/// What begins the names of its figures, and what ends them.
+pub const NAME: &str = "tune.lenet.tuned_latency_us";
+pub const ENDS: [&str; 10] = [
+    ".f32.batch1",
+    ".lenet_7.batch1",
+    ".lenet_1.batch1",
+    ".i8.batch1",
+    ".i4.batch1",
+    ".f32.batch64",
+    ".lenet_7.batch64",
+    ".lenet_1.batch64",
+    ".i8.batch64",
+    ".i4.batch64",
+];
+
 /// A network in formats, and the shortest time that it took.
 struct Timed {
     name: String,
@@ -114,7 +129,7 @@ pub fn print(
         }
         let plain = timed[0].shortest_us;
         for Timed { name, packed, shortest_us } in &timed {
-            let name = format!("tune.lenet.tuned_latency_us.{name}.batch{images}");
+            let name = format!("{NAME}.{name}.batch{images}");
             line_beside(&name, *shortest_us, plain, "us");
             let layers = packed.layers();
             let exact = layers.iter().filter(|layer| layer.path == Path::Bytes).count();

@@ -1,8 +1,9 @@
 //! Tunes LeNet and MLP-M on MNIST with the built-in evaluator, and counts evaluations a second. One JSON
 //! line a figure.
 //!
-//! usage: tune --bench FOLDER [--quick] [--study | --serve]
+//! usage: tune --bench FOLDER [--quick] [--study | --serve] [--only PART]...
 //!
+//! `--only` leaves out what no figure is asked of whose name contains one of the parts.
 //! With `--study` it prints tables in Markdown instead: other rules and searches beside the tuner's own. With
 //! `--serve` it measures latencies when it is asked to, in turn with others.
 //!
@@ -200,8 +201,19 @@ fn speed(evaluator: &mut Evaluator, network: &Tuned, subset: Subset, count: u32)
     f64::from(count) / start.elapsed().as_secs_f64()
 }
 
+/// Figures of a tune.
+const OF_TUNE: [&str; 3] = [".seconds", ".evaluations", ".bits"];
+
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut parts = Vec::new();
+    while let Some(at) = arguments.iter().position(|argument| argument == "--only") {
+        parts.extend(arguments.drain(at..(at + 2).min(arguments.len())).nth(1));
+    }
+    let wants = |prefix: &str, ends: &[&str]| {
+        let asks = |end: &&str| parts.iter().any(|part| format!("{prefix}{end}").contains(part));
+        parts.is_empty() || ends.iter().any(|end| asks(&end))
+    };
     let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
     let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");
     let read = |part| {
@@ -230,23 +242,41 @@ fn main() {
     }
     let speeds = [(Subset::Full, 30, "full", 10.0), (Subset::Small, 300, "small", 100.0)];
     for (subset, count, set, goal) in speeds {
+        if !wants(&format!("tune.{set}_evaluations_per_s"), &[""]) {
+            continue;
+        }
         let count = if is_quick { count / 3 } else { count };
         let speed = speed(&mut evaluator, &network, subset, count);
         line(&format!("tune.{set}_evaluations_per_s"), speed, "evaluations/s", Some(goal));
     }
-    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
-    tell("tune.lenet_7", &outcome, seconds, [Some(1.0), Some(41.0), Some(58_328.0)]);
-    let mut found = vec![("lenet_7", formats_of(&outcome))];
-    network.error_margin = 0.01;
-    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
-    tell("tune.lenet_1", &outcome, seconds, [None, None, Some(61_992.0)]);
-    found.push(("lenet_1", formats_of(&outcome)));
-    let model = lenet.model("lenet").expect("layers that fit");
-    latency::print(&model, &found, &test, is_quick, &reach(&mut evaluator));
-    let (mut evaluator, network) = self::evaluator(&mlp, "mlp-m", &test, 3);
-    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
-    tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
-    exhaustive(&lenet, &test, &settings, is_quick);
+    let latencies = wants(latency::NAME, &latency::ENDS);
+    let mut found = Vec::new();
+    let goals = [[Some(1.0), Some(41.0), Some(58_328.0)], [None, None, Some(61_992.0)]];
+    let margins = [("lenet_7", 0.07), ("lenet_1", 0.01)];
+    for ((name, margin), goals) in margins.into_iter().zip(goals) {
+        let prefix = format!("tune.{name}");
+        if latencies || wants(&prefix, &OF_TUNE) {
+            network.error_margin = margin;
+            let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+            tell(&prefix, &outcome, seconds, goals);
+            found.push((name, formats_of(&outcome)));
+        }
+    }
+    if latencies {
+        let model = lenet.model("lenet").expect("layers that fit");
+        latency::print(&model, &found, &test, is_quick, &reach(&mut evaluator));
+    }
+    if wants("tune.mlp_m", &OF_TUNE) {
+        let (mut evaluator, network) = self::evaluator(&mlp, "mlp-m", &test, 3);
+        let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+        tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
+    }
+    for (name, margin) in margins {
+        let prefix = format!("tune.{name}.exhaustive");
+        if !is_quick && wants(&prefix, &OF_TUNE) {
+            exhaustive(&lenet, &test, &settings, &prefix, margin);
+        }
+    }
 }
 
 /// The model as a file, for others.
@@ -260,22 +290,17 @@ fn leave(folder: &Path, name: &str, network: &Network) {
 const MOST: u64 = 60_000;
 
 /// The least bits that there are, if a search of all finds them before it has made [`MOST`] evaluations.
-fn exhaustive(lenet: &Network, test: &Images, settings: &Settings, is_quick: bool) {
-    if is_quick {
-        return;
-    }
+fn exhaustive(lenet: &Network, test: &Images, settings: &Settings, name: &str, margin: f64) {
     let (mut evaluator, mut network) = self::evaluator(lenet, "lenet", test, 2);
-    for (margin, name) in [(0.07, "tune.lenet_7.exhaustive"), (0.01, "tune.lenet_1.exhaustive")] {
-        network.error_margin = margin;
-        let algorithm = Algorithm::Exhaustive { below: 1, above: 3 };
-        // On all images alone: what a part of them lets pass first proves nothing.
-        let (passes, max_evaluations) = (Passes::FullOnly, Some(MOST));
-        let settings = Settings { algorithm, passes, max_evaluations, ..settings.clone() };
-        let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
-        if outcome.evaluations.iter().sum::<u64>() < MOST {
-            tell(name, &outcome, seconds, [Some(600.0), None, None]);
-        } else {
-            eprintln!("{name}: nothing was found in {MOST} evaluations, {seconds:.1} s");
-        }
+    network.error_margin = margin;
+    let algorithm = Algorithm::Exhaustive { below: 1, above: 3 };
+    // On all images alone: what a part of them lets pass first proves nothing.
+    let (passes, max_evaluations) = (Passes::FullOnly, Some(MOST));
+    let settings = Settings { algorithm, passes, max_evaluations, ..settings.clone() };
+    let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
+    if outcome.evaluations.iter().sum::<u64>() < MOST {
+        tell(name, &outcome, seconds, [Some(600.0), None, None]);
+    } else {
+        eprintln!("{name}: nothing was found in {MOST} evaluations, {seconds:.1} s");
     }
 }

@@ -15,11 +15,11 @@ pub(super) struct Key {
 }
 
 /// The values of each block of images, once somebody has them.
-pub(super) type Blocks<V = Box<[f32]>> = Arc<[OnceLock<V>]>;
+pub(super) type Blocks<V = Vec<f32>> = Arc<[OnceLock<V>]>;
 
 /// Values between stages, those used last, up to a number of bytes.
 #[derive(Debug)]
-pub(super) struct Prefixes<V = Box<[f32]>> {
+pub(super) struct Prefixes<V = Vec<f32>> {
     limit: usize,
     taken: usize,
     // the one used last at the end
@@ -38,8 +38,14 @@ impl<V> Prefixes<V> {
     }
 
     /// Room for the values of so many blocks, of so many bytes together; those that are there already stay.
-    /// None if they are larger than all that may be held.
-    pub fn room(&mut self, key: Key, blocks: usize, bytes: usize) -> Option<Blocks<V>> {
+    /// None if they are larger than all that may be held. What goes for it is handed to `gone`.
+    pub fn room(
+        &mut self,
+        key: Key,
+        blocks: usize,
+        bytes: usize,
+        mut gone: impl FnMut(V),
+    ) -> Option<Blocks<V>> {
         if let Some(at) = self.held.iter().position(|(held, ..)| *held == key) {
             let found = self.held.remove(at);
             let values = Arc::clone(&found.1);
@@ -50,7 +56,11 @@ impl<V> Prefixes<V> {
             return None;
         }
         while self.taken + bytes > self.limit {
-            self.taken -= self.held.remove(0).2;
+            let (_, mut blocks, bytes) = self.held.remove(0);
+            self.taken -= bytes;
+            // None where a trial still has them.
+            let blocks = Arc::get_mut(&mut blocks).unwrap_or_default();
+            blocks.iter_mut().filter_map(OnceLock::take).for_each(&mut gone);
         }
         self.taken += bytes;
         let values: Blocks<V> = (0..blocks).map(|_| OnceLock::new()).collect();
@@ -65,16 +75,21 @@ mod tests {
 
     #[test]
     fn what_was_used_last_stays() {
-        let key = |stage| Key { subset: Subset::Small, stage, formats: Vec::new() };
-        let mut prefixes = Prefixes::<Box<[f32]>>::new(100);
-        let fill = |values: &Blocks| values[0].set(Box::from([1.0])).expect("it is empty");
+        let mut prefixes = Prefixes::new(100);
+        let mut gone = Vec::new();
+        let mut room = |stage, bytes| {
+            let key = Key { subset: Subset::Small, stage, formats: Vec::new() };
+            prefixes.room(key, 1, bytes, |values| gone.push(values))
+        };
+        let fill = |values: &Blocks, x| values[0].set(vec![x]).expect("it is empty");
         let holds = |values: Option<Blocks>| values.is_some_and(|values| values[0].get().is_some());
-        fill(&prefixes.room(key(1), 1, 40).unwrap());
-        fill(&prefixes.room(key(2), 1, 40).unwrap());
-        assert!(holds(prefixes.room(key(1), 1, 40)), "used again");
-        assert!(!holds(prefixes.room(key(3), 1, 40)), "new");
-        assert!(holds(prefixes.room(key(1), 1, 40)));
-        assert!(!holds(prefixes.room(key(2), 1, 40)), "went for 3");
-        assert!(prefixes.room(key(4), 1, 101).is_none());
+        fill(&room(1, 40).unwrap(), 1.0);
+        fill(&room(2, 40).unwrap(), 2.0);
+        assert!(holds(room(1, 40)), "used again");
+        assert!(!holds(room(3, 40)), "new");
+        assert!(holds(room(1, 40)));
+        assert!(!holds(room(2, 40)), "went for 3");
+        assert!(room(4, 101).is_none());
+        assert_eq!(gone, [vec![2.0]], "what was filled, and went");
     }
 }

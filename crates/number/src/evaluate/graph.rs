@@ -291,7 +291,7 @@ impl Graph {
             let formats = before.map(|at| steps.targets[*at].formats(&trial.assignment)).collect();
             let key = Key { subset: trial.subset, stage: value, formats };
             let numbers = self.sizes[value].saturating_mul(part) / self.fed.count();
-            kept[value] = self.prefixes.room(key, blocks, numbers * size_of::<f32>());
+            kept[value] = self.prefixes.room(key, blocks, numbers * size_of::<f32>(), drop);
         }
         kept
     }

@@ -6,7 +6,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dyno_kernels::{Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows};
+use dyno_kernels::{
+    Isa, LANES, MAX_BYTES, Panels, Pixels, Precision, Windows, Words, convert, largest_of_four,
+    multiply_windows,
+};
 
 use crate::codec::{Conversion, NanError};
 use crate::format::{Format, Kind, Special};
@@ -315,6 +318,7 @@ pub(super) struct Scratch {
     input: Vec<f32>,
     padded: Vec<f32>,
     bytes: Vec<u8>,
+    padded_bytes: Vec<u8>,
     sums: Vec<f32>,
     pooled: Vec<f32>,
 }
@@ -334,20 +338,24 @@ impl Stage {
         to.clear();
         let images = ready.map_or(1, |ready| ready.layout.images);
         for group in from.chunks(images * self.input.len()) {
+            let images = group.len() / self.input.len();
             let stride = match (&self.product, ready) {
                 (Some(product), Some(ready)) => {
                     self.multiply(product, ready, group, scratch)?;
                     ready.stride()
                 }
                 _ => {
-                    scratch.sums.clear();
-                    scratch.sums.extend_from_slice(group);
+                    room(&mut scratch.sums, group.len()).copy_from_slice(group);
                     self.input.channels
                 }
             };
-            let (pixels, stride) = self.finish(stride, group.len() / self.input.len(), scratch);
+            let (values, stride) = self.finish(stride, images, scratch);
             let channels = self.output.channels;
-            for pixel in scratch.sums.chunks_exact(stride).take(pixels) {
+            if stride == channels {
+                to.extend_from_slice(values);
+                continue;
+            }
+            for pixel in values.chunks_exact(stride) {
                 to.extend_from_slice(&pixel[..channels]);
             }
         }
@@ -363,77 +371,125 @@ impl Stage {
     ) -> Result<(), NanError> {
         let images = group.len() / self.input.len();
         let Layout { runs, run, apart, activation, .. } = ready.layout;
-        let mut values = group;
-        if activation != Format::F32 {
-            scratch.input.clear();
-            scratch.input.extend_from_slice(group);
-            activation.quantise_slice(&mut scratch.input, Conversion::default())?;
-            values = &scratch.input;
-        }
-        if product.sliding.pads != [0; 4] {
-            pad(values, self.input, product.sliding.pads, &mut scratch.padded);
-            values = &scratch.padded;
-        }
+        let pads = product.sliding.pads;
+        let Scratch { input, padded, bytes, padded_bytes, sums, .. } = scratch;
         let (words, run) = match ready.layout.units {
             Ok((_, unit)) => {
-                bytes(values, unit, &mut scratch.bytes);
-                (Words::Bytes { bytes: &scratch.bytes, unit }, run.div_ceil(FOUR))
+                as_bytes(activation, unit, group, input, bytes)?;
+                if pads != [0; 4] {
+                    pad(bytes, self.input, pads, ZERO, padded_bytes);
+                    std::mem::swap(bytes, padded_bytes);
+                }
+                bytes.extend([ZERO; FOUR - 1]);
+                (Words::Bytes { bytes, unit }, run.div_ceil(FOUR))
             }
-            Err(_) => (Words::F32(values), run),
+            Err(_) => {
+                let mut values = group;
+                if activation != Format::F32 {
+                    input.clear();
+                    input.extend_from_slice(group);
+                    activation.quantise_slice(input, Conversion::default())?;
+                    values = input;
+                }
+                if pads != [0; 4] {
+                    pad(values, self.input, pads, 0.0, padded);
+                    values = padded;
+                }
+                (Words::F32(values), run)
+            }
         };
         let rows = images * product.output.pixels();
-        scratch.sums.resize(rows * ready.stride(), 0.0);
+        let sums = room(sums, rows * ready.stride());
         let windows = Windows { words, starts: &ready.layout.starts[..rows], runs, run, apart };
-        multiply_windows(ready.isa, &windows, &ready.panels, &mut scratch.sums);
+        multiply_windows(ready.isa, &windows, &ready.panels, sums);
         Ok(())
     }
 
-    /// Does what follows to `sums`, whose pixels are `stride` apart; returns how many they are now, and how
-    /// far apart.
-    fn finish(&self, mut stride: usize, images: usize, scratch: &mut Scratch) -> (usize, usize) {
+    /// Does what follows to the sums of some images, whose pixels are `stride` apart; returns what they are then,
+    /// and how far apart.
+    fn finish<'a>(
+        &self,
+        mut stride: usize,
+        images: usize,
+        scratch: &'a mut Scratch,
+    ) -> (&'a [f32], usize) {
         let Scratch { sums, pooled, .. } = scratch;
+        let mut pixels =
+            self.product.as_ref().map_or(self.input, |product| product.output).pixels();
         for after in &self.after {
-            match after {
+            let values = &mut sums[..images * pixels * stride];
+            let pool = match after {
                 After::Bias(bias) => {
-                    for pixel in sums.chunks_exact_mut(stride) {
+                    for pixel in values.chunks_exact_mut(stride) {
                         pixel.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
                     }
+                    continue;
                 }
-                After::Relu => sums.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+                After::Relu => {
+                    values.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
+                    continue;
+                }
                 After::LeakyRelu(slope) => {
-                    sums.iter_mut().for_each(|x| *x = if *x < 0.0 { slope * *x } else { *x });
+                    values.iter_mut().for_each(|x| *x = if *x < 0.0 { slope * *x } else { *x });
+                    continue;
                 }
                 After::Clip(least, most) => {
-                    sums.iter_mut().for_each(|x| *x = x.max(*least).min(*most));
+                    values.iter_mut().for_each(|x| *x = x.max(*least).min(*most));
+                    continue;
                 }
                 After::Softmax => {
                     let channels = self.output.channels;
-                    sums.chunks_exact_mut(stride).for_each(|row| softmax(&mut row[..channels]));
+                    values.chunks_exact_mut(stride).for_each(|row| softmax(&mut row[..channels]));
+                    continue;
                 }
                 After::MaxPool(pool) => {
-                    pooled.resize(images * pool.output.len(), 0.0);
-                    let greater = |a: f32, b: f32| if b > a { b } else { a };
-                    pool.run(sums, stride, pooled, greater, |_, _| 1.0);
-                    std::mem::swap(sums, pooled);
-                    stride = pool.output.channels;
+                    let to = room(pooled, images * pool.output.len());
+                    pool.largest(values, stride, to);
+                    pool
                 }
                 After::AveragePool { pool, counts_padding } => {
-                    pooled.resize(images * pool.output.len(), 0.0);
+                    let to = room(pooled, images * pool.output.len());
                     let count = |inside: usize, padded: usize| {
                         let pixels = if *counts_padding { padded } else { inside };
                         pixels as f32
                     };
-                    pool.run(sums, stride, pooled, |sum, x| sum + x, count);
-                    std::mem::swap(sums, pooled);
-                    stride = pool.output.channels;
+                    pool.run(values, stride, to, |sum, x| sum + x, count);
+                    pool
                 }
-            }
+            };
+            std::mem::swap(sums, pooled);
+            (stride, pixels) = (pool.output.channels, pool.output.pixels());
         }
-        (images * self.output.pixels(), stride)
+        (&sums[..images * pixels * stride], stride)
     }
 }
 
+/// So many numbers, whatever they are: memory that was there is not cleared.
+fn room(memory: &mut Vec<f32>, numbers: usize) -> &mut [f32] {
+    if memory.len() < numbers {
+        memory.resize(numbers, 0.0);
+    }
+    &mut memory[..numbers]
+}
+
 impl Pool {
+    /// The largest number of each window.
+    fn largest(&self, from: &[f32], stride: usize, to: &mut [f32]) {
+        let Shape { height, width, channels } = self.input;
+        let Sliding { kernel, strides, pads } = self.sliding;
+        let windows = [self.output.height, self.output.width];
+        let is_inside = (0..2).all(|at| (windows[at] - 1) * strides[at] + 2 <= [height, width][at]);
+        if kernel != [2, 2] || pads != [0; 4] || !is_inside {
+            let greater = |a: f32, b: f32| if b > a { b } else { a };
+            return self.run(from, stride, to, greater, |_, _| 1.0);
+        }
+        let images = from.chunks_exact(height * width * stride);
+        for (numbers, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
+            let pixels = Pixels { numbers, stride, channels, width, steps: strides, windows };
+            largest_of_four(Isa::best(), &pixels, to);
+        }
+    }
+
     /// Puts the pixels of each window together, and divides by what `count` makes of their number, and of
     /// that with padding.
     fn run(
@@ -455,41 +511,42 @@ impl Pool {
         let padded = |at: usize, axis: usize, size: usize| {
             (size + pads[axis] + pads[axis + 2] - at * strides[axis]).min(kernel[axis])
         };
-        for (at, to) in to.chunks_exact_mut(channels).enumerate() {
-            let (image, pixel) = (at / self.output.pixels(), at % self.output.pixels());
-            let (y, x) = (pixel / self.output.width, pixel % self.output.width);
-            let (rows, columns) = (range(y, 0, height), range(x, 1, width));
-            let padded = padded(y, 0, height) * padded(x, 1, width);
-            let mut found = 0;
-            for y in rows {
-                for x in columns.clone() {
-                    let at = ((image * height + y) * width + x) * stride;
-                    let from = &from[at..at + channels];
-                    if found == 0 {
-                        to.copy_from_slice(from);
+        let images = from.chunks_exact(height * width * stride);
+        for (from, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
+            let pixel = |y: usize, x: usize| &from[(y * width + x) * stride..][..channels];
+            for (y, to) in to.chunks_exact_mut(self.output.width * channels).enumerate() {
+                let (rows, padded_rows) = (range(y, 0, height), padded(y, 0, height));
+                for (x, to) in to.chunks_exact_mut(channels).enumerate() {
+                    let columns = range(x, 1, width);
+                    let found = rows.len() * columns.len();
+                    if found > 0 {
+                        to.copy_from_slice(pixel(rows.start, columns.start));
+                        let all = rows.clone().flat_map(|y| columns.clone().map(move |x| (y, x)));
+                        for (y, x) in all.skip(1) {
+                            to.iter_mut()
+                                .zip(pixel(y, x))
+                                .for_each(|(to, from)| *to = join(*to, *from));
+                        }
                     } else {
-                        to.iter_mut().zip(from).for_each(|(to, from)| *to = join(*to, *from));
+                        to.fill(0.0);
                     }
-                    found += 1;
+                    let count = count(found, padded_rows * padded(x, 1, width));
+                    if found > 0 && count != 1.0 {
+                        to.iter_mut().for_each(|to| *to /= count);
+                    }
                 }
-            }
-            let count = count(found, padded);
-            if found == 0 {
-                to.fill(0.0);
-            } else if count != 1.0 {
-                to.iter_mut().for_each(|to| *to /= count);
             }
         }
     }
 }
 
 /// Zeros around each image.
-fn pad(values: &[f32], shape: Shape, pads: [usize; 4], to: &mut Vec<f32>) {
+fn pad<T: Copy>(values: &[T], shape: Shape, pads: [usize; 4], zero: T, to: &mut Vec<T>) {
     let row = shape.width * shape.channels;
     let (left, right) = (pads[1] * shape.channels, pads[3] * shape.channels);
     let whole = left + row + right;
     to.clear();
-    let zeros = |to: &mut Vec<f32>, count: usize| to.resize(to.len() + count, 0.0);
+    let zeros = |to: &mut Vec<T>, count: usize| to.resize(to.len() + count, zero);
     for image in values.chunks_exact(shape.len()) {
         zeros(to, pads[0] * whole);
         for row in image.chunks_exact(row) {
@@ -501,15 +558,32 @@ fn pad(values: &[f32], shape: Shape, pads: [usize; 4], to: &mut Vec<f32>) {
     }
 }
 
-/// Whole numbers of a unit, 128 added to each, and as many more as the last word may reach beyond them.
-fn bytes(values: &[f32], unit: f32, to: &mut Vec<u8>) {
-    // A power of two, as its inverse is: nothing is rounded. The sum with a number whose last bit is worth 1
-    // has the whole number in its last bits.
-    const ENDS_IN_ONE: f32 = 12_582_912.0 + 128.0;
-    let many = unit.recip();
-    to.clear();
-    to.extend(values.iter().map(|x| (x * many + ENDS_IN_ONE).to_bits() as u8));
-    to.extend([128; FOUR - 1]);
+/// The byte of zero: 128 are added to each.
+const ZERO: u8 = 128;
+
+/// Values of a format as whole numbers of a unit, 128 added to each.
+///
+/// # Errors
+/// A value is NaN, and the format has none.
+fn as_bytes(
+    format: Format,
+    unit: f32,
+    values: &[f32],
+    quantised: &mut Vec<f32>,
+    to: &mut Vec<u8>,
+) -> Result<(), NanError> {
+    to.resize(values.len(), 0);
+    if let Some(grid) = format.grid(Conversion::default()) {
+        return match convert::bytes(Isa::best(), &grid, unit, values, to) {
+            true => format.found_nan(values),
+            false => Ok(()),
+        };
+    }
+    quantised.clear();
+    quantised.extend_from_slice(values);
+    format.quantise_slice(quantised, Conversion::default())?;
+    to.iter_mut().zip(quantised).for_each(|(to, x)| *to = (*x / unit + f32::from(ZERO)) as u8);
+    Ok(())
 }
 
 pub(super) fn softmax(row: &mut [f32]) {
