@@ -94,10 +94,10 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Panels, to: &
     let width = weights.panels() * weights.vectors() * LANES;
     assert_eq!(Some(to.len()), starts.len().checked_mul(width), "a number for each output");
     #[cfg(target_arch = "x86_64")]
-    if let (Words::Bytes { .. }, Some(amx)) = (words, isa.tiles())
+    if let (Words::Bytes { bytes, unit }, Some(amx)) = (words, isa.tiles())
         && starts.len() >= tiles::LEAST_ROWS
     {
-        return tiles::multiply(amx, windows, weights, to);
+        return tiles::multiply(amx, windows, (bytes, unit), weights, to);
     }
     match words {
         Words::F32(_) => isa.run(All::<F32> { windows, weights, to, of: PhantomData }),

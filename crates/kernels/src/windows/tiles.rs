@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use super::{Whole, Windows, Words, put_sum};
+use super::{Whole, Windows, put_sum};
 use crate::arch::amx::{self, Amx, Pair, ROW, ROWS, Strip};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Panels;
@@ -19,9 +19,15 @@ thread_local! {
     static LAID: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As [`super::multiply_windows`], which has seen that all is inside; there are at least [`LEAST_ROWS`] rows.
-pub(super) fn multiply(amx: Amx, windows: &Windows<'_>, weights: &Panels, to: &mut [f32]) {
-    let Words::Bytes { bytes, unit } = windows.words else { unreachable!("asked for bytes alone") };
+/// As [`super::multiply_windows`], which has seen that all is inside, for words that are these bytes and whole
+/// numbers of this unit. There are at least [`LEAST_ROWS`] rows.
+pub(super) fn multiply(
+    amx: Amx,
+    windows: &Windows<'_>,
+    (bytes, unit): (&[u8], f32),
+    weights: &Panels,
+    to: &mut [f32],
+) {
     let (vectors, width) = (weights.vectors(), weights.panels() * weights.vectors() * LANES);
     let tiles = weights.words().div_ceil(ROW / size_of::<u32>());
     let stride = tiles * ROW;
@@ -87,9 +93,9 @@ impl Kernel for Lay<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
         match self.windows.run * size_of::<u32>() {
-            ..=8 => self.pieces::<8>(),
-            ..=16 => self.pieces::<16>(),
-            ..=32 => self.pieces::<32>(),
+            0..=8 => self.pieces::<8>(),
+            9..=16 => self.pieces::<16>(),
+            17..=32 => self.pieces::<32>(),
             _ => self.pieces::<64>(),
         }
     }

@@ -212,7 +212,7 @@ fn main() {
     }
     let wants = |prefix: &str, ends: &[&str]| {
         let asks = |end: &&str| parts.iter().any(|part| format!("{prefix}{end}").contains(part));
-        parts.is_empty() || ends.iter().any(|end| asks(&end))
+        parts.is_empty() || ends.iter().any(asks)
     };
     let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
     let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");

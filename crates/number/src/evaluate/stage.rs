@@ -6,8 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use dyno_kernels::convert::{self, Grid};
 use dyno_kernels::{
-    Isa, LANES, MAX_BYTES, Panels, Pixels, Precision, Windows, Words, convert, largest_of_four,
+    Isa, LANES, MAX_BYTES, Panels, Pixels, Precision, Windows, Words, largest_of_four,
     multiply_windows,
 };
 
@@ -214,6 +215,8 @@ pub(super) struct Layout {
     units: Result<(f32, f32), Reason>,
     weight: Format,
     activation: Format,
+    /// Of the activations, if vectors can quantise them.
+    grid: Option<Grid>,
 }
 
 /// Numbers of a word of bytes.
@@ -249,12 +252,38 @@ impl Layout {
             units: units([weight, activation], runs * run.next_multiple_of(FOUR)),
             weight,
             activation,
+            grid: activation.grid(Conversion::default()),
         }
     }
 
     /// Whether it multiplies bytes.
     pub fn is_whole(&self) -> bool {
         self.units.is_ok()
+    }
+
+    /// Values in the format of activations, as whole numbers of a unit, 128 added to each.
+    ///
+    /// # Errors
+    /// A value is NaN, and the format has none.
+    fn as_bytes(
+        &self,
+        unit: f32,
+        values: &[f32],
+        quantised: &mut Vec<f32>,
+        to: &mut Vec<u8>,
+    ) -> Result<(), NanError> {
+        to.resize(values.len(), 0);
+        if let Some(grid) = &self.grid {
+            return match convert::bytes(Isa::best(), grid, unit, values, to) {
+                true => self.activation.found_nan(values),
+                false => Ok(()),
+            };
+        }
+        quantised.clear();
+        quantised.extend_from_slice(values);
+        self.activation.quantise_slice(quantised, Conversion::default())?;
+        to.iter_mut().zip(quantised).for_each(|(to, x)| *to = (*x / unit + f32::from(ZERO)) as u8);
+        Ok(())
     }
 
     /// How it multiplies.
@@ -375,7 +404,7 @@ impl Stage {
         let Scratch { input, padded, bytes, padded_bytes, sums, .. } = scratch;
         let (words, run) = match ready.layout.units {
             Ok((_, unit)) => {
-                as_bytes(activation, unit, group, input, bytes)?;
+                ready.layout.as_bytes(unit, group, input, bytes)?;
                 if pads != [0; 4] {
                     pad(bytes, self.input, pads, ZERO, padded_bytes);
                     std::mem::swap(bytes, padded_bytes);
@@ -560,31 +589,6 @@ fn pad<T: Copy>(values: &[T], shape: Shape, pads: [usize; 4], zero: T, to: &mut 
 
 /// The byte of zero: 128 are added to each.
 const ZERO: u8 = 128;
-
-/// Values of a format as whole numbers of a unit, 128 added to each.
-///
-/// # Errors
-/// A value is NaN, and the format has none.
-fn as_bytes(
-    format: Format,
-    unit: f32,
-    values: &[f32],
-    quantised: &mut Vec<f32>,
-    to: &mut Vec<u8>,
-) -> Result<(), NanError> {
-    to.resize(values.len(), 0);
-    if let Some(grid) = format.grid(Conversion::default()) {
-        return match convert::bytes(Isa::best(), &grid, unit, values, to) {
-            true => format.found_nan(values),
-            false => Ok(()),
-        };
-    }
-    quantised.clear();
-    quantised.extend_from_slice(values);
-    format.quantise_slice(quantised, Conversion::default())?;
-    to.iter_mut().zip(quantised).for_each(|(to, x)| *to = (*x / unit + f32::from(ZERO)) as u8);
-    Ok(())
-}
 
 pub(super) fn softmax(row: &mut [f32]) {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
