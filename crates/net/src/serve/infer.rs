@@ -1,9 +1,10 @@
 //! Inference between the codecs and the queue, the same for HTTP and gRPC.
 
+use dyno_sut::batch::Full;
 use dyno_sut::infer::{Value, fit};
 use dyno_sut::tensors::ElementType;
 
-use super::queue::{Full, Queue};
+use super::queue::Queue;
 use super::refusal::{Refusal, Why};
 use super::state::{State, VERSION};
 use super::{Answers, Model};

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use dyno_loadgen::clock::{SECOND, WallTime};
+use dyno_sut::batch::Full;
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -14,7 +15,7 @@ use super::body::{self, Outgoing};
 use super::http::{in_time, json, typed};
 use super::refusal::{Refusal, Why};
 use super::state::{Flight, State};
-use super::tokens::{Full, Pace};
+use super::tokens::Pace;
 use super::{Answers, Model};
 use crate::openai::{Api, Input, Request as Asked, Usage, Writer, models_body, write_done};
 

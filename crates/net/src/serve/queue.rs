@@ -3,14 +3,11 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use dyno_loadgen::clock::Clock;
 use dyno_loadgen::record::Failure;
-use dyno_sut::batch::{Batcher, Policy};
+use dyno_sut::batch::{self, Full, Policy};
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::{Infer, Refusal, Value};
 use tokio::sync::oneshot;
@@ -35,31 +32,16 @@ pub(super) type Answer = Result<Vec<Value>, Refusal>;
 
 struct Shared {
     model: Arc<dyn Infer>,
-    clock: Clock,
     /// Requests that may wait.
     most: usize,
-    queue: Mutex<Waiting>,
-    changed: Condvar,
+    waiting: batch::Queue<Job>,
     /// Sizes of batches.
     sizes: Spread,
-    closed: AtomicBool,
-}
-
-struct Waiting {
-    batcher: Batcher<Job>,
-    idle_workers: usize,
 }
 
 struct Job {
     request: Vec<Value>,
     reply: oneshot::Sender<Answer>,
-}
-
-/// The queue is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full {
-    /// Requests that may wait.
-    pub most: usize,
 }
 
 impl Queue {
@@ -79,12 +61,9 @@ impl Queue {
         assert!(most > 0, "a request waits before it is computed");
         let shared = Arc::new(Shared {
             model,
-            clock: Clock::start(),
             most,
-            queue: Mutex::new(Waiting { batcher: Batcher::new(policy), idle_workers: 0 }),
-            changed: Condvar::new(),
+            waiting: batch::Queue::new(policy),
             sizes: Spread::sizes(policy.max_size.get()),
-            closed: AtomicBool::new(false),
         });
         let mut queue = Self { shared, workers: Vec::new() };
         for (number, station) in stations.into_iter().enumerate() {
@@ -109,7 +88,7 @@ impl Queue {
     /// Requests that wait.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.shared.lock().batcher.len()
+        self.shared.waiting.len()
     }
 
     /// Requests that may wait.
@@ -129,62 +108,16 @@ impl Queue {
     pub(super) fn offer(&self, request: Vec<Value>) -> Result<oneshot::Receiver<Answer>, Full> {
         let class = self.shared.model.class(&request);
         let (reply, answer) = oneshot::channel();
-        let mut queue = self.shared.lock();
-        if queue.batcher.len() >= self.shared.most {
-            return Err(Full { most: self.shared.most });
-        }
-        let now = self.shared.clock.now();
-        let was_empty = queue.batcher.is_empty();
-        queue.batcher.push_of(class, now, Job { request, reply });
-        // One worker must know the deadline, and one must take a full batch.
-        let wake = queue.idle_workers > 0 && (was_empty || queue.batcher.ready(now));
-        drop(queue);
-        if wake {
-            self.shared.changed.notify_one();
-        }
+        let job = Job { request, reply };
+        self.shared.waiting.put([(class, job)], self.shared.most, |()| ())?;
         Ok(answer)
     }
 }
 
 impl Shared {
-    /// Models run without the lock, so that a poisoned one says nothing.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a batch; whether there is one, and not the end.
-    fn next_batch(&self, batch: &mut Vec<Job>) -> bool {
-        let mut queue = self.lock();
-        loop {
-            let now = self.clock.now();
-            if queue.batcher.ready(now) {
-                queue.batcher.take(now, batch);
-                if !queue.batcher.is_empty() && queue.idle_workers > 0 {
-                    // Somebody has to watch the deadline of what is left.
-                    self.changed.notify_one();
-                }
-                return true;
-            }
-            if self.closed.load(Ordering::Relaxed) {
-                return false;
-            }
-            let deadline = queue.batcher.next_deadline();
-            queue.idle_workers += 1;
-            queue = match deadline {
-                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = Duration::from_nanos(deadline.saturating_sub(now));
-                    let woken = self.changed.wait_timeout(queue, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-            queue.idle_workers -= 1;
-        }
-    }
-
     fn work(&self) {
         let mut batch = Vec::new();
-        while self.next_batch(&mut batch) {
+        while self.waiting.take(&mut batch, |(), _| ()).is_some() {
             // Nobody waits any more for the answers to these.
             batch.retain(|job| !job.reply.is_closed());
             if batch.is_empty() {
@@ -209,11 +142,7 @@ impl Shared {
 /// Works off what waits, and joins the threads.
 impl Drop for Queue {
     fn drop(&mut self) {
-        let mut queue = self.shared.lock();
-        queue.batcher.flush();
-        self.shared.closed.store(true, Ordering::Relaxed);
-        drop(queue);
-        self.shared.changed.notify_all();
+        self.shared.waiting.close();
         for worker in self.workers.drain(..) {
             // A model's panic is caught, so that there is nothing to tell.
             let _ = worker.join();

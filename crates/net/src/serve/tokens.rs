@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dyno_loadgen::rng::Mt19937;
+use dyno_sut::batch::Full;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// When the tokens of an answer come.
@@ -53,12 +54,6 @@ pub struct Tokens {
     /// Requests that wait for a slot.
     waiting: AtomicUsize,
     most_waiting: usize,
-}
-
-/// Too many wait already.
-pub(super) struct Full {
-    /// Requests that may wait.
-    pub most: usize,
 }
 
 const WORDS: [&str; 32] = [

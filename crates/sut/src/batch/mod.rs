@@ -10,12 +10,14 @@
 //! that is rare still waits no longer than the policy says.
 
 mod near;
+mod queue;
 mod real_time;
 mod simulated;
 mod sizes;
 mod split;
 
 pub use near::Near;
+pub use queue::{Full, Queue};
 pub use real_time::{RealTime, Station};
 pub use simulated::Simulated;
 pub use sizes::Sizes;

@@ -4,16 +4,14 @@ use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use dyno_loadgen::clock::Clock;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
 
-use super::{Batcher, Classes, Policy, Sizes};
+use super::{Classes, Policy, Queue, Sizes};
 use crate::cores::Cores;
 use crate::engine::{Answers, Engine};
 
@@ -32,25 +30,14 @@ pub struct Station {
 /// the system works off what waits and joins the threads.
 pub struct RealTime {
     name: String,
-    shared: Arc<Shared>,
+    queue: Arc<Waiting>,
+    classes: Option<Classes>,
     workers: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
-    clock: Clock,
-    classes: Option<Classes>,
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
-struct Queue {
-    batcher: Batcher<QuerySample>,
-    /// Of the run whose samples wait. Kept only while there are any, so that an
-    /// idle system does not hold on to the memory of the last run.
-    responder: Option<Responder>,
-    idle_workers: usize,
-    closed: bool,
-}
+/// Samples, and the responder of the run whose samples they are. It is kept only while there are any, so that
+/// an idle system does not hold on to the memory of the last run.
+type Waiting = Queue<QuerySample, Option<Responder>>;
 
 impl RealTime {
     /// Starts `workers` threads in front of `engine`.
@@ -78,26 +65,15 @@ impl RealTime {
         policy: Policy,
         classes: Option<Classes>,
     ) -> std::io::Result<Self> {
-        let queue = Queue {
-            batcher: Batcher::new(policy),
-            responder: None,
-            idle_workers: 0,
-            closed: false,
-        };
-        let shared = Arc::new(Shared {
-            clock: Clock::start(),
-            classes,
-            queue: Mutex::new(queue),
-            changed: Condvar::new(),
-        });
-        let mut system = Self { name, shared, workers: Vec::new() };
+        let queue = Arc::new(Waiting::new(policy));
+        let mut system = Self { name, queue, classes, workers: Vec::new() };
         for (number, station) in stations.into_iter().enumerate() {
-            let shared = Arc::clone(&system.shared);
+            let queue = Arc::clone(&system.queue);
             let thread = thread::Builder::new().name(format!("sut-worker-{number}"));
             system.workers.push(thread.spawn(move || {
                 // Whoever made the station has asked whether it may be bound.
                 let _bound = station.cores.as_ref().map(Cores::bind);
-                work(&shared, &*station.engine);
+                work(&queue, &*station.engine);
             })?);
         }
         Ok(system)
@@ -106,55 +82,18 @@ impl RealTime {
     /// Counts the sizes of batches there.
     #[must_use]
     pub fn counting(self, sizes: Sizes) -> Self {
-        self.shared.lock().batcher.count_in(sizes);
+        self.queue.count_in(sizes);
         self
     }
 }
 
-impl Shared {
-    /// The queue stays consistent at every point where an engine may panic (it
-    /// runs without the lock), so a poisoned lock says nothing.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a batch and moves it to `batch`; `None` when the system closes.
-    fn next_batch(&self, batch: &mut Vec<QuerySample>) -> Option<Responder> {
-        let mut queue = self.lock();
-        loop {
-            let now = self.clock.now();
-            if queue.batcher.ready(now) {
-                queue.batcher.take(now, batch);
-                if queue.batcher.is_empty() {
-                    return queue.responder.take();
-                }
-                if queue.idle_workers > 0 {
-                    // Somebody has to watch the deadline of what is left.
-                    self.changed.notify_one();
-                }
-                return queue.responder.clone();
-            }
-            if queue.closed {
-                return None;
-            }
-            let deadline = queue.batcher.next_deadline();
-            queue.idle_workers += 1;
-            queue = match deadline {
-                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(deadline) => {
-                    let left = Duration::from_nanos(deadline.saturating_sub(now));
-                    let woken = self.changed.wait_timeout(queue, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-            queue.idle_workers -= 1;
-        }
-    }
-}
-
-fn work(shared: &Shared, engine: &dyn Engine) {
+fn work(queue: &Waiting, engine: &dyn Engine) {
     let (mut batch, mut answers) = (Vec::new(), Answers::new());
-    while let Some(responder) = shared.next_batch(&mut batch) {
+    let of_run = |responder: &mut Option<Responder>, left: usize| {
+        if left == 0 { responder.take() } else { responder.clone() }
+    };
+    while let Some(responder) = queue.take(&mut batch, of_run) {
+        let responder = responder.expect("samples come with a responder");
         if engine.is_streaming() {
             answers.live(&responder);
         }
@@ -189,38 +128,22 @@ impl SystemUnderTest for RealTime {
         if samples.is_empty() {
             return;
         }
-        let mut queue = self.shared.lock();
-        let now = self.shared.clock.now();
-        let was_empty = queue.batcher.is_empty();
-        for &sample in samples {
-            let class = self.shared.classes.as_ref().map_or(0, |of| of(sample.index));
-            queue.batcher.push_of(class, now, sample);
-        }
+        let class = |sample: &QuerySample| self.classes.as_ref().map_or(0, |of| of(sample.index));
+        let samples = samples.iter().map(|sample| (class(sample), *sample));
         // Samples of an aborted run that still wait go out through the responder
         // of the next one, which knows them for stale.
-        queue.responder = Some(responder.clone());
-        // One worker must know the deadline, and one must take a full batch;
-        // between the two there is nothing to wake up for.
-        let wake = queue.idle_workers > 0 && (was_empty || queue.batcher.ready(now));
-        drop(queue);
-        if wake {
-            self.shared.changed.notify_one();
-        }
+        let known = |of_run: &mut Option<Responder>| *of_run = Some(responder.clone());
+        self.queue.put(samples, usize::MAX, known).expect("as many wait as are issued");
     }
 
     fn flush(&self) {
-        self.shared.lock().batcher.flush();
-        self.shared.changed.notify_all();
+        self.queue.flush();
     }
 }
 
 impl Drop for RealTime {
     fn drop(&mut self) {
-        let mut queue = self.shared.lock();
-        queue.batcher.flush();
-        queue.closed = true;
-        drop(queue);
-        self.shared.changed.notify_all();
+        self.queue.close();
         for worker in self.workers.drain(..) {
             // An engine's panic is caught, so only a panic of the instrument ends
             // a worker early, and that one is on standard error already.
