@@ -204,16 +204,29 @@ fn speed(evaluator: &mut Evaluator, network: &Tuned, subset: Subset, count: u32)
 /// Figures of a tune.
 const OF_TUNE: [&str; 3] = [".seconds", ".evaluations", ".bits"];
 
+/// What `--only` names: nothing is all.
+struct Only(Vec<String>);
+
+impl Only {
+    /// Takes these options out of the arguments.
+    fn of(arguments: &mut Vec<String>) -> Self {
+        let mut parts = Vec::new();
+        while let Some(at) = arguments.iter().position(|argument| argument == "--only") {
+            parts.extend(arguments.drain(at..(at + 2).min(arguments.len())).nth(1));
+        }
+        Self(parts)
+    }
+
+    /// Whether a figure is asked for whose name begins and ends so.
+    fn wants(&self, prefix: &str, ends: &[&str]) -> bool {
+        let asks = |end: &&str| self.0.iter().any(|part| format!("{prefix}{end}").contains(part));
+        self.0.is_empty() || ends.iter().any(asks)
+    }
+}
+
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let mut parts = Vec::new();
-    while let Some(at) = arguments.iter().position(|argument| argument == "--only") {
-        parts.extend(arguments.drain(at..(at + 2).min(arguments.len())).nth(1));
-    }
-    let wants = |prefix: &str, ends: &[&str]| {
-        let asks = |end: &&str| parts.iter().any(|part| format!("{prefix}{end}").contains(part));
-        parts.is_empty() || ends.iter().any(asks)
-    };
+    let only = Only::of(&mut arguments);
     let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
     let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");
     let read = |part| {
@@ -242,20 +255,20 @@ fn main() {
     }
     let speeds = [(Subset::Full, 30, "full", 10.0), (Subset::Small, 300, "small", 100.0)];
     for (subset, count, set, goal) in speeds {
-        if !wants(&format!("tune.{set}_evaluations_per_s"), &[""]) {
+        if !only.wants(&format!("tune.{set}_evaluations_per_s"), &[""]) {
             continue;
         }
         let count = if is_quick { count / 3 } else { count };
         let speed = speed(&mut evaluator, &network, subset, count);
         line(&format!("tune.{set}_evaluations_per_s"), speed, "evaluations/s", Some(goal));
     }
-    let latencies = wants(latency::NAME, &latency::ENDS);
+    let latencies = only.wants(latency::NAME, &latency::ENDS);
     let mut found = Vec::new();
     let goals = [[Some(1.0), Some(41.0), Some(58_328.0)], [None, None, Some(61_992.0)]];
     let margins = [("lenet_7", 0.07), ("lenet_1", 0.01)];
     for ((name, margin), goals) in margins.into_iter().zip(goals) {
         let prefix = format!("tune.{name}");
-        if latencies || wants(&prefix, &OF_TUNE) {
+        if latencies || only.wants(&prefix, &OF_TUNE) {
             network.error_margin = margin;
             let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
             tell(&prefix, &outcome, seconds, goals);
@@ -266,14 +279,14 @@ fn main() {
         let model = lenet.model("lenet").expect("layers that fit");
         latency::print(&model, &found, &test, is_quick, &reach(&mut evaluator));
     }
-    if wants("tune.mlp_m", &OF_TUNE) {
+    if only.wants("tune.mlp_m", &OF_TUNE) {
         let (mut evaluator, network) = self::evaluator(&mlp, "mlp-m", &test, 3);
         let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);
         tell("tune.mlp_m", &outcome, seconds, [None, Some(190.0), None]);
     }
     for (name, margin) in margins {
         let prefix = format!("tune.{name}.exhaustive");
-        if !is_quick && wants(&prefix, &OF_TUNE) {
+        if !is_quick && only.wants(&prefix, &OF_TUNE) {
             exhaustive(&lenet, &test, &settings, &prefix, margin);
         }
     }
