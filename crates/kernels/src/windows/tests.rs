@@ -109,3 +109,23 @@ fn small_weights_are_settled_in_time() {
         }
     }
 }
+
+/// More rows than are laid out at once, of which the last part has fewer than a tile.
+#[test]
+fn long_rows_are_done_part_by_part() {
+    let (run, runs) = (4_000, 2);
+    let (weights, _) = packed(Precision::Int8, 3, 40, run * runs * 4, 3);
+    let bytes: Vec<u8> = (0..run * 4 * 3).map(|at| (at * 31 % 251) as u8).collect();
+    let starts: Vec<usize> = (0..67).map(|row| row * 61).collect();
+    let words = Words::Bytes { bytes: &bytes, unit: 1.0 };
+    let windows = Windows { words, starts: &starts, runs, run, apart: run * 3 };
+    let product = |isa| {
+        let mut to = vec![f32::NAN; starts.len() * weights.panels() * 3 * LANES];
+        multiply_windows(isa, &windows, &weights, &mut to);
+        to
+    };
+    let expected = product(Isa::scalar());
+    for isa in Isa::all() {
+        assert!(product(isa) == expected, "{isa}");
+    }
+}
