@@ -24,7 +24,8 @@ use dyno_kernels::{Isa, Panels};
 use dyno_onnx::Model;
 
 pub use self::packed::{
-    FileError, Packed, PackedError, PackedFile, PackedLayer, PackedTensor, Source, Workspace,
+    FileError, Packed, PackedError, PackedFile, PackedLayer, PackedPort, PackedTensor, RunError,
+    Source, View, Workspace,
 };
 pub use self::stage::{Path, Reason};
 
