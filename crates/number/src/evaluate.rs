@@ -463,6 +463,11 @@ fn lead(scores: &[f32], label: usize) -> f32 {
     scores[label] - others.fold(f32::NEG_INFINITY, f32::max)
 }
 
+/// Whether a model is a chain of layers.
+pub(crate) fn is_chain(model: &Model) -> bool {
+    read::stages(model).is_ok()
+}
+
 /// What assignments call the weights and the inputs of a product.
 fn names(product: &Product) -> [String; 2] {
     [format!("{}.weight", product.name), format!("{}.input", product.name)]

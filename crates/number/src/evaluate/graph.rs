@@ -23,7 +23,7 @@ mod tensor;
 mod tests;
 mod walk;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -346,6 +346,17 @@ impl Plan<'_> {
         }
         values
     }
+}
+
+/// What the layers of a model are called: all of them, and that of each node's weights.
+pub(crate) fn names(
+    model: &Model,
+) -> Result<(Vec<String>, BTreeMap<usize, String>), EvaluateError> {
+    let steps = read::steps(model)?;
+    // The first of a node with several is what it is fed with.
+    let taken = steps.taken.iter().rev();
+    let of_nodes = taken.map(|of| (of.node, steps.targets[of.target].name.clone())).collect();
+    Ok((steps.targets.into_iter().map(|target| target.name).collect(), of_nodes))
 }
 
 /// Blocks for all threads, until somebody says that it is over. The first trouble ends it.

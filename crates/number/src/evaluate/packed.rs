@@ -328,7 +328,7 @@ fn ports(model: &Model) -> (Vec<PackedPort>, PackedPort) {
 }
 
 /// Refuses formats of objects that a model has not.
-pub(super) fn known(formats: &Dictionary, objects: Vec<String>) -> Result<(), PackedError> {
+pub(super) fn known(formats: &Dictionary, objects: &[String]) -> Result<(), PackedError> {
     let unknown = formats.iter().filter(|(object, _)| objects.iter().all(|known| known != object));
     let unknown: Vec<String> = unknown
         .map(|(object, _)| {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{
-    Packed, PackedFile, PackedLayer, PackedPort, Source, View, Workspace,
-};
+use dyno_number::evaluate::{Packed, PackedFile, PackedLayer, PackedPort, Source, View, Workspace};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -77,7 +75,7 @@ impl TunedModel {
             let element = ElementType::named(port.element).ok_or_else(unfit)?;
             Ok(ModelInput { name: port.name.clone(), element, shape: port.shape.clone() })
         };
-        let inputs = packed.inputs().iter().map(input).collect::<Result<_, _>>()?;
+        let inputs = packed.inputs().iter().map(input).collect::<Result<_, OnnxError>>()?;
         let output = packed.output();
         let element = ElementType::named(output.element).ok_or_else(|| {
             let why = format!("answers {} of type {}", output.name, output.element);

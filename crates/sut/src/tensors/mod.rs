@@ -4,6 +4,7 @@
 //! them when they are loaded. Either way a library knows inputs only: it has no
 //! place for an answer, so that no answer can be looked up by its sample.
 
+mod cut;
 mod elements;
 mod loaded;
 mod npy;
@@ -20,6 +21,7 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
 use half::{bf16, f16};
 
+use self::cut::Cut;
 use crate::engine::Port;
 
 pub use elements::{Element, ElementType, Elements};
@@ -224,6 +226,20 @@ pub enum TensorError {
         /// Labels.
         labels: usize,
     },
+    /// Not one length per sample.
+    LengthCount {
+        /// Samples.
+        samples: usize,
+        /// Lengths.
+        lengths: usize,
+    },
+    /// More is meant of a sample than there is, or nothing.
+    Length {
+        /// The most that all inputs have.
+        most: usize,
+        /// What is said.
+        found: usize,
+    },
 }
 
 impl fmt::Display for TensorError {
@@ -248,6 +264,12 @@ impl fmt::Display for TensorError {
             }
             Self::LabelCount { samples, labels } => {
                 write!(f, "{labels} labels for {samples} samples; give one label per sample")
+            }
+            Self::LengthCount { samples, lengths } => {
+                write!(f, "{lengths} lengths for {samples} samples; give one length per sample")
+            }
+            Self::Length { most, found } => {
+                write!(f, "expected lengths from 1 to {most}, found {found}")
             }
         }
     }
@@ -349,6 +371,27 @@ impl TensorLibrary {
             })
         });
         Self::new(name, tensors, labels.transpose()?)
+    }
+
+    /// The same samples, which were padded along their first axis: of each only so much. They are copied when
+    /// they are loaded, and samples of different lengths share no call. Those of a [`Source`] stay as it
+    /// prepares them.
+    ///
+    /// # Errors
+    /// [`TensorError`] if there is not a length that all inputs have for each sample.
+    pub fn cut(self, lengths: &[usize]) -> Result<Self, TensorError> {
+        let samples = self.samples;
+        if lengths.len() != samples {
+            return Err(TensorError::LengthCount { samples, lengths: lengths.len() });
+        }
+        let Store::Memory(tensors) = self.store else { return Ok(self) };
+        let most = Cut::most(&tensors);
+        if let Some(found) = lengths.iter().copied().find(|n| !(1..=most).contains(n)) {
+            return Err(TensorError::Length { most, found });
+        }
+        let cut = Cut::new(self.name, tensors, lengths.to_vec());
+        let all = NonZero::new(samples).ok_or(TensorError::Empty)?;
+        Self::from_source(Arc::new(cut), all, self.labels)
     }
 
     /// Bytes of a random sample of a model (>= 1).

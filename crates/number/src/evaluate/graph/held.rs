@@ -32,7 +32,7 @@ impl Held {
         formats: &Dictionary,
     ) -> Result<(Self, Vec<PackedLayer>), PackedError> {
         let mut steps = read::steps(model).map_err(PackedError::Network)?;
-        known(formats, steps.targets.iter().flat_map(Target::names).collect())?;
+        known(formats, &steps.targets.iter().flat_map(Target::names).collect::<Vec<_>>())?;
         let grouped: BTreeMap<usize, usize> = steps.steps.iter().filter_map(grouped).collect();
         let (mut prepared, mut layers) = (Vec::new(), Vec::new());
         for (at, target) in steps.targets.iter_mut().enumerate() {

@@ -229,3 +229,32 @@ fn a_number_that_a_table_has_not_is_told() {
         "expected inputs letters, found 0 of them"
     );
 }
+
+/// The engine of graphs calls layers after their tensors, that of chains after their nodes.
+#[test]
+fn a_chain_in_the_formats_of_a_graph_is_done_node_by_node() {
+    let mut net = Builder::new("shared", Weights::seeded(4));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+    let both = net.weight("both", &[8, 8], Fill::even(8)).unwrap();
+    let y = net.node("MatMul", &[&x, &both], &[]).unwrap();
+    let y = net.node("Relu", &[&y], &[]).unwrap();
+    let y = net.node("MatMul", &[&y, &both], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let model = net.finish();
+    let fed = fed(&[8], Right::Agreement(Agreement::Top));
+    let mut graph = Graph::new(&model, fed.clone(), sets()).unwrap();
+    assert_eq!(graph.objects(), ["both.weight", "both.input"]);
+    let assignment = assigned(&graph.objects(), &[8, 20]);
+    let formats = assignment.dictionary();
+    let expected = graph.answers(&assignment, &[2, 3]).unwrap();
+    let packed = Packed::new(&model, &formats).unwrap();
+    let file = PackedFile::new(&model, &formats, source()).unwrap();
+    assert_eq!(file.weights().len(), 1);
+    for packed in [packed, file.network().unwrap()] {
+        for (found, expected) in answers(&packed, &fed, &[2, 3]).iter().zip(&expected) {
+            assert_eq!(bits(found), bits(expected));
+        }
+    }
+    let unknown = Packed::new(&model, &"other.weight FIXED 3 0\n".parse().unwrap()).unwrap_err();
+    assert!(unknown.to_string().contains("there is no object `other.weight`"), "{unknown}");
+}
