@@ -258,3 +258,57 @@ fn a_chain_in_the_formats_of_a_graph_is_done_node_by_node() {
     let unknown = Packed::new(&model, &"other.weight FIXED 3 0\n".parse().unwrap()).unwrap_err();
     assert!(unknown.to_string().contains("there is no object `other.weight`"), "{unknown}");
 }
+
+/// A word, or whatever else fills the inputs, if it is a network that still reads.
+fn play(packed: &Packed) {
+    let dims = packed
+        .inputs()
+        .iter()
+        .map(|port| port.shape.iter().map(|n| n.unwrap_or(2).min(16)).collect::<Vec<usize>>());
+    let fed: Vec<(Vec<usize>, Vec<f32>)> =
+        dims.map(|dims| (dims.clone(), vec![1.0; dims.iter().product()])).collect();
+    let views = fed.iter().map(|(dims, values)| View { dims, values });
+    let _ = packed.run(&views.collect::<Vec<_>>(), &mut Workspace::default());
+}
+
+#[test]
+fn a_damaged_graph_is_refused() {
+    let (model, _) = case(4, 1);
+    let text = "table.weight FIXED 4 0\ncells.weight FIXED 5 0\ncells.R.weight EXP 3 0\n";
+    let file = PackedFile::new(&model, &text.parse().unwrap(), source()).unwrap();
+    let bytes = file.to_bytes().unwrap();
+    play(&PackedFile::from_bytes(&bytes).unwrap().network().unwrap());
+    for count in (0..bytes.len()).step_by(7) {
+        assert!(PackedFile::from_bytes(&bytes[..count]).is_err(), "{count} bytes");
+    }
+    for at in (0..bytes.len()).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x04;
+        assert!(PackedFile::from_bytes(&damaged).is_err(), "byte {at}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whoever writes the sum anew may say anything: it is refused, or it is another network.
+    #[test]
+    fn a_forged_graph_is_no_panic(kind in 0_usize..6, at in any::<prop::sample::Index>(), to: u8) {
+        use sha2::Digest;
+        let (model, _) = case(kind, 1);
+        let text = if kind == 0 { "first.weight FIXED 3 0\n" } else { "" };
+        let file = PackedFile::new(&model, &text.parse().unwrap(), source()).unwrap();
+        let mut bytes = file.to_bytes().unwrap();
+        let body = bytes.len() - 32;
+        // Its head and its nodes; behind them stand numbers.
+        let place = 24 + at.index((body - 24).min(2500));
+        bytes[place] = to;
+        let sum = sha2::Sha256::digest(&bytes[..body]);
+        bytes[body..].copy_from_slice(&sum);
+        if let Ok(file) = PackedFile::from_bytes(&bytes)
+            && let Ok(packed) = file.network()
+        {
+            play(&packed);
+        }
+    }
+}
