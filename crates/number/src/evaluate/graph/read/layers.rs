@@ -275,6 +275,10 @@ impl<'a> Reader<'a> {
         let of_inputs = self.target(node, 1, "recurrent", kind, &inputs.1);
         let of_states = self.target(node, 2, "recurrent", kind, &states.1);
         self.products(cell, hidden, (of_inputs, k), of_states);
+        let parts = ways * cell.products().len();
+        if self.found.targets[of_states].stages.len() != parts {
+            return not("shares its weights with a node that resets its state elsewhere");
+        }
         let mut targets = vec![of_inputs, of_states];
         let of_bias = bias.map(|bias| self.target(node, 3, "bias", kind, &bias));
         let of_cells = peepholes.map(|seen| self.target(node, 7, "peepholes", kind, &seen));
