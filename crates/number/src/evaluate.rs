@@ -24,7 +24,8 @@ use dyno_kernels::{Isa, Panels};
 use dyno_onnx::Model;
 
 pub use self::packed::{
-    FileError, Packed, PackedError, PackedFile, PackedLayer, PackedTensor, Source, Workspace,
+    FileError, Packed, PackedError, PackedFile, PackedLayer, PackedPort, PackedTensor, RunError,
+    Source, View, Workspace,
 };
 pub use self::stage::{Path, Reason};
 
@@ -467,6 +468,11 @@ fn top(scores: &[f32]) -> usize {
 fn lead(scores: &[f32], label: usize) -> f32 {
     let others = scores.iter().enumerate().filter(|(at, _)| *at != label).map(|(_, score)| *score);
     scores[label] - others.fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Whether a model is a chain of layers.
+pub(crate) fn is_chain(model: &Model) -> bool {
+    read::stages(model).is_ok()
 }
 
 /// What assignments call the weights and the inputs of a product.

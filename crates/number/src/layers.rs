@@ -15,9 +15,11 @@ use dyno_onnx::products::{LayerType, Product, Products, products};
 
 use crate::config::Dictionary;
 use crate::descriptor::nearest;
+use crate::evaluate::{graph, is_chain};
 use crate::format::Format;
 
-/// A layer of one sample. Its objects are `NAME.weight` and `NAME.input`, with the name of its product.
+/// A layer of one sample. Its objects are `NAME.weight` and `NAME.input`, with the name of its product; in a model
+/// that is no chain, with that of its weights, which several layers may share.
 ///
 /// A layer of an NPU (`dyno_npu::workload::Layer`) has the same columns and another meaning: bytes that a table says, where
 /// here they follow from counts and bits.
@@ -89,22 +91,37 @@ pub fn table(
     bind: &BTreeMap<String, usize>,
 ) -> Result<LayerTable, Vec<String>> {
     let Products { rows, left_out } = products(model, bind);
-    let both = |row: &Product| ["weight", "input"].map(|role| format!("{}.{role}", row.name));
-    let objects: Vec<String> = rows.iter().flat_map(both).collect();
-    let unknown = formats.iter().map(|(object, _)| object);
-    let unknown: Vec<String> = unknown
-        .filter(|object| objects.iter().all(|known| known != object))
-        .map(|object| {
+    let own: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let unknown_to = |names: &[String]| {
+        let objects: Vec<String> = names.iter().flat_map(|name| objects(name)).collect();
+        let unknown = formats.iter().map(|(object, _)| object);
+        let unknown = unknown.filter(|object| objects.iter().all(|known| known != object));
+        let told = unknown.map(|object| {
             let near = nearest(object, objects.iter().map(String::as_str));
             format!("there is no object `{object}`{near}")
-        })
-        .collect();
+        });
+        told.collect::<Vec<String>>()
+    };
+    let mut unknown = unknown_to(&own);
+    let mut names: BTreeMap<usize, String> =
+        rows.iter().map(|row| (row.node, row.name.clone())).collect();
+    let is_chain = is_chain(model);
+    if !is_chain || !unknown.is_empty() {
+        // Cells and biases have objects, and no lines of their own.
+        if let Ok((all, of_nodes)) = graph::names(model) {
+            let of_graph = unknown_to(&all);
+            if of_graph.is_empty() || !is_chain && !unknown.is_empty() {
+                (unknown, names) = (of_graph, of_nodes);
+            }
+        }
+    }
     if !unknown.is_empty() {
         return Err(unknown);
     }
     let mut found = LayerTable { layers: Vec::new(), left_out };
     for row in rows {
-        found.add(row, formats, other);
+        let name = names.get(&row.node).cloned().unwrap_or_default();
+        found.add(row, &name, formats, other);
     }
     // What no layer takes is the model's answer.
     let last = found.layers.iter_mut().filter(|layer| layer.bits[2] == 0);
@@ -112,13 +129,15 @@ pub fn table(
     Ok(found)
 }
 
+/// The weights and the inputs of a layer.
+fn objects(name: &str) -> [String; 2] {
+    ["weight", "input"].map(|role| format!("{name}.{role}"))
+}
+
 impl LayerTable {
-    fn add(&mut self, row: Product, formats: &Dictionary, other: u32) {
-        let bits = |role: &str| {
-            let format = formats.find(&format!("{}.{role}", row.name));
-            format.map_or(other, Format::bits)
-        };
-        let (weight_bits, input_bits) = (bits("weight"), bits("input"));
+    fn add(&mut self, row: Product, name: &str, formats: &Dictionary, other: u32) {
+        let [weight_bits, input_bits] =
+            objects(name).map(|object| formats.find(&object).map_or(other, Format::bits));
         for origin in &row.origins {
             // What several layers take has the bits of the first of them.
             let before = &mut self.layers[*origin];

@@ -57,6 +57,8 @@ impl LayerType {
 pub struct Product {
     /// As [`name_of`] has it; no other of the model has it too.
     pub name: String,
+    /// The place of its node in the model.
+    pub node: usize,
     /// What it is.
     pub kind: LayerType,
     /// Products beside each other.
@@ -108,7 +110,7 @@ pub fn products(model: &Model, bind: &BTreeMap<String, usize>) -> Products {
         origins: HashMap::new(),
         found: Products::default(),
     };
-    model.nodes.iter().for_each(|node| reader.node(node));
+    model.nodes.iter().enumerate().for_each(|(at, node)| reader.node(at, node));
     reader.found
 }
 
@@ -171,7 +173,7 @@ fn all_of<'s>(sizes: impl IntoIterator<Item = &'s u64>) -> Option<u64> {
 }
 
 impl<'a> Reader<'a> {
-    fn node(&mut self, node: &'a Node) {
+    fn node(&mut self, at: usize, node: &'a Node) {
         let known = match node.op.as_str() {
             "Conv" => Some(self.convolution(node)),
             "Gemm" | "MatMul" => Some(self.product(node)),
@@ -184,7 +186,7 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         };
-        let known = known.map(|known| known.and_then(|known| self.row(node, known)));
+        let known = known.map(|known| known.and_then(|known| self.row(at, node, known)));
         let origin = match known {
             Some(Ok(row)) => {
                 self.found.rows.push(row);
@@ -288,6 +290,7 @@ impl<'a> Reader<'a> {
 
     fn row(
         &mut self,
+        at: usize,
         node: &Node,
         (sizes, weights, weight_at): (Sizes, u64, usize),
     ) -> Result<Product, String> {
@@ -307,6 +310,7 @@ impl<'a> Reader<'a> {
         let outputs = self.count(node.outputs.first());
         Ok(Product {
             name,
+            node: at,
             kind,
             groups,
             m,

@@ -88,6 +88,12 @@ fn load_onnx(file: &str, batch: usize, run: &RunOptions) -> Result<dyno_sut::inf
 fn tuned_model(text: &str) -> Result<TunedModel, Failure> {
     let files = tuned::parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")))?;
+    if files.lengths.is_some() {
+        return Err(Failure::usage(format!(
+            "system `tuned:{text}`: requests have their own lengths"
+        ))
+        .hint("leave out lengths=, which belongs to samples of --data"));
+    }
     let opened = match (&files.packed, &files.model) {
         (Some(packed), model) => TunedModel::open_packed(packed, model.as_deref()),
         (None, Some(model)) => {

@@ -13,13 +13,15 @@ use dyno_sut::tensors::{Spans, TensorLibrary};
 use super::onnx;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::tune::whole_numbers;
 
 /// For help texts.
 pub const GRAMMAR: &str = "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
-     dyno tune leaves it (chains of convolutions, pools and fully connected layers); without formats all is \
-     FLOAT 32; or tuned:packed=FILE as dyno tune pack leaves it. --data and --labels as for onnx:FILE";
+     dyno tune leaves it (any model that dyno tune run evaluates without a program); without formats all is \
+     FLOAT 32; or tuned:packed=FILE as dyno tune pack leaves it. --data and --labels as for onnx:FILE; \
+     lengths=FILE.npy says how much of each sample's first axis is meant, where samples are padded";
 
-const KEYS: [&str; 3] = ["model", "formats", "packed"];
+const KEYS: [&str; 4] = ["model", "formats", "packed", "lengths"];
 
 /// A model that is ready to answer.
 pub struct Loaded {
@@ -35,6 +37,8 @@ pub struct Spec {
     pub model: Option<PathBuf>,
     pub formats: Option<PathBuf>,
     pub packed: Option<PathBuf>,
+    /// Of samples that are padded.
+    pub lengths: Option<PathBuf>,
 }
 
 /// Reads it.
@@ -44,13 +48,17 @@ pub struct Spec {
 pub fn parse(text: &str) -> Result<Spec, String> {
     let mut spec = Spec::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
-        let expected =
-            || format!("expected model=FILE, formats=FILE or packed=FILE, found `{option}`");
+        let expected = || {
+            format!(
+                "expected model=FILE, formats=FILE, packed=FILE or lengths=FILE, found `{option}`"
+            )
+        };
         let (key, value) = option.split_once('=').ok_or_else(expected)?;
         let place = match key {
             "model" => &mut spec.model,
             "formats" => &mut spec.formats,
             "packed" => &mut spec.packed,
+            "lengths" => &mut spec.lengths,
             _ => {
                 let near = nearest(key, KEYS.into_iter()).unwrap_or("formats");
                 return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
@@ -69,7 +77,7 @@ pub fn parse(text: &str) -> Result<Spec, String> {
 /// All files that a specification names.
 pub fn files(text: &str) -> Vec<PathBuf> {
     let spec = parse(text).unwrap_or_default();
-    spec.model.into_iter().chain(spec.formats).chain(spec.packed).collect()
+    [spec.model, spec.formats, spec.packed, spec.lengths].into_iter().flatten().collect()
 }
 
 /// The file of the model that a specification names, packed or not.
@@ -86,13 +94,18 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
     let spec = parse(text)
         .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
+    if spec.lengths.is_some() && run.data.is_empty() {
+        let problem = format!("system `tuned:{text}`: lengths belong to samples that are given");
+        return Err(Failure::usage(problem).hint("name them with --data FILE.npy"));
+    }
+    let lengths = spec.lengths.as_deref();
     let model = spec.model.or_else(|| run.model.clone());
     if let Some(path) = &spec.packed {
         if spec.formats.is_some() {
             let problem = format!("system `tuned:{text}`: a packed model has its own formats");
             return Err(Failure::usage(problem).hint("leave out formats=, or pack the model again"));
         }
-        return of(path, run, || TunedModel::open_packed(path, model.as_deref()));
+        return of(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
     }
     let path = model.ok_or_else(|| {
         Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
@@ -101,7 +114,8 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
         Some(path) => read(path)?,
         None => Dictionary::new(),
     };
-    of(&path, run, || TunedModel::open(&path, &formats)).map_err(|failure| match &spec.formats {
+    let open = || TunedModel::open(&path, &formats);
+    of(&path, lengths, run, open).map_err(|failure| match &spec.formats {
         Some(path) => failure.hint(format!("formats are those of {}", path.display())),
         None => failure,
     })
@@ -125,6 +139,7 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
 /// The model of a file as `open` reads it, and the samples that the options name.
 fn of(
     path: &Path,
+    lengths: Option<&Path>,
     run: &RunOptions,
     open: impl FnOnce() -> Result<TunedModel, OnnxError>,
 ) -> Result<Loaded, Failure> {
@@ -135,7 +150,13 @@ fn of(
         OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),
         error => onnx::missing(error, &[], run),
     })?;
-    let library = Arc::new(onnx::library(model.inputs(), &Spans::new(), run)?);
+    let mut library = onnx::library(model.inputs(), &Spans::new(), run)?;
+    if let Some(path) = lengths {
+        let lengths = whole_numbers(path).map_err(Failure::usage)?;
+        let of = |error| Failure::usage(format!("{}: {error}", path.display()));
+        library = library.cut(&lengths).map_err(of)?;
+    }
+    let library = Arc::new(library);
     let remarks = vec![remark(model.layers())];
     let options = EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
@@ -147,19 +168,29 @@ fn of(
     Ok(Loaded { engine: Arc::new(engine), library, remarks })
 }
 
+/// Layers that a remark names of each kind.
+const NAMED: usize = 6;
+
 /// Bytes of the weights, and how products are made.
 fn remark(layers: &[PackedLayer]) -> String {
     let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
     let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();
     let exact = layers.iter().filter(|layer| layer.path == Made::Bytes).count();
-    let others: Vec<String> = layers
-        .iter()
-        .filter(|layer| layer.path != Made::Bytes)
-        .map(|layer| format!("{} in {}", layer.name, layer.path))
-        .collect();
+    let mut others: Vec<(Made, Vec<&str>)> = Vec::new();
+    for layer in layers.iter().filter(|layer| layer.path != Made::Bytes) {
+        match others.iter_mut().find(|(path, _)| *path == layer.path) {
+            Some((_, names)) => names.push(&layer.name),
+            None => others.push((layer.path, vec![&layer.name])),
+        }
+    }
+    let of = |(path, names): &(Made, Vec<&str>)| {
+        let more = names.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more} in {path}", names[..names.len().min(NAMED)].join(", "))
+    };
     let others = match &others[..] {
         [] => String::new(),
-        others => format!(": {}", others.join("; ")),
+        others => format!(": {}", others.iter().map(of).collect::<Vec<_>>().join("; ")),
     };
     format!(
         "Weights are packed into {packed} bytes of {whole} in FLOAT 32; {exact} of {} layers multiply bytes \
@@ -182,8 +213,14 @@ mod tests {
         assert_eq!(files("packed=x,model=y"), [PathBuf::from("y"), "x".into()]);
         assert_eq!(parse(""), Ok(Spec::default()));
         for (text, expected) in [
-            ("lenet.onnx", "expected model=FILE, formats=FILE or packed=FILE, found `lenet.onnx`"),
-            ("model=", "expected model=FILE, formats=FILE or packed=FILE, found `model=`"),
+            (
+                "lenet.onnx",
+                "expected model=FILE, formats=FILE, packed=FILE or lengths=FILE, found `lenet.onnx`",
+            ),
+            (
+                "model=",
+                "expected model=FILE, formats=FILE, packed=FILE or lengths=FILE, found `model=`",
+            ),
             ("format=x", "unknown key `format`; the nearest key is `formats`"),
             ("model=a,model=b", "`model` is given twice"),
         ] {

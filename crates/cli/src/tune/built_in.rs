@@ -53,9 +53,6 @@ impl Engine {
             return Err(of(&unknown.join("; ")));
         }
         if network.objective == Objective::Latency {
-            let Shape::Chain(_) = engine.shape else {
-                return Err(of(&"only chains of layers are packed, and so have a latency"));
-            };
             engine.speed =
                 Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
         }

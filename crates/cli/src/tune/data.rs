@@ -39,7 +39,7 @@ impl Data {
     /// labels, or in closed mode a sample that is in both sets.
     pub fn read(built_in: &BuiltIn, folder: &Path, closed: Option<Split>) -> Result<Self, String> {
         let right = match &built_in.right {
-            Wanted::Labels(file) => Right::Labels(labels(&folder.join(file))?),
+            Wanted::Labels(file) => Right::Labels(whole_numbers(&folder.join(file))?),
             Wanted::Agreement(agreement) => Right::Agreement(*agreement),
         };
         let inputs: Vec<_> = built_in.samples.iter().map(|file| folder.join(file)).collect();
@@ -50,7 +50,7 @@ impl Data {
         let mut provenance = None;
         if let Some(files) = &built_in.validation {
             let [values, own] = files.each_ref().map(|file| folder.join(file));
-            let own = Right::Labels(labels(&own)?);
+            let own = Right::Labels(whole_numbers(&own)?);
             let validation = self::fed(std::slice::from_ref(&values), None, own)?;
             if let Some(of) = closed {
                 let all = hashed(&fed, &inputs[0])?;
@@ -69,10 +69,19 @@ impl Data {
         Ok(Self { fed, sets: [small, full, confirmation], provenance })
     }
 
-    /// The first sample, of the first input.
-    pub fn first(&self) -> Vec<f32> {
-        let input = &self.fed.inputs[0];
-        input.values.iter().take(input.dims.iter().product()).copied().collect()
+    /// The first sample as a call of its own: the dimensions and the numbers of each input.
+    pub fn first(&self) -> Vec<(Vec<usize>, Vec<f32>)> {
+        let length = self.fed.lengths.as_ref().and_then(|lengths| lengths.first());
+        let of = |input: &Input| {
+            let mut dims = input.dims.clone();
+            if let (Some(first), Some(length)) = (dims.first_mut(), length) {
+                *first = *length;
+            }
+            let values = input.values.iter().take(dims.iter().product()).copied().collect();
+            dims.insert(0, 1);
+            (dims, values)
+        };
+        self.fed.inputs.iter().map(of).collect()
     }
 
     /// The samples of a set and their labels, and the shape of one.
@@ -139,14 +148,14 @@ pub fn fed(inputs: &[PathBuf], lengths: Option<&Path>, right: Right) -> Result<F
         Ok(Input { dims, values: elements.to_f32().into_owned() })
     };
     let inputs = inputs.iter().map(input).collect::<Result<_, String>>()?;
-    Ok(Fed { inputs, lengths: lengths.map(labels).transpose()?, right })
+    Ok(Fed { inputs, lengths: lengths.map(whole_numbers).transpose()?, right })
 }
 
 /// An array of NumPy with whole numbers, one for each sample.
 ///
 /// # Errors
 /// A file that cannot be read, or numbers that are not whole.
-fn labels(path: &Path) -> Result<Vec<usize>, String> {
+pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
     let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
     let found = array(path)?;
     let found = found.elements.to_i64().ok_or_else(wrong)?;

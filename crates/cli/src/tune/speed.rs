@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use dyno_loadgen::clock::Clock;
-use dyno_number::evaluate::{Packed, Workspace};
+use dyno_number::evaluate::{Packed, View, Workspace};
 use dyno_number::tune::Journal;
 use dyno_number::{Assignment, Format};
 use dyno_onnx::Model;
@@ -16,13 +16,14 @@ const RUNS: usize = 100;
 #[derive(Debug)]
 pub struct Speed {
     model: Model,
-    sample: Vec<f32>,
+    /// Dimensions and numbers of each input.
+    sample: Vec<(Vec<usize>, Vec<f32>)>,
     known: HashMap<Vec<Format>, f64>,
 }
 
 impl Speed {
     /// Of a model that is fed one sample at a time.
-    pub fn new(model: Model, sample: Vec<f32>) -> Self {
+    pub fn new(model: Model, sample: Vec<(Vec<usize>, Vec<f32>)>) -> Self {
         Self { model, sample, known: HashMap::new() }
     }
 
@@ -41,10 +42,12 @@ impl Speed {
         }
         let packed = Packed::new(&self.model, &assignment.dictionary())
             .map_err(|error| error.to_string())?;
+        let fed: Vec<View<'_>> =
+            self.sample.iter().map(|(dims, values)| View { dims, values }).collect();
         let (mut workspace, mut shortest) = (Workspace::default(), u64::MAX);
         for run in 0..WARM_UP + RUNS {
             let clock = Clock::start();
-            packed.run(&self.sample, &mut workspace).map_err(|error| error.to_string())?;
+            packed.run(&fed, &mut workspace).map_err(|error| error.to_string())?;
             if run >= WARM_UP {
                 shortest = shortest.min(clock.now());
             }

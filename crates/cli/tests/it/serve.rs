@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::program::Folder;
+use crate::tuned_graph;
 
 /// A server that is ready, with what it printed; ended where a test fails.
 struct Serving {
@@ -198,4 +199,23 @@ fn what_cannot_be_served_is_told_before_it_begins() {
         assert_eq!(ran.code, Some(code), "{arguments}: {}", ran.stderr);
         assert!(ran.stderr.contains(words), "{arguments}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn a_tuned_graph_is_served_with_the_inputs_that_its_model_has() {
+    let folder = tuned_graph::with_letters();
+    folder.write(
+        "formats.txt",
+        "gru.weight FIXED 3 0\ngru.input FIXED 3 0\ntable.weight FIXED 2 0\n",
+    );
+    let system = "tuned:model=letters.onnx,formats=formats.txt";
+    let serving = Serving::start(&folder, &format!("--system {system}"));
+    let said = serving.said.join("\n");
+    let expected = "letters int64 [-1, -1] -> scores float32 [-1, 4]";
+    assert!(said.contains(expected), "{said}");
+    let name = said.split_once("model ").unwrap().1.split_once(':').unwrap().0;
+    let served = format!("oip:http://{}/{name},binary=true", serving.address());
+    let [served, here] =
+        [&served, system].map(|system| tuned_graph::answers(&folder, system, "letters.npy"));
+    assert!(here.iter().all(|scores| scores.len() == 4) && served == here);
 }

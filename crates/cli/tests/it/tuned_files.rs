@@ -51,7 +51,8 @@ fn a_packed_model_answers_as_the_model_in_its_formats() {
     assert!(answers("packed") == answers("plain"), "all scores to the bit");
 }
 
-fn walk(folder: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+/// The file of that name below a folder.
+pub fn walk(folder: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut found = None;
     for path in entries {

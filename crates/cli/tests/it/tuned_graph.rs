@@ -7,6 +7,7 @@ use crate::probe::npy;
 use crate::program::{Folder, Ran};
 use crate::schema;
 use crate::tuned::{self, write};
+use crate::tuned_files;
 
 /// Words of so many letters, each of so many numbers.
 const LETTERS: usize = 5;
@@ -140,4 +141,155 @@ fn trials_of_systems_are_played() {
     let refused = trial(&folder, "played.toml", &serde_json::json!({"x.weight": "FIXED 2 0"}));
     let refused = refused.exits(4);
     assert!(refused.stderr.contains("there is no object `x.weight`"), "{}", refused.stderr);
+}
+
+/// Letters by their numbers, padded: a table, a GRU, and the scores of its last state.
+fn spoken() -> Result<Vec<u8>, BuildError> {
+    let mut net = Builder::new("letters", Weights::seeded(7));
+    let word = [Dim::symbol("N"), Dim::symbol("T")];
+    let letters = net.input("letters", Element::I64, &word);
+    let table = net.weight("table.weight", &[9, WIDE], Fill::Uniform(1.0))?;
+    let x = net.node("Gather", &[&table, &letters], &[])?;
+    let steps = net.node("Transpose", &[&x], &[("perm", [1, 0, 2].into())])?;
+    let inputs = net.weight("gru.W", &[1, 24, WIDE], Fill::Uniform(0.9))?;
+    let states = net.weight("gru.R", &[1, 24, 8], Fill::Uniform(0.6))?;
+    let choices = [("hidden_size", 8_i64.into()), ("linear_before_reset", 1_i64.into())];
+    let [_, last] = net.nodes("GRU", &[&steps, &inputs, &states], &choices)?;
+    let first = net.integers(&[0]);
+    let last = net.node("Squeeze", &[&last, &first], &[])?;
+    let weight = net.weight("scores.weight", &[8, 4], Fill::even(8))?;
+    let scores = net.node("MatMul", &[&last, &weight], &[])?;
+    net.output("scores", &scores)?;
+    Ok(net.finish().to_bytes().unwrap())
+}
+
+/// Whole numbers as an array of NumPy.
+fn whole(folder: &Folder, name: &str, shape: &str, numbers: impl Iterator<Item = i64>) {
+    write(
+        folder,
+        name,
+        &npy("<i8", shape, &numbers.flat_map(i64::to_le_bytes).collect::<Vec<_>>()),
+    );
+}
+
+/// Words of `T` letters at most and how long they are, beside the folder of words of numbers.
+pub fn with_letters() -> Folder {
+    let folder = folder();
+    write(&folder, "letters.onnx", &spoken().unwrap());
+    let numbers = (0..COUNT * LETTERS).map(|at| (at * at / 3 % 9) as i64);
+    whole(&folder, "letters.npy", &format!("({COUNT}, {LETTERS})"), numbers);
+    let lengths = (0..COUNT).map(|at| 1 + (at * 7 % LETTERS) as i64);
+    whole(&folder, "lengths.npy", &format!("({COUNT},)"), lengths);
+    let profile = "tune profile letters.onnx --samples letters.npy --lengths lengths.npy";
+    let layers = folder.dyno(profile).exits(0).stdout;
+    let more = "err_margin = 0.1\nmodel = \"letters.onnx\"\nsamples = \"letters.npy\"\n\
+                lengths = \"lengths.npy\"\nagreement = \"top\"\nsmall_share = 0.25\n";
+    folder.write("letters.toml", &(layers + more));
+    folder
+}
+
+/// The answer to each sample, as an accuracy run leaves it.
+pub fn answers(folder: &Folder, system: &str, data: &str) -> Vec<Vec<f32>> {
+    let out = format!("played-{}", folder.0.read_dir().unwrap().count());
+    let played = format!(
+        "run --system {system} --data {data} --mode accuracy --scenario offline --out {out}"
+    );
+    folder.dyno(&played).exits(0);
+    let path = tuned_files::walk(&folder.0.join(out), "mlperf_log_accuracy.json");
+    let text = std::fs::read_to_string(path.expect("an accuracy run leaves answers")).unwrap();
+    let told: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let mut found = vec![Vec::new(); COUNT];
+    for line in told {
+        let bytes: Vec<u8> = line["data"]
+            .as_str()
+            .unwrap()
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
+        let numbers = bytes.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word));
+        found[line["qsl_idx"].as_u64().unwrap() as usize] = numbers.collect();
+    }
+    found
+}
+
+/// The first of the greatest.
+fn top(scores: &[f32]) -> i64 {
+    let greater = |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
+    (1..scores.len()).fold(0, greater) as i64
+}
+
+/// What the tuner evaluates is what is measured: the agreement with FLOAT 32 of a trial is the accuracy of a run
+/// whose labels are the answers of FLOAT 32, as a model with formats and as a packed file, samples padded or not.
+#[test]
+fn tuned_graphs_are_measured_as_they_were_evaluated() {
+    let folder = with_letters();
+    let text = "gru.weight FIXED 3 0\ngru.input FIXED 3 0\ngru.R.weight EXP 3 3\nscores.weight FIXED 2 0\n";
+    folder.write("words.txt", text);
+    folder.write("letters.txt", &format!("{text}table.weight FIXED 2 0\n"));
+    for (name, lengths) in [("words", ""), ("letters", ",lengths=lengths.npy")] {
+        let data = format!("{name}.npy");
+        let base = answers(&folder, &format!("tuned:model={name}.onnx{lengths}"), &data);
+        assert!(base.iter().all(|scores| scores.len() == 4), "four scores each");
+        let labels = base.iter().map(|scores| top(scores));
+        whole(&folder, "labels.npy", &format!("({COUNT},)"), labels);
+        let formats = format!("{name}.txt");
+        let trial = trial(&folder, &format!("{name}.toml"), &formats_of(&folder, &formats));
+        let expected = trial.exits(0).json()["result"]["accuracy"].as_f64().unwrap();
+        assert!(expected < 1.0, "{name}: formats that change an answer");
+        let pack = format!("tune pack {name}.onnx --formats {formats}");
+        let told = folder.dyno(&pack).exits(0).stdout;
+        assert!(told.contains("gru.R"), "{told}");
+        let systems = [
+            format!("tuned:model={name}.onnx,formats={formats}{lengths}"),
+            format!("tuned:packed={name}.packed,model={name}.onnx{lengths}"),
+        ];
+        for system in &systems {
+            let all = "--scenario single-stream,multi-stream,server,offline --mode both --profile quick \
+                       --duration 50ms --qps 100";
+            let command =
+                format!("run --system {system} --data {data} --labels labels.npy {all} --json");
+            let told = folder.dyno(&command).json();
+            let tests = told["tests"].as_array().unwrap();
+            let found: Vec<f64> =
+                tests.iter().filter_map(|test| test["accuracy"]["value"].as_f64()).collect();
+            assert_eq!((tests.len(), found), (8, vec![expected; 4]), "{system}");
+            let remarks = told["remarks"].to_string();
+            let why = "layers multiply bytes with exact sums";
+            assert!(remarks.contains(why), "{remarks}");
+        }
+        let [plain, packed] = systems.map(|system| answers(&folder, &system, &data));
+        assert!(plain == packed, "{name}: the same to the bit");
+    }
+    let refused =
+        folder.dyno("run --system tuned:packed=letters.packed,model=words.onnx --data letters.npy");
+    assert!(refused.exits(2).stderr.contains("was packed from another model"));
+    let refused = folder.dyno("run --system tuned:model=letters.onnx,lengths=lengths.npy").exits(2);
+    assert!(refused.stderr.contains("lengths belong to samples"), "{}", refused.stderr);
+    whole(&folder, "beyond.npy", &format!("({COUNT},)"), (0..COUNT as i64).map(|at| at + 1));
+    let system = "run --system tuned:model=letters.onnx,lengths=beyond.npy --data letters.npy";
+    let refused = folder.dyno(system).exits(2);
+    let expected = "beyond.npy: expected lengths from 1 to 5, found 6";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    whole(&folder, "other.npy", "(1, 3)", [1, 9, 0].into_iter());
+    let refused = folder.dyno("run --system tuned:model=letters.onnx --data other.npy").exits(3);
+    let expected = "the model fails on sample 0: Gather (Gather_0) has no row 9 of 9";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    let table = folder.dyno("tune layers letters.onnx --formats letters.txt --bind T=5").exits(0);
+    assert!(table.stdout.contains(",table,gather,"), "{}", table.stdout);
+    assert!(table.stderr.contains("left out: GRU"), "{}", table.stderr);
+}
+
+fn formats_of(folder: &Folder, name: &str) -> Value {
+    formats(&folder.read(name))
+}
+
+#[test]
+fn a_graph_has_a_latency() {
+    let folder = with_letters();
+    let text = folder.read("letters.toml");
+    folder.write("letters.toml", &format!("f_obj = \"latency\"\n{text}"));
+    let told = folder.dyno("tune run letters.toml --out out --max-evaluations 6 --json").exits(1);
+    let base = told.json()["base_objective"].as_f64().unwrap();
+    assert!(base >= 1.0, "nanoseconds: {base}");
 }

@@ -4,7 +4,7 @@
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
-use dyno_number::evaluate::{Packed, Path, Workspace};
+use dyno_number::evaluate::{Packed, Path, View, Workspace};
 use dyno_number::{Dictionary, Format};
 use dyno_onnx::Model;
 
@@ -86,19 +86,20 @@ pub fn serve(
         let one = timed.iter().find(|one| one.name == name).expect("a name of the first line");
         let images: usize = images.parse().expect("how many images");
         let values = &test.values[..images * SIDE * SIDE];
+        let fed = [View { dims: &[images, 1, SIDE, SIDE], values }];
         let end = Duration::from_secs_f64(seconds.parse().expect("seconds"));
         let (begin, mut shortest) = (Instant::now(), Duration::MAX);
         let mut labels = Vec::new();
         while labels.is_empty() || begin.elapsed() < end {
             let start = Instant::now();
-            let scores = one.packed.run(values, &mut workspace).expect("no NaN");
+            let scores = one.packed.run(&fed, &mut workspace).expect("no NaN");
             shortest = shortest.min(start.elapsed());
             let top = |scores: &[f32]| {
                 let greater =
                     |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
                 (1..scores.len()).fold(0, greater)
             };
-            labels = scores.chunks_exact(one.packed.outputs()).map(top).collect();
+            labels = scores.values.chunks_exact(scores.dims[1]).map(top).collect();
         }
         println!("{}", serde_json::json!({"us": shortest.as_secs_f64() * 1e6, "labels": labels}));
     }
@@ -117,13 +118,14 @@ pub fn print(
     let mut workspace = Workspace::default();
     for images in [1, 64] {
         let values = &test.values[..images * SIDE * SIDE];
+        let fed = [View { dims: &[images, 1, SIDE, SIDE], values }];
         let rounds = if is_quick { 20 } else { 4000 / (images + 7) };
         timed.iter_mut().for_each(|one| one.shortest_us = f64::INFINITY);
         // In turns, so that whatever slows the machine slows all of them.
         for _ in 0..rounds {
             for one in &mut timed {
                 let start = Instant::now();
-                one.packed.run(values, &mut workspace).expect("no NaN");
+                one.packed.run(&fed, &mut workspace).expect("no NaN");
                 one.shortest_us = one.shortest_us.min(start.elapsed().as_secs_f64() * 1e6);
             }
         }

@@ -13,6 +13,7 @@ mod agreement;
 mod convolve;
 mod each;
 mod fed;
+mod held;
 mod read;
 mod recurrent;
 mod step;
@@ -20,8 +21,9 @@ mod target;
 mod tensor;
 #[cfg(test)]
 mod tests;
+mod walk;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -29,6 +31,7 @@ use dyno_onnx::Model;
 
 pub use self::agreement::Agreement;
 pub use self::fed::{Fed, Input, Right};
+pub(super) use self::held::{Held, Weights};
 use self::read::{Step, Steps};
 use self::step::Trouble;
 use self::target::{Context, Packed, Prepared, Seen};
@@ -306,62 +309,36 @@ impl Plan<'_> {
         &self,
         block: usize,
         scratch: &mut Scratch,
-        mut ask: Option<Ask<'_>>,
+        ask: Option<Ask<'_>>,
     ) -> Result<Vec<Vec<f32>>, (Option<usize>, Trouble)> {
-        let Steps { steps, output, .. } = self.steps;
         let samples = &self.blocks[block];
-        let mut values = self.begin(block, samples);
-        let is_needed = self.needed(&values);
-        // How often each value is still asked for.
-        let mut uses = vec![0; values.len()];
-        uses[*output] = 1;
-        let needed = || steps.iter().enumerate().filter(|(at, _)| is_needed[*at]);
-        needed().flat_map(|(_, step)| step.inputs.iter().flatten()).for_each(|at| uses[*at] += 1);
-        for (at, step) in needed() {
-            let mut take = |value: usize| {
-                uses[value] -= 1;
-                if uses[value] == 0 { values[value].take() } else { values[value].clone() }
-            };
-            let inputs = step.inputs.iter().map(|value| value.and_then(&mut take)).collect();
-            let mut context = Context {
-                targets: &self.steps.targets,
-                prepared: self.prepared,
-                scratch,
-                seen: ask.as_mut().map(|ask| &mut *ask.seen),
-            };
-            let found = step.op.run(inputs, &mut context).map_err(|why| (Some(at), why))?;
-            for (value, tensor) in step.outputs.iter().zip(found) {
-                let Some(value) = *value else { continue };
-                if let Some(ask) = &mut ask {
-                    ask.sizes[value] += tensor.values.len();
-                }
-                if let Some(kept) = &self.kept[value] {
-                    // Whoever was faster left the same.
-                    let _ = kept[block].set(tensor.clone());
-                }
-                if uses[value] > 0 {
-                    values[value] = Some(tensor);
-                }
+        let (seen, mut sizes) = ask.map(|ask| (ask.seen, ask.sizes)).unzip();
+        let targets = &self.steps.targets;
+        let mut context = Context { targets, prepared: self.prepared, scratch, seen };
+        let mut made = |value: usize, tensor: &Tensor| {
+            if let Some(sizes) = &mut sizes {
+                sizes[value] += tensor.values.len();
             }
-        }
-        let answer = values[*output].take().expect("the output is needed");
+            if let Some(kept) = &self.kept[value] {
+                // Whoever was faster left the same.
+                let _ = kept[block].set(tensor.clone());
+            }
+        };
+        let values = self.begin(block, samples);
+        let answer = self.steps.answer(values, &mut context, &mut made);
+        let answer = answer.map_err(|(at, why)| (Some(at), why))?;
         if answer.dims.first() != Some(&samples.len()) {
             let why = format!("gives {:?} for {} samples", answer.dims, samples.len());
-            return Err((steps.len().checked_sub(1), why.into()));
+            return Err((self.steps.steps.len().checked_sub(1), why.into()));
         }
         let each = answer.values.len() / samples.len();
         Ok((0..samples.len()).map(|at| answer.values[at * each..][..each].to_vec()).collect())
     }
 
-    /// What is there before any step: inputs, constants, and what was kept.
+    /// What is there before any step, with what was kept.
     fn begin(&self, block: usize, samples: &[usize]) -> Vec<Option<Tensor>> {
-        let mut values = vec![None; self.steps.values];
-        for (at, value) in self.steps.inputs.iter().enumerate() {
-            values[*value] = Some(self.fed.gathered(at, samples));
-        }
-        for (value, tensor) in &self.steps.constants {
-            values[*value] = Some(tensor.clone());
-        }
+        let inputs = (0..self.steps.inputs.len()).map(|at| self.fed.gathered(at, samples));
+        let mut values = self.steps.begin(inputs);
         for (value, kept) in self.kept.iter().enumerate() {
             if let Some(found) = kept.as_ref().and_then(|kept| kept[block].get()) {
                 values[value] = Some(found.clone());
@@ -369,22 +346,17 @@ impl Plan<'_> {
         }
         values
     }
+}
 
-    /// Steps without which there is no answer, as some values are there.
-    fn needed(&self, values: &[Option<Tensor>]) -> Vec<bool> {
-        let mut is_asked = vec![false; values.len()];
-        is_asked[self.steps.output] = values[self.steps.output].is_none();
-        let mut is_needed = vec![false; self.steps.steps.len()];
-        for (at, step) in self.steps.steps.iter().enumerate().rev() {
-            if step.outputs.iter().flatten().any(|value| is_asked[*value]) {
-                is_needed[at] = true;
-                for value in step.inputs.iter().flatten() {
-                    is_asked[*value] = values[*value].is_none();
-                }
-            }
-        }
-        is_needed
-    }
+/// What the layers of a model are called: all of them, and that of each node's weights.
+pub(crate) fn names(
+    model: &Model,
+) -> Result<(Vec<String>, BTreeMap<usize, String>), EvaluateError> {
+    let steps = read::steps(model)?;
+    // The first of a node with several is what it is fed with.
+    let taken = steps.taken.iter().rev();
+    let of_nodes = taken.map(|of| (of.node, steps.targets[of.target].name.clone())).collect();
+    Ok((steps.targets.into_iter().map(|target| target.name).collect(), of_nodes))
 }
 
 /// Blocks for all threads, until somebody says that it is over. The first trouble ends it.

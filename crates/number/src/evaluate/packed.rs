@@ -1,22 +1,27 @@
 //! A network whose weights are held in the bits of their formats, ready to be executed.
 //!
-//! It is what an [`Evaluator`](super::Evaluator) evaluates, without its samples: the same stages by the same
-//! kernels, so that its scores are the evaluator's to the last bit. Weights are held as packed codes, and
-//! widened once to what the kernels read: bytes where a layer's two formats allow it, `f32` elsewhere.
+//! It is what an [`Evaluator`](super::Evaluator) or a [`Graph`](super::graph::Graph) evaluates, without its
+//! samples: the same steps by the same kernels, so that its answers are theirs to the last bit. Weights are held
+//! as packed codes, and widened once to what the kernels read: bytes where a layer's two formats allow it, `f32`
+//! elsewhere. A chain of layers is done by the engine of chains; what is none, node by node.
 
+mod chain;
 mod file;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use dyno_kernels::Isa;
-use dyno_onnx::Model;
+use dyno_onnx::shape::{Dim, infer};
+use dyno_onnx::{Element, Model, Port};
 
+use self::chain::Chain;
 pub use self::file::{FileError, PackedFile, PackedTensor, Source};
-use super::read;
-use super::stage::{Layout, Path, Product, Ready, Scratch, Shape, Stage};
-use super::{BLOCK, EvaluateError, by_pixels, names};
+use super::EvaluateError;
+use super::graph::Held;
+use super::stage::{Path, Scratch};
 use crate::codec::{Conversion, NanError};
 use crate::config::Dictionary;
 use crate::descriptor::nearest;
@@ -26,14 +31,32 @@ use crate::pack::{pack, unpack};
 /// A network in its formats.
 #[derive(Debug)]
 pub struct Packed {
-    stages: Vec<Stage>,
-    ready: Vec<Option<Ready>>,
+    network: Network,
     layers: Vec<PackedLayer>,
-    input: String,
-    is_list: bool,
+    inputs: Vec<PackedPort>,
+    output: PackedPort,
 }
 
-/// A layer with products.
+#[derive(Debug)]
+enum Network {
+    /// Layers one after the other, which are done together.
+    Chain(Box<Chain>),
+    /// Anything else.
+    Graph(Box<Held>),
+}
+
+/// An input of a network, or its output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedPort {
+    /// As the model has it.
+    pub name: String,
+    /// Of its elements, as NumPy calls it: `float32`. Here they are all `f32`.
+    pub element: &'static str,
+    /// Dimensions, that of samples first; `None` is one that each call chooses.
+    pub shape: Vec<Option<usize>>,
+}
+
+/// A layer with weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackedLayer {
     /// Of the layer: its objects are `NAME.weight` and `NAME.input`.
@@ -44,13 +67,13 @@ pub struct PackedLayer {
     pub activation: Format,
     /// How its products are made, and why.
     pub path: Path,
-    /// Codes of its weights, output by output, without a gap between them.
+    /// Codes of its weights, in the order in which the layer has them, without a gap between them.
     pub codes: Vec<u8>,
     /// How many weights these are.
     pub weights: usize,
-    /// Bytes that the kernels read instead of the codes: widened, with zeros to whole vectors of outputs.
+    /// Bytes that are read instead of the codes: widened, with zeros to whole vectors of outputs.
     pub widened_bytes: usize,
-    /// Products of a sample.
+    /// Products of a sample; of a row or a step, where samples have any number of those.
     pub macs: usize,
 }
 
@@ -86,17 +109,65 @@ impl fmt::Display for PackedError {
 
 impl std::error::Error for PackedError {}
 
+/// Why there is no answer to a call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A value is NaN, and its format has none.
+    Nan(NanError),
+    /// An input is not as the model has it.
+    Input {
+        /// What the model takes.
+        expected: String,
+        /// What there is.
+        found: String,
+    },
+    /// A node cannot do it with these numbers, such as a table that has no row of a number.
+    Node {
+        /// The operator.
+        op: String,
+        /// Of the node; may be empty.
+        name: String,
+        /// What it does.
+        what: String,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nan(error) => error.fmt(f),
+            Self::Input { expected, found } => write!(f, "expected {expected}, found {found}"),
+            Self::Node { op, name, what } if name.is_empty() => write!(f, "{op} {what}"),
+            Self::Node { op, name, what } => write!(f, "{op} ({name}) {what}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Numbers in row-major order, of an input or of an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View<'a> {
+    /// Samples first.
+    pub dims: &'a [usize],
+    /// A number for each place. Whole numbers of 24 bits at most are exact.
+    pub values: &'a [f32],
+}
+
 /// Memory of a thread that executes networks; what it holds is of the last call.
 #[derive(Debug, Default)]
 pub struct Workspace {
     scratch: Scratch,
     from: Vec<f32>,
     to: Vec<f32>,
+    dims: Vec<usize>,
     scores: Vec<f32>,
+    answer: Arc<Vec<f32>>,
 }
 
 impl Packed {
-    /// Reads an ONNX file: a chain of nodes as [`Evaluator::new`](super::Evaluator::new) has it.
+    /// Reads an ONNX file.
     ///
     /// # Errors
     /// The file does not read, the engine cannot do it, or it has not the objects of `formats`.
@@ -105,73 +176,71 @@ impl Packed {
         Self::new(&model, formats)
     }
 
-    /// A model whose objects have these formats, and FLOAT(32) where they have none.
+    /// A model whose objects have these formats, and FLOAT(32) where they have none. Its first output is its
+    /// answer.
     ///
     /// # Errors
     /// The engine cannot do the model, or it has not the objects of `formats`.
     pub fn new(model: &Model, formats: &Dictionary) -> Result<Self, PackedError> {
-        let stages = read::stages(model).map_err(PackedError::Network)?;
-        let objects: Vec<String> =
-            stages.iter().filter_map(|stage| stage.product.as_ref()).flat_map(names).collect();
-        let known: Vec<&str> = objects.iter().map(String::as_str).collect();
-        let unknown = formats.iter().filter(|(object, _)| !known.contains(object));
-        let unknown: Vec<String> = unknown
-            .map(|(object, _)| {
-                format!("there is no object `{object}`{}", nearest(object, known.iter().copied()))
-            })
-            .collect();
-        if !unknown.is_empty() {
-            return Err(PackedError::Unknown(unknown));
+        match Self::chain(model, formats) {
+            Err(PackedError::Network(_)) => Self::graph(model, formats),
+            // Layers that share weights are one object to the engine of graphs.
+            Err(unknown @ PackedError::Unknown(_)) => {
+                Self::graph(model, formats).map_err(|_| unknown)
+            }
+            found => found,
         }
-        let (mut ready, mut layers) = (Vec::new(), Vec::new());
-        for stage in &stages {
-            let Some(product) = &stage.product else {
-                ready.push(None);
-                continue;
-            };
-            let [weight, activation] = names(product).map(|name| formats.format(&name));
-            let (made, layer) = packed(product, stage.input, [weight, activation])
-                .map_err(|cause| PackedError::Nan { layer: product.name.clone(), cause })?;
-            ready.push(Some(made));
-            layers.push(layer);
-        }
-        let port = model.inputs.first();
-        Ok(Self {
-            input: port.map(|port| port.name.clone()).unwrap_or_default(),
-            is_list: port
-                .and_then(|port| port.shape.as_ref())
-                .is_some_and(|shape| shape.len() == 2),
-            stages,
-            ready,
-            layers,
-        })
     }
 
-    /// The same with the instructions of another set.
+    fn chain(model: &Model, formats: &Dictionary) -> Result<Self, PackedError> {
+        let (chain, layers) = Chain::new(model, formats)?;
+        let (mut inputs, mut output) = ports(model);
+        // One after the other, whatever number of samples the file says.
+        for port in inputs.iter_mut().chain([&mut output]) {
+            port.shape.iter_mut().take(1).for_each(|samples| *samples = None);
+        }
+        output.shape = vec![None, Some(chain.outputs())];
+        Ok(Self { network: Network::Chain(Box::new(chain)), layers, inputs, output })
+    }
+
+    /// Node by node, even if it is a chain.
+    fn graph(model: &Model, formats: &Dictionary) -> Result<Self, PackedError> {
+        let (held, layers) = Held::new(model, formats)?;
+        let (inputs, output) = ports(model);
+        Ok(Self { network: Network::Graph(Box::new(held)), layers, inputs, output })
+    }
+
+    /// Whether it is done node by node.
+    fn is_graph(&self) -> bool {
+        matches!(self.network, Network::Graph(_))
+    }
+
+    /// The same with the instructions of another set where it multiplies by weights.
     #[must_use]
     pub fn on(mut self, isa: Isa) -> Self {
-        self.ready.iter_mut().flatten().for_each(|ready| ready.isa = isa);
+        match &mut self.network {
+            Network::Chain(chain) => chain.on(isa),
+            Network::Graph(held) => held.on(isa),
+        }
         self
     }
 
-    /// The layers with products, in order.
+    /// The layers with weights, in order.
     #[must_use]
     pub fn layers(&self) -> &[PackedLayer] {
         &self.layers
     }
 
-    /// What the model calls its input, and its shape for one sample: channels, rows and columns, or numbers.
+    /// What the model is fed.
     #[must_use]
-    pub fn input(&self) -> (&str, Vec<usize>) {
-        let Shape { height, width, channels } = self.stages[0].input;
-        let shape = if self.is_list { vec![channels] } else { vec![channels, height, width] };
-        (&self.input, shape)
+    pub fn inputs(&self) -> &[PackedPort] {
+        &self.inputs
     }
 
-    /// Scores of a sample.
+    /// What it answers.
     #[must_use]
-    pub fn outputs(&self) -> usize {
-        self.stages[self.stages.len() - 1].output.len()
+    pub fn output(&self) -> &PackedPort {
+        &self.output
     }
 
     /// Bytes of the packed weights of all layers.
@@ -180,59 +249,104 @@ impl Packed {
         self.layers.iter().map(|layer| layer.codes.len()).sum()
     }
 
-    /// Scores of samples that lie as the model is fed, one after the other.
+    /// The answers to some samples, from all inputs in the order of the model.
     ///
     /// # Errors
-    /// A value is NaN, and its format has none.
-    ///
-    /// # Panics
-    /// The numbers are no whole number of samples.
-    pub fn run<'a>(
+    /// Inputs do not fit, or a value is NaN, and its format has none.
+    pub fn run<'w>(
         &self,
-        samples: &[f32],
-        workspace: &'a mut Workspace,
-    ) -> Result<&'a [f32], NanError> {
-        let shape = self.stages[0].input;
-        assert_eq!(samples.len() % shape.len(), 0, "whole samples");
-        let Workspace { scratch, from, to, scores } = workspace;
-        scores.clear();
-        for block in samples.chunks(BLOCK * shape.len()) {
-            from.clear();
-            match shape.channels == 1 || shape.pixels() == 1 {
-                true => from.extend_from_slice(block),
-                false => from.extend(by_pixels(block, shape)),
+        inputs: &[View<'_>],
+        workspace: &'w mut Workspace,
+    ) -> Result<View<'w>, RunError> {
+        self.check(inputs)?;
+        let Workspace { scratch, from, to, dims, scores, answer } = workspace;
+        match &self.network {
+            Network::Chain(chain) => {
+                let View { values, .. } = inputs[0];
+                chain.run(values, scratch, [from, to], scores).map_err(RunError::Nan)?;
+                dims.clear();
+                dims.extend([values.len() / chain.input().len(), chain.outputs()]);
+                Ok(View { dims, values: scores })
             }
-            for (stage, ready) in self.stages.iter().zip(&self.ready) {
-                stage.run(ready.as_ref(), from, to, scratch)?;
-                std::mem::swap(from, to);
+            Network::Graph(held) => {
+                let owned = |of: &View<'_>| (of.dims.to_vec(), of.values.to_vec());
+                (*dims, *answer) = held.run(inputs.iter().map(owned).collect(), scratch)?;
+                Ok(View { dims, values: answer })
             }
-            scores.extend_from_slice(from);
         }
-        Ok(scores)
+    }
+
+    /// Looks whether inputs are as the model declares them, whatever number of samples it says.
+    fn check(&self, inputs: &[View<'_>]) -> Result<(), RunError> {
+        if inputs.len() != self.inputs.len() {
+            let names: Vec<&str> = self.inputs.iter().map(|port| port.name.as_str()).collect();
+            let expected = format!("inputs {}", names.join(", "));
+            return Err(RunError::Input { expected, found: format!("{} of them", inputs.len()) });
+        }
+        for (port, View { dims, values }) in self.inputs.iter().zip(inputs) {
+            let count = dims.iter().try_fold(1_usize, |count, n| count.checked_mul(*n));
+            let fits = port.shape.len() == dims.len()
+                && port.shape.iter().zip(*dims).skip(1).all(|(dim, n)| dim.is_none_or(|m| m == *n));
+            // A file may leave the shape open.
+            let fits = fits || port.shape.is_empty();
+            if !fits || values.is_empty() || count != Some(values.len()) {
+                let dim = |dim: &Option<usize>| dim.map_or("?".into(), |n| n.to_string());
+                let shape: Vec<String> = port.shape.iter().map(dim).collect();
+                return Err(RunError::Input {
+                    expected: format!("{} of shape [{}]", port.name, shape.join(", ")),
+                    found: format!("{} numbers of shape {dims:?}", values.len()),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
-/// The weights of a product as codes, and what the kernels read: made of the codes, not of the model.
-fn packed(
-    product: &Product,
-    input: Shape,
-    [weight, activation]: [Format; 2],
-) -> Result<(Ready, PackedLayer), NanError> {
-    let layout = Layout::new(product, input, [weight, activation]);
-    let codes = weight.encode_slice(&product.weights, Conversion::default())?;
-    let codes = pack(&codes, weight.bits());
-    let count = product.weights.len();
-    let read = unpack(&codes, weight.bits(), count).unwrap_or_default();
-    let panels = layout.panels(product.output.channels, weight.decode_slice(&read));
-    let layer = PackedLayer {
-        name: product.name.clone(),
-        weight,
-        activation,
-        path: layout.path(),
-        codes,
-        weights: count,
-        widened_bytes: panels.bytes(),
-        macs: count * product.output.pixels(),
+/// What a model is fed and what it answers, as far as its file tells.
+fn ports(model: &Model) -> (Vec<PackedPort>, PackedPort) {
+    let fixed = |shape: &[Dim]| shape.iter().map(Dim::fixed).collect();
+    let of = |port: &Port| PackedPort {
+        name: port.name.clone(),
+        element: port.element.unwrap_or(Element::F32).name(),
+        shape: port.shape.as_deref().map(fixed).unwrap_or_default(),
     };
-    Ok((Ready { layout, panels: Arc::new(panels), isa: Isa::best() }, layer))
+    let inputs = model.inputs.iter().map(of).collect();
+    let last = model.outputs.first();
+    let mut output = last.map_or_else(
+        || PackedPort { name: String::new(), element: Element::F32.name(), shape: Vec::new() },
+        of,
+    );
+    let open = last.filter(|port| port.shape.is_none() || port.element.is_none());
+    let inferred = open.and_then(|port| infer(model, &BTreeMap::new()).facts.remove(&port.name));
+    if let (Some(port), Some(fact)) = (open, inferred) {
+        output.element = port.element.unwrap_or(fact.element).name();
+        if port.shape.is_none() {
+            output.shape = fixed(&fact.shape);
+        }
+    }
+    (inputs, output)
+}
+
+/// Refuses formats of objects that a model has not.
+pub(super) fn known(formats: &Dictionary, objects: &[String]) -> Result<(), PackedError> {
+    let unknown = formats.iter().filter(|(object, _)| objects.iter().all(|known| known != object));
+    let unknown: Vec<String> = unknown
+        .map(|(object, _)| {
+            let near = nearest(object, objects.iter().map(String::as_str));
+            format!("there is no object `{object}`{near}")
+        })
+        .collect();
+    if unknown.is_empty() { Ok(()) } else { Err(PackedError::Unknown(unknown)) }
+}
+
+/// Numbers as packed codes of a format, and what these codes are: made of them, not of the numbers.
+///
+/// # Errors
+/// One is NaN, and the format has none.
+pub(super) fn widened(format: Format, numbers: &[f32]) -> Result<(Vec<u8>, Vec<f32>), NanError> {
+    let codes = format.encode_slice(numbers, Conversion::default())?;
+    let codes = pack(&codes, format.bits());
+    let read = unpack(&codes, format.bits(), numbers.len()).unwrap_or_default();
+    let widened = format.decode_slice(&read);
+    Ok((codes, widened))
 }

@@ -173,6 +173,10 @@ pub enum Reason {
     Activations(Format),
     /// So many products do not fit a sum of 32 bits.
     Long(usize),
+    /// The weights are a table, a bias or peepholes: nothing is multiplied by panels of them.
+    Read,
+    /// It is a convolution in groups, or with taps that lie apart.
+    Grouped,
 }
 
 impl fmt::Display for Path {
@@ -186,6 +190,10 @@ impl fmt::Display for Path {
             }
             Self::F32(Reason::Long(k)) => {
                 write!(f, "f32: {k} products of bytes do not fit a sum of 32 bits")
+            }
+            Self::F32(Reason::Read) => f.write_str("f32: weights are read as they are"),
+            Self::F32(Reason::Grouped) => {
+                f.write_str("f32: groups of channels, or taps that lie apart")
             }
         }
     }

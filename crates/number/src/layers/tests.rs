@@ -85,3 +85,35 @@ fn objects_that_are_not_there_are_told() {
     ];
     assert_eq!(refused, expected);
 }
+
+/// What weights are called does not depend on how they come to a node, and several nodes share them.
+#[test]
+fn graphs_have_the_names_of_their_weights() {
+    let model = || -> Result<Model, BuildError> {
+        let mut net = Builder::new("cells", Weights::seeded(1));
+        let ids = net.input("ids", Element::I64, &[Dim::symbol("N"), Dim::symbol("S")]);
+        let table = net.weight("words", &[50, 8], Fill::even(8))?;
+        let x = net.node("Gather", &[&table, &ids], &[])?;
+        let weight = net.weight("both.weight", &[8, 8], Fill::even(8))?;
+        let turned = net.node("Transpose", &[&weight], &[("perm", [1, 0].into())])?;
+        let x = net.node("MatMul", &[&x, &turned], &[])?;
+        let x = net.node("MatMul", &[&x, &turned], &[])?;
+        let (w, r) = (
+            net.weight("rnn.W", &[1, 4, 8], Fill::even(8))?,
+            net.weight("rnn.R", &[1, 4, 4], Fill::even(4))?,
+        );
+        let x = net.node("RNN", &[&x, &w, &r], &[("hidden_size", 4_i64.into())])?;
+        net.output("states", &x)?;
+        Ok(net.finish())
+    };
+    let formats =
+        "words.weight FIXED 3\nboth.weight FIXED 5\nboth.input FIXED 7\nrnn.R.weight EXP 4\n";
+    let found = table(&model().unwrap(), &formats.parse().unwrap(), 16, &BTreeMap::new()).unwrap();
+    let bits: Vec<_> = found.layers.iter().map(|layer| layer.bits).collect();
+    assert_eq!(bits, [[3, 64, 7], [5, 7, 7], [5, 7, 16]]);
+    assert_eq!(found.left_out, ["RNN RNN_4 has no line in such a table"]);
+    let formats = "boht.weight FIXED 3\n";
+    let unknown = table(&model().unwrap(), &formats.parse().unwrap(), 16, &BTreeMap::new());
+    let expected = "there is no object `boht.weight`; the nearest is `both.weight`";
+    assert_eq!(unknown.unwrap_err(), [expected]);
+}

@@ -1,5 +1,6 @@
 //! Models in number formats of few bits, run by Dyno's own engine ([`dyno_number::evaluate::Packed`]).
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,21 +8,30 @@ use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{Packed, PackedFile, PackedLayer, Source, Workspace};
+use dyno_number::evaluate::{Packed, PackedFile, PackedLayer, PackedPort, Source, View, Workspace};
+use half::{bf16, f16};
+use smallvec::SmallVec;
 
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::{EngineOptions, OnnxError};
 use crate::engine::{About, Answers, Engine, Port};
 use crate::infer::{Rows, Value};
-use crate::tensors::{ElementType, Elements, ModelInput, TensorLibrary};
+use crate::tensors::{Element, ElementType, Elements, ModelInput, TensorLibrary};
 
-/// A model whose weights are packed, and whose input is known.
+/// A model whose weights are packed, and whose inputs are known.
 #[derive(Debug)]
 pub struct TunedModel {
     path: PathBuf,
-    packed: Packed,
     inputs: Vec<ModelInput>,
+    network: Network,
+}
+
+/// What computes, and what it answers.
+#[derive(Debug)]
+struct Network {
+    packed: Packed,
+    output: ElementType,
 }
 
 impl TunedModel {
@@ -31,7 +41,7 @@ impl TunedModel {
     /// [`OnnxError`] if the engine cannot do the model, or it has not the objects of `formats`.
     pub fn open(path: &Path, formats: &Dictionary) -> Result<Self, OnnxError> {
         let packed = Packed::read(path, formats).map_err(|error| wrong(path, &error))?;
-        Ok(Self::of(path, packed))
+        Self::of(path, packed)
     }
 
     /// Reads a file of `dyno tune pack`; with a model, it has to be what that file was made of.
@@ -55,30 +65,36 @@ impl TunedModel {
             }
         }
         let packed = file.network().map_err(|error| wrong(path, &error))?;
-        Ok(Self::of(path, packed))
+        Self::of(path, packed)
     }
 
-    fn of(path: &Path, packed: Packed) -> Self {
-        let (name, shape) = packed.input();
-        let dimensions = std::iter::once(None).chain(shape.into_iter().map(Some));
-        let input = ModelInput {
-            name: name.to_owned(),
-            element: ElementType::F32,
-            shape: dimensions.collect(),
+    fn of(path: &Path, packed: Packed) -> Result<Self, OnnxError> {
+        let input = |port: &PackedPort| {
+            let unfit =
+                || OnnxError::InputType { name: port.name.clone(), found: port.element.into() };
+            let element = ElementType::named(port.element).ok_or_else(unfit)?;
+            Ok(ModelInput { name: port.name.clone(), element, shape: port.shape.clone() })
         };
-        Self { path: path.to_path_buf(), packed, inputs: vec![input] }
+        let inputs = packed.inputs().iter().map(input).collect::<Result<_, OnnxError>>()?;
+        let output = packed.output();
+        let element = ElementType::named(output.element).ok_or_else(|| {
+            let why = format!("answers {} of type {}", output.name, output.element);
+            wrong(path, &why)
+        })?;
+        let network = Network { packed, output: element };
+        Ok(Self { path: path.to_path_buf(), inputs, network })
     }
 
-    /// The input that the model declares.
+    /// The inputs that the model declares.
     #[must_use]
     pub fn inputs(&self) -> &[ModelInput] {
         &self.inputs
     }
 
-    /// Layers with products: their formats, their bytes and how they are executed.
+    /// Layers with weights: their formats, their bytes and how they are executed.
     #[must_use]
     pub fn layers(&self) -> &[PackedLayer] {
-        self.packed.layers()
+        self.network.packed.layers()
     }
 
     /// The same as a model that is asked by value, with at most so many rows of several
@@ -87,24 +103,21 @@ impl TunedModel {
     pub fn by_value(self, largest_batch: usize) -> Rows {
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let about = About { largest_batch, ..self.about() };
-        let (name, packed) = (format!("tuned-{stem}"), self.packed);
+        let (name, network) = (format!("tuned-{stem}"), self.network);
         let call = move |values: &[Value]| {
-            let numbers = values[0].elements.to_f32();
-            WORKSPACE.with_borrow_mut(|workspace| {
-                let scores = packed.run(&numbers, workspace).map_err(|error| error.to_string())?;
-                let shape = vec![values[0].shape[0], packed.outputs()];
-                Ok(vec![Value { shape, elements: Elements::F32(scores.to_vec().into()) }])
+            let fed = values.iter().map(|value| (&value.shape[..], &value.elements));
+            network.run(fed, |shape, elements| {
+                let (shape, elements) = (shape.to_vec(), elements.into_owned());
+                Ok(vec![Value { shape, elements }])
             })
         };
         Rows::new(name, self.inputs, about, Box::new(call))
     }
 
     fn about(&self) -> About {
-        let output = Port {
-            name: "scores".into(),
-            element: ElementType::F32.to_string(),
-            shape: vec![None, Some(self.packed.outputs())],
-        };
+        let PackedPort { name, shape, .. } = self.network.packed.output();
+        let element = self.network.output.to_string();
+        let output = Port { name: name.clone(), element, shape: shape.clone() };
         About {
             runtime: Some("dyno-number".into()),
             provider: Some(dyno_number::evaluate::instructions().to_owned()),
@@ -128,7 +141,7 @@ impl TunedModel {
         let feed = Feed::new(&self.inputs, library, options)?;
         let about = About { largest_batch: feed.largest_batch(), ..self.about() };
         let mut engine =
-            TunedEngine { name: format!("tuned-{stem}"), packed: self.packed, feed, about };
+            TunedEngine { name: format!("tuned-{stem}"), network: self.network, feed, about };
         engine.about.first_call = Some(engine.feed.trial(&engine)?);
         Ok(engine)
     }
@@ -138,10 +151,63 @@ fn wrong(path: &Path, why: &dyn fmt::Display) -> OnnxError {
     OnnxError::Model { path: path.to_path_buf(), why: why.to_string() }
 }
 
+impl Network {
+    /// Computes a call on this thread; `take` gets the shape and the elements of the answer.
+    fn run<'a, T>(
+        &self,
+        inputs: impl Iterator<Item = (&'a [usize], &'a Elements<'a>)>,
+        take: impl FnOnce(&[usize], Elements<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let numbers = |(dims, elements): (&'a [usize], &'a Elements<'a>)| {
+            is_exact(elements).then(|| (dims, elements.to_f32())).ok_or_else(|| {
+                format!("has whole numbers beyond {LARGEST}, which this engine has as float32")
+            })
+        };
+        let inputs = inputs.map(numbers).collect::<Result<SmallVec<[_; 4]>, _>>()?;
+        let views: SmallVec<[View<'_>; 4]> =
+            inputs.iter().map(|(dims, values)| View { dims, values }).collect();
+        WORKSPACE.with_borrow_mut(|workspace| {
+            let answer = self.packed.run(&views, workspace).map_err(|error| error.to_string())?;
+            take(answer.dims, elements(self.output, answer.values))
+        })
+    }
+}
+
+/// Up to here `f32` has all whole numbers.
+const LARGEST: i64 = 1 << 24;
+
+/// Whether whole numbers are the same as `f32`.
+fn is_exact(elements: &Elements<'_>) -> bool {
+    let is_small = |x: &i64| (-LARGEST..=LARGEST).contains(x);
+    match elements {
+        Elements::I64(all) => all.iter().all(is_small),
+        Elements::I32(all) => all.iter().all(|x| is_small(&(*x).into())),
+        _ => true,
+    }
+}
+
+/// Numbers as elements of a type; truths are 0 or 1.
+fn elements(element: ElementType, numbers: &[f32]) -> Elements<'_> {
+    fn each<T: Element>(numbers: &[f32], of: impl Fn(f32) -> T) -> Elements<'static> {
+        T::wrap(Cow::Owned(numbers.iter().map(|x| of(*x)).collect()))
+    }
+    match element {
+        ElementType::F32 => Elements::F32(numbers.into()),
+        ElementType::F64 => each(numbers, f64::from),
+        ElementType::F16 => each(numbers, f16::from_f32),
+        ElementType::Bf16 => each(numbers, bf16::from_f32),
+        ElementType::I64 => each(numbers, |x| x as i64),
+        ElementType::I32 => each(numbers, |x| x as i32),
+        ElementType::I8 => each(numbers, |x| x as i8),
+        ElementType::U8 => each(numbers, |x| x as u8),
+        ElementType::Bool => each(numbers, |x| x != 0.0),
+    }
+}
+
 /// A model in its formats, and its samples. A call is computed by the thread that makes it.
 pub struct TunedEngine {
     name: String,
-    packed: Packed,
+    network: Network,
     feed: Feed,
     about: About,
 }
@@ -156,18 +222,12 @@ impl Engine for TunedEngine {
     }
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        let name = &self.network.packed.output().name;
         self.feed.answer(samples, answers, &mut |inputs, samples, take| {
-            let numbers = inputs.first().map(|(_, elements)| elements.to_f32());
-            let numbers = numbers.unwrap_or_default();
-            WORKSPACE.with_borrow_mut(|workspace| {
-                let scores = self.packed.run(&numbers, workspace);
-                let scores = scores.map_err(|error| error.to_string())?;
-                let output = Output {
-                    name: "scores",
-                    shape: vec![samples.len(), self.packed.outputs()],
-                    elements: Ok(Elements::F32(scores.into())),
-                    samples: samples.len(),
-                };
+            let fed = inputs.iter().map(|(shape, elements)| (&shape[..], elements));
+            self.network.run(fed, |shape, elements| {
+                let (shape, elements, count) = (shape.to_vec(), Ok(elements), samples.len());
+                let output = Output { name, shape, elements, samples: count };
                 take(&Outputs::new([output]).of(samples))
             })
         });

@@ -4,7 +4,9 @@
 //! them when they are loaded. Either way a library knows inputs only: it has no
 //! place for an answer, so that no answer can be looked up by its sample.
 
+mod cut;
 mod elements;
+mod error;
 mod loaded;
 mod npy;
 
@@ -20,10 +22,12 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::sut::QuerySample;
 use half::{bf16, f16};
 
+use self::cut::Cut;
 use crate::engine::Port;
 
 pub use elements::{Element, ElementType, Elements};
 pub(crate) use elements::{each_type, with_type};
+pub use error::TensorError;
 pub(crate) use loaded::{Loaded, Sample};
 pub use npy::{Npy, NpyHead, NpyProblem};
 
@@ -171,90 +175,6 @@ pub(crate) enum Store {
     Source(Arc<Loaded>),
 }
 
-/// Why a library cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TensorError {
-    /// A file cannot be read.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's message.
-        why: String,
-    },
-    /// A file is not an array that is understood.
-    Npy {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: NpyProblem,
-    },
-    /// No tensors, or no samples.
-    Empty,
-    /// The first sample of a source cannot be prepared.
-    FirstSample {
-        /// The data set.
-        name: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// A tensor does not have as many samples as the first one, or elements that
-    /// are no whole number of samples.
-    SampleCount {
-        /// The tensor.
-        name: String,
-        /// Samples of the first tensor.
-        expected: usize,
-        /// Elements of one sample of this tensor.
-        sample_len: usize,
-        /// Elements of this tensor.
-        elements: usize,
-    },
-    /// There is no memory for so many random samples.
-    Memory {
-        /// How many.
-        samples: usize,
-        /// What they take.
-        bytes: usize,
-    },
-    /// Not one label per sample.
-    LabelCount {
-        /// Samples.
-        samples: usize,
-        /// Labels.
-        labels: usize,
-    },
-}
-
-impl fmt::Display for TensorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Npy { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Self::Empty => f.write_str("the sample library has no samples"),
-            Self::FirstSample { name, why } => {
-                write!(f, "sample 0 of {name} cannot be prepared: {why}")
-            }
-            Self::SampleCount { name, expected, sample_len, elements } => write!(
-                f,
-                "input '{name}' has {elements} elements where {expected} samples of {sample_len} \
-                 elements are expected; all inputs need the same first dimension"
-            ),
-            Self::Memory { samples, bytes } => {
-                write!(
-                    f,
-                    "{samples} random samples take {bytes} bytes, for which there is no memory"
-                )
-            }
-            Self::LabelCount { samples, labels } => {
-                write!(f, "{labels} labels for {samples} samples; give one label per sample")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TensorError {}
-
 impl TensorLibrary {
     /// A library of these tensors.
     ///
@@ -349,6 +269,27 @@ impl TensorLibrary {
             })
         });
         Self::new(name, tensors, labels.transpose()?)
+    }
+
+    /// The same samples, which were padded along their first axis: of each only so much. They are copied when
+    /// they are loaded, and samples of different lengths share no call. Those of a [`Source`] stay as it
+    /// prepares them.
+    ///
+    /// # Errors
+    /// [`TensorError`] if there is not a length that all inputs have for each sample.
+    pub fn cut(self, lengths: &[usize]) -> Result<Self, TensorError> {
+        let samples = self.samples;
+        if lengths.len() != samples {
+            return Err(TensorError::LengthCount { samples, lengths: lengths.len() });
+        }
+        let Store::Memory(tensors) = self.store else { return Ok(self) };
+        let most = Cut::most(&tensors);
+        if let Some(found) = lengths.iter().copied().find(|n| !(1..=most).contains(n)) {
+            return Err(TensorError::Length { most, found });
+        }
+        let cut = Cut::new(self.name, tensors, lengths.to_vec());
+        let all = NonZero::new(samples).ok_or(TensorError::Empty)?;
+        Self::from_source(Arc::new(cut), all, self.labels)
     }
 
     /// Bytes of a random sample of a model (>= 1).

@@ -29,8 +29,8 @@ pub struct Pack {
 
 const AFTER_HELP: &str = "\
 The file has the model's graph, the formats, and the codes of all weights that have a format, without a
-gap between them; whoever has it needs no other. Models are chains of convolutions, pools and fully
-connected layers.
+gap between them; whoever has it needs no other. Any model that dyno tune run evaluates without a program
+is packed; weights that the graph computes, or that something else reads as well, stay as they are.
 Example:
   dyno tune pack lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";

@@ -38,7 +38,33 @@ pub(super) struct Steps {
     pub output: usize,
     /// How many there are.
     pub values: usize,
+    pub taken: Vec<Taken>,
+    pub folds: Vec<Fold>,
 }
+
+/// An input of a node that a target has the numbers of.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// The place of the node in the model.
+    pub node: usize,
+    pub input: usize,
+    pub target: usize,
+    /// The constant that these numbers are, perhaps turned.
+    pub tensor: String,
+}
+
+/// A batch normalisation that became a part of the convolution before it.
+#[derive(Debug)]
+pub(super) struct Fold {
+    /// Places of both in the model.
+    pub convolution: usize,
+    pub normal: usize,
+    /// Of the convolution, with the normalisation.
+    pub bias: Vec<f32>,
+}
+
+/// Nodes whose output has the numbers of their first input, each once.
+pub(super) const MOVES: [&str; 5] = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
 
 /// Reads a model. Only what its first output depends on is done.
 pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
@@ -213,9 +239,8 @@ impl<'a> Reader<'a> {
         let mut name = name;
         let mut left = self.model.nodes.len();
         while let (Some(node), true) = (self.makers.get(name), left > 0) {
-            let moves = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
             match node.inputs.first() {
-                Some(first) if moves.contains(&node.op.as_str()) => name = first,
+                Some(first) if MOVES.contains(&node.op.as_str()) => name = first,
                 _ => break,
             }
             left -= 1;
@@ -234,17 +259,28 @@ impl<'a> Reader<'a> {
     ) -> usize {
         let origin = self.origin(node.inputs.get(at).map_or("", String::as_str));
         let key = (origin.to_owned(), way);
-        if let Some(known) = self.known.get(&key) {
-            return *known;
-        }
-        let is_tensor = self.model.tensors.iter().any(|tensor| tensor.name == origin);
-        let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
-        let name = stem(origin).or(is_tensor.then_some(origin)).or(own).unwrap_or(&node.op);
-        let name = unique(name, &mut self.names);
-        let weights = weights.to_vec();
-        self.found.targets.push(Target { name, kind, weights, stages: Vec::new() });
-        let target = self.found.targets.len() - 1;
-        self.known.insert(key, target);
+        let target = match self.known.get(&key) {
+            Some(known) => *known,
+            None => {
+                let is_tensor = self.model.tensors.iter().any(|tensor| tensor.name == origin);
+                let own = Some(node.name.as_str()).filter(|name| !name.is_empty());
+                let name = stem(origin).or(is_tensor.then_some(origin)).or(own).unwrap_or(&node.op);
+                let name = unique(name, &mut self.names);
+                let weights = weights.to_vec();
+                self.found.targets.push(Target { name, kind, weights, stages: Vec::new() });
+                let target = self.found.targets.len() - 1;
+                self.known.insert(key, target);
+                target
+            }
+        };
+        let (node, tensor) = (self.place(node), origin.to_owned());
+        self.found.taken.push(Taken { node, input: at, target, tensor });
         target
+    }
+
+    /// The place of a node in the model.
+    fn place(&self, node: &Node) -> usize {
+        let place = self.model.nodes.iter().position(|other| std::ptr::eq(other, node));
+        place.expect("nodes are the model's")
     }
 }

@@ -434,6 +434,7 @@ fn sliced(x: Tensor, given: Option<&[Vec<i64>; 3]>, rest: &mut Rest) -> Result<T
         };
         let (first, count) = match by {
             0 => return Err("takes steps of nothing".into()),
+            _ if size == 0 => (0, 0),
             1.. => {
                 let (first, end) = (cut(*start, 0, size), cut(*end, 0, size));
                 (first, (end - first).max(0).unsigned_abs().div_ceil(by.unsigned_abs()))
@@ -476,6 +477,28 @@ fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_empty_is_sliced_to_nothing() {
+        let empty = Tensor::new(vec![2, 0], Vec::new());
+        let given = [vec![-1], vec![i64::MIN], vec![1]];
+        let part = |given: &[Vec<i64>; 3], by: f32| {
+            let one = |n: i64| Some(Tensor::new(vec![1], vec![n as f32]));
+            let [starts, ends, axes] = given.clone().map(|of| one(of[0]));
+            let by = Some(Tensor::new(vec![1], vec![by]));
+            let inputs = vec![None, starts, ends, axes, by];
+            sliced(empty.clone(), None, &mut Rest { inputs }).unwrap().dims
+        };
+        assert_eq!(part(&given, -1.0), [2, 0]);
+        assert_eq!(part(&given, 1.0), [2, 0]);
+    }
+
+    #[test]
+    fn more_than_there_can_be_is_told() {
+        let x = Tensor::new(vec![1], vec![0.0]);
+        assert!(x.clone().expanded(&[usize::MAX, 2]).is_err());
+        assert!(x.with_dims(vec![usize::MAX, 2]).is_err());
+    }
 
     #[test]
     fn dimensions_are_reshaped() {

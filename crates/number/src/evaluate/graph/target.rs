@@ -60,6 +60,18 @@ pub(super) struct Prepared {
     pub input: Format,
 }
 
+impl Prepared {
+    /// Of numbers that are widened from codes already: those of each product, or those that are read as they are.
+    pub fn of(ready: Vec<Ready>, weights: Vec<f32>, input: Format) -> Self {
+        Self { ready, weights: Arc::new(weights), input }
+    }
+
+    /// With the instructions of another set, where it multiplies by panels.
+    pub fn on(&mut self, isa: Isa) {
+        self.ready.iter_mut().for_each(|ready| ready.isa = isa);
+    }
+}
+
 /// Weights as trials before have left them.
 #[derive(Debug, Default)]
 pub(super) struct Packed {

@@ -16,6 +16,14 @@ pub(super) struct Tensor {
 /// What does not fit, for people.
 pub(super) type Misfit = String;
 
+/// Numbers that a value is repeated to at most: whoever asks for more has no such memory.
+const LARGEST: usize = 1 << 31;
+
+/// Places in dimensions, if a word can count them.
+fn counted(dims: &[usize]) -> Option<usize> {
+    dims.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))
+}
+
 impl Tensor {
     /// # Panics
     /// There is not a number for each place.
@@ -26,7 +34,7 @@ impl Tensor {
 
     /// The same numbers in other dimensions.
     pub fn with_dims(self, dims: Vec<usize>) -> Result<Self, Misfit> {
-        match dims.iter().product::<usize>() == self.values.len() {
+        match counted(&dims) == Some(self.values.len()) {
             true => Ok(Self { dims, values: self.values }),
             false => Err(format!("makes {dims:?} of {:?}", self.dims)),
         }
@@ -108,7 +116,9 @@ impl Tensor {
 
     /// Repeated as far as dimensions ask for (`Expand`).
     pub fn expanded(self, dims: &[usize]) -> Result<Self, Misfit> {
-        let ones = Self::new(dims.to_vec(), vec![0.0; dims.iter().product()]);
+        let count = counted(dims).filter(|count| *count <= LARGEST);
+        let count = count.ok_or_else(|| format!("repeats {:?} as far as {dims:?}", self.dims))?;
+        let ones = Self::new(dims.to_vec(), vec![0.0; count]);
         self.paired(&ones, |x, _| x)
     }
 
@@ -312,14 +322,14 @@ fn rows<const N: usize>(
 mod tests {
     use super::*;
 
-    fn counted(dims: &[usize]) -> Tensor {
+    fn numbered(dims: &[usize]) -> Tensor {
         let count = dims.iter().product::<usize>();
         Tensor::new(dims.to_vec(), (0..count).map(|at| at as f32).collect())
     }
 
     #[test]
     fn numbers_are_moved() {
-        let x = counted(&[2, 3, 2]);
+        let x = numbered(&[2, 3, 2]);
         let turned = x.transposed(&[2, 0, 1]).unwrap();
         assert_eq!(turned.dims, [2, 2, 3]);
         assert_eq!(turned.values[..6], [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
@@ -335,15 +345,15 @@ mod tests {
 
     #[test]
     fn numbers_are_paired_with_those_that_are_repeated() {
-        let (x, y) = (counted(&[2, 1, 3]), counted(&[4, 1]));
+        let (x, y) = (numbered(&[2, 1, 3]), numbered(&[4, 1]));
         let sum = x.clone().paired(&y, |x, y| 10.0 * x + y).unwrap();
         assert_eq!(sum.dims, [2, 4, 3]);
         assert_eq!(sum.values[13..16], [40.0, 50.0, 31.0]);
-        assert!(x.clone().paired(&counted(&[2]), |x, _| x).is_err());
+        assert!(x.clone().paired(&numbered(&[2]), |x, _| x).is_err());
         let one = Tensor::new(Vec::new(), vec![2.0]);
         let twice = x.clone().paired(&one, |x, y| x * y).unwrap();
         assert_eq!(twice.values[..], [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        let product = counted(&[2, 2, 3]).multiplied(&counted(&[3, 1])).unwrap();
+        let product = numbered(&[2, 2, 3]).multiplied(&numbered(&[3, 1])).unwrap();
         assert_eq!(
             (&product.dims[..], &product.values[..]),
             (&[2, 2, 1][..], &[5.0, 14.0, 23.0, 32.0][..])

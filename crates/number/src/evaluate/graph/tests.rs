@@ -1,6 +1,7 @@
 //! Graphs beside slow twins of their layers, beside the engine of chains, and what shortcuts may not change.
 
 mod cells;
+mod packed;
 mod twin;
 
 use dyno_onnx::{
@@ -288,7 +289,7 @@ fn what_is_kept_is_used() {
     let kept = graph.kept_for(&trial, blocks.len());
     let prepared = graph.prepared(&trial.assignment).unwrap();
     let plan = graph.plan(&prepared, &kept, &blocks);
-    let needed = plan.needed(&plan.begin(0, &blocks[0]));
+    let needed = plan.steps.needed(&plan.begin(0, &blocks[0]));
     let needed = plan.steps.steps.iter().zip(needed).filter(|(_, is_needed)| *is_needed);
     let needed: Vec<&str> = needed.map(|(step, _)| step.node.0.as_str()).collect();
     // The builder names outputs by an Identity.

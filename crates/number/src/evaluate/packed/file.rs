@@ -8,7 +8,7 @@
 //! | 8 | 4 | the version, 1 |
 //! | 12 | 4 | H, the bytes of the head |
 //! | 16 | 8 | the bytes of the whole file |
-//! | 24 | H | the head, JSON: `source` (name and SHA-256 of the model's file), `formats` (a Number configuration file), `graph_bytes`, and `weights`, each with `tensor`, `object`, `shape`, `bits` and `bytes` |
+//! | 24 | H | the head, JSON: `source` (name and SHA-256 of the model's file), `formats` (a Number configuration file), `is_graph` (whether the model is done node by node, false where it is not said), `graph_bytes`, and `weights`, each with `tensor`, `object`, `shape`, `bits` and `bytes` |
 //! | 24 + H | `graph_bytes` | the model without these weights, as ONNX has it |
 //! | then | `bytes` of each | codes of a tensor in its order, the first in the lowest bits of the first byte; each tensor begins with a byte |
 //! | at the end | 32 | the SHA-256 of all before |
@@ -21,7 +21,10 @@ use dyno_onnx::{Constants, Model, Tensor, Values};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Packed, PackedError, read};
+use super::super::graph::Weights;
+use super::super::stage::Product;
+use super::super::{names, read};
+use super::{Packed, PackedError};
 use crate::codec::Conversion;
 use crate::config::Dictionary;
 use crate::format::Format;
@@ -81,6 +84,8 @@ impl PackedTensor {
 pub struct PackedFile {
     source: Source,
     formats: Dictionary,
+    /// Whether it is done node by node.
+    is_graph: bool,
     /// Without the weights that are packed.
     graph: Model,
     weights: Vec<PackedTensor>,
@@ -139,6 +144,8 @@ impl std::error::Error for FileError {}
 struct Head {
     source: Source,
     formats: String,
+    #[serde(default)]
+    is_graph: bool,
     graph_bytes: usize,
     weights: Vec<Part>,
 }
@@ -153,43 +160,29 @@ struct Part {
 }
 
 impl PackedFile {
-    /// Packs the weights that have a format other than FLOAT(32); all others stay in the graph. So do those
-    /// of layers that share a tensor in different formats.
+    /// Packs the weights that have a format other than FLOAT(32); all others stay in the graph. So do tensors that
+    /// are used in different formats or otherwise, and weights that the graph computes.
     ///
     /// # Errors
     /// As [`Packed::new`], or weights that lie in other files cannot be read.
     pub fn new(model: &Model, formats: &Dictionary, source: Source) -> Result<Self, PackedError> {
         // Whatever cannot be executed is not handed over.
-        Packed::new(model, formats)?;
-        let stages = read::stages(model).map_err(PackedError::Network)?;
-        let constants = Constants::new(model);
-        let products: Vec<_> = stages.iter().filter_map(|stage| stage.product.as_ref()).collect();
+        let is_graph = Packed::new(model, formats)?.is_graph();
+        let (found, graph) = match is_graph {
+            true => Weights::of(model, formats)?,
+            false => (of_chain(model, formats)?, model.clone()),
+        };
         let mut weights: Vec<PackedTensor> = Vec::new();
-        for product in &products {
-            let [object, _] = super::names(product);
+        for Weights { tensor, object, shape, values } in found {
             let format = formats.format(&object);
-            let is_other = |other: &&&super::Product| {
-                other.tensor == product.tensor && formats.format(&super::names(other)[0]) != format
-            };
-            let is_known = weights.iter().any(|known| known.tensor == product.tensor);
-            if format == Format::F32 || is_known || products.iter().any(|of| is_other(&of)) {
-                continue;
-            }
-            let Some(tensor) = constants.get(&product.tensor) else { continue };
-            let Some(values) = tensor.floats() else { continue };
-            let codes = format
-                .encode_slice(&values, Conversion::default())
-                .map_err(|cause| PackedError::Nan { layer: product.name.clone(), cause })?;
-            weights.push(PackedTensor {
-                tensor: product.tensor.clone(),
-                object,
-                shape: tensor.shape,
-                format,
-                codes: pack(&codes, format.bits()),
-            });
+            let codes = format.encode_slice(&values, Conversion::default());
+            let layer = object.strip_suffix(".weight").unwrap_or(&object).to_owned();
+            let codes = codes.map_err(|cause| PackedError::Nan { layer, cause })?;
+            let codes = pack(&codes, format.bits());
+            weights.push(PackedTensor { tensor, object, shape, format, codes });
         }
-        let graph = without(model, &weights)?;
-        Ok(Self { source, formats: formats.clone(), graph, weights })
+        let graph = without(graph, &weights)?;
+        Ok(Self { source, formats: formats.clone(), is_graph, graph, weights })
     }
 
     /// What it was made of.
@@ -220,7 +213,11 @@ impl PackedFile {
             let codes = unpack(&of.codes, of.format.bits(), of.count()).unwrap_or_default();
             Tensor::of_f32(&of.tensor, &of.shape, &of.format.decode_slice(&codes))
         }));
-        Packed::new(&model, &self.formats)
+        // It may be a chain only since normalisations were made parts of convolutions.
+        match self.is_graph {
+            true => Packed::graph(&model, &self.formats),
+            false => Packed::new(&model, &self.formats),
+        }
     }
 
     /// The file.
@@ -240,6 +237,7 @@ impl PackedFile {
         let head = Head {
             source: self.source.clone(),
             formats: self.formats.to_string(),
+            is_graph: self.is_graph,
             graph_bytes: graph.len(),
             weights: self.weights.iter().map(part).collect(),
         };
@@ -294,7 +292,7 @@ impl PackedFile {
         if let Some(twice) = weights.iter().find(|of| !names.insert(&of.tensor)) {
             return Err(wrong(&format!("it has {} twice", twice.tensor)));
         }
-        Ok(Self { source: head.source, formats, graph, weights })
+        Ok(Self { source: head.source, formats, is_graph: head.is_graph, graph, weights })
     }
 }
 
@@ -364,9 +362,32 @@ fn weights(
     Ok(PackedTensor { tensor, object, shape, format, codes })
 }
 
+/// The weights of a chain that have a format.
+fn of_chain(model: &Model, formats: &Dictionary) -> Result<Vec<Weights>, PackedError> {
+    let stages = read::stages(model).map_err(PackedError::Network)?;
+    let constants = Constants::new(model);
+    let products: Vec<_> = stages.iter().filter_map(|stage| stage.product.as_ref()).collect();
+    let mut found: Vec<Weights> = Vec::new();
+    for product in &products {
+        let [object, _] = names(product);
+        let format = formats.format(&object);
+        let is_other = |other: &&&Product| {
+            other.tensor == product.tensor && formats.format(&names(other)[0]) != format
+        };
+        let is_known = found.iter().any(|known| known.tensor == product.tensor);
+        if format == Format::F32 || is_known || products.iter().any(|of| is_other(&of)) {
+            continue;
+        }
+        let Some(tensor) = constants.get(&product.tensor) else { continue };
+        let Some(values) = tensor.floats() else { continue };
+        let (tensor, shape) = (product.tensor.clone(), tensor.shape);
+        found.push(Weights { tensor, object, shape, values });
+    }
+    Ok(found)
+}
+
 /// The model without these weights, and without what only they were made of.
-fn without(model: &Model, weights: &[PackedTensor]) -> Result<Model, PackedError> {
-    let mut graph = model.clone();
+fn without(mut graph: Model, weights: &[PackedTensor]) -> Result<Model, PackedError> {
     let is_packed = |name: &str| weights.iter().any(|of| of.tensor == name);
     graph.nodes.retain(|node| !node.outputs.iter().any(|output| is_packed(output)));
     graph.tensors.retain(|tensor| !is_packed(&tensor.name));

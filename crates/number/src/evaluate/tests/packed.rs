@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Dictionary;
-use crate::evaluate::{Packed, Path, Reason, Workspace};
+use crate::evaluate::{Packed, Path, Reason, RunError, View, Workspace};
 
 /// Formats of all objects, by their names.
 pub(super) fn dictionary(
@@ -34,11 +34,15 @@ fn whole(choice: u32) -> Format {
 }
 
 pub(super) fn scores(packed: &Packed, values: &[f32], at_once: usize) -> Vec<f32> {
-    let size: usize = packed.input().1.iter().product();
+    let shape: Vec<usize> = packed.inputs()[0].shape[1..].iter().map(|n| n.unwrap()).collect();
+    let size: usize = shape.iter().product();
     let mut workspace = Workspace::default();
     let mut all = Vec::new();
-    for part in values.chunks(at_once * size) {
-        all.extend_from_slice(packed.run(part, &mut workspace).expect("no NaN"));
+    for values in values.chunks(at_once * size) {
+        let dims = [&[values.len() / size], &shape[..]].concat();
+        let found = packed.run(&[View { dims: &dims, values }], &mut workspace).expect("no NaN");
+        assert_eq!(found.dims, [dims[0], found.values.len() / dims[0]]);
+        all.extend_from_slice(found.values);
     }
     all
 }
@@ -108,8 +112,10 @@ fn weights_take_the_bits_of_their_formats() {
     assert_eq!(packed.packed_bytes(), 162 + 900 + 4320 + 360);
     // Three rows of twelve numbers, four a word, for sixteen outputs.
     assert_eq!(packed.layers()[0].widened_bytes, 3 * 12 * 16);
-    assert_eq!(packed.input(), ("image", vec![4, 9, 8]));
-    assert_eq!(packed.outputs(), 5);
+    let input = &packed.inputs()[0];
+    assert_eq!((&input.name[..], input.element), ("image", "float32"));
+    assert_eq!(input.shape, [None, Some(4), Some(9), Some(8)]);
+    assert_eq!(packed.output().shape, [None, Some(5)]);
     let why = "f32: F16 of weights has other values than whole numbers of at most 127 units";
     assert_eq!(layers[2].3.to_string(), why);
     assert_eq!(Path::Bytes.to_string(), "bytes, exact");
@@ -133,8 +139,11 @@ fn a_nan_that_a_format_has_not_is_told() {
     let mut values = images(72);
     values[5] = f32::NAN;
     let mut workspace = Workspace::default();
-    assert!(
-        packed.run(&values, &mut workspace).is_err(),
-        "the image's NaN reaches fc1, and FIXED has none"
-    );
+    let image = View { dims: &[1, 1, 9, 8], values: &values };
+    let refused = packed.run(&[image], &mut workspace).unwrap_err();
+    assert!(matches!(refused, RunError::Nan(_)), "the image's NaN reaches fc1, and FIXED has none");
+    let other = View { dims: &[1, 72], values: &values };
+    let refused = packed.run(&[other], &mut workspace).unwrap_err().to_string();
+    let expected = "expected image of shape [?, 1, 9, 8], found 72 numbers of shape [1, 72]";
+    assert_eq!(refused, expected);
 }

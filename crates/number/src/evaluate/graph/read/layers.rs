@@ -9,7 +9,7 @@ use super::super::convolve::Grouped;
 use super::super::each::Pair;
 use super::super::recurrent::{Cell, Recurrent};
 use super::super::step::Op;
-use super::{EvaluateError, Reader, Step};
+use super::{EvaluateError, Fold, Reader, Step};
 use crate::network::LayerKind;
 
 /// Rows that weights are multiplied with.
@@ -138,7 +138,11 @@ impl<'a> Reader<'a> {
             }
             let before = bias.unwrap_or_else(|| vec![0.0; outputs]);
             let sums = before.iter().zip(scale.iter().zip(&shift));
-            bias = Some(sums.map(|(bias, (scale, shift))| bias * scale + shift).collect());
+            let folded: Vec<f32> =
+                sums.map(|(bias, (scale, shift))| bias * scale + shift).collect();
+            let (convolution, normal) = (self.place(node), self.place(last));
+            self.found.folds.push(Fold { convolution, normal, bias: folded.clone() });
+            bias = Some(folded);
         }
         let target = self.target(node, 1, "convolution", LayerKind::Convolution, &weights);
         let op = if groups == 1 && dilations == [1, 1] {
@@ -271,6 +275,10 @@ impl<'a> Reader<'a> {
         let of_inputs = self.target(node, 1, "recurrent", kind, &inputs.1);
         let of_states = self.target(node, 2, "recurrent", kind, &states.1);
         self.products(cell, hidden, (of_inputs, k), of_states);
+        let parts = ways * cell.products().len();
+        if self.found.targets[of_states].stages.len() != parts {
+            return not("shares its weights with a node that resets its state elsewhere");
+        }
         let mut targets = vec![of_inputs, of_states];
         let of_bias = bias.map(|bias| self.target(node, 3, "bias", kind, &bias));
         let of_cells = peepholes.map(|seen| self.target(node, 7, "peepholes", kind, &seen));

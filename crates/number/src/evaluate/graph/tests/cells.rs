@@ -117,3 +117,15 @@ fn pools_that_round_up_have_windows_beyond_the_image() {
         assert_eq!(found, [2.0, 6.5, 5.0, 12.5]);
     }
 }
+
+/// The products of a shared weight are those of its first node.
+#[test]
+fn cells_that_share_weights_reset_alike() {
+    let mut model = spoken(Cells::Gru, 1).unwrap();
+    let last = model.nodes.iter_mut().rfind(|node| node.op == "GRU").unwrap();
+    last.attributes.retain(|(name, _)| name != "linear_before_reset");
+    let right = Right::Agreement(Agreement::Top);
+    let refused = Graph::new(&model, letters(None, right), sets()).unwrap_err().to_string();
+    let expected = "shares its weights with a node that resets its state elsewhere";
+    assert!(refused.contains(expected), "{refused}");
+}

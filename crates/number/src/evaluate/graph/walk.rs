@@ -1,0 +1,74 @@
+//! Goes through the steps of a graph, from what it is fed to its answer: of the evaluator, and of packed models.
+
+use super::read::Steps;
+use super::step::Trouble;
+use super::target::Context;
+use super::tensor::Tensor;
+
+/// Which step failed, and why.
+pub(super) type Stopped = (usize, Trouble);
+
+impl Steps {
+    /// What is there before any step: inputs, in the order of the model, and constants.
+    pub fn begin(&self, inputs: impl IntoIterator<Item = Tensor>) -> Vec<Option<Tensor>> {
+        let mut values = vec![None; self.values];
+        for (value, input) in self.inputs.iter().zip(inputs) {
+            values[*value] = Some(input);
+        }
+        for (value, tensor) in &self.constants {
+            values[*value] = Some(tensor.clone());
+        }
+        values
+    }
+
+    /// Steps without which there is no answer, as some values are there.
+    pub fn needed(&self, values: &[Option<Tensor>]) -> Vec<bool> {
+        let mut is_asked = vec![false; values.len()];
+        is_asked[self.output] = values[self.output].is_none();
+        let mut is_needed = vec![false; self.steps.len()];
+        for (at, step) in self.steps.iter().enumerate().rev() {
+            if step.outputs.iter().flatten().any(|value| is_asked[*value]) {
+                is_needed[at] = true;
+                for value in step.inputs.iter().flatten() {
+                    is_asked[*value] = values[*value].is_none();
+                }
+            }
+        }
+        is_needed
+    }
+
+    /// The answer, from values that are there; `made` is told of each that a step makes. A value is let go as
+    /// soon as nobody asks for it any more.
+    ///
+    /// # Errors
+    /// What a step cannot do.
+    pub fn answer(
+        &self,
+        mut values: Vec<Option<Tensor>>,
+        context: &mut Context<'_>,
+        made: &mut dyn FnMut(usize, &Tensor),
+    ) -> Result<Tensor, Stopped> {
+        let is_needed = self.needed(&values);
+        // How often each value is still asked for.
+        let mut uses = vec![0; values.len()];
+        uses[self.output] = 1;
+        let needed = || self.steps.iter().enumerate().filter(|(at, _)| is_needed[*at]);
+        needed().flat_map(|(_, step)| step.inputs.iter().flatten()).for_each(|at| uses[*at] += 1);
+        for (at, step) in needed() {
+            let mut take = |value: usize| {
+                uses[value] -= 1;
+                if uses[value] == 0 { values[value].take() } else { values[value].clone() }
+            };
+            let inputs = step.inputs.iter().map(|value| value.and_then(&mut take)).collect();
+            let found = step.op.run(inputs, context).map_err(|why| (at, why))?;
+            for (value, tensor) in step.outputs.iter().zip(found) {
+                let Some(value) = *value else { continue };
+                made(value, &tensor);
+                if uses[value] > 0 {
+                    values[value] = Some(tensor);
+                }
+            }
+        }
+        Ok(values[self.output].take().expect("the output is needed"))
+    }
+}
