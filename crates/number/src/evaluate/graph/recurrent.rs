@@ -246,23 +246,34 @@ impl Recurrent {
                 }
                 self.shape(activations[0], &mut shares);
                 // Update, then reset, of each sample.
-                let reset = |at: usize| shares[at / h * 2 * h + h + at % h];
-                let mut new: Vec<f32> = if linear_before_reset {
-                    let new = |at: usize| sums[at / h * 3 * h + 2 * h + at % h] + of_new[at % h];
-                    (0..hidden.len()).map(|at| reset(at) * new(at)).collect()
+                let shares = shares.chunks_exact(2 * h).map(|row| row.split_at(h));
+                let mut new = hidden.clone();
+                if linear_before_reset {
+                    let rows = new.chunks_exact_mut(h).zip(sums.chunks_exact(wide));
+                    for ((new, sums), (_, reset)) in rows.zip(shares.clone()) {
+                        let sums = sums[2 * h..].iter().zip(of_new);
+                        for ((to, (sum, bias)), reset) in new.iter_mut().zip(sums).zip(reset) {
+                            *to = reset * (sum + bias);
+                        }
+                    }
                 } else {
-                    let kept = hidden.iter().enumerate().map(|(at, x)| reset(at) * x);
-                    let kept: Vec<f32> = kept.collect();
-                    let new = context.product(self.states, first + 1, &kept)?;
-                    new.iter().enumerate().map(|(at, sum)| sum + of_new[at % h]).collect()
-                };
-                for (at, new) in new.iter_mut().enumerate() {
-                    *new += gates[at / h * 3 * h + 2 * h + at % h];
+                    for (new, (_, reset)) in new.chunks_exact_mut(h).zip(shares.clone()) {
+                        new.iter_mut().zip(reset).for_each(|(x, reset)| *x *= reset);
+                    }
+                    new = context.product(self.states, first + 1, &new)?;
+                    for new in new.chunks_exact_mut(h) {
+                        new.iter_mut().zip(of_new).for_each(|(sum, bias)| *sum += bias);
+                    }
+                }
+                for (new, fed) in new.chunks_exact_mut(h).zip(gates.chunks_exact(3 * h)) {
+                    new.iter_mut().zip(&fed[2 * h..]).for_each(|(new, fed)| *new += fed);
                 }
                 self.shape(activations[1], &mut new);
-                for (at, to) in next.hidden.iter_mut().enumerate() {
-                    let update = shares[at / h * 2 * h + at % h];
-                    *to = (1.0 - update) * new[at] + update * *to;
+                let rows = next.hidden.chunks_exact_mut(h).zip(new.chunks_exact(h));
+                for ((to, new), (update, _)) in rows.zip(shares) {
+                    for ((to, new), update) in to.iter_mut().zip(new).zip(update) {
+                        *to = (1.0 - update) * new + update * *to;
+                    }
                 }
             }
         }
