@@ -1,5 +1,6 @@
 //! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST, ONNX Runtime beside its packed
-//! networks, and Intel Neural Compressor beside `dyno tune`; and `tune study`, its tables.
+//! networks, and Intel Neural Compressor beside `dyno tune`, there and on networks that others trained; and
+//! `tune study`, its tables.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
