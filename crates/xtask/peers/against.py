@@ -26,8 +26,8 @@ import time
 import tomllib
 
 import numpy as np
-import onnxruntime
 from onnx import TensorProto
+from searches import Trials, config, figure, reached, session
 
 DYNO, FOLDER = sys.argv[1:3]
 QUICK = "--quick" in sys.argv
@@ -45,33 +45,21 @@ def part(name, count):
     return images.astype(np.float32) / 256, labels.astype(np.int64)
 
 
-def session(model):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = os.cpu_count()
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-class Peer:
-    """Its trials, with the seconds of each evaluation."""
-
+class Peer(Trials):
     def __init__(self, images, labels):
-        self.images, self.labels, self.seconds, self.accuracies = images, labels, [], []
+        super().__init__(self.right)
+        self.images, self.labels = images, labels
 
-    def accuracy(self, model):
-        start = time.perf_counter()
-        run = session(model.SerializeToString())
+    def right(self, model):
+        run = session(model)
         name, right = run.get_inputs()[0].name, 0
         for at in range(0, len(self.labels), 1000):
             scores = run.run(None, {name: self.images[at : at + 1000]})[0]
             right += int((scores.argmax(1) == self.labels[at : at + 1000]).sum())
-        self.seconds.append(time.perf_counter() - start)
-        self.accuracies.append(right / len(self.labels))
-        return self.accuracies[-1]
+        return right / len(self.labels)
 
     def tune(self, calibration, goes_on=False):
-        """By default up to the first model that passes; `goes_on` ends with its trials instead."""
-        from neural_compressor import PostTrainingQuantConfig, quantization
-        from neural_compressor.config import AccuracyCriterion, TuningCriterion
+        from neural_compressor import quantization
 
         class Loader:
             batch_size = 50
@@ -80,17 +68,9 @@ class Peer:
                 for at in range(0, len(calibration), self.batch_size):
                     yield calibration[at : at + self.batch_size], 0
 
-        config = PostTrainingQuantConfig(
-            approach="static",
-            # "auto" ends with the first that passes, whatever the strategy.
-            quant_level=1 if goes_on else "auto",
-            calibration_sampling_size=[len(calibration)],
-            tuning_criterion=TuningCriterion(
-                strategy="exhaustive" if goes_on else "basic", timeout=10**6 if goes_on else 0, max_trials=TRIALS),
-            accuracy_criterion=AccuracyCriterion(criterion="relative", tolerable_loss=MARGIN),
-        )
+        asked = config("static", len(calibration), MARGIN, TRIALS, goes_on)
         start = time.perf_counter()
-        found = quantization.fit(MODEL, config, calib_dataloader=Loader(), eval_func=self.accuracy)
+        found = quantization.fit(MODEL, asked, calib_dataloader=Loader(), eval_func=self.accuracy)
         if found is None:
             sys.exit("the peer finds no model within the margin")
         return found.model, time.perf_counter() - start
@@ -113,27 +93,14 @@ def bits(model, layers):
 
 def ours(layers, most, *options):
     """Seconds of evaluation to an answer of at most so many bits on all images; to the end; its document."""
-    sizes = {}
-    for key, end in (("wgt_size", "weight"), ("act_size", "input")):
-        sizes |= {f"{name}.{end}": size for name, size in zip(layers["layer_name"], layers[key])}
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
         command = [DYNO, "tune", "run", "against.toml", "--out", out, "--json", "--no-progress", *options]
-        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        with open(os.path.join(out, "journal.jsonl"), encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file][1:]
-    found = json.loads(ran.stdout)
-    least, seconds, reached = found["baselines"]["full"]["threshold"], 0, None
-    for line in lines:
-        result = line["result"]
-        seconds += result["seconds"]
-        size = sum(int(words.split()[1]) * sizes[name] for name, words in line["formats"].items())
-        passes = line["set"] == "full" and not result.get("is_bound") and result["accuracy"] >= least
-        if reached is None and passes and size <= most:
-            reached = seconds
-    if reached is None:
+        found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        first, seconds = reached(out, found, layers, most)
+    if first is None:
         sys.exit(f"no answer of at most {most} bits")
-    return reached, seconds, found
+    return first, seconds, found
 
 
 def main():
@@ -154,28 +121,26 @@ def main():
         with contextlib.redirect_stdout(sys.stderr):
             model, whole = peer.tune(calibration)
         most = bits(model, layers)
-        reached, _, _ = ours(layers, most, "--passes", "full")
+        first, _, _ = ours(layers, most, "--passes", "full")
         _, all_seconds, found = ours(layers, most)
         evaluations = sum(found["evaluations"].values())
         theirs = sum(peer.seconds)
         print(f"peer: {len(peer.seconds)} evaluations in {theirs:.2f} s of {whole:.2f} s, {most} bits, accuracy"
-              f" {peer.accuracies[-1]} of {peer.accuracies[0]}; ours: as small after {reached:.3f} s, the end after"
+              f" {peer.accuracies[-1]} of {peer.accuracies[0]}; ours: as small after {first:.3f} s, the end after"
               f" {evaluations} in {all_seconds:.2f} s, {found['answer']['objective']:.0f} bits, accuracy"
               f" {found['answer']['accuracy']} of {found['baselines']['full']['accuracy']}", file=sys.stderr)
-        rows.append((reached, all_seconds, theirs, found["answer"]["objective"], most))
-    reached, all_seconds, theirs, small, most = (statistics.median(column) for column in zip(*rows))
-    def line(name, ours, peer, ratio, unit, goal):
-        print(json.dumps({"name": name, "ours": ours, "peer": peer, "ratio": ratio, "unit": unit, "goal": goal}), flush=True)
-    line("tune.against_peer_seconds", reached, theirs, theirs / reached, "s", 100)
-    line("tune.against_peer_whole_seconds", all_seconds, theirs, theirs / all_seconds, "s", None)
-    line("tune.against_peer_bits", small, most, most / small, "bits", 1)
+        rows.append((first, all_seconds, theirs, found["answer"]["objective"], most))
+    first, all_seconds, theirs, small, most = (statistics.median(column) for column in zip(*rows))
+    figure("tune.against_peer_seconds", first, theirs, theirs / first, "s", 100)
+    figure("tune.against_peer_whole_seconds", all_seconds, theirs, theirs / all_seconds, "s", None)
+    figure("tune.against_peer_bits", small, most, most / small, "bits", 1)
     peer = Peer(test, labels)
     with contextlib.redirect_stdout(sys.stderr):
         model, whole = peer.tune(calibration, goes_on=True)
     theirs = sum(peer.seconds)
     print(f"peer, exhaustive: {len(peer.seconds)} evaluations in {theirs:.2f} s of {whole:.2f} s,"
           f" {bits(model, layers)} bits, accuracies {min(peer.accuracies)} to {max(peer.accuracies)}", file=sys.stderr)
-    line("tune.against_peer_search_seconds", all_seconds, theirs, theirs / all_seconds, "s", 100)
+    figure("tune.against_peer_search_seconds", all_seconds, theirs, theirs / all_seconds, "s", 100)
 
 
 main()

@@ -52,9 +52,10 @@ impl<'a> Bench<'a> {
         self.wanted.iter().flat_map(|part| ["--only", part])
     }
 
-    /// Whether figures are named, and each with this part.
-    pub fn asks_only(&self, part: &str) -> bool {
-        !self.is_all() && self.wanted.iter().all(|wanted| wanted.contains(part))
+    /// Whether figures are named, and each with one of these parts.
+    pub fn asks_only(&self, parts: &[&str]) -> bool {
+        let is_one = |wanted: &String| parts.iter().any(|part| wanted.contains(part));
+        !self.is_all() && self.wanted.iter().all(is_one)
     }
 
     /// Whether no figure is named.

