@@ -10,6 +10,7 @@ mod attributes;
 mod cache;
 pub mod graph;
 mod packed;
+mod pool;
 mod read;
 mod stage;
 #[cfg(test)]

@@ -4,7 +4,8 @@ pub(super) use dyno_onnx::products::{name_of, stem, unique};
 use dyno_onnx::{Attribute, Node};
 
 use super::EvaluateError;
-use super::stage::{After, Pool, Shape, Sliding};
+use super::pool::Pool;
+use super::stage::{After, Shape, Sliding};
 
 pub(super) fn float(node: &Node, name: &str, default: f32) -> f32 {
     match node.attribute(name) {

@@ -7,11 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use dyno_kernels::convert::{self, Grid};
-use dyno_kernels::{
-    Isa, LANES, MAX_BYTES, Panels, Pixels, Precision, Windows, Words, largest_of_four,
-    multiply_windows,
-};
+use dyno_kernels::{Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows};
 
+use super::pool::Pool;
 use crate::codec::{Conversion, NanError};
 use crate::format::{Format, Kind, Special};
 use crate::network::LayerKind;
@@ -106,13 +104,6 @@ pub(super) enum After {
         counts_padding: bool,
     },
     Softmax,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pool {
-    pub sliding: Sliding,
-    pub input: Shape,
-    pub output: Shape,
 }
 
 impl After {
@@ -507,74 +498,6 @@ fn room(memory: &mut Vec<f32>, numbers: usize) -> &mut [f32] {
         memory.resize(numbers, 0.0);
     }
     &mut memory[..numbers]
-}
-
-impl Pool {
-    /// The largest number of each window.
-    fn largest(&self, from: &[f32], stride: usize, to: &mut [f32]) {
-        let Shape { height, width, channels } = self.input;
-        let Sliding { kernel, strides, pads } = self.sliding;
-        let windows = [self.output.height, self.output.width];
-        let is_inside = (0..2).all(|at| (windows[at] - 1) * strides[at] + 2 <= [height, width][at]);
-        if kernel != [2, 2] || pads != [0; 4] || !is_inside {
-            let greater = |a: f32, b: f32| if b > a { b } else { a };
-            return self.run(from, stride, to, greater, |_, _| 1.0);
-        }
-        let images = from.chunks_exact(height * width * stride);
-        for (numbers, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
-            let pixels = Pixels { numbers, stride, channels, width, steps: strides, windows };
-            largest_of_four(Isa::best(), &pixels, to);
-        }
-    }
-
-    /// Puts the pixels of each window together, and divides by what `count` makes of their number, and of
-    /// that with padding.
-    fn run(
-        &self,
-        from: &[f32],
-        stride: usize,
-        to: &mut [f32],
-        join: impl Fn(f32, f32) -> f32,
-        count: impl Fn(usize, usize) -> f32,
-    ) {
-        let Shape { height, width, channels } = self.input;
-        let Sliding { kernel, strides, pads } = self.sliding;
-        let range = |at: usize, axis: usize, size: usize| {
-            let first = at * strides[axis];
-            let end = (first + kernel[axis]).saturating_sub(pads[axis]).min(size);
-            first.saturating_sub(pads[axis]).min(end)..end
-        };
-        // What reaches beyond the padding counts for nothing.
-        let padded = |at: usize, axis: usize, size: usize| {
-            (size + pads[axis] + pads[axis + 2] - at * strides[axis]).min(kernel[axis])
-        };
-        let images = from.chunks_exact(height * width * stride);
-        for (from, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
-            let pixel = |y: usize, x: usize| &from[(y * width + x) * stride..][..channels];
-            for (y, to) in to.chunks_exact_mut(self.output.width * channels).enumerate() {
-                let (rows, padded_rows) = (range(y, 0, height), padded(y, 0, height));
-                for (x, to) in to.chunks_exact_mut(channels).enumerate() {
-                    let columns = range(x, 1, width);
-                    let found = rows.len() * columns.len();
-                    if found > 0 {
-                        to.copy_from_slice(pixel(rows.start, columns.start));
-                        let all = rows.clone().flat_map(|y| columns.clone().map(move |x| (y, x)));
-                        for (y, x) in all.skip(1) {
-                            to.iter_mut()
-                                .zip(pixel(y, x))
-                                .for_each(|(to, from)| *to = join(*to, *from));
-                        }
-                    } else {
-                        to.fill(0.0);
-                    }
-                    let count = count(found, padded_rows * padded(x, 1, width));
-                    if found > 0 && count != 1.0 {
-                        to.iter_mut().for_each(|to| *to /= count);
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Zeros around each image.
