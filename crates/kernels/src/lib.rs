@@ -31,7 +31,7 @@ pub use execute::{Call, Execution, RunError};
 pub use isa::{Isa, IsaError};
 pub use lanes::LANES;
 pub use panels::{MAX_BYTES, MAX_VECTORS, Panels, Precision};
-pub use pool::{Pixels, largest_of_four};
+pub use pool::{Pixels, largest};
 pub use program::{
     At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Gru, Hidden,
     Highway, Kind, Loop, Lstm, Phase, Place, Product, Program, ProgramError, Reset, Rnn, Slots,

@@ -1,4 +1,4 @@
-//! Largest numbers of windows of two by two pixels: the pool of nearly all convolutional networks.
+//! Largest numbers of windows of pixels: pools without padding.
 
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
@@ -14,20 +14,26 @@ pub struct Pixels<'a> {
     pub channels: usize,
     /// Pixels of a row.
     pub width: usize,
+    /// Pixels of a window, down and to the right: at least one.
+    pub window: [usize; 2],
     /// Pixels from a window to the next, down and to the right.
     pub steps: [usize; 2],
     /// Windows, down and to the right.
     pub windows: [usize; 2],
 }
 
-/// Writes the largest of the four pixels of each window, channel by channel, window after window. Of two numbers
-/// of which one is NaN, the one that comes first in the window is taken; so is the first of two zeros.
+/// Writes the largest of the pixels of each window, channel by channel, window after window. Of two numbers of which
+/// one is NaN, the one that comes first in the window is taken; so is the first of two zeros.
 ///
 /// # Panics
-/// A window reaches beyond the numbers, or `to` has not a number for each channel of each window.
-pub fn largest_of_four(isa: Isa, pixels: &Pixels<'_>, to: &mut [f32]) {
-    let Pixels { numbers, stride, channels, width, steps, windows } = *pixels;
-    let last = |at: usize| windows[at].saturating_sub(1).checked_mul(steps[at])?.checked_add(1);
+/// A window is empty or reaches beyond the numbers, or `to` has not a number for each channel of each window.
+pub fn largest(isa: Isa, pixels: &Pixels<'_>, to: &mut [f32]) {
+    let Pixels { numbers, stride, channels, width, window, steps, windows } = *pixels;
+    assert!(!window.contains(&0), "a window has pixels");
+    // The last pixel of the last window.
+    let last = |at: usize| {
+        windows[at].saturating_sub(1).checked_mul(steps[at])?.checked_add(window[at] - 1)
+    };
     let pixel = last(0).and_then(|row| row.checked_mul(width)?.checked_add(last(1)?));
     let end = pixel.and_then(|pixel| pixel.checked_mul(stride)?.checked_add(channels));
     let is_empty = windows.contains(&0);
@@ -47,26 +53,32 @@ impl Kernel for Largest<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let Pixels { numbers, stride, channels, width, steps, windows } = *self.pixels;
+        let Pixels { numbers, stride, channels, width, window, steps, windows } = *self.pixels;
         let mut to = self.to;
         for y in 0..windows[0] {
             for x in 0..windows[1] {
                 let first = (y * steps[0] * width + x * steps[1]) * stride;
-                let places = [0, stride, width * stride, (width + 1) * stride];
-                let four = places.map(|place| &numbers[first + place..][..channels]);
-                let (window, rest) = to.split_at_mut(channels);
+                let (found, rest) = to.split_at_mut(channels);
                 to = rest;
                 for at in (0..channels).step_by(LANES) {
                     let count = (channels - at).min(LANES);
-                    // SAFETY: each of the four, and the window, has `count` numbers from `at` on; sixteen are read
-                    // or written where there are as many.
-                    unsafe {
-                        let [a, b, c, d] = four.map(|pixel| {
-                            let from = pixel.as_ptr().add(at);
+                    let load = |down: usize, right: usize| {
+                        let pixel = first + (down * width + right) * stride + at;
+                        let from = numbers[pixel..][..count].as_ptr();
+                        // SAFETY: there are `count` numbers; sixteen are read where there are as many.
+                        unsafe {
                             if count == LANES { s.load(from) } else { s.load_first(from, count) }
-                        });
-                        let largest = s.max(d, s.max(c, s.max(b, a)));
-                        let to = window.as_mut_ptr().add(at);
+                        }
+                    };
+                    let mut largest = load(0, 0);
+                    for down in 0..window[0] {
+                        for right in usize::from(down == 0)..window[1] {
+                            largest = s.max(load(down, right), largest);
+                        }
+                    }
+                    let to = found[at..][..count].as_mut_ptr();
+                    // SAFETY: there are `count` places; sixteen are written where there are as many.
+                    unsafe {
                         match count {
                             LANES => s.store(to, largest),
                             _ => s.store_first(to, largest, count),
@@ -87,8 +99,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_window_has_its_largest(
-            channels in 1_usize..40, gap in 0_usize..9, width in 2_usize..9, height in 2_usize..9,
-            steps in prop::array::uniform2(1_usize..4), seed in 0_usize..1000,
+            channels in 1_usize..40, gap in 0_usize..9, width in 3_usize..9, height in 3_usize..9,
+            window in prop::array::uniform2(1_usize..4), steps in prop::array::uniform2(1_usize..4),
+            seed in 0_usize..1000,
         ) {
             let stride = channels + gap;
             let special = [f32::NAN, -0.0, 0.0, f32::NEG_INFINITY];
@@ -97,20 +110,22 @@ mod tests {
                 part => (part * 7 % 17) as f32 - 9.0,
             };
             let numbers: Vec<f32> = (0..stride * width * height).map(number).collect();
-            let windows = [(height - 2) / steps[0] + 1, (width - 2) / steps[1] + 1];
-            let pixels = Pixels { numbers: &numbers, stride, channels, width, steps, windows };
+            let windows =
+                [(height - window[0]) / steps[0] + 1, (width - window[1]) / steps[1] + 1];
+            let pixels =
+                Pixels { numbers: &numbers, stride, channels, width, window, steps, windows };
             for isa in Isa::all() {
                 let mut to = vec![7.0; windows[0] * windows[1] * channels];
-                largest_of_four(isa, &pixels, &mut to);
+                largest(isa, &pixels, &mut to);
                 for (at, found) in to.iter().enumerate() {
-                    let (window, channel) = (at / channels, at % channels);
-                    let first = [window / windows[1] * steps[0], window % windows[1] * steps[1]];
-                    let of = |[down, right]: [usize; 2]| {
+                    let (place, channel) = (at / channels, at % channels);
+                    let first = [place / windows[1] * steps[0], place % windows[1] * steps[1]];
+                    let of = |(down, right): (usize, usize)| {
                         numbers[((first[0] + down) * width + first[1] + right) * stride + channel]
                     };
                     let greater = |a: f32, b: f32| if b > a { b } else { a };
-                    let four = [[0, 0], [0, 1], [1, 0], [1, 1]].map(of);
-                    let expected = four[1..].iter().fold(four[0], |a, b| greater(a, *b));
+                    let all = (0..window[0]).flat_map(|y| (0..window[1]).map(move |x| (y, x)));
+                    let expected = all.map(of).reduce(greater).unwrap();
                     prop_assert_eq!(found.to_bits(), expected.to_bits(), "{} {}", at, isa);
                 }
             }
@@ -121,9 +136,10 @@ mod tests {
     fn windows_beyond_the_numbers_are_refused() {
         let numbers = [0.0; 4 * 3 * 2];
         let is_refused = |windows, width, room| {
+            let (window, steps) = ([2, 2], [1, 1]);
             let pixels =
-                Pixels { numbers: &numbers, stride: 2, channels: 2, width, steps: [1, 1], windows };
-            let run = || largest_of_four(Isa::scalar(), &pixels, &mut vec![0.0; room]);
+                Pixels { numbers: &numbers, stride: 2, channels: 2, width, window, steps, windows };
+            let run = || largest(Isa::scalar(), &pixels, &mut vec![0.0; room]);
             std::panic::catch_unwind(run).is_err()
         };
         assert!(!is_refused([3, 2], 3, 12));

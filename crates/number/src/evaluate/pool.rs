@@ -1,6 +1,6 @@
 //! Pools of a chain: the pixels of each window put together.
 
-use dyno_kernels::{Isa, Pixels, largest_of_four};
+use dyno_kernels::{Isa, Pixels, largest};
 
 use super::stage::{Shape, Sliding};
 
@@ -18,15 +18,17 @@ impl Pool {
         let Shape { height, width, channels } = self.input;
         let Sliding { kernel, strides, pads } = self.sliding;
         let windows = [self.output.height, self.output.width];
-        let is_inside = (0..2).all(|at| (windows[at] - 1) * strides[at] + 2 <= [height, width][at]);
-        if kernel != [2, 2] || pads != [0; 4] || !is_inside {
+        let reach = |at: usize| (windows[at] - 1) * strides[at] + kernel[at];
+        // What reaches beyond the image, with padding or where a pool rounds up, has fewer pixels.
+        if pads != [0; 4] || reach(0) > height || reach(1) > width {
             let greater = |a: f32, b: f32| if b > a { b } else { a };
             return self.run(from, stride, to, greater, |_, _| 1.0);
         }
         let images = from.chunks_exact(height * width * stride);
         for (numbers, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
-            let pixels = Pixels { numbers, stride, channels, width, steps: strides, windows };
-            largest_of_four(Isa::best(), &pixels, to);
+            let (window, steps) = (kernel, strides);
+            let pixels = Pixels { numbers, stride, channels, width, window, steps, windows };
+            largest(Isa::best(), &pixels, to);
         }
     }
 
