@@ -80,10 +80,11 @@ impl<T, A> Queue<T, A> {
         }
         let now = self.clock.now();
         let was_empty = waiting.batcher.is_empty();
+        // First, so that nothing waits of which it is not known, even if the items panic.
+        about(&mut waiting.about);
         for (class, item) in items {
             waiting.batcher.push_of(class, now, item);
         }
-        about(&mut waiting.about);
         // One worker must know the deadline, and one must take a full batch; between the two there is nothing to
         // wake up for.
         let wake = waiting.idle_workers > 0 && (was_empty || waiting.batcher.ready(now));
