@@ -1,6 +1,6 @@
 //! Networks that are no chain, tuned through the program; and their trials as jobs.
 
-use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Weights};
+use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Name, Weights};
 use serde_json::Value;
 
 use crate::probe::npy;
@@ -14,18 +14,23 @@ const LETTERS: usize = 5;
 const WIDE: usize = 6;
 const COUNT: usize = 160;
 
-/// Words through a GRU and, beside it, the means of their letters: both together are the answer.
-fn network() -> Result<Vec<u8>, BuildError> {
-    let mut net = Builder::new("words", Weights::seeded(11));
-    let word = [Dim::symbol("N"), LETTERS.into(), WIDE.into()];
-    let x = net.input("words", Element::F32, &word);
-    let steps = net.node("Transpose", &[&x], &[("perm", [1, 0, 2].into())])?;
+/// The last state of a GRU that is fed samples first.
+fn heard(net: &mut Builder, x: &Name) -> Result<Name, BuildError> {
+    let steps = net.node("Transpose", &[x], &[("perm", [1, 0, 2].into())])?;
     let inputs = net.weight("gru.W", &[1, 24, WIDE], Fill::Uniform(0.9))?;
     let states = net.weight("gru.R", &[1, 24, 8], Fill::Uniform(0.6))?;
     let choices = [("hidden_size", 8_i64.into()), ("linear_before_reset", 1_i64.into())];
     let [_, last] = net.nodes("GRU", &[&steps, &inputs, &states], &choices)?;
     let first = net.integers(&[0]);
-    let heard = net.node("Squeeze", &[&last, &first], &[])?;
+    net.node("Squeeze", &[&last, &first], &[])
+}
+
+/// Words through a GRU and, beside it, the means of their letters: both together are the answer.
+fn network() -> Result<Vec<u8>, BuildError> {
+    let mut net = Builder::new("words", Weights::seeded(11));
+    let word = [Dim::symbol("N"), LETTERS.into(), WIDE.into()];
+    let x = net.input("words", Element::F32, &word);
+    let heard = heard(&mut net, &x)?;
     let means =
         net.node("ReduceMean", &[&x], &[("axes", [1].into()), ("keepdims", 0_i64.into())])?;
     let weight = net.weight("means.weight", &[WIDE, 8], Fill::even(WIDE))?;
@@ -150,13 +155,7 @@ fn spoken() -> Result<Vec<u8>, BuildError> {
     let letters = net.input("letters", Element::I64, &word);
     let table = net.weight("table.weight", &[9, WIDE], Fill::Uniform(1.0))?;
     let x = net.node("Gather", &[&table, &letters], &[])?;
-    let steps = net.node("Transpose", &[&x], &[("perm", [1, 0, 2].into())])?;
-    let inputs = net.weight("gru.W", &[1, 24, WIDE], Fill::Uniform(0.9))?;
-    let states = net.weight("gru.R", &[1, 24, 8], Fill::Uniform(0.6))?;
-    let choices = [("hidden_size", 8_i64.into()), ("linear_before_reset", 1_i64.into())];
-    let [_, last] = net.nodes("GRU", &[&steps, &inputs, &states], &choices)?;
-    let first = net.integers(&[0]);
-    let last = net.node("Squeeze", &[&last, &first], &[])?;
+    let last = heard(&mut net, &x)?;
     let weight = net.weight("scores.weight", &[8, 4], Fill::even(8))?;
     let scores = net.node("MatMul", &[&last, &weight], &[])?;
     net.output("scores", &scores)?;
