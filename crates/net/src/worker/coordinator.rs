@@ -194,6 +194,7 @@ impl Listening {
         while count(&seats) < seats.len() {
             if !goes_on() {
                 self.door.close(self.address);
+                seats.iter().flatten().for_each(|peer| peer.hang_up());
                 return Err(GatherError::Ended { joined: count(&seats) as u32 });
             }
             while let Ok((at, event)) = events.try_recv() {

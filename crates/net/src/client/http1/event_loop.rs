@@ -102,7 +102,11 @@ impl EventLoop {
     fn on_event(&mut self, at: usize, is_writable: bool, is_closed: bool) {
         match &mut self.slots[at].phase {
             Phase::Down => {}
-            Phase::Dialing(_) => self.go_on_dialing(at),
+            Phase::Dialing(_) => {
+                self.go_on_dialing(at);
+                // What came together with the connection raises no event of its own.
+                self.read(at, is_closed);
+            }
             Phase::Live(live) => {
                 if is_writable {
                     let mut state = live.connection.state();
@@ -110,15 +114,21 @@ impl EventLoop {
                         self.pool.write_rest(&live.connection, &mut state);
                     }
                 }
-                let had = live.answers;
-                let read = live.read(&self.pool, &mut self.buffer, is_closed);
-                if live.answers != had {
-                    self.dialed[live.connection.node].answered();
-                }
-                if let Err(ending) = read {
-                    self.end(at, ending);
-                }
+                self.read(at, is_closed);
             }
+        }
+    }
+
+    /// Reads what there is, where a connection stands.
+    fn read(&mut self, at: usize, is_closed: bool) {
+        let Phase::Live(live) = &mut self.slots[at].phase else { return };
+        let had = live.answers;
+        let read = live.read(&self.pool, &mut self.buffer, is_closed);
+        if live.answers != had {
+            self.dialed[live.connection.node].answered();
+        }
+        if let Err(ending) = read {
+            self.end(at, ending);
         }
     }
 

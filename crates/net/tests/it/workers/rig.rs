@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
-use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND, WallTime};
+use dyno_loadgen::clock::{Clock, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, Played};
@@ -147,7 +147,7 @@ pub fn listen(workers: u32) -> Listen {
         workers,
         token: "open sesame".into(),
         release: "1.2.3".into(),
-        silence: 700 * MILLISECOND,
+        silence: 30 * SECOND,
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
-use dyno_net::worker::coordinator::{GatherError, Listening};
+use dyno_net::worker::coordinator::{GatherError, Listen, Listening};
 use dyno_net::worker::member::{Join, Member, MemberError};
 use dyno_net::worker::wire::{self, Body, Hello, Pair};
 
@@ -65,7 +65,7 @@ fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
 
 #[test]
 fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
-    let listening = Listening::begin(listen(1)).unwrap();
+    let listening = Listening::begin(Listen { silence: SECOND / 2, ..listen(1) }).unwrap();
     let address = listening.address();
     let hung = std::thread::spawn(move || {
         let mut stream = TcpStream::connect(address).unwrap();
