@@ -112,11 +112,27 @@ pub fn quantise(isa: Isa, grid: &Grid, numbers: &mut [f32]) -> bool {
 /// numbers.
 #[must_use]
 pub fn bytes(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], bytes: &mut [u8]) -> bool {
+    check_whole(grid, unit);
+    assert_eq!(numbers.len(), bytes.len(), "a byte for each number");
+    isa.run(Plain(Narrow { grid, unit, numbers, to: bytes }))
+}
+
+/// As [`bytes`], but whole numbers of 16 bits as they are: halves of [`crate::Words`]. What is beyond one is the
+/// nearest one.
+///
+/// # Panics
+/// As [`bytes`].
+#[must_use]
+pub fn halves(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], halves: &mut [i16]) -> bool {
+    check_whole(grid, unit);
+    assert_eq!(numbers.len(), halves.len(), "a half for each number");
+    isa.run(Plain(Narrow { grid, unit, numbers, to: halves }))
+}
+
+fn check_whole(grid: &Grid, unit: f32) {
     assert!(grid.is_in_reach(), "{grid:?}");
     let exponent = (unit.to_bits() >> 23) as i32 - 127;
     assert!(exponent.abs() <= 120 && unit == power_of_two(exponent), "a power of two, not {unit}");
-    assert_eq!(numbers.len(), bytes.len(), "a byte for each number");
-    isa.run(Plain(Bytes { grid, unit, numbers, bytes }))
 }
 
 /// The codes of numbers. Returns whether any is NaN while the format has none; its code is any.
@@ -157,11 +173,34 @@ struct Quantise<'a> {
     numbers: &'a mut [f32],
 }
 
-struct Bytes<'a> {
+struct Narrow<'a, T> {
     grid: &'a Grid,
     unit: f32,
     numbers: &'a [f32],
-    bytes: &'a mut [u8],
+    to: &'a mut [T],
+}
+
+/// A whole number of few bits.
+trait Small: Copy + Default {
+    /// # Safety
+    /// `to` is valid for writes of 16 of them.
+    unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F);
+}
+
+impl Small for u8 {
+    #[inline(always)]
+    unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F) {
+        // SAFETY: the caller vouches for 16 bytes.
+        unsafe { s.store_u8(to, x) }
+    }
+}
+
+impl Small for i16 {
+    #[inline(always)]
+    unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F) {
+        // SAFETY: the caller vouches for 16 halves.
+        unsafe { s.store_i16(to, x) }
+    }
 }
 
 struct Encode<'a> {
@@ -439,7 +478,7 @@ impl Kernel for Quantise<'_> {
     }
 }
 
-impl Kernel for Bytes<'_> {
+impl<T: Small> Kernel for Narrow<'_, T> {
     type Output = bool;
 
     #[inline(always)]
@@ -448,19 +487,19 @@ impl Kernel for Bytes<'_> {
         // A power of two, as its inverse is: nothing is rounded.
         let many = s.splat(self.unit.recip());
         let mut nans = s.splat(0.0);
-        for (numbers, bytes) in self.numbers.chunks(LANES).zip(self.bytes.chunks_mut(LANES)) {
+        for (numbers, to) in self.numbers.chunks(LANES).zip(self.to.chunks_mut(LANES)) {
             let x = load(s, numbers);
             let rounded = constants.rounded(x);
             nans = s.fma(rounded.clamped, constants.zero, nans);
             let whole = s.mul(constants.value(x, &rounded), many);
-            if let Some(all) = bytes.first_chunk_mut::<LANES>() {
-                // SAFETY: `all` has room for 16 bytes.
-                unsafe { s.store_u8(all.as_mut_ptr(), whole) };
+            if let Some(all) = to.first_chunk_mut::<LANES>() {
+                // SAFETY: `all` has room for 16 of them.
+                unsafe { T::store(s, all.as_mut_ptr(), whole) };
             } else {
-                let mut lanes = [0_u8; LANES];
-                // SAFETY: `lanes` has room for 16 bytes.
-                unsafe { s.store_u8(lanes.as_mut_ptr(), whole) };
-                bytes.copy_from_slice(&lanes[..bytes.len()]);
+                let mut lanes = [T::default(); LANES];
+                // SAFETY: `lanes` has room for 16 of them.
+                unsafe { T::store(s, lanes.as_mut_ptr(), whole) };
+                to.copy_from_slice(&lanes[..to.len()]);
             }
         }
         self.grid.nan.is_none() && has_nan(s, nans)

@@ -36,7 +36,7 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     type Plain: Lanes;
     /// The least token with this one's products of bfloat16.
     type Pairs: Lanes;
-    /// The least token with this one's products of bytes.
+    /// The least token with this one's products of bytes and of `i16`.
     type Fours: Lanes;
 
     fn plain(self) -> Self::Plain;
@@ -108,6 +108,11 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// `weights` is valid for reads of 64 bytes.
     unsafe fn dot_i8(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I;
+    /// Adds products of pairs: `a` holds two `i16` (the first in the low half), each lane of the weights two.
+    /// Of two pairs of -32768, the sum of the products is any.
+    /// # Safety
+    /// `weights` is valid for reads of 64 bytes.
+    unsafe fn dot_i16(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I;
     /// As [`Lanes::dot_i8`], of weights so small that sums of 16 bits hold the products, two for each lane:
     /// [`Lanes::settle`] adds them. Of several words, no more than [`crate::Panels::few`].
     /// # Safety
@@ -131,4 +136,9 @@ pub(crate) trait Lanes: Copy + Send + Sync {
     /// # Safety
     /// `to` is valid for writes of 16 bytes.
     unsafe fn store_u8(self, to: *mut u8, x: Self::F);
+    /// Rounds `x` to the nearest whole number, ties to even, and writes 16 `i16`, saturated; the
+    /// greatest for NaN.
+    /// # Safety
+    /// `to` is valid for writes of 32 bytes.
+    unsafe fn store_i16(self, to: *mut i16, x: Self::F);
 }

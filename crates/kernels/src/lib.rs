@@ -39,4 +39,4 @@ pub use program::{
 };
 pub use rows::{Rows, dots, mix};
 pub use team::{Team, Waiting};
-pub use windows::{Windows, Words, multiply_windows};
+pub use windows::{Weights, Windows, Words, multiply_windows};

@@ -52,12 +52,21 @@ pub struct Panels {
     panels: usize,
     k: usize,
     memory: Memory,
-    /// Of [`Precision::Int8`], `panels` x `vectors` x 16 each: what a whole number of a sum is
-    /// worth, and what the 128 added to each `u8` has added to the sum.
+    /// Where whole numbers are held, `panels` x `vectors` x 16 each: what one of a sum is worth, and what
+    /// the 128 added to each `u8` has added to the sum.
     scales: Vec<f32>,
     excess: Vec<i32>,
     /// The largest magnitude of a weight of [`Precision::Int8`], as a whole number.
     largest: u8,
+}
+
+/// What whole numbers are of.
+#[derive(Clone, Copy, PartialEq)]
+enum Whole {
+    /// Of what the largest weight of each output asks for, where the precision has whole numbers.
+    Fitted,
+    /// Of this.
+    Of(f32),
 }
 
 /// Fewer words than this are not worth settling sums of 16 bits for.
@@ -87,7 +96,7 @@ impl Panels {
         k: usize,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
-        Self::packed(precision, vectors, units, k, None, row)
+        Self::packed(precision, vectors, units, k, Whole::Fitted, row)
     }
 
     /// As [`Panels::pack`] of [`Precision::Int8`], but of weights that are whole numbers of `unit`, at
@@ -102,7 +111,19 @@ impl Panels {
         unit: f32,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
-        Self::packed(Precision::Int8, vectors, units, k, Some(unit), row)
+        Self::packed(Precision::Int8, vectors, units, k, Whole::Of(unit), row)
+    }
+
+    /// Weights that are whole numbers of `unit`, from -32768 to 32767 of them, in the places of bfloat16: two
+    /// of k are a word. They are no weights of a program, so that whoever asks for them keeps them.
+    pub(crate) fn pack_halves<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        unit: f32,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> Self {
+        Self::packed(Precision::Bf16, vectors, units, k, Whole::Of(unit), row)
     }
 
     fn packed<'a>(
@@ -110,7 +131,7 @@ impl Panels {
         vectors: usize,
         units: usize,
         k: usize,
-        whole: Option<f32>,
+        whole: Whole,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
         assert!((1..=MAX_VECTORS).contains(&vectors), "1 to 4 vectors, not {vectors}");
@@ -132,7 +153,7 @@ impl Panels {
             excess: Vec::new(),
             largest: 0,
         };
-        if precision == Precision::Int8 {
+        if precision == Precision::Int8 || whole != Whole::Fitted {
             packed.scales = vec![0.0; panels * vectors * LANES];
             packed.excess = vec![0; panels * vectors * LANES];
         }
@@ -162,27 +183,38 @@ impl Panels {
         })
     }
 
-    fn put(&mut self, vector: usize, unit: usize, weights: &[f32], whole: Option<f32>) {
+    fn put(&mut self, vector: usize, unit: usize, weights: &[f32], whole: Whole) {
         let (panel, lane) = (unit / LANES, unit % LANES);
         let (words, vectors) = (held(self.precision, self.k), self.vectors);
         let place = |word| ((panel * words + word) * vectors + vector) * LANES + lane;
+        let at = (panel * vectors + vector) * LANES + lane;
         let memory = self.memory.words_mut();
-        match self.precision {
-            Precision::F32 => {
+        match (self.precision, whole) {
+            (Precision::F32, _) => {
                 for (word, weight) in weights.iter().enumerate() {
                     memory[place(word)] = weight.to_bits();
                 }
             }
-            Precision::Bf16 => {
+            (Precision::Bf16, Whole::Fitted) => {
                 for (word, pair) in weights.chunks(2).enumerate() {
                     let bits = |at| pair.get(at).map_or(0, |weight| u32::from(bf16(*weight)));
                     memory[place(word)] = bits(0) | bits(1) << 16;
                 }
             }
-            Precision::Int8 => {
+            (Precision::Bf16, Whole::Of(scale)) => {
+                let half = |weight: &f32| u32::from(((weight / scale) as i16).cast_unsigned());
+                for (word, pair) in weights.chunks(2).enumerate() {
+                    memory[place(word)] = half(&pair[0]) | pair.get(1).map_or(0, half) << 16;
+                }
+                self.scales[at] = scale;
+            }
+            (Precision::Int8, whole) => {
                 let largest = weights.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
-                let fitting = if largest > 0.0 { largest / 127.0 } else { 1.0 };
-                let scale = whole.unwrap_or(fitting);
+                let scale = match whole {
+                    Whole::Of(unit) => unit,
+                    Whole::Fitted if largest > 0.0 => largest / 127.0,
+                    Whole::Fitted => 1.0,
+                };
                 // To the nearest, ties to even: a sum with 1.5 * 2^23 has room for whole numbers alone. Without an
                 // instruction for it, rounding is a call, and takes most of the time of packing.
                 const WHOLE: f32 = 12_582_912.0;
@@ -198,7 +230,6 @@ impl Panels {
                     }
                     memory[place(word)] = u32::from_le_bytes(bytes);
                 }
-                let at = (panel * vectors + vector) * LANES + lane;
                 self.scales[at] = scale;
                 self.excess[at] = 128 * sum;
             }
@@ -260,7 +291,7 @@ impl Panels {
         &self.memory.words()[panel * held(self.precision, self.k) * self.vectors * LANES..]
     }
 
-    /// Scales and excesses of the outputs of panels, of [`Precision::Int8`].
+    /// Scales and excesses of the outputs of panels of whole numbers.
     pub(crate) fn whole(&self, panels: Range<usize>) -> (&[f32], &[i32]) {
         let width = self.vectors * LANES;
         let at = panels.start * width..panels.end * width;

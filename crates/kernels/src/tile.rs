@@ -114,8 +114,8 @@ impl Dot for Bf16 {
     }
 }
 
-/// Sums in `i32`, by a product of bytes.
-macro_rules! sums_of_bytes {
+/// Sums in `i32`, by a product of whole numbers.
+macro_rules! sums_in_i32 {
     ($dot:ident) => {
         type Sum<S: Lanes> = S::I;
         #[inline(always)]
@@ -143,10 +143,10 @@ macro_rules! sums_of_bytes {
         }
     };
 }
-pub(crate) use sums_of_bytes;
+pub(crate) use sums_in_i32;
 
 impl Dot for Int8 {
-    sums_of_bytes!(dot_i8);
+    sums_in_i32!(dot_i8);
 }
 
 /// A tile of `R` rows and `V` vectors, of the `W` of its panel.

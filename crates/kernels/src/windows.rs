@@ -10,33 +10,41 @@ use std::marker::PhantomData;
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
-use crate::tile::{Dot, F32, Int8, MAX_ROWS, sums_of_bytes};
+use crate::tile::{Dot, F32, Int8, MAX_ROWS, sums_in_i32};
 
 /// Rows of a matrix, each of `runs` runs of `run` words, `apart` from one run to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows<'a> {
     /// What they are windows of.
     pub words: Words<'a>,
-    /// At which number (of [`Words::Bytes`]: byte) the first run of each row begins.
+    /// At which number (byte, half) the first run of each row begins.
     pub starts: &'a [usize],
     /// Runs of a row.
     pub runs: usize,
-    /// Words of a run: one for each number, or for each four bytes. Where a run has no whole number of words,
+    /// Words of a run: one for each number, each four bytes or two halves. Where a run has no whole number of words,
     /// its last one reaches beyond it, and the weights there are zeros.
     pub run: usize,
-    /// Numbers (of [`Words::Bytes`]: bytes) from the beginning of a run to that of the next.
+    /// Numbers (bytes, halves) from the beginning of a run to that of the next.
     pub apart: usize,
 }
 
 /// Numbers of one side of a product.
 #[derive(Clone, Copy, Debug)]
 pub enum Words<'a> {
-    /// For weights of [`Precision::F32`].
+    /// For panels of [`Precision::F32`].
     F32(&'a [f32]),
-    /// For weights of [`Precision::Int8`]: whole numbers, 128 added to each.
+    /// For panels of [`Precision::Int8`]: whole numbers, 128 added to each.
     Bytes {
         /// One after the other.
         bytes: &'a [u8],
+        /// What a whole one is worth.
+        unit: f32,
+    },
+    /// For [`Weights::halves`]: whole numbers of 16 bits, each half of a word. The sums of products must fit 32
+    /// bits; those that do not wrap.
+    Halves {
+        /// One after the other.
+        halves: &'a [i16],
         /// What a whole one is worth.
         unit: f32,
     },
@@ -47,6 +55,7 @@ impl Words<'_> {
         match self {
             Self::F32(words) => words.len(),
             Self::Bytes { bytes, .. } => bytes.len(),
+            Self::Halves { halves, .. } => halves.len(),
         }
     }
 
@@ -54,6 +63,7 @@ impl Words<'_> {
         match self {
             Self::F32(words) => words.as_ptr().cast(),
             Self::Bytes { bytes, .. } => bytes.as_ptr(),
+            Self::Halves { halves, .. } => halves.as_ptr().cast(),
         }
     }
 
@@ -62,14 +72,67 @@ impl Words<'_> {
         match self {
             Self::F32(_) => size_of::<f32>(),
             Self::Bytes { .. } => 1,
+            Self::Halves { .. } => size_of::<i16>(),
         }
     }
 
-    fn precision(&self) -> Precision {
+    /// Of whole numbers.
+    fn unit(&self) -> Option<f32> {
         match self {
-            Self::F32(_) => Precision::F32,
-            Self::Bytes { .. } => Precision::Int8,
+            Self::F32(_) => None,
+            Self::Bytes { unit, .. } | Self::Halves { unit, .. } => Some(*unit),
         }
+    }
+
+    fn fit(&self, weights: &Weights) -> bool {
+        let precision = weights.panels.precision();
+        match self {
+            Self::F32(_) => !weights.are_halves && precision == Precision::F32,
+            Self::Bytes { .. } => !weights.are_halves && precision == Precision::Int8,
+            Self::Halves { .. } => weights.are_halves,
+        }
+    }
+}
+
+/// What windows are multiplied by: panels, or whole numbers of 16 bits in the order of panels.
+#[derive(Debug)]
+pub struct Weights {
+    panels: Panels,
+    are_halves: bool,
+}
+
+impl From<Panels> for Weights {
+    fn from(panels: Panels) -> Self {
+        Self { panels, are_halves: false }
+    }
+}
+
+impl Weights {
+    /// Weights that are whole numbers of `unit`, from -32768 to 32767 of them, which are held exactly; in the
+    /// order of [`Panels::pack`].
+    ///
+    /// # Panics
+    /// `vectors` is not 1 to 4, or a row is not of `k` weights.
+    pub fn halves<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        unit: f32,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> Self {
+        Self { panels: Panels::pack_halves(vectors, units, k, unit, row), are_halves: true }
+    }
+
+    /// Numbers of a row of sums: those of all panels, vectors and lanes.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.panels.panels() * self.panels.vectors() * LANES
+    }
+
+    /// What a product with all of them reads.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.panels.bytes()
     }
 }
 
@@ -78,11 +141,12 @@ impl Words<'_> {
 /// beside, so that a row's numbers depend on nothing else.
 ///
 /// # Panics
-/// A row does not lie in the words or has not the weights' k, words and weights are of different precisions,
+/// A row does not lie in the words or has not the weights' k, words and weights are held differently,
 /// or `to` has not a number for each row and output.
-pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Panels, to: &mut [f32]) {
+pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Weights, to: &mut [f32]) {
     let Windows { words, starts, runs, run, apart } = *windows;
-    assert_eq!(words.precision(), weights.precision(), "one precision");
+    assert!(words.fit(weights), "words of the other side are held as those of weights");
+    let (width, weights) = (weights.width(), &weights.panels);
     assert_eq!(runs.checked_mul(run), Some(weights.words()), "words of a row");
     let last = runs.saturating_sub(1).checked_mul(apart);
     let whole = run.checked_mul(size_of::<u32>() / words.size());
@@ -91,7 +155,6 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Panels, to: &
     let room = words.len().checked_sub(reach);
     let is_inside = |start: &usize| room.is_some_and(|room| *start <= room);
     assert!(starts.iter().all(is_inside), "rows of {reach} lie in {}", words.len());
-    let width = weights.panels() * weights.vectors() * LANES;
     assert_eq!(Some(to.len()), starts.len().checked_mul(width), "a number for each output");
     #[cfg(target_arch = "x86_64")]
     if let (Words::Bytes { bytes, unit }, Some(amx)) = (words, isa.tiles())
@@ -105,14 +168,22 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Panels, to: &
             isa.run(All::<Few> { windows, weights, to, of: PhantomData });
         }
         Words::Bytes { .. } => isa.run(All::<Int8> { windows, weights, to, of: PhantomData }),
+        Words::Halves { .. } => isa.run(All::<Int16> { windows, weights, to, of: PhantomData }),
     }
+}
+
+/// Halves times halves.
+struct Int16;
+
+impl Dot for Int16 {
+    sums_in_i32!(dot_i16);
 }
 
 /// Bytes times weights so small that products of several words fit 16 bits.
 struct Few;
 
 impl Dot for Few {
-    sums_of_bytes!(dot_few);
+    sums_in_i32!(dot_few);
 }
 
 /// What becomes of sums.
@@ -159,7 +230,7 @@ impl Put for F32 {
     }
 }
 
-/// Sums of bytes, less what was added to each byte, are worth their units.
+/// Whole sums, less what was added to each byte, are worth their units.
 macro_rules! put_whole {
     () => {
         type Token<S: Lanes> = S::Fours;
@@ -197,6 +268,16 @@ impl Put for Int8 {
     }
 }
 
+impl Put for Int16 {
+    const IS_FEW: bool = false;
+    const BESIDE: usize = 0;
+    put_whole!();
+    #[inline(always)]
+    fn settled<S: Lanes>(_: S, _: S::I, all: S::I) -> S::I {
+        all
+    }
+}
+
 impl Put for Few {
     const IS_FEW: bool = true;
     const BESIDE: usize = 0;
@@ -224,19 +305,17 @@ impl<D: Put> Kernel for All<'_, D> {
         let Windows { words, starts, runs, run, apart } = *self.windows;
         let vectors = self.weights.vectors();
         let (lanes, panels) = (vectors * LANES, self.weights.panels());
-        let unit = match words {
-            Words::F32(_) => 1.0,
-            Words::Bytes { unit, .. } => unit,
-        };
+        let unit = words.unit();
         let apart = apart * words.size();
         let few = self.weights.few().unwrap_or(usize::MAX);
         let most = rows::<D::Token<S>, D>(vectors);
         for panel in 0..panels {
-            let (scales, excess): (&[f32], &[i32]) = match words {
-                Words::F32(_) => (&[], &[]),
-                Words::Bytes { .. } => self.weights.whole(panel..panel + 1),
+            let (scales, excess): (&[f32], &[i32]) = match unit {
+                None => (&[], &[]),
+                Some(_) => self.weights.whole(panel..panel + 1),
             };
-            let whole = Whole { scales: scales.as_ptr(), excess: excess.as_ptr(), unit };
+            let (scales, excess) = (scales.as_ptr(), excess.as_ptr());
+            let whole = Whole { scales, excess, unit: unit.unwrap_or(1.0) };
             let mut done = 0;
             while done < starts.len() {
                 let left = starts.len() - done;

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dyno_kernels::{Isa, Panels};
+use dyno_kernels::{Isa, Weights};
 use dyno_onnx::Model;
 
 pub use self::packed::{
@@ -31,7 +31,7 @@ pub use self::packed::{
 pub use self::stage::{Path, Reason};
 
 use self::cache::{Blocks, Key, Prefixes};
-use self::stage::{Layout, Product, Ready, Scratch, Shape, Stage};
+use self::stage::{Held, Layout, Product, Ready, Scratch, Shape, Stage};
 use crate::assignment::Assignment;
 use crate::codec::NanError;
 use crate::format::Format;
@@ -108,7 +108,7 @@ pub struct Evaluator {
     /// Whether a set has its doubtful samples first.
     is_sorted: [bool; 3],
     /// Weights by their stage and format, and whether they are bytes.
-    packed: HashMap<(usize, Format, bool), Arc<Panels>>,
+    packed: HashMap<(usize, Format, Option<Held>), Arc<Weights>>,
     prefixes: Prefixes,
     threads: Vec<Memory>,
 }
@@ -345,8 +345,8 @@ impl Evaluator {
             };
             let formats = formats(product);
             let layout = Layout::new(product, stage.input, formats);
-            let key = (at, formats[0], layout.is_whole());
-            let panels = match self.packed.get(&key) {
+            let key = (at, formats[0], layout.held());
+            let weights = match self.packed.get(&key) {
                 Some(known) => Arc::clone(known),
                 None => {
                     let new = Arc::new(layout.pack(product)?);
@@ -354,7 +354,7 @@ impl Evaluator {
                     new
                 }
             };
-            all.push(Some(Ready { layout, panels, isa: Isa::best() }));
+            all.push(Some(Ready { layout, weights, isa: Isa::best() }));
         }
         Ok(all)
     }

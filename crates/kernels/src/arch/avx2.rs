@@ -250,6 +250,15 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn dot_i16(self, sum: I, a: u32, weights: *const u8) -> I {
+        // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+        unsafe {
+            let a = _mm256_set1_epi32(a.cast_signed());
+            let weights = self.load_i32(weights.cast());
+            self.add_i32(sum, [_mm256_madd_epi16(a, weights[0]), _mm256_madd_epi16(a, weights[1])])
+        }
+    }
+    #[inline(always)]
     unsafe fn dot_few(self, few: I, a: u32, weights: *const u8) -> I {
         // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
         unsafe {
@@ -291,6 +300,18 @@ impl Lanes for Avx2 {
             let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(low, high));
             let halves = (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words));
             _mm_storeu_si128(to.cast(), _mm_packus_epi16(halves.0, halves.1));
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_i16(self, to: *mut i16, x: F) {
+        let least = self.splat(f32::from(i16::MIN));
+        let x = self.max(least, self.min(x, self.splat(f32::from(i16::MAX))));
+        // SAFETY: the token exists only if detected; the caller vouches for 32 bytes.
+        unsafe {
+            let (low, high) = (_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
+            // As above.
+            let halves = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(low, high));
+            _mm256_storeu_si256(to.cast(), halves);
         }
     }
 }

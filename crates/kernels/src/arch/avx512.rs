@@ -49,10 +49,25 @@ fn dot_i8(sum: __m512i, a: u32, weights: __m512i) -> __m512i {
     unsafe { _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(a.cast_signed()), weights) }
 }
 
+#[inline(always)]
+fn dot_i16_added(sum: __m512i, a: u32, weights: __m512i) -> __m512i {
+    // SAFETY: called by methods of tokens, which exist only if detected.
+    unsafe {
+        let products = _mm512_madd_epi16(_mm512_set1_epi32(a.cast_signed()), weights);
+        _mm512_add_epi32(sum, products)
+    }
+}
+
+#[inline(always)]
+fn dot_i16(sum: __m512i, a: u32, weights: __m512i) -> __m512i {
+    // SAFETY: called by methods of tokens with VNNI, which exist only if detected.
+    unsafe { _mm512_dpwssd_epi32(sum, _mm512_set1_epi32(a.cast_signed()), weights) }
+}
+
 /// A token with its operations.
 macro_rules! token {
     ($(#[$doc:meta])* $token:ident, $compiled:ident, [$($feature:tt),*], $features:literal,
-        $dot_bf16:ident of $pairs:ident, $dot_i8:ident of $fours:ident) => {
+        $dot_bf16:ident of $pairs:ident, [$dot_i8:ident, $dot_i16:ident] of $fours:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) struct $token(());
@@ -259,6 +274,11 @@ macro_rules! token {
                 $dot_i8(sum, a, unsafe { _mm512_loadu_si512(weights.cast()) })
             }
             #[inline(always)]
+            unsafe fn dot_i16(self, sum: __m512i, a: u32, weights: *const u8) -> __m512i {
+                // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+                $dot_i16(sum, a, unsafe { _mm512_loadu_si512(weights.cast()) })
+            }
+            #[inline(always)]
             unsafe fn store_bf16(self, to: *mut u16, x: __m512) {
                 // Whole numbers round as the portable twin does, denormals included.
                 // SAFETY: the token exists only if detected; the caller vouches for 32 bytes.
@@ -284,6 +304,15 @@ macro_rules! token {
                     _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(whole));
                 }
             }
+            #[inline(always)]
+            unsafe fn store_i16(self, to: *mut i16, x: __m512) {
+                let x = self.min(x, self.splat(f32::from(i16::MAX)));
+                let x = self.max(self.splat(f32::from(i16::MIN)), x);
+                // SAFETY: the token exists only if detected; the caller vouches for 32 bytes.
+                unsafe {
+                    _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)));
+                }
+            }
         }
     };
 }
@@ -292,14 +321,14 @@ token!(
     /// Exists only where the processor has the base. Each of its methods relies on that.
     Avx512, compiled, ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"],
     "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
-    dot_bf16_widened of Avx512, dot_i8_widened of Avx512
+    dot_bf16_widened of Avx512, [dot_i8_widened, dot_i16_added] of Avx512
 );
 token!(
     /// Exists only where the processor has the base and VNNI. Each of its methods relies on that.
     Avx512Vnni, compiled_vnni,
     ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx2", "fma"],
     "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma",
-    dot_bf16_widened of Avx512, dot_i8 of Avx512Vnni
+    dot_bf16_widened of Avx512, [dot_i8, dot_i16] of Avx512Vnni
 );
 token!(
     /// Exists only where the processor has the base, VNNI and bfloat16. Each of its methods
@@ -307,5 +336,5 @@ token!(
     Avx512Bf16, compiled_bf16,
     ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx2", "fma"],
     "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma",
-    dot_bf16 of Avx512Bf16, dot_i8 of Avx512Vnni
+    dot_bf16 of Avx512Bf16, [dot_i8, dot_i16] of Avx512Vnni
 );

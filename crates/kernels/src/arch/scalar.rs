@@ -202,6 +202,18 @@ impl Lanes for Scalar {
         })
     }
     #[inline(always)]
+    unsafe fn dot_i16(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I {
+        // SAFETY: the caller vouches for 64 bytes.
+        let weights = unsafe { weights.cast::<[i32; LANES]>().read_unaligned() };
+        let a = a.cast_signed();
+        let (first, second) = (a << 16 >> 16, a >> 16);
+        std::array::from_fn(|lane| {
+            let w = weights[lane];
+            let products = (first * (w << 16 >> 16)).wrapping_add(second * (w >> 16));
+            sum[lane].wrapping_add(products)
+        })
+    }
+    #[inline(always)]
     unsafe fn store_bf16(self, to: *mut u16, x: Self::F) {
         // SAFETY: the caller vouches for 16 numbers of two bytes.
         unsafe { to.cast::<[u16; LANES]>().write_unaligned(x.map(narrowed)) }
@@ -211,5 +223,12 @@ impl Lanes for Scalar {
         let bytes = x.map(|x| (x.round_ties_even() + 128.0) as u8);
         // SAFETY: the caller vouches for 16 bytes.
         unsafe { to.cast::<[u8; LANES]>().write_unaligned(bytes) }
+    }
+    #[inline(always)]
+    unsafe fn store_i16(self, to: *mut i16, x: Self::F) {
+        let most = f32::from(i16::MAX);
+        let halves = x.map(|x| if x < most { x.round_ties_even() as i16 } else { i16::MAX });
+        // SAFETY: the caller vouches for 32 bytes.
+        unsafe { to.cast::<[i16; LANES]>().write_unaligned(halves) }
     }
 }

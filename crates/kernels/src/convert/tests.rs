@@ -93,7 +93,7 @@ fn every_instruction_set_converts_as_portable_code() {
 
 /// As quantised first, then counted.
 #[test]
-fn bytes_are_whole_numbers_of_a_unit() {
+fn bytes_and_halves_are_whole_numbers_of_a_unit() {
     let numbers = numbers();
     for grid in &grids() {
         for isa in Isa::all() {
@@ -101,9 +101,12 @@ fn bytes_are_whole_numbers_of_a_unit() {
             let has_nan = quantise(Isa::scalar(), grid, &mut quantised);
             let mut found = vec![0; numbers.len()];
             assert_eq!(bytes(isa, grid, unit, &numbers, &mut found), has_nan);
+            let mut wide = vec![0; numbers.len()];
+            assert_eq!(halves(isa, grid, unit, &numbers, &mut wide), has_nan);
             for (at, value) in quantised.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
-                let whole = (f64::from(*value) / f64::from(unit)).round_ties_even() + 128.0;
-                assert_eq!(found[at], whole as u8, "{:e} {grid:?} {isa}", numbers[at]);
+                let whole = (f64::from(*value) / f64::from(unit)).round_ties_even();
+                let expected = ((whole + 128.0) as u8, whole as i16);
+                assert_eq!((found[at], wide[at]), expected, "{:e} {grid:?} {isa}", numbers[at]);
             }
         }
     }

@@ -264,7 +264,7 @@ fn bits_move_and_numbers_are_chosen() {
     }
 }
 
-/// Products of fours of bytes, and of pairs of bfloat16, at an odd address.
+/// Products of fours of bytes, of pairs of halves, and of pairs of bfloat16, at an odd address.
 struct Dot<'a> {
     whole: [i32; LANES],
     sum: Lane,
@@ -273,24 +273,26 @@ struct Dot<'a> {
 }
 
 impl Kernel for Dot<'_> {
-    type Output = ([i32; LANES], Lane);
+    type Output = ([i32; LANES], [i32; LANES], Lane);
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> Self::Output {
-        let (mut whole, mut sum) = (self.whole, self.sum);
+        let (mut whole, mut halves, mut sum) = (self.whole, self.whole, self.sum);
         assert!(self.weights.len() >= 64, "a vector of weights");
         let weights = self.weights.as_ptr();
         // SAFETY: weights are 64 bytes, the others 16 numbers.
         unsafe {
             s.store_i32(whole.as_mut_ptr(), s.dot_i8(s.load_i32(whole.as_ptr()), self.a, weights));
+            let dot = s.dot_i16(s.load_i32(halves.as_ptr()), self.a, weights);
+            s.store_i32(halves.as_mut_ptr(), dot);
             s.store(sum.as_mut_ptr(), s.dot_bf16(s.load(sum.as_ptr()), self.a, weights));
         }
-        (whole, sum)
+        (whole, halves, sum)
     }
 }
 
 #[test]
-fn products_of_bytes_are_exact_and_wrap() {
+fn products_of_whole_numbers_are_exact_and_wrap() {
     let bytes = [0, 1, 2, 127, 128, 129, 200, 254, 255, 64, 100, 3_u8];
     for isa in Isa::all() {
         for at in 0..bytes.len().pow(3) {
@@ -301,12 +303,18 @@ fn products_of_bytes_are_exact_and_wrap() {
             let first = [0, i32::MAX, i32::MIN, -5][at % 4];
             let (whole, sum, offset) = ([first; LANES], [0.0; LANES], at % 3);
             let of = Dot { whole, sum, a: u32::from_le_bytes(a), weights: &weights[offset..] };
-            let (found, _) = isa.run(of);
-            for (lane, found) in found.into_iter().enumerate() {
+            let (found, halves, _) = isa.run(of);
+            for (lane, (found, halves)) in found.into_iter().zip(halves).enumerate() {
                 let w = &weights[offset + lane * 4..][..4];
                 let product = |(a, w): (&u8, &u8)| i32::from(*a) * i32::from(w.cast_signed());
                 let expected = first.wrapping_add(a.iter().zip(w).map(product).sum());
                 assert_eq!(found, expected, "{a:?} {w:?} {isa}");
+                let half = |of: &[u8], at| i64::from(i16::from_le_bytes([of[at], of[at + 1]]));
+                let both = half(&a, 0) * half(w, 0) + half(&a, 2) * half(w, 2);
+                // Two products of -32768 by itself are one more than there are.
+                if let Ok(both) = i32::try_from(both) {
+                    assert_eq!(halves, first.wrapping_add(both), "{a:?} {w:?} {isa}");
+                }
             }
         }
     }
@@ -329,7 +337,7 @@ fn products_of_bfloat16_round_at_most_twice() {
                 (0..32).flat_map(|index| (half(index) as u16).to_le_bytes()).collect();
             let first = [0.0, 2.5, -1e14, 1e-39][at % 4];
             let (whole, sum) = ([0; LANES], [first; LANES]);
-            let (_, found) = isa.run(Dot { whole, sum, a: low | high << 16, weights: &weights });
+            let (_, _, found) = isa.run(Dot { whole, sum, a: low | high << 16, weights: &weights });
             for (lane, found) in found.into_iter().map(f64::from).enumerate() {
                 let is_right = |flushed: bool| {
                     let one = wide(low, flushed) * wide(half(2 * lane), flushed);
@@ -351,18 +359,20 @@ fn products_of_bfloat16_round_at_most_twice() {
 }
 
 /// Narrowed, at an odd address.
-struct Narrow<'a>(Lane, &'a mut [u8; 40], &'a mut [u8; 40]);
+struct Narrow<'a>(Lane, [&'a mut [u8; 40]; 3]);
 
 impl Kernel for Narrow<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        // SAFETY: there are 32 and 16 bytes from byte 1 on, and 16 numbers.
+        let [bf16, bytes, halves] = self.1.map(|to| to.as_mut_ptr().wrapping_add(1));
+        // SAFETY: there are 32, 16 and 32 bytes from byte 1 on, and 16 numbers.
         unsafe {
             let x = s.load(self.0.as_ptr());
-            s.store_bf16(self.1.as_mut_ptr().add(1).cast(), x);
-            s.store_u8(self.2.as_mut_ptr().add(1), x);
+            s.store_bf16(bf16.cast(), x);
+            s.store_u8(bytes, x);
+            s.store_i16(halves.cast(), x);
         }
     }
 }
@@ -389,11 +399,13 @@ fn narrowing_rounds_to_nearest_even_and_saturates() {
     let mut numbers: Vec<f32> =
         halves.flat_map(|half| lows.map(|low| f32::from_bits(half << 16 | low))).collect();
     numbers.extend((-1400..1400).map(|eighth| eighth as f32 / 8.0));
+    let ends = [-32_769.0_f32, -32_768.5, -32_767.5, 32_766.5, 32_767.0, 32_767.5, 32_768.0, 0.5];
+    numbers.extend([ends, ends].concat());
     for isa in Isa::all() {
         for some in numbers.chunks_exact(LANES) {
-            let (mut halves, mut bytes) = ([0xee; 40], [0xee; 40]);
+            let [mut halves, mut bytes, mut whole] = [[0xee; 40]; 3];
             let lane = some.try_into().expect("sixteen");
-            isa.run(Narrow(lane, &mut halves, &mut bytes));
+            isa.run(Narrow(lane, [&mut halves, &mut bytes, &mut whole]));
             for (at, x) in some.iter().enumerate() {
                 let half = u16::from_le_bytes([halves[2 * at + 1], halves[2 * at + 2]]);
                 if x.is_nan() {
@@ -405,9 +417,12 @@ fn narrowing_rounds_to_nearest_even_and_saturates() {
                 }
                 let byte = (f64::from(*x).round_ties_even() + 128.0).clamp(0.0, 255.0) as u8;
                 assert_eq!(bytes[at + 1], byte, "{x:e} {isa}");
+                let found = i16::from_le_bytes([whole[2 * at + 1], whole[2 * at + 2]]);
+                let half = if x.is_nan() { i16::MAX } else { x.round_ties_even() as i16 };
+                assert_eq!(found, half, "{x:e} {isa}");
             }
-            assert!(halves[33..].iter().chain(&bytes[17..]).all(|byte| *byte == 0xee), "{isa}");
-            assert_eq!((halves[0], bytes[0]), (0xee, 0xee), "{isa}");
+            let after = halves[33..].iter().chain(&bytes[17..]).chain(&whole[33..]);
+            assert!(after.chain([&halves[0], &bytes[0], &whole[0]]).all(|b| *b == 0xee), "{isa}");
         }
     }
 }

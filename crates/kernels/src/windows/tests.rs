@@ -10,25 +10,45 @@ fn numbers(count: usize, seed: usize, largest: usize) -> Vec<f32> {
     (0..count).map(number).collect()
 }
 
+/// How both sides are held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Held {
+    F32,
+    Bytes,
+    Halves,
+}
+
+impl Held {
+    /// Numbers of a word.
+    fn per_word(self) -> usize {
+        match self {
+            Self::F32 => 1,
+            Self::Bytes => 4,
+            Self::Halves => 2,
+        }
+    }
+}
+
 /// Rows of weights of at most `largest` in the order of panels.
 fn packed(
-    precision: Precision,
+    held: Held,
     vectors: usize,
     outputs: usize,
     k: usize,
     largest: usize,
-) -> (Panels, Vec<f32>) {
+) -> (Weights, Vec<f32>) {
     let units = outputs.div_ceil(vectors * LANES) * LANES;
     let rows = numbers(units * vectors * k, 3, largest);
     let row = |vector: usize, unit: usize| {
         let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
         &rows[output * k..][..k]
     };
-    let panels = match precision {
-        Precision::Int8 => Panels::pack_whole(vectors, units, k, 1.0, row),
-        _ => Panels::pack(precision, vectors, units, k, row),
+    let weights = match held {
+        Held::F32 => Panels::pack(Precision::F32, vectors, units, k, row).into(),
+        Held::Bytes => Panels::pack_whole(vectors, units, k, 1.0, row).into(),
+        Held::Halves => Weights::halves(vectors, units, k, 1.0, row),
     };
-    (panels, rows)
+    (weights, rows)
 }
 
 proptest! {
@@ -37,24 +57,26 @@ proptest! {
     #[test]
     fn products_of_windows_are_those_of_their_numbers(
         vectors in 1_usize..5, outputs in 1_usize..100, runs in 1_usize..4, run in 1_usize..40,
-        gap in 0_usize..9, starts in prop::collection::vec(0_usize..30, 0..80), is_whole: bool,
+        gap in 0_usize..9, starts in prop::collection::vec(0_usize..30, 0..80),
+        held in prop::sample::select(vec![Held::F32, Held::Bytes, Held::Halves]),
         largest in prop::sample::select(vec![1, 2, 3, 7, 15, 16, 17, 64, 127]),
     ) {
-        let precision = if is_whole { Precision::Int8 } else { Precision::F32 };
-        let per = precision.per_word();
-        // Bytes need not lie in words.
+        let per = held.per_word();
+        // Bytes and halves need not lie in words.
         let (apart, k) = (run * per + gap, runs * run * per);
-        let (weights, rows) = packed(precision, vectors, outputs, k, largest);
+        let (weights, rows) = packed(held, vectors, outputs, k, largest);
         let values = numbers(30 + runs * apart + run * per, 5, 127);
         // The least and the greatest byte as well.
         let of_bytes: Vec<u8> = values.iter().map(|x| (x + 128.0) as u8).collect();
-        let words = match is_whole {
-            true => Words::Bytes { bytes: &of_bytes, unit: 0.5 },
-            false => Words::F32(&values),
+        let of_halves: Vec<i16> = values.iter().map(|x| *x as i16).collect();
+        let words = match held {
+            Held::F32 => Words::F32(&values),
+            Held::Bytes => Words::Bytes { bytes: &of_bytes, unit: 0.5 },
+            Held::Halves => Words::Halves { halves: &of_halves, unit: 0.5 },
         };
-        let unit = if is_whole { 0.5 } else { 1.0 };
+        let unit = words.unit().unwrap_or(1.0);
         let windows = Windows { words, starts: &starts, runs, run, apart };
-        let width = weights.panels() * vectors * LANES;
+        let width = weights.width();
         for isa in Isa::all() {
             let mut to = vec![f32::NAN; starts.len() * width];
             multiply_windows(isa, &windows, &weights, &mut to);
@@ -75,7 +97,7 @@ proptest! {
 /// What a caller gets wrong is told before anything is read.
 #[test]
 fn rows_outside_are_refused() {
-    let (weights, _) = packed(Precision::F32, 1, 16, 6, 127);
+    let (weights, _) = packed(Held::F32, 1, 16, 6, 127);
     let values = numbers(20, 1, 127);
     let check = |starts: &[usize], runs, apart| {
         let windows = Windows { words: Words::F32(&values), starts, runs, run: 6 / runs, apart };
@@ -95,8 +117,9 @@ fn small_weights_are_settled_in_time() {
         let k = 400;
         for sign in [1.0, -1.0] {
             let row = vec![sign * f32::from(largest); k];
-            let weights = Panels::pack_whole(1, 16, k, 1.0, |_, _| &row);
-            assert_eq!(weights.few().is_some(), largest <= 16, "{largest}");
+            let panels = Panels::pack_whole(1, 16, k, 1.0, |_, _| &row);
+            assert_eq!(panels.few().is_some(), largest <= 16, "{largest}");
+            let weights = Weights::from(panels);
             let bytes = vec![255_u8; k];
             let words = Words::Bytes { bytes: &bytes, unit: 1.0 };
             let windows = Windows { words, starts: &[0], runs: 1, run: k / 4, apart: 0 };
@@ -114,13 +137,13 @@ fn small_weights_are_settled_in_time() {
 #[test]
 fn long_rows_are_done_part_by_part() {
     let (run, runs) = (4_000, 2);
-    let (weights, _) = packed(Precision::Int8, 3, 40, run * runs * 4, 3);
+    let (weights, _) = packed(Held::Bytes, 3, 40, run * runs * 4, 3);
     let bytes: Vec<u8> = (0..run * 4 * 3).map(|at| (at * 31 % 251) as u8).collect();
     let starts: Vec<usize> = (0..67).map(|row| row * 61).collect();
     let words = Words::Bytes { bytes: &bytes, unit: 1.0 };
     let windows = Windows { words, starts: &starts, runs, run, apart: run * 3 };
     let product = |isa| {
-        let mut to = vec![f32::NAN; starts.len() * weights.panels() * 3 * LANES];
+        let mut to = vec![f32::NAN; starts.len() * weights.width()];
         multiply_windows(isa, &windows, &weights, &mut to);
         to
     };
@@ -128,4 +151,53 @@ fn long_rows_are_done_part_by_part() {
     for isa in Isa::all() {
         assert!(product(isa) == expected, "{isa}");
     }
+}
+
+/// Sums up to the last one that fits 32 bits.
+#[test]
+fn products_of_halves_fill_their_sums() {
+    let (least, most) = (i16::MIN, i16::MAX);
+    for (weight, half, k) in
+        [(least, most, 2), (most, most, 2), (least, -16_384, 3), (1, least, 40)]
+    {
+        let mut row = vec![f32::from(weight); k];
+        let mut halves = vec![half; k];
+        // A whole number of words.
+        row.resize(k.next_multiple_of(2), 0.0);
+        halves.resize(row.len(), 0);
+        let weights = Weights::halves(1, 16, row.len(), 1.0, |_, _| &row);
+        let words = Words::Halves { halves: &halves, unit: 0.5 };
+        let windows = Windows { words, starts: &[0], runs: 1, run: row.len() / 2, apart: 0 };
+        let sum = k as i64 * i64::from(weight) * i64::from(half);
+        let expected = i32::try_from(sum).expect("a sum that fits") as f32 * 0.5;
+        for isa in Isa::all() {
+            let mut to = [0.0; LANES];
+            multiply_windows(isa, &windows, &weights, &mut to);
+            assert_eq!(to, [expected; LANES], "{k} times {weight} times {half} {isa}");
+        }
+    }
+}
+
+/// What is held in one way is not taken for what is held in another.
+#[test]
+fn both_sides_are_held_alike() {
+    let (halves, bytes, numbers) = ([0_i16; 8], [0_u8; 16], [0.0; 4]);
+    let words = [
+        Words::F32(&numbers),
+        Words::Bytes { bytes: &bytes, unit: 1.0 },
+        Words::Halves { halves: &halves, unit: 1.0 },
+    ];
+    for (at, held) in [Held::F32, Held::Bytes, Held::Halves].into_iter().enumerate() {
+        let (weights, _) = packed(held, 1, 16, 4 * held.per_word(), 3);
+        let found = words.map(|words| {
+            let windows = Windows { words, starts: &[0], runs: 1, run: 4, apart: 0 };
+            let mut to = [0.0; LANES];
+            let run = || multiply_windows(Isa::scalar(), &windows, &weights, &mut to);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_ok()
+        });
+        assert_eq!(found, std::array::from_fn(|other| other == at), "{held:?}");
+    }
+    // In the places of bfloat16, which they are not.
+    let bf16 = Weights::from(Panels::pack(Precision::Bf16, 1, 16, 8, |_, _| &[0.0; 8]));
+    assert!(words.iter().all(|words| !words.fit(&bf16)));
 }

@@ -7,7 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use dyno_kernels::convert::{self, Grid};
-use dyno_kernels::{Isa, LANES, MAX_BYTES, Panels, Precision, Windows, Words, multiply_windows};
+use dyno_kernels::{
+    Isa, LANES, MAX_BYTES, Panels, Precision, Weights, Windows, Words, multiply_windows,
+};
 
 use super::pool::Pool;
 use crate::codec::{Conversion, NanError};
@@ -135,15 +137,16 @@ impl Stage {
     }
 }
 
-/// What the values of a format are whole numbers of, if none is more than 127 of it: then products can be
-/// made of bytes, exactly.
-fn unit(format: Format) -> Option<f32> {
+/// What the values of a format are whole numbers of, and how many of it the largest is, if no more than 16 bits
+/// hold: then products can be made of whole numbers, exactly.
+fn whole(format: Format) -> Option<(f32, u32)> {
     let is_plain = matches!(format.special(), Special::Finite | Special::SignedZero);
     let unit = format.min_positive();
     // Products of two units, and their sums, stay far from the ends of f32.
     let is_near = (2.0_f64.powi(-40)..=2.0_f64.powi(40)).contains(&unit);
-    let is_small = format.max_value() <= 127.0 * unit;
-    (is_plain && format.kind() != Kind::Binary && is_near && is_small).then_some(unit as f32)
+    let most = format.max_value() / unit;
+    let is_whole = is_plain && format.kind() != Kind::Binary && is_near;
+    (is_whole && most <= f64::from(i16::MAX)).then_some((unit as f32, most as u32))
 }
 
 /// How the products of a layer are made.
@@ -151,18 +154,20 @@ fn unit(format: Format) -> Option<f32> {
 pub enum Path {
     /// Of bytes, with sums of 32 bits: exact.
     Bytes,
+    /// Of 16 bits each, with sums of 32 bits: exact.
+    Halves,
     /// Of `f32`, with sums of `f32`, for this reason.
     F32(Reason),
 }
 
-/// Why products are not made of bytes.
+/// Why products are not made of whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The format of the weights has other values than whole numbers of one unit, at most 127 of it.
+    /// The format of the weights has other values than whole numbers of one unit, at most 32,767 of it.
     Weights(Format),
     /// So has that of the activations.
     Activations(Format),
-    /// So many products do not fit a sum of 32 bits.
+    /// So many products of the largest values do not fit a sum of 32 bits.
     Long(usize),
     /// The weights are a table, a bias or peepholes: nothing is multiplied by panels of them.
     Read,
@@ -172,15 +177,16 @@ pub enum Reason {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let other = "has other values than whole numbers of at most 127 units";
+        let other = "has other values than whole numbers of at most 32767 units";
         match self {
             Self::Bytes => f.write_str("bytes, exact"),
+            Self::Halves => f.write_str("16 bits, exact"),
             Self::F32(Reason::Weights(format)) => write!(f, "f32: {format} of weights {other}"),
             Self::F32(Reason::Activations(format)) => {
                 write!(f, "f32: {format} of activations {other}")
             }
             Self::F32(Reason::Long(k)) => {
-                write!(f, "f32: {k} products of bytes do not fit a sum of 32 bits")
+                write!(f, "f32: {k} products may not fit a sum of 32 bits")
             }
             Self::F32(Reason::Read) => f.write_str("f32: weights are read as they are"),
             Self::F32(Reason::Grouped) => {
@@ -190,36 +196,66 @@ impl fmt::Display for Path {
     }
 }
 
-/// What weights and activations of a product are whole numbers of, or why it is not made of bytes.
-fn units([weight, activation]: [Format; 2], k: usize) -> Result<(f32, f32), Reason> {
-    let weights = unit(weight).ok_or(Reason::Weights(weight))?;
-    let activations = unit(activation).ok_or(Reason::Activations(activation))?;
-    if k > MAX_BYTES {
-        return Err(Reason::Long(k));
+/// How whole numbers of a product are held, on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Held {
+    Byte,
+    Half,
+}
+
+impl Held {
+    /// Numbers of a word.
+    fn per_word(self) -> usize {
+        match self {
+            Self::Byte => 4,
+            Self::Half => 2,
+        }
     }
-    Ok((weights, activations))
+}
+
+/// The whole numbers that a product is made of.
+#[derive(Clone, Copy, Debug)]
+struct Whole {
+    held: Held,
+    /// What one of the weights is worth, and one of the activations.
+    units: [f32; 2],
+}
+
+impl Whole {
+    /// Of rows of `runs` runs of `run` numbers; or why there are none.
+    fn of([weight, activation]: [Format; 2], [runs, run]: [usize; 2]) -> Result<Self, Reason> {
+        let weights = whole(weight).ok_or(Reason::Weights(weight))?;
+        let activations = whole(activation).ok_or(Reason::Activations(activation))?;
+        let (units, most) = ([weights.0, activations.0], [weights.1, activations.1]);
+        let k = |held: Held| runs * run.next_multiple_of(held.per_word());
+        if most.iter().all(|most| *most <= 127) && k(Held::Byte) <= MAX_BYTES {
+            return Ok(Self { held: Held::Byte, units });
+        }
+        // One more, as there may be below zero.
+        let of_one = most.iter().map(|most| u64::from(*most) + 1).product::<u64>();
+        match of_one.saturating_mul(k(Held::Half) as u64) <= i32::MAX as u64 {
+            true => Ok(Self { held: Held::Half, units }),
+            false => Err(Reason::Long(runs * run)),
+        }
+    }
 }
 
 /// How a product is made in formats of its weights and of its inputs.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Windows of as many images as are multiplied at once, in numbers or bytes.
+    /// Windows of as many images as are multiplied at once, in numbers.
     starts: Vec<usize>,
     images: usize,
     runs: usize,
-    /// In numbers; words of bytes reach beyond.
+    /// In numbers; words of several reach beyond.
     run: usize,
     apart: usize,
-    /// What weights and inputs are whole numbers of, if they are multiplied as bytes.
-    units: Result<(f32, f32), Reason>,
+    whole: Result<Whole, Reason>,
     weight: Format,
     activation: Format,
     /// Of the activations, if vectors can quantise them.
     grid: Option<Grid>,
 }
-
-/// Numbers of a word of bytes.
-const FOUR: usize = 4;
 
 impl Layout {
     pub fn new(product: &Product, input: Shape, [weight, activation]: [Format; 2]) -> Self {
@@ -248,32 +284,32 @@ impl Layout {
             runs,
             run,
             apart: row,
-            units: units([weight, activation], runs * run.next_multiple_of(FOUR)),
+            whole: Whole::of([weight, activation], [runs, run]),
             weight,
             activation,
             grid: activation.grid(Conversion::default()),
         }
     }
 
-    /// Whether it multiplies bytes.
-    pub fn is_whole(&self) -> bool {
-        self.units.is_ok()
+    /// How it holds whole numbers, if it multiplies such.
+    pub fn held(&self) -> Option<Held> {
+        self.whole.ok().map(|whole| whole.held)
     }
 
-    /// Values in the format of activations, as whole numbers of a unit, 128 added to each.
+    /// Values in the format of activations, as whole numbers.
     ///
     /// # Errors
     /// A value is NaN, and the format has none.
-    fn as_bytes(
+    fn narrowed<T: Small>(
         &self,
         unit: f32,
         values: &[f32],
         quantised: &mut Vec<f32>,
-        to: &mut Vec<u8>,
+        to: &mut Vec<T>,
     ) -> Result<(), NanError> {
-        to.resize(values.len(), 0);
+        to.resize(values.len(), T::ZERO);
         if let Some(grid) = &self.grid {
-            return match convert::bytes(Isa::best(), grid, unit, values, to) {
+            return match T::all(Isa::best(), grid, unit, values, to) {
                 true => self.activation.found_nan(values),
                 false => Ok(()),
             };
@@ -281,32 +317,37 @@ impl Layout {
         quantised.clear();
         quantised.extend_from_slice(values);
         self.activation.quantise_slice(quantised, Conversion::default())?;
-        to.iter_mut().zip(quantised).for_each(|(to, x)| *to = (*x / unit + f32::from(ZERO)) as u8);
+        to.iter_mut().zip(quantised).for_each(|(to, x)| *to = T::one(*x / unit));
         Ok(())
     }
 
     /// How it multiplies.
     pub fn path(&self) -> Path {
-        self.units.map_or_else(Path::F32, |_| Path::Bytes)
+        match self.whole {
+            Ok(Whole { held: Held::Byte, .. }) => Path::Bytes,
+            Ok(Whole { held: Held::Half, .. }) => Path::Halves,
+            Err(reason) => Path::F32(reason),
+        }
     }
 
     /// The weights in their format, in the order in which kernels read them.
     ///
     /// # Errors
     /// One is NaN, and the format has none.
-    pub fn pack(&self, product: &Product) -> Result<Panels, NanError> {
+    pub fn pack(&self, product: &Product) -> Result<Weights, NanError> {
         let mut weights = product.weights.clone();
         if self.weight != Format::F32 {
             self.weight.quantise_slice(&mut weights, Conversion::default())?;
         }
-        Ok(self.panels(product.output.channels, weights))
+        Ok(self.ordered(product.output.channels, weights))
     }
 
     /// Weights that are values of their format, in the order in which kernels read them.
-    pub fn panels(&self, outputs: usize, mut weights: Vec<f32>) -> Panels {
-        if let (Ok(_), 1..) = (self.units, self.run % FOUR) {
+    pub fn ordered(&self, outputs: usize, mut weights: Vec<f32>) -> Weights {
+        let per_word = self.held().map_or(1, Held::per_word);
+        if !self.run.is_multiple_of(per_word) {
             // Each run ends with a word.
-            let zeros = self.run.next_multiple_of(FOUR) - self.run;
+            let zeros = self.run.next_multiple_of(per_word) - self.run;
             let ended = |run: &[f32]| [run, &vec![0.0; zeros]].concat();
             weights = weights.chunks_exact(self.run).flat_map(ended).collect();
         }
@@ -318,9 +359,14 @@ impl Layout {
             let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
             if output < outputs { &weights[output * k..][..k] } else { &zeros[..] }
         };
-        match self.units {
-            Ok((unit, _)) => Panels::pack_whole(vectors, units, k, unit, row),
-            Err(_) => Panels::pack(Precision::F32, vectors, units, k, row),
+        match self.whole {
+            Ok(Whole { held: Held::Byte, units: [unit, _] }) => {
+                Panels::pack_whole(vectors, units, k, unit, row).into()
+            }
+            Ok(Whole { held: Held::Half, units: [unit, _] }) => {
+                Weights::halves(vectors, units, k, unit, row)
+            }
+            Err(_) => Panels::pack(Precision::F32, vectors, units, k, row).into(),
         }
     }
 }
@@ -329,15 +375,8 @@ impl Layout {
 #[derive(Debug)]
 pub(super) struct Ready {
     pub layout: Layout,
-    pub panels: Arc<Panels>,
+    pub weights: Arc<Weights>,
     pub isa: Isa,
-}
-
-impl Ready {
-    /// Numbers of a pixel of the sums.
-    fn stride(&self) -> usize {
-        self.panels.panels() * self.panels.vectors() * LANES
-    }
 }
 
 /// Memory of a thread.
@@ -345,8 +384,8 @@ impl Ready {
 pub(super) struct Scratch {
     input: Vec<f32>,
     padded: Vec<f32>,
-    bytes: Vec<u8>,
-    padded_bytes: Vec<u8>,
+    bytes: [Vec<u8>; 2],
+    halves: [Vec<i16>; 2],
     sums: Vec<f32>,
     pooled: Vec<f32>,
 }
@@ -370,7 +409,7 @@ impl Stage {
             let stride = match (&self.product, ready) {
                 (Some(product), Some(ready)) => {
                     self.multiply(product, ready, group, scratch)?;
-                    ready.stride()
+                    ready.weights.width()
                 }
                 _ => {
                     room(&mut scratch.sums, group.len()).copy_from_slice(group);
@@ -400,16 +439,20 @@ impl Stage {
         let images = group.len() / self.input.len();
         let Layout { runs, run, apart, activation, .. } = ready.layout;
         let pads = product.sliding.pads;
-        let Scratch { input, padded, bytes, padded_bytes, sums, .. } = scratch;
-        let (words, run) = match ready.layout.units {
-            Ok((_, unit)) => {
-                ready.layout.as_bytes(unit, group, input, bytes)?;
-                if pads != [0; 4] {
-                    pad(bytes, self.input, pads, ZERO, padded_bytes);
-                    std::mem::swap(bytes, padded_bytes);
-                }
-                bytes.extend([ZERO; FOUR - 1]);
-                (Words::Bytes { bytes, unit }, run.div_ceil(FOUR))
+        let Scratch { input, padded, bytes, halves, sums, .. } = scratch;
+        let (words, run) = match ready.layout.whole {
+            Ok(Whole { held, units: [_, unit] }) => {
+                let words = match held {
+                    Held::Byte => {
+                        let bytes = self.whole(ready, group, (unit, pads), input, bytes)?;
+                        Words::Bytes { bytes, unit }
+                    }
+                    Held::Half => {
+                        let halves = self.whole(ready, group, (unit, pads), input, halves)?;
+                        Words::Halves { halves, unit }
+                    }
+                };
+                (words, run.div_ceil(held.per_word()))
             }
             Err(_) => {
                 let mut values = group;
@@ -427,10 +470,29 @@ impl Stage {
             }
         };
         let rows = images * product.output.pixels();
-        let sums = room(sums, rows * ready.stride());
+        let sums = room(sums, rows * ready.weights.width());
         let windows = Windows { words, starts: &ready.layout.starts[..rows], runs, run, apart };
-        multiply_windows(ready.isa, &windows, &ready.panels, sums);
+        multiply_windows(ready.isa, &windows, &ready.weights, sums);
         Ok(())
+    }
+
+    /// Values of some images as whole numbers, with those around each image and as many after the last as a
+    /// word may reach.
+    fn whole<'a, T: Small>(
+        &self,
+        ready: &Ready,
+        group: &[f32],
+        (unit, pads): (f32, [usize; 4]),
+        quantised: &mut Vec<f32>,
+        [numbers, padded]: &'a mut [Vec<T>; 2],
+    ) -> Result<&'a [T], NanError> {
+        ready.layout.narrowed(unit, group, quantised, numbers)?;
+        if pads != [0; 4] {
+            pad(numbers, self.input, pads, T::ZERO, padded);
+            std::mem::swap(numbers, padded);
+        }
+        numbers.extend([T::ZERO; size_of::<u32>()]);
+        Ok(numbers)
     }
 
     /// Does what follows to the sums of some images, whose pixels are `stride` apart; returns what they are then,
@@ -518,8 +580,35 @@ fn pad<T: Copy>(values: &[T], shape: Shape, pads: [usize; 4], zero: T, to: &mut 
     }
 }
 
-/// The byte of zero: 128 are added to each.
-const ZERO: u8 = 128;
+/// A whole number of an input, as kernels multiply it.
+trait Small: Copy {
+    const ZERO: Self;
+    /// As [`convert::bytes`].
+    fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool;
+    /// One that it holds.
+    fn one(whole: f32) -> Self;
+}
+
+impl Small for u8 {
+    /// 128 are added to each.
+    const ZERO: Self = 128;
+    fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool {
+        convert::bytes(isa, grid, unit, from, to)
+    }
+    fn one(whole: f32) -> Self {
+        (whole + f32::from(Self::ZERO)) as Self
+    }
+}
+
+impl Small for i16 {
+    const ZERO: Self = 0;
+    fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool {
+        convert::halves(isa, grid, unit, from, to)
+    }
+    fn one(whole: f32) -> Self {
+        whole as Self
+    }
+}
 
 pub(super) fn softmax(row: &mut [f32]) {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -111,15 +111,15 @@ fn tuned(evaluator: &mut Evaluator) -> Network {
 
 /// One of the formats that a slot may have.
 pub(super) fn format(choice: u32) -> Format {
-    let bits = 2 + choice / 8 % 7;
+    let bits = [2, 3, 5, 8, 9, 11, 14][(choice / 8 % 7) as usize];
     let bias = (choice % 8) as i32 - 3;
     match choice / 56 % 4 {
-        0 => Format::fixed(bits, bias).expect("bits from 2 to 8"),
+        0 => Format::fixed(bits, bias).expect("bits from 2 to 14"),
         1 => Format::exp_with(2 + bits % 3, bias).expect("bits from 2 to 4"),
         2 => [Format::F32, Format::F16, Format::FP8_E4M3FN, Format::BF16][(choice % 4) as usize],
         // Values below zero are the least that there is.
         _ if choice.is_multiple_of(2) => {
-            Format::new(false, 0, bits, bias, Special::Finite).expect("2 to 8")
+            Format::new(false, 0, bits, bias, Special::Finite).expect("2 to 14")
         }
         _ => Format::FP4_E2M1,
     }

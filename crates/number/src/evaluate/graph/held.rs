@@ -103,11 +103,14 @@ fn held(
         // The same numbers, in the order in which this product has them.
         let (_, numbers) = widened(weight, &std::mem::take(&mut product.weights))?;
         macs += numbers.len() * product.output.pixels();
-        let panels = layout.panels(product.output.channels, numbers);
-        widened_bytes += panels.bytes();
-        // One that is too long for bytes tells of all.
-        path = path.filter(|path| *path != Path::Bytes).or(Some(layout.path()));
-        ready.push(Ready { layout, panels: Arc::new(panels), isa: Isa::best() });
+        let weights = layout.ordered(product.output.channels, numbers);
+        widened_bytes += weights.bytes();
+        // The slowest tells of all.
+        path = match (path, layout.path()) {
+            (Some(slow @ Path::F32(_)), _) | (Some(slow @ Path::Halves), Path::Bytes) => Some(slow),
+            (_, path) => Some(path),
+        };
+        ready.push(Ready { layout, weights: Arc::new(weights), isa: Isa::best() });
     }
     let plain = if ready.is_empty() { plain } else { Vec::new() };
     let layer = PackedLayer {

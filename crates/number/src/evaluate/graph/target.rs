@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_kernels::{Isa, Panels};
+use dyno_kernels::{Isa, Weights};
 
-use super::super::stage::{Layout, Ready, Scratch, Stage};
+use super::super::stage::{Held, Layout, Ready, Scratch, Stage};
 use crate::assignment::Assignment;
 use crate::codec::{Conversion, NanError};
 use crate::format::Format;
@@ -75,8 +75,8 @@ impl Prepared {
 /// Weights as trials before have left them.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
-    /// By target, product, format, and whether they are bytes.
-    panels: HashMap<(usize, usize, Format, bool), Arc<Panels>>,
+    /// By target, product, format, and how whole numbers are held.
+    ordered: HashMap<(usize, usize, Format, Option<Held>), Arc<Weights>>,
     plain: HashMap<(usize, Format), Arc<Vec<f32>>>,
     bytes: usize,
 }
@@ -102,17 +102,17 @@ impl Packed {
         for (place, stage) in of.stages.iter().enumerate() {
             let product = stage.product.as_ref().expect("stages of targets have products");
             let layout = Layout::new(product, stage.input, formats);
-            let key = (at, place, formats[0], layout.is_whole());
-            let panels = match self.panels.get(&key) {
+            let key = (at, place, formats[0], layout.held());
+            let weights = match self.ordered.get(&key) {
                 Some(known) => Arc::clone(known),
                 None => {
                     let new = Arc::new(layout.pack(product)?);
                     self.bytes += new.bytes();
-                    self.panels.insert(key, Arc::clone(&new));
+                    self.ordered.insert(key, Arc::clone(&new));
                     new
                 }
             };
-            ready.push(Ready { layout, panels, isa: Isa::best() });
+            ready.push(Ready { layout, weights, isa: Isa::best() });
         }
         let weights = match of.stages.is_empty() {
             true => self.plain(at, of, formats[0])?,

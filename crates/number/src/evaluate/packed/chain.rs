@@ -99,7 +99,7 @@ fn packed(
     let layout = Layout::new(product, input, [weight, activation]);
     let numbers = std::mem::take(&mut product.weights);
     let (codes, widened) = widened(weight, &numbers)?;
-    let panels = layout.panels(product.output.channels, widened);
+    let weights = layout.ordered(product.output.channels, widened);
     let layer = PackedLayer {
         name: product.name.clone(),
         weight,
@@ -107,8 +107,8 @@ fn packed(
         path: layout.path(),
         codes,
         weights: numbers.len(),
-        widened_bytes: panels.bytes(),
+        widened_bytes: weights.bytes(),
         macs: numbers.len() * product.output.pixels(),
     };
-    Ok((Ready { layout, panels: Arc::new(panels), isa: Isa::best() }, layer))
+    Ok((Ready { layout, weights: Arc::new(weights), isa: Isa::best() }, layer))
 }

@@ -23,6 +23,16 @@ fn assignment(dictionary: &Dictionary) -> Assignment {
     Assignment::new(objects, formats)
 }
 
+/// A format whose products with others like it are made of halves.
+fn wide(choice: u32) -> Format {
+    let (bits, bias) = (9 + choice % 4, (choice / 4 % 8) as i32 - 3);
+    match choice / 32 % 2 {
+        0 => Format::fixed(bits, bias).expect("bits from 9 to 12"),
+        // Values below zero are the least that there is.
+        _ => Format::new(false, 0, bits, bias, Special::Finite).expect("bits from 9 to 12"),
+    }
+}
+
 /// A format whose products with others like it are made of bytes.
 fn whole(choice: u32) -> Format {
     let (bits, bias) = (2 + choice / 8 % 7, (choice % 8) as i32 - 3);
@@ -69,18 +79,20 @@ proptest! {
         prop_assert_eq!(bits(&found), bits(&expected));
     }
 
-    /// Products of bytes are exact: the portable twin has the same bits as whatever is fastest.
+    /// Products of whole numbers are exact: the portable twin has the same bits as whatever is fastest.
     #[test]
-    fn bytes_give_the_same_on_all_instruction_sets(
-        channels in 1_usize..6, seed: u64, choices in prop::collection::vec(0_u32..224, 8),
+    fn whole_numbers_give_the_same_on_all_instruction_sets(
+        channels in 1_usize..6, seed: u64, choices in prop::collection::vec(0_u32..224, 8), is_wide: bool,
     ) {
         let model = network(channels, seed).unwrap();
         let evaluator = evaluator(&model, channels);
-        let formats = dictionary(&evaluator, &choices, whole);
+        let (of, path): (fn(u32) -> Format, _) =
+            if is_wide { (wide, Path::Halves) } else { (whole, Path::Bytes) };
+        let formats = dictionary(&evaluator, &choices, of);
         let values = images(20 * channels * 72);
         let of = |isa| {
             let packed = Packed::new(&model, &formats).unwrap().on(isa);
-            assert!(packed.layers().iter().all(|layer| layer.path == Path::Bytes));
+            assert!(packed.layers().iter().all(|layer| layer.path == path));
             bits(&scores(&packed, &values, 7))
         };
         let expected = of(Isa::scalar());
@@ -116,9 +128,35 @@ fn weights_take_the_bits_of_their_formats() {
     assert_eq!((&input.name[..], input.element), ("image", "float32"));
     assert_eq!(input.shape, [None, Some(4), Some(9), Some(8)]);
     assert_eq!(packed.output().shape, [None, Some(5)]);
-    let why = "f32: F16 of weights has other values than whole numbers of at most 127 units";
+    let why = "f32: F16 of weights has other values than whole numbers of at most 32767 units";
     assert_eq!(layers[2].3.to_string(), why);
     assert_eq!(Path::Bytes.to_string(), "bytes, exact");
+}
+
+/// Bytes as far as both sides have no more bits than that, halves as far as their sums have room, and `f32` then.
+#[test]
+fn products_are_made_of_what_is_exact() {
+    let model = network(4, 1).unwrap();
+    let paths = |weight: &str, input: &str| -> Vec<(Path, usize)> {
+        let of = |layer| format!("{layer}.weight {weight}\n{layer}.input {input}\n");
+        let packed = Packed::new(&model, &["conv1", "fc1"].map(of).concat().parse().unwrap());
+        let layers = packed.unwrap();
+        let paths = layers.layers().iter().map(|layer| (layer.path, layer.widened_bytes));
+        paths.enumerate().filter(|(at, _)| at % 2 == 0).map(|(_, found)| found).collect()
+    };
+    // Rows of 36 and of 120 numbers.
+    assert_eq!(paths("FIXED 8", "FIXED 8")[0].0, Path::Bytes);
+    assert_eq!(paths("FIXED 8", "FIXED 9")[0].0, Path::Halves);
+    assert_eq!(paths("FIXED 2", "FIXED 16")[0].0, Path::Halves);
+    let [small, wide] = paths("FIXED 14", "FIXED 13")[..] else { panic!("two layers") };
+    assert_eq!((small.0, wide.0), (Path::Halves, Path::F32(Reason::Long(120))));
+    assert_eq!(small.1, paths("FLOAT 32", "FLOAT 32")[0].1 / 2);
+    let long = Path::F32(Reason::Long(36));
+    assert_eq!(paths("FIXED 15", "FIXED 13")[0].0, long);
+    assert_eq!(long.to_string(), "f32: 36 products may not fit a sum of 32 bits");
+    assert_eq!(Path::Halves.to_string(), "16 bits, exact");
+    let too_wide = Path::F32(Reason::Activations(Format::fixed(17, 0).unwrap()));
+    assert_eq!(paths("FIXED 8", "FIXED 17")[0].0, too_wide);
 }
 
 #[test]
