@@ -1,7 +1,7 @@
 //! Evaluates trials of convolutional and fully connected networks, in this process.
 //!
 //! Weights and inputs of products are quantised to their formats, and the rest is `f32` (SPEC A9). Products
-//! whose two formats are whole numbers of at most 127 units are made of bytes, exactly. What a stage is fed
+//! whose two formats are whole numbers are made of bytes or of 16 bits each, exactly. What a stage is fed
 //! is kept for the next trial that begins with the same formats; a trial that has more errors than it may have
 //! ends there, and meets the samples first that the first whole trial was least sure of. None of that changes
 //! what comes out.

@@ -27,11 +27,10 @@ import time
 # Each trial says much.
 os.environ.setdefault("LOGLEVEL", "WARNING")
 
-import numpy as np
 import onnx
 import trained
 from onnx import TensorProto
-from searches import Trials, config, figure, reached, session
+from searches import Judge, Trials, config, figure, quantised, reached
 
 DYNO, FOLDER = sys.argv[1:3]
 QUICK = "--quick" in sys.argv
@@ -42,32 +41,6 @@ MARGIN = 0.01
 LOOK = 40 if QUICK else 120
 TRIALS = 10 if QUICK else 100
 CALIBRATION = 100
-# Of samples that are run together.
-BLOCK = {"g2p": 250, "minilm": 32}
-
-
-class Judge:
-    """Runs a model on all samples; the share of answers that agree with those of FLOAT 32."""
-
-    def __init__(self, net):
-        self.net = net
-        order = np.arange(len(net.samples))
-        lengths = np.zeros(len(order)) if net.lengths is None else net.lengths
-        alike = [order[lengths == length] for length in np.unique(lengths)]
-        step = BLOCK[net.name]
-        self.blocks = [block[at : at + step] for block in alike for at in range(0, len(block), step)]
-        self.base = self.answers(net.model)
-
-    def answers(self, model):
-        run = session(model)
-        name, found = run.get_inputs()[0].name, [None] * len(self.net.samples)
-        for block in self.blocks:
-            for at, answer in zip(block, run.run(None, {name: self.net.fed(block)})[0]):
-                found[at] = answer
-        return found
-
-    def agreement(self, model):
-        return sum(map(self.net.agree, self.answers(model), self.base)) / len(self.base)
 
 
 def bits(net, model, layers):
@@ -131,25 +104,7 @@ def ours(descriptor, layers, most, *options):
 
 def runtime(net, judge, layers, answer):
     """ONNX Runtime's quantisation of the model, without a search."""
-    from onnxruntime.quantization import CalibrationDataReader, quantize_dynamic, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    fed = onnx.load(net.model).graph.input[0].name
-
-    class Reader(CalibrationDataReader):
-        left = iter(net.others)
-
-        def get_next(self):
-            sample = next(self.left, None)
-            return None if sample is None else {fed: sample}
-
-    ready, small = net.path(f"{net.name}-ready.onnx"), net.path(f"{net.name}-int8.onnx")
-    quant_pre_process(net.model, ready, skip_symbolic_shape=True)
-    ways = {"dynamic": lambda: quantize_dynamic(ready, small, per_channel=True),
-            "static": lambda: quantize_static(ready, small, Reader(), per_channel=True)}
-    for way, quantise in ways.items():
-        with contextlib.redirect_stdout(sys.stderr):
-            quantise()
+    for way, small in quantised(net).items():
         agreements, most = [answer["accuracy"], judge.agreement(small)], bits(net, onnx.load(small), layers)
         print(f"{net.name}, ONNX Runtime {way}: agreement {agreements[1]}, {most} bits", file=sys.stderr)
         figure(f"tune.{net.name}.against_runtime_{way}_bits", answer["objective"], most, most / answer["objective"],

@@ -56,20 +56,9 @@ def tuned(net):
     return found, time.monotonic() - start, out
 
 
-def run(system, samples, out, *options):
-    """One test under the load generator, with its own record of it."""
-    command = [DYNO, "run", "--system", system, "--data", samples, "--out", out, "--no-progress", *options]
-    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    # 1 is a run that is too short for a result of its own.
-    if ran.returncode not in (0, 1):
-        sys.exit(f"{' '.join(command)} exits with {ran.returncode}")
-    with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
-        return json.load(file)
-
-
 def answers(net, system, out):
     samples = net.path(net.files[0])
-    run(system, samples, out, "--mode", "accuracy", "--scenario", "offline", "--workers", str(os.cpu_count()))
+    trained.run(DYNO, system, samples, out, "--mode", "accuracy", "--scenario", "offline", "--workers", str(os.cpu_count()))
     with open(os.path.join(out, "Offline", "accuracy", "mlperf_log_accuracy.json"), encoding="utf-8") as file:
         found = {line["qsl_idx"]: np.frombuffer(bytes.fromhex(line["data"]), net.kind) for line in json.load(file)}
     return [found[at] for at in range(len(found))]
@@ -92,7 +81,7 @@ def played(net, out):
         sys.exit(f"{net.name}: played, {share} of the answers agree, and the evaluator says {expected}")
     alone = ["--mode", "performance", "--scenario", "single-stream", "--profile", "quick", "--duration", "5s"]
     samples = net.path(net.files[0])
-    tests = {key: run(system, samples, os.path.join(out, key + "-alone"), *alone)["tests"][0] for key, system in systems.items()}
+    tests = {key: trained.run(DYNO, system, samples, os.path.join(out, key + "-alone"), *alone)["tests"][0] for key, system in systems.items()}
     return {"played": share, "latency_ms": {key: test["metrics"]["latency_ns"]["p50"] / 1e6 for key, test in tests.items()}}
 
 

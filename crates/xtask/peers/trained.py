@@ -10,6 +10,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 import tomllib
 import zipfile
 
@@ -23,6 +24,17 @@ from onnx import numpy_helper
 def held(package, ending):
     files = importlib.metadata.files(package)
     return str(next(file.locate() for file in files if str(file).endswith(ending)))
+
+
+def run(dyno, system, samples, out, *options):
+    """One test of a system under the load generator, with its own record of it."""
+    command = [dyno, "run", "--system", system, "--data", samples, "--out", out, "--no-progress", *options]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    # 1 is a run that is too short for a result of its own.
+    if ran.returncode not in (0, 1):
+        sys.exit(f"{' '.join(command)} exits with {ran.returncode}")
+    with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 class Graph:

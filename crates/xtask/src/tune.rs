@@ -37,6 +37,8 @@ const NET_FIGURES: [&str; 5] = [
     "runtime_dynamic_bits",
     "runtime_static_bits",
 ];
+/// And by whom else.
+const NET_RUNTIME: [&str; 2] = ["runtime_ms.f32", "runtime_ms.tuned"];
 /// Takes minutes more: the peer tries as often as it may.
 const STATIC: &str = "peer_static_seconds";
 
@@ -63,6 +65,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         mnist_figures(&bench)?;
     }
     against_nets(&bench)?;
+    beside_nets(&bench)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,9 +88,7 @@ fn mnist_figures(bench: &Bench<'_>) -> Result<()> {
 
 /// Packed networks and ONNX Runtime, in turn.
 fn beside(bench: &Bench<'_>) -> Result<()> {
-    let folder = bench.folder.join("runtime");
-    std::fs::create_dir_all(&folder)?;
-    let venv = match Venv::with(&folder, RUNTIME) {
+    let venv = match runtime(bench)? {
         Ok(venv) => venv,
         Err(missing) => {
             bench.skip(BESIDE, &missing);
@@ -114,31 +115,64 @@ fn against(bench: &Bench<'_>) -> Result<()> {
 
 /// The same for networks that others trained.
 fn against_nets(bench: &Bench<'_>) -> Result<()> {
-    let name = |net: &str, figure: &str| format!("tune.{net}.against_{figure}");
-    let is_wanted = |net: &&str| {
-        let asks_static = bench.asks(&name(net, STATIC));
-        asks_static || NET_FIGURES.iter().any(|figure| bench.wants(&name(net, figure)))
-    };
-    let mut nets: Vec<&str> = NETS.into_iter().filter(is_wanted).collect();
+    let asks_static = |net: &str| bench.asks(&of_net(net, STATIC));
+    let nets = nets(bench, |net| asks_static(net) || wants_any(bench, net, &NET_FIGURES));
+    let is_static = nets.iter().any(|net| asks_static(net));
+    of_nets(bench, &nets, peer, "against_nets.py", is_static.then_some("--static"))
+}
+
+/// The same packed, and ONNX Runtime, in turn.
+fn beside_nets(bench: &Bench<'_>) -> Result<()> {
+    let nets = nets(bench, |net| wants_any(bench, net, &NET_RUNTIME));
+    of_nets(bench, &nets, runtime, "packed_nets.py", None)
+}
+
+fn of_net(net: &str, figure: &str) -> String {
+    format!("tune.{net}.against_{figure}")
+}
+
+fn wants_any(bench: &Bench<'_>, net: &str, figures: &[&str]) -> bool {
+    figures.iter().any(|figure| bench.wants(&of_net(net, figure)))
+}
+
+/// Networks that are asked for.
+fn nets(bench: &Bench<'_>, is_wanted: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let mut nets: Vec<&str> = NETS.into_iter().filter(|net| is_wanted(net)).collect();
     if bench.quick && nets.contains(&"minilm") {
         bench.skip("minilm", "it takes minutes, and the run is quick");
         nets.retain(|net| *net != "minilm");
     }
+    nets
+}
+
+/// What a script prints of networks, beside what is installed by `peer`.
+fn of_nets(
+    bench: &Bench<'_>,
+    nets: &[&str],
+    peer: fn(&Bench<'_>) -> Result<Result<Venv, String>>,
+    script: &str,
+    more: Option<&str>,
+) -> Result<()> {
     if nets.is_empty() {
         return Ok(());
     }
-    let venv = peer(bench)?.and_then(|venv| install_weights(&venv).map(|()| venv));
-    let venv = match venv {
+    let venv = match peer(bench)?.and_then(|venv| install_weights(&venv).map(|()| venv)) {
         Ok(venv) => venv,
         Err(missing) => {
             bench.skip(&nets.join(" and "), &missing);
             return Ok(());
         }
     };
-    let mut command = beside_dyno(bench, &venv, "against_nets.py")?;
-    command.args(nets.iter().any(|net| bench.asks(&name(net, STATIC))).then_some("--static"));
-    command.args(nets);
+    let mut command = beside_dyno(bench, &venv, script)?;
+    command.args(more).args(nets);
     print(bench, command)
+}
+
+/// Where ONNX Runtime is; `Err` says what it is missing for.
+fn runtime(bench: &Bench<'_>) -> Result<Result<Venv, String>> {
+    let folder = bench.folder.join("runtime");
+    std::fs::create_dir_all(&folder)?;
+    Ok(Venv::with(&folder, RUNTIME))
 }
 
 /// Where the peer is; `Err` says what it is missing for.

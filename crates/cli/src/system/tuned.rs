@@ -175,9 +175,10 @@ const NAMED: usize = 6;
 fn remark(layers: &[PackedLayer]) -> String {
     let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
     let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();
-    let exact = layers.iter().filter(|layer| layer.path == Made::Bytes).count();
+    let count = |path| layers.iter().filter(|layer| layer.path == path).count();
+    let [bytes, halves] = [Made::Bytes, Made::Halves].map(count);
     let mut others: Vec<(Made, Vec<&str>)> = Vec::new();
-    for layer in layers.iter().filter(|layer| layer.path != Made::Bytes) {
+    for layer in layers.iter().filter(|layer| matches!(layer.path, Made::F32(_))) {
         match others.iter_mut().find(|(path, _)| *path == layer.path) {
             Some((_, names)) => names.push(&layer.name),
             None => others.push((layer.path, vec![&layer.name])),
@@ -193,8 +194,9 @@ fn remark(layers: &[PackedLayer]) -> String {
         others => format!(": {}", others.iter().map(of).collect::<Vec<_>>().join("; ")),
     };
     format!(
-        "Weights are packed into {packed} bytes of {whole} in FLOAT 32; {exact} of {} layers multiply bytes \
-         with exact sums{others}.",
+        "Weights are packed into {packed} bytes of {whole} in FLOAT 32; {} of {} layers multiply whole \
+         numbers with exact sums ({bytes} of 8 bits, {halves} of 16){others}.",
+        bytes + halves,
         layers.len()
     )
 }

@@ -62,7 +62,8 @@ fn a_tuned_model_is_measured_in_all_scenarios() {
     let remarks = told["remarks"].to_string();
     // 3,072 weights of 5 bits and 480 of 6.
     assert!(remarks.contains("packed into 2280 bytes of 14208 in FLOAT 32"), "{remarks}");
-    let why = "1 of 2 layers multiply bytes with exact sums: Gemm_1 in f32: F32 of activations";
+    let why = "1 of 2 layers multiply whole numbers with exact sums (1 of 8 bits, 0 of 16): \
+               Gemm_1 in f32: F32 of activations";
     assert!(remarks.contains(why), "{remarks}");
 }
 

@@ -254,7 +254,7 @@ fn tuned_graphs_are_measured_as_they_were_evaluated() {
                 tests.iter().filter_map(|test| test["accuracy"]["value"].as_f64()).collect();
             assert_eq!((tests.len(), found), (8, vec![expected; 4]), "{system}");
             let remarks = told["remarks"].to_string();
-            let why = "layers multiply bytes with exact sums";
+            let why = "layers multiply whole numbers with exact sums";
             assert!(remarks.contains(why), "{remarks}");
         }
         let [plain, packed] = systems.map(|system| answers(&folder, &system, &data));

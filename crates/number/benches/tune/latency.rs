@@ -13,15 +13,17 @@ use crate::train::SIDE;
 
 /// What begins the names of its figures, and what ends them.
 pub const NAME: &str = "tune.lenet.tuned_latency_us";
-pub const ENDS: [&str; 10] = [
+pub const ENDS: [&str; 12] = [
     ".f32.batch1",
     ".lenet_7.batch1",
     ".lenet_1.batch1",
+    ".i10.batch1",
     ".i8.batch1",
     ".i4.batch1",
     ".f32.batch64",
     ".lenet_7.batch64",
     ".lenet_1.batch64",
+    ".i10.batch64",
     ".i8.batch64",
     ".i4.batch64",
 ];
@@ -54,7 +56,7 @@ fn configurations(
 ) -> Vec<Timed> {
     let mut all = vec![("f32".to_owned(), Dictionary::new())];
     all.extend(found.iter().map(|(name, formats)| ((*name).to_owned(), formats.clone())));
-    all.extend([8, 4].map(|bits| (format!("i{bits}"), whole(model, bits, reach))));
+    all.extend([10, 8, 4].map(|bits| (format!("i{bits}"), whole(model, bits, reach))));
     let timed = all.into_iter().map(|(name, formats)| {
         let packed = Packed::new(model, &formats).expect("its own objects");
         for layer in packed.layers() {
@@ -134,9 +136,11 @@ pub fn print(
             let name = format!("{NAME}.{name}.batch{images}");
             line_beside(&name, *shortest_us, plain, "us");
             let layers = packed.layers();
-            let exact = layers.iter().filter(|layer| layer.path == Path::Bytes).count();
+            let exact = layers.iter().filter(|layer| !matches!(layer.path, Path::F32(_))).count();
             let (bytes, count) = (packed.packed_bytes(), layers.len());
-            eprintln!("{name}: {bytes} bytes of weights, {exact} of {count} layers in bytes");
+            eprintln!(
+                "{name}: {bytes} bytes of weights, {exact} of {count} layers in whole numbers"
+            );
         }
     }
 }
