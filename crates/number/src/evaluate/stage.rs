@@ -3,17 +3,20 @@
 //! Values of an image lie row by row, pixel by pixel, channel by channel (the last fastest), so that a window
 //! of a convolution is a run of numbers for each of its rows.
 
-use std::fmt;
+mod whole;
+
 use std::sync::Arc;
 
-use dyno_kernels::convert::{self, Grid};
-use dyno_kernels::{
-    Isa, LANES, MAX_BYTES, Panels, Precision, Weights, Windows, Words, multiply_windows,
-};
+use dyno_kernels::convert::Grid;
+use dyno_kernels::{Isa, LANES, Panels, Precision, Weights, Windows, Words, multiply_windows};
 
+pub use self::whole::{Path, Reason};
+
+pub(super) use self::whole::Held;
+use self::whole::{Small, Whole};
 use super::pool::Pool;
 use crate::codec::{Conversion, NanError};
-use crate::format::{Format, Kind, Special};
+use crate::format::Format;
 use crate::network::LayerKind;
 
 /// Rows that are multiplied at once, so that weights are read from near memory.
@@ -133,109 +136,6 @@ impl Stage {
                 self.after.swap(at - 1, at);
                 at -= 1;
             }
-        }
-    }
-}
-
-/// What the values of a format are whole numbers of, and how many of it the largest is, if no more than 16 bits
-/// hold: then products can be made of whole numbers, exactly.
-fn whole(format: Format) -> Option<(f32, u32)> {
-    let is_plain = matches!(format.special(), Special::Finite | Special::SignedZero);
-    let unit = format.min_positive();
-    // Products of two units, and their sums, stay far from the ends of f32.
-    let is_near = (2.0_f64.powi(-40)..=2.0_f64.powi(40)).contains(&unit);
-    let most = format.max_value() / unit;
-    let is_whole = is_plain && format.kind() != Kind::Binary && is_near;
-    (is_whole && most <= f64::from(i16::MAX)).then_some((unit as f32, most as u32))
-}
-
-/// How the products of a layer are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Path {
-    /// Of bytes, with sums of 32 bits: exact.
-    Bytes,
-    /// Of 16 bits each, with sums of 32 bits: exact.
-    Halves,
-    /// Of `f32`, with sums of `f32`, for this reason.
-    F32(Reason),
-}
-
-/// Why products are not made of whole numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The format of the weights has other values than whole numbers of one unit, at most 32,767 of it.
-    Weights(Format),
-    /// So has that of the activations.
-    Activations(Format),
-    /// So many products of the largest values do not fit a sum of 32 bits.
-    Long(usize),
-    /// The weights are a table, a bias or peepholes: nothing is multiplied by panels of them.
-    Read,
-    /// It is a convolution in groups, or with taps that lie apart.
-    Grouped,
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let other = "has other values than whole numbers of at most 32767 units";
-        match self {
-            Self::Bytes => f.write_str("bytes, exact"),
-            Self::Halves => f.write_str("16 bits, exact"),
-            Self::F32(Reason::Weights(format)) => write!(f, "f32: {format} of weights {other}"),
-            Self::F32(Reason::Activations(format)) => {
-                write!(f, "f32: {format} of activations {other}")
-            }
-            Self::F32(Reason::Long(k)) => {
-                write!(f, "f32: {k} products may not fit a sum of 32 bits")
-            }
-            Self::F32(Reason::Read) => f.write_str("f32: weights are read as they are"),
-            Self::F32(Reason::Grouped) => {
-                f.write_str("f32: groups of channels, or taps that lie apart")
-            }
-        }
-    }
-}
-
-/// How whole numbers of a product are held, on both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Held {
-    Byte,
-    Half,
-}
-
-impl Held {
-    /// Numbers of a word.
-    fn per_word(self) -> usize {
-        match self {
-            Self::Byte => 4,
-            Self::Half => 2,
-        }
-    }
-}
-
-/// The whole numbers that a product is made of.
-#[derive(Clone, Copy, Debug)]
-struct Whole {
-    held: Held,
-    /// What one of the weights is worth, and one of the activations.
-    units: [f32; 2],
-}
-
-impl Whole {
-    /// Of rows of `runs` runs of `run` numbers; or why there are none.
-    fn of([weight, activation]: [Format; 2], [runs, run]: [usize; 2]) -> Result<Self, Reason> {
-        let weights = whole(weight).ok_or(Reason::Weights(weight))?;
-        let activations = whole(activation).ok_or(Reason::Activations(activation))?;
-        let (units, most) = ([weights.0, activations.0], [weights.1, activations.1]);
-        let k = |held: Held| runs * run.next_multiple_of(held.per_word());
-        if most.iter().all(|most| *most <= 127) && k(Held::Byte) <= MAX_BYTES {
-            return Ok(Self { held: Held::Byte, units });
-        }
-        // One more, as there may be below zero.
-        let of_one = most.iter().map(|most| u64::from(*most) + 1).product::<u64>();
-        match of_one.saturating_mul(k(Held::Half) as u64) <= i32::MAX as u64 {
-            true => Ok(Self { held: Held::Half, units }),
-            false => Err(Reason::Long(runs * run)),
         }
     }
 }
@@ -577,36 +477,6 @@ fn pad<T: Copy>(values: &[T], shape: Shape, pads: [usize; 4], zero: T, to: &mut 
             zeros(to, right);
         }
         zeros(to, pads[2] * whole);
-    }
-}
-
-/// A whole number of an input, as kernels multiply it.
-trait Small: Copy {
-    const ZERO: Self;
-    /// As [`convert::bytes`].
-    fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool;
-    /// One that it holds.
-    fn one(whole: f32) -> Self;
-}
-
-impl Small for u8 {
-    /// 128 are added to each.
-    const ZERO: Self = 128;
-    fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool {
-        convert::bytes(isa, grid, unit, from, to)
-    }
-    fn one(whole: f32) -> Self {
-        (whole + f32::from(Self::ZERO)) as Self
-    }
-}
-
-impl Small for i16 {
-    const ZERO: Self = 0;
-    fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool {
-        convert::halves(isa, grid, unit, from, to)
-    }
-    fn one(whole: f32) -> Self {
-        whole as Self
     }
 }
 
