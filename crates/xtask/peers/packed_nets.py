@@ -73,10 +73,11 @@ def compared(name, folder):
     least = {key: min(of) for key, of in medians.items()}
     print(f"{name}: {least} ms", file=sys.stderr)
     judge, beside = Judge(net), f"tune.{name}.against_runtime_ms"
-    way = min(("dynamic", "static"), key=least.get)
-    figure(f"{beside}.f32", least["f32"], least["float32"], least["float32"] / least["f32"], "ms", None)
-    figure(f"{beside}.tuned", least["tuned"], least[way], least[way] / least["tuned"], "ms", None, peer_is=f"int8, {way}",
-           agreements=[found["answer"]["accuracy"], judge.agreement(paths[way])])
+    way, peer = min(("dynamic", "static"), key=least.get), f"onnxruntime-{onnxruntime.__version__}"
+    figure(f"{beside}.f32", least["f32"], least["float32"], least["float32"] / least["f32"], "ms", None,
+           peer_name=f"{peer}-fp32")
+    figure(f"{beside}.tuned", least["tuned"], least[way], least[way] / least["tuned"], "ms", None,
+           peer_name=f"{peer}-int8-{way}", agreements=[found["answer"]["accuracy"], judge.agreement(paths[way])])
 
 
 def main():

@@ -30,8 +30,9 @@ const AGAINST: &str = "tune.against_peer_seconds";
 /// Networks that others trained.
 const NETS: [&str; 2] = ["g2p", "minilm"];
 /// Of each, what its peers are compared by.
-const NET_FIGURES: [&str; 5] = [
+const NET_FIGURES: [&str; 6] = [
     "peer_seconds",
+    "peer_default_seconds",
     "peer_whole_seconds",
     "peer_bits",
     "runtime_dynamic_bits",
