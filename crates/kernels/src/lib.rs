@@ -25,7 +25,7 @@ mod team;
 mod tile;
 mod windows;
 
-pub use activation::{Activation, Bounds, Tanh};
+pub use activation::{Activation, Bounds, Tanh, erf};
 pub use ahead::{Ahead, multiply_ahead};
 pub use execute::{Call, Execution, RunError};
 pub use isa::{Isa, IsaError};

@@ -1,6 +1,6 @@
 //! Curves against the mathematics library, on all instruction sets.
 
-use super::{Activation, LANES, Tanh};
+use super::{Activation, LANES, Tanh, erf};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, Lanes};
 
@@ -146,4 +146,34 @@ fn activations_are_those_of_the_mathematics_library() {
     assert_eq!(Activation::Softplus.of(100.0), 100.0);
     assert!((Activation::Softplus.of(0.0) - std::f32::consts::LN_2).abs() < 1e-7);
     assert_eq!(Activation::Elu { alpha }.of(-200.0), -alpha);
+}
+
+/// Its power series in `f64`.
+fn series(x: f64) -> f64 {
+    let mut term = x;
+    let mut sum = x;
+    for n in 1..200 {
+        term *= -x * x / f64::from(n);
+        sum += term / f64::from(2 * n + 1);
+    }
+    sum * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+#[test]
+fn the_error_function_is_near_its_series() {
+    // Beyond 4.8 the series loses its own digits, and the function is 1.
+    let numbers: Vec<f32> = (-480..=480).map(|at| at as f32 / 100.0).collect();
+    for isa in Isa::all() {
+        let mut found = numbers.clone();
+        erf(isa, &mut found);
+        for (x, found) in numbers.iter().zip(found) {
+            let off = (f64::from(found) - series(f64::from(*x))).abs();
+            assert!(off < 4e-7, "{x}: {off} {isa}");
+        }
+        let mut special = [f32::INFINITY, -f32::INFINITY, f32::NAN, 0.0, -0.0];
+        erf(isa, &mut special);
+        let [above, below, nan, zeros @ ..] = special;
+        assert!((above - 1.0).abs() < 4e-7 && (below + 1.0).abs() < 4e-7 && nan.is_nan(), "{isa}");
+        assert_eq!(zeros.map(f32::to_bits), [0.0_f32, -0.0].map(f32::to_bits), "{isa}");
+    }
 }

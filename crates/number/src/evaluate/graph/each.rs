@@ -1,6 +1,6 @@
 //! What is done to each number, and to two.
 
-use dyno_kernels::{Activation, Isa, Tanh};
+use dyno_kernels::{Activation, Isa, Tanh, erf};
 
 use super::recurrent::apply;
 use super::tensor::{Misfit, Tensor};
@@ -63,10 +63,12 @@ impl Each {
                 numbers.iter_mut().for_each(|x| *x = x.max(least).min(most));
             }
             Self::HardSwish => each(&|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
-            Self::Erf => numbers.iter_mut().for_each(|x| *x = erf(*x)),
+            Self::Erf => erf(Isa::best(), numbers),
             Self::Gelu { tanh: false } => {
                 let root = std::f32::consts::FRAC_1_SQRT_2;
-                numbers.iter_mut().for_each(|x| *x = 0.5 * *x * (1.0 + erf(*x * root)));
+                let mut inner: Vec<f32> = numbers.iter().map(|x| x * root).collect();
+                erf(Isa::best(), &mut inner);
+                numbers.iter_mut().zip(inner).for_each(|(x, of)| *x = 0.5 * *x * (1.0 + of));
             }
             Self::Gelu { tanh: true } => {
                 let mut inner: Vec<f32> =
@@ -110,51 +112,6 @@ impl Pair {
             Self::And => x.paired(y, |x, y| is(x != 0.0 && y != 0.0)),
             Self::Or => x.paired(y, |x, y| is(x != 0.0 || y != 0.0)),
             Self::Slope => x.paired(y, |x, slope| if x < 0.0 { slope * x } else { x }),
-        }
-    }
-}
-
-/// The error function, by a quotient of polynomials of degrees 13 and 8 that is fitted to it for `f32`; beyond
-/// 4 it is 1 to the last bit.
-fn erf(x: f32) -> f32 {
-    const ABOVE: [f32; 7] = [
-        -2.726_142_3e-10,
-        2.770_681_4e-8,
-        -2.101_024e-6,
-        -5.692_506_4e-5,
-        -7.349_906_3e-4,
-        -2.954_6e-3,
-        -1.609_603_3e-2,
-    ];
-    const BELOW: [f32; 5] =
-        [-1.456_607_2e-5, -2.133_740_6e-4, -1.682_827e-3, -7.373_329e-3, -1.426_473_9e-2];
-    let x = x.clamp(-4.0, 4.0);
-    let y = x * x;
-    let sum = |terms: &[f32]| terms.iter().fold(0.0, |sum, term| sum * y + term);
-    x * sum(&ABOVE) / sum(&BELOW)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Its power series in `f64`.
-    fn series(x: f64) -> f64 {
-        let mut term = x;
-        let mut sum = x;
-        for n in 1..200 {
-            term *= -x * x / f64::from(n);
-            sum += term / f64::from(2 * n + 1);
-        }
-        sum * std::f64::consts::FRAC_2_SQRT_PI
-    }
-
-    #[test]
-    fn the_error_function_is_near_its_series() {
-        for at in -480..=480 {
-            let x = at as f32 / 100.0;
-            let off = (f64::from(erf(x)) - series(f64::from(x))).abs();
-            assert!(off < 4e-7, "{x}: {off}");
         }
     }
 }

@@ -101,6 +101,19 @@ impl Tensor {
         let dims = broadcast(&self.dims, &other.dims)
             .ok_or_else(|| format!("pairs {:?} with {:?}", self.dims, other.dims))?;
         let steps = [&self.dims, &other.dims].map(|of| repeated(of, &dims));
+        if dims == self.dims {
+            // The first stays as large as it is: in place.
+            let change = |values: &mut [f32]| {
+                rows(&dims, [&steps[0], &steps[1]], |[a, b], [_, step], count| {
+                    let (x, y) = (&mut values[a..a + count], &other.values[b..]);
+                    match step {
+                        0 => x.iter_mut().for_each(|x| *x = of(*x, y[0])),
+                        _ => x.iter_mut().zip(y).for_each(|(x, y)| *x = of(*x, *y)),
+                    }
+                });
+            };
+            return Ok(self.each(change));
+        }
         let mut values = Vec::with_capacity(dims.iter().product());
         rows(&dims, [&steps[0], &steps[1]], |[a, b], steps, count| {
             let (x, y) = (&self.values[a..], &other.values[b..]);
