@@ -117,16 +117,16 @@ pub fn bytes(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], bytes: &mut [u8]
     isa.run(Plain(Narrow { grid, unit, numbers, to: bytes }))
 }
 
-/// As [`bytes`], but whole numbers of 16 bits as they are: halves of [`crate::Words`]. What is beyond one is the
+/// As [`bytes`], but whole numbers of 16 bits as they are: those of [`crate::Words`]. What is beyond one is the
 /// nearest one.
 ///
 /// # Panics
 /// As [`bytes`].
 #[must_use]
-pub fn halves(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], halves: &mut [i16]) -> bool {
+pub fn int16(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], to: &mut [i16]) -> bool {
     check_whole(grid, unit);
-    assert_eq!(numbers.len(), halves.len(), "a half for each number");
-    isa.run(Plain(Narrow { grid, unit, numbers, to: halves }))
+    assert_eq!(numbers.len(), to.len(), "an i16 for each number");
+    isa.run(Plain(Narrow { grid, unit, numbers, to }))
 }
 
 fn check_whole(grid: &Grid, unit: f32) {
@@ -198,7 +198,7 @@ impl Small for u8 {
 impl Small for i16 {
     #[inline(always)]
     unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F) {
-        // SAFETY: the caller vouches for 16 halves.
+        // SAFETY: the caller vouches for 16 numbers.
         unsafe { s.store_i16(to, x) }
     }
 }

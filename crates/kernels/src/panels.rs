@@ -60,15 +60,6 @@ pub struct Panels {
     largest: u8,
 }
 
-/// What whole numbers are of.
-#[derive(Clone, Copy, PartialEq)]
-enum Whole {
-    /// Of what the largest weight of each output asks for, where the precision has whole numbers.
-    Fitted,
-    /// Of this.
-    Of(f32),
-}
-
 /// Fewer words than this are not worth settling sums of 16 bits for.
 const LEAST_FEW: usize = 4;
 
@@ -96,7 +87,7 @@ impl Panels {
         k: usize,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
-        Self::packed(precision, vectors, units, k, Whole::Fitted, row)
+        Self::packed(precision, vectors, units, k, None, row)
     }
 
     /// As [`Panels::pack`] of [`Precision::Int8`], but of weights that are whole numbers of `unit`, at
@@ -111,27 +102,17 @@ impl Panels {
         unit: f32,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
-        Self::packed(Precision::Int8, vectors, units, k, Whole::Of(unit), row)
+        Self::packed(Precision::Int8, vectors, units, k, Some(unit), row)
     }
 
-    /// Weights that are whole numbers of `unit`, from -32768 to 32767 of them, in the places of bfloat16: two
-    /// of k are a word. They are no weights of a program, so that whoever asks for them keeps them.
-    pub(crate) fn pack_halves<'a>(
-        vectors: usize,
-        units: usize,
-        k: usize,
-        unit: f32,
-        row: impl Fn(usize, usize) -> &'a [f32],
-    ) -> Self {
-        Self::packed(Precision::Bf16, vectors, units, k, Whole::Of(unit), row)
-    }
-
-    fn packed<'a>(
+    /// `whole` is what weights are whole numbers of, if they are. Such weights lie in the places of bfloat16 as
+    /// `i16`: then they are none of a program, and whoever asks for them keeps them.
+    pub(crate) fn packed<'a>(
         precision: Precision,
         vectors: usize,
         units: usize,
         k: usize,
-        whole: Whole,
+        whole: Option<f32>,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
         assert!((1..=MAX_VECTORS).contains(&vectors), "1 to 4 vectors, not {vectors}");
@@ -153,7 +134,7 @@ impl Panels {
             excess: Vec::new(),
             largest: 0,
         };
-        if precision == Precision::Int8 || whole != Whole::Fitted {
+        if precision == Precision::Int8 || whole.is_some() {
             packed.scales = vec![0.0; panels * vectors * LANES];
             packed.excess = vec![0; panels * vectors * LANES];
         }
@@ -183,7 +164,7 @@ impl Panels {
         })
     }
 
-    fn put(&mut self, vector: usize, unit: usize, weights: &[f32], whole: Whole) {
+    fn put(&mut self, vector: usize, unit: usize, weights: &[f32], whole: Option<f32>) {
         let (panel, lane) = (unit / LANES, unit % LANES);
         let (words, vectors) = (held(self.precision, self.k), self.vectors);
         let place = |word| ((panel * words + word) * vectors + vector) * LANES + lane;
@@ -195,13 +176,13 @@ impl Panels {
                     memory[place(word)] = weight.to_bits();
                 }
             }
-            (Precision::Bf16, Whole::Fitted) => {
+            (Precision::Bf16, None) => {
                 for (word, pair) in weights.chunks(2).enumerate() {
                     let bits = |at| pair.get(at).map_or(0, |weight| u32::from(bf16(*weight)));
                     memory[place(word)] = bits(0) | bits(1) << 16;
                 }
             }
-            (Precision::Bf16, Whole::Of(scale)) => {
+            (Precision::Bf16, Some(scale)) => {
                 let half = |weight: &f32| u32::from(((weight / scale) as i16).cast_unsigned());
                 for (word, pair) in weights.chunks(2).enumerate() {
                     memory[place(word)] = half(&pair[0]) | pair.get(1).map_or(0, half) << 16;
@@ -210,11 +191,8 @@ impl Panels {
             }
             (Precision::Int8, whole) => {
                 let largest = weights.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
-                let scale = match whole {
-                    Whole::Of(unit) => unit,
-                    Whole::Fitted if largest > 0.0 => largest / 127.0,
-                    Whole::Fitted => 1.0,
-                };
+                let fitting = if largest > 0.0 { largest / 127.0 } else { 1.0 };
+                let scale = whole.unwrap_or(fitting);
                 // To the nearest, ties to even: a sum with 1.5 * 2^23 has room for whole numbers alone. Without an
                 // instruction for it, rounding is a call, and takes most of the time of packing.
                 const WHOLE: f32 = 12_582_912.0;

@@ -17,14 +17,14 @@ use crate::tile::{Dot, F32, Int8, MAX_ROWS, sums_in_i32};
 pub struct Windows<'a> {
     /// What they are windows of.
     pub words: Words<'a>,
-    /// At which number (byte, half) the first run of each row begins.
+    /// At which number (byte, `i16`) the first run of each row begins.
     pub starts: &'a [usize],
     /// Runs of a row.
     pub runs: usize,
-    /// Words of a run: one for each number, each four bytes or two halves. Where a run has no whole number of words,
+    /// Words of a run: one for each number, each four bytes or two `i16`. Where a run has no whole number of words,
     /// its last one reaches beyond it, and the weights there are zeros.
     pub run: usize,
-    /// Numbers (bytes, halves) from the beginning of a run to that of the next.
+    /// Numbers (bytes, `i16`) from the beginning of a run to that of the next.
     pub apart: usize,
 }
 
@@ -40,11 +40,11 @@ pub enum Words<'a> {
         /// What a whole one is worth.
         unit: f32,
     },
-    /// For [`Weights::halves`]: whole numbers of 16 bits, each half of a word. The sums of products must fit 32
+    /// For [`Weights::int16`]: whole numbers, two of them a word. The sums of products must fit 32
     /// bits; those that do not wrap.
-    Halves {
+    Int16 {
         /// One after the other.
-        halves: &'a [i16],
+        numbers: &'a [i16],
         /// What a whole one is worth.
         unit: f32,
     },
@@ -55,7 +55,7 @@ impl Words<'_> {
         match self {
             Self::F32(words) => words.len(),
             Self::Bytes { bytes, .. } => bytes.len(),
-            Self::Halves { halves, .. } => halves.len(),
+            Self::Int16 { numbers, .. } => numbers.len(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Words<'_> {
         match self {
             Self::F32(words) => words.as_ptr().cast(),
             Self::Bytes { bytes, .. } => bytes.as_ptr(),
-            Self::Halves { halves, .. } => halves.as_ptr().cast(),
+            Self::Int16 { numbers, .. } => numbers.as_ptr().cast(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Words<'_> {
         match self {
             Self::F32(_) => size_of::<f32>(),
             Self::Bytes { .. } => 1,
-            Self::Halves { .. } => size_of::<i16>(),
+            Self::Int16 { .. } => size_of::<i16>(),
         }
     }
 
@@ -80,16 +80,16 @@ impl Words<'_> {
     fn unit(&self) -> Option<f32> {
         match self {
             Self::F32(_) => None,
-            Self::Bytes { unit, .. } | Self::Halves { unit, .. } => Some(*unit),
+            Self::Bytes { unit, .. } | Self::Int16 { unit, .. } => Some(*unit),
         }
     }
 
     fn fit(&self, weights: &Weights) -> bool {
         let precision = weights.panels.precision();
         match self {
-            Self::F32(_) => !weights.are_halves && precision == Precision::F32,
-            Self::Bytes { .. } => !weights.are_halves && precision == Precision::Int8,
-            Self::Halves { .. } => weights.are_halves,
+            Self::F32(_) => !weights.are_int16 && precision == Precision::F32,
+            Self::Bytes { .. } => !weights.are_int16 && precision == Precision::Int8,
+            Self::Int16 { .. } => weights.are_int16,
         }
     }
 }
@@ -98,12 +98,12 @@ impl Words<'_> {
 #[derive(Debug)]
 pub struct Weights {
     panels: Panels,
-    are_halves: bool,
+    are_int16: bool,
 }
 
 impl From<Panels> for Weights {
     fn from(panels: Panels) -> Self {
-        Self { panels, are_halves: false }
+        Self { panels, are_int16: false }
     }
 }
 
@@ -113,14 +113,17 @@ impl Weights {
     ///
     /// # Panics
     /// `vectors` is not 1 to 4, or a row is not of `k` weights.
-    pub fn halves<'a>(
+    pub fn int16<'a>(
         vectors: usize,
         units: usize,
         k: usize,
         unit: f32,
         row: impl Fn(usize, usize) -> &'a [f32],
     ) -> Self {
-        Self { panels: Panels::pack_halves(vectors, units, k, unit, row), are_halves: true }
+        Self {
+            panels: Panels::packed(Precision::Bf16, vectors, units, k, Some(unit), row),
+            are_int16: true,
+        }
     }
 
     /// Numbers of a row of sums: those of all panels, vectors and lanes.
@@ -168,11 +171,11 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Weights, to: 
             isa.run(All::<Few> { windows, weights, to, of: PhantomData });
         }
         Words::Bytes { .. } => isa.run(All::<Int8> { windows, weights, to, of: PhantomData }),
-        Words::Halves { .. } => isa.run(All::<Int16> { windows, weights, to, of: PhantomData }),
+        Words::Int16 { .. } => isa.run(All::<Int16> { windows, weights, to, of: PhantomData }),
     }
 }
 
-/// Halves times halves.
+/// `i16` times `i16`.
 struct Int16;
 
 impl Dot for Int16 {
@@ -191,13 +194,16 @@ trait Put: Dot {
     /// The token that has the products.
     type Token<S: Lanes>: Lanes;
     fn token<S: Lanes>(s: S) -> Self::Token<S>;
-    /// `sum`, with what the products of some words came to.
-    fn settled<S: Lanes>(s: S, sum: Self::Sum<S>, few: Self::Sum<S>) -> Self::Sum<S>;
     /// Whether products are settled every few words.
-    const IS_FEW: bool;
+    const IS_FEW: bool = false;
+    /// `sum`, with what the products of some words came to: all of them, where nothing is settled in between.
+    #[inline(always)]
+    fn settled<S: Lanes>(_: S, _: Self::Sum<S>, all: Self::Sum<S>) -> Self::Sum<S> {
+        all
+    }
     /// Registers beside those of sums, of a token whose vectors are two each, in vectors: weights and inputs that
     /// are taken apart would push sums of as many rows into memory.
-    const BESIDE: usize;
+    const BESIDE: usize = 0;
     /// # Safety
     /// `to` is valid for writes of 16 numbers, and `whole` for reads of them.
     unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>, whole: Whole);
@@ -212,16 +218,10 @@ struct Whole {
 }
 
 impl Put for F32 {
-    const IS_FEW: bool = false;
-    const BESIDE: usize = 0;
     type Token<S: Lanes> = S::Plain;
     #[inline(always)]
     fn token<S: Lanes>(s: S) -> S::Plain {
         s.plain()
-    }
-    #[inline(always)]
-    fn settled<S: Lanes>(_: S, _: S::F, all: S::F) -> S::F {
-        all
     }
     #[inline(always)]
     unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::F, _: Whole) {
@@ -259,28 +259,16 @@ unsafe fn put_sum<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
 }
 
 impl Put for Int8 {
-    const IS_FEW: bool = false;
     const BESIDE: usize = 2;
     put_whole!();
-    #[inline(always)]
-    fn settled<S: Lanes>(_: S, _: S::I, all: S::I) -> S::I {
-        all
-    }
 }
 
 impl Put for Int16 {
-    const IS_FEW: bool = false;
-    const BESIDE: usize = 0;
     put_whole!();
-    #[inline(always)]
-    fn settled<S: Lanes>(_: S, _: S::I, all: S::I) -> S::I {
-        all
-    }
 }
 
 impl Put for Few {
     const IS_FEW: bool = true;
-    const BESIDE: usize = 0;
     put_whole!();
     #[inline(always)]
     fn settled<S: Lanes>(s: S, sum: S::I, few: S::I) -> S::I {

@@ -7,8 +7,8 @@ labels, and that 1 % of the accuracy may be lost; both have all layers to choose
 default, `basic`: int8 for all first, then operators back to float32 until the accuracy is there. What is counted
 is seconds of evaluation alone: of the peer, inside of its accuracy function, which runs ONNX Runtime on all
 images; of ours, of its journal. Ours is asked twice: on all images from the beginning, up to the first answer that is
-no larger than the peer's; and as it is by default, a tenth of them first, up to such an answer and up to its end. Sizes are bits of weights and
-of inputs of layers with weights. One line of JSON for each.
+no larger than the peer's; and as it is by default, a tenth of them first, up to such an answer and up to its end. Sizes
+are bits of weights and of inputs of layers with weights. One line of JSON for each.
 
 The peer's first trial passes, int8 for all, so that it has nothing to search, and no search can ask less than its two
 evaluations. So it is asked once more to go on, as ours does: its strategy `exhaustive` over what each layer may be, to
@@ -126,7 +126,8 @@ def main():
         evaluations = sum(found["evaluations"].values())
         theirs = sum(peer.seconds)
         print(f"peer: {len(peer.seconds)} evaluations in {theirs:.2f} s of {whole:.2f} s, {most} bits, accuracy"
-              f" {peer.accuracies[-1]} of {peer.accuracies[0]}; ours: as small after {first:.3f} s ({by_default:.3f} s by default), the end after"
+              f" {peer.accuracies[-1]} of {peer.accuracies[0]}; ours: as small after {first:.3f} s"
+              f" ({by_default:.3f} s by default), the end after"
               f" {evaluations} in {all_seconds:.2f} s, {found['answer']['objective']:.0f} bits, accuracy"
               f" {found['answer']['accuracy']} of {found['baselines']['full']['accuracy']}", file=sys.stderr)
         rows.append((first, by_default, all_seconds, theirs, found["answer"]["objective"], most))

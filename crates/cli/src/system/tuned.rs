@@ -176,7 +176,7 @@ fn remark(layers: &[PackedLayer]) -> String {
     let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
     let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();
     let count = |path| layers.iter().filter(|layer| layer.path == path).count();
-    let [bytes, halves] = [Made::Bytes, Made::Halves].map(count);
+    let [int8, int16] = [Made::Bytes, Made::Int16].map(count);
     let mut others: Vec<(Made, Vec<&str>)> = Vec::new();
     for layer in layers.iter().filter(|layer| matches!(layer.path, Made::F32(_))) {
         match others.iter_mut().find(|(path, _)| *path == layer.path) {
@@ -195,8 +195,8 @@ fn remark(layers: &[PackedLayer]) -> String {
     };
     format!(
         "Weights are packed into {packed} bytes of {whole} in FLOAT 32; {} of {} layers multiply whole \
-         numbers with exact sums ({bytes} of 8 bits, {halves} of 16){others}.",
-        bytes + halves,
+         numbers with exact sums ({int8} of 8 bits, {int16} of 16){others}.",
+        int8 + int16,
         layers.len()
     )
 }

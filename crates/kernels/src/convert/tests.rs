@@ -93,7 +93,7 @@ fn every_instruction_set_converts_as_portable_code() {
 
 /// As quantised first, then counted.
 #[test]
-fn bytes_and_halves_are_whole_numbers_of_a_unit() {
+fn bytes_and_int16_are_whole_numbers_of_a_unit() {
     let numbers = numbers();
     for grid in &grids() {
         for isa in Isa::all() {
@@ -102,7 +102,7 @@ fn bytes_and_halves_are_whole_numbers_of_a_unit() {
             let mut found = vec![0; numbers.len()];
             assert_eq!(bytes(isa, grid, unit, &numbers, &mut found), has_nan);
             let mut wide = vec![0; numbers.len()];
-            assert_eq!(halves(isa, grid, unit, &numbers, &mut wide), has_nan);
+            assert_eq!(int16(isa, grid, unit, &numbers, &mut wide), has_nan);
             for (at, value) in quantised.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
                 let whole = (f64::from(*value) / f64::from(unit)).round_ties_even();
                 let expected = ((whole + 128.0) as u8, whole as i16);

@@ -15,7 +15,7 @@ fn numbers(count: usize, seed: usize, largest: usize) -> Vec<f32> {
 enum Held {
     F32,
     Bytes,
-    Halves,
+    Int16,
 }
 
 impl Held {
@@ -24,7 +24,7 @@ impl Held {
         match self {
             Self::F32 => 1,
             Self::Bytes => 4,
-            Self::Halves => 2,
+            Self::Int16 => 2,
         }
     }
 }
@@ -46,7 +46,7 @@ fn packed(
     let weights = match held {
         Held::F32 => Panels::pack(Precision::F32, vectors, units, k, row).into(),
         Held::Bytes => Panels::pack_whole(vectors, units, k, 1.0, row).into(),
-        Held::Halves => Weights::halves(vectors, units, k, 1.0, row),
+        Held::Int16 => Weights::int16(vectors, units, k, 1.0, row),
     };
     (weights, rows)
 }
@@ -58,11 +58,11 @@ proptest! {
     fn products_of_windows_are_those_of_their_numbers(
         vectors in 1_usize..5, outputs in 1_usize..100, runs in 1_usize..4, run in 1_usize..40,
         gap in 0_usize..9, starts in prop::collection::vec(0_usize..30, 0..80),
-        held in prop::sample::select(vec![Held::F32, Held::Bytes, Held::Halves]),
+        held in prop::sample::select(vec![Held::F32, Held::Bytes, Held::Int16]),
         largest in prop::sample::select(vec![1, 2, 3, 7, 15, 16, 17, 64, 127]),
     ) {
         let per = held.per_word();
-        // Bytes and halves need not lie in words.
+        // Bytes and `i16` need not lie in words.
         let (apart, k) = (run * per + gap, runs * run * per);
         let (weights, rows) = packed(held, vectors, outputs, k, largest);
         let values = numbers(30 + runs * apart + run * per, 5, 127);
@@ -72,7 +72,7 @@ proptest! {
         let words = match held {
             Held::F32 => Words::F32(&values),
             Held::Bytes => Words::Bytes { bytes: &of_bytes, unit: 0.5 },
-            Held::Halves => Words::Halves { halves: &of_halves, unit: 0.5 },
+            Held::Int16 => Words::Int16 { numbers: &of_halves, unit: 0.5 },
         };
         let unit = words.unit().unwrap_or(1.0);
         let windows = Windows { words, starts: &starts, runs, run, apart };
@@ -155,7 +155,7 @@ fn long_rows_are_done_part_by_part() {
 
 /// Sums up to the last one that fits 32 bits.
 #[test]
-fn products_of_halves_fill_their_sums() {
+fn products_of_int16_fill_their_sums() {
     let (least, most) = (i16::MIN, i16::MAX);
     for (weight, half, k) in
         [(least, most, 2), (most, most, 2), (least, -16_384, 3), (1, least, 40)]
@@ -165,8 +165,8 @@ fn products_of_halves_fill_their_sums() {
         // A whole number of words.
         row.resize(k.next_multiple_of(2), 0.0);
         halves.resize(row.len(), 0);
-        let weights = Weights::halves(1, 16, row.len(), 1.0, |_, _| &row);
-        let words = Words::Halves { halves: &halves, unit: 0.5 };
+        let weights = Weights::int16(1, 16, row.len(), 1.0, |_, _| &row);
+        let words = Words::Int16 { numbers: &halves, unit: 0.5 };
         let windows = Windows { words, starts: &[0], runs: 1, run: row.len() / 2, apart: 0 };
         let sum = k as i64 * i64::from(weight) * i64::from(half);
         let expected = i32::try_from(sum).expect("a sum that fits") as f32 * 0.5;
@@ -185,9 +185,9 @@ fn both_sides_are_held_alike() {
     let words = [
         Words::F32(&numbers),
         Words::Bytes { bytes: &bytes, unit: 1.0 },
-        Words::Halves { halves: &halves, unit: 1.0 },
+        Words::Int16 { numbers: &halves, unit: 1.0 },
     ];
-    for (at, held) in [Held::F32, Held::Bytes, Held::Halves].into_iter().enumerate() {
+    for (at, held) in [Held::F32, Held::Bytes, Held::Int16].into_iter().enumerate() {
         let (weights, _) = packed(held, 1, 16, 4 * held.per_word(), 3);
         let found = words.map(|words| {
             let windows = Windows { words, starts: &[0], runs: 1, run: 4, apart: 0 };

@@ -224,8 +224,8 @@ impl Layout {
     /// How it multiplies.
     pub fn path(&self) -> Path {
         match self.whole {
-            Ok(Whole { held: Held::Byte, .. }) => Path::Bytes,
-            Ok(Whole { held: Held::Half, .. }) => Path::Halves,
+            Ok(Whole { held: Held::Int8, .. }) => Path::Bytes,
+            Ok(Whole { held: Held::Int16, .. }) => Path::Int16,
             Err(reason) => Path::F32(reason),
         }
     }
@@ -260,11 +260,11 @@ impl Layout {
             if output < outputs { &weights[output * k..][..k] } else { &zeros[..] }
         };
         match self.whole {
-            Ok(Whole { held: Held::Byte, units: [unit, _] }) => {
+            Ok(Whole { held: Held::Int8, units: [unit, _] }) => {
                 Panels::pack_whole(vectors, units, k, unit, row).into()
             }
-            Ok(Whole { held: Held::Half, units: [unit, _] }) => {
-                Weights::halves(vectors, units, k, unit, row)
+            Ok(Whole { held: Held::Int16, units: [unit, _] }) => {
+                Weights::int16(vectors, units, k, unit, row)
             }
             Err(_) => Panels::pack(Precision::F32, vectors, units, k, row).into(),
         }
@@ -285,7 +285,7 @@ pub(super) struct Scratch {
     input: Vec<f32>,
     padded: Vec<f32>,
     bytes: [Vec<u8>; 2],
-    halves: [Vec<i16>; 2],
+    int16: [Vec<i16>; 2],
     sums: Vec<f32>,
     pooled: Vec<f32>,
 }
@@ -339,17 +339,17 @@ impl Stage {
         let images = group.len() / self.input.len();
         let Layout { runs, run, apart, activation, .. } = ready.layout;
         let pads = product.sliding.pads;
-        let Scratch { input, padded, bytes, halves, sums, .. } = scratch;
+        let Scratch { input, padded, bytes, int16, sums, .. } = scratch;
         let (words, run) = match ready.layout.whole {
             Ok(Whole { held, units: [_, unit] }) => {
                 let words = match held {
-                    Held::Byte => {
+                    Held::Int8 => {
                         let bytes = self.whole(ready, group, (unit, pads), input, bytes)?;
                         Words::Bytes { bytes, unit }
                     }
-                    Held::Half => {
-                        let halves = self.whole(ready, group, (unit, pads), input, halves)?;
-                        Words::Halves { halves, unit }
+                    Held::Int16 => {
+                        let numbers = self.whole(ready, group, (unit, pads), input, int16)?;
+                        Words::Int16 { numbers, unit }
                     }
                 };
                 (words, run.div_ceil(held.per_word()))

@@ -115,6 +115,10 @@ fn a_coordinator_that_goes_away_ends_its_workers() {
     assert!(matches!(ended, GatherError::Ended { joined: 1 }));
     let error = alone.join().unwrap().unwrap_err();
     assert!(matches!(error, MemberError::Gone(_)), "{error}");
+    assert!(
+        !error.to_string().contains("too long"),
+        "told, and not given up after a silence: {error}"
+    );
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn held(
         widened_bytes += weights.bytes();
         // The slowest tells of all.
         path = match (path, layout.path()) {
-            (Some(slow @ Path::F32(_)), _) | (Some(slow @ Path::Halves), Path::Bytes) => Some(slow),
+            (Some(slow @ Path::F32(_)), _) | (Some(slow @ Path::Int16), Path::Bytes) => Some(slow),
             (_, path) => Some(path),
         };
         ready.push(Ready { layout, weights: Arc::new(weights), isa: Isa::best() });

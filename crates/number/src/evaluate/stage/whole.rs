@@ -25,7 +25,7 @@ pub enum Path {
     /// Of bytes, with sums of 32 bits: exact.
     Bytes,
     /// Of 16 bits each, with sums of 32 bits: exact.
-    Halves,
+    Int16,
     /// Of `f32`, with sums of `f32`, for this reason.
     F32(Reason),
 }
@@ -50,7 +50,7 @@ impl fmt::Display for Path {
         let other = "has other values than whole numbers of at most 32767 units";
         match self {
             Self::Bytes => f.write_str("bytes, exact"),
-            Self::Halves => f.write_str("16 bits, exact"),
+            Self::Int16 => f.write_str("16 bits, exact"),
             Self::F32(Reason::Weights(format)) => write!(f, "f32: {format} of weights {other}"),
             Self::F32(Reason::Activations(format)) => {
                 write!(f, "f32: {format} of activations {other}")
@@ -69,16 +69,16 @@ impl fmt::Display for Path {
 /// How whole numbers of a product are held, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Held {
-    Byte,
-    Half,
+    Int8,
+    Int16,
 }
 
 impl Held {
     /// Numbers of a word.
     pub fn per_word(self) -> usize {
         match self {
-            Self::Byte => 4,
-            Self::Half => 2,
+            Self::Int8 => 4,
+            Self::Int16 => 2,
         }
     }
 }
@@ -98,12 +98,12 @@ impl Whole {
         let activations = whole(activation).ok_or(Reason::Activations(activation))?;
         let (units, most) = ([weights.0, activations.0], [weights.1, activations.1]);
         let k = |held: Held| runs * run.next_multiple_of(held.per_word());
-        if most.iter().all(|most| *most <= 127) && k(Held::Byte) <= MAX_BYTES {
-            return Ok(Self { held: Held::Byte, units });
+        if most.iter().all(|most| *most <= 127) && k(Held::Int8) <= MAX_BYTES {
+            return Ok(Self { held: Held::Int8, units });
         }
         let of_one: u64 = most.iter().map(|most| u64::from(*most)).product();
-        match of_one.saturating_mul(k(Held::Half) as u64) <= i32::MAX as u64 {
-            true => Ok(Self { held: Held::Half, units }),
+        match of_one.saturating_mul(k(Held::Int16) as u64) <= i32::MAX as u64 {
+            true => Ok(Self { held: Held::Int16, units }),
             false => Err(Reason::Long(runs * run)),
         }
     }
@@ -132,7 +132,7 @@ impl Small for u8 {
 impl Small for i16 {
     const ZERO: Self = 0;
     fn all(isa: Isa, grid: &Grid, unit: f32, from: &[f32], to: &mut [Self]) -> bool {
-        convert::halves(isa, grid, unit, from, to)
+        convert::int16(isa, grid, unit, from, to)
     }
     fn one(whole: f32) -> Self {
         whole as Self
@@ -181,10 +181,14 @@ mod tests {
             let most = whole(weight).unwrap().1 as usize * whole(activation).unwrap().1 as usize;
             let longest = i32::MAX as usize / most / 2 * 2;
             let path = |k| Whole::of([weight, activation], [1, k]).map(|whole| whole.held);
-            assert_eq!(path(longest), Ok(Held::Half), "{weight} {activation} {longest}");
+            assert_eq!(path(longest), Ok(Held::Int16), "{weight} {activation} {longest}");
             assert_eq!(path(longest + 1), Err(Reason::Long(longest + 1)), "a word more");
         }
-        // Bytes have their own limit, after which halves still have room.
-        assert_eq!(Whole::of([of(8), of(8)], [1, MAX_BYTES + 4]).map(|w| w.held), Ok(Held::Half));
+        // As docs/tasks/tune.md has them.
+        let fits = |bits: [u32; 2], k| Whole::of(bits.map(of), [1, k]).is_ok();
+        assert!(fits([11, 11], 2_052) && !fits([11, 11], 2_053));
+        assert!(fits([12, 11], 1_024) && !fits([12, 11], 1_025));
+        // Bytes have their own limit, after which 16 bits still have room.
+        assert_eq!(Whole::of([of(8), of(8)], [1, MAX_BYTES + 4]).map(|w| w.held), Ok(Held::Int16));
     }
 }

@@ -23,7 +23,7 @@ fn assignment(dictionary: &Dictionary) -> Assignment {
     Assignment::new(objects, formats)
 }
 
-/// A format whose products with others like it are made of halves.
+/// A format whose products with others like it are made of `i16`.
 fn wide(choice: u32) -> Format {
     let (bits, bias) = (9 + choice % 4, (choice / 4 % 8) as i32 - 3);
     match choice / 32 % 2 {
@@ -87,7 +87,7 @@ proptest! {
         let model = network(channels, seed).unwrap();
         let evaluator = evaluator(&model, channels);
         let (of, path): (fn(u32) -> Format, _) =
-            if is_wide { (wide, Path::Halves) } else { (whole, Path::Bytes) };
+            if is_wide { (wide, Path::Int16) } else { (whole, Path::Bytes) };
         let formats = dictionary(&evaluator, &choices, of);
         let values = images(20 * channels * 72);
         let of = |isa| {
@@ -133,28 +133,29 @@ fn weights_take_the_bits_of_their_formats() {
     assert_eq!(Path::Bytes.to_string(), "bytes, exact");
 }
 
-/// Bytes as far as both sides have no more bits than that, halves as far as their sums have room, and `f32` then.
+/// Bytes as far as both sides have no more bits than that, `i16` as far as their sums have room, and `f32` then.
 #[test]
 fn products_are_made_of_what_is_exact() {
     let model = network(4, 1).unwrap();
     let paths = |weight: &str, input: &str| -> Vec<(Path, usize)> {
         let of = |layer| format!("{layer}.weight {weight}\n{layer}.input {input}\n");
-        let packed = Packed::new(&model, &["conv1", "fc1"].map(of).concat().parse().unwrap());
-        let layers = packed.unwrap();
-        let paths = layers.layers().iter().map(|layer| (layer.path, layer.widened_bytes));
-        paths.enumerate().filter(|(at, _)| at % 2 == 0).map(|(_, found)| found).collect()
+        let formats = ["conv1", "fc1"].map(of).concat().parse().unwrap();
+        let packed = Packed::new(&model, &formats).unwrap();
+        // conv1 and fc1, of four.
+        let layers = packed.layers().iter().step_by(2);
+        layers.map(|layer| (layer.path, layer.widened_bytes)).collect()
     };
     // Rows of 36 and of 120 numbers.
     assert_eq!(paths("FIXED 8", "FIXED 8")[0].0, Path::Bytes);
-    assert_eq!(paths("FIXED 8", "FIXED 9")[0].0, Path::Halves);
-    assert_eq!(paths("FIXED 2", "FIXED 16")[0].0, Path::Halves);
+    assert_eq!(paths("FIXED 8", "FIXED 9")[0].0, Path::Int16);
+    assert_eq!(paths("FIXED 2", "FIXED 16")[0].0, Path::Int16);
     let [small, wide] = paths("FIXED 14", "FIXED 13")[..] else { panic!("two layers") };
-    assert_eq!((small.0, wide.0), (Path::Halves, Path::F32(Reason::Long(120))));
+    assert_eq!((small.0, wide.0), (Path::Int16, Path::F32(Reason::Long(120))));
     assert_eq!(small.1, paths("FLOAT 32", "FLOAT 32")[0].1 / 2);
     let long = Path::F32(Reason::Long(36));
     assert_eq!(paths("FIXED 15", "FIXED 13")[0].0, long);
     assert_eq!(long.to_string(), "f32: 36 products may not fit a sum of 32 bits");
-    assert_eq!(Path::Halves.to_string(), "16 bits, exact");
+    assert_eq!(Path::Int16.to_string(), "16 bits, exact");
     let too_wide = Path::F32(Reason::Activations(Format::fixed(17, 0).unwrap()));
     assert_eq!(paths("FIXED 8", "FIXED 17")[0].0, too_wide);
 }
