@@ -54,6 +54,9 @@ pub struct Misuse {
     pub tokens_one: u64,
     /// Negative token count.
     pub tokens_negative: u64,
+    /// Times that a system reported and that lie before the issue of their sample or after
+    /// the report. The nearest possible time is recorded instead.
+    pub impossible_times: u64,
 }
 
 impl Misuse {
@@ -67,6 +70,7 @@ impl Misuse {
         self.tokens_zero += other.tokens_zero;
         self.tokens_one += other.tokens_one;
         self.tokens_negative += other.tokens_negative;
+        self.impossible_times += other.impossible_times;
     }
 
     /// All of them.
@@ -80,6 +84,7 @@ impl Misuse {
             + self.tokens_zero
             + self.tokens_one
             + self.tokens_negative
+            + self.impossible_times
     }
 }
 
@@ -166,6 +171,20 @@ impl Record {
                 1 => self.misuse.tokens_one += 1,
                 ..0 => self.misuse.tokens_negative += 1,
                 _ => {}
+            }
+        }
+    }
+
+    /// Moves times before the issue of their sample to the time of its issue, and counts them.
+    pub(crate) fn clamp_to_issue(&mut self) {
+        for (query, &issued) in self.issued_at.iter().enumerate() {
+            let first = query * self.samples_per_query;
+            for column in [&mut self.completed_at, &mut self.first_token_at] {
+                let samples = column.iter_mut().skip(first).take(self.samples_per_query);
+                for at in samples.filter(|at| **at != 0 && **at < issued) {
+                    *at = issued;
+                    self.misuse.impossible_times += 1;
+                }
             }
         }
     }

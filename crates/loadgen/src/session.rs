@@ -16,6 +16,7 @@ use crate::early_stopping::Look;
 use crate::plan::Plan;
 use crate::qsl::SampleIndex;
 use crate::share::{Numbering, Share};
+use crate::sut::InFlight;
 use crate::trace::{Generated, LoadedSet};
 
 use tenant::{Next, Pacing, State, Tenant};
@@ -302,6 +303,12 @@ impl Session {
     #[must_use]
     pub fn samples_per_query(&self, tenant: usize) -> usize {
         self.tenants[tenant].samples_per_query
+    }
+
+    /// How many samples a tenant has in flight at once.
+    #[must_use]
+    pub fn in_flight(&self, tenant: usize) -> InFlight {
+        self.tenants[tenant].in_flight()
     }
 
     /// Whether a tenant's queries are due at set times.

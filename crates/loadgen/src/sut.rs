@@ -154,6 +154,10 @@ pub trait SystemUnderTest: Send + Sync {
     /// Called after the last query of a run: whatever was held back to fill a
     /// batch must now be worked off.
     fn flush(&self);
+    /// Called before each run, outside the timed part: how many samples each tenant has in
+    /// flight at once. A system that needs a place for each of them, such as a connection,
+    /// provides these places now.
+    fn expect(&self, _in_flight: &[InFlight]) {}
     /// Memory for at least `samples` samples (>= 1), for one issuing thread of
     /// one run; asked for before the run starts. A system that needs samples in
     /// a container of its own provides that, and is handed slices of it.
@@ -163,6 +167,17 @@ pub trait SystemUnderTest: Send + Sync {
         // Not zero, which the allocator provides without touching anything.
         Box::new(vec![QuerySample { id: ResponseId(1), index: 1 }; samples])
     }
+}
+
+/// How many samples a tenant of a run has in flight at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InFlight {
+    /// At most so many: the next are issued when these are complete.
+    AtMost(u64),
+    /// So many are issued together.
+    AtOnce(u64),
+    /// As many as are due before earlier ones are complete.
+    Unknown,
 }
 
 /// A query in virtual time.

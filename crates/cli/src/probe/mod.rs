@@ -260,6 +260,7 @@ fn misuse(misuse: &Misuse) -> BTreeMap<&'static str, u64> {
         ("samples with 0 tokens", misuse.tokens_zero),
         ("samples with 1 token, which have no time per output token", misuse.tokens_one),
         ("negative counts of tokens", misuse.tokens_negative),
+        ("times before the request or after the report", misuse.impossible_times),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }

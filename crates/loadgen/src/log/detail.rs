@@ -324,6 +324,7 @@ fn write_misuse(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
         ),
         (misuse.tokens_one, "Number of tokens need to be greater than 1"),
         (misuse.tokens_negative, "Attempted to record a negative number of tokens"),
+        (misuse.impossible_times, "Attempted to record a time that cannot be"),
     ] {
         lines.errors(text, times)?;
     }

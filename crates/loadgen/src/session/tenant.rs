@@ -9,6 +9,7 @@ use crate::plan::{Load, Plan, StreamPacing};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::share::{Numbering, Share};
+use crate::sut::InFlight;
 use crate::trace::{Generated, LoadedSet, Trace};
 
 /// Most queries in one call when they coalesce. A client that is further behind
@@ -148,6 +149,19 @@ impl Tenant {
         };
         tenant.generate();
         tenant
+    }
+
+    /// How many samples are in flight at once.
+    pub(super) fn in_flight(&self) -> InFlight {
+        match self.pacing {
+            Pacing::ClosedLoop { in_flight } => {
+                InFlight::AtMost(in_flight.saturating_mul(self.samples_per_query as u64))
+            }
+            Pacing::OpenLoop { .. } if self.plan.scenario() == Scenario::Offline => {
+                InFlight::AtOnce(self.indices.len() as u64)
+            }
+            Pacing::OpenLoop { .. } | Pacing::FixedInterval => InFlight::Unknown,
+        }
     }
 
     /// Draws the whole trace, keeping this lane's queries.

@@ -89,6 +89,7 @@ pub(super) fn told(part: &PlayedTenant) -> wire::PlayedTenant {
             m.tokens_zero,
             m.tokens_one,
             m.tokens_negative,
+            m.impossible_times,
         ],
     }
 }
@@ -158,6 +159,7 @@ fn misuse(counts: &[u64]) -> Option<Misuse> {
         tokens_zero,
         tokens_one,
         tokens_negative,
+        impossible_times,
     ] = *counts
     else {
         return None;
@@ -171,6 +173,7 @@ fn misuse(counts: &[u64]) -> Option<Misuse> {
         tokens_zero,
         tokens_one,
         tokens_negative,
+        impossible_times,
     })
 }
 

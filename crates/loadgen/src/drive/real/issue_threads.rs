@@ -200,6 +200,7 @@ pub(super) fn play(
     let sessions: Vec<Session> = (0..of).map(|index| job.lane(Lane { index, of })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &sessions[0], &[samples], driver.shards());
+    driver.expect(&sessions[0]);
     let mut issuers: Vec<Issuer> =
         sessions.iter().map(|s| Issuer::new(s, job.epoch, &*driver.system)).collect();
     issuers.iter_mut().skip(1).for_each(|issuer| issuer.is_noted = false);

@@ -96,6 +96,12 @@ impl RealTime {
         self
     }
 
+    /// Prepares the system for what the run has in flight.
+    fn expect(&self, session: &Session) {
+        let in_flight = (0..session.tenant_count()).map(|tenant| session.in_flight(tenant));
+        self.system.expect(&in_flight.collect::<Vec<_>>());
+    }
+
     fn shards(&self) -> usize {
         self.cores.next_power_of_two().min(MOST_SHARDS)
     }
@@ -146,6 +152,7 @@ impl Driver for RealTime {
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
         let slabs = slabs(job, &session, &samples, self.shards());
+        self.expect(&session);
         let mut issuer = Issuer::new(&session, job.epoch, &*self.system);
         let generated = (generate_begin, self.clock.now());
 
@@ -354,6 +361,7 @@ impl StartedRun {
         }
         // Alone unless the system keeps a responder; then its stamps can be
         // moved out instead of copied.
+        let has_times = self.responder.run.misuse.has_times();
         let (slabs, mut misuse) = match Arc::try_unwrap(self.responder.run) {
             Ok(run) => (Slabs::Owned(run.slabs.into_vec()), run.misuse.total()),
             Err(run) => {
@@ -379,6 +387,9 @@ impl StartedRun {
                 responses: stamps.responses,
                 ..Record::default()
             };
+            if has_times {
+                record.clamp_to_issue();
+            }
             // Ids that belong to no tenant of this run are told once.
             record.misuse.add(std::mem::take(&mut misuse));
             tenants.push(PlayedTenant { ended, generated, record });

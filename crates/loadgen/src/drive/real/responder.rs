@@ -52,11 +52,15 @@ pub(super) struct RunState {
     shards: usize,
 }
 
-/// Completions whose id belongs to no tenant of the run.
+/// Completions that belong to no tenant of the run, and times that cannot be.
 #[derive(Debug, Default)]
 pub(super) struct ForeignIds {
     stale: AtomicU64,
     unknown: AtomicU64,
+    /// Times after the moment at which they were reported.
+    impossible_times: AtomicU64,
+    /// Whether the system reported times of its own.
+    has_times: AtomicBool,
 }
 
 impl ForeignIds {
@@ -64,8 +68,14 @@ impl ForeignIds {
         Misuse {
             stale: self.stale.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),
+            impossible_times: self.impossible_times.load(Ordering::Relaxed),
             ..Misuse::default()
         }
+    }
+
+    /// Whether the system reported times of its own, which are checked after the run.
+    pub(super) fn has_times(&self) -> bool {
+        self.has_times.load(Ordering::Relaxed)
     }
 }
 
@@ -129,6 +139,19 @@ impl RunState {
         self.clock.now().max(1)
     }
 
+    /// A time that the system reports, as a stamp: never after now.
+    #[inline]
+    fn stamp_of(&self, at: Nanos) -> Nanos {
+        if !self.misuse.has_times.load(Ordering::Relaxed) {
+            self.misuse.has_times.store(true, Ordering::Relaxed);
+        }
+        let now = self.stamp();
+        if at > now {
+            self.misuse.impossible_times.fetch_add(1, Ordering::Relaxed);
+        }
+        at.clamp(1, now)
+    }
+
     #[inline]
     fn shard(&self) -> usize {
         thread_shard() & (self.shards - 1)
@@ -159,10 +182,32 @@ impl Responder {
         self.run.clock.now()
     }
 
+    /// Returns what the run's clock showed when `clock` showed `at`; 0 before the run began.
+    /// Both clocks read the same monotonic clock, so that the conversion is exact.
+    #[inline]
+    #[must_use]
+    pub fn time_of(&self, clock: &Clock, at: Nanos) -> Nanos {
+        self.run.clock.when(clock, at)
+    }
+
     /// Completes samples; the time is read once, on entry.
     #[inline]
     pub fn complete<R: AsResponse>(&self, responses: &[R]) {
-        let at = self.run.stamp();
+        self.complete_stamped(responses, self.run.stamp());
+    }
+
+    /// Completes samples that were complete at `at`, in ns since the start of the run
+    /// (see [`Responder::time_of`]).
+    ///
+    /// A time after now becomes now, and a time before a sample was issued becomes the time of
+    /// its issue; both are counted in [`Misuse::impossible_times`].
+    #[inline]
+    pub fn complete_at<R: AsResponse>(&self, responses: &[R], at: Nanos) {
+        self.complete_stamped(responses, self.run.stamp_of(at));
+    }
+
+    #[inline]
+    fn complete_stamped<R: AsResponse>(&self, responses: &[R], at: Nanos) {
         self.settle(&mut { responses }, at, |slab, responses, range, stamped| {
             let first = responses[range.start].id();
             slab.keep(first, &responses[range], stamped, self.run.shard());
@@ -243,7 +288,16 @@ impl Responder {
     /// Reports the first tokens of samples. `data` of each response is logged
     /// as the first token's payload; its token count is ignored.
     pub fn first_token<R: AsResponse>(&self, responses: &[R]) {
-        let at = self.run.stamp();
+        self.first_token_stamped(responses, self.run.stamp());
+    }
+
+    /// Reports the first tokens of samples that were there at `at`, in ns since the start of
+    /// the run. Impossible times are treated as in [`Responder::complete_at`].
+    pub fn first_token_at<R: AsResponse>(&self, responses: &[R], at: Nanos) {
+        self.first_token_stamped(responses, self.run.stamp_of(at));
+    }
+
+    fn first_token_stamped<R: AsResponse>(&self, responses: &[R], at: Nanos) {
         for response in responses {
             if let Some(slab) = self.run.slab(response.id(), 1) {
                 slab.first_token(response, at);
@@ -254,7 +308,16 @@ impl Responder {
     /// Reports samples that the system cannot answer. They are complete, and
     /// never count as throughput.
     pub fn fail(&self, ids: &[ResponseId], why: Failure) {
-        let at = self.run.stamp();
+        self.fail_stamped(ids, why, self.run.stamp());
+    }
+
+    /// Reports samples that failed at `at`, in ns since the start of the run. Impossible times
+    /// are treated as in [`Responder::complete_at`].
+    pub fn fail_at(&self, ids: &[ResponseId], why: Failure, at: Nanos) {
+        self.fail_stamped(ids, why, self.run.stamp_of(at));
+    }
+
+    fn fail_stamped(&self, ids: &[ResponseId], why: Failure, at: Nanos) {
         let shard = self.run.shard();
         for &id in ids {
             if let Some(slab) = self.run.slab(id, 1) {
