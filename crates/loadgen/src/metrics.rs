@@ -107,13 +107,35 @@ pub struct FailureCounts {
     pub disconnected: u64,
     /// Error reported.
     pub internal: u64,
+    /// Answers without output.
+    pub empty: u64,
+    /// Answers that ended before they were finished.
+    pub cut: u64,
+    /// Answers that the system gave up.
+    pub aborted: u64,
+    /// Answers that a filter withheld.
+    pub filtered: u64,
+    /// Answers with fewer tokens than demanded.
+    pub short: u64,
 }
 
 impl FailureCounts {
-    /// All of them.
+    /// Samples that failed, all reasons together.
     #[must_use]
     pub fn total(&self) -> u64 {
+        self.on_the_wire() + self.not_whole()
+    }
+
+    /// Samples without an answer.
+    #[must_use]
+    pub fn on_the_wire(&self) -> u64 {
         self.rejected + self.timed_out + self.disconnected + self.internal
+    }
+
+    /// Samples whose answer is not whole.
+    #[must_use]
+    pub fn not_whole(&self) -> u64 {
+        self.empty + self.cut + self.aborted + self.filtered + self.short
     }
 }
 
@@ -426,6 +448,11 @@ impl FailureCounts {
                 Failure::TimedOut => counts.timed_out += 1,
                 Failure::Disconnected => counts.disconnected += 1,
                 Failure::Internal => counts.internal += 1,
+                Failure::Empty => counts.empty += 1,
+                Failure::Cut => counts.cut += 1,
+                Failure::Aborted => counts.aborted += 1,
+                Failure::Filtered => counts.filtered += 1,
+                Failure::Short => counts.short += 1,
             }
         }
         counts

@@ -32,6 +32,53 @@ pub enum Failure {
     Disconnected,
     /// The system reported an error.
     Internal,
+    /// The answer held no output.
+    Empty,
+    /// The answer ended before it was finished.
+    Cut,
+    /// The system gave up on the answer.
+    Aborted,
+    /// A filter of the system withheld the answer or a part of it.
+    Filtered,
+    /// The answer has fewer tokens than the request demanded.
+    Short,
+}
+
+impl Failure {
+    /// All of them. Their positions are codes of files and of the worker protocol: append only.
+    pub const ALL: [Self; 9] = [
+        Self::Rejected,
+        Self::TimedOut,
+        Self::Disconnected,
+        Self::Internal,
+        Self::Empty,
+        Self::Cut,
+        Self::Aborted,
+        Self::Filtered,
+        Self::Short,
+    ];
+
+    /// Name in files and exports, such as `timed_out`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rejected => "rejected",
+            Self::TimedOut => "timed_out",
+            Self::Disconnected => "disconnected",
+            Self::Internal => "internal",
+            Self::Empty => "empty",
+            Self::Cut => "cut",
+            Self::Aborted => "aborted",
+            Self::Filtered => "filtered",
+            Self::Short => "short",
+        }
+    }
+
+    /// Position in [`ALL`](Self::ALL).
+    #[must_use]
+    pub fn position(self) -> usize {
+        self as usize
+    }
 }
 
 /// Calls that the system got wrong. Counted, shown, never a crash.

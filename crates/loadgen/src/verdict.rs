@@ -241,7 +241,8 @@ pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
 #[must_use]
 pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ended: Ended) -> bool {
     // A system that refuses, or is too slow by its own clock, has too much to do.
-    let broken = metrics.failed.disconnected + metrics.failed.internal;
+    let failed = &metrics.failed;
+    let broken = failed.disconnected + failed.internal + failed.not_whole();
     let piled_up = matches!(ended, Ended::TooManyOutstanding { .. });
     violations.iter().all(|violation| match violation {
         Violation::Bound { percentile, samples, .. } => {

@@ -37,6 +37,18 @@ pub enum Kind {
     Malformed,
     /// It is one, but of other names, types or shapes than were asked for.
     Mismatch,
+    /// The answer holds no output.
+    Empty,
+    /// The answer ended before it was finished.
+    Cut,
+    /// The server gave up on the answer.
+    Aborted,
+    /// A filter of the server withheld the answer or a part of it.
+    Filtered,
+    /// The server reports an error within an answer whose status is one of success.
+    InBand,
+    /// The answer has fewer tokens than the request demanded.
+    Short,
 }
 
 impl Kind {
@@ -47,7 +59,12 @@ impl Kind {
             Self::Refused | Self::Request => Failure::Rejected,
             Self::TimedOut => Failure::TimedOut,
             Self::Resolve | Self::Connect | Self::Tls | Self::Closed => Failure::Disconnected,
-            Self::Server | Self::Malformed | Self::Mismatch => Failure::Internal,
+            Self::Server | Self::Malformed | Self::Mismatch | Self::InBand => Failure::Internal,
+            Self::Empty => Failure::Empty,
+            Self::Cut => Failure::Cut,
+            Self::Aborted => Failure::Aborted,
+            Self::Filtered => Failure::Filtered,
+            Self::Short => Failure::Short,
         }
     }
 }

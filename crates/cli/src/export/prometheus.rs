@@ -131,13 +131,7 @@ fn of_metrics(text: &mut Text, run: &Run) {
     let help = "Samples that never came back.";
     text.gauge("dyno_samples_missing", help, gauge(|m| m.missing as f64));
     let failed = measured(run).flat_map(|(test, metrics)| {
-        let failed = &metrics.failed;
-        let reasons = [
-            ("rejected", failed.rejected),
-            ("timed_out", failed.timed_out),
-            ("disconnected", failed.disconnected),
-            ("internal", failed.internal),
-        ];
+        let reasons = metrics.failed.by_reason();
         reasons.map(|(reason, count)| (with(labels(run, test), "reason", reason), count as f64))
     });
     text.gauge("dyno_samples_failed", "Samples that the system could not answer.", failed);

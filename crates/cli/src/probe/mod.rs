@@ -246,6 +246,11 @@ fn reason(failure: Failure) -> &'static str {
         Failure::TimedOut => "the system took too long by its own clock",
         Failure::Disconnected => "the connection to the system was lost",
         Failure::Internal => "the system reported an error",
+        Failure::Empty => "the answer holds no output",
+        Failure::Cut => "the answer ended before it was finished",
+        Failure::Aborted => "the system gave up on the answer",
+        Failure::Filtered => "a filter of the system withheld the answer",
+        Failure::Short => "the answer has fewer tokens than demanded",
         _ => "the system failed",
     }
 }

@@ -84,25 +84,19 @@ pub struct Records {
     pub failure: Vec<i64>,
 }
 
-/// What a failure is called, by its code; 0 is none.
+/// The failure with this code; `None` for 0. A code of a later version counts as internal.
+pub fn failure_of(code: i64) -> Option<Failure> {
+    let position = usize::try_from(code).ok()?.checked_sub(1)?;
+    Some(Failure::ALL.get(position).copied().unwrap_or(Failure::Internal))
+}
+
+/// Name of the failure with this code; empty for 0.
 pub fn failure_name(code: i64) -> &'static str {
-    match code {
-        1 => "rejected",
-        2 => "timed_out",
-        3 => "disconnected",
-        4 => "internal",
-        _ => "",
-    }
+    failure_of(code).map_or("", Failure::name)
 }
 
 fn code(failure: Failure) -> i64 {
-    match failure {
-        Failure::Rejected => 1,
-        Failure::TimedOut => 2,
-        Failure::Disconnected => 3,
-        // A reason that this program does not know is the system's own affair.
-        _ => 4,
-    }
+    failure.position() as i64 + 1
 }
 
 impl Records {

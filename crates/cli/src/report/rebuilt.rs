@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::log::read::{Detail, Value, open_accuracy, read_detail_file};
-use dyno_loadgen::record::{Failure, Record};
+use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
 
 use crate::measure::mode_name;
@@ -271,7 +271,7 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
     Some(Metrics {
         query_count: queries,
         sample_count: latency.count,
-        failed: Failed { rejected: 0, timed_out: 0, disconnected: 0, internal: failed },
+        failed: Failed { internal: failed, ..Failed::default() },
         missing,
         error_rate: lost / (lost + latency.count as f64).max(1.0),
         over_bound: OverBound {
@@ -449,7 +449,8 @@ fn record_of(records: &Records) -> Record {
     let column = |of: &[i64]| -> Vec<Nanos> { (0..rows).map(|row| after(row, of)).collect() };
     let is_one = records.row == Row::Sample;
     let issued = column(&records.issue_delay_ns);
-    let failed = records.failure.iter().enumerate().filter(|(_, code)| **code != 0);
+    let failed = records.failure.iter().enumerate();
+    let failed = failed.filter_map(|(row, &code)| Some((row as u64, records::failure_of(code)?)));
     Record {
         samples_per_query: if is_one { rows.max(1) } else { 1 },
         scheduled_at: match is_one {
@@ -473,7 +474,7 @@ fn record_of(records: &Records) -> Record {
             true => records.tokens.clone(),
             false => vec![0; records.first_token_ns.len()],
         },
-        failed: failed.map(|(row, _)| (row as u64, Failure::Internal)).collect(),
+        failed: failed.collect(),
         ..Record::default()
     }
 }

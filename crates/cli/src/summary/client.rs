@@ -269,6 +269,12 @@ fn name_of(kind: Kind) -> &'static str {
         Kind::Server => "server error",
         Kind::Malformed => "malformed answer",
         Kind::Mismatch => "other answer",
+        Kind::Empty => "empty answer",
+        Kind::Cut => "cut answer",
+        Kind::Aborted => "aborted answer",
+        Kind::Filtered => "filtered answer",
+        Kind::InBand => "error in the answer",
+        Kind::Short => "short answer",
         _ => "other",
     }
 }

@@ -76,7 +76,7 @@ pub struct Intervals {
 }
 
 /// Samples that the system could not answer, by reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failed {
     /// refused
     pub rejected: u64,
@@ -86,13 +86,42 @@ pub struct Failed {
     pub disconnected: u64,
     /// error reported
     pub internal: u64,
+    /// answered without output
+    #[serde(default)]
+    pub empty: u64,
+    /// the answer ended before it was finished
+    #[serde(default)]
+    pub cut: u64,
+    /// the system gave up on the answer
+    #[serde(default)]
+    pub aborted: u64,
+    /// a filter withheld the answer
+    #[serde(default)]
+    pub filtered: u64,
+    /// fewer tokens than demanded
+    #[serde(default)]
+    pub short: u64,
 }
 
 impl Failed {
-    /// All of them.
+    /// Samples that failed, all reasons together.
     pub fn total(&self) -> u64 {
-        let all = [self.rejected, self.timed_out, self.disconnected, self.internal];
-        all.into_iter().fold(0, u64::saturating_add)
+        self.by_reason().into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count))
+    }
+
+    /// Each reason with its count.
+    pub fn by_reason(&self) -> [(&'static str, u64); 9] {
+        [
+            ("rejected", self.rejected),
+            ("timed_out", self.timed_out),
+            ("disconnected", self.disconnected),
+            ("internal", self.internal),
+            ("empty", self.empty),
+            ("cut", self.cut),
+            ("aborted", self.aborted),
+            ("filtered", self.filtered),
+            ("short", self.short),
+        ]
     }
 }
 

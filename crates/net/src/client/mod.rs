@@ -363,7 +363,10 @@ impl Shared {
     ) -> bool {
         let may_pass = match trouble.kind {
             Kind::Connect | Kind::Closed | Kind::TimedOut | Kind::Refused | Kind::Server => true,
+            Kind::Cut | Kind::Aborted | Kind::InBand => true,
             Kind::Resolve | Kind::Tls | Kind::Request | Kind::Malformed | Kind::Mismatch => false,
+            // The server finished these answers: the next one may be no better.
+            Kind::Empty | Kind::Filtered | Kind::Short => false,
         };
         if may_pass && !is_heard && job.tries < self.options.retries {
             self.counters.repeated(trouble.kind);

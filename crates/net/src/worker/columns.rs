@@ -32,16 +32,11 @@ pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
     columns
 }
 
-const FAILURES: [Failure; 4] =
-    [Failure::Rejected, Failure::TimedOut, Failure::Disconnected, Failure::Internal];
-
 fn failed(failed: &[(u64, Failure)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(9 * failed.len());
     for (sample, why) in failed {
         bytes.extend(sample.to_le_bytes());
-        // One that is new here is an internal one there.
-        let at = FAILURES.iter().position(|known| known == why).unwrap_or(FAILURES.len() - 1);
-        bytes.push(at as u8);
+        bytes.push(why.position() as u8);
     }
     bytes
 }
@@ -191,7 +186,7 @@ fn read_failed(bytes: &[u8]) -> Option<Vec<(u64, Failure)>> {
     let (entries, []) = bytes.as_chunks::<9>() else { return None };
     let entry = |entry: &[u8; 9]| {
         let (sample, why) = entry.split_first_chunk()?;
-        Some((u64::from_le_bytes(*sample), *FAILURES.get(usize::from(why[0]))?))
+        Some((u64::from_le_bytes(*sample), *Failure::ALL.get(usize::from(why[0]))?))
     };
     entries.iter().map(entry).collect()
 }
