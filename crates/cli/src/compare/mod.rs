@@ -240,7 +240,7 @@ impl TestReport {
         let mut notes = Vec::new();
         for (side, tests) in [("baseline", &baseline), ("candidate", &candidate)] {
             if let Some(ended) = tests.iter().find(|test| test.state != State::Complete) {
-                let how = ended.state.verdict(false);
+                let how = &ended.verdict;
                 let problem = format!(
                     "{} of the {side} is {how}: it has no result",
                     ended.conditions.title()
@@ -249,8 +249,9 @@ impl TestReport {
                     return Err(Failure::usage(problem).hint("--force takes what there is of it"));
                 }
                 notes.push(problem);
-            } else if tests.iter().any(|test| !test.is_valid) {
-                notes.push(format!("the {side} is INVALID; its figures are compared as they are"));
+            } else if let Some(test) = tests.iter().find(|test| !test.is_valid) {
+                let how = &test.verdict;
+                notes.push(format!("the {side} is {how}; its figures are compared as they are"));
             }
         }
         let metrics = match &question.metrics[..] {

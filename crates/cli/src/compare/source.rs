@@ -12,7 +12,7 @@ use super::conditions::Conditions;
 use crate::exit::Failure;
 use crate::foreign::{self, Figures, Foreign};
 use crate::records::{self, NEVER, Records};
-use crate::summary::{self, State};
+use crate::summary::{self, State, Verdict};
 
 /// A run that was played.
 #[derive(Debug, Clone)]
@@ -44,6 +44,8 @@ pub struct PlayedTest {
     pub state: State,
     /// Whether it counts.
     pub is_valid: bool,
+    /// The word of its verdict.
+    pub verdict: String,
     /// When its queries were due, ns.
     pub scheduled: Vec<i64>,
     /// What was measured.
@@ -158,6 +160,7 @@ impl PlayedTest {
             conditions: Conditions::of(test),
             state: test.state,
             is_valid: test.is_valid(),
+            verdict: test.judged().name().into(),
             columns: columns(&records),
             scheduled: records.scheduled_ns,
             has_records: true,
@@ -174,6 +177,7 @@ impl PlayedTest {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
             is_valid: true,
+            verdict: Verdict::Valid.name().into(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
             columns,
