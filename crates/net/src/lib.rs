@@ -11,6 +11,7 @@ pub mod coding;
 mod compressed;
 pub mod endpoint;
 pub mod exchange;
+pub mod faults;
 pub mod grpc;
 pub mod launch;
 pub mod oip;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use dyno_loadgen::clock::Nanos;
+use dyno_net::faults::{self, FaultServer, Mode};
 use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Server, Settings};
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
@@ -89,10 +90,16 @@ pub struct Serve {
     /// The library of ONNX Runtime
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
+    /// Serve a faulty answer instead of a system; `path` takes the mode from each request's path
+    #[arg(long, value_name = "MODE", hide = true, conflicts_with_all = ["grpc", "cert", "key"])]
+    faults: Option<String>,
 }
 
 /// Requests that wait, where nobody says.
 const QUEUE_DEFAULT: NonZero<usize> = NonZero::new(1_024).expect("1024 is not 0");
+
+/// Where a server listens by default.
+const ADDRESS: &str = "127.0.0.1:8000";
 
 const AFTER_HELP: &str = "\
 Serves the Open Inference Protocol over HTTP (JSON and binary tensors) and gRPC, and the OpenAI
@@ -128,6 +135,9 @@ impl Serve {
     pub fn execute(self) -> Result<Exit, Failure> {
         // Before anything takes its time: a signal ends that, too.
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        if let Some(mode) = &self.faults {
+            return self.serve_faults(mode, &interrupt);
+        }
         let listeners = self.listeners()?;
         let loaded = by_value::load(&self.system, self.queue.get(), &self.run_options())?;
         let name = self.model_name.clone().unwrap_or_else(|| default_name(&self.system));
@@ -177,6 +187,26 @@ impl Serve {
         }
     }
 
+    /// Serves the answers of a mode until it is interrupted.
+    fn serve_faults(&self, mode: &str, interrupt: &Interrupt) -> Result<Exit, Failure> {
+        let mode = match mode {
+            "path" => Mode::Path,
+            mode if faults::modes().contains(&mode) => Mode::Every(mode.to_owned()),
+            mode => {
+                return Err(Failure::usage(format!("--faults: there is no mode `{mode}`"))
+                    .hint(format!("use path, or one of: {}", faults::modes().join(", "))));
+            }
+        };
+        let address = self.http.as_deref().unwrap_or(ADDRESS);
+        let server = FaultServer::start_in(address, mode)
+            .map_err(|error| Failure::set_up(format!("cannot listen at {address}: {error}")))?;
+        output::print(format!("http http://{}\nready\n", server.address))?;
+        while !interrupt.is_asked() {
+            std::thread::park_timeout(GLANCE);
+        }
+        Ok(Exit::Valid)
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             connections: self.connections,
@@ -213,7 +243,7 @@ impl Serve {
         };
         let given: Vec<&str> =
             [&self.http, &self.grpc].into_iter().flatten().map(|a| &**a).collect();
-        let given = if given.is_empty() { vec!["127.0.0.1:8000"] } else { given };
+        let given = if given.is_empty() { vec![ADDRESS] } else { given };
         let listen = |address: &str| {
             let found = address.to_socket_addrs().map_err(|error| {
                 Failure::usage(format!("cannot listen at `{address}`: {error}"))

@@ -1,0 +1,274 @@
+//! A server that answers as servers should not: broken, empty, late and false answers.
+//!
+//! Tests of the client need servers with exactly known bytes and pauses. Each *mode* is one
+//! behavior of a server that speaks the OpenAI interface over HTTP/1.1. Most modes are rows of two
+//! tables, [`streams`] and [`whole`]; [`rules`] choose among the rows by request. The server reads
+//! and writes sockets with a thread for each connection, and shares no code with the clients that
+//! it tests.
+
+mod request;
+mod rules;
+mod script;
+mod streams;
+mod whole;
+
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
+
+use request::Incoming;
+pub use request::Request;
+use rules::{Decision, Memory, Play};
+use script::Step;
+
+/// Names of all modes, sorted.
+#[must_use]
+pub fn modes() -> Vec<&'static str> {
+    rules::modes()
+}
+
+/// What decides the mode of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The first segment of the path, such as `/ok/chat/completions`.
+    #[default]
+    Path,
+    /// One mode for every path.
+    Every(String),
+}
+
+/// What a server has counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests.
+    pub requests: u64,
+    /// Requests that are not answered yet.
+    pub in_flight: u64,
+    /// The most requests at one time.
+    pub max_in_flight: u64,
+    /// Connections that were accepted.
+    pub connections: u64,
+    /// Connections that are open.
+    pub open: u64,
+    /// The most connections at one time.
+    pub max_open: u64,
+}
+
+/// A running server. Its threads end when it is dropped.
+#[derive(Debug)]
+pub struct FaultServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    mode: Mode,
+    clock: Clock,
+    memory: Mutex<Memory>,
+    counts: Mutex<Counts>,
+    requests: Mutex<Vec<Request>>,
+    is_over: Mutex<bool>,
+    over: Condvar,
+}
+
+/// How often a connection without a request looks for the end of the server.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Requests that are kept for [`FaultServer::requests`].
+const KEPT: usize = 1_000;
+
+impl FaultServer {
+    /// Starts a server whose mode is the first segment of each path.
+    ///
+    /// # Errors
+    /// If the address cannot be listened at.
+    pub fn start(address: impl ToSocketAddrs) -> io::Result<Self> {
+        Self::start_in(address, Mode::Path)
+    }
+
+    /// Starts a server in a mode.
+    ///
+    /// # Errors
+    /// If the address cannot be listened at.
+    pub fn start_in(address: impl ToSocketAddrs, mode: Mode) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            mode,
+            clock: Clock::start(),
+            memory: Mutex::default(),
+            counts: Mutex::default(),
+            requests: Mutex::default(),
+            is_over: Mutex::new(false),
+            over: Condvar::new(),
+        });
+        let accepting = shared.clone();
+        let thread = std::thread::Builder::new().name("faults".into()).spawn(move || {
+            for stream in listener.incoming() {
+                if accepting.is_over() {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                let shared = accepting.clone();
+                std::thread::spawn(move || shared.serve(stream));
+            }
+        })?;
+        Ok(Self { address, shared, thread: Some(thread) })
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        *lock(&self.shared.counts)
+    }
+
+    /// The first requests, at most 1,000.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        lock(&self.shared.requests).clone()
+    }
+}
+
+impl Drop for FaultServer {
+    fn drop(&mut self) {
+        *lock(&self.shared.is_over) = true;
+        self.shared.over.notify_all();
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What the locks guard is consistent wherever a thread may have panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the connection is used for another request.
+#[derive(PartialEq)]
+enum Next {
+    Request,
+    Nothing,
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        *lock(&self.is_over)
+    }
+
+    /// Waits.
+    ///
+    /// # Errors
+    /// If the server ends meanwhile.
+    fn pause(&self, span: Nanos) -> io::Result<()> {
+        let until = self.clock.now() + span;
+        let mut is_over = lock(&self.is_over);
+        loop {
+            let left = until.saturating_sub(self.clock.now());
+            if *is_over {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            let waited = self.over.wait_timeout(is_over, Duration::from_nanos(left));
+            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Answers one request after the other.
+    fn serve(&self, stream: TcpStream) {
+        self.count(|counts| {
+            counts.connections += 1;
+            counts.open += 1;
+            counts.max_open = counts.max_open.max(counts.open);
+        });
+        let is_set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(GLANCE)));
+        let goes_on = || !self.is_over();
+        let mut incoming = Incoming::new(&stream, &goes_on);
+        while is_set.is_ok()
+            && let Some(request) = incoming.next()
+        {
+            if request.first_segment() == "stat" {
+                if (&stream).write_all(&self.stat()).is_err() {
+                    break;
+                }
+                continue;
+            }
+            self.count(|counts| {
+                counts.requests += 1;
+                counts.in_flight += 1;
+                counts.max_in_flight = counts.max_in_flight.max(counts.in_flight);
+            });
+            let next = self.answer(&stream, &request);
+            self.count(|counts| counts.in_flight -= 1);
+            let mut kept = lock(&self.requests);
+            if kept.len() < KEPT {
+                kept.push(request);
+            }
+            if !matches!(next, Ok(Next::Request)) {
+                break;
+            }
+        }
+        self.count(|counts| counts.open -= 1);
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut lock(&self.counts));
+    }
+
+    /// The counts as JSON. The maxima and the number of requests begin anew.
+    fn stat(&self) -> Vec<u8> {
+        let mut counts = lock(&self.counts);
+        let Counts { requests, in_flight, max_in_flight, connections, open, max_open } = *counts;
+        (counts.requests, counts.max_in_flight, counts.max_open) = (0, 0, open);
+        let body = format!(
+            r#"{{"inflight": {in_flight}, "max_inflight": {max_in_flight}, "n": {requests}, "connections": {connections}, "open": {open}, "max_open": {max_open}}}"#
+        );
+        let length = body.len();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+        format!("{head} {length}\r\n\r\n{body}").into_bytes()
+    }
+
+    fn answer(&self, mut stream: &TcpStream, request: &Request) -> io::Result<Next> {
+        let segment = request.first_segment();
+        let mode = match &self.mode {
+            Mode::Path => segment,
+            // What a redirection leads to is answered.
+            Mode::Every(mode) if mode == "redirect" && segment == "ok" => "ok",
+            Mode::Every(mode) => mode,
+        };
+        let Decision { wait, play, closes } =
+            lock(&self.memory).decide(mode, request, self.clock.now());
+        if wait > 0 {
+            self.pause(wait)?;
+        }
+        match play {
+            Play::Stream(answer) => answer.play(&mut |step| match step {
+                Step::Write(bytes) => stream.write_all(&bytes),
+                Step::Pause(ms) => self.pause(ms * MILLISECOND),
+            })?,
+            Play::Whole(answer) => stream.write_all(&answer.bytes())?,
+            Play::Redirect => {
+                let rest = request.path.strip_prefix("/redirect").unwrap_or(&request.path);
+                let head = "HTTP/1.1 307 Temporary Redirect\r\nLocation: /ok";
+                stream
+                    .write_all(format!("{head}{rest}\r\nContent-Length: 0\r\n\r\n").as_bytes())?;
+            }
+            Play::Silence => self.pause(Nanos::MAX / 4)?,
+            Play::Reset => return self::reset(stream).map(|()| Next::Nothing),
+        }
+        Ok(if closes { Next::Nothing } else { Next::Request })
+    }
+}
+
+/// Has the connection end with a reset when it is closed.
+fn reset(stream: &TcpStream) -> io::Result<()> {
+    tokio::net::TcpSocket::from_std_stream(stream.try_clone()?).set_zero_linger()
+}

@@ -1,0 +1,215 @@
+//! Modes whose answer depends on the request, on how many came before, or on the time.
+
+use std::collections::{HashMap, VecDeque};
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+
+use super::request::Request;
+use super::script::Stream;
+use super::streams::{STREAMS, WITHOUT_PAUSE, stream};
+use super::whole::{
+    NO_KEY, NO_MAX, NO_OPTIONS, NO_SUCH_MODE, SLOW_DOWN, UNAVAILABLE, WHOLE, Whole, whole,
+};
+
+/// What is done with one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decision {
+    /// Nanoseconds before anything is done.
+    pub wait: Nanos,
+    pub play: Play,
+    /// Whether the connection is closed afterwards.
+    pub closes: bool,
+}
+
+/// What a client gets.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Play {
+    Stream(&'static Stream),
+    Whole(&'static Whole),
+    /// The same path below `/ok` is named as the place of the answer.
+    Redirect,
+    /// Nothing, and the connection stays open.
+    Silence,
+    /// The connection is reset.
+    Reset,
+}
+
+/// How a mode chooses among answers.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    /// Of `every` requests, number `at` (from 0) gets `then`, the others `otherwise`.
+    Turns {
+        every: u64,
+        at: u64,
+        then: &'static str,
+        otherwise: &'static str,
+    },
+    /// Requests whose body holds this text are refused.
+    Body {
+        holds: &'static str,
+        refusal: &'static str,
+    },
+    /// Requests without this key are refused.
+    Key(&'static str),
+    /// The first request waits two seconds.
+    Cold,
+    /// 20 requests a second pass, the others are refused.
+    Bucket,
+    /// From 2 s to 4 s after the first request nothing is answered.
+    Stall,
+    /// The connection is closed after each answer, without a field that announces it.
+    Close,
+    Redirect,
+    Silence,
+    Reset,
+}
+
+/// The answer of servers that work.
+const OK: &str = "ok";
+const SILENCE: &str = "hangall";
+/// A connection that is reset; no mode of its own.
+const RESET: &str = "reset, now";
+
+const fn turns(every: u64, at: u64, then: &'static str) -> Rule {
+    Rule::Turns { every, at, then, otherwise: OK }
+}
+
+const RULES: &[(&str, Rule)] = &[
+    ("half_empty", turns(2, 1, "empty")),
+    ("cut_half", Rule::Turns { every: 2, at: 1, then: "cut", otherwise: WITHOUT_PAUSE }),
+    ("rate", turns(3, 2, "rateall")),
+    ("hang", turns(10, 9, SILENCE)),
+    ("e503half", turns(2, 1, UNAVAILABLE)),
+    ("reset", turns(5, 4, RESET)),
+    (RESET, Rule::Reset),
+    ("nomax", Rule::Body { holds: "\"max_tokens\"", refusal: NO_MAX }),
+    ("noopts", Rule::Body { holds: "stream_options", refusal: NO_OPTIONS }),
+    ("auth", Rule::Key("Bearer sesame")),
+    ("cold", Rule::Cold),
+    ("bucket", Rule::Bucket),
+    ("stall", Rule::Stall),
+    ("close_after", Rule::Close),
+    ("redirect", Rule::Redirect),
+    (SILENCE, Rule::Silence),
+];
+
+/// Requests that pass in a second of `bucket`.
+const PASS: usize = 20;
+/// When `stall` begins and ends, after its first request.
+const STALL: (Nanos, Nanos) = (2 * SECOND, 4 * SECOND);
+/// How long the first request of `cold` waits.
+const COLD: Nanos = 2 * SECOND;
+
+/// What was seen of the modes so far.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Requests by mode.
+    requests: HashMap<String, u64>,
+    /// When requests passed in the last second.
+    passed: VecDeque<Nanos>,
+    /// When the first request of `stall` came.
+    stall: Option<Nanos>,
+}
+
+/// Names of all modes. Those of the inner answers have a comma.
+pub(super) fn modes() -> Vec<&'static str> {
+    let rules = RULES.iter().map(|(name, _)| *name);
+    let streams = STREAMS.iter().map(|(name, _)| *name);
+    let wholes = WHOLE.iter().map(|(name, _)| *name);
+    let mut all: Vec<&str> = rules.chain(streams).chain(wholes).collect();
+    all.retain(|name| !name.contains(','));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+impl Memory {
+    /// What a request at `now` gets in a mode.
+    pub(super) fn decide(&mut self, mode: &str, request: &Request, now: Nanos) -> Decision {
+        let before = match self.requests.get_mut(mode) {
+            Some(count) => {
+                *count += 1;
+                *count - 1
+            }
+            None => {
+                self.requests.insert(mode.to_owned(), 1);
+                0
+            }
+        };
+        if mode == "reset_counts" {
+            *self = Self::default();
+        }
+        let mut decision = Decision { wait: 0, play: Play::Whole(&NO_SUCH_MODE), closes: false };
+        let mut mode = mode;
+        while let Some((_, rule)) = RULES.iter().find(|(name, _)| *name == mode) {
+            mode = match *rule {
+                Rule::Turns { every, at, then, otherwise } => {
+                    if before % every == at {
+                        then
+                    } else {
+                        otherwise
+                    }
+                }
+                Rule::Body { holds, refusal } => {
+                    if request.holds(holds) {
+                        refusal
+                    } else {
+                        OK
+                    }
+                }
+                Rule::Key(key) => {
+                    if request.field("authorization") == Some(key) {
+                        OK
+                    } else {
+                        NO_KEY
+                    }
+                }
+                Rule::Cold => {
+                    decision.wait = if before == 0 { COLD } else { 0 };
+                    OK
+                }
+                Rule::Bucket => {
+                    if self.passes(now) {
+                        OK
+                    } else {
+                        SLOW_DOWN
+                    }
+                }
+                Rule::Close => {
+                    decision.closes = true;
+                    OK
+                }
+                Rule::Stall => {
+                    let since = now - *self.stall.get_or_insert(now);
+                    if (STALL.0..STALL.1).contains(&since) {
+                        decision.wait = STALL.1 - since;
+                    }
+                    break;
+                }
+                Rule::Redirect => return Decision { play: Play::Redirect, ..decision },
+                Rule::Silence => return Decision { play: Play::Silence, ..decision },
+                Rule::Reset => return Decision { play: Play::Reset, ..decision },
+            };
+        }
+        if let Some(stream) = stream(mode) {
+            decision.closes |= stream.end != super::script::End::Whole;
+            decision.play = Play::Stream(stream);
+        } else if let Some(whole) = whole(mode) {
+            decision.wait += whole.pause_ms * MILLISECOND;
+            decision.closes |= whole.is_last;
+            decision.play = Play::Whole(whole);
+        }
+        decision
+    }
+
+    fn passes(&mut self, now: Nanos) -> bool {
+        while self.passed.front().is_some_and(|&at| now - at >= SECOND) {
+            self.passed.pop_front();
+        }
+        let passes = self.passed.len() < PASS;
+        if passes {
+            self.passed.push_back(now);
+        }
+        passes
+    }
+}
