@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, Parser};
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::search::{End, Outcome};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -13,7 +12,7 @@ use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
 use crate::run::pretty;
-use crate::search::{self, Ask, Job, Load, State};
+use crate::search::{self, Ask, Job, Load, Phase, State};
 use crate::{output, render, report};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
@@ -43,6 +42,9 @@ pub struct Search {
     /// [default: 30m, with profile rules 2h; as much as it takes in virtual time]
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
     max_time: Option<Nanos>,
+    /// How often a run is repeated that the client or the machine disturbed
+    #[arg(long, value_name = "N", default_value_t = REPEATS)]
+    repeat_disturbed: u32,
     /// Make no full run at the end
     #[arg(long, conflicts_with = "confirm")]
     no_confirm: bool,
@@ -80,6 +82,9 @@ full run is that confirms the peak.
 Exit codes: 0 found and confirmed (with --no-confirm: found), 1 not found or not confirmed, 2 usage,
 3 set-up, 4 the system stopped answering, 130 interrupted (go on with --resume DIR).
 Results are not official MLPerf results.";
+
+/// Repeats of a disturbed run where nobody says.
+const REPEATS: u32 = 3;
 
 /// Tolerance where nobody says.
 const TOLERANCE: f64 = 0.01;
@@ -141,29 +146,29 @@ impl Search {
         let played = job.play(watch, self.quiet);
         // The runs of a search that broke off are shown, too.
         let page = report::write_inside(job.directory());
-        let exit = self.tell(&job, played?.as_ref());
+        let exit = self.tell(&job, played?);
         if let (Some(page), false) = (page?, self.quiet) {
             output::say(format_args!("report: {}", page.display()));
         }
         exit
     }
 
-    fn tell(&self, job: &Job, outcome: Option<&Outcome>) -> Result<Exit, Failure> {
+    fn tell(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
         let directory = job.directory().display();
         if self.json {
             let mut json = serde_json::to_value(&job.state).expect("keys are texts");
             json["run_directory"] = directory.to_string().into();
             output::print(pretty(&json))?;
         }
-        let Some(outcome) = outcome else {
+        if ended == Phase::Interrupted {
             output::say(format_args!("interrupted; go on with: dyno search --resume {directory}"));
             return Ok(Exit::Interrupted);
-        };
+        }
         if !self.json && !self.quiet {
             output::print(search::result(job, render::is_colored()))?;
         }
-        Ok(match outcome.end {
-            End::Confirmed | End::Estimated => Exit::Valid,
+        Ok(match ended {
+            Phase::Confirmed | Phase::Estimated => Exit::Valid,
             _ => Exit::Invalid,
         })
     }
@@ -200,6 +205,7 @@ impl Search {
             tolerance: now.tolerance.or(self.tolerance).unwrap_or(TOLERANCE),
             short: self.short,
             max_time: now.max_time.or(self.max_time),
+            repeats: now.repeat_disturbed,
             confirm: now.confirm || !(self.no_confirm || now.no_confirm),
         }
     }

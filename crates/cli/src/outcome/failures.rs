@@ -115,9 +115,14 @@ fn advice_on(kind: Kind) -> &'static str {
         Kind::Malformed | Kind::Mismatch => {
             "Check that the server speaks the protocol of the system (dyno info systems)."
         }
+        Kind::Empty | Kind::Cut | Kind::Aborted | Kind::Filtered | Kind::Short => NOT_WHOLE,
         _ => "See what the server says, and its log.",
     }
 }
+
+/// What to do about answers that are not whole.
+const NOT_WHOLE: &str = "See the log of the server for why its answers are not whole; \
+                         accept-answers=CLASS counts a class of them as success.";
 
 /// Samples that failed for a reason of the record, with the words of the first trouble that is
 /// recorded so.
@@ -130,6 +135,11 @@ fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> Failed {
         Failure::Rejected => ("refused", true, "Lower the load, or raise the limit of the system."),
         Failure::TimedOut => ("timed out", true, "Lower the load, or raise the time limit."),
         Failure::Disconnected => ("lost their connection", false, "See the log of the system."),
+        Failure::Empty => ("empty answers", false, NOT_WHOLE),
+        Failure::Cut => ("cut answers", false, NOT_WHOLE),
+        Failure::Aborted => ("aborted answers", false, NOT_WHOLE),
+        Failure::Filtered => ("filtered answers", false, NOT_WHOLE),
+        Failure::Short => ("short answers", false, NOT_WHOLE),
         _ => ("answered with an error", false, "See the log of the system."),
     };
     Failed { samples, name: name.into(), words: None, is_overload, advice }
@@ -161,6 +171,7 @@ mod tests {
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
+        check(Kind::Empty, "no output", "empty answer", "accept-answers=CLASS", false);
         check(Kind::Server, "HTTP status 500: boom", "server error", "log of the server", false);
     }
 

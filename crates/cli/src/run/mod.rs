@@ -254,6 +254,38 @@ impl Prepared {
         self.finish(run, &plots, directory)
     }
 
+    /// Plays a test of which nothing is kept. Returns its logs and the verdicts of its tenants, which
+    /// only real time has: there the client and the machine may disturb it.
+    ///
+    /// # Errors
+    /// A system that cannot be started.
+    pub fn play_and_judge(
+        &self,
+        test: &Test,
+        watch: Watch<'_>,
+        title: &str,
+    ) -> Result<(Vec<TestLog>, Vec<summary::Test>), Failure> {
+        let system = &self.system;
+        let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
+        let logs = test.play(system, watch, title)?;
+        if system.is_simulated() {
+            return Ok((logs, Vec::new()));
+        }
+        let took = clock.now();
+        let troubles = troubles(system, before.as_ref());
+        let has_round = self.options.rules.is_some();
+        let context = Context { troubles: &troubles, has_round };
+        let of = |(log, tenant): (&TestLog, &TestTenant)| {
+            let kept = (tenant.name.as_deref(), Keep::Nothing);
+            Outcome::of(log, &reports(log), test, system, kept, context)
+        };
+        let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
+        if let (Some(remote), Some(before)) = (system.remote(), &before) {
+            seen_by_client(remote, (before, took), &logs, &mut outcomes);
+        }
+        Ok((logs, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
+    }
+
     /// What of the rules is measured for.
     pub fn rules(&self) -> Option<summary::Rules> {
         self.options.rules.as_ref().map(|rules| summary::Rules {

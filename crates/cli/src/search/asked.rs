@@ -39,6 +39,8 @@ pub struct Ask {
     pub max_time: Option<Nanos>,
     /// Whether a full run is made at the end.
     pub confirm: bool,
+    /// How often a run is repeated that the client or the machine disturbed.
+    pub repeats: u32,
 }
 
 /// Full runs that are tried at most.
@@ -238,7 +240,7 @@ pub fn rules(
         (false, false) => 2 * 3_600 * SECOND,
     };
     Rules {
-        limits: limits.to_vec(),
+        limits: of_system(limits),
         from,
         to: ask.to,
         unit: load.unit(),
@@ -253,7 +255,18 @@ pub fn rules(
     }
 }
 
-pub fn definition(prepared: &Prepared, load: Load, rules: &Rules, base: &Test) -> Definition {
+/// The limits that a system keeps or misses. The lag is the client's: a run in which it is too
+/// large says nothing about the system.
+pub fn of_system(limits: &[Limit]) -> Vec<Limit> {
+    limits.iter().filter(|limit| limit.quantity != Quantity::ClientLag).copied().collect()
+}
+
+pub fn definition(
+    prepared: &Prepared,
+    load: Load,
+    (rules, limits): (&Rules, &[Limit]),
+    base: &Test,
+) -> Definition {
     let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());
     let (of_load, _): OnTop = load.setting(1.0);
     let differs = |field: &&Field| {
@@ -269,7 +282,7 @@ pub fn definition(prepared: &Prepared, load: Load, rules: &Rules, base: &Test) -
         system: prepared.system.spec.clone(),
         scenario: load.scenario().to_string(),
         load,
-        limits: rules.limits.iter().map(limits::key).collect(),
+        limits: limits.iter().map(limits::key).collect(),
         from: rules.from,
         to: rules.to,
         tolerance: rules.tolerance,

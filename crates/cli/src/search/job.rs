@@ -1,21 +1,21 @@
 //! The work of a search: its runs are played, and its state is kept after each.
 
+mod observed;
+
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND, WallTime};
-use dyno_loadgen::metrics::{Metrics, Rates};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::run::{RunLog, TestLog};
-use dyno_loadgen::search::{
-    Block, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step, Unit,
-};
+use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Search, Step};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 
+use self::observed::is_of_client;
 use super::asked::{self, Ask, First};
-use super::limits;
+use super::disturbed::{self, Disturbance, Patience};
 use super::load::Load;
 use super::screen;
-use super::state::{self, Confirmed, Counts, Definition, Peak, Phase, Point, State, Unfinished};
+use super::state::{self, Confirmed, Definition, Disturbed, Phase, Point, State, Unfinished};
 use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
@@ -41,6 +41,7 @@ pub struct Job {
     clock: Clock,
     /// When the last run was over.
     over_at: Nanos,
+    patience: Patience,
     directory: PathBuf,
 }
 
@@ -82,7 +83,7 @@ impl Job {
         departing.push(load.setting(from));
         prepared.options.depart(load.scenario(), &departing, &ORIGIN);
         let rules = asked::rules(&prepared, ask, load, (from, &limits), plan);
-        let definition = asked::definition(&prepared, load, &rules, &base);
+        let definition = asked::definition(&prepared, load, (&rules, &limits), &base);
         let state = begin(&prepared, definition);
         let search = Search::new(rules);
         let (clock, over_at, directory) = (Clock::start(), 0, PathBuf::new());
@@ -95,6 +96,7 @@ impl Job {
             is_from_known,
             clock,
             over_at,
+            patience: Patience::new(ask.repeats),
             directory,
         }))
     }
@@ -148,36 +150,38 @@ impl Job {
                 .hint("give --resume alone to go on with it, or --out to begin anew"));
         }
         for point in &before.points {
-            let told = point.observation().map_err(|problem| {
+            let mut told = point.observation().map_err(|problem| {
                 Failure::set_up(format!("{}: {problem}", directory.join(state::FILE).display()))
             })?;
             if told.blocks.len() != self.limits.len() {
                 let problem = format!("point {} has other limits", point.number);
                 return Err(Failure::set_up(problem));
             }
+            let mut limits = self.limits.iter();
+            let is_kept = |limit: Option<&Limit>| limit.is_some_and(|l| !is_of_client(l));
+            told.blocks.retain(|_| is_kept(limits.next()));
             self.search.tell(told);
         }
         before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
+        before.disturbed.iter().for_each(|run| self.search.lose(run.took_ns));
         let State { definition, rules, remarks, .. } = self.state.clone();
         self.state = State { definition, rules, remarks, ..before };
         self.directory = directory.to_path_buf();
         Ok(())
     }
 
-    /// Plays all runs. Returns how it ended; `None` if it was interrupted.
+    /// Plays all runs. Returns how it ended.
     ///
     /// # Errors
     /// A system that cannot be started, a state that cannot be written.
-    pub fn play(&mut self, watch: Watch<'_>, is_quiet: bool) -> Result<Option<Outcome>, Failure> {
+    pub fn play(&mut self, watch: Watch<'_>, is_quiet: bool) -> Result<Phase, Failure> {
         self.state.state = Phase::Running;
         (self.clock, self.over_at) = (Clock::start(), 0);
         loop {
             let probe = match self.search.next() {
                 Step::Run(probe) => probe,
                 Step::Done(outcome) => {
-                    self.state.state = outcome.end.into();
-                    self.keep()?;
-                    return Ok(Some(outcome));
+                    return self.end(outcome.end.into());
                 }
             };
             let is_asked = || watch.interrupt.is_some_and(Interrupt::is_asked);
@@ -190,12 +194,17 @@ impl Job {
             };
             watch.progress.clear();
             let said = match made {
-                Made::Told(told) => self.tell(*told)?,
+                Made::Told(told) if told.disturbance.is_none() => {
+                    self.patience.renew();
+                    self.tell(*told)?
+                }
+                Made::Told(told) => match self.disturbed(&probe, *told)? {
+                    Some(said) => said,
+                    None => return self.end(Phase::ClientLimited),
+                },
                 Made::Silent { missing } => return Err(self.silent(&probe, missing)),
                 Made::Ended { took } if took < left && is_asked() => {
-                    self.state.state = Phase::Interrupted;
-                    self.keep()?;
-                    return Ok(None);
+                    return self.end(Phase::Interrupted);
                 }
                 Made::Ended { took } => self.lose(&probe, took.max(left))?,
             };
@@ -205,9 +214,59 @@ impl Job {
         }
     }
 
+    fn end(&mut self, phase: Phase) -> Result<Phase, Failure> {
+        self.state.state = phase;
+        if phase == Phase::ClientLimited {
+            // It would be a limit of the client.
+            (self.state.peak, self.state.confirmed) = (None, None);
+        }
+        self.keep()?;
+        Ok(phase)
+    }
+
+    /// Keeps that a run was disturbed, and returns what is said; `None` if it was repeated often
+    /// enough. A system that misses its limits without the client's lag, too, is told to miss
+    /// them.
+    fn disturbed(&mut self, probe: &Probe, mut told: Told) -> Result<Option<String>, Failure> {
+        let Some(Disturbance { cause, reason, is_lag_alone }) = told.disturbance.take() else {
+            return self.tell(told).map(Some);
+        };
+        let repeat = self.patience.repeat();
+        let alone = Observation {
+            blocks: std::mem::take(&mut told.without_lag),
+            overloaded: false,
+            passed: false,
+            ..told.observation
+        };
+        if repeat.is_none() && is_lag_alone && !self.search.keeps_all(&alone) {
+            self.patience.renew();
+            self.count_alone(&mut told.point, &alone);
+            told.observation = alone;
+            told.reasons.push(format!("    the client was late, too: {reason}"));
+            return self.tell(told).map(Some);
+        }
+        let took = told.observation.took;
+        self.over_at += took;
+        self.search.lose(took);
+        let (purpose, load) = (probe.purpose.into(), probe.load);
+        let text = reason.clone();
+        let run = Disturbed { purpose, load, took_ns: took, cause, reason: text };
+        self.state.disturbed.push(run);
+        self.keep()?;
+        Ok(repeat.map(|repeat| {
+            let (at, most) = (self.load.show(load), self.patience.most);
+            format!("    the run at {at} says nothing: {reason}; repeat {repeat} of {most}")
+        }))
+    }
+
+    /// What helps where the client is the limit.
+    pub fn advice(&self) -> &'static str {
+        disturbed::advice(self.prepared.system.remote().is_some())
+    }
+
     /// Keeps what a run says before anybody hears of it; returns what is said.
     fn tell(&mut self, told: Told) -> Result<String, Failure> {
-        let Told { observation, point, reasons } = told;
+        let Told { observation, point, reasons, .. } = told;
         self.over_at += observation.took;
         self.search.tell(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
@@ -260,9 +319,10 @@ impl Job {
         self.prepared.system.repeat(probe.number + 1);
         let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
         let watch = Watch { most: Some(self.left()), ..watch };
-        let log = test.play(&self.prepared.system, watch, &title);
+        let played = self.prepared.play_and_judge(&test, watch, &title);
         self.prepared.system.repeat(0);
-        let log = log?.swap_remove(0);
+        let (mut logs, judged) = played?;
+        let log = logs.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
         if let Some(made) = self.without_result(&log, took) {
@@ -273,8 +333,9 @@ impl Job {
         let mut observation = self.observe(probe, &[run], took);
         observation.overloaded = is_early && self.load == Load::Qps;
         observation.passed = self.search.keeps_all(&observation);
-        let point = self.point(&observation, run, None);
-        Ok(Made::Told(Box::new(Told { observation, point, reasons: Vec::new() })))
+        let mut told = self.told(probe, observation, (&[run], run), None);
+        told.disturb(&judged);
+        Ok(Made::Told(Box::new(told)))
     }
 
     /// How long the runs of a test took in all: in real time all that passed since
@@ -354,10 +415,14 @@ impl Job {
             made = Some(self.without_result(log, took).unwrap_or_else(|| {
                 let runs: Vec<&RunLog> = log.runs().collect();
                 let mut observation = self.observe(probe, &runs, took);
-                let mut limits = self.limits.iter().zip(&observation.blocks);
+                let mut limits = self.rules().limits.iter().zip(&observation.blocks);
                 observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
-                let point = self.point(&observation, run, Some(folder.clone()));
-                Made::Told(Box::new(Told { observation, point, reasons: Vec::new() }))
+                Made::Told(Box::new(self.told(
+                    probe,
+                    observation,
+                    (&runs, run),
+                    Some(folder.as_str()),
+                )))
             }));
         };
         let watch = Watch { most: Some(self.left()), ..watch };
@@ -370,6 +435,7 @@ impl Job {
             let first_line =
                 |reason: &String| reason.lines().next().unwrap_or_default().to_string();
             told.reasons = reasons.map(|reason| format!("   {}", first_line(reason))).collect();
+            told.disturb(&measured.summary.tests);
         }
         Ok(made)
     }
@@ -386,110 +452,6 @@ impl Job {
         make_way(&path)?;
         Ok((folder, path))
     }
-
-    /// What runs at one load were like: of each limit the run that was worst by it,
-    /// since every one of them must keep it.
-    fn observe(&self, probe: &Probe, runs: &[&RunLog], took: Nanos) -> Observation {
-        let blocks = |limit: &Limit| {
-            let of_runs = runs.iter().map(|run| limit.blocks(&run.record, self.lasted(probe, run)));
-            worst(of_runs).unwrap_or_default()
-        };
-        Observation {
-            probe: *probe,
-            took,
-            overloaded: false,
-            passed: false,
-            blocks: self.limits.iter().map(blocks).collect(),
-        }
-    }
-
-    /// For how long the queries of a run were issued, ns.
-    fn lasted(&self, probe: &Probe, run: &RunLog) -> Nanos {
-        let issued =
-            run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
-        match (self.load, run.ended) {
-            (Load::Qps, _) => probe.duration,
-            (_, Ended::MaxQueryCount { .. }) => issued,
-            // Runs of a fixed number of queries may last longer than they must.
-            _ => probe.duration.max(issued),
-        }
-    }
-
-    fn point(&self, told: &Observation, run: &RunLog, folder: Option<String>) -> Point {
-        let metrics = Metrics::of(&run.record, &run.plan);
-        let timed = metrics.query_latency.unwrap_or(metrics.latency);
-        let took = (run.finished_at - run.started_at).max(1) as f64 / SECOND as f64;
-        let throughput = match metrics.rates {
-            Rates::Server { completed, .. } => completed,
-            _ => metrics.sample_count as f64 / took,
-        };
-        let counts = |(at, (limit, blocks)): (usize, (&Limit, &Vec<Block>))| {
-            // A run that counts counts as a whole.
-            let all = match folder.is_some() {
-                true => Block::sum(blocks),
-                false => Block::sum(&self.search.counted(told, at)),
-            };
-            Counts {
-                limit: limits::key(limit),
-                queries: all.queries,
-                over: all.over,
-                stretches: state::write_stretches(blocks),
-            }
-        };
-        let good = |(limit, blocks): (&Limit, &Vec<Block>)| {
-            let all = Block::sum(blocks);
-            let is_of_latency =
-                limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
-            is_of_latency.then_some((all.queries - all.over) as f64)
-        };
-        let pairs = || self.limits.iter().zip(&told.blocks);
-        let good = pairs().filter_map(good).fold(f64::INFINITY, f64::min);
-        let answered = metrics.sample_count as f64 / run.plan.samples_per_query.max(1) as f64;
-        let goodput = throughput * (good / answered.max(1.0)).min(1.0);
-        let [p50, p90, _, _, p99, _] = timed.percentiles;
-        let limits = pairs().enumerate().map(counts).collect();
-        Point {
-            number: told.probe.number + 1,
-            purpose: told.probe.purpose.into(),
-            folder,
-            load: told.probe.load,
-            duration_ns: told.probe.duration,
-            took_ns: told.took,
-            overloaded: told.overloaded,
-            passed: told.passed,
-            throughput: Some(throughput).filter(|rate| rate.is_finite()),
-            goodput: if goodput.is_finite() { goodput } else { 0.0 },
-            p50_ns: p50,
-            p90_ns: p90,
-            p99_ns: p99,
-            limits,
-        }
-    }
-
-    fn peak(&self, peak: &dyno_loadgen::search::Peak) -> Peak {
-        // As the peak itself: of whole loads the highest that passes; one of them did.
-        let whole = |load: f64| match self.load.unit() {
-            Unit::Rate => load,
-            Unit::Whole => load.floor().max(1.0),
-        };
-        Peak {
-            load: peak.load,
-            low: whole(peak.low),
-            high: whole(peak.high),
-            confidence: 0.95,
-            binds: limits::show(&self.limits[peak.binding()]),
-            binding_probability: peak.binds.iter().map(|p| (p * 1e4).round() / 1e4).collect(),
-        }
-    }
-}
-
-/// Of several runs the one with the largest share over a limit.
-fn worst(of_runs: impl Iterator<Item = Vec<Block>>) -> Option<Vec<Block>> {
-    let share = |blocks: &Vec<Block>| {
-        let all = Block::sum(blocks);
-        all.over as f64 / all.queries.max(1) as f64
-    };
-    of_runs.max_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
 /// What came of a run.
@@ -511,6 +473,21 @@ struct Told {
     point: Point,
     /// Of a run that counts: why it does not.
     reasons: Vec<String>,
+    /// The counts of the system's limits without the client's lag.
+    without_lag: Vec<Vec<Block>>,
+    /// Why it says nothing about the system.
+    disturbance: Option<Disturbance>,
+}
+
+impl Told {
+    /// Takes in what the verdicts of a run's tests say about a disturbance.
+    fn disturb(&mut self, tests: &[summary::Test]) {
+        let Some(by_test) = tests.iter().find_map(Disturbance::by_test) else { return };
+        self.disturbance = Some(match self.disturbance.take() {
+            Some(by_lag) => by_lag.and(&by_test),
+            None => by_test,
+        });
+    }
 }
 
 fn begin(prepared: &Prepared, definition: Definition) -> State {
@@ -533,19 +510,6 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
         confirmed: None,
         points: Vec::new(),
         unfinished: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_worst_of_several_runs_is_the_one_with_the_largest_share() {
-        let run = |queries, over| vec![Block { queries, over }, Block { queries: 100, over: 0 }];
-        // Of the third run fewer are over than of the first, and a larger share.
-        let runs = [run(1_900, 30), run(900, 10), run(900, 20), run(900, 0)];
-        assert_eq!(worst(runs.into_iter()), Some(run(900, 20)));
-        assert_eq!(worst(std::iter::empty()), None);
+        disturbed: Vec::new(),
     }
 }

@@ -3,6 +3,7 @@
 //! [`dyno_loadgen::search`]; here its runs are played and its state is kept.
 
 mod asked;
+mod disturbed;
 mod job;
 pub mod limits;
 mod load;
@@ -13,4 +14,4 @@ pub use asked::Ask;
 pub use job::{Job, prepare};
 pub use load::Load;
 pub use screen::{headline, nearest, plan, result};
-pub use state::{FILE, Point, Purpose, SCHEMA_VERSION, State};
+pub use state::{FILE, Phase, Point, Purpose, SCHEMA_VERSION, State};

@@ -165,13 +165,22 @@ pub fn result(job: &Job, is_colored: bool) -> String {
     frame.rule();
     let told = state.points.iter().map(|point| point.took_ns);
     let took = told.chain(state.unfinished.iter().map(|run| run.took_ns));
+    let took = took.chain(state.disturbed.iter().map(|run| run.took_ns));
     let spent = took.fold(0, Nanos::saturating_add);
-    let runs = match state.points.len() + state.unfinished.len() {
+    let runs = match state.points.len() + state.unfinished.len() + state.disturbed.len() {
         1 => "1 run".to_string(),
         runs => format!("{runs} runs"),
     };
     let virtually = if job.is_virtual() { " of virtual time" } else { "" };
     frame.line(&format!("{runs} in {}{virtually}", time(spent)), 2);
+    if let repeated @ 1.. = state.disturbed.len() {
+        let runs = if repeated == 1 { "run was" } else { "runs were" };
+        let told = format!("{repeated} {runs} disturbed by the client or the machine");
+        frame.line(&told, 2);
+    }
+    if state.state == Phase::ClientLimited {
+        frame.line(&format!("To measure more: {}.", job.advice()), 2);
+    }
     if !state.remarks.is_empty() {
         frame.rule();
         state.remarks.iter().for_each(|remark| frame.line(remark, 2));
@@ -235,6 +244,18 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         }
         Phase::NothingFails => {
             format!("Every load keeps the limits, up to {}", tried(loads().reduce(f64::max)))
+        }
+        Phase::ClientLimited => {
+            let last = state.disturbed.last();
+            let why = last.map(|run| format!(": at {} {}", load.show(run.load), run.reason));
+            let kept = state.points.iter().filter(|point| point.passed).map(|point| point.load);
+            let kept = match kept.reduce(f64::max) {
+                Some(most) => {
+                    format!("; the system keeps every limit up to {} at least", load.show(most))
+                }
+                None => String::new(),
+            };
+            format!("This client cannot measure that{}{kept}", why.unwrap_or_default())
         }
         Phase::Running => format!("Not over; if it was killed, go on with: {go_on}"),
         Phase::Interrupted => format!("Interrupted; go on with: {go_on}"),

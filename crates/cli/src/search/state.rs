@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::Load;
 use crate::run::pretty;
-use crate::summary::{ReadError, Rules, read_json};
+use crate::summary::{Cause, ReadError, Rules, read_json};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -61,6 +61,10 @@ pub struct State {
     /// runs that were ended when the time was over: they took time and say nothing
     #[serde(default)]
     pub unfinished: Vec<Unfinished>,
+    /// runs that the client or the machine disturbed: they took time, say nothing about the system,
+    /// and were repeated
+    #[serde(default)]
+    pub disturbed: Vec<Disturbed>,
 }
 
 /// How far a search is, or how it ended.
@@ -87,6 +91,8 @@ pub enum Phase {
     NothingPasses,
     /// Every load keeps the limits.
     NothingFails,
+    /// The client or the machine, and not the system, limits what can be measured.
+    ClientLimited,
 }
 
 impl From<End> for Phase {
@@ -235,6 +241,21 @@ pub struct Unfinished {
     pub load: f64,
     /// how long it took
     pub took_ns: u64,
+}
+
+/// A run that the client or the machine disturbed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Disturbed {
+    /// why it was made
+    pub purpose: Purpose,
+    /// queries/s, queries in flight, or samples in a query
+    pub load: f64,
+    /// how long it took
+    pub took_ns: u64,
+    /// `client` or `machine`
+    pub cause: Cause,
+    /// what happened
+    pub reason: String,
 }
 
 /// What a limit counted in a run.

@@ -30,6 +30,7 @@ mod rounds;
 mod schema;
 mod score;
 mod search;
+mod search_client;
 mod serve;
 mod servers;
 mod shell;

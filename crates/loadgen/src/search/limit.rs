@@ -76,6 +76,24 @@ impl Limit {
     /// The queries of each stretch of a run of about this length, ns.
     #[must_use]
     pub fn blocks(&self, record: &Record, duration: Nanos) -> Vec<Block> {
+        self.blocks_after(record, duration, |_| 0)
+    }
+
+    /// The same stretches with every query counted from when the client could have issued it: what
+    /// is over the bound here is over it without the client's lag.
+    #[must_use]
+    pub fn blocks_without_lag(&self, record: &Record, duration: Nanos) -> Vec<Block> {
+        let lag = |query: usize| record.client_lag.get(query).copied().unwrap_or(0).into();
+        self.blocks_after(record, duration, lag)
+    }
+
+    /// The stretches with the times of each query counted from so long after it was due.
+    fn blocks_after(
+        &self,
+        record: &Record,
+        duration: Nanos,
+        later: impl Fn(usize) -> Nanos,
+    ) -> Vec<Block> {
         let failed: HashSet<u64> = record.failed.iter().map(|failed| failed.0).collect();
         let mut blocks = vec![Block::default(); BLOCKS];
         let spq = record.samples_per_query.max(1);
@@ -88,7 +106,10 @@ impl Limit {
                 Quantity::ClientLag => {
                     record.client_lag.get(query).is_some_and(|&lag| Nanos::from(lag) > self.bound)
                 }
-                _ => samples.any(|s| failed.contains(&(s as u64)) || self.is_over(record, s, due)),
+                _ => {
+                    let from = due.saturating_add(later(query));
+                    samples.any(|s| failed.contains(&(s as u64)) || self.is_over(record, s, from))
+                }
             };
             block.queries += 1;
             block.over += u64::from(over);
@@ -151,5 +172,22 @@ mod tests {
         check(Quantity::TimePerOutputToken, 17, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::Errors, 0, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::ClientLag, 20, &[(0, 2, 1), (20, 1, 0), (39, 1, 0)]);
+    }
+
+    #[test]
+    fn the_lag_of_the_client_is_taken_off_its_queries_alone() {
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: vec![0, 10, 20],
+            issued_at: vec![0, 110, 120],
+            client_lag: vec![0, 100, 100],
+            // 50 ns; 150 ns of which 100 are the client's; 250 ns of which 100 are.
+            completed_at: vec![50, 160, 270],
+            ..Record::default()
+        };
+        let limit = Limit { quantity: Quantity::Latency, allowed: 0.01, bound: 60 };
+        let over = |blocks: &[Block]| Block::sum(blocks).over;
+        assert_eq!(over(&limit.blocks(&record, 100)), 2);
+        assert_eq!(over(&limit.blocks_without_lag(&record, 100)), 1);
     }
 }

@@ -164,7 +164,8 @@ pub const METRICS: [Metric; 24] = [
         name: "samples over a bound (Server)",
         keys: &["over_bound"],
         what: "samples whose latency, time to first token or time per output token is above \
-               its bound; failed and missing ones count as over.",
+               its bound; failed and missing ones count as over. Null for a bound that is not \
+               judged.",
         elsewhere: "",
     },
     Metric {

@@ -1,0 +1,121 @@
+//! Runs that the client or the machine disturbed. They say nothing about the system: they are
+//! repeated, and a search that only gets such runs ends.
+
+use dyno_loadgen::search::{Block, Limit, Quantity};
+
+use super::limits;
+use crate::summary::{self, Cause};
+
+/// Why a run says nothing about the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disturbance {
+    /// Client or machine.
+    pub cause: Cause,
+    /// What happened, as a part of a sentence.
+    pub reason: String,
+    /// Nothing but the client's lag: without it the queries still tell of the system.
+    pub is_lag_alone: bool,
+}
+
+impl Disturbance {
+    /// The disturbance by the limits of the client's lag, of which these are the counts.
+    pub fn by_lag(limits: &[Limit], counts: &[Vec<Block>]) -> Option<Self> {
+        let of_client = limits.iter().filter(|limit| limit.quantity == Quantity::ClientLag);
+        let (limit, blocks) = of_client.zip(counts).find(|(limit, all)| !limit.is_kept(all))?;
+        let all = Block::sum(blocks);
+        let share = all.over as f64 / all.queries.max(1) as f64;
+        let reason =
+            format!("{} of the queries are over {}", limits::percent(share), limits::show(limit));
+        Some(Self { cause: Cause::Client, reason, is_lag_alone: true })
+    }
+
+    /// This disturbance, where the verdict of the run names another one, too.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        Self { is_lag_alone: self.is_lag_alone && other.is_lag_alone, ..self }
+    }
+
+    /// The disturbance by the reasons of a test.
+    pub fn by_test(test: &summary::Test) -> Option<Self> {
+        let mut outside = test
+            .causes
+            .iter()
+            .filter_map(|reason| Some((reason.cause.filter(|cause| cause.is_outside())?, reason)));
+        let (cause, reason) = outside.next()?;
+        let is_lag_alone = test.metrics.as_ref().is_some_and(|metrics| {
+            metrics.conditions.client_lag_met == Some(false) && outside.next().is_none()
+        });
+        let reason = reason.text.lines().next().unwrap_or_default().to_owned();
+        Some(Self { cause, reason, is_lag_alone })
+    }
+}
+
+/// How often a run is repeated that was disturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Repeats of one run at most.
+    pub most: u32,
+    /// Repeats of the run that is on.
+    spent: u32,
+}
+
+impl Patience {
+    /// Repeats a run at most so often.
+    pub fn new(most: u32) -> Self {
+        Self { most, spent: 0 }
+    }
+
+    /// The number of the repeat that is to be made now; `None` if there were as many already.
+    pub fn repeat(&mut self) -> Option<u32> {
+        let again = self.spent < self.most;
+        self.spent += u32::from(again);
+        again.then_some(self.spent)
+    }
+
+    /// Begins anew: the run that was on is over.
+    pub fn renew(&mut self) {
+        self.spent = 0;
+    }
+}
+
+/// What helps where the client is the limit.
+pub fn advice(is_remote: bool) -> &'static str {
+    match is_remote {
+        true => {
+            "share the load among several clients (--remote-workers N), give Dyno cores of its own \
+             (taskset), or use fewer connections (connections=N) and more threads (threads=N)"
+        }
+        false => {
+            "give Dyno a core of its own (taskset, or fewer threads of the system), or use a \
+             machine that runs nothing else"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAG: Limit = Limit { quantity: Quantity::ClientLag, allowed: 0.01, bound: 1_000_000 };
+    const LATENCY: Limit = Limit { quantity: Quantity::Latency, allowed: 0.01, bound: 50_000_000 };
+
+    #[test]
+    fn a_run_in_which_too_many_queries_were_late_is_disturbed() {
+        let of = |over| vec![vec![Block { queries: 1_000, over }]];
+        let found = Disturbance::by_lag(&[LATENCY, LAG], &of(124)).unwrap();
+        let reason = "12.4 % of the queries are over client lag p99 <= 1.00 ms";
+        assert_eq!((&found.reason[..], found.cause), (reason, Cause::Client));
+        assert_eq!(Disturbance::by_lag(&[LATENCY, LAG], &of(10)), None);
+        assert_eq!(Disturbance::by_lag(&[LATENCY], &[]), None);
+    }
+
+    #[test]
+    fn a_run_is_repeated_so_often_and_the_next_one_again() {
+        let mut patience = Patience::new(2);
+        assert_eq!([patience.repeat(), patience.repeat()], [Some(1), Some(2)]);
+        assert_eq!(patience.repeat(), None);
+        patience.renew();
+        assert_eq!(patience.repeat(), Some(1));
+        assert_eq!(Patience::new(0).repeat(), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! What the runs of a search were like: the counts of each limit, and the point that is kept.
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::metrics::{Metrics, Rates};
+use dyno_loadgen::record::Record;
+use dyno_loadgen::run::RunLog;
+use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
+use dyno_loadgen::session::Ended;
+
+use super::{Job, Told};
+use crate::search::disturbed::Disturbance;
+use crate::search::limits;
+use crate::search::load::Load;
+use crate::search::state::{self, Counts, Peak, Point};
+
+impl Job {
+    /// What runs at one load were like: of each limit the run that was worst by it,
+    /// since every one of them must keep it.
+    pub(super) fn observe(&self, probe: &Probe, runs: &[&RunLog], took: Nanos) -> Observation {
+        let limits = self.rules().limits.iter();
+        let blocks = limits.map(|limit| self.worst(limit, probe, runs, Limit::blocks)).collect();
+        Observation { probe: *probe, took, overloaded: false, passed: false, blocks }
+    }
+
+    /// The counts of a limit in the run that was worst by it.
+    fn worst(
+        &self,
+        limit: &Limit,
+        probe: &Probe,
+        runs: &[&RunLog],
+        blocks: fn(&Limit, &Record, Nanos) -> Vec<Block>,
+    ) -> Vec<Block> {
+        let of_run = |run: &&RunLog| blocks(limit, &run.record, self.lasted(probe, run));
+        worst(runs.iter().map(of_run)).unwrap_or_default()
+    }
+
+    /// What runs at one load said, and the point that shows one of them.
+    pub(super) fn told(
+        &self,
+        probe: &Probe,
+        observation: Observation,
+        (runs, shown): (&[&RunLog], &RunLog),
+        folder: Option<&str>,
+    ) -> Told {
+        let of_client = self.limits.iter().filter(|limit| is_of_client(limit));
+        let lag: Vec<Vec<Block>> =
+            of_client.map(|limit| self.worst(limit, probe, runs, Limit::blocks)).collect();
+        let disturbance = Disturbance::by_lag(&self.limits, &lag);
+        let without_lag = |limit| self.worst(limit, probe, runs, Limit::blocks_without_lag);
+        Told {
+            point: self.point((&observation, &lag), shown, folder.map(str::to_owned)),
+            observation,
+            reasons: Vec::new(),
+            without_lag: self.rules().limits.iter().map(without_lag).collect(),
+            disturbance,
+        }
+    }
+
+    /// For how long the queries of a run were issued, ns.
+    fn lasted(&self, probe: &Probe, run: &RunLog) -> Nanos {
+        let issued =
+            run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
+        match (self.load, run.ended) {
+            (Load::Qps, _) => probe.duration,
+            (_, Ended::MaxQueryCount { .. }) => issued,
+            // Runs of a fixed number of queries may last longer than they must.
+            _ => probe.duration.max(issued),
+        }
+    }
+
+    fn point(
+        &self,
+        (told, lag): (&Observation, &[Vec<Block>]),
+        run: &RunLog,
+        folder: Option<String>,
+    ) -> Point {
+        let metrics = Metrics::of(&run.record, &run.plan);
+        let timed = metrics.query_latency.unwrap_or(metrics.latency);
+        let took = (run.finished_at - run.started_at).max(1) as f64 / SECOND as f64;
+        let throughput = match metrics.rates {
+            Rates::Server { completed, .. } => completed,
+            _ => metrics.sample_count as f64 / took,
+        };
+        let (mut of_system, mut of_client) = (told.blocks.iter().enumerate(), lag.iter());
+        let counts = |limit: &Limit| {
+            let (blocks, counted) = match is_of_client(limit) {
+                true => (of_client.next()?, None),
+                false => of_system.next().map(|(at, blocks)| (blocks, Some(at)))?,
+            };
+            // A run that counts counts as a whole.
+            let all = match counted.filter(|_| folder.is_none()) {
+                Some(at) => Block::sum(&self.search.counted(told, at)),
+                None => Block::sum(blocks),
+            };
+            Some(Counts {
+                limit: limits::key(limit),
+                queries: all.queries,
+                over: all.over,
+                stretches: state::write_stretches(blocks),
+            })
+        };
+        let good = |(limit, blocks): (&Limit, &Vec<Block>)| {
+            let all = Block::sum(blocks);
+            let is_of_latency =
+                limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
+            is_of_latency.then_some((all.queries - all.over) as f64)
+        };
+        let pairs = self.rules().limits.iter().zip(&told.blocks);
+        let good = pairs.filter_map(good).fold(f64::INFINITY, f64::min);
+        let answered = metrics.sample_count as f64 / run.plan.samples_per_query.max(1) as f64;
+        let goodput = throughput * (good / answered.max(1.0)).min(1.0);
+        let [p50, p90, _, _, p99, _] = timed.percentiles;
+        let limits = self.limits.iter().filter_map(counts).collect();
+        Point {
+            number: told.probe.number + 1,
+            purpose: told.probe.purpose.into(),
+            folder,
+            load: told.probe.load,
+            duration_ns: told.probe.duration,
+            took_ns: told.took,
+            overloaded: told.overloaded,
+            passed: told.passed,
+            throughput: Some(throughput).filter(|rate| rate.is_finite()),
+            goodput: if goodput.is_finite() { goodput } else { 0.0 },
+            p50_ns: p50,
+            p90_ns: p90,
+            p99_ns: p99,
+            limits,
+        }
+    }
+
+    /// Counts a run that missed the system's limits without the client's lag by that alone.
+    pub(super) fn count_alone(&self, point: &mut Point, alone: &Observation) {
+        (point.passed, point.overloaded) = (false, false);
+        let pairs = self.limits.iter().zip(&mut point.limits);
+        let of_system = pairs.filter(|(limit, _)| !is_of_client(limit)).map(|(_, counts)| counts);
+        for ((at, blocks), counts) in alone.blocks.iter().enumerate().zip(of_system) {
+            let all = match point.folder.is_some() {
+                true => Block::sum(blocks),
+                false => Block::sum(&self.search.counted(alone, at)),
+            };
+            (counts.queries, counts.over) = (all.queries, all.over);
+            counts.stretches = state::write_stretches(blocks);
+        }
+    }
+
+    pub(super) fn peak(&self, peak: &dyno_loadgen::search::Peak) -> Peak {
+        // As the peak itself: of whole loads the highest that passes; one of them did.
+        let whole = |load: f64| match self.load.unit() {
+            Unit::Rate => load,
+            Unit::Whole => load.floor().max(1.0),
+        };
+        let mut known = peak.binds.iter();
+        // The client never binds.
+        let probability = |limit: &Limit| match is_of_client(limit) {
+            true => 0.0,
+            false => known.next().map_or(0.0, |p| (p * 1e4).round() / 1e4),
+        };
+        Peak {
+            load: peak.load,
+            low: whole(peak.low),
+            high: whole(peak.high),
+            confidence: 0.95,
+            binds: limits::show(&self.rules().limits[peak.binding()]),
+            binding_probability: self.limits.iter().map(probability).collect(),
+        }
+    }
+}
+
+/// Whether a limit is kept or missed by the client.
+pub(super) fn is_of_client(limit: &Limit) -> bool {
+    limit.quantity == Quantity::ClientLag
+}
+
+/// Of several runs the one with the largest share over a limit.
+fn worst(of_runs: impl Iterator<Item = Vec<Block>>) -> Option<Vec<Block>> {
+    let share = |blocks: &Vec<Block>| {
+        let all = Block::sum(blocks);
+        all.over as f64 / all.queries.max(1) as f64
+    };
+    of_runs.max_by(|a, b| share(a).total_cmp(&share(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_of_several_runs_is_the_one_with_the_largest_share() {
+        let run = |queries, over| vec![Block { queries, over }, Block { queries: 100, over: 0 }];
+        // Of the third run fewer are over than of the first, and a larger share.
+        let runs = [run(1_900, 30), run(900, 10), run(900, 20), run(900, 0)];
+        assert_eq!(worst(runs.into_iter()), Some(run(900, 20)));
+        assert_eq!(worst(std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! A search whose runs are disturbed by the client: they are repeated, and a peak that would be the
+//! client's is not reported.
+
+mod real_time {
+    use serde_json::Value;
+
+    use crate::program::Folder;
+
+    /// No clock issues within a nanosecond, so that every run is disturbed.
+    const LATE: &str = "search --system null --limit p99<=10s --limit lag.p99<=1ns --from 1000 \
+                        --short 100ms --max-time 5m";
+
+    fn count(found: &Value, key: &str) -> usize {
+        found[key].as_array().unwrap().len()
+    }
+
+    #[test]
+    fn a_client_that_is_the_limit_ends_the_search_without_a_peak() {
+        let folder = Folder::new();
+        let found = folder.dyno(&format!("{LATE} --json --out late")).exits(1).json();
+        assert_eq!(found["state"], "client_limited");
+        assert_eq!([&found["peak"], &found["confirmed"]], [&Value::Null; 2]);
+        // The first run and three repeats of it, none of which tells of the system.
+        assert_eq!((count(&found, "disturbed"), count(&found, "points")), (4, 0));
+        assert_eq!(found["disturbed"][0]["cause"], "client");
+        assert_eq!(found["disturbed"][3]["load"], 1000.0);
+        let page = folder.read("late/report.html");
+        assert!(page.contains("This client cannot measure that"), "the page says so");
+        // It goes on where it was, with another try.
+        let again = folder.dyno("search --resume late --repeat-disturbed 1 --json").exits(1).json();
+        assert_eq!((&again["state"], count(&again, "disturbed")), (&"client_limited".into(), 6));
+    }
+
+    #[test]
+    fn each_repeat_is_announced_and_advice_is_given() {
+        let folder = Folder::new();
+        let ran = folder.dyno(&format!("{LATE} --repeat-disturbed 1 --out late")).exits(1);
+        let repeat = "the run at 1,000 queries/s says nothing: ";
+        assert!(ran.stderr.contains(repeat), "{}", ran.stderr);
+        assert!(ran.stderr.contains("repeat 1 of 1"), "{}", ran.stderr);
+        let text = ran.stdout.replace(" │\n│ ", " ").replace("  ", " ");
+        assert!(text.contains("This client cannot measure that: at 1,000 queries/s"), "{text}");
+        assert!(text.contains("To measure more: give Dyno a core of its own"), "{text}");
+        assert!(!text.contains("Peak:"), "{text}");
+    }
+
+    #[test]
+    fn a_system_that_misses_its_limit_without_the_lag_is_told_to_miss_it() {
+        let folder = Folder::new();
+        // Nothing is answered within a nanosecond of its issue either.
+        let slow = LATE.replace("p99<=10s", "p99<=1ns");
+        let found = folder.dyno(&format!("{slow} --repeat-disturbed 0 --json --out slow"));
+        let found = found.exits(1).json();
+        assert_eq!(found["state"], "nothing_passes");
+        assert!(count(&found, "points") > 0 && count(&found, "disturbed") == 0, "{found}");
+    }
+}
