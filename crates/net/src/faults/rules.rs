@@ -126,16 +126,7 @@ pub(super) fn modes() -> Vec<&'static str> {
 impl Memory {
     /// What a request at `now` gets in a mode.
     pub(super) fn decide(&mut self, mode: &str, request: &Request, now: Nanos) -> Decision {
-        let before = match self.requests.get_mut(mode) {
-            Some(count) => {
-                *count += 1;
-                *count - 1
-            }
-            None => {
-                self.requests.insert(mode.to_owned(), 1);
-                0
-            }
-        };
+        let before = self.count(mode);
         if mode == "reset_counts" {
             *self = Self::default();
         }
@@ -200,6 +191,16 @@ impl Memory {
             decision.play = Play::Whole(whole);
         }
         decision
+    }
+
+    /// Counts a request of a mode, and returns how many came before.
+    fn count(&mut self, mode: &str) -> u64 {
+        let Some(count) = self.requests.get_mut(mode) else {
+            self.requests.insert(mode.to_owned(), 1);
+            return 0;
+        };
+        *count += 1;
+        *count - 1
     }
 
     fn passes(&mut self, now: Nanos) -> bool {
