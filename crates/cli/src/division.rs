@@ -334,6 +334,7 @@ mod tests {
             system: "task:resnet50".into(),
             time: "real".into(),
             profile: "rules".into(),
+            definitions: String::new(),
             rules: None,
             started_at: String::new(),
             finished_at: String::new(),

@@ -2,6 +2,7 @@
 //! records. The load generator's record is dropped, because it may hold
 //! millions of samples.
 
+mod answers;
 mod failures;
 mod quality;
 mod reasons;
@@ -85,8 +86,10 @@ impl Outcome {
             (_, Some(report)) => {
                 let share = Share::of(test, tenant);
                 judge_performance(&mut kept.summary, log, report, (test.mode, share), context);
-                kept.series = Some(series::Test::of(&report.run.record, &folder));
-                kept.records = Records::of(&report.run.record, keep);
+                let counted = accounts(&mut kept.summary, (log, report), (test, tenant), system);
+                let record = counted.as_ref().unwrap_or(&report.run.record);
+                kept.series = Some(series::Test::of(record, &folder));
+                kept.records = Records::of(record, keep);
             }
             (_, None) => {}
         }
@@ -105,6 +108,20 @@ impl Outcome {
         summary.settle();
         kept
     }
+}
+
+/// Adds what a server of texts answered in the run that is reported. Returns its record with
+/// tokens, where only the accounts of the answers have them.
+fn accounts(
+    summary: &mut summary::Test,
+    (log, report): (&TestLog, &Report<'_>),
+    (test, tenant): (&Test, Option<&str>),
+    system: &System,
+) -> Option<Record> {
+    // The client keeps the accounts of the last run.
+    let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
+    let number = test.tenants.iter().position(|of| of.name.as_deref() == tenant)?;
+    answers::add(summary, report, system.remote().filter(|_| is_last)?, number)
 }
 
 /// A tenant's part in a search or a repetition.

@@ -1,7 +1,7 @@
 //! The numbers of a run: latencies, percentiles, rates, counts.
 //!
-//! The arithmetic is the reference's, bit for bit, with one exception: means
-//! are signed. A sample that failed or never came back is never throughput and
+//! [`Metrics::of`] has the arithmetic of the reference, bit for bit, with one exception: means
+//! are signed. [`Definitions::Native`] differs in tokens alone. A sample that failed or never came back is never throughput and
 //! never a latency:
 //!
 //! | | answered | failed | missing |
@@ -16,9 +16,11 @@
 //!
 //! The last row flatters such a run, but it is INVALID in any case.
 
+mod definitions;
 mod distribution;
 mod intervals;
 
+pub use self::definitions::Definitions;
 pub(crate) use self::distribution::rank;
 use self::distribution::summarize;
 pub use self::distribution::{Distribution, Estimates, PERCENTILES};
@@ -184,9 +186,7 @@ pub struct Metrics {
     pub query_latency: Option<Distribution>,
     /// From the scheduled time, if any first token was reported.
     pub first_token: Option<Distribution>,
-    /// (latency - time to first token) / (tokens - 1), if any first token was
-    /// reported. As in the reference a count below 2 is taken as 0 tokens, which
-    /// makes the time negative.
+    /// Of samples for which [`Definitions::time_per_output_token`] defines it, if there are any.
     pub time_per_output_token: Option<Distribution>,
     /// Output tokens of answered samples.
     pub token_count: i64,
@@ -207,12 +207,18 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Computes all of them in O(samples).
+    /// Computes all of them by the reference's definitions, in O(samples).
     ///
     /// An empty record has zeros and non-finite rates.
     #[must_use]
     pub fn of(record: &Record, plan: &Plan) -> Self {
-        let mut times = Times::of(record, plan);
+        Self::by(Definitions::Reference, record, plan)
+    }
+
+    /// Computes all of them by these definitions, as [`Metrics::of`] does by the reference's.
+    #[must_use]
+    pub fn by(definitions: Definitions, record: &Record, plan: &Plan) -> Self {
+        let mut times = Times::of(record, plan, definitions);
         let target = plan.percentile();
         let sample_count = times.latency.len() as u64;
         let estimates = ScenarioEstimates::for_counts(&times, plan);
@@ -290,7 +296,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(record: &Record, plan: &Plan) -> Self {
+    fn of(record: &Record, plan: &Plan, definitions: Definitions) -> Self {
         let samples = record.samples_per_query.max(1);
         let completed = &record.completed_at[..];
         let mut failed = vec![false; if record.failed.is_empty() { 0 } else { completed.len() }];
@@ -334,7 +340,7 @@ impl Times {
         }
         times.count_over_latency(plan);
         if plan.measures_tokens() {
-            times.read_tokens(record, plan, &failed);
+            times.read_tokens(record, plan, (&failed, definitions));
         }
         times
     }
@@ -346,28 +352,34 @@ impl Times {
         }
     }
 
-    fn read_tokens(&mut self, record: &Record, plan: &Plan, failed: &[bool]) {
+    fn read_tokens(
+        &mut self,
+        record: &Record,
+        plan: &Plan,
+        (failed, definitions): (&[bool], Definitions),
+    ) {
         let samples = record.samples_per_query.max(1);
         let answered = |sample: usize| {
             let failed = failed.get(sample).is_some_and(|&failed| failed);
             let at = record.completed_at.get(sample).copied().filter(|&at| at != 0 && !failed)?;
             Some((at, record.tokens.get(sample).copied().unwrap_or(0)))
         };
-        let (mut first_token, mut per_token) = (Vec::new(), Vec::new());
+        let (mut first_token, mut per_token, mut undefined) = (Vec::new(), Vec::new(), 0);
         let count = record.completed_at.len().min(record.query_count() * samples);
         for sample in 0..count {
             let Some((at, tokens)) = answered(sample) else {
                 continue;
             };
-            // The reference reports such counts as errors and goes on with 0.
-            let tokens = if tokens < 2 { 0 } else { tokens };
-            self.token_count += tokens;
+            self.token_count = self.token_count.saturating_add(definitions.counted(tokens));
             let first = record.first_token_at.get(sample).copied().unwrap_or(0);
             if first == 0 {
                 continue;
             }
             first_token.push(span(record.scheduled(sample / samples), first));
-            per_token.push(span(first, at) / (tokens - 1));
+            match definitions.time_per_output_token(first, at, tokens) {
+                Some(time) => per_token.push(time),
+                None => undefined += 1,
+            }
         }
         if let (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) = (&plan.load, plan.tokens)
         {
@@ -376,12 +388,11 @@ impl Times {
                 self.issued_samples - within as u64
             };
             self.over.first_token = over(&first_token, ttft);
-            self.over.time_per_output_token = over(&per_token, tpot);
+            // What is not defined misses no bound.
+            self.over.time_per_output_token = over(&per_token, tpot) - undefined;
         }
-        if !first_token.is_empty() {
-            self.first_token = Some(first_token);
-            self.time_per_output_token = Some(per_token);
-        }
+        self.first_token = Some(first_token).filter(|times| !times.is_empty());
+        self.time_per_output_token = Some(per_token).filter(|times| !times.is_empty());
     }
 }
 

@@ -8,6 +8,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use crate::coding::{Coding, Decoder};
 use crate::exchange::{Fields, HttpVersion, Request};
 use crate::grpc;
+use crate::ledger::Entry;
 use crate::protocol::{Answer, Heard, Next, PARSED_PER_UNPACKED, Protocol, Reader};
 use crate::trouble::{Kind, Trouble};
 
@@ -90,6 +91,14 @@ struct Decompressing {
 }
 
 impl Reader for Decompressing {
+    fn expect(&mut self, sample: SampleIndex) {
+        self.inner.expect(sample);
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        self.inner.entry()
+    }
+
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
         let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
             let words = format!("the answer's content encoding is '{other}'");
@@ -150,6 +159,7 @@ mod tests {
             fields: vec![("content-type", content_type.into())],
             body: "{name}".repeat(99),
             pointer: None,
+            accepted: crate::ledger::Accepted::default(),
         };
         let rows = Format::JsonLines.rows(b"{\"name\": \"some words\"}").unwrap();
         Arc::new(Raw::new(template, rows, HttpVersion::Http1).unwrap())

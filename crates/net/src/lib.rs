@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod faults;
 pub mod grpc;
 pub mod launch;
+pub mod ledger;
 pub mod oip;
 pub mod openai;
 pub mod protocol;

@@ -3,6 +3,7 @@
 use dyno_loadgen::qsl::SampleIndex;
 
 use crate::exchange::{Fields, HttpVersion, Request};
+use crate::ledger::Entry;
 use crate::trouble::Trouble;
 
 /// A protocol with the samples that are sent in it. Pure: bytes in, bytes out.
@@ -26,6 +27,8 @@ pub trait Protocol: Send + Sync {
 /// again. Calls for one answer: [`begin`](Self::begin), [`data`](Self::data) any number of times
 /// with bytes cut anywhere, then [`end`](Self::end) or nothing, where the connection broke.
 pub trait Reader: Send {
+    /// The next answer is to the request of this sample. Called before [`begin`](Self::begin).
+    fn expect(&mut self, _sample: SampleIndex) {}
     /// The head of an answer has come: what was left of the one before is forgotten.
     ///
     /// # Errors
@@ -50,6 +53,11 @@ pub trait Reader: Send {
     /// # Errors
     /// A status or a body that is no answer.
     fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble>;
+    /// The account of the answer, once [`end`](Self::end) was called or [`data`](Self::data)
+    /// failed; `None` where answers are not text, or where there is no answer.
+    fn entry(&self) -> Option<Entry> {
+        None
+    }
     /// Returns the effort of the next call, counted in bytes of JSON that take as long to parse.
     /// The client makes calls of much effort on another thread than the one that reads sockets.
     fn effort(&self, next: Next) -> usize {
@@ -95,6 +103,16 @@ pub struct Answer<'a> {
     pub tokens: i64,
     /// Who counted them.
     pub counted_by: Counted,
+    /// Its account, where answers are text.
+    pub entry: Option<Entry>,
+}
+
+impl<'a> Answer<'a> {
+    /// An answer without tokens.
+    #[must_use]
+    pub fn without_tokens(data: &'a [u8]) -> Self {
+        Self { data, tokens: 0, counted_by: Counted::Nobody, entry: None }
+    }
 }
 
 /// Who counted the output tokens of an answer.

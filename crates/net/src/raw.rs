@@ -6,7 +6,8 @@ use dyno_loadgen::qsl::SampleIndex;
 use serde_json::Value;
 
 use crate::exchange::{Fields, HttpVersion, Method, Request};
-use crate::protocol::{Answer, COPIED_PER_PARSED, Counted, Heard, Next, Protocol, Reader};
+use crate::ledger::{Accepted, Class, Entry, settle};
+use crate::protocol::{Answer, COPIED_PER_PARSED, Heard, Next, Protocol, Reader};
 use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Row;
 
@@ -29,6 +30,9 @@ pub struct Template {
     pub body: String,
     /// JSON pointer (RFC 6901) to what is the answer; the whole body where it is none.
     pub pointer: Option<String>,
+    /// Classes of answers that count as success beside whole ones. Only what a pointer takes out
+    /// of an answer is judged: it may be empty.
+    pub accepted: Accepted,
 }
 
 /// A template with the samples that it is filled in with.
@@ -182,21 +186,43 @@ impl Protocol for Raw {
 
     fn reader(&self) -> Box<dyn Reader> {
         let pointer = self.template.pointer.clone();
-        Box::new(WholeReader { pointer, status: 0, body: Vec::new() })
+        let accepted = self.template.accepted;
+        Box::new(WholeReader { pointer, accepted, status: 0, body: Vec::new(), entry: None })
     }
 }
 
 /// Reads whole answers.
 struct WholeReader {
     pointer: Option<String>,
+    accepted: Accepted,
     status: u16,
     body: Vec<u8>,
+    /// Of what the pointer took.
+    entry: Option<Entry>,
+}
+
+impl WholeReader {
+    /// Takes what the pointer points to. Neither null nor an empty string is output.
+    fn point(&mut self, pointer: &str) -> Result<(), Trouble> {
+        let malformed = |words: String| Trouble::new(Kind::Malformed, words);
+        let json: Value = serde_json::from_slice(&self.body)
+            .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
+        let found = json.pointer(pointer);
+        let found = found.ok_or_else(|| malformed(format!("the answer has no {pointer}")))?;
+        let text = if found.is_null() { String::new() } else { text(found) };
+        let class = if text.is_empty() { Class::Empty } else { Class::Whole };
+        self.body = text.into_bytes();
+        let bytes = u32::try_from(self.body.len()).unwrap_or(u32::MAX);
+        self.entry = Some(Entry { class, bytes, ..Entry::default() });
+        settle(class, self.accepted, || format!("{pointer} of the answer is empty"))
+    }
 }
 
 impl Reader for WholeReader {
     fn begin(&mut self, status: u16, _fields: &dyn Fields) -> Result<(), Trouble> {
         self.status = status;
         self.body.clear();
+        self.entry = None;
         Ok(())
     }
 
@@ -222,15 +248,17 @@ impl Reader for WholeReader {
             let words = in_short(&String::from_utf8_lossy(&self.body));
             return Err(Trouble::of_status(kind, self.status, &words));
         }
-        if let Some(pointer) = &self.pointer {
-            let malformed = |words: String| Trouble::new(Kind::Malformed, words);
-            let json: Value = serde_json::from_slice(&self.body)
-                .map_err(|error| malformed(format!("the answer is no JSON: {error}")))?;
-            let found = json.pointer(pointer);
-            let found = found.ok_or_else(|| malformed(format!("the answer has no {pointer}")))?;
-            self.body = text(found).into_bytes();
+        if let Some(pointer) = self.pointer.take() {
+            let pointed = self.point(&pointer);
+            self.pointer = Some(pointer);
+            pointed?;
         }
-        Ok(Answer { data: &self.body, tokens: 0, counted_by: Counted::Nobody })
+        let entry = self.entry;
+        Ok(Answer { entry, ..Answer::without_tokens(&self.body) })
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        self.entry
     }
 }
 
@@ -246,6 +274,7 @@ mod tests {
             fields: vec![("x-name", "{name}".into())],
             body: body.into(),
             pointer: Some("/out/0".into()),
+            accepted: Accepted::default(),
         };
         let rows = Format::JsonLines.rows(rows.as_bytes()).unwrap();
         Raw::new(template, rows, HttpVersion::Http1)
@@ -287,6 +316,8 @@ mod tests {
         assert_eq!(answer(200, "{\"out\": [\"x\"]}").unwrap(), "x");
         assert_eq!(answer(201, "{\"out\": [{\"y\": 1}]}").unwrap(), "{\"y\":1}");
         assert_eq!(answer(200, "{\"out\": []}").unwrap_err().kind, Kind::Malformed);
+        assert_eq!(answer(200, "{\"out\": [\"\"]}").unwrap_err().kind, Kind::Empty);
+        assert_eq!(answer(200, "{\"out\": [null]}").unwrap_err().kind, Kind::Empty);
         assert_eq!(answer(200, "no").unwrap_err().kind, Kind::Malformed);
         let refused = answer(503, "full\nhouse").unwrap_err();
         assert_eq!((refused.kind, &*refused.words), (Kind::Refused, "HTTP status 503: full"));

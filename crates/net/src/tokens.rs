@@ -1,34 +1,9 @@
-//! Who counts the output tokens of an answer.
-
-use crate::openai::Usage;
-use crate::protocol::Counted;
+//! Counters of tokens of the client's own.
 
 /// Counts tokens of a text.
 pub trait Tokenize: Send + Sync {
     /// How many there are.
     fn count(&self, text: &str) -> usize;
-}
-
-/// Output tokens: as the server says in `usage`, else as a tokenizer counts them, else one for
-/// each event with output. A whole answer without either has none.
-#[must_use]
-pub fn count(
-    usage: Option<Usage>,
-    tokenizer: Option<&dyn Tokenize>,
-    text: &[u8],
-    events: Option<u32>,
-) -> (i64, Counted) {
-    if let Some(usage) = usage {
-        return (i64::try_from(usage.completion_tokens).unwrap_or(i64::MAX), Counted::Server);
-    }
-    if let Some(tokenizer) = tokenizer {
-        let tokens = tokenizer.count(&String::from_utf8_lossy(text));
-        return (i64::try_from(tokens).unwrap_or(i64::MAX), Counted::Tokenizer);
-    }
-    match events {
-        Some(events) => (events.into(), Counted::Events),
-        None => (0, Counted::Nobody),
-    }
 }
 
 /// A `tokenizer.json` file.

@@ -198,7 +198,9 @@ fn columns(records: &Records) -> compare::Run {
     completed.sort_unstable();
     let per_token = |&row: &usize| {
         let gaps = records.tokens.get(row).filter(|&&tokens| tokens > 1)? - 1;
-        Some(time(latency(row).saturating_sub(first(row)?) / gaps))
+        // As `Definitions::Native` has it.
+        let spent = latency(row).saturating_sub(first(row)?);
+        (spent > 0).then(|| time(spent / gaps))
     };
     compare::Run {
         latency: answered.iter().map(|&row| time(latency(row))).collect(),

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crate::render::answers;
 use crate::summary::{Run, State, Test};
 
 /// The document.
@@ -75,6 +76,8 @@ fn said(test: &Test) -> String {
     {
         lines.push(format!("{metric}: {value}"));
     }
+    let texts = |metrics| [answers::classes(metrics), answers::tokens(metrics)];
+    lines.extend(test.metrics.iter().flat_map(texts).flatten());
     lines.extend(test.notes.iter().cloned());
     lines.join("\n")
 }

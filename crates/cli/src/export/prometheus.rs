@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::series::{self, Histogram};
+use crate::summary::answers::Contradiction;
 use crate::summary::metrics::Distribution;
 use crate::summary::{Accuracy, Metrics, Run, State, Test};
 
@@ -191,6 +192,45 @@ fn of_rates(text: &mut Text, run: &Run) {
         vec![("completed", tokens.completed_tokens_per_s.or(tokens.tokens_per_s))]
     });
     text.gauge("dyno_tokens_per_second", "Output tokens per second.", tokens);
+    of_answers(text, run);
+}
+
+/// Answers of servers of texts, and their tokens.
+fn of_answers(text: &mut Text, run: &Run) {
+    let classes = measured(run).flat_map(|(test, metrics)| {
+        let classes = metrics.answers.iter().flat_map(|answers| answers.by_class());
+        let labelled = move |(class, n)| (with(labels(run, test), "class", class), n as f64);
+        classes.map(labelled).collect::<Vec<_>>()
+    });
+    let help = "Samples of servers of texts by what became of them; only whole answers succeed.";
+    text.gauge("dyno_answers", help, classes);
+    let tokens = measured(run).flat_map(|(test, metrics)| {
+        let totals = metrics.tokens.iter().flat_map(|tokens| {
+            [
+                ("input", tokens.input),
+                ("cached", tokens.cached),
+                ("output", tokens.output),
+                ("reasoning", tokens.reasoning),
+            ]
+        });
+        let known = totals.filter_map(|(kind, count)| Some((kind, count?)));
+        let labelled = move |(kind, n)| (with(labels(run, test), "kind", kind), n as f64);
+        known.map(labelled).collect::<Vec<_>>()
+    });
+    text.gauge("dyno_tokens", "Tokens of answered samples.", tokens);
+    let inputs = measured(run).filter_map(|(test, metrics)| {
+        Some((labels(run, test), metrics.tokens.as_ref()?.input_per_s?))
+    });
+    text.gauge("dyno_input_tokens_per_second", "Input tokens per second.", inputs);
+    let contradictions = measured(run).flat_map(|(test, metrics)| {
+        let all = metrics.tokens.iter().flat_map(|tokens| &tokens.contradictions);
+        let labelled = move |(kind, of): (&String, &Contradiction)| {
+            (with(labels(run, test), "kind", kind), of.answers as f64)
+        };
+        all.map(labelled).collect::<Vec<_>>()
+    });
+    let help = "Answers whose counts of tokens contradict each other.";
+    text.gauge("dyno_token_contradictions", help, contradictions);
 }
 
 fn of_times(text: &mut Text, run: &Run, series: &series::Run) {

@@ -112,6 +112,18 @@ fn advice_on(kind: Kind) -> &'static str {
         Kind::Refused => "Lower the load, or raise the limit of the server.",
         Kind::Request => "Change the request as the server asks for.",
         Kind::Server => "See the log of the server.",
+        Kind::Empty => {
+            "See why the server answers without output (prompt, stop sequences, max-tokens); \
+             accept-answers=empty accepts such answers."
+        }
+        Kind::Cut => "See the log of the server for why its streams end early.",
+        Kind::Aborted => "See the log of the server for why it gives up on answers.",
+        Kind::Filtered => {
+            "Use prompts that the filter lets through; accept-answers=filtered accepts such answers."
+        }
+        Kind::Short => {
+            "See the limit of the context of the model; accept-answers=short accepts such answers."
+        }
         Kind::Malformed | Kind::Mismatch => {
             "Check that the server speaks the protocol of the system (dyno info systems)."
         }

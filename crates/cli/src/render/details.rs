@@ -1,7 +1,7 @@
 //! What the summary says of a test beside its figures: its load, what early
 //! stopping makes of it, tokens, failures; and of the machine and the command.
 
-use super::{count, duration, percentile, rate};
+use super::{answers, count, duration, percentile, rate};
 use crate::summary::metrics::{Bound, EarlyStopping};
 use crate::summary::{Environment, Metrics, Plan, State, Test, Verdict};
 
@@ -12,7 +12,15 @@ pub fn of(test: &Test) -> Vec<String> {
         Some(tenant) => format!("{} {tenant}", test.scenario),
         None => test.scenario.clone(),
     };
-    let parts = [load(test, metrics), tokens(metrics), goodput(metrics), lost(metrics)];
+    let parts = [
+        load(test, metrics),
+        tokens(metrics),
+        answers::tokens(metrics),
+        answers::end_of_stream(metrics),
+        goodput(metrics),
+        answers::classes(metrics),
+        lost(metrics),
+    ];
     let said = parts.into_iter().flatten().filter(|part| !part.is_empty());
     said.map(|part| format!("{name}: {part}")).collect()
 }

@@ -1,5 +1,6 @@
 //! What people read on a terminal: numbers with units, and boxes of text.
 
+pub mod answers;
 mod box_drawing;
 mod console;
 mod details;

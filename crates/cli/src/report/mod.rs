@@ -1,6 +1,7 @@
 //! Files for people that a run leaves behind.
 
 mod accelerator;
+mod answers;
 mod charts;
 mod client;
 mod effective;

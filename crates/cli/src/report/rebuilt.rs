@@ -7,6 +7,7 @@ use std::path::Path;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::log::read::{Detail, Value, open_accuracy, read_detail_file};
+use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
 
@@ -40,6 +41,7 @@ pub fn empty(path: &Path) -> Run {
         system: String::new(),
         time: String::new(),
         profile: String::new(),
+        definitions: Definitions::Reference.name().into(),
         rules: None,
         started_at: String::new(),
         finished_at: String::new(),
@@ -289,7 +291,9 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         query_latency_ns: distribution(detail, "per_query_", queries),
         first_token_ns: None,
         time_per_output_token_ns: None,
-        token_count: 0,
+        token_count: None,
+        answers: None,
+        tokens: None,
         rates: Rates {
             scheduled_samples_per_s: detail.number("result_scheduled_samples_per_sec"),
             completed_samples_per_s: detail.number("result_completed_samples_per_sec"),

@@ -8,7 +8,7 @@ use super::effective::is_relevant_to;
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
-use super::{client, one, stopping};
+use super::{answers, client, one, stopping};
 use crate::render::{self, count};
 use crate::summary::metrics::Distribution;
 use crate::summary::{Headline, Metrics, Test};
@@ -218,12 +218,13 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     for (name, rate) in more {
         rows.extend(rate.map(|rate| (name, format!("{}/s", render::rate(rate)))));
     }
-    if metrics.token_count > 0 {
-        rows.push(("tokens", count(metrics.token_count.unsigned_abs())));
+    if let Some(tokens) = metrics.token_count {
+        rows.push(("output tokens", count(tokens.unsigned_abs())));
         let of = metrics.token_rates.as_ref();
         let rate = of.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
         rows.extend(rate.map(|rate| ("tokens/s", render::rate(rate))));
     }
+    rows.extend(answers::facts(metrics));
     rows.push((
         "data set",
         format!("{}, {}", test.data.name, counted(test.data.total, "sample", "samples")),

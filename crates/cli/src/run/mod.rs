@@ -6,7 +6,8 @@ mod tests;
 use std::path::Path;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
-use dyno_loadgen::log::{expected_bytes, reports};
+use dyno_loadgen::log::{expected_bytes, reports, reports_by};
+use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_net::client::Seen;
@@ -308,6 +309,7 @@ impl Prepared {
             system: system.spec.clone(),
             time: if system.is_simulated() { "virtual" } else { "real" }.into(),
             profile: self.options.profile().name().into(),
+            definitions: Definitions::Native.name().into(),
             rules: self.rules(),
             started_at: match system.is_simulated() {
                 true => String::new(),
@@ -444,15 +446,28 @@ fn play(
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
         let judged = reports(log);
+        let native = match log.plan.measures_tokens() {
+            // Verdicts of rounds need the reference's.
+            true if kept.has_round => reports_by(log, Definitions::Native, Definitions::Reference),
+            true => reports_by(log, Definitions::Native, Definitions::Native),
+            // The definitions differ in tokens alone.
+            false => Vec::new(),
+        };
+        let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, &judged, test, system, (name, kept.keep), context);
+        let mut outcome = Outcome::of(log, shown, test, system, (name, kept.keep), context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
         if let (Some(limits), Some(metrics)) = (kept.limits, &mut outcome.summary.metrics)
             && let Some(run) = log.runs().last()
         {
-            metrics.goodput = Some(limits.goodput(&run.record, metrics.lasted_ns));
+            let goodput = limits.goodput(&run.record, metrics.lasted_ns);
+            // One goodput a run: within the limits that were named, else within the bounds.
+            if metrics.rates.goodput_samples_per_s.is_some() {
+                metrics.rates.goodput_samples_per_s = goodput.samples_per_s;
+            }
+            metrics.goodput = Some(goodput);
         }
         let folder = log_folder(test, name);
         kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;

@@ -1,6 +1,7 @@
 //! From a record to its series.
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 
 use super::histogram::Counts;
@@ -49,8 +50,9 @@ impl Test {
             }
             let is_ordered = sample.is_multiple_of(stride);
             first_token.add(first.saturating_sub(due), is_ordered);
-            if let Ok(gaps @ 1..) = u64::try_from(tokens - 1) {
-                per_token.add(done.saturating_sub(first) / gaps, is_ordered);
+            let time = Definitions::Native.time_per_output_token(first, done, tokens);
+            if let Some(Ok(time)) = time.map(u64::try_from) {
+                per_token.add(time, is_ordered);
             }
         }
         Self {

@@ -174,13 +174,6 @@ impl Client {
             );
             test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
         }
-        if self.tokens_counted_by.contains_key("events") {
-            test.notes.push(
-                "Output tokens are parts with output, for answers without usage: that each is one \
-                 token is a guess."
-                    .into(),
-            );
-        }
         test.settle();
     }
 
@@ -221,7 +214,7 @@ fn latencies_from_issue(record: &Record) -> impl Iterator<Item = Nanos> {
 }
 
 /// Percentiles as all others: `sorted[floor(count * q)]`.
-fn distribution(mut all: Vec<Nanos>, target: f64) -> Option<Distribution> {
+pub(super) fn distribution(mut all: Vec<Nanos>, target: f64) -> Option<Distribution> {
     all.sort_unstable();
     let (first, last) = (*all.first()?, *all.last()?);
     let at = |q: f64| {
@@ -280,7 +273,7 @@ pub fn name_of(kind: Kind) -> &'static str {
     }
 }
 
-fn counter(by: Counted) -> &'static str {
+pub(super) fn counter(by: Counted) -> &'static str {
     match by {
         Counted::Nobody => "nobody",
         Counted::Server => "server",

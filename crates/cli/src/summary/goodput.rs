@@ -3,27 +3,23 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use dyno_loadgen::metrics::{Metrics, Rates};
+use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::record::Record;
 
 use super::metrics::Goodput;
 
-/// Samples/s that were answered within every bound: the completed rate times
-/// the share of the answered samples that were. `None` where nothing is bounded,
-/// which is everywhere but in Server.
-pub fn goodput(metrics: &Metrics, record: &Record, plan: &Plan) -> Option<f64> {
-    let (Load::Server(server), Rates::Server { completed, .. }) = (&plan.load, metrics.rates)
-    else {
-        return None;
+/// Samples/s that were answered within every bound of the test, in a run that lasted so long.
+/// `None` where nothing is bounded, which is everywhere but in Server.
+pub fn goodput(record: &Record, plan: &Plan, lasted: u64) -> Option<f64> {
+    let Load::Server(server) = &plan.load else { return None };
+    let limits = match plan.tokens {
+        Some(Tokens::Measured { ttft, tpot }) => {
+            Limits { ttft: Some(ttft), tpot: Some(tpot), e2el: None }
+        }
+        _ => Limits { e2el: Some(server.target_latency), ..Limits::default() },
     };
-    let within = match plan.tokens {
-        Some(Tokens::Measured { ttft, tpot }) => within_both(record, ttft, tpot),
-        _ => within(record, server.target_latency),
-    };
-    // A run of one query has no rate.
-    Some(completed * (within as f64 / metrics.sample_count.max(1) as f64))
-        .filter(|rate| rate.is_finite())
+    limits.goodput(record, lasted).samples_per_s
 }
 
 /// Limits of a request, all of which it must keep.
@@ -71,11 +67,13 @@ impl Limits {
         let needs_tokens = self.ttft.is_some() || self.tpot.is_some();
         let keeps = |&(sample, due, at): &(usize, u64, u64)| {
             let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-            let gaps = record.tokens.get(sample).map_or(0, |n| n.saturating_sub(1)).max(0);
-            let per_token = at.saturating_sub(first).checked_div(gaps.unsigned_abs());
+            let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+            let per_token = Definitions::Native.time_per_output_token(first, at, tokens);
             (!needs_tokens || first != 0)
                 && self.ttft.is_none_or(|most| first.saturating_sub(due) <= most)
-                && self.tpot.is_none_or(|most| per_token.is_none_or(|time| time <= most))
+                && self.tpot.is_none_or(|most| {
+                    per_token.is_none_or(|time| u64::try_from(time).is_ok_and(|t| t <= most))
+                })
                 && self.e2el.is_none_or(|most| at.saturating_sub(due) <= most)
         };
         let (mut samples, mut tokens) = (0, 0);
@@ -108,23 +106,6 @@ pub fn answered(record: &Record) -> impl Iterator<Item = (usize, u64, u64)> {
     answered.map(move |(sample, at)| (sample, record.scheduled(sample / samples), at))
 }
 
-fn within(record: &Record, bound: u64) -> usize {
-    answered(record).filter(|(_, due, at)| at.saturating_sub(*due) <= bound).count()
-}
-
-fn within_both(record: &Record, ttft: u64, tpot: u64) -> usize {
-    let is_within = |&(sample, due, at): &(usize, u64, u64)| {
-        let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-        // Of one token there is no time between tokens.
-        let gaps = record.tokens.get(sample).map_or(0, |tokens| tokens.saturating_sub(1)).max(0);
-        let after = at.saturating_sub(first);
-        first != 0
-            && first.saturating_sub(due) <= ttft
-            && after.checked_div(gaps.unsigned_abs()).is_none_or(|time| time <= tpot)
-    };
-    answered(record).filter(is_within).count()
-}
-
 #[cfg(test)]
 mod tests {
     use dyno_loadgen::record::Failure;
@@ -141,8 +122,11 @@ mod tests {
             failed: vec![(2, Failure::Rejected)],
             ..Record::default()
         };
-        assert_eq!(within(&record, 50), 1);
-        assert_eq!(within(&record, 51), 2);
+        let within = |bound| {
+            let limits = Limits { e2el: Some(bound), ..Limits::default() };
+            limits.goodput(&record, 1).samples
+        };
+        assert_eq!((within(50), within(51)), (1, 2));
     }
 
     #[test]
@@ -156,7 +140,9 @@ mod tests {
             tokens: vec![5, 5, 5, 5, 1],
             ..Record::default()
         };
-        assert_eq!(within_both(&record, 20, 10), 2);
+        let limits = Limits { ttft: Some(20), tpot: Some(10), e2el: None };
+        let found = limits.goodput(&record, 1_000_000_000);
+        assert_eq!((found.samples, found.samples_per_s), (2, Some(2.0)));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::answers::{Answers, Tokens};
+
 /// The numbers of a performance test. `dyno info metrics` has the formulas.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metrics {
@@ -34,10 +36,17 @@ pub struct Metrics {
     pub query_latency_ns: Option<Distribution>,
     /// null unless tokens are measured
     pub first_token_ns: Option<Distribution>,
-    /// null unless tokens are measured
+    /// null unless an answer has two tokens at different times
     pub time_per_output_token_ns: Option<Distribution>,
-    /// output tokens of answered samples
-    pub token_count: i64,
+    /// output tokens of answered samples; null where they are not counted
+    #[serde(default)]
+    pub token_count: Option<i64>,
+    /// of servers of texts: answers by class
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
+    /// of servers of texts: tokens with the source of each count
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
     /// per second; its keys name what. null is not finite: a run of one query has no rate
     pub rates: Rates,
     /// what was delivered within the limits of `--goodput`
@@ -271,7 +280,7 @@ pub struct Rates {
     /// Server: as answered
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_samples_per_s: Option<f64>,
-    /// Server: as answered, of the samples that were within every bound
+    /// Server: samples within every bound / the time until the last completion
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_samples_per_s: Option<f64>,
     /// Offline: as answered
@@ -292,7 +301,7 @@ pub struct Goodput {
     pub samples: u64,
     /// of the samples issued, in [0, 1]; failed and missing ones are not within
     pub share: f64,
-    /// over the time until the last completion
+    /// these samples / the time until the last completion
     pub samples_per_s: Option<f64>,
     /// their output tokens likewise; null unless tokens are measured
     pub tokens_per_s: Option<f64>,

@@ -5,6 +5,7 @@
 //! Enumerations are texts, so that a summary of a later version still reads.
 
 pub mod accelerator;
+pub mod answers;
 pub mod client;
 mod goodput;
 pub mod metrics;
@@ -63,6 +64,10 @@ pub struct Run {
     pub time: String,
     /// `quick` or `rules`
     pub profile: String,
+    /// definitions of tokens, time per output token and success: `native`, or `reference` of logs in
+    /// LoadGen's format; empty in files of versions that had only one, and which differ from `native`
+    #[serde(default)]
+    pub definitions: String,
     /// the round and benchmark that the settings are of; null without `--round`
     #[serde(default)]
     pub rules: Option<Rules>,

@@ -48,8 +48,13 @@ impl Metrics {
             query_latency_ns: m.query_latency.map(Into::into),
             first_token_ns: m.first_token.map(Into::into),
             time_per_output_token_ns: m.time_per_output_token.map(Into::into),
-            token_count: m.token_count,
-            rates: Rates { goodput_samples_per_s: goodput(m, record, plan), ..m.rates.into() },
+            token_count: plan.measures_tokens().then_some(m.token_count),
+            answers: None,
+            tokens: None,
+            rates: Rates {
+                goodput_samples_per_s: goodput(record, plan, lasted_ns),
+                ..m.rates.into()
+            },
             goodput: None,
             token_rates: m.token_rates.map(Into::into),
             lag_ns: m.lag.map(Into::into),

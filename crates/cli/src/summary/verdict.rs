@@ -87,6 +87,10 @@ pub enum ReasonKind {
     QueryCount,
     /// Too few queries to be certain of the percentile.
     EarlyStopping,
+    /// A figure of tokens rests on counts that contradict themselves.
+    Tokens,
+    /// The server does not stream, so that a bound on tokens cannot be judged.
+    NoStream,
     /// The answers are not good enough.
     Accuracy,
     /// A consequence of another reason of this test.
@@ -147,6 +151,25 @@ impl Test {
     pub fn add_reason(&mut self, reason: Reason) {
         self.reasons.push(reason.text.clone());
         self.causes.push(reason);
+    }
+
+    /// Adds a reason behind those that tell what ended the run and what failed.
+    pub fn add_reason_after_failures(&mut self, reason: Reason) {
+        let is_first = |reason: &&Reason| {
+            matches!(reason.kind, ReasonKind::Ended | ReasonKind::Failures | ReasonKind::Missing)
+        };
+        let at = self.causes.iter().take_while(is_first).count().min(self.reasons.len());
+        self.reasons.insert(at, reason.text.clone());
+        self.causes.insert(at, reason);
+    }
+
+    /// Removes the reasons of these kinds.
+    pub fn remove_reasons(&mut self, kinds: &[ReasonKind]) {
+        let (gone, kept) = std::mem::take(&mut self.causes)
+            .into_iter()
+            .partition::<Vec<_>, _>(|reason| kinds.contains(&reason.kind));
+        self.causes = kept;
+        self.reasons.retain(|text| !gone.iter().any(|reason| reason.text == *text));
     }
 
     /// Adds a reason before all others.

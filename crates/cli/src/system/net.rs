@@ -17,6 +17,7 @@ use dyno_loadgen::sut::SystemUnderTest;
 use dyno_net::client::{Client, Clients, Libraries, Library, Options, Seen};
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
+use dyno_net::ledger::Entry;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
 use dyno_sut::tensors::TensorLibrary;
@@ -38,7 +39,8 @@ pub const OIP_GRPC: &str = "the same over gRPC; form=raw (as is), typed or strea
 /// What is said of `openai:`.
 pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
      whole answers, chat=true or false, max-tokens=N, usage=false where the server refuses \
-     stream_options, tokenizer=FILE.json, KEY:=JSON for any member of the request. --data FILE \
+     stream_options or counts wrongly, tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
+     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request. --data FILE \
      holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
      times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
      ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA";
@@ -277,6 +279,12 @@ impl Remote {
             Answers::Text(references) if references.iter().any(Option::is_some) => Some(references),
             _ => None,
         }
+    }
+
+    /// The accounts of the answers to the first `samples` samples of a tenant in the last run;
+    /// empty where answers are not text.
+    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+        self.client.ledger(tenant, samples)
     }
 
     /// How much later than due each request of a tenant was accepted by a socket, ns, in

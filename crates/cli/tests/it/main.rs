@@ -41,6 +41,7 @@ mod task;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod texts;
 mod tune;
 mod tune_cpp;
 mod tuned;

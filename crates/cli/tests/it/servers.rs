@@ -219,7 +219,7 @@ fn streams_are_timed_and_whoever_counts_tokens_is_told() {
     let samples = test["metrics"]["sample_count"].as_u64().unwrap();
     assert_eq!(test["metrics"]["token_count"], 4 * samples);
     assert_eq!(client["tokens_counted_by"], json!({"events": samples}));
-    assert!(test["notes"].to_string().contains("is a guess"), "{}", test["notes"]);
+    assert!(test["notes"].to_string().contains("is an assumption"), "{}", test["notes"]);
 }
 
 #[test]

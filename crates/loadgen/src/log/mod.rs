@@ -21,7 +21,7 @@ mod trace;
 pub(crate) use detail::NOTE;
 pub use files::{FailedFile, LogError, LogFiles, LogSettings, expected_bytes};
 pub use fingerprint::{combined, combined_fingerprint, fingerprint, recompute_fingerprint};
-pub use report::{Report, reports};
+pub use report::{Report, reports, reports_by};
 
 /// Grave messages of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

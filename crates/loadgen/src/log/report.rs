@@ -1,7 +1,7 @@
 //! What is said of a performance run: the input of the summary and of the last
 //! part of the detail log.
 
-use crate::metrics::Metrics;
+use crate::metrics::{Definitions, Metrics};
 use crate::run::{RunLog, TestLog};
 use crate::verdict::{EarlyStoppingResult, Finding, Judgement, Verdict, Violation, judge};
 
@@ -16,14 +16,25 @@ pub struct Report<'a> {
     pub judgement: Judgement,
 }
 
-/// One report for each [`crate::run::Event::Result`] of a test, in order. Sorts all
-/// latencies: compute it once and hand it to [`super::LogFiles::write_reports`].
+/// One report for each [`crate::run::Event::Result`] of a test, in order, by the reference's
+/// definitions. Sorts all latencies: compute it once and hand it to
+/// [`super::LogFiles::write_reports`].
 #[must_use]
 pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
+    reports_by(log, Definitions::Reference, Definitions::Reference)
+}
+
+/// The same reports with figures and verdicts by these definitions, for readers that are not of
+/// LoadGen's logs. The verdict of a run under the rules needs the reference's.
+#[must_use]
+pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> Vec<Report<'_>> {
     let report = |run| {
         let run: &RunLog = run;
-        let metrics = Metrics::of(&run.record, &run.plan);
-        let judgement = judge(&metrics, &run.plan, run.ended);
+        let metrics = Metrics::by(figures, &run.record, &run.plan);
+        let judgement = match judged == figures || !run.plan.measures_tokens() {
+            true => judge(&metrics, &run.plan, run.ended),
+            false => judge(&Metrics::by(judged, &run.record, &run.plan), &run.plan, run.ended),
+        };
         Report { run, metrics, judgement }
     };
     (0..log.events.len()).filter_map(|at| log.run_of_result(at)).map(report).collect()

@@ -1,5 +1,5 @@
 use dyno_loadgen::metrics::{
-    Distribution, FinalQuery, Metrics, OverBound, PERCENTILES, Rates, TokenRates,
+    Definitions, Distribution, FinalQuery, Metrics, OverBound, PERCENTILES, Rates, TokenRates,
 };
 use dyno_loadgen::plan::{Load, PeakSettings, Plan, StreamPacing, Tokens};
 use dyno_loadgen::record::{Failure, Record};
@@ -186,6 +186,44 @@ fn tokens_have_their_own_distributions() {
     assert_close(without_overhead, 7.0 / (137e-9 * 3.0));
     assert_close(without_overhead_per_ns, 7.0 / (137.0 * 3.0));
     assert_close(completed, 7.0 / 360e-9);
+}
+
+#[test]
+fn a_single_token_counts_and_has_no_time_per_output_token() {
+    // Five tokens, one token, and two tokens at once.
+    let record =
+        Record { tokens: vec![5, 1, 2], first_token_at: vec![30, 140, 360], ..token_record() };
+    let native =
+        |record: &Record| Metrics::by(Definitions::Native, record, &token_server(1000, 10));
+    let metrics = native(&record);
+    // (101 - 30) / 4.
+    let per_token = metrics.time_per_output_token.unwrap();
+    assert_eq!((per_token.count, per_token.min, per_token.max), (1, 17, 17));
+    assert_eq!((metrics.token_count, metrics.first_token.unwrap().count), (8, 3));
+    // What is not defined is not over the bound; a missing first token is.
+    assert_eq!(metrics.over.time_per_output_token, 1);
+    let Some(TokenRates::Measured { completed, .. }) = metrics.token_rates else { panic!() };
+    assert_close(completed, 8.0 / 360e-9);
+    let missing = native(&Record { first_token_at: vec![0, 140, 360], ..record.clone() });
+    assert_eq!(missing.over.time_per_output_token, 1);
+    assert_eq!(missing.time_per_output_token, None);
+    // One token each, and a count that cannot be.
+    let single = native(&Record { tokens: vec![1, 1, -7], ..record });
+    assert_eq!((single.token_count, single.time_per_output_token), (2, None));
+    assert_eq!((single.over.time_per_output_token, single.first_token.unwrap().count), (0, 3));
+}
+
+#[test]
+fn the_reference_keeps_its_arithmetic_of_tokens() {
+    let (record, plan) = (token_record(), token_server(35, 20));
+    assert_eq!(Metrics::of(&record, &plan), Metrics::by(Definitions::Reference, &record, &plan));
+    let native = Metrics::by(Definitions::Native, &record, &plan);
+    let reference = Metrics::of(&record, &plan);
+    assert_eq!(reference.time_per_output_token.unwrap().min, -100);
+    assert_eq!(native.time_per_output_token.unwrap().min, 17);
+    // Nothing but tokens differs.
+    let time_per_output_token = reference.time_per_output_token;
+    assert_eq!(Metrics { time_per_output_token, ..native }, reference);
 }
 
 #[test]

@@ -140,9 +140,12 @@ impl Reader for Got {
     }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         match self.status {
-            200 => {
-                Ok(Answer { data: &self.body, tokens: self.tokens, counted_by: Counted::Events })
-            }
+            200 => Ok(Answer {
+                data: &self.body,
+                tokens: self.tokens,
+                counted_by: Counted::Events,
+                entry: None,
+            }),
             status => Err(Trouble::of_status(Kind::Server, status, "")),
         }
     }
@@ -164,6 +167,7 @@ pub fn texts() -> Arc<dyn Protocol> {
         max_tokens: None,
         others: serde_json::Map::new(),
         tokenizer: None,
+        accepted: dyno_net::ledger::Accepted::default(),
         version: HttpVersion::Http1,
     };
     Arc::new(openai::OpenAi::new(Arc::new(workload), settings))

@@ -41,9 +41,10 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn new(
         (job, responder): (Job, Responder),
-        reader: Box<dyn Reader>,
+        mut reader: Box<dyn Reader>,
         thread: usize,
     ) -> Self {
+        reader.expect(job.index);
         Self { job, responder, reader, thread, last_output: None, last_bytes: None }
     }
 
@@ -100,6 +101,8 @@ impl Answering {
             Ok(answer) => {
                 // Before the answer, so that whoever sees the run over sees all of it.
                 shared.threads[self.thread].answer(answer.counted_by);
+                let ended_at = self.responder.time_of(&shared.clock, ended_at);
+                shared.enter(self.job, answer.entry, ended_at);
                 let id = self.job.id;
                 let response = Response { id, data: answer.data, tokens: answer.tokens };
                 let at = output_at.unwrap_or(body_at);
@@ -107,6 +110,8 @@ impl Answering {
                 self.responder.complete_at(&[response], at);
             }
             Err(trouble) => {
+                let at = self.responder.time_of(&shared.clock, ended_at);
+                shared.enter(self.job, self.reader.entry(), at);
                 carrier.failed(self.job, &self.responder, &trouble, is_heard, ended_at);
             }
         }
@@ -121,6 +126,9 @@ impl Answering {
         trouble: &Trouble,
         at: Nanos,
     ) -> Box<dyn Reader> {
+        let shared = carrier.shared();
+        let ended_at = self.responder.time_of(&shared.clock, at);
+        shared.enter(self.job, self.reader.entry(), ended_at);
         carrier.failed(self.job, &self.responder, trouble, self.last_output.is_some(), at);
         self.reader
     }

@@ -10,6 +10,7 @@ mod backoff;
 mod gaps;
 mod http1;
 mod http2;
+mod ledger;
 mod library;
 mod parsers;
 mod seen;
@@ -37,10 +38,12 @@ use crate::coding::Coding;
 use crate::compressed::Compressed;
 use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
+use crate::ledger::Entry;
 use crate::protocol::{Protocol, Reader};
 use crate::tls::{self, Trust, TrustError};
 use crate::trouble::{Kind, Trouble};
 use accepted::Accepted;
+use ledger::Ledger;
 use library::Requests;
 use parsers::Parsers;
 use seen::{Counters, ThreadCounters};
@@ -173,6 +176,7 @@ struct Shared {
     parsers: Parsers,
     /// Used again, with their memory.
     readers: Mutex<Vec<Box<dyn Reader>>>,
+    ledger: Ledger,
 }
 
 /// A server.
@@ -248,6 +252,7 @@ impl Client {
             accepted: Accepted::new(),
             parsers: Parsers::default(),
             readers: Mutex::default(),
+            ledger: Ledger::new(),
             protocol,
             options,
         });
@@ -290,6 +295,7 @@ impl Client {
     /// Waits for connections, and makes room for so many samples to wait.
     fn prepare(&self, samples: usize) {
         self.shared.accepted.expect_run();
+        self.shared.ledger.expect_run();
         match &self.transport {
             Transport::Http1(http1) => http1.prepare(samples),
             Transport::Http2(http2) => http2.prepare(samples),
@@ -317,6 +323,13 @@ impl Client {
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)
+    }
+
+    /// Returns the accounts of the answers to the first `samples` samples of a tenant in the
+    /// last run; `None` where no answer ended. Empty where answers are not text.
+    #[must_use]
+    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+        self.shared.ledger.entries(tenant, samples)
     }
 }
 
@@ -374,6 +387,14 @@ impl Shared {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
     }
 
+    /// Enters the account of an answer whose end was read at `ended_at`, ns since the start of
+    /// the run.
+    fn enter(&self, job: Job, entry: Option<Entry>, ended_at: Nanos) {
+        if let Some(entry) = entry {
+            self.ledger.enter(job.id, Entry { ended_at, ..entry });
+        }
+    }
+
     /// Counts what happened to a sample, and reports that it failed at `at` by the client's
     /// clock. Returns whether it is to be sent again instead.
     fn settle_failure(
@@ -385,8 +406,14 @@ impl Shared {
         at: Nanos,
     ) -> bool {
         let may_pass = match trouble.kind {
-            Kind::Connect | Kind::Closed | Kind::TimedOut | Kind::Refused | Kind::Server => true,
-            Kind::Cut | Kind::Aborted | Kind::InBand => true,
+            Kind::Connect
+            | Kind::Closed
+            | Kind::TimedOut
+            | Kind::Refused
+            | Kind::Server
+            | Kind::Cut
+            | Kind::Aborted
+            | Kind::InBand => true,
             Kind::Resolve | Kind::Tls | Kind::Request | Kind::Malformed | Kind::Mismatch => false,
             // The server finished these answers: the next one may be no better.
             Kind::Empty | Kind::Filtered | Kind::Short => false,

@@ -8,6 +8,7 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{QuerySample, SampleMemory, SystemUnderTest};
 
 use super::{Client, Library, Seen};
+use crate::ledger::Entry;
 
 /// Clients of which each tenant has one.
 pub struct Clients {
@@ -47,6 +48,12 @@ impl Clients {
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.of(tenant).accepted(tenant, samples)
+    }
+
+    /// As [`Client::ledger`].
+    #[must_use]
+    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+        self.of(tenant).ledger(tenant, samples)
     }
 }
 

@@ -194,7 +194,7 @@ impl Reader for HttpReader {
         }
         let body = self.body.split().freeze();
         self.data = self.model.take(InferResponse::from_http(&body, self.head_length)?)?;
-        Ok(Answer { data: &self.data, tokens: 0, counted_by: Counted::Nobody })
+        Ok(Answer::without_tokens(&self.data))
     }
 }
 
@@ -309,6 +309,6 @@ impl Reader for GrpcReader {
             true => (self.count, Counted::Events),
             false => (0, Counted::Nobody),
         };
-        Ok(Answer { data: &self.data, tokens, counted_by })
+        Ok(Answer { data: &self.data, tokens, counted_by, entry: None })
     }
 }

@@ -149,6 +149,9 @@ pub fn error_body(words: &str) -> Vec<u8> {
 #[must_use]
 pub fn error_words(body: &[u8]) -> String {
     let said = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
+        if let serde_json::Value::String(text) = json {
+            return Some(text);
+        }
         let said = ["error", "detail", "message"].iter().find_map(|key| json.get(key))?;
         let inner = said.get("message").unwrap_or(said);
         Some(inner.as_str().map_or_else(|| inner.to_string(), str::to_owned))

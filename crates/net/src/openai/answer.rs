@@ -2,46 +2,77 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::content::Content;
+use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
-/// Tokens, as the server counted them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+/// Tokens, as a server counts them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Of the input.
+    /// Input tokens.
     pub prompt_tokens: u64,
-    /// Of the output, thoughts included.
+    /// Output tokens, thoughts included.
     pub completion_tokens: u64,
 }
 
-/// What a part, or a whole answer, held beside its text.
+/// What a part, or a whole answer, holds beside its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
-    /// There was output.
+    /// There is output.
     pub has_output: bool,
-    /// A choice says why it has ended.
+    /// A choice states why it has ended.
     pub is_finished: bool,
-    /// Tokens so far, or of all.
-    pub usage: Option<Usage>,
+    /// Tokens so far, or of the whole answer.
+    pub usage: Option<Claim>,
+}
+
+/// Takes what an answer holds, in the order in which it stands there.
+pub(super) trait Take {
+    /// A choice, by its number.
+    fn choice(&mut self, index: usize);
+    /// Output of the last choice.
+    fn output(&mut self, text: &str, is_thought: bool);
+    /// A call of a tool by the last choice.
+    fn tool_call(&mut self);
+    /// Why the last choice ended.
+    fn finish(&mut self, reason: &str);
+    /// Content is a list of parts.
+    fn content_parts(&mut self);
+    /// Counts of tokens.
+    fn usage(&mut self, claim: Claim);
 }
 
 #[derive(Deserialize)]
 struct Wire<'a> {
+    /// The outer one tells whether there is such a member.
+    #[serde(borrow, default, deserialize_with = "present")]
+    choices: Option<Option<Vec<Choice<'a>>>>,
     #[serde(borrow, default)]
-    choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    detail: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(of: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(of).map(Some)
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow, default)]
-    text: Option<Text<'a>>,
+    index: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    text: Option<Content<'a>>,
     #[serde(borrow, default)]
     delta: Option<Said<'a>>,
     #[serde(borrow, default)]
@@ -55,15 +86,17 @@ struct Choice<'a> {
 struct Said<'a> {
     /// Thoughts, by either of the two names that servers have for them.
     #[serde(borrow, default)]
-    reasoning_content: Option<Text<'a>>,
+    reasoning_content: Option<Content<'a>>,
     #[serde(borrow, default)]
-    reasoning: Option<Text<'a>>,
+    reasoning: Option<Content<'a>>,
     #[serde(borrow, default)]
-    content: Option<Text<'a>>,
+    content: Option<Content<'a>>,
     #[serde(borrow, default)]
-    refusal: Option<Text<'a>>,
+    refusal: Option<Content<'a>>,
     #[serde(borrow, default)]
     tool_calls: Option<Vec<ToolCall<'a>>>,
+    #[serde(borrow, default)]
+    function_call: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -75,99 +108,155 @@ struct ToolCall<'a> {
 #[derive(Deserialize)]
 struct Function<'a> {
     #[serde(borrow, default)]
-    name: Option<Text<'a>>,
+    name: Option<Content<'a>>,
+    /// Text that is JSON, or the JSON itself.
     #[serde(borrow, default)]
-    arguments: Option<Text<'a>>,
+    arguments: Option<&'a RawValue>,
 }
-
-/// Borrowed where nothing is escaped; only a field of its own is.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a part or a whole answer, and appends its output to `text`: thoughts, content,
 /// refusals and calls of tools in this order, of all choices.
 ///
 /// # Errors
-/// What is no answer; what the server says if it reports an error.
+/// What is no answer; the server's words if it reports an error.
 pub fn read_part(json: &[u8], text: &mut Vec<u8>) -> Result<Part, Trouble> {
+    struct Alone<'t> {
+        text: &'t mut Vec<u8>,
+        part: Part,
+    }
+    impl Take for Alone<'_> {
+        fn choice(&mut self, _: usize) {}
+        fn output(&mut self, text: &str, _: bool) {
+            self.part.has_output |= !text.is_empty();
+            self.text.extend_from_slice(text.as_bytes());
+        }
+        fn tool_call(&mut self) {}
+        fn finish(&mut self, _: &str) {
+            self.part.is_finished = true;
+        }
+        fn content_parts(&mut self) {}
+        fn usage(&mut self, claim: Claim) {
+            self.part.usage = Some(claim);
+        }
+    }
+    let mut alone = Alone { text, part: Part::default() };
+    read_into(json, &mut alone)?;
+    Ok(alone.part)
+}
+
+/// Reads a part or a whole answer into `take`.
+///
+/// # Errors
+/// As [`read_part`].
+pub(super) fn read_into(json: &[u8], take: &mut dyn Take) -> Result<(), Trouble> {
     match serde_json::from_slice(json) {
-        Ok(wire) => part(wire, text),
-        Err(error) => match String::from_utf8_lossy(json) {
+        Ok(wire) => part(wire, json, take),
+        Err(_) => match String::from_utf8_lossy(json) {
             // Half a character in a string is what some servers make of a byte token.
-            Cow::Owned(mended) => match serde_json::from_str(&mended) {
-                Ok(wire) => part(wire, text),
-                Err(error) => Err(no_answer(json, &error)),
+            Cow::Owned(repaired) => match serde_json::from_str(&repaired) {
+                Ok(wire) => part(wire, json, take),
+                Err(_) => Err(no_answer(json)),
             },
-            Cow::Borrowed(_) => Err(no_answer(json, &error)),
+            Cow::Borrowed(_) => Err(no_answer(json)),
         },
     }
 }
 
-fn no_answer(json: &[u8], error: &serde_json::Error) -> Trouble {
+/// The words of the parser are left out: they name types of this program.
+fn no_answer(json: &[u8]) -> Trouble {
     let found = in_short(&String::from_utf8_lossy(json));
-    Trouble::new(Kind::Malformed, format!("no answer of the interface: {error}: {found}"))
+    Trouble::new(Kind::Malformed, format!("expected an answer of the interface, found: {found}"))
 }
 
-fn part(wire: Wire<'_>, text: &mut Vec<u8>) -> Result<Part, Trouble> {
-    if let Some(error) = wire.error.filter(|error| error.get() != "null") {
-        return Err(said(error.get()));
+fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn Take) -> Result<(), Trouble> {
+    let is_set = |value: &&RawValue| !matches!(value.get(), "null" | "false" | "\"\"");
+    // Older servers send the error itself instead of a member of this name.
+    let is_error_itself = wire.object.is_some_and(|object| object.get() == "\"error\"")
+        || (wire.choices.is_none()
+            && wire.usage.is_none()
+            && [wire.message, wire.detail].into_iter().flatten().any(|value| is_set(&value)));
+    if wire.error.as_ref().is_some_and(is_set) || is_error_itself {
+        return Err(in_band(json));
     }
-    if wire.choices.is_none() && wire.usage.is_none() {
+    let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
         return Err(Trouble::new(Kind::Malformed, "an answer without 'choices'"));
-    }
-    let before = text.len();
-    let mut is_finished = false;
-    let mut add = |piece: Option<Text<'_>>| {
-        if let Some(Text(piece)) = piece {
-            text.extend_from_slice(piece.as_bytes());
-        }
     };
-    for choice in wire.choices.into_iter().flatten() {
-        add(choice.text);
+    for (position, choice) in choices.into_iter().flatten().enumerate() {
+        let index = choice.index.and_then(|index| index.get().parse().ok());
+        take.choice(index.unwrap_or(position));
+        content(choice.text, false, take);
         for message in [choice.delta, choice.message].into_iter().flatten() {
             // One server sends the same thought by both names.
-            add(message.reasoning_content.or(message.reasoning));
-            add(message.content);
-            add(message.refusal);
+            content(message.reasoning_content.or(message.reasoning), true, take);
+            content(message.content, false, take);
+            content(message.refusal, false, take);
             let calls = message.tool_calls.into_iter().flatten();
-            for function in calls.filter_map(|call| call.function) {
-                add(function.name);
-                add(function.arguments);
+            let functions = calls.map(|call| call.function).chain([message.function_call]);
+            for function in functions.flatten() {
+                take.tool_call();
+                content(function.name, false, take);
+                arguments(function.arguments, take);
             }
         }
-        is_finished |= choice.finish_reason.is_some_and(|reason| reason.get() != "null");
+        if let Some(reason) = choice.finish_reason.filter(is_set) {
+            let text = serde_json::from_str::<Cow<'_, str>>(reason.get());
+            let reason = text.unwrap_or(Cow::Borrowed(reason.get()));
+            if !reason.is_empty() {
+                take.finish(&reason);
+            }
+        }
     }
-    Ok(Part { has_output: text.len() > before, is_finished, usage: wire.usage })
+    if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
+        take.usage(claim);
+    }
+    Ok(())
 }
 
-/// What an error of the interface says, in a stream whose status was one of success.
-fn said(error: &str) -> Trouble {
-    #[derive(Default, Deserialize)]
-    struct Error {
-        #[serde(default)]
-        code: serde_json::Value,
-        #[serde(default, rename = "type")]
-        kind: serde_json::Value,
+fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn Take) {
+    match content {
+        None | Some(Content::Nothing) => {}
+        Some(Content::Text(text)) => take.output(&text, is_thought),
+        Some(Content::Parts(parts)) => {
+            take.content_parts();
+            for (is_thought_part, text) in parts {
+                take.output(&text, is_thought || is_thought_part);
+            }
+        }
     }
-    let known: Error = serde_json::from_str(error).unwrap_or_default();
+}
+
+fn arguments(json: Option<&RawValue>, take: &mut dyn Take) {
+    let Some(json) = json.map(RawValue::get).filter(|json| *json != "null") else { return };
+    match serde_json::from_str::<String>(json) {
+        Ok(text) => take.output(&text, false),
+        Err(_) => take.output(json, false),
+    }
+}
+
+/// The trouble that an error within an answer reports, whose status was one of success.
+/// `json` is the object that holds it, or the error itself.
+pub(super) fn in_band(json: &[u8]) -> Trouble {
+    let whole: Value = serde_json::from_slice(json).unwrap_or(Value::Null);
+    let error = whole.get("error").filter(|error| error.is_object()).unwrap_or(&whole);
     // Codes are numbers, numbers as strings, or names.
-    let status = match &known.code {
-        serde_json::Value::String(code) => code.parse().ok(),
+    let code = |name: &str| match error.get(name)? {
+        Value::String(code) => code.parse().ok(),
         code => code.as_u64(),
     };
-    let kind = match (status, known.kind.as_str()) {
+    let status = ["code", "status", "status_code"].iter().find_map(|name| code(name));
+    let named = |name: &str| error.get(name).and_then(Value::as_str);
+    let kind = match (status, named("type").or_else(|| named("code"))) {
         (Some(429 | 503), _) | (_, Some("rate_limit_error" | "overloaded_error")) => Kind::Refused,
         (Some(400..500), _) | (_, Some("invalid_request_error" | "BadRequestError")) => {
             Kind::Request
         }
-        _ => Kind::Server,
+        _ => Kind::InBand,
     };
-    let words = error_words(format!("{{\"error\":{error}}}").as_bytes());
-    Trouble::new(kind, format!("the server says in its answer: {words}"))
+    let words = error_words(json);
+    Trouble::new(kind, format!("the server reports an error in its answer: {words}"))
 }
 
-/// What the body of an answer says whose status is none of success.
+/// The words of the body of an answer whose status is not one of success.
 #[must_use]
 pub fn error_words(body: &[u8]) -> String {
     crate::oip::http::error_words(body)

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use dyno_loadgen::qsl::SampleIndex;
 use serde_json::{Map, Value};
 
-use super::{DONE, Request as Body, Usage, error_words, read_part};
+use super::said::{Form, Said};
+use super::{Request as Body, error_words};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
+use crate::ledger::{Accepted, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
     Answer, COPIED_PER_PARSED, Heard, Next, PARSED_PER_TOKENIZED, Protocol, Reader,
 };
-use crate::sse::{self, Event};
-use crate::tokens::{self, Tokenize};
+use crate::sse;
+use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
 use crate::workload::Workload;
 
@@ -25,14 +27,17 @@ pub struct Settings {
     pub model: String,
     /// Answers come in parts.
     pub is_streaming: bool,
-    /// Asks for `usage` at the end of a stream. Few servers refuse that.
+    /// Requests `usage` at the end of a stream, which few servers refuse, and believes it. If
+    /// not, usage is ignored wherever it comes.
     pub asks_usage: bool,
     /// Output tokens at most, where a sample says nothing.
     pub max_tokens: Option<u64>,
     /// Further members of each request, such as `temperature`.
     pub others: Map<String, Value>,
-    /// What counts tokens where the server does not.
+    /// Counts tokens where the server does not, or contradicts itself.
     pub tokenizer: Option<Arc<dyn Tokenize>>,
+    /// Classes of answers that count as success beside whole ones.
+    pub accepted: Accepted,
     /// What carries it.
     pub version: HttpVersion,
 }
@@ -90,76 +95,119 @@ impl Protocol for OpenAi {
     }
 
     fn reader(&self) -> Box<dyn Reader> {
+        let Settings { tokenizer, asks_usage, accepted, is_streaming, .. } = &self.settings;
         Box::new(AnswerReader {
-            tokenizer: self.settings.tokenizer.clone(),
+            workload: self.workload.clone(),
+            demands: Demands::new(&self.settings),
+            tokenizer: tokenizer.clone(),
+            ignores_usage: !asks_usage,
+            accepted: *accepted,
+            was_asked_to_stream: *is_streaming,
+            demand: Demand::default(),
             status: 0,
             is_stream: false,
             events: sse::Parser::default(),
             body: Vec::new(),
             said: Said::default(),
+            entry: None,
         })
     }
 }
 
-/// What an answer has said so far.
-#[derive(Default)]
-struct Said {
-    text: Vec<u8>,
-    usage: Option<Usage>,
-    /// Events with output.
-    beats: u32,
-    is_finished: bool,
-    is_done: bool,
-    trouble: Option<Trouble>,
+/// What requests demand of their answers, by the settings.
+#[derive(Debug, Clone, Copy)]
+struct Demands {
+    /// Where a sample states nothing.
+    most: Option<u64>,
+    /// What the members of every request state, which replaces the limit of a sample.
+    fixed_most: Option<u64>,
+    least: Option<u64>,
+    ignores_end: bool,
+    choices: u16,
 }
 
-impl Said {
-    fn clear(&mut self) {
-        let mut text = std::mem::take(&mut self.text);
-        text.clear();
-        *self = Self { text, ..Self::default() };
+impl Demands {
+    fn new(settings: &Settings) -> Self {
+        let count = |name: &str| settings.others.get(name).and_then(Value::as_u64);
+        Self {
+            most: settings.max_tokens,
+            // The newer name wins, as it does with the interface's owner.
+            fixed_most: count("max_completion_tokens").or_else(|| count("max_tokens")),
+            least: count("min_tokens"),
+            ignores_end: settings.others.get("ignore_eos") == Some(&Value::Bool(true)),
+            choices: count("n").and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1),
+        }
     }
 
-    fn event(&mut self, event: Event<'_>) {
-        if self.is_done || self.trouble.is_some() {
-            return;
-        }
-        if event.data == DONE {
-            self.is_done = true;
-            return;
-        }
-        self.part(event.data);
-    }
-
-    fn part(&mut self, json: &[u8]) {
-        match read_part(json, &mut self.text) {
-            Ok(part) => {
-                self.beats += u32::from(part.has_output);
-                self.is_finished |= part.is_finished;
-                // Some servers count on in each part: the last one is right.
-                self.usage = part.usage.or(self.usage);
-            }
-            Err(trouble) => self.trouble = Some(trouble),
-        }
+    /// The demand of a request whose sample states this limit.
+    fn demand(&self, max_tokens: Option<u64>) -> Demand {
+        let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
+        let most = self.fixed_most.or(max_tokens).or(self.most);
+        let least = if self.ignores_end { most } else { self.least };
+        Demand { most: most.map(count), least: least.map(count), choices: self.choices }
     }
 }
 
 struct AnswerReader {
+    workload: Arc<Workload>,
+    demands: Demands,
     tokenizer: Option<Arc<dyn Tokenize>>,
+    ignores_usage: bool,
+    accepted: Accepted,
+    was_asked_to_stream: bool,
+    /// Of the request that is answered.
+    demand: Demand,
     status: u16,
     is_stream: bool,
     events: sse::Parser,
     /// What is no stream of events.
     body: Vec<u8>,
     said: Said,
+    /// Of the answer that has ended.
+    entry: Option<Entry>,
+}
+
+impl AnswerReader {
+    fn form(&self) -> Form {
+        if self.is_stream { Form::Stream } else { Form::Whole }
+    }
+
+    /// Takes the trouble that reading met, and makes the account of the answer.
+    fn settle(&mut self) -> Result<(), Trouble> {
+        let form = self.form();
+        let trouble = self.said.trouble.take();
+        let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none());
+        let mut entry = self.said.entry(self.demand, form, tokenizer, self.ignores_usage);
+        if self.was_asked_to_stream && !self.is_stream {
+            entry.oddities.insert(Oddity::NoStream);
+        }
+        match trouble {
+            Some(trouble) if Said::is_in_band(&trouble) => {
+                entry.class = Class::InBand;
+                self.entry = Some(entry);
+                Err(trouble)
+            }
+            Some(trouble) => Err(trouble),
+            None => {
+                self.entry = Some(entry);
+                settle(entry.class, self.accepted, || self.said.words(&entry))
+            }
+        }
+    }
 }
 
 impl Reader for AnswerReader {
+    fn expect(&mut self, sample: SampleIndex) {
+        let prompt = self.workload.prompts.get(sample as usize);
+        self.demand = self.demands.demand(prompt.and_then(|prompt| prompt.max_tokens));
+    }
+
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
         self.status = status;
         self.body.clear();
         self.events.clear();
         self.said.clear();
+        self.entry = None;
         // By what came, not by what was asked for: some servers ignore `stream`.
         let kind = fields.field("content-type").unwrap_or_default();
         self.is_stream = Kind::of_status(status).is_none()
@@ -176,25 +224,25 @@ impl Reader for AnswerReader {
             self.body.extend_from_slice(bytes);
             return Ok(Heard::default());
         }
-        let before = self.said.beats;
+        let before = self.said.parts;
         let said = &mut self.said;
         self.events.push(bytes, |event| said.event(event)).map_err(too_long)?;
-        match said.trouble.take() {
-            Some(trouble) => Err(trouble),
-            None => Ok(Heard { beats: said.beats - before, is_done: said.is_done }),
+        if said.trouble.is_some() {
+            self.settle()?;
         }
+        Ok(Heard { beats: self.said.parts - before, is_done: self.said.is_done })
     }
 
     fn finish(&mut self) -> Result<Heard, Trouble> {
-        let (before, said) = (self.said.beats, &mut self.said);
+        let (before, said) = (self.said.parts, &mut self.said);
         if self.is_stream {
             self.events.finish(|event| said.event(event)).map_err(too_long)?;
         }
-        Ok(Heard { beats: said.beats - before, is_done: said.is_done })
+        Ok(Heard { beats: said.parts - before, is_done: said.is_done })
     }
 
     fn effort(&self, next: Next) -> usize {
-        let is_tokenized = self.tokenizer.is_some() && self.said.usage.is_none();
+        let is_tokenized = self.tokenizer.is_some() && !self.said.has_usage();
         let per_byte = if is_tokenized { PARSED_PER_TOKENIZED } else { 1 };
         match next {
             Next::Data(bytes) if self.is_stream => self.events.kept() + bytes,
@@ -215,17 +263,15 @@ impl Reader for AnswerReader {
         if !self.is_stream {
             said.part(&self.body);
         }
-        if let Some(trouble) = said.trouble.take() {
-            return Err(trouble);
-        }
-        if self.is_stream && !said.is_done && !said.is_finished {
-            let words = "the stream ended with neither [DONE] nor a finish_reason";
-            return Err(Trouble::new(Kind::Closed, words));
-        }
-        let events = self.is_stream.then_some(said.beats);
-        let (tokens, counted_by) =
-            tokens::count(said.usage, self.tokenizer.as_deref(), &said.text, events);
-        Ok(Answer { data: &said.text, tokens, counted_by })
+        self.settle()?;
+        let entry = self.entry.unwrap_or_default();
+        let tokens = entry.output.map_or(0, i64::from);
+        let counted_by = entry.counted_by;
+        Ok(Answer { data: &self.said.text, tokens, counted_by, entry: self.entry })
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        self.entry
     }
 }
 

@@ -7,12 +7,16 @@
 
 mod answer;
 mod client;
+mod content;
 mod request;
+mod said;
+mod usage;
 mod write;
 
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{OpenAi, Settings};
 pub use request::{Input, Message, Request};
+pub use usage::Claim;
 pub use write::{Writer, error_body, models_body, write_done};
 
 /// What the last event of a stream has as its data.

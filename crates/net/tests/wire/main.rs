@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod answers;
 mod grpc;
 mod oip_grpc;
 mod oip_http;
@@ -43,6 +44,7 @@ fn read(
     if reader.begin(200, &broken).is_ok() {
         let _ = reader.data(&body[..body.len() / 2]);
     }
+    reader.expect(0);
     reader.begin(status, &fields(head))?;
     let (mut beats, mut is_done) = (0, false);
     for piece in body.chunks(piece) {
@@ -50,6 +52,9 @@ fn read(
         beats += heard.beats;
         is_done |= heard.is_done;
     }
+    let heard = reader.finish()?;
+    beats += heard.beats;
+    is_done |= heard.is_done;
     let trailers = trailers.map(fields);
     let trailers = trailers.as_ref().map(|all| all as &dyn dyno_net::exchange::Fields);
     let answer = reader.end(trailers)?;

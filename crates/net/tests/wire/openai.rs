@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use dyno_net::exchange::HttpVersion;
+use dyno_net::ledger::Accepted;
 use dyno_net::openai::{
     Api, Input, Message, OpenAi, Request, Settings, Usage, Writer, error_body, models_body,
     read_part, write_done,
@@ -38,6 +39,7 @@ fn protocol(is_streaming: bool, tokenizer: Option<Arc<dyn Tokenize>>) -> OpenAi 
         max_tokens: Some(9),
         others,
         tokenizer,
+        accepted: Accepted::default(),
         version: HttpVersion::Http1,
     };
     OpenAi::new(Arc::new(workload), settings)
@@ -151,15 +153,15 @@ fn a_stream_that_breaks_is_told() {
 
 "#,
     );
-    assert_eq!(error, Kind::Server);
-    assert_eq!(words, "the server says in its answer: out of memory");
+    assert_eq!(error, Kind::InBand);
+    assert_eq!(words, "the server reports an error in its answer: out of memory");
     assert_eq!(
         kind("data: {\"error\":{\"message\":\"slow\",\"code\":\"429\"}}\n\n").0,
         Kind::Refused
     );
-    assert_eq!(kind("event: error\ndata: {\"error\":\"x\"}\n\n").0, Kind::Server);
+    assert_eq!(kind("event: error\ndata: {\"error\":\"x\"}\n\n").0, Kind::InBand);
     assert_eq!(kind("data: {\"error\":{\"code\":400,\"message\":\"\"}}\n\n").0, Kind::Request);
-    assert_eq!(kind("").0, Kind::Closed);
+    assert_eq!(kind("").0, Kind::Cut);
     assert_eq!(kind("data: <html>\n\n").0, Kind::Malformed);
     assert_eq!(kind("data: {}\n\n").0, Kind::Malformed);
 }
@@ -292,19 +294,23 @@ proptest! {
         let writer = Writer::new(api, "id", "m", 0);
         let mut out = Vec::new();
         writer.write_role(&mut out);
+        writer.write_part("x", None, &mut out);
         texts.iter().for_each(|text| writer.write_part(text, None, &mut out));
         writer.write_part("", Some("stop"), &mut out);
-        writer.write_usage(Usage { prompt_tokens: 1, completion_tokens: 77 }, &mut out);
+        // A token has at least a byte.
+        let tokens = 1 + texts.concat().len() as u64;
+        writer.write_usage(Usage { prompt_tokens: 1, completion_tokens: tokens }, &mut out);
         write_done(&mut out);
         let found = read_cut(&protocol(true, None), 200, EVENTS, &out, None, piece).unwrap();
-        let beats = texts.iter().filter(|text| !text.is_empty()).count() as u32;
-        let texts = texts.concat();
-        prop_assert_eq!(counted(&found), (&*texts, 77, Counted::Server, beats));
+        let beats = 1 + texts.iter().filter(|text| !text.is_empty()).count() as u32;
+        let texts = format!("x{}", texts.concat());
+        let tokens = tokens as i64;
+        prop_assert_eq!(counted(&found), (&*texts, tokens, Counted::Server, beats));
         let whole = writer.whole(&texts, "stop", Usage { prompt_tokens: 1, completion_tokens: 5 });
         let mut text = Vec::new();
         let part = read_part(&whole, &mut text).unwrap();
         prop_assert_eq!(text, texts.as_bytes());
-        prop_assert_eq!(part.usage.unwrap().completion_tokens, 5);
+        prop_assert_eq!(part.usage.unwrap().output, Some(5));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Metric {
 }
 
 /// Formula and window of each figure.
-pub const METRICS: [Metric; 24] = [
+pub const METRICS: [Metric; 26] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
@@ -83,10 +83,10 @@ pub const METRICS: [Metric; 24] = [
     Metric {
         name: "goodput (Server)",
         keys: &["goodput_samples_per_s"],
-        what: "completed queries/s * the share of the answered samples that were within every \
-               bound: of the latency, or of both time to first token and time per output \
-               token.",
-        elsewhere: "request_goodput (vllm bench) and goodput (aiperf) are the next one",
+        what: "samples that were answered within every bound / time until the last completion: \
+               within the bound on latency, or on both time to first token and time per output \
+               token; with --goodput within the limits that it names, as the next figure.",
+        elsewhere: "request_goodput (vllm bench), goodput (aiperf)",
     },
     Metric {
         name: "goodput under limits",
@@ -198,7 +198,10 @@ pub const METRICS: [Metric; 24] = [
     Metric {
         name: "time per output token",
         keys: &["time_per_output_token_ns"],
-        what: "(completion - first token) / (tokens - 1).",
+        what: "(last token - first token) / (tokens - 1). An answer with one token, or with all \
+               tokens at once, has none. The last token is the last part with output; what follows it \
+               in a stream is in end_of_stream_ns. Logs in LoadGen's format have the reference's \
+               definition (docs/fidelity.md).",
         elsewhere: "tpot (endpoints), tpot_ms (vllm bench), inter_token_latency (aiperf, whose name means this mean of a request)",
     },
     Metric {
@@ -211,11 +214,47 @@ pub const METRICS: [Metric; 24] = [
             "tokens_per_s_without_overhead",
             "tokens_per_s",
         ],
-        what: "output tokens of answered samples / time until the last query issued was done \
+        what: "output tokens of answered samples (token_count; null where they are not counted) / \
+               time until the last query issued was done \
                (completed), until the last issue (with overhead), the sum of all latencies \
                (without overhead), or the longest latency (Offline). Where \
                they are inferred, samples/s * token_latency_scaling_factor.",
         elsewhere: "tps (endpoints), output_throughput (vllm bench), output_token_throughput (aiperf)",
+    },
+    Metric {
+        name: "tokens (servers of texts)",
+        keys: &[
+            "tokens",
+            "input",
+            "cached",
+            "output",
+            "reasoning",
+            "total",
+            "input_per_s",
+            "output_per_s",
+            "total_per_s",
+            "output_counted_by",
+            "input_counted_by",
+            "lengths",
+            "requested",
+            "delivered",
+            "contradictions",
+        ],
+        what: "sums over answered samples, each null where an answer lacks the count; cached and \
+               reasoning tokens are part of input and output, and null where no answer states them. \
+               Rates divide by the same time as tokens/s. Output tokens are those of usage; those of a \
+               tokenizer where usage is missing or contradicts itself; else one for each part with \
+               output. lengths compares max_tokens of the requests with the output tokens of their \
+               answers. A run is INVALID if a figure rests on counts that contradict themselves.",
+        elsewhere: "total_token_throughput (vllm bench), total_token_throughput (aiperf)",
+    },
+    Metric {
+        name: "answers (servers of texts)",
+        keys: &["answers", "accepted", "oddities", "end_of_stream_ns"],
+        what: "samples by what became of them: whole, empty, cut, aborted, filtered, error (in the \
+               answer), short, failed_on_the_wire. Only whole answers succeed, and those of accepted \
+               classes (accept-answers). end_of_stream_ns is end of the stream - scheduled time.",
+        elsewhere: "",
     },
     Metric {
         name: "early stopping",

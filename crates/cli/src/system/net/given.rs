@@ -9,6 +9,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_net::client::Options;
 use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
+use dyno_net::ledger::Accepted;
 use dyno_net::tls::Trust;
 
 use crate::exit::Failure;
@@ -38,8 +39,13 @@ impl Given {
             return Err(Failure::usage(format!("system `{system}` needs the URL of a server"))
                 .hint(format!("for example {}; see dyno info systems", example(&system))));
         }
-        let mut keys = Vec::new();
+        let mut keys: Vec<(String, String)> = Vec::new();
         for part in parts {
+            // The one list among the values.
+            if keys.last().is_some_and(|(key, _)| key == ACCEPTED) && !part.contains('=') {
+                keys.push((ACCEPTED.to_owned(), part.to_owned()));
+                continue;
+            }
             let Some((key, value)) = part.split_once('=') else {
                 let problem = format!("system `{system}`: expected key=value, found `{part}`");
                 return Err(Failure::usage(problem).hint("values hold no commas"));
@@ -190,6 +196,21 @@ impl Given {
         })
     }
 
+    /// Returns the classes of answers that count as success beside whole ones.
+    ///
+    /// # Errors
+    /// A name that is not that of a class.
+    pub fn accepted(&mut self) -> Result<Accepted, Failure> {
+        let mut accepted = Accepted::default();
+        for name in self.all(ACCEPTED) {
+            if !accepted.insert(name.trim()) {
+                let names = Accepted::NAMES.join(", ");
+                return Err(self.wrong(ACCEPTED, format!("expected {names}, found `{name}`")));
+            }
+        }
+        Ok(accepted)
+    }
+
     fn coding(&mut self, key: &'static str) -> Result<Option<Coding>, Failure> {
         let Some(text) = self.text(key) else { return Ok(None) };
         let coding = text
@@ -213,6 +234,9 @@ impl Given {
     }
 }
 
+/// Key of the classes of answers that count as success.
+const ACCEPTED: &str = "accept-answers";
+
 /// Streams on each connection of HTTP/2, where nobody says: with the connections there are by
 /// default as many as requests may wait at [`dyno serve`](crate::cmd::serve).
 const STREAMS: NonZero<usize> = NonZero::new(16).expect("16 is not 0");
@@ -228,6 +252,8 @@ fn example(system: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use dyno_net::ledger::Class;
+
     use super::*;
 
     #[test]
@@ -239,6 +265,13 @@ mod tests {
         assert_eq!(hosts, ["a", "b", "c"]);
         assert_eq!(given.options().unwrap().retries, 2);
         given.finish().unwrap();
+        let mut given =
+            Given::read("openai", "http://a,accept-answers=empty,cut,retries=1").unwrap();
+        let accepted = given.accepted().unwrap();
+        assert!(accepted.contains(Class::Empty) && accepted.contains(Class::Cut));
+        assert!(!accepted.contains(Class::Short));
+        let mut given = Given::read("openai", "http://a,accept-answers=empty,torn").unwrap();
+        assert!(given.accepted().unwrap_err().problems()[0].contains("found `torn`"));
         let mut given = Given::read("oip", "http://a/m,retrys=2").unwrap();
         given.options().unwrap();
         let problem = given.finish().unwrap_err().problems()[0].clone();

@@ -31,6 +31,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         max_tokens: given.read_as("max-tokens")?,
         others: others(given)?,
         tokenizer,
+        accepted: given.accepted()?,
         version: version(given)?,
     };
     let options = given.options()?;

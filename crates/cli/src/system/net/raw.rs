@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dyno_net::exchange::Method;
+use dyno_net::ledger::Accepted;
 use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 
@@ -26,6 +27,11 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         }
     };
     let pointer = given.text("pointer");
+    let accepted = given.accepted()?;
+    if pointer.is_none() && accepted != Accepted::default() {
+        let why = "only the text that pointer=/JSON/POINTER takes out of an answer is judged";
+        return Err(given.wrong("accept-answers", why));
+    }
     let content_type = given.text("content-type").unwrap_or_else(|| "application/json".into());
     let fields = if body.is_empty() { Vec::new() } else { vec![("content-type", content_type)] };
     let (http, options) = (version(given)?, given.options()?);
@@ -33,7 +39,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     let rows = prompts::rows_of(run)?;
     let is_synthetic = rows.is_none();
     let rows = rows.unwrap_or_else(|| numbers(run.samples_or_of_round(SAMPLES)));
-    let template = Template { method, path, fields, body, pointer };
+    let template = Template { method, path, fields, body, pointer, accepted };
     let protocol = Raw::new(template, rows, http).map_err(Failure::usage)?;
     let wired = Wired {
         protocol: Arc::new(protocol),

@@ -1,5 +1,6 @@
 //! Runs in real time. What is asserted is what happened, and that it did not take for ever.
 
+mod accounts;
 mod encrypted;
 mod fault_server;
 mod faults;

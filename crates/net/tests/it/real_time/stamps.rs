@@ -16,8 +16,9 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
+use dyno_net::ledger::Accepted;
 use dyno_net::openai::{self, Input, OpenAi};
-use dyno_net::protocol::{Answer, Counted, Heard, Next, Protocol, Reader};
+use dyno_net::protocol::{Answer, Heard, Next, Protocol, Reader};
 use dyno_net::tls::Trust;
 use dyno_net::trouble::Trouble;
 use dyno_net::workload::{Prompt, Workload};
@@ -104,7 +105,7 @@ impl Reader for GatedReader {
         if self.body.starts_with(b"slow") {
             self.gate.pass();
         }
-        Ok(Answer { data: &self.body, tokens: 0, counted_by: Counted::Nobody })
+        Ok(Answer::without_tokens(&self.body))
     }
     fn effort(&self, next: Next) -> usize {
         match next {
@@ -273,6 +274,7 @@ fn texts() -> OpenAi {
         max_tokens: None,
         others: serde_json::Map::new(),
         tokenizer: None,
+        accepted: Accepted::default(),
         version: HttpVersion::Http1,
     };
     OpenAi::new(Arc::new(workload), settings)

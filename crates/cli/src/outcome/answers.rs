@@ -1,0 +1,126 @@
+//! What a server of texts answered in a performance test: its classes and tokens become figures,
+//! and whatever makes a figure doubtful becomes a reason or a note.
+
+use dyno_loadgen::log::Report;
+use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
+use dyno_loadgen::record::Record;
+
+use crate::render::count;
+use crate::summary::answers::{Accounts, Tokens};
+use crate::summary::{self, Cause, Reason, ReasonKind};
+use crate::system::net::Remote;
+
+/// Adds what the accounts of the answers tell of one tenant's run. Returns the record with the
+/// tokens of the accounts, where the record itself has none because answers did not stream.
+pub fn add(
+    test: &mut summary::Test,
+    report: &Report<'_>,
+    remote: &Remote,
+    tenant: usize,
+) -> Option<Record> {
+    let record = &report.run.record;
+    let tenant = u8::try_from(tenant).unwrap_or(u8::MAX);
+    let entries = remote.ledger(tenant, record.completed_at.len());
+    let accounts = Accounts::new(record, &entries)?;
+    let window = match report.run.plan.load {
+        Load::Offline => report.metrics.max_latency,
+        _ => report.metrics.final_query.done,
+    };
+    let tokens = accounts.tokens(window);
+    note_accepted(test, &accounts);
+    judge_stream(test, report, &accounts);
+    judge_tokens(test, &accounts, &tokens);
+    let metrics = test.metrics.as_mut()?;
+    metrics.answers = Some(accounts.answers(test.plan.percentile));
+    metrics.token_count = metrics.token_count.or(tokens.output.map(u64::cast_signed));
+    let has_any = tokens.input.is_some()
+        || tokens.output.is_some()
+        || tokens.output_counted_by.keys().any(|by| by != "nobody");
+    metrics.tokens = has_any.then_some(tokens);
+    let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
+    is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
+}
+
+fn note_accepted(test: &mut summary::Test, accounts: &Accounts<'_>) {
+    let classes = accounts.accepted_by_class();
+    if classes.is_empty() {
+        return;
+    }
+    let classes: Vec<String> =
+        classes.iter().map(|(name, n)| format!("{} {name}", count(*n))).collect();
+    test.notes.push(format!(
+        "Answers that are not whole count as success, as accept-answers asks: {}.",
+        classes.join(", ")
+    ));
+}
+
+/// A server that ignores `stream` has neither TTFT nor TPOT: bounds on them cannot be judged.
+fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accounts<'_>) {
+    let whole = accounts.without_stream();
+    if whole == 0 {
+        return;
+    }
+    let told = format!(
+        "The server does not stream: {} of {} answers came whole although a stream was requested",
+        count(whole),
+        count(accounts.answered().count() as u64)
+    );
+    let is_bounded = matches!(report.run.plan.load, Load::Server(_))
+        && matches!(report.run.plan.tokens, Some(PlanTokens::Measured { .. }));
+    if !is_bounded {
+        test.notes.push(format!("{told}. Their latency is measured, TTFT and TPOT are not."));
+        return;
+    }
+    if report.metrics.first_token.is_none() {
+        // Nothing was measured that could exceed a bound.
+        test.remove_reasons(&[ReasonKind::Bound, ReasonKind::EarlyStopping]);
+        if let Some(metrics) = &mut test.metrics {
+            metrics.over_bound = summary::metrics::OverBound::default();
+            metrics.conditions.performance_met = None;
+            metrics.early_stopping.clear();
+        }
+    }
+    let text = format!(
+        "{told}. Their latency is measured, TTFT and TPOT are not, so that no bound on them can be \
+         judged. Use stream=false, with --set server_target_latency=TIME as the bound."
+    );
+    let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
+    test.add_reason_after_failures(reason);
+}
+
+fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Tokens) {
+    let answers = count(accounts.answered().count() as u64);
+    if let Some((doubtful, first)) = accounts.doubtful_input() {
+        let text = format!(
+            "Input tokens and input tokens/s rest on counts of the server that contradict \
+             themselves, in {} of {answers} answers, the first: {first}. Use usage=false, which \
+             ignores these counts.",
+            count(doubtful)
+        );
+        test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));
+    }
+    if let Some((doubtful, first)) = accounts.doubtful_output() {
+        let text = format!(
+            "Output tokens, tokens/s and time per output token rest on counts of the server that \
+             contradict themselves, in {} of {answers} answers, the first: {first}. Use \
+             tokenizer=FILE.json to count them here, or usage=false to ignore these counts.",
+            count(doubtful)
+        );
+        test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));
+    }
+    let settled = accounts.settled();
+    if settled > 0 {
+        test.notes.push(format!(
+            "The tokens that the server counts contradict themselves in {} of {answers} answers; \
+             their output tokens are those of the tokenizer.",
+            count(settled)
+        ));
+    }
+    if tokens.output_counted_by.contains_key("events") {
+        test.notes.push(
+            "Output tokens are parts with output where the server does not count them: that each \
+             part is one token is an assumption."
+                .into(),
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! Answers of a server of texts and their tokens, as lines of the box.
+
+use super::{count, duration, rate};
+use crate::summary::Metrics;
+use crate::summary::answers::Tokens;
+
+/// The classes of the answers, such as `answers: 160 whole, 8 empty`.
+pub fn classes(metrics: &Metrics) -> Option<String> {
+    let answers = metrics.answers.as_ref()?;
+    let text = format!("answers: {}", answers.list());
+    Some(match answers.accepted.is_empty() {
+        true => text,
+        false => format!("{text} ({} accepted)", answers.accepted.join(", ")),
+    })
+}
+
+/// Totals, rates, lengths and contradictions of tokens.
+pub fn tokens(metrics: &Metrics) -> Option<String> {
+    let tokens = metrics.tokens.as_ref()?;
+    let parts = [totals(tokens), rates(tokens), lengths(tokens), contradictions(tokens)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("tokens: {}", parts.join("; ")))
+}
+
+/// How much later than the last output the streams ended, where that is more than a tenth.
+pub fn end_of_stream(metrics: &Metrics) -> Option<String> {
+    let end = metrics.answers.as_ref()?.end_of_stream_ns.filter(|end| end.count > 0)?;
+    let latency = metrics.answered()?;
+    let is_later =
+        end.p50 > latency.p50 + latency.p50 / 10 || end.p99 > latency.p99 + latency.p99 / 10;
+    is_later.then(|| {
+        format!(
+            "streams ended at p50 {} p99 {}, after the last output",
+            duration(end.p50),
+            duration(end.p99)
+        )
+    })
+}
+
+fn totals(tokens: &Tokens) -> Option<String> {
+    let by: Vec<&str> =
+        tokens.output_counted_by.keys().map(String::as_str).filter(|by| *by != "nobody").collect();
+    let output = tokens.output.map(|n| match by.is_empty() {
+        true => format!("{} output", count(n)),
+        false => format!("{} output by {}", count(n), by.join(" and ")),
+    });
+    let of = |n: Option<u64>, name: &str| n.map(|n| format!("{} {name}", count(n)));
+    let parts = [
+        of(tokens.input, "input"),
+        of(tokens.cached, "of them cached"),
+        output,
+        of(tokens.reasoning, "of them reasoning"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn rates(tokens: &Tokens) -> Option<String> {
+    let of = |per_s: Option<f64>, name: &str| per_s.map(|r| format!("{} {name}/s", rate(r)));
+    let parts = [
+        of(tokens.input_per_s, "input"),
+        of(tokens.output_per_s, "output"),
+        of(tokens.total_per_s, "total"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn lengths(tokens: &Tokens) -> Option<String> {
+    let lengths = tokens.lengths.as_ref()?;
+    Some(format!(
+        "{:.1} an answer of {:.1} requested at most",
+        lengths.delivered, lengths.requested
+    ))
+}
+
+fn contradictions(tokens: &Tokens) -> Option<String> {
+    let all: Vec<String> = tokens
+        .contradictions
+        .values()
+        .map(|of| format!("{} contradictory, such as: {}", count(of.answers), of.first))
+        .collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}

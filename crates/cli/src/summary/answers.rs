@@ -1,0 +1,374 @@
+//! Answers of a server of texts: what became of them, and their tokens with the source of each
+//! count.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::record::{Failure, Record};
+use dyno_net::ledger::{Class, Entry, Oddity};
+use dyno_net::protocol::Counted;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::client::{counter, distribution};
+use super::metrics::Distribution;
+
+/// Samples of a server of texts by what became of them. Only a whole answer is a success, unless
+/// `accept-answers` accepts its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Answers {
+    /// every choice holds output and is finished
+    pub whole: u64,
+    /// no output, or a choice without output
+    pub empty: u64,
+    /// ended before every choice was finished
+    pub cut: u64,
+    /// the server gave up on it, such as finish_reason `abort`
+    pub aborted: u64,
+    /// a filter stopped it, such as finish_reason `content_filter`
+    pub filtered: u64,
+    /// the server reports an error within the answer
+    pub error: u64,
+    /// fewer tokens than the request demanded
+    pub short: u64,
+    /// no answer: failed on the wire, or with a status of an error
+    pub failed_on_the_wire: u64,
+    /// classes that count as success beside whole, where such answers came
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accepted: Vec<String>,
+    /// peculiarities of the server that change no figure, by the number of answers
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub oddities: BTreeMap<String, u64>,
+    /// end of the stream - scheduled time, of answers that came as a stream; the latency ends at
+    /// the last output
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_of_stream_ns: Option<Distribution>,
+}
+
+/// Tokens of answered samples. A count is null where an answer does not have it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Tokens {
+    /// input tokens, as the server counts them
+    pub input: Option<u64>,
+    /// input tokens from the cache of the server; null where no answer states them
+    pub cached: Option<u64>,
+    /// output tokens
+    pub output: Option<u64>,
+    /// output tokens that are thoughts; null where no answer states them
+    pub reasoning: Option<u64>,
+    /// input + output
+    pub total: Option<u64>,
+    /// input / the time until the last query issued was done (Offline: the longest latency)
+    pub input_per_s: Option<f64>,
+    /// output / the same time
+    pub output_per_s: Option<f64>,
+    /// total / the same time
+    pub total_per_s: Option<f64>,
+    /// answers by the source of their count of output tokens: `server` (usage), `tokenizer`,
+    /// `events` (one for each part with output) or `nobody`
+    pub output_counted_by: BTreeMap<String, u64>,
+    /// answers by the source of their count of input tokens: `server` (usage) or `nobody`
+    pub input_counted_by: BTreeMap<String, u64>,
+    /// what the requests limited and what was delivered; null where no request has a limit
+    pub lengths: Option<Lengths>,
+    /// counts that cannot all be right, by kind
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub contradictions: BTreeMap<String, Contradiction>,
+}
+
+/// Requested and delivered lengths of answers whose request has a limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Lengths {
+    /// answers with a limit and a count of output tokens
+    pub answers: u64,
+    /// mean output tokens that a request allows
+    pub requested: f64,
+    /// mean output tokens that an answer has
+    pub delivered: f64,
+    /// answers with fewer output tokens than the request allows
+    pub shorter: u64,
+}
+
+/// Answers with one kind of contradiction.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Contradiction {
+    /// how many
+    pub answers: u64,
+    /// the first of them
+    pub first: String,
+}
+
+/// The accounts of the answers of one tenant's run.
+pub struct Accounts<'a> {
+    record: &'a Record,
+    entries: &'a [Option<Entry>],
+    failed: HashMap<u64, Failure>,
+}
+
+impl<'a> Accounts<'a> {
+    /// The accounts of a run; `None` where answers are not text.
+    pub fn new(record: &'a Record, entries: &'a [Option<Entry>]) -> Option<Self> {
+        let is_text = entries.iter().any(Option::is_some);
+        is_text.then(|| Self { record, entries, failed: record.failed.iter().copied().collect() })
+    }
+
+    /// The accounts of the samples that were answered, with their numbers.
+    pub fn answered(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        let all = self.entries.iter().enumerate().zip(&self.record.completed_at);
+        all.filter(|((sample, _), at)| **at != 0 && !self.failed.contains_key(&(*sample as u64)))
+            .filter_map(|((sample, entry), _)| Some((sample, entry.as_ref()?)))
+    }
+
+    /// What became of the answers.
+    pub fn answers(&self, target: f64) -> Answers {
+        let mut found = Answers::default();
+        for (sample, failure) in &self.failed {
+            let at = usize::try_from(*sample).unwrap_or(usize::MAX);
+            let class = self.entries.get(at).copied().flatten().map(|entry| entry.class);
+            *match (failure, class) {
+                (Failure::Empty, _) => &mut found.empty,
+                (Failure::Cut, _) => &mut found.cut,
+                (Failure::Aborted, _) => &mut found.aborted,
+                (Failure::Filtered, _) => &mut found.filtered,
+                (Failure::Short, _) => &mut found.short,
+                (_, Some(Class::InBand)) => &mut found.error,
+                _ => &mut found.failed_on_the_wire,
+            } += 1;
+        }
+        let each = self.record.samples_per_query.max(1);
+        let mut ends = Vec::new();
+        for (sample, entry) in self.answered() {
+            *match entry.class {
+                Class::Whole => &mut found.whole,
+                Class::Empty => &mut found.empty,
+                Class::Cut => &mut found.cut,
+                Class::Aborted => &mut found.aborted,
+                Class::Filtered => &mut found.filtered,
+                Class::Short => &mut found.short,
+                Class::InBand => &mut found.error,
+            } += 1;
+            let name = entry.class.name().to_owned();
+            if entry.class != Class::Whole && !found.accepted.contains(&name) {
+                found.accepted.push(name);
+            }
+            if entry.parts > 0 && entry.ended_at > 0 {
+                ends.push(entry.ended_at.saturating_sub(self.record.scheduled(sample / each)));
+            }
+        }
+        for entry in self.entries.iter().flatten() {
+            for oddity in entry.oddities.iter() {
+                *found.oddities.entry(oddity.name().into()).or_default() += 1;
+            }
+        }
+        found.end_of_stream_ns = distribution(ends, target);
+        found
+    }
+
+    /// Their tokens, with rates over `window` ns.
+    pub fn tokens(&self, window: Nanos) -> Tokens {
+        let mut found = Tokens::default();
+        let (mut input, mut output) = (Sum::default(), Sum::default());
+        let (mut cached, mut reasoning) = (Sum::default(), Sum::default());
+        let (mut requested, mut delivered) = (0_u64, 0_u64);
+        let mut lengths = Lengths::default();
+        for (_, entry) in self.answered() {
+            input.add(entry.input);
+            output.add(entry.output);
+            cached.add(entry.cached);
+            reasoning.add(entry.reasoning);
+            *found.output_counted_by.entry(counter(entry.counted_by).into()).or_default() += 1;
+            let by = if entry.input.is_some() { Counted::Server } else { Counted::Nobody };
+            *found.input_counted_by.entry(counter(by).into()).or_default() += 1;
+            if let (Some(most), Some(output)) = (entry.demand.most, entry.output) {
+                let most = u64::from(most) * u64::from(entry.demand.choices.max(1));
+                requested += most;
+                delivered += u64::from(output);
+                lengths.answers += 1;
+                lengths.shorter += u64::from(u64::from(output) < most);
+            }
+            for contradiction in entry.contradictions.iter() {
+                let all = found.contradictions.entry(contradiction.name().into()).or_default();
+                if all.answers == 0 {
+                    all.first = contradiction.example(entry);
+                }
+                all.answers += 1;
+            }
+        }
+        (found.input, found.output) = (input.of_all(), output.of_all());
+        (found.cached, found.reasoning) = (cached.of_some(), reasoning.of_some());
+        found.total = found.input.zip(found.output).map(|(a, b)| a.saturating_add(b));
+        let per_second = |count: Option<u64>| {
+            count.filter(|_| window > 0).map(|count| count as f64 * 1e9 / window as f64)
+        };
+        found.input_per_s = per_second(found.input);
+        found.output_per_s = per_second(found.output);
+        found.total_per_s = per_second(found.total);
+        found.lengths = (lengths.answers > 0).then(|| Lengths {
+            requested: requested as f64 / lengths.answers as f64,
+            delivered: delivered as f64 / lengths.answers as f64,
+            ..lengths
+        });
+        found
+    }
+
+    /// Answers whose count of output tokens rests on a contradiction, with the first of them.
+    pub fn doubtful_output(&self) -> Option<(u64, String)> {
+        self.doubtful(Entry::is_output_doubtful)
+    }
+
+    /// Answers whose count of input tokens rests on a contradiction, with the first of them.
+    pub fn doubtful_input(&self) -> Option<(u64, String)> {
+        self.doubtful(|entry| entry.is_input_doubtful() && !entry.is_output_doubtful())
+    }
+
+    /// Answers with a contradiction that a tokenizer settled.
+    pub fn settled(&self) -> u64 {
+        let is_settled = |entry: &Entry| {
+            entry.counted_by == Counted::Tokenizer && !entry.contradictions.is_empty()
+        };
+        self.answered().filter(|(_, entry)| is_settled(entry)).count() as u64
+    }
+
+    fn doubtful(&self, is_doubtful: impl Fn(&Entry) -> bool) -> Option<(u64, String)> {
+        let mut doubtful = self.answered().filter(|(_, entry)| is_doubtful(entry));
+        let (_, first) = doubtful.next()?;
+        let words = first.contradictions.iter().next().map(|flag| flag.example(first));
+        Some((1 + doubtful.count() as u64, words.unwrap_or_default()))
+    }
+
+    /// The accepted classes with the number of their answers.
+    pub fn accepted_by_class(&self) -> BTreeMap<&'static str, u64> {
+        let mut found = BTreeMap::new();
+        for (_, entry) in self.answered().filter(|(_, entry)| entry.class != Class::Whole) {
+            *found.entry(entry.class.name()).or_default() += 1;
+        }
+        found
+    }
+
+    /// Answers that came whole although a stream was requested.
+    pub fn without_stream(&self) -> u64 {
+        let ignores = |entry: &Entry| entry.oddities.contains(Oddity::NoStream);
+        self.answered().filter(|(_, entry)| ignores(entry)).count() as u64
+    }
+
+    /// Output tokens of each sample, in the form of a record; 0 where there is no count.
+    pub fn output_column(&self) -> Vec<i64> {
+        let of = |entry: &Option<Entry>| entry.and_then(|entry| entry.output).map_or(0, i64::from);
+        let mut column: Vec<i64> = self.entries.iter().map(of).collect();
+        column.resize(self.record.completed_at.len(), 0);
+        column
+    }
+}
+
+impl Answers {
+    /// Each class with its count, by its key.
+    pub fn by_class(&self) -> [(&'static str, u64); 8] {
+        [
+            ("whole", self.whole),
+            ("empty", self.empty),
+            ("cut", self.cut),
+            ("aborted", self.aborted),
+            ("filtered", self.filtered),
+            ("error", self.error),
+            ("short", self.short),
+            ("failed_on_the_wire", self.failed_on_the_wire),
+        ]
+    }
+
+    /// The classes with answers, such as `12 whole, 3 empty`.
+    pub fn list(&self) -> String {
+        let classes = self.by_class().into_iter().filter(|(_, count)| *count > 0);
+        let shown = |key| match key {
+            "error" => "with an error in the answer",
+            "failed_on_the_wire" => "failed on the wire",
+            key => key,
+        };
+        let classes = classes.map(|(key, n)| format!("{} {}", crate::render::count(n), shown(key)));
+        classes.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A sum of counts, some of which may not be known.
+#[derive(Default)]
+struct Sum {
+    sum: u64,
+    known: u64,
+    unknown: u64,
+}
+
+impl Sum {
+    fn add(&mut self, count: Option<u32>) {
+        match count {
+            Some(count) => {
+                self.sum = self.sum.saturating_add(count.into());
+                self.known += 1;
+            }
+            None => self.unknown += 1,
+        }
+    }
+
+    /// The sum, if every count is known.
+    fn of_all(&self) -> Option<u64> {
+        (self.known > 0 && self.unknown == 0).then_some(self.sum)
+    }
+
+    /// The sum of those that are known; one that is not stated adds nothing.
+    fn of_some(&self) -> Option<u64> {
+        (self.known > 0).then_some(self.sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_net::ledger::Demand;
+
+    use super::*;
+
+    fn entry(input: Option<u32>, output: Option<u32>) -> Option<Entry> {
+        let demand = Demand { most: Some(10), least: None, choices: 1 };
+        Some(Entry { input, output, demand, counted_by: Counted::Server, ..Entry::default() })
+    }
+
+    fn record(failed: &[(u64, Failure)]) -> Record {
+        Record {
+            samples_per_query: 1,
+            issued_at: vec![0; 4],
+            completed_at: vec![100, 100, 100, 0],
+            failed: failed.to_vec(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn sums_are_of_answered_samples_and_null_where_a_count_is_missing() {
+        let record = record(&[(2, Failure::Empty)]);
+        let entries =
+            [entry(Some(5), Some(3)), entry(Some(6), Some(10)), entry(None, Some(9)), None];
+        let accounts = Accounts::new(&record, &entries).unwrap();
+        let found = accounts.tokens(1_000_000_000);
+        assert_eq!((found.input, found.output, found.total), (Some(11), Some(13), Some(24)));
+        assert_eq!((found.input_per_s, found.total_per_s), (Some(11.0), Some(24.0)));
+        assert_eq!((found.cached, found.reasoning), (None, None));
+        let lengths = found.lengths.unwrap();
+        assert_eq!((lengths.answers, lengths.requested, lengths.shorter), (2, 10.0, 1));
+        assert_eq!(lengths.delivered, 6.5);
+        let partly = [entry(Some(5), None), entry(None, Some(10)), None, None];
+        let found = Accounts::new(&record, &partly).unwrap().tokens(0);
+        assert_eq!((found.input, found.output, found.total_per_s), (None, None, None));
+        assert_eq!(found.output_counted_by["server"], 2);
+    }
+
+    #[test]
+    fn classes_are_counted_whether_or_not_they_are_accepted() {
+        let record = record(&[(2, Failure::Empty), (1, Failure::Rejected), (3, Failure::TimedOut)]);
+        let of = |class| Some(Entry { class, ..Entry::default() });
+        let entries = [of(Class::Cut), of(Class::InBand), of(Class::Empty), None];
+        let found = Accounts::new(&record, &entries).unwrap().answers(0.9);
+        assert_eq!((found.cut, found.error, found.empty), (1, 1, 1));
+        assert_eq!((found.whole, found.failed_on_the_wire), (0, 1));
+        assert_eq!(found.accepted, ["cut"]);
+        assert!(Accounts::new(&record, &[None, None]).is_none());
+    }
+}

@@ -1,0 +1,234 @@
+//! Servers of texts: which answers count, what their tokens come to, and what the run says.
+
+use dyno_net::faults::FaultServer;
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// A server with a mode for each path, and a folder with prompts.
+struct Bench {
+    server: FaultServer,
+    folder: Folder,
+}
+
+/// What a run left: its exit code, its summary, and its box.
+struct Left {
+    code: i32,
+    summary: Value,
+    shown: String,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = Folder::new();
+        folder.write("prompts.jsonl", "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n");
+        Self { server: FaultServer::start("127.0.0.1:0").unwrap(), folder }
+    }
+
+    fn run(&self, mode: &str, keys: &str, scenario: &str) -> Left {
+        let ran = self.folder.dyno(&format!(
+            "run --system openai:http://{}/{mode},model=m{keys} --data prompts.jsonl --scenario \
+             {scenario} --mode performance --duration 1ms --set min_query_count=4 --out out",
+            self.server.address
+        ));
+        let summary = self.folder.0.join("out/summary.json");
+        assert!(summary.exists(), "{mode}: {} {}", ran.stdout, ran.stderr);
+        let summary = serde_json::from_str(&self.folder.read("out/summary.json")).unwrap();
+        std::fs::remove_dir_all(self.folder.0.join("out")).unwrap();
+        let code = ran.code.expect("no signal ended it");
+        Left { code, summary, shown: ran.stdout }
+    }
+
+    fn single(&self, mode: &str, keys: &str) -> Left {
+        self.run(mode, keys, "SingleStream")
+    }
+}
+
+impl Left {
+    fn test(&self) -> &Value {
+        &self.summary["tests"][0]
+    }
+
+    fn metrics(&self) -> &Value {
+        &self.test()["metrics"]
+    }
+
+    /// Answered samples, at least one.
+    #[track_caller]
+    fn samples(&self) -> u64 {
+        let samples = self.metrics()["sample_count"].as_u64().unwrap();
+        assert!(samples > 0, "{}", self.summary);
+        samples
+    }
+
+    /// The run counts, as far as so few queries can tell.
+    #[track_caller]
+    fn is_sound(&self) {
+        let verdict = self.test()["verdict"].as_str().unwrap();
+        assert!(matches!(verdict, "VALID" | "UNDECIDED"), "{}", self.test());
+        let answers = &self.metrics()["answers"];
+        assert_eq!(answers["whole"], self.samples(), "{answers}");
+    }
+
+    #[track_caller]
+    fn counts(&self, class: &str) -> u64 {
+        self.metrics()["answers"][class].as_u64().unwrap()
+    }
+}
+
+#[track_caller]
+fn has_tokens(left: &Left, mode: &str, each: u64, by: &str) {
+    left.is_sound();
+    let (metrics, samples) = (left.metrics(), left.samples());
+    assert_eq!(metrics["token_count"], each * samples, "{mode}: {metrics}");
+    let tokens = &metrics["tokens"];
+    assert_eq!(tokens["output"], each * samples, "{mode}: {tokens}");
+    assert_eq!(tokens["output_counted_by"][by], samples, "{mode}: {tokens}");
+    assert!(tokens["output_per_s"].as_f64().unwrap() > 0.0, "{mode}: {tokens}");
+}
+
+#[test]
+fn every_token_counts_and_one_token_has_no_time_between_tokens() {
+    let bench = Bench::new();
+    let single = bench.single("single", "");
+    has_tokens(&single, "single", 1, "server");
+    assert_eq!(single.metrics()["time_per_output_token_ns"], Value::Null);
+    assert_eq!(single.metrics()["first_token_ns"]["count"], single.samples());
+    assert_eq!(single.metrics()["tokens"]["input"], 5 * single.samples());
+    assert_eq!(single.metrics()["tokens"]["total"], 6 * single.samples());
+    assert_eq!(single.summary["definitions"], "native");
+    assert!(single.shown.contains("answers: "), "{}", single.shown);
+    for (mode, each, by) in [
+        ("ok", 3, "server"),
+        ("usage_zero_last", 2, "server"),
+        ("usage_each", 2, "server"),
+        ("usage_null", 2, "server"),
+        ("usage_partial", 2, "server"),
+        ("usage_float", 2, "server"),
+        ("usage_neg", 2, "server"),
+        ("reasoning", 2, "server"),
+        ("reasoning_only", 2, "server"),
+        ("content_list", 3, "server"),
+        ("toolcall", 8, "server"),
+        ("spec", 40, "server"),
+        ("spec_nousage", 10, "events"),
+        ("nodone", 2, "events"),
+    ] {
+        let left = bench.single(mode, "");
+        has_tokens(&left, mode, each, by);
+        let per_token = &left.metrics()["time_per_output_token_ns"];
+        if let Some(least) = per_token["min"].as_i64() {
+            assert!(least > 0, "{mode}: {per_token}");
+        }
+    }
+    // Usage behind [DONE] counts if it has come with it; both counts are 2.
+    assert_eq!(
+        bench.single("late_usage", "").metrics()["tokens"]["output"].as_u64().unwrap() % 2,
+        0
+    );
+}
+
+#[test]
+fn an_answer_that_is_not_whole_is_counted_by_class_and_decides_the_verdict() {
+    let bench = Bench::new();
+    for (mode, class, words) in [
+        ("empty", "empty", "the answer holds no output"),
+        ("empty_nousage", "empty", "the answer holds no output"),
+        ("nothing", "empty", "the answer holds no output"),
+        ("allnull", "empty", "the answer holds no output"),
+        ("abort", "aborted", "finish_reason \"abort\""),
+        ("finish_error", "aborted", "finish_reason \"error\""),
+        ("n2cut", "cut", "1 of 2 choices"),
+        ("cut_clean", "cut", "neither [DONE] nor a finish_reason"),
+        ("event_error", "error", "overloaded"),
+        ("event_error_json", "error", "overloaded"),
+        ("old_error", "error", "longer than the context of 40960"),
+        ("midstream_error", "error", "engine died"),
+        ("err200", "error", "model overloaded"),
+        ("errstr200", "error", "model overloaded"),
+    ] {
+        let left = bench.single(mode, "");
+        assert!(matches!(left.code, 1 | 4), "{mode}: {}", left.shown);
+        assert!(left.counts(class) > 0, "{mode}: {}", left.metrics());
+        assert_eq!((left.counts("whole"), &left.metrics()["sample_count"]), (0, &0.into()));
+        let told = left.test()["reasons"][0].to_string();
+        assert!(told.replace('\\', "").contains(words), "{mode}: {told}");
+        // A null is not a time of 0.
+        assert_eq!(left.metrics()["token_count"].as_i64().unwrap_or(0), 0, "{mode}");
+    }
+    let half = bench.single("half_empty", "");
+    assert_eq!(half.code, 1);
+    assert!(half.counts("empty") > 0 && half.counts("whole") > 0, "{}", half.metrics());
+    // The one query of Offline, and whole bodies.
+    for keys in ["", ",stream=false"] {
+        let mode = if keys.is_empty() { "empty" } else { "allnull" };
+        let offline = bench.run(mode, keys, "Offline --qps 10");
+        assert!(matches!(offline.code, 1 | 4), "{}", offline.shown);
+        assert!(offline.counts("empty") > 0, "{}", offline.metrics());
+    }
+}
+
+#[test]
+fn classes_that_are_accepted_count_and_the_verdict_states_it() {
+    let bench = Bench::new();
+    let left = bench.single("empty", ",accept-answers=empty,cut");
+    let answers = &left.metrics()["answers"];
+    assert_eq!((&answers["empty"], &answers["whole"]), (&left.samples().into(), &0.into()));
+    assert_eq!(answers["accepted"], serde_json::json!(["empty"]));
+    assert_ne!(left.test()["verdict"], "INVALID", "{}", left.test());
+    assert!(left.test()["notes"].to_string().contains("as accept-answers asks"));
+    let wrong = bench.folder.dyno(&format!(
+        "run --system openai:http://{}/empty,model=m,accept-answers=torn --data prompts.jsonl",
+        bench.server.address
+    ));
+    assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
+}
+
+#[test]
+fn counts_that_contradict_each_other_make_no_valid_run() {
+    let bench = Bench::new();
+    let lies = bench.single("usage_lies", "");
+    assert_eq!((lies.code, &lies.test()["verdict"]), (1, &"INVALID".into()));
+    let first = lies.test()["reasons"][0].to_string();
+    for words in ["Output tokens", "1000 output tokens for 2 bytes of output", "tokenizer="] {
+        assert!(first.contains(words), "{first}");
+    }
+    let found = &lies.metrics()["tokens"]["contradictions"]["more_tokens_than_bytes"];
+    assert_eq!(found["answers"], lies.samples());
+    // Without its counts there is nothing to contradict.
+    let ignored = bench.single("usage_lies", ",usage=false");
+    has_tokens(&ignored, "usage_lies", 2, "events");
+    assert_eq!(ignored.metrics()["tokens"]["input"], Value::Null);
+}
+
+#[test]
+fn a_server_that_does_not_stream_is_named_and_not_called_slow() {
+    let bench = Bench::new();
+    let single = bench.single("ignores_stream", "");
+    has_tokens(&single, "ignores_stream", 2, "server");
+    assert_eq!(single.metrics()["first_token_ns"], Value::Null);
+    assert_eq!(single.metrics()["latency_ns"]["count"], single.samples());
+    assert!(single.test()["notes"].to_string().contains("The server does not stream"));
+    let server = bench.run("ignores_stream", "", "Server --qps 20");
+    let reasons = server.test()["reasons"].as_array().unwrap();
+    assert!(reasons[0].as_str().unwrap().starts_with("The server does not stream"), "{reasons:?}");
+    assert!(!reasons.iter().any(|r| r.as_str().unwrap().contains("TTFT p")), "{reasons:?}");
+    assert_eq!(server.metrics()["over_bound"]["first_token"], Value::Null);
+    // Whole answers that were asked for.
+    let whole = bench.single("ignores_stream", ",stream=false");
+    has_tokens(&whole, "ignores_stream", 2, "server");
+    assert_eq!(whole.metrics()["first_token_ns"], Value::Null);
+    assert_eq!(whole.metrics()["time_per_output_token_ns"], Value::Null);
+    assert!(!whole.test()["notes"].to_string().contains("does not stream"));
+}
+
+#[test]
+fn latency_ends_with_the_last_output_and_the_end_of_the_stream_is_beside_it() {
+    let bench = Bench::new();
+    let left = bench.single("slow_done", "");
+    has_tokens(&left, "slow_done", 2, "server");
+    let end = left.metrics()["answers"]["end_of_stream_ns"]["min"].as_i64().unwrap();
+    let latency = left.metrics()["latency_ns"]["min"].as_i64().unwrap();
+    // [DONE] is sent 300 ms after the last part with output.
+    assert!(end - latency >= 250_000_000, "{end} {latency}");
+}

@@ -1,0 +1,511 @@
+//! The account of an answer: its class, its tokens, the source of each count, and what
+//! contradicts what.
+//!
+//! A [`Reader`](crate::protocol::Reader) of a text protocol makes one [`Entry`] an answer.
+//! [`Client::ledger`](crate::client::Client::ledger) returns those of a run.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use dyno_loadgen::clock::Nanos;
+
+use crate::protocol::Counted;
+use crate::trouble::{Kind, Trouble};
+
+/// Class of an answer. Only a whole answer is a success, unless a setting accepts its class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// Every choice holds output and is finished.
+    #[default]
+    Whole,
+    /// There is no output, or a choice without output.
+    Empty,
+    /// The answer ended before every choice was finished.
+    Cut,
+    /// The server gave up on it: a finish reason such as `abort` or `error`.
+    Aborted,
+    /// A filter stopped it: a finish reason such as `content_filter`.
+    Filtered,
+    /// The server reports an error within the answer.
+    InBand,
+    /// It has fewer tokens than the request demanded.
+    Short,
+}
+
+impl Class {
+    /// All classes.
+    pub const ALL: [Self; 7] = [
+        Self::Whole,
+        Self::Empty,
+        Self::Cut,
+        Self::Aborted,
+        Self::Filtered,
+        Self::InBand,
+        Self::Short,
+    ];
+
+    /// Name in settings and files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Empty => "empty",
+            Self::Cut => "cut",
+            Self::Aborted => "aborted",
+            Self::Filtered => "filtered",
+            Self::InBand => "error",
+            Self::Short => "short",
+        }
+    }
+
+    /// Kind of trouble of an answer of this class; `None` for a whole one.
+    #[must_use]
+    pub fn trouble(self) -> Option<Kind> {
+        Some(match self {
+            Self::Whole => return None,
+            Self::Empty => Kind::Empty,
+            Self::Cut => Kind::Cut,
+            Self::Aborted => Kind::Aborted,
+            Self::Filtered => Kind::Filtered,
+            Self::InBand => Kind::InBand,
+            Self::Short => Kind::Short,
+        })
+    }
+}
+
+/// Classes that count as success beside whole answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accepted(u8);
+
+impl Accepted {
+    /// Names of the classes that a setting can accept.
+    pub const NAMES: [&'static str; 5] = ["empty", "cut", "aborted", "filtered", "short"];
+
+    /// Adds the class of this name; false if it is none of [`NAMES`](Self::NAMES).
+    pub fn insert(&mut self, name: &str) -> bool {
+        let class = Class::ALL.into_iter().find(|class| class.name() == name);
+        match class.filter(|_| Self::NAMES.contains(&name)) {
+            Some(class) => {
+                self.0 |= 1 << class as u8;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether an answer of this class counts as success.
+    #[must_use]
+    pub fn contains(self, class: Class) -> bool {
+        class == Class::Whole || self.0 & (1 << class as u8) != 0
+    }
+
+    /// The accepted classes, without whole.
+    pub fn iter(self) -> impl Iterator<Item = Class> {
+        Class::ALL.into_iter().filter(move |class| self.0 & (1 << *class as u8) != 0)
+    }
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Finish {
+    /// The server did not state it.
+    #[default]
+    Unstated,
+    /// `stop`, and words of vendors that mean the same.
+    Stop,
+    /// `length`: the limit of tokens.
+    Length,
+    /// `tool_calls`, `function_call`.
+    Tools,
+    /// A filter.
+    Filter,
+    /// The server gave up.
+    Abort,
+}
+
+impl Finish {
+    /// What a finish reason means. Reasons that are not known end an answer as `stop` does.
+    #[must_use]
+    pub fn of_reason(reason: &str) -> Self {
+        const ABORTS: [&str; 13] = [
+            "abort",
+            "aborted",
+            "error",
+            "cancel",
+            "cancelled",
+            "canceled",
+            "server_error",
+            "internal_error",
+            "failed",
+            "interrupted",
+            "timeout",
+            "overloaded",
+            "insufficient_system_resource",
+        ];
+        const FILTERS: [&str; 8] = [
+            "content_filter",
+            "content_filtered",
+            "safety",
+            "recitation",
+            "blocklist",
+            "prohibited_content",
+            "sensitive",
+            "guardrail_intervened",
+        ];
+        let reason = reason.trim().to_ascii_lowercase();
+        match &*reason {
+            "" => Self::Unstated,
+            "length" | "max_tokens" => Self::Length,
+            "tool_calls" | "function_call" | "tool_use" => Self::Tools,
+            reason if ABORTS.contains(&reason) => Self::Abort,
+            reason if FILTERS.contains(&reason) => Self::Filter,
+            _ => Self::Stop,
+        }
+    }
+}
+
+/// Counts of an answer that cannot all be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Contradiction {
+    /// Usage counts no output tokens, and there is output.
+    NoTokens,
+    /// Usage counts more output tokens than the output has bytes.
+    MoreTokensThanBytes,
+    /// Usage counts fewer output tokens than parts with output.
+    FewerTokensThanParts,
+    /// The count of output tokens goes down from one part to the next.
+    Decreasing,
+    /// More reasoning tokens than output tokens.
+    ReasoningExceedsOutput,
+    /// More cached tokens than input tokens.
+    CachedExceedsInput,
+    /// Input and output do not sum to the total.
+    TotalDiffers,
+}
+
+/// A peculiarity of a server that changes no figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Oddity {
+    /// A member of usage is missing or null.
+    PartialUsage,
+    /// A count is written as a number with a fraction or an exponent.
+    FloatCount,
+    /// A count is written as a string.
+    TextCount,
+    /// A member of usage is no count: negative, not whole, too large, or of another type.
+    NoCount,
+    /// The last usage counts nothing, an earlier one does.
+    ZeroLast,
+    /// Usage came behind `[DONE]`.
+    LateUsage,
+    /// A stream without `[DONE]`.
+    NoDone,
+    /// An answer without a finish reason.
+    NoFinishReason,
+    /// Content is a list of parts.
+    ContentParts,
+    /// A stream was requested, and a whole answer came.
+    NoStream,
+}
+
+/// An element of [`Flags`].
+pub trait Flag: Copy + 'static {
+    /// All elements, at most 16.
+    const ALL: &'static [Self];
+    /// Position in [`ALL`](Self::ALL).
+    fn position(self) -> u16;
+}
+
+impl Flag for Contradiction {
+    const ALL: &'static [Self] = &[
+        Self::NoTokens,
+        Self::MoreTokensThanBytes,
+        Self::FewerTokensThanParts,
+        Self::Decreasing,
+        Self::ReasoningExceedsOutput,
+        Self::CachedExceedsInput,
+        Self::TotalDiffers,
+    ];
+
+    fn position(self) -> u16 {
+        self as u16
+    }
+}
+
+impl Flag for Oddity {
+    const ALL: &'static [Self] = &[
+        Self::PartialUsage,
+        Self::FloatCount,
+        Self::TextCount,
+        Self::NoCount,
+        Self::ZeroLast,
+        Self::LateUsage,
+        Self::NoDone,
+        Self::NoFinishReason,
+        Self::ContentParts,
+        Self::NoStream,
+    ];
+
+    fn position(self) -> u16 {
+        self as u16
+    }
+}
+
+/// A set of flags.
+#[derive(Clone, Copy)]
+pub struct Flags<F>(u16, PhantomData<F>);
+
+impl<F> Default for Flags<F> {
+    fn default() -> Self {
+        Self(0, PhantomData)
+    }
+}
+
+impl<F> PartialEq for Flags<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<F> Eq for Flags<F> {}
+
+impl<F: Flag> Flags<F> {
+    /// Adds a flag.
+    pub fn insert(&mut self, flag: F) {
+        self.0 |= 1 << flag.position();
+    }
+
+    /// Whether a flag is in the set.
+    #[must_use]
+    pub fn contains(self, flag: F) -> bool {
+        self.0 & (1 << flag.position()) != 0
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The flags of both sets.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0, PhantomData)
+    }
+
+    /// The flags in the set.
+    pub fn iter(self) -> impl Iterator<Item = F> {
+        F::ALL.iter().copied().filter(move |flag| self.contains(*flag))
+    }
+}
+
+impl<F: Flag + fmt::Debug> fmt::Debug for Flags<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// What a request demands of its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Output tokens at most, of each choice.
+    pub most: Option<u32>,
+    /// Output tokens at least, of each choice: `min_tokens`, or the most with `ignore_eos`.
+    pub least: Option<u32>,
+    /// Choices (>= 1).
+    pub choices: u16,
+}
+
+/// The account of an answer. Counts are of all its choices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its class.
+    pub class: Class,
+    /// Input tokens, as the server counts them.
+    pub input: Option<u32>,
+    /// Input tokens that the server took from its cache, as it counts them.
+    pub cached: Option<u32>,
+    /// Output tokens that are thoughts, as the server counts them.
+    pub reasoning: Option<u32>,
+    /// Output tokens.
+    pub output: Option<u32>,
+    /// Source of the count of output tokens.
+    pub counted_by: Counted,
+    /// Output tokens that the server claims.
+    pub claimed: Option<u32>,
+    /// Total of tokens that the server claims.
+    pub total: Option<u32>,
+    /// What the request demanded.
+    pub demand: Demand,
+    /// Why it ended; of several choices the worst reason.
+    pub finish: Finish,
+    /// Choices that came.
+    pub choices: u16,
+    /// Choices that are finished.
+    pub finished: u16,
+    /// Parts with output; 0 of a whole answer.
+    pub parts: u32,
+    /// Bytes of output.
+    pub bytes: u32,
+    /// Counts that cannot all be right.
+    pub contradictions: Flags<Contradiction>,
+    /// Peculiarities.
+    pub oddities: Flags<Oddity>,
+    /// When its end was read, ns since the start of the run; 0 before that.
+    pub ended_at: Nanos,
+}
+
+impl Entry {
+    /// Whether its count of output tokens rests on a contradiction. A tokenizer settles one.
+    #[must_use]
+    pub fn is_output_doubtful(&self) -> bool {
+        self.counted_by != Counted::Tokenizer
+            && self.contradictions.iter().any(|flag| flag != Contradiction::CachedExceedsInput)
+    }
+
+    /// Whether its count of input tokens rests on a contradiction.
+    #[must_use]
+    pub fn is_input_doubtful(&self) -> bool {
+        [Contradiction::CachedExceedsInput, Contradiction::TotalDiffers]
+            .into_iter()
+            .any(|flag| self.contradictions.contains(flag))
+    }
+}
+
+impl Contradiction {
+    /// Name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoTokens => "no_tokens",
+            Self::MoreTokensThanBytes => "more_tokens_than_bytes",
+            Self::FewerTokensThanParts => "fewer_tokens_than_parts",
+            Self::Decreasing => "decreasing",
+            Self::ReasoningExceedsOutput => "reasoning_exceeds_output",
+            Self::CachedExceedsInput => "cached_exceeds_input",
+            Self::TotalDiffers => "total_differs",
+        }
+    }
+
+    /// This contradiction in an answer that has it, with its numbers.
+    #[must_use]
+    pub fn example(self, entry: &Entry) -> String {
+        let count = |count: Option<u32>| count.map_or_else(|| "no".into(), |n| n.to_string());
+        let (claimed, input) = (count(entry.claimed), count(entry.input));
+        match self {
+            Self::NoTokens => {
+                format!("usage counts {claimed} output tokens for {} bytes of output", entry.bytes)
+            }
+            Self::MoreTokensThanBytes => {
+                format!("usage counts {claimed} output tokens for {} bytes of output", entry.bytes)
+            }
+            Self::FewerTokensThanParts => {
+                format!(
+                    "usage counts {claimed} output tokens for {} parts with output",
+                    entry.parts
+                )
+            }
+            Self::Decreasing => {
+                format!("the count of output tokens goes down from part to part, to {claimed}")
+            }
+            Self::ReasoningExceedsOutput => format!(
+                "usage counts {} reasoning tokens among {claimed} output tokens",
+                count(entry.reasoning)
+            ),
+            Self::CachedExceedsInput => format!(
+                "usage counts {} cached tokens among {input} input tokens",
+                count(entry.cached)
+            ),
+            Self::TotalDiffers => format!(
+                "usage counts {input} input and {claimed} output tokens, and a total of {}",
+                count(entry.total)
+            ),
+        }
+    }
+}
+
+impl Oddity {
+    /// Name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PartialUsage => "usage lacks a member",
+            Self::FloatCount => "usage counts with fractions",
+            Self::TextCount => "usage counts as strings",
+            Self::NoCount => "usage holds a value that is no count",
+            Self::ZeroLast => "the last usage counts nothing",
+            Self::LateUsage => "usage behind [DONE]",
+            Self::NoDone => "no [DONE]",
+            Self::NoFinishReason => "no finish_reason",
+            Self::ContentParts => "content as a list of parts",
+            Self::NoStream => "a whole answer instead of a stream",
+        }
+    }
+}
+
+/// Trouble of an answer of this class, if it is not accepted.
+///
+/// # Errors
+/// The trouble.
+pub fn settle(
+    class: Class,
+    accepted: Accepted,
+    words: impl FnOnce() -> String,
+) -> Result<(), Trouble> {
+    match class.trouble() {
+        Some(kind) if !accepted.contains(class) => Err(Trouble::new(kind, words())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_have_their_positions_in_the_list() {
+        fn check<F: Flag + PartialEq + fmt::Debug>() {
+            for (at, flag) in F::ALL.iter().enumerate() {
+                assert_eq!(usize::from(flag.position()), at, "{flag:?}");
+                let mut flags = Flags::default();
+                flags.insert(*flag);
+                assert_eq!(flags.iter().collect::<Vec<_>>(), [*flag]);
+            }
+        }
+        check::<Contradiction>();
+        check::<Oddity>();
+    }
+
+    #[test]
+    fn only_classes_of_answers_can_be_accepted() {
+        let mut accepted = Accepted::default();
+        assert!(accepted.contains(Class::Whole) && !accepted.contains(Class::Empty));
+        assert!(accepted.insert("empty") && accepted.contains(Class::Empty));
+        for name in ["whole", "error", "Empty", ""] {
+            assert!(!accepted.insert(name), "{name}");
+        }
+        assert_eq!(accepted.iter().collect::<Vec<_>>(), [Class::Empty]);
+    }
+
+    #[test]
+    fn reasons_of_vendors_end_an_answer_and_those_of_failure_do_not() {
+        for (reason, finish) in [
+            ("stop", Finish::Stop),
+            ("eos", Finish::Stop),
+            ("eos_token", Finish::Stop),
+            ("stop_sequence", Finish::Stop),
+            ("STOP", Finish::Stop),
+            ("length", Finish::Length),
+            ("MAX_TOKENS", Finish::Length),
+            ("tool_calls", Finish::Tools),
+            ("abort", Finish::Abort),
+            ("Error", Finish::Abort),
+            ("cancelled", Finish::Abort),
+            ("content_filter", Finish::Filter),
+            ("SAFETY", Finish::Filter),
+            ("", Finish::Unstated),
+        ] {
+            assert_eq!(Finish::of_reason(reason), finish, "{reason}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! An answer as it comes: its text, its choices, its counts; and what they make of it.
+
+use super::answer::{Take, in_band, read_into};
+use super::usage::Claim;
+use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
+use crate::openai::DONE;
+use crate::protocol::Counted;
+use crate::sse::Event;
+use crate::tokens::Tokenize;
+use crate::trouble::{Kind, Trouble};
+
+/// Choices that are told apart; further ones count as the last of them.
+const MOST_CHOICES: usize = 128;
+
+/// Tokens of markup that a call of a tool may cost beside its name and its arguments.
+const MARKUP_OF_CALL: u32 = 32;
+
+/// How an answer comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Stream,
+    Whole,
+}
+
+/// A choice of an answer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Choice {
+    is_there: bool,
+    bytes: u32,
+    finish: Option<Finish>,
+}
+
+/// An answer as far as it has come.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// Output of all choices, in the order in which it came.
+    pub text: Vec<u8>,
+    /// Parts with output.
+    pub parts: u32,
+    /// `[DONE]` came.
+    pub is_done: bool,
+    /// What makes reading on pointless.
+    pub trouble: Option<Trouble>,
+    claim: Option<Claim>,
+    choices: Vec<Choice>,
+    /// The choice that is read.
+    current: usize,
+    thought_bytes: u32,
+    tool_calls: u32,
+    has_content_parts: bool,
+    is_decreasing: bool,
+    is_usage_late: bool,
+    /// The finish reason of the first choice that has a bad one, else of the last one.
+    reason: String,
+}
+
+impl Take for Said {
+    fn choice(&mut self, index: usize) {
+        self.current = index.min(MOST_CHOICES - 1);
+        if self.choices.len() <= self.current {
+            self.choices.resize(self.current + 1, Choice::default());
+        }
+        self.choices[self.current].is_there = true;
+    }
+
+    fn output(&mut self, text: &str, is_thought: bool) {
+        let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.text.extend_from_slice(text.as_bytes());
+        if is_thought {
+            self.thought_bytes = self.thought_bytes.saturating_add(bytes);
+        }
+        if let Some(choice) = self.choices.get_mut(self.current) {
+            choice.bytes = choice.bytes.saturating_add(bytes);
+        }
+    }
+
+    fn tool_call(&mut self) {
+        self.tool_calls = self.tool_calls.saturating_add(1);
+    }
+
+    fn finish(&mut self, reason: &str) {
+        let finish = Finish::of_reason(reason);
+        if finish == Finish::Unstated {
+            return;
+        }
+        let is_bad = |finish| matches!(finish, Finish::Abort | Finish::Filter);
+        if !is_bad(Finish::of_reason(&self.reason)) {
+            self.reason.clear();
+            self.reason.push_str(reason);
+        }
+        if let Some(choice) = self.choices.get_mut(self.current) {
+            choice.finish = choice.finish.max(Some(finish));
+        }
+    }
+
+    fn content_parts(&mut self) {
+        self.has_content_parts = true;
+    }
+
+    fn usage(&mut self, claim: Claim) {
+        self.is_usage_late |= self.is_done;
+        match &mut self.claim {
+            Some(before) => self.is_decreasing |= before.update(claim),
+            before => *before = Some(claim),
+        }
+    }
+}
+
+impl Said {
+    /// Makes ready for the next answer, and keeps the memory.
+    pub fn clear(&mut self) {
+        let (mut text, mut choices) =
+            (std::mem::take(&mut self.text), std::mem::take(&mut self.choices));
+        text.clear();
+        choices.clear();
+        *self = Self { text, choices, ..Self::default() };
+    }
+
+    /// Whether the server has counted tokens.
+    pub fn has_usage(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Takes an event of a stream.
+    pub fn event(&mut self, event: Event<'_>) {
+        if self.trouble.is_some() {
+            return;
+        }
+        if event.name == b"error" && !self.is_done {
+            self.trouble = Some(in_band(event.data));
+            return;
+        }
+        if event.data == DONE {
+            self.is_done = true;
+            return;
+        }
+        if self.is_done {
+            self.behind_the_end(event.data);
+            return;
+        }
+        self.part(event.data);
+    }
+
+    /// Takes a part, or a whole answer.
+    pub fn part(&mut self, json: &[u8]) {
+        let before = self.text.len();
+        match read_into(json, self) {
+            Ok(()) => self.parts += u32::from(self.text.len() > before),
+            Err(trouble) => self.trouble = Some(trouble),
+        }
+    }
+
+    /// Some servers count behind `[DONE]`; nothing else is read there.
+    fn behind_the_end(&mut self, json: &[u8]) {
+        #[derive(serde::Deserialize)]
+        struct Late<'a> {
+            #[serde(borrow, default)]
+            usage: Option<&'a serde_json::value::RawValue>,
+        }
+        let late = serde_json::from_slice::<Late<'_>>(json).ok();
+        if let Some(claim) = late.and_then(|late| Claim::read(late.usage?.get())) {
+            self.usage(claim);
+        }
+    }
+
+    /// The account of the answer, which has ended in this form; `tokenizer` counts where the
+    /// server does not, or contradicts itself.
+    pub fn entry(
+        &self,
+        demand: Demand,
+        form: Form,
+        tokenizer: Option<&dyn Tokenize>,
+        ignores_usage: bool,
+    ) -> Entry {
+        let claim = self.claim.filter(|_| !ignores_usage);
+        let shown = claim.unwrap_or_default();
+        let finished = self.choices().filter(|choice| choice.finish.is_some()).count();
+        let mut entry = Entry {
+            input: shown.input,
+            cached: shown.cached,
+            reasoning: shown.reasoning,
+            claimed: shown.output,
+            total: shown.total,
+            demand,
+            finish: self.choices().filter_map(|choice| choice.finish).max().unwrap_or_default(),
+            choices: self.choices().count() as u16,
+            finished: finished as u16,
+            parts: if form == Form::Stream { self.parts } else { 0 },
+            bytes: u32::try_from(self.text.len()).unwrap_or(u32::MAX),
+            oddities: shown.oddities,
+            ..Entry::default()
+        };
+        self.note_oddities(&mut entry, form, claim.is_some());
+        if let Some(claim) = claim {
+            self.find_contradictions(&claim, &mut entry);
+        }
+        self.count_output(&mut entry, form, tokenizer);
+        entry.class = self.class(&entry, form);
+        entry
+    }
+
+    /// The choices that came.
+    fn choices(&self) -> impl Iterator<Item = Choice> {
+        self.choices.iter().copied().filter(|choice| choice.is_there)
+    }
+
+    fn note_oddities(&self, entry: &mut Entry, form: Form, has_usage: bool) {
+        let found = [
+            (Oddity::ContentParts, self.has_content_parts),
+            (Oddity::LateUsage, self.is_usage_late && has_usage),
+            (Oddity::NoDone, form == Form::Stream && !self.is_done),
+            (Oddity::NoFinishReason, entry.choices > 0 && entry.finished == 0),
+        ];
+        for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
+            entry.oddities.insert(oddity);
+        }
+    }
+
+    fn find_contradictions(&self, claim: &Claim, entry: &mut Entry) {
+        let output = claim.output.unwrap_or(0);
+        let has_output = entry.bytes > 0 || self.tool_calls > 0;
+        // Thoughts that are counted and not sent have no bytes.
+        let hidden = if self.thought_bytes == 0 { claim.reasoning.unwrap_or(0) } else { 0 };
+        let sent = u64::from(output.saturating_sub(hidden));
+        // A token has at least a byte, but for the one that ends a choice, and for markup.
+        let most = u64::from(entry.bytes)
+            + u64::from(entry.choices.max(1))
+            + u64::from(self.tool_calls) * u64::from(MARKUP_OF_CALL);
+        let sum = claim.input.zip(claim.output).map(|(a, b)| u64::from(a) + u64::from(b));
+        let is_more = |part: Option<u32>, whole: Option<u32>| {
+            part.is_some_and(|part| whole.is_some_and(|whole| part > whole))
+        };
+        // Usage that counts nothing at all is no count of 0, but as little is to be built on it.
+        let counts_nothing = claim.output.is_none() && claim.input.is_none();
+        let is_zero = claim.output == Some(0)
+            || (counts_nothing && !claim.oddities.contains(Oddity::NoCount));
+        let is_counted = output > 0;
+        let found = [
+            (Contradiction::NoTokens, has_output && is_zero),
+            (Contradiction::MoreTokensThanBytes, has_output && is_counted && sent > most),
+            (Contradiction::FewerTokensThanParts, is_counted && output < entry.parts),
+            (Contradiction::Decreasing, self.is_decreasing),
+            (Contradiction::ReasoningExceedsOutput, is_more(claim.reasoning, claim.output)),
+            (Contradiction::CachedExceedsInput, is_more(claim.cached, claim.input)),
+            (
+                Contradiction::TotalDiffers,
+                sum.is_some_and(|sum| claim.total.is_some_and(|total| sum != u64::from(total))),
+            ),
+        ];
+        for (contradiction, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
+            entry.contradictions.insert(contradiction);
+        }
+    }
+
+    /// Output tokens: as the server counts them, where nothing contradicts that; else as a
+    /// tokenizer counts them; else one for each part with output.
+    fn count_output(&self, entry: &mut Entry, form: Form, tokenizer: Option<&dyn Tokenize>) {
+        use Contradiction::{FewerTokensThanParts, MoreTokensThanBytes, NoTokens};
+        let is_absurd = [NoTokens, MoreTokensThanBytes, FewerTokensThanParts]
+            .iter()
+            .any(|flag| entry.contradictions.contains(*flag));
+        let is_doubtful = entry.is_output_doubtful();
+        let claimed = entry.claimed.filter(|_| !is_absurd);
+        (entry.output, entry.counted_by) = match (claimed, tokenizer) {
+            (Some(tokens), _) if !is_doubtful => (Some(tokens), Counted::Server),
+            (_, Some(tokenizer)) => {
+                let tokens = tokenizer.count(&String::from_utf8_lossy(&self.text));
+                (Some(u32::try_from(tokens).unwrap_or(u32::MAX)), Counted::Tokenizer)
+            }
+            (Some(tokens), None) => (Some(tokens), Counted::Server),
+            (None, None) if form == Form::Stream => (Some(self.parts), Counted::Events),
+            (None, None) => (None, Counted::Nobody),
+        };
+    }
+
+    fn class(&self, entry: &Entry, form: Form) -> Class {
+        let is_short = |entry: &Entry| {
+            let least = entry.demand.least.map(u64::from).filter(|least| *least > 0);
+            let all = least.map(|least| least * u64::from(entry.demand.choices.max(1)));
+            // Only what the server itself counts, and only if nothing contradicts it.
+            let output = entry
+                .output
+                .filter(|_| entry.counted_by == Counted::Server && !entry.is_output_doubtful());
+            all.zip(output).is_some_and(|(least, output)| u64::from(output) < least)
+        };
+        match entry.finish {
+            Finish::Abort => return Class::Aborted,
+            Finish::Filter => return Class::Filtered,
+            _ => {}
+        }
+        let is_over = form == Form::Whole || self.is_done;
+        let is_partly_finished = (1..entry.choices).contains(&entry.finished);
+        // Choices that the request demanded and that never came, of those that did.
+        let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
+        if is_partly_finished || lacks_choices || (!is_over && entry.finished == 0) {
+            return Class::Cut;
+        }
+        let is_without = |choice: Choice| choice.bytes == 0;
+        match self.text.is_empty() || self.choices().any(is_without) {
+            true => Class::Empty,
+            false if is_short(entry) => Class::Short,
+            false => Class::Whole,
+        }
+    }
+
+    /// Why an answer is of its class, for people.
+    pub fn words(&self, entry: &Entry) -> String {
+        let reason = match &*self.reason {
+            "" => String::new(),
+            reason => format!(" (finish_reason {:?})", crate::trouble::in_short(reason)),
+        };
+        let (choices, demanded) = (entry.choices, entry.demand.choices);
+        match entry.class {
+            Class::Whole | Class::InBand => String::new(),
+            Class::Empty if choices > 1 => {
+                let empty = self.choices().filter(|choice| choice.bytes == 0).count();
+                format!("{empty} of {choices} choices hold no output{reason}")
+            }
+            Class::Empty => format!("the answer holds no output{reason}"),
+            Class::Cut if choices > 0 && choices < demanded => {
+                format!("the answer has {choices} of the {demanded} choices that were requested")
+            }
+            Class::Cut if entry.finished > 0 => {
+                format!(
+                    "the answer ended when {} of {choices} choices had finished",
+                    entry.finished
+                )
+            }
+            Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
+            Class::Aborted => format!("the server gave up on the answer{reason}"),
+            Class::Filtered => format!("a filter of the server stopped the answer{reason}"),
+            Class::Short => format!(
+                "the answer has {} output tokens, and the request demanded {}{reason}",
+                entry.output.unwrap_or(0),
+                u64::from(entry.demand.least.unwrap_or(0)) * u64::from(demanded.max(1))
+            ),
+        }
+    }
+
+    /// Whether trouble is an error that the server reports within its answer.
+    pub fn is_in_band(trouble: &Trouble) -> bool {
+        matches!(trouble.kind, Kind::InBand | Kind::Refused | Kind::Request)
+    }
+}

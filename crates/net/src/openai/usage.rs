@@ -1,0 +1,172 @@
+//! Counts of tokens as servers write them: read as far as they are counts, and noted where not.
+
+use serde_json::Value;
+
+use super::Usage;
+use crate::ledger::{Flags, Oddity};
+
+/// Counts that a server claims. A member that it does not state, or that is no count, is `None`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Input tokens.
+    pub input: Option<u32>,
+    /// Input tokens from the cache.
+    pub cached: Option<u32>,
+    /// Output tokens, thoughts included.
+    pub output: Option<u32>,
+    /// Output tokens that are thoughts.
+    pub reasoning: Option<u32>,
+    /// All tokens.
+    pub total: Option<u32>,
+    /// How it is written.
+    pub oddities: Flags<Oddity>,
+}
+
+impl Claim {
+    /// Reads the value of `usage`; `None` if it is null. Whatever else it is, it is no error.
+    #[must_use]
+    pub fn read(json: &str) -> Option<Self> {
+        let mut claim = Self::default();
+        match serde_json::from_str(json) {
+            Ok(Value::Null) => return None,
+            Ok(Value::Object(usage)) => {
+                let odd = &mut claim.oddities;
+                let mut at = |name: &str| usage.get(name).and_then(|value| count(value, odd));
+                // Newer interfaces of the same owner call them input and output.
+                claim.input = at("prompt_tokens").or_else(|| at("input_tokens"));
+                claim.output = at("completion_tokens").or_else(|| at("output_tokens"));
+                claim.total = at("total_tokens");
+                let mut detail = |of: [&str; 2], name: &str| {
+                    let details = of.iter().find_map(|of| usage.get(*of))?;
+                    count(details.get(name)?, odd)
+                };
+                let of = ["prompt_tokens_details", "input_tokens_details"];
+                claim.cached = detail(of, "cached_tokens");
+                let of = ["completion_tokens_details", "output_tokens_details"];
+                claim.reasoning = detail(of, "reasoning_tokens");
+                if claim.input.is_none() || claim.output.is_none() {
+                    claim.oddities.insert(Oddity::PartialUsage);
+                }
+            }
+            _ => claim.oddities.insert(Oddity::NoCount),
+        }
+        Some(claim)
+    }
+
+    /// Takes a later claim of the same answer: a count of 0, or none, replaces no count above 0.
+    /// Returns whether the count of output tokens went down.
+    pub fn update(&mut self, later: Self) -> bool {
+        let oddities = self.oddities.and(later.oddities);
+        let is_less = matches!((self.output, later.output), (Some(a), Some(b)) if b < a && b > 0);
+        let had_some = self.output.is_some_and(|tokens| tokens > 0);
+        let last =
+            |before: Option<u32>, later: Option<u32>| later.filter(|n| *n > 0).or(before).or(later);
+        let counts_nothing = later.output.is_none_or(|tokens| tokens == 0);
+        *self = Self {
+            input: last(self.input, later.input),
+            cached: last(self.cached, later.cached),
+            output: last(self.output, later.output),
+            reasoning: last(self.reasoning, later.reasoning),
+            total: last(self.total, later.total),
+            oddities,
+        };
+        if had_some && counts_nothing {
+            self.oddities.insert(Oddity::ZeroLast);
+        }
+        is_less
+    }
+}
+
+impl From<Usage> for Claim {
+    fn from(usage: Usage) -> Self {
+        let count = |tokens: u64| u32::try_from(tokens).ok();
+        Self {
+            input: count(usage.prompt_tokens),
+            output: count(usage.completion_tokens),
+            ..Self::default()
+        }
+    }
+}
+
+/// The count that a value states; `None` of null.
+fn count(value: &Value, odd: &mut Flags<Oddity>) -> Option<u32> {
+    let (number, oddity) = match value {
+        Value::Null => return None,
+        Value::Number(number) if number.is_u64() => (number.as_f64(), None),
+        Value::Number(number) => (number.as_f64(), Some(Oddity::FloatCount)),
+        Value::String(text) => (text.trim().parse().ok(), Some(Oddity::TextCount)),
+        _ => (None, None),
+    };
+    let whole = number.filter(|n| n.fract() == 0.0 && (0.0..f64::from(u32::MAX)).contains(n));
+    match whole {
+        Some(whole) => {
+            oddity.into_iter().for_each(|oddity| odd.insert(oddity));
+            Some(whole as u32)
+        }
+        None => {
+            odd.insert(Oddity::NoCount);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, input: Option<u32>, output: Option<u32>, oddities: &[Oddity]) {
+        let claim = Claim::read(json).unwrap();
+        assert_eq!((claim.input, claim.output), (input, output), "{json}");
+        assert_eq!(claim.oddities.iter().collect::<Vec<_>>(), oddities, "{json}");
+    }
+
+    #[test]
+    fn counts_are_read_as_far_as_they_are_counts() {
+        use Oddity::{FloatCount, NoCount, PartialUsage, TextCount};
+        check(r#"{"prompt_tokens":5,"completion_tokens":2}"#, Some(5), Some(2), &[]);
+        let null = r#"{"prompt_tokens":null,"completion_tokens":2,"total_tokens":null}"#;
+        check(null, None, Some(2), &[PartialUsage]);
+        check(r#"{"prompt_tokens":5.0,"completion_tokens":2e0}"#, Some(5), Some(2), &[FloatCount]);
+        let negative = r#"{"prompt_tokens":-1,"completion_tokens":2}"#;
+        check(negative, None, Some(2), &[PartialUsage, NoCount]);
+        check(r#"{"prompt_tokens":"5","completion_tokens":" 2 "}"#, Some(5), Some(2), &[TextCount]);
+        for huge in ["18446744073709551616", "1e300", "4294967296", "2.5", "true", "[1]", "\"x\""] {
+            let json = format!(r#"{{"prompt_tokens":5,"completion_tokens":{huge}}}"#);
+            check(&json, Some(5), None, &[PartialUsage, NoCount]);
+        }
+        check("{}", None, None, &[PartialUsage]);
+        for odd in ["3", "\"none\"", "[]", "true"] {
+            check(odd, None, None, &[NoCount]);
+        }
+        assert_eq!(Claim::read("null"), None);
+    }
+
+    #[test]
+    fn details_are_read_where_they_are_stated() {
+        let json = r#"{"prompt_tokens":9,"completion_tokens":8,"total_tokens":17,
+            "prompt_tokens_details":{"cached_tokens":4,"audio_tokens":null},
+            "completion_tokens_details":{"reasoning_tokens":6}}"#;
+        let claim = Claim::read(json).unwrap();
+        assert_eq!((claim.cached, claim.reasoning, claim.total), (Some(4), Some(6), Some(17)));
+        let odd = r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":null,
+            "completion_tokens_details":"x"}"#;
+        let claim = Claim::read(odd).unwrap();
+        assert_eq!((claim.cached, claim.reasoning), (None, None));
+    }
+
+    #[test]
+    fn a_later_claim_of_nothing_replaces_no_count() {
+        let claim = |output: Option<u32>| Claim { output, ..Claim::default() };
+        let mut all = claim(Some(2));
+        assert!(!all.update(claim(Some(0))));
+        assert!(!all.update(claim(None)));
+        assert_eq!(all.output, Some(2));
+        assert!(all.oddities.contains(Oddity::ZeroLast));
+        assert!(!all.update(claim(Some(3))));
+        assert!(all.update(claim(Some(1))), "it went down");
+        let mut none = claim(None);
+        none.update(claim(Some(0)));
+        assert_eq!(none.output, Some(0));
+    }
+}
