@@ -22,12 +22,11 @@ pub fn tokens(metrics: &Metrics) -> Option<String> {
     (!parts.is_empty()).then(|| format!("tokens: {}", parts.join("; ")))
 }
 
-/// How much later than the last output the streams ended, where that is more than a tenth.
+/// When the streams ended, where that is clearly later than the last output.
 pub fn end_of_stream(metrics: &Metrics) -> Option<String> {
     let end = metrics.answers.as_ref()?.end_of_stream_ns.filter(|end| end.count > 0)?;
     let latency = metrics.answered()?;
-    let is_later =
-        end.p50 > latency.p50 + latency.p50 / 10 || end.p99 > latency.p99 + latency.p99 / 10;
+    let is_later = end.p50 > latency.p50 + latency.p50 / 10 || end.p99 > 2 * latency.p99;
     is_later.then(|| {
         format!(
             "streams ended at p50 {} p99 {}, after the last output",

@@ -263,12 +263,12 @@ pub fn name_of(kind: Kind) -> &'static str {
         Kind::Server => "server error",
         Kind::Malformed => "malformed answer",
         Kind::Mismatch => "other answer",
-        Kind::Empty => "empty answer",
-        Kind::Cut => "cut answer",
-        Kind::Aborted => "aborted answer",
-        Kind::Filtered => "filtered answer",
+        Kind::Empty => "empty",
+        Kind::Cut => "cut",
+        Kind::Aborted => "aborted",
+        Kind::Filtered => "filtered",
         Kind::InBand => "error in the answer",
-        Kind::Short => "short answer",
+        Kind::Short => "short",
         _ => "other",
     }
 }

@@ -66,7 +66,7 @@ impl Metrics {
                 early_stopping_met: judgement.early_stopping_met,
                 client_lag_met: judgement.client_lag_met,
             },
-            early_stopping: early_stopping_of(judgement.early_stopping, plan),
+            early_stopping: early_stopping_of(judgement.early_stopping, plan, m.estimates),
         }
     }
 }
@@ -155,7 +155,11 @@ fn name_of_end(ended: Ended) -> &'static str {
     }
 }
 
-fn early_stopping_of(result: EarlyStoppingResult, plan: &plan::Plan) -> Vec<EarlyStopping> {
+fn early_stopping_of(
+    result: EarlyStoppingResult,
+    plan: &plan::Plan,
+    estimates: Option<metrics::ScenarioEstimates>,
+) -> Vec<EarlyStopping> {
     let params = Params::of(&plan.early_stopping, plan.percentile());
     let entry = |of: &str, finding: Finding| EarlyStopping {
         of: of.into(),
@@ -182,11 +186,18 @@ fn early_stopping_of(result: EarlyStoppingResult, plan: &plan::Plan) -> Vec<Earl
     match result {
         EarlyStoppingResult::None => Vec::new(),
         EarlyStoppingResult::Latency(finding) => vec![entry("latency", finding)],
-        EarlyStoppingResult::Tokens { first_token, time_per_output_token } => first_token
-            .map(|finding| entry("first_token", finding))
-            .into_iter()
-            .chain([entry("time_per_output_token", time_per_output_token)])
-            .collect(),
+        EarlyStoppingResult::Tokens { first_token, time_per_output_token } => {
+            // Where there are no times of tokens, those of the latency stand in for them.
+            let has =
+                |of: fn(&metrics::ScenarioEstimates) -> bool| estimates.as_ref().is_none_or(of);
+            let name = |has: bool, name| if has { name } else { "latency" };
+            let first_name = name(has(|of| of.first_token.is_some()), "first_token");
+            let each_name =
+                name(has(|of| of.time_per_output_token.is_some()), "time_per_output_token");
+            let first = first_token.filter(|_| first_name != each_name);
+            let first = first.map(|finding| entry(first_name, finding));
+            first.into_iter().chain([entry(each_name, time_per_output_token)]).collect()
+        }
     }
 }
 

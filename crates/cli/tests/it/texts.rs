@@ -93,6 +93,9 @@ fn every_token_counts_and_one_token_has_no_time_between_tokens() {
     let single = bench.single("single", "");
     has_tokens(&single, "single", 1, "server");
     assert_eq!(single.metrics()["time_per_output_token_ns"], Value::Null);
+    // Nor an estimate of it.
+    let early = single.metrics()["early_stopping"].as_array().unwrap();
+    assert!(early.iter().all(|of| of["of"] != "time_per_output_token"), "{early:?}");
     assert_eq!(single.metrics()["first_token_ns"]["count"], single.samples());
     assert_eq!(single.metrics()["tokens"]["input"], 5 * single.samples());
     assert_eq!(single.metrics()["tokens"]["total"], 6 * single.samples());
