@@ -15,6 +15,8 @@ pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
         }
         let end = answers.end_of_stream_ns.filter(|end| end.count > 0);
         rows.extend(end.map(|end| ("end of stream, p50", words::time_ns(end.p50))));
+        let ends = answers.finish_reasons.iter().map(|(why, n)| format!("{why} ({})", count(*n)));
+        rows.push(("finish reasons", ends.collect::<Vec<_>>().join(", ")));
         let odd = answers.oddities.iter().map(|(name, n)| format!("{name} ({})", count(*n)));
         let odd: Vec<String> = odd.collect();
         if !odd.is_empty() {

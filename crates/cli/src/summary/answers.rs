@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Record};
-use dyno_net::ledger::{Class, Entry, Oddity};
+use dyno_net::ledger::{Class, Entry, Finish, Oddity};
 use dyno_net::protocol::Counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,10 @@ pub struct Answers {
     /// classes that count as success beside whole, where such answers came
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
+    /// answers by why they ended, as the server states it: `stop`, `length`, `tool_calls`,
+    /// `content_filter`, `abort`, or `not stated`; of several choices the worst
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub finish_reasons: BTreeMap<String, u64>,
     /// peculiarities of the server that change no figure, by the number of answers
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub oddities: BTreeMap<String, u64>,
@@ -158,6 +162,7 @@ impl<'a> Accounts<'a> {
             }
         }
         for entry in self.entries.iter().flatten() {
+            *found.finish_reasons.entry(finish_reason(entry.finish).into()).or_default() += 1;
             for oddity in entry.oddities.iter() {
                 *found.oddities.entry(oddity.name().into()).or_default() += 1;
             }
@@ -290,6 +295,17 @@ impl Answers {
     }
 }
 
+fn finish_reason(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Unstated => "not stated",
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+        Finish::Tools => "tool_calls",
+        Finish::Filter => "content_filter",
+        Finish::Abort => "abort",
+    }
+}
+
 /// A sum of counts, some of which may not be known.
 #[derive(Default)]
 struct Sum {
@@ -369,6 +385,7 @@ mod tests {
         assert_eq!((found.cut, found.error, found.empty), (1, 1, 1));
         assert_eq!((found.whole, found.failed_on_the_wire), (0, 1));
         assert_eq!(found.accepted, ["cut"]);
+        assert_eq!(found.finish_reasons, BTreeMap::from([("not stated".into(), 3)]));
         assert!(Accounts::new(&record, &[None, None]).is_none());
     }
 }

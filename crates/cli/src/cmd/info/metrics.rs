@@ -250,7 +250,7 @@ pub const METRICS: [Metric; 26] = [
     },
     Metric {
         name: "answers (servers of texts)",
-        keys: &["answers", "accepted", "oddities", "end_of_stream_ns"],
+        keys: &["answers", "accepted", "finish_reasons", "oddities", "end_of_stream_ns"],
         what: "samples by what became of them: whole, empty, cut, aborted, filtered, error (in the \
                answer), short, failed_on_the_wire. Only whole answers succeed, and those of accepted \
                classes (accept-answers). end_of_stream_ns is end of the stream - scheduled time.",
