@@ -1,5 +1,6 @@
 //! What the rounds' network division permits of compression: requests are compressed when their
-//! samples are loaded, untimed; answers are decompressed as they come, on the clock.
+//! samples are loaded, untimed; answers are decompressed as they come, after the time of their
+//! bytes was taken.
 
 use std::sync::Arc;
 

@@ -47,6 +47,10 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
     if client.connection_waits > 0 {
         rows.push(("longest wait", words::span_ns(client.longest_wait_ns)));
     }
+    if client.limit_waits > 0 {
+        rows.push(("waits for max-concurrency", count(client.limit_waits)));
+        rows.push(("longest wait for it", words::span_ns(client.longest_limited_ns)));
+    }
     rows.push(("sent", render::bytes(client.bytes_sent)));
     rows.push(("received", render::bytes(client.bytes_received)));
     rows.push(("threads busy", words::share(client.busy)));

@@ -171,6 +171,12 @@ fn settle(
         errors.describe(&settings).lines().map(line).collect::<Vec<_>>()
     })?;
     check_memory(&plan).map_err(|problem| vec![format!("{scenario}: {problem}")])?;
+    if let (Some(remote), None) = (system.remote(), &system.remote_workers) {
+        let is_this = |table: &TenantTable| Some(&table.name) == tenant.map(|one| &one.name);
+        let number = options.tenants.iter().position(is_this).unwrap_or(0);
+        let checked = remote.check(number, &plan);
+        checked.map_err(|problem| vec![format!("{scenario}: {problem}")])?;
+    }
     let name = tenant.map(|tenant| tenant.name.clone());
     Ok(TestTenant { name, settings, plan, messages })
 }

@@ -17,6 +17,7 @@ use crate::exit::Failure;
 use crate::measure::{Test, Watch};
 use crate::options::{Mode, Options, Profile, is_open};
 use crate::run::Prepared;
+use crate::system::net::Remote;
 
 /// What is asked of a search beyond what is asked of its runs.
 #[derive(Debug, Clone)]
@@ -183,6 +184,7 @@ pub fn first_load(
     {
         return Err(Failure::usage(format!("--from {from} is not below --to {to}")));
     }
+    check_in_flight(prepared, ask, load)?;
     let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
     let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
     let named = match (load, &settings.values.server_arrivals) {
@@ -208,6 +210,21 @@ pub fn first_load(
         (None, Load::Qps, None) if is_unknown => Ok(Some(First::LeftToProbe)),
         (None, Load::Qps, _) => Ok(Some(First::At(settings.values.server_target_qps))),
     }
+}
+
+/// A search without `--to` seldom comes to so many requests in flight.
+const FAR: usize = 1024;
+
+/// Refuses a search that comes to more requests in flight than the client keeps.
+fn check_in_flight(prepared: &Prepared, ask: &Ask, load: Load) -> Result<(), Failure> {
+    let most = prepared.system.remote().and_then(Remote::most_in_flight);
+    let Some(most) = most.filter(|_| load != Load::Qps) else { return Ok(()) };
+    if ask.to.map_or(most < FAR, |to| to > most as f64) {
+        let problem = format!("the client keeps at most {most} requests in flight");
+        let hint = format!("give --to {most}, raise connections=N, or leave it out");
+        return Err(Failure::usage(problem).hint(hint));
+    }
+    Ok(())
 }
 
 /// Several runs at one load, where they are asked for: what a failure lowers is

@@ -39,13 +39,31 @@ pub struct Client {
     pub waited_ns: u64,
     /// how long the longest of them waited
     pub longest_wait_ns: u64,
+    /// of those that waited, the samples that waited for a connection or a stream that another
+    /// request had: a queue of the client's own
+    #[serde(default)]
+    pub queue_waits: u64,
+    /// samples that waited because `max-concurrency` requests were in flight; their wait counts
+    /// in their latency
+    #[serde(default)]
+    pub limit_waits: u64,
+    /// how long they waited together
+    #[serde(default)]
+    pub limited_ns: u64,
+    /// how long the longest of them waited
+    #[serde(default)]
+    pub longest_limited_ns: u64,
+    /// how often a thread that reads answers waited because too much was to be parsed
+    #[serde(default)]
+    pub parser_waits: u64,
     /// of requests, before encryption
     pub bytes_sent: u64,
     /// of answers, after decryption
     pub bytes_received: u64,
     /// share of the time for which the client's threads computed, in [0, 1]
     pub busy: f64,
-    /// accepted by a socket - scheduled time, of all tenants' samples; null of an accuracy test
+    /// accepted by a socket - the scheduled time, or the end of a wait for `max-concurrency`, of
+    /// all tenants' samples; null of an accuracy test
     pub lateness_ns: Option<Distribution>,
     /// completion - issue, of answered samples: what a client that waits for answers would
     /// call the latency; null of an accuracy test
@@ -86,6 +104,10 @@ pub struct Spans {
     pub max: u64,
 }
 
+/// A queue of the client's own is what is measured where it delays requests by more than this
+/// part of the latency, and by more than so many ns.
+const QUEUE_SHARE: i64 = 20;
+const LEAST_QUEUE_NS: i64 = 200_000;
 /// Above this the client's threads are what is measured.
 const BUSY_BUDGET: f64 = 0.95;
 
@@ -122,6 +144,11 @@ impl Client {
             connection_waits: seen.connection_waits,
             waited_ns: seen.waited_ns,
             longest_wait_ns: seen.longest_wait_ns,
+            queue_waits: seen.queue_waits,
+            limit_waits: seen.limit_waits,
+            limited_ns: seen.limited_ns,
+            longest_limited_ns: seen.longest_limited_ns,
+            parser_waits: seen.parser_waits,
             bytes_sent: seen.bytes_sent,
             bytes_received: seen.bytes_received,
             busy: seen.cpu_ns as f64 / took.saturating_mul(threads).max(1) as f64,
@@ -164,6 +191,8 @@ impl Client {
                 render::duration(budget.cast_signed())
             );
             test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+        } else if let Some(text) = self.own_queue(test) {
+            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
         }
         if self.busy > BUSY_BUDGET {
             let text = format!(
@@ -174,7 +203,34 @@ impl Client {
             );
             test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
         }
+        if self.parser_waits > 0 {
+            let text = format!(
+                "The client parsed too slowly: {} times it read no answers because too many bytes \
+                 waited to be parsed, and what it read next has a later time. Use a faster \
+                 machine for the client, or a lower load.",
+                self.parser_waits
+            );
+            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+        }
         test.settle();
+    }
+
+    /// Returns why a queue of the client's own is what was measured, where it is.
+    fn own_queue(&self, test: &Test) -> Option<String> {
+        let (late, metrics) = (self.lateness_ns.as_ref()?, test.metrics.as_ref()?);
+        // Of an Offline query all samples are due at once.
+        let is_judged = self.queue_waits > 0 && test.scenario != "Offline";
+        let budget = LEAST_QUEUE_NS.max(metrics.latency_ns.target / QUEUE_SHARE);
+        (is_judged && late.target > budget).then(|| {
+            format!(
+                "The client queued: {} samples waited for a connection that another request had, \
+                 the longest for {}, and at the target percentile a request was on the wire {} \
+                 after it was due. Leave out connections=N, or raise it.",
+                self.queue_waits,
+                render::duration(self.longest_wait_ns.cast_signed()),
+                render::duration(late.target),
+            )
+        })
     }
 
     /// The client in a sentence.
@@ -183,6 +239,13 @@ impl Client {
             format!("{} {}: client busy {:.0} %", self.scenario, self.mode, 100.0 * self.busy);
         if let Some(late) = &self.lateness_ns {
             text += &format!(", on the wire p99 {} after due", render::duration(late.p99));
+        }
+        if self.limit_waits > 0 {
+            text += &format!(
+                ", {} waits for max-concurrency, the longest {}",
+                self.limit_waits,
+                render::duration(self.longest_limited_ns.cast_signed())
+            );
         }
         if self.connection_waits > 0 {
             text += &format!(", {} waits for a connection", self.connection_waits);

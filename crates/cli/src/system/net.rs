@@ -10,6 +10,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::plan::{Load, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
@@ -49,9 +50,12 @@ pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=
 pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
      body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
      CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
-     each further server; they take turns), connections=N (64), streams=N (16, on each of HTTP/2), timeout=TIME (60s), retries=N (0, \
+     each further server; they take turns), connections=N (over HTTP/1.1 as many as the run needs: those of a fixed \
+     concurrency are opened before the clock starts, others on demand; 64 for Offline and HTTP/2), streams=N (16, on each \
+     connection of HTTP/2), max-concurrency=N (requests in flight at most; others wait, which counts in their latency \
+     and is shown separately), timeout=TIME (60s), retries=N (0, \
      counted), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
-     accept=gzip or deflate (answers, on the clock), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
+     accept=gzip or deflate (answers, after their time was taken), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
      environment variable that holds a bearer token, which is written nowhere)";
 
 /// A server under test.
@@ -261,6 +265,37 @@ impl Remote {
         }
     }
 
+    /// Requests of the first tenant that are in flight at most; `None` where connections are
+    /// made as a run needs them.
+    pub fn most_in_flight(&self) -> Option<usize> {
+        self.client.most_in_flight(0)
+    }
+
+    /// Checks that a tenant's run has as many requests in flight as it asks for: otherwise they
+    /// would wait in the client, which would look like a slow server.
+    ///
+    /// # Errors
+    /// What limits them, and what to change.
+    pub fn check(&self, tenant: usize, plan: &Plan) -> Result<(), String> {
+        let most = self.client.most_in_flight(u8::try_from(tenant).unwrap_or(u8::MAX));
+        let wanted = match &plan.load {
+            Load::Server(server) => match server.arrivals {
+                Arrivals::Concurrency(in_flight) => u64::from(in_flight),
+                _ => return Ok(()),
+            },
+            Load::MultiStream { .. } => plan.samples_per_query,
+            Load::SingleStream { .. } | Load::Offline => return Ok(()),
+        };
+        match most {
+            Some(most) if (most as u64) < wanted => Err(format!(
+                "expected a client that keeps {wanted} requests in flight, found one that keeps \
+                 {most}; raise connections=N (or streams=N over HTTP/2), or leave it out, and leave \
+                 out a lower max-concurrency=N"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The class that an answer tells, where it tells one.
     pub fn class(&self, data: &[u8]) -> Option<i64> {
         match &self.answers {
@@ -288,12 +323,17 @@ impl Remote {
     }
 
     /// How much later than due each request of a tenant was accepted by a socket, ns, in
-    /// ascending order; those that never were are left out.
+    /// ascending order; those that never were are left out. A request that waited because of
+    /// `max-concurrency=N` was due when it might go.
     pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
         let each = record.samples_per_query.max(1);
-        let accepted = self.client.accepted(tenant, record.completed_at.len());
-        let sent = accepted.into_iter().enumerate().filter(|(_, at)| *at != 0);
-        let late = sent.map(|(sample, at)| at.saturating_sub(record.scheduled(sample / each)));
+        let samples = record.completed_at.len();
+        let accepted = self.client.accepted(tenant, samples).into_iter();
+        let held = self.client.held(tenant, samples);
+        let sent = accepted.enumerate().filter(|(_, at)| *at != 0);
+        let late = sent.map(|(sample, at)| {
+            at.saturating_sub(record.scheduled(sample / each).max(held[sample]))
+        });
         let mut late: Vec<Nanos> = late.collect();
         late.sort_unstable();
         late

@@ -6,6 +6,7 @@ mod audit;
 mod book;
 mod check;
 mod compare;
+mod connections;
 mod export;
 mod files;
 mod foreign;

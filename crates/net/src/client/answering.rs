@@ -3,12 +3,14 @@
 //! All times here are those of the reads from the socket, by the client's clock. They are taken
 //! before anything is parsed, so that no figure holds the cost of our own parser.
 
+use std::num::NonZero;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::Response;
 use http::HeaderMap;
-use std::sync::Arc;
 
 use super::parsers::Away;
 use super::{Job, Shared};
@@ -33,9 +35,9 @@ pub(super) struct Answering {
     /// Whose counters count for it.
     thread: usize,
     /// When the last event with output was read.
-    last_output: Option<Nanos>,
+    last_output: Option<NonZero<Nanos>>,
     /// When the last bytes of the body were read.
-    last_bytes: Option<Nanos>,
+    last_bytes: Option<NonZero<Nanos>>,
 }
 
 impl Answering {
@@ -56,7 +58,7 @@ impl Answering {
         bytes: &[u8],
         at: Nanos,
     ) -> Result<bool, Trouble> {
-        self.last_bytes = Some(at);
+        self.last_bytes = NonZero::new(at);
         let heard = self.reader.data(bytes)?;
         self.beat(shared, heard.beats, at);
         Ok(heard.is_done)
@@ -73,11 +75,11 @@ impl Answering {
                 let at = self.responder.time_of(&shared.clock, at);
                 self.responder.first_token_at(&[Response::empty(self.job.id)], at);
             }
-            Some(last) => gaps.add(at.saturating_sub(last), 1),
+            Some(last) => gaps.add(at.saturating_sub(last.get()), 1),
         }
         // Events that came together came without a gap.
         gaps.add(0, u64::from(beats - 1));
-        self.last_output = Some(at);
+        self.last_output = NonZero::new(at.max(1));
     }
 
     /// Hands the answer over, which ended with what was read at `ended_at`. Returns the reader.
@@ -91,7 +93,7 @@ impl Answering {
         ended_at: Nanos,
     ) -> Box<dyn Reader> {
         let shared = carrier.shared();
-        let body_at = self.last_bytes.unwrap_or(ended_at);
+        let body_at = self.last_bytes.map_or(ended_at, NonZero::get);
         let finished = self.reader.finish();
         if let Ok(heard) = &finished {
             self.beat(shared, heard.beats, body_at);
@@ -105,7 +107,7 @@ impl Answering {
                 shared.enter(self.job, answer.entry, ended_at);
                 let id = self.job.id;
                 let response = Response { id, data: answer.data, tokens: answer.tokens };
-                let at = output_at.unwrap_or(body_at);
+                let at = output_at.map_or(body_at, NonZero::get);
                 let at = self.responder.time_of(&shared.clock, at);
                 self.responder.complete_at(&[response], at);
             }

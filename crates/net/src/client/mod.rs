@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_loadgen::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
+use dyno_loadgen::sut::{InFlight, QuerySample, ResponseId, SampleMemory, SystemUnderTest};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
@@ -52,7 +52,15 @@ use seen::{Counters, ThreadCounters};
 #[derive(Clone)]
 pub struct Options {
     /// Connections to each node (>= 1). Over HTTP/1.1 so many requests are under way at most.
+    /// A run opens those that it needs before its clock starts.
     pub connections: usize,
+    /// Whether there are more connections where a run needs more: as many as its fixed
+    /// concurrency, and as many as its rate turns out to need, which are opened on demand and
+    /// closed when they are idle.
+    pub grows: bool,
+    /// Requests under way at most, to all nodes together; others wait. Their wait counts in
+    /// their latency and is counted apart from waits for connections.
+    pub max_in_flight: Option<NonZero<usize>>,
     /// Streams on a connection of HTTP/2 at most, where the server permits as many (>= 1).
     pub streams: usize,
     /// Whether a connection of HTTP/1.1 carries one request after the other. Some servers close it
@@ -73,7 +81,7 @@ pub struct Options {
     pub trust: Trust,
     /// How requests are compressed when their samples are loaded, which is untimed.
     pub compress: Option<Coding>,
-    /// How answers may be compressed; they are decompressed on the clock.
+    /// How answers may be compressed. They are decompressed after their time was taken.
     pub accept: Option<Coding>,
 }
 
@@ -81,6 +89,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connections: 64,
+            grows: false,
+            max_in_flight: None,
             streams: usize::MAX,
             keep_alive: true,
             threads: None,
@@ -95,12 +105,50 @@ impl Default for Options {
     }
 }
 
+/// Connections of HTTP/1.1 to all nodes that a rate makes on demand at most: beyond it samples
+/// wait.
+const MOST_ON_DEMAND: usize = 1024;
+
+impl Options {
+    /// Returns how many places for requests to open before a run of these tenants, at all nodes
+    /// together, and how many there may be; before the first run, those that show that servers
+    /// answer.
+    fn places(&self, nodes: usize, in_flight: Option<&[InFlight]>) -> (usize, usize) {
+        let given = self.connections.saturating_mul(nodes);
+        let limit = self.max_in_flight.map_or(usize::MAX, NonZero::get);
+        let each = |tenant: &InFlight| match tenant {
+            InFlight::AtMost(samples) => {
+                let samples = usize::try_from(*samples).unwrap_or(usize::MAX);
+                let most = if self.grows { samples.max(nodes) } else { given };
+                (samples.clamp(nodes.min(most), most), most)
+            }
+            InFlight::AtOnce(samples) => {
+                let samples = usize::try_from(*samples).unwrap_or(usize::MAX);
+                (samples.clamp(nodes.min(given), given), given)
+            }
+            InFlight::Unknown if self.grows => (nodes, MOST_ON_DEMAND.max(nodes)),
+            InFlight::Unknown => (given, given),
+        };
+        let add = |(a, b): (usize, usize), (c, d): (usize, usize)| {
+            (a.saturating_add(c), b.saturating_add(d))
+        };
+        let (first, most) = match in_flight {
+            None => (nodes, nodes),
+            Some(tenants) => tenants.iter().map(each).reduce(add).unwrap_or((nodes, nodes)),
+        };
+        let most = if self.grows { most } else { most.min(given) };
+        (first.min(most).min(limit), most.min(limit))
+    }
+}
+
 /// Values of fields are secrets.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.fields.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Options")
             .field("connections", &self.connections)
+            .field("grows", &self.grows)
+            .field("max_in_flight", &self.max_in_flight)
             .field("streams", &self.streams)
             .field("keep_alive", &self.keep_alive)
             .field("threads", &self.threads)
@@ -126,6 +174,11 @@ pub enum StartError {
     },
     /// Connections of HTTP/2 are kept.
     KeepAlive,
+    /// Fewer requests may be under way than there are nodes.
+    Limit {
+        /// Nodes.
+        nodes: usize,
+    },
     /// The authorities cannot be used.
     Trust(TrustError),
     /// The operating system refuses a thread or a poll.
@@ -142,6 +195,10 @@ impl fmt::Display for StartError {
             ),
             Self::KeepAlive => f.write_str(
                 "connections of HTTP/2 are kept; only those of HTTP/1.1 can be for one request each",
+            ),
+            Self::Limit { nodes } => write!(
+                f,
+                "expected a limit of at least one request under way for each of {nodes} servers"
             ),
             Self::Trust(error) => error.fmt(f),
             Self::System(error) => write!(f, "threads of the client cannot be started: {error}"),
@@ -173,6 +230,8 @@ struct Shared {
     counters: Counters,
     threads: Vec<ThreadCounters>,
     accepted: Accepted,
+    /// Until when samples waited because as many requests were under way as may be.
+    held: Accepted,
     parsers: Parsers,
     /// Used again, with their memory.
     readers: Mutex<Vec<Box<dyn Reader>>>,
@@ -196,6 +255,17 @@ fn make_room(waiting: &mut VecDeque<(Job, Nanos)>, samples: usize) {
         waiting.resize(samples, (Job { id: ResponseId(1), index: 1, tries: 1 }, 1));
         waiting.clear();
     }
+}
+
+/// Why a sample waited before its request was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    /// Until a connection was made.
+    Connecting,
+    /// Until a connection, or a stream, was free that another request had.
+    Queue,
+    /// As many requests were under way as [`Options::max_in_flight`] permits.
+    Limit,
 }
 
 /// A sample on its way.
@@ -250,6 +320,7 @@ impl Client {
             counters: Counters::default(),
             threads: (0..threads).map(|_| ThreadCounters::new()).collect(),
             accepted: Accepted::new(),
+            held: Accepted::new(),
             parsers: Parsers::default(),
             readers: Mutex::default(),
             ledger: Ledger::new(),
@@ -269,6 +340,21 @@ impl Client {
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
+    }
+
+    /// Returns how many requests can be under way at once; `None` where connections are made as
+    /// a run needs them.
+    #[must_use]
+    pub fn most_in_flight(&self) -> Option<usize> {
+        let options = &self.shared.options;
+        let connections = options.connections.saturating_mul(self.shared.nodes.len());
+        let given = match self.transport {
+            Transport::Http1(_) if options.grows => None,
+            Transport::Http1(_) => Some(connections),
+            Transport::Http2(_) => Some(connections.saturating_mul(options.streams)),
+        };
+        let limit = options.max_in_flight.map(NonZero::get);
+        given.into_iter().chain(limit).min()
     }
 
     /// Waits until connections stand, at most as long as one may take.
@@ -296,6 +382,7 @@ impl Client {
     fn prepare(&self, samples: usize) {
         self.shared.accepted.expect_run();
         self.shared.ledger.expect_run();
+        self.shared.held.expect_run();
         match &self.transport {
             Transport::Http1(http1) => http1.prepare(samples),
             Transport::Http2(http2) => http2.prepare(samples),
@@ -306,7 +393,7 @@ impl Client {
     #[must_use]
     pub fn seen(&self) -> Seen {
         let mut seen = self.shared.counters.seen(self.shared.threads.iter());
-        seen.cpu_ns += self.shared.parsers.cpu_ns();
+        seen.parser_cpu_ns = self.shared.parsers.cpu_ns();
         seen.parser_waits = self.shared.parsers.waits();
         seen
     }
@@ -331,6 +418,14 @@ impl Client {
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         self.shared.ledger.entries(tenant, samples)
     }
+
+    /// Until when each of the first `samples` samples of a tenant waited in the last run because
+    /// [`Options::max_in_flight`] requests were under way, in ns since its start; 0 where it did
+    /// not.
+    #[must_use]
+    pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.shared.held.stamps(tenant, samples)
+    }
 }
 
 fn check(protocol: &dyn Protocol, nodes: &[Endpoint], options: &Options) -> Result<(), StartError> {
@@ -348,6 +443,9 @@ fn check(protocol: &dyn Protocol, nodes: &[Endpoint], options: &Options) -> Resu
     }
     if options.streams == 0 {
         return Err(StartError::Nothing("stream on a connection"));
+    }
+    if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
+        return Err(StartError::Limit { nodes: nodes.len() });
     }
     let is_sound = |(name, value): &&(String, String)| {
         let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
@@ -428,6 +526,19 @@ impl Shared {
         false
     }
 
+    /// Counts that a sample has waited for its turn.
+    fn waited(&self, (job, to): (Job, &Responder), span: Nanos, thread: usize, cause: Waited) {
+        let counters = &self.threads[thread];
+        match cause {
+            Waited::Limit => {
+                counters.was_limited(span);
+                self.held.stamp(job.id, to.now());
+            }
+            Waited::Queue => counters.was_queued(span),
+            Waited::Connecting => counters.waited(span),
+        }
+    }
+
     fn timed_out(&self, endpoint: &Endpoint, has_begun: bool) -> Trouble {
         let seconds = self.options.time_limit.unwrap_or(0) as f64 / SECOND as f64;
         let words = match has_begun {
@@ -453,6 +564,14 @@ impl SystemUnderTest for Client {
 
     /// Nothing is held back to fill a batch.
     fn flush(&self) {}
+
+    fn expect(&self, in_flight: &[InFlight]) {
+        match &self.transport {
+            Transport::Http1(http1) => http1.expect(in_flight),
+            // Streams need no connection of their own.
+            Transport::Http2(_) => {}
+        }
+    }
 
     /// Asked for before each run: connections are made then, untimed.
     fn sample_memory(&self, samples: usize) -> SampleMemory {

@@ -33,12 +33,24 @@ pub struct Seen {
     pub waited_ns: Nanos,
     /// How long the longest of them waited, ns.
     pub longest_wait_ns: Nanos,
+    /// Of those that waited, the samples that waited for a connection or a stream which another
+    /// request had: a queue of the client's own.
+    pub queue_waits: u64,
+    /// Samples that waited because as many requests were under way as may be.
+    pub limit_waits: u64,
+    /// How long they waited together, ns.
+    pub limited_ns: Nanos,
+    /// How long the longest of them waited, ns.
+    pub longest_limited_ns: Nanos,
     /// Bytes of requests, before encryption.
     pub bytes_sent: u64,
     /// Bytes of answers, after decryption.
     pub bytes_received: u64,
-    /// CPU time of the client's own threads, ns; that of the issuing thread is not among it.
+    /// CPU time of the threads that read sockets, ns; those that issue or parse are not among
+    /// them.
     pub cpu_ns: Nanos,
+    /// CPU time of the threads that parse large answers, ns.
+    pub parser_cpu_ns: Nanos,
     /// How often a thread that reads sockets waited because too much was to be parsed: what it
     /// read next was read late.
     pub parser_waits: u64,
@@ -68,6 +80,10 @@ pub(super) struct ThreadCounters {
     pub connection_waits: AtomicU64,
     pub waited_ns: AtomicU64,
     pub longest_wait_ns: AtomicU64,
+    queue_waits: AtomicU64,
+    limit_waits: AtomicU64,
+    limited_ns: AtomicU64,
+    longest_limited_ns: AtomicU64,
     pub bytes_sent: AtomicU64,
     pub bytes_received: AtomicU64,
     pub cpu_ns: AtomicU64,
@@ -89,6 +105,10 @@ impl ThreadCounters {
             connection_waits: zero(),
             waited_ns: zero(),
             longest_wait_ns: zero(),
+            queue_waits: zero(),
+            limit_waits: zero(),
+            limited_ns: zero(),
+            longest_limited_ns: zero(),
             bytes_sent: zero(),
             bytes_received: zero(),
             cpu_ns: zero(),
@@ -115,6 +135,21 @@ impl ThreadCounters {
         self.connection_waits.fetch_add(1, Relaxed);
         self.waited_ns.fetch_add(span, Relaxed);
         self.longest_wait_ns.fetch_max(span, Relaxed);
+    }
+
+    /// A sample that waited for a connection of another request has it.
+    #[inline]
+    pub(super) fn was_queued(&self, span: Nanos) {
+        self.queue_waits.fetch_add(1, Relaxed);
+        self.waited(span);
+    }
+
+    /// A sample that waited because as many requests were under way as may be is sent.
+    #[inline]
+    pub(super) fn was_limited(&self, span: Nanos) {
+        self.limit_waits.fetch_add(1, Relaxed);
+        self.limited_ns.fetch_add(span, Relaxed);
+        self.longest_limited_ns.fetch_max(span, Relaxed);
     }
 
     /// Notes how long the calling thread has computed.
@@ -167,6 +202,11 @@ impl Counters {
             seen.connection_waits += thread.connection_waits.load(Relaxed);
             seen.waited_ns += thread.waited_ns.load(Relaxed);
             seen.longest_wait_ns = seen.longest_wait_ns.max(thread.longest_wait_ns.load(Relaxed));
+            seen.queue_waits += thread.queue_waits.load(Relaxed);
+            seen.limit_waits += thread.limit_waits.load(Relaxed);
+            seen.limited_ns += thread.limited_ns.load(Relaxed);
+            let longest = thread.longest_limited_ns.load(Relaxed);
+            seen.longest_limited_ns = seen.longest_limited_ns.max(longest);
             seen.bytes_sent += thread.bytes_sent.load(Relaxed);
             seen.bytes_received += thread.bytes_received.load(Relaxed);
             seen.cpu_ns += thread.cpu_ns.load(Relaxed);
@@ -199,9 +239,14 @@ impl Seen {
             connection_waits: more(self.connection_waits, earlier.connection_waits),
             waited_ns: more(self.waited_ns, earlier.waited_ns),
             longest_wait_ns: self.longest_wait_ns,
+            queue_waits: more(self.queue_waits, earlier.queue_waits),
+            limit_waits: more(self.limit_waits, earlier.limit_waits),
+            limited_ns: more(self.limited_ns, earlier.limited_ns),
+            longest_limited_ns: self.longest_limited_ns,
             bytes_sent: more(self.bytes_sent, earlier.bytes_sent),
             bytes_received: more(self.bytes_received, earlier.bytes_received),
             cpu_ns: more(self.cpu_ns, earlier.cpu_ns),
+            parser_cpu_ns: more(self.parser_cpu_ns, earlier.parser_cpu_ns),
             parser_waits: more(self.parser_waits, earlier.parser_waits),
             counted_by: later(&self.counted_by, &earlier.counted_by),
             gaps: self.gaps.since(&earlier.gaps),
@@ -222,9 +267,14 @@ impl Seen {
             connection_waits: self.connection_waits + other.connection_waits,
             waited_ns: self.waited_ns + other.waited_ns,
             longest_wait_ns: self.longest_wait_ns.max(other.longest_wait_ns),
+            queue_waits: self.queue_waits + other.queue_waits,
+            limit_waits: self.limit_waits + other.limit_waits,
+            limited_ns: self.limited_ns + other.limited_ns,
+            longest_limited_ns: self.longest_limited_ns.max(other.longest_limited_ns),
             bytes_sent: self.bytes_sent + other.bytes_sent,
             bytes_received: self.bytes_received + other.bytes_received,
             cpu_ns: self.cpu_ns + other.cpu_ns,
+            parser_cpu_ns: self.parser_cpu_ns + other.parser_cpu_ns,
             parser_waits: self.parser_waits + other.parser_waits,
             counted_by: both(&self.counted_by, &other.counted_by),
             gaps: self.gaps.and(&other.gaps),

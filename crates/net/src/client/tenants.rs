@@ -5,7 +5,7 @@ use std::fmt;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::sut::{QuerySample, SampleMemory, SystemUnderTest};
+use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
 use super::{Client, Library, Seen};
 use crate::ledger::Entry;
@@ -44,6 +44,18 @@ impl Clients {
         all.fold(first, |sum, seen| sum.and(&seen))
     }
 
+    /// As [`Client::most_in_flight`].
+    #[must_use]
+    pub fn most_in_flight(&self, tenant: u8) -> Option<usize> {
+        self.of(tenant).most_in_flight()
+    }
+
+    /// As [`Client::held`].
+    #[must_use]
+    pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.of(tenant).held(tenant, samples)
+    }
+
     /// As [`Client::accepted`].
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
@@ -72,6 +84,15 @@ impl SystemUnderTest for Clients {
 
     /// Nothing is held back to fill a batch.
     fn flush(&self) {}
+
+    /// Each client is prepared for its own tenants.
+    fn expect(&self, in_flight: &[InFlight]) {
+        for (number, client) in self.clients.iter().enumerate() {
+            let is_own = |tenant: usize| self.of_tenant.get(tenant).copied().unwrap_or(0) == number;
+            let tenants = in_flight.iter().enumerate().filter(|(tenant, _)| is_own(*tenant));
+            client.expect(&tenants.map(|(_, in_flight)| *in_flight).collect::<Vec<_>>());
+        }
+    }
 
     fn sample_memory(&self, samples: usize) -> SampleMemory {
         self.clients[1..].iter().for_each(|client| client.prepare(samples));

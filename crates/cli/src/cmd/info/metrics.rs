@@ -127,6 +127,11 @@ pub const METRICS: [Metric; 26] = [
             "connection_waits",
             "waited_ns",
             "longest_wait_ns",
+            "queue_waits",
+            "limit_waits",
+            "limited_ns",
+            "longest_limited_ns",
+            "parser_waits",
             "bytes_sent",
             "bytes_received",
             "tokens_counted_by",
@@ -134,7 +139,10 @@ pub const METRICS: [Metric; 26] = [
         what: "lateness is when a socket had accepted the whole request - its scheduled time; \
                over max_client_lag_ns at the target percentile, a Server run is INVALID. busy is \
                CPU time of the client's threads / (their number * the time that the test took); \
-               above 0.95 any run is INVALID. Waits are of samples that found no connection free. \
+               above 0.95 any run is INVALID. Waits are of samples that found no connection free; \
+               queue_waits are those for a connection that another request had, which make a run \
+               INVALID where they delay requests by more than 5 % of the latency. limit_waits are \
+               waits for max-concurrency: they count in the latency and not in the lateness. \
                Requests that are sent again (retries=N) are counted, and their latency still \
                counts from the schedule.",
         elsewhere: "",

@@ -159,6 +159,7 @@ impl Given {
         let connections = self.read_as::<NonZero<usize>>("connections")?;
         let streams = self.read_as::<NonZero<usize>>("streams")?.unwrap_or(STREAMS);
         let threads = self.read_as::<NonZero<usize>>("threads")?;
+        let max_in_flight = self.read_as::<NonZero<usize>>("max-concurrency")?;
         let retries = self.read_as::<u8>("retries")?.unwrap_or(0);
         let time_limit = match self.text("timeout") {
             None => default.time_limit,
@@ -183,6 +184,8 @@ impl Given {
         }
         Ok(Options {
             connections: connections.map_or(default.connections, NonZero::get),
+            grows: connections.is_none(),
+            max_in_flight,
             streams: streams.get(),
             keep_alive: self.switch("keep-alive", true)?,
             threads,

@@ -52,6 +52,8 @@ pub(super) struct Connection {
     pub node: usize,
     /// Whose counters count for it.
     pub thread: usize,
+    /// Its place among the connections of that thread.
+    pub slot: usize,
     stream: TcpStream,
     tls: Option<Mutex<Encryption>>,
     state: Mutex<State>,
@@ -77,14 +79,13 @@ pub(super) enum Written {
 
 impl Connection {
     pub(super) fn new(
-        node: usize,
-        thread: usize,
+        (node, thread, slot): (usize, usize, usize),
         stream: TcpStream,
         tls: Option<ClientConnection>,
         clock: Clock,
     ) -> Self {
         let tls = tls.map(|tls| Mutex::new(Encryption { tls, read_at: 0 }));
-        Self { node, thread, stream, tls, state: Mutex::default(), clock }
+        Self { node, thread, slot, stream, tls, state: Mutex::default(), clock }
     }
 
     /// The state is consistent wherever a thread may have panicked.

@@ -51,7 +51,7 @@ impl Dialing {
                 Some(tls)
             }
         };
-        let connection = Arc::new(Connection::new(number, thread, stream, tls, clock));
+        let connection = Arc::new(Connection::new((number, thread, token.0), stream, tls, clock));
         Ok(Self { connection, since: clock.now(), address, tried, is_connected: false })
     }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
-use mio::{Events, Poll, Token, Waker};
+use mio::{Events, Poll, Token};
 
-use super::Pool;
 use super::dial::Dialing;
 use super::live::{Ending, Live, Turn};
+use super::{Freed, Pool};
 use crate::client::backoff::Dialed;
 use crate::trouble::{Kind, Trouble};
 
@@ -21,13 +21,21 @@ const BUFFER: usize = 256 << 10;
 /// The rest of an answer that was complete by its own word is awaited this long.
 const LONGEST_DRAIN: Nanos = SECOND;
 const EVENTS: usize = 1024;
-const WAKER: Token = Token(usize::MAX);
+/// The token of the waker of an event loop.
+pub(super) const WAKER: Token = Token(usize::MAX);
+/// A connection beyond those that the plan needs is closed when it was idle for so long: some
+/// servers serve each connection with a thread of which they have few.
+const LONGEST_IDLE: Nanos = 2 * SECOND;
 
 pub(super) struct EventLoop {
     pool: Arc<Pool>,
     thread: usize,
     poll: Poll,
     slots: Vec<Slot>,
+    /// Numbers of the slots that are down.
+    down: Vec<usize>,
+    /// By node: slots that are not down.
+    kept: Vec<usize>,
     /// By node.
     dialed: Vec<Dialed>,
     buffer: Vec<u8>,
@@ -35,7 +43,6 @@ pub(super) struct EventLoop {
     unread: Vec<usize>,
     /// Bytes that all threads had received at the last tick, and when that last changed.
     heard: (u64, Nanos),
-    unsettled: usize,
 }
 
 /// A place for a connection; its number is the token of events.
@@ -51,26 +58,20 @@ enum Phase {
 }
 
 impl EventLoop {
-    pub(super) fn new(pool: Arc<Pool>, thread: usize) -> io::Result<(Self, Waker)> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        let (nodes, threads) = (pool.shared.nodes.len(), pool.shared.threads.len());
-        let connections = nodes * pool.shared.options.connections;
-        // In turn over the nodes, so that each thread has its share of each.
-        let mine = (0..connections).filter(|number| number / nodes % threads == thread);
-        let slots = mine.map(|number| Slot { node: number % nodes, phase: Phase::Down }).collect();
-        let events = Self {
+    pub(super) fn new(pool: Arc<Pool>, thread: usize, poll: Poll) -> Self {
+        let nodes = pool.shared.nodes.len();
+        Self {
             dialed: pool.shared.nodes.iter().map(|_| Dialed::default()).collect(),
             heard: (0, pool.shared.clock.now()),
             pool,
             thread,
             poll,
-            slots,
+            slots: Vec::new(),
+            down: Vec::new(),
+            kept: vec![0; nodes],
             buffer: vec![0; BUFFER],
             unread: Vec::new(),
-            unsettled: usize::MAX,
-        };
-        Ok((events, waker))
+        }
     }
 
     pub(super) fn run(&mut self) {
@@ -98,7 +99,9 @@ impl EventLoop {
             }
             let unread = std::mem::take(&mut self.unread);
             for event in &events {
-                if event.token() != WAKER {
+                if event.token() == WAKER {
+                    self.balance(self.pool.shared.clock.now());
+                } else {
                     let is_closed = event.is_read_closed() || event.is_error();
                     self.on_event(event.token().0, event.is_writable(), is_closed);
                 }
@@ -153,7 +156,7 @@ impl EventLoop {
         }
         for at in 0..self.slots.len() {
             match &mut self.slots[at].phase {
-                Phase::Down => self.dial(at, now),
+                Phase::Down => {}
                 Phase::Dialing(dialing) => {
                     if now - dialing.since > shared.options.connect_limit {
                         let node = &shared.nodes[self.slots[at].node];
@@ -183,16 +186,78 @@ impl EventLoop {
                 }
             }
         }
+        self.close_idle(now);
+        self.balance(now);
         shared.threads[self.thread].note_cpu_time();
-        self.tell_settled();
     }
 
-    fn dial(&mut self, at: usize, now: Nanos) {
-        let node = self.slots[at].node;
-        if self.dialed[node].may_dial(now) {
-            self.dialed[node].under_way += 1;
-            self.dial_address(at, 0);
+    /// Makes connections where fewer are kept than there are places, and closes idle ones where
+    /// more are.
+    fn balance(&mut self, now: Nanos) {
+        for node in 0..self.kept.len() {
+            let wanted = {
+                let mut state = self.pool.lock();
+                let share = state.places.of(self.thread, node);
+                share.is_failing = self.dialed[node].is_failing();
+                share.wanted
+            };
+            while self.kept[node] < wanted && self.dialed[node].may_dial(now) {
+                self.dial(node);
+            }
+            let mut surplus = self.kept[node].saturating_sub(wanted);
+            while surplus > 0
+                && let Some(idle) = self.take_idle(node)
+            {
+                self.close(idle.slot, Ending::Agreed);
+                surplus -= 1;
+            }
         }
+        self.pool.settled.notify_all();
+    }
+
+    fn take_idle(&self, node: usize) -> Option<Arc<super::Connection>> {
+        self.pool.lock().take_idle_of(self.thread, node, Nanos::MAX)
+    }
+
+    /// Closes connections that are idle for long and that the plan does not need.
+    fn close_idle(&mut self, now: Nanos) {
+        for node in 0..self.kept.len() {
+            let idle = {
+                let mut state = self.pool.lock();
+                state.now = now;
+                let before = now.saturating_sub(LONGEST_IDLE);
+                let idle = state.take_idle_of(self.thread, node, before);
+                match idle {
+                    Some(idle) if !state.places.give_up(self.thread, node) => {
+                        // As fresh as any, so that it is not looked at in each tick.
+                        state.idle[node].insert(0, (idle, now));
+                        None
+                    }
+                    idle => idle,
+                }
+            };
+            if let Some(idle) = idle {
+                self.close(idle.slot, Ending::Agreed);
+            }
+        }
+    }
+
+    fn dial(&mut self, node: usize) {
+        let at = self.down.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { node, phase: Phase::Down });
+            self.slots.len() - 1
+        });
+        self.slots[at].node = node;
+        self.kept[node] += 1;
+        self.dialed[node].under_way += 1;
+        self.dial_address(at, 0);
+    }
+
+    /// Takes the connection out of a slot.
+    fn take_down(&mut self, at: usize) -> Phase {
+        self.kept[self.slots[at].node] -= 1;
+        self.down.push(at);
+        std::mem::replace(&mut self.slots[at].phase, Phase::Down)
     }
 
     fn dial_address(&mut self, at: usize, tried: usize) {
@@ -239,9 +304,15 @@ impl EventLoop {
         shared.threads[self.thread].connects.fetch_add(1, Ordering::Relaxed);
         let live = Live::new(connection.clone(), shared.clock.now());
         self.slots[at].phase = Phase::Live(Box::new(live));
-        self.pool.lock().open += 1;
-        self.pool.release(connection.clone());
-        self.tell_settled();
+        let node = connection.node;
+        {
+            let mut state = self.pool.lock();
+            let share = state.places.of(self.thread, node);
+            share.open += 1;
+            share.is_failing = self.dialed[node].is_failing();
+        }
+        self.pool.release(connection.clone(), Freed::New);
+        self.pool.settled.notify_all();
     }
 
     fn address_failed(&mut self, at: usize, tried: usize, trouble: &Trouble) {
@@ -258,22 +329,32 @@ impl EventLoop {
         let now = self.pool.shared.clock.now();
         dialed.under_way -= 1;
         dialed.failed(now);
-        self.slots[at].phase = Phase::Down;
+        let is_hopeless = dialed.is_hopeless(now);
+        self.take_down(at);
         self.pool.shared.counters.no_connection(trouble);
-        if dialed.is_hopeless(now) {
+        if is_hopeless {
             self.pool.waiting_failed(trouble, true);
         }
-        self.tell_settled();
+        let share = (self.thread, self.slots[at].node);
+        self.pool.lock().places.of(share.0, share.1).is_failing = true;
+        self.pool.settled.notify_all();
     }
 
     fn end(&mut self, at: usize, ending: Ending) {
-        let phase = std::mem::replace(&mut self.slots[at].phase, Phase::Down);
-        let Phase::Live(live) = phase else { return };
+        self.close(at, ending);
+        self.balance(self.pool.shared.clock.now());
+    }
+
+    fn close(&mut self, at: usize, ending: Ending) {
+        if !matches!(self.slots[at].phase, Phase::Live(_)) {
+            return;
+        }
+        let Phase::Live(live) = self.take_down(at) else { return };
         let node = live.connection.node;
         {
             let mut state = self.pool.lock();
-            state.open -= 1;
-            state.idle[node].retain(|idle| !Arc::ptr_eq(idle, &live.connection));
+            state.places.of(self.thread, node).open -= 1;
+            state.idle[node].retain(|(idle, _)| !Arc::ptr_eq(idle, &live.connection));
         }
         let dialed = &mut self.dialed[node];
         let now = self.pool.shared.clock.now();
@@ -282,20 +363,6 @@ impl EventLoop {
             if dialed.is_hopeless(now) {
                 self.pool.waiting_failed(&trouble, true);
             }
-        }
-        self.dial(at, now);
-    }
-
-    /// Tells whoever prepares a run how many connections are still to come.
-    fn tell_settled(&mut self) {
-        let is_unsettled = |slot: &&Slot| {
-            !matches!(slot.phase, Phase::Live(_)) && !self.dialed[slot.node].is_failing()
-        };
-        let unsettled = self.slots.iter().filter(is_unsettled).count();
-        if unsettled != self.unsettled {
-            self.unsettled = unsettled;
-            self.pool.lock().unsettled[self.thread] = unsettled;
-            self.pool.settled.notify_all();
         }
     }
 

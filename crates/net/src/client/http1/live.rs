@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dyno_loadgen::clock::Nanos;
 
-use super::Pool;
 use super::answer::{Framing, Part};
 use super::connection::{Connection, Flight};
+use super::{Freed, Pool};
 use crate::client::answering::{Answering, Carrier as _, Reading};
 use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
@@ -123,13 +123,18 @@ impl Live {
                 Some(Part::Head) => {}
                 Some(Part::Data(data)) => self.data(pool, data, at)?,
                 Some(Part::End) => {
-                    self.complete(pool, at);
                     self.drains_since = None;
                     self.framing.restart();
-                    if !bytes.is_empty() {
-                        return Err(Ending::Unasked);
-                    }
-                    self.pass_on(pool)?;
+                    let current = self.current.take();
+                    // Before the answer: who sends the next request on it finds the connection
+                    // free.
+                    let passed = match bytes {
+                        [] => self.pass_on(pool),
+                        _ => Err(Ending::Unasked),
+                    };
+                    self.current = current;
+                    self.complete(pool, at);
+                    passed?;
                 }
             }
         }
@@ -184,7 +189,7 @@ impl Live {
             return Err(Ending::Agreed);
         }
         drop(state);
-        pool.release(self.connection.clone());
+        pool.release(self.connection.clone(), Freed::Answered);
         Ok(())
     }
 

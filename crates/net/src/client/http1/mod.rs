@@ -6,6 +6,7 @@ mod connection;
 mod dial;
 mod event_loop;
 mod live;
+mod places;
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,17 +17,18 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::sut::QuerySample;
+use dyno_loadgen::sut::{InFlight, QuerySample};
 
 use super::answering::Carrier;
-use super::{Job, Shared, make_room};
+use super::{Job, Shared, Waited, make_room};
 use crate::trouble::Trouble;
 use connection::{Connection, Flight, Unsent, Written};
+use places::Places;
 
 /// Connections to all nodes, and the event loops that read from them.
 pub(super) struct Http1 {
     pool: Arc<Pool>,
-    threads: Vec<(JoinHandle<()>, mio::Waker)>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What issuing threads and event loops share.
@@ -36,12 +38,16 @@ struct Pool {
     /// Notified when connections are made or given up.
     settled: Condvar,
     is_closing: AtomicBool,
+    /// By event loop.
+    wakers: Vec<mio::Waker>,
 }
 
-#[derive(Default)]
 struct PoolState {
-    /// By node. The last one is taken first: what it needs is in the caches.
-    idle: Vec<Vec<Arc<Connection>>>,
+    /// By node, with the time since when they are idle. The last one is taken first: what it
+    /// needs is in the caches.
+    idle: Vec<Vec<(Arc<Connection>, Nanos)>>,
+    /// By the client's clock, a tick of an event loop ago.
+    now: Nanos,
     /// Whose turn it is.
     next_node: usize,
     /// Samples that found no connection, in their order. While there are any, no connection
@@ -50,10 +56,16 @@ struct PoolState {
     /// Of the run whose samples wait. Kept only while there are any, so that an idle client
     /// does not hold on to the memory of the last run.
     responder: Option<Responder>,
-    /// Connections that stand, busy or idle.
-    open: usize,
-    /// By event loop: connections that neither stand nor are known to be hopeless.
-    unsettled: Vec<usize>,
+    places: Places,
+}
+
+/// How a connection became free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freed {
+    /// It was just made.
+    New,
+    /// It has carried an answer.
+    Answered,
 }
 
 /// What became of a request.
@@ -68,25 +80,43 @@ enum Sent {
 
 impl Http1 {
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
-        let threads = shared.threads.len();
+        let (threads, nodes) = (shared.threads.len(), shared.nodes.len());
+        let polls = (0..threads).map(|_| mio::Poll::new()).collect::<io::Result<Vec<_>>>()?;
+        let waker = |poll: &mio::Poll| mio::Waker::new(poll.registry(), event_loop::WAKER);
+        let wakers = polls.iter().map(waker).collect::<io::Result<_>>()?;
+        let mut places = Places::new(nodes, threads);
+        let (first, most) = shared.options.places(nodes, None);
+        places.provide(first, most);
         let state = PoolState {
-            idle: shared.nodes.iter().map(|_| Vec::new()).collect(),
-            unsettled: vec![1; threads],
-            ..PoolState::default()
+            idle: vec![Vec::new(); nodes],
+            now: 0,
+            next_node: 0,
+            waiting: VecDeque::new(),
+            responder: None,
+            places,
         };
         let pool = Arc::new(Pool {
             shared,
             state: Mutex::new(state),
             settled: Condvar::new(),
             is_closing: AtomicBool::new(false),
+            wakers,
         });
         let mut http1 = Self { pool, threads: Vec::new() };
-        for thread in 0..threads {
-            let (mut events, waker) = event_loop::EventLoop::new(http1.pool.clone(), thread)?;
+        for (thread, poll) in polls.into_iter().enumerate() {
+            let mut events = event_loop::EventLoop::new(http1.pool.clone(), thread, poll);
             let builder = std::thread::Builder::new().name(format!("net-client-{thread}"));
-            http1.threads.push((builder.spawn(move || events.run())?, waker));
+            http1.threads.push(builder.spawn(move || events.run())?);
         }
         Ok(http1)
+    }
+
+    /// Makes the connections that the next run needs, and closes others.
+    pub(super) fn expect(&self, in_flight: &[InFlight]) {
+        let shared = &self.pool.shared;
+        let (connections, most) = shared.options.places(shared.nodes.len(), Some(in_flight));
+        self.pool.lock().places.provide(connections, most);
+        self.pool.wake();
     }
 
     /// Forgets what still waits of an aborted run, and waits until connections stand or are
@@ -96,14 +126,14 @@ impl Http1 {
         make_room(&mut state.waiting, samples);
         state.responder = None;
         let longest = Duration::from_nanos(self.pool.shared.options.connect_limit);
-        let is_unsettled = |state: &mut PoolState| state.unsettled.iter().any(|&n| n > 0);
+        let is_unsettled = |state: &mut PoolState| !state.places.is_settled();
         let waited = self.pool.settled.wait_timeout_while(state, longest, is_unsettled);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Connections that stand.
     pub(super) fn open(&self) -> usize {
-        self.pool.lock().open
+        self.pool.lock().places.open()
     }
 
     #[inline]
@@ -118,9 +148,8 @@ impl Http1 {
 impl Drop for Http1 {
     fn drop(&mut self) {
         self.pool.is_closing.store(true, Ordering::Release);
-        for (thread, waker) in self.threads.drain(..) {
-            // A loop that cannot be woken wakes by itself soon.
-            let _ = waker.wake();
+        self.pool.wake();
+        for thread in self.threads.drain(..) {
             // A panic is on standard error already.
             let _ = thread.join();
         }
@@ -133,11 +162,23 @@ impl PoolState {
         for _ in 0..self.idle.len() {
             let node = self.next_node;
             self.next_node = if node + 1 == self.idle.len() { 0 } else { node + 1 };
-            if let Some(connection) = self.idle[node].pop() {
+            if let Some((connection, _)) = self.idle[node].pop() {
                 return Some(connection);
             }
         }
         None
+    }
+
+    /// Takes a connection of an event loop to a node that is idle since before that time.
+    fn take_idle_of(
+        &mut self,
+        thread: usize,
+        node: usize,
+        before: Nanos,
+    ) -> Option<Arc<Connection>> {
+        let idle = &mut self.idle[node];
+        let at = idle.iter().position(|(one, since)| one.thread == thread && *since < before)?;
+        Some(idle.remove(at).0)
     }
 }
 
@@ -160,6 +201,31 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes all event loops. One that cannot be woken wakes by itself soon.
+    fn wake(&self) {
+        for waker in &self.wakers {
+            let _ = waker.wake();
+        }
+    }
+
+    /// Lets samples wait for a connection, and makes more where there may be more.
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, PoolState>,
+        jobs: impl Iterator<Item = Job>,
+        responder: &Responder,
+    ) {
+        let now = self.shared.clock.now();
+        state.waiting.extend(jobs.map(|job| (job, now)));
+        state.responder = Some(responder.clone());
+        let waiting = state.waiting.len();
+        let has_grown = state.places.grow(waiting);
+        drop(state);
+        if has_grown {
+            self.wake();
+        }
+    }
+
     /// Sends a sample over a free connection, or lets it wait for one.
     #[inline]
     fn dispatch(&self, job: Job, responder: &Responder) {
@@ -167,15 +233,13 @@ impl Pool {
             let connection = {
                 let mut state = self.lock();
                 let Some(connection) = state.take_idle() else {
-                    state.waiting.push_back((job, self.shared.clock.now()));
-                    state.responder = Some(responder.clone());
-                    return;
+                    return self.wait(state, std::iter::once(job), responder);
                 };
                 connection
             };
             match self.send(&connection, job, responder) {
                 Sent::Away => return,
-                Sent::Answered => return self.release(connection),
+                Sent::Answered => return self.release(connection, Freed::Answered),
                 Sent::Not => {}
             }
         }
@@ -196,28 +260,28 @@ impl Pool {
             }
             let rest = &samples[taken.len()..];
             if !rest.is_empty() {
-                let now = self.shared.clock.now();
-                state.waiting.extend(rest.iter().map(|sample| (Job::of(sample), now)));
-                state.responder = Some(responder.clone());
+                self.wait(state, rest.iter().map(Job::of), responder);
             }
         }
         for (connection, sample) in taken.into_iter().zip(samples) {
             match self.send(&connection, Job::of(sample), responder) {
                 Sent::Away => {}
-                Sent::Answered => self.release(connection),
+                Sent::Answered => self.release(connection, Freed::Answered),
                 Sent::Not => self.dispatch(Job::of(sample), responder),
             }
         }
     }
 
     /// Passes a free connection on: to the sample that has waited longest, or to the idle ones.
-    fn release(&self, connection: Arc<Connection>) {
+    fn release(&self, connection: Arc<Connection>, freed: Freed) {
         loop {
             let mut state = self.lock();
             let Some((job, since)) = state.waiting.pop_front() else {
-                state.idle[connection.node].push(connection);
+                let now = state.now;
+                state.idle[connection.node].push((connection, now));
                 return;
             };
+            let is_full = state.places.is_full();
             let responder = match state.waiting.is_empty() {
                 true => state.responder.take(),
                 false => state.responder.clone(),
@@ -225,7 +289,14 @@ impl Pool {
             drop(state);
             let responder = responder.expect("samples wait for somebody");
             let span = self.shared.clock.now().saturating_sub(since);
-            self.shared.threads[connection.thread].waited(span);
+            let cause = match freed {
+                Freed::New => Waited::Connecting,
+                Freed::Answered if is_full && self.shared.options.max_in_flight.is_some() => {
+                    Waited::Limit
+                }
+                Freed::Answered => Waited::Queue,
+            };
+            self.shared.waited((job, &responder), span, connection.thread, cause);
             match self.send(&connection, job, &responder) {
                 Sent::Away => return,
                 Sent::Answered => {}
@@ -314,7 +385,7 @@ impl Pool {
     /// All samples that wait have failed: there is no connection, and none can be made.
     fn waiting_failed(&self, trouble: &Trouble, only_if_none_is_open: bool) {
         let mut state = self.lock();
-        if only_if_none_is_open && state.open > 0 {
+        if only_if_none_is_open && state.places.open() > 0 {
             return;
         }
         let waiting = std::mem::take(&mut state.waiting);

@@ -26,13 +26,48 @@ struct Frames {
     padding: usize,
 }
 
-/// What came for a stream and was not taken.
+/// What came for a stream and was not taken. It is counted in bytes: there may be a hundred
+/// thousand of them, of which few have more than one frame.
 #[derive(Default)]
 struct Stream {
-    /// Of each frame of data: its bytes that were not taken, and when it was read.
-    data: VecDeque<(usize, Nanos)>,
-    /// When the frame was read that ended the stream.
-    ended_at: Option<Nanos>,
+    /// Of the first frame of data: its bytes that were not taken, and when it was read.
+    first: (u32, Nanos),
+    /// Of those behind it.
+    others: Option<Box<VecDeque<(u32, Nanos)>>>,
+    /// When the frame was read that ended the stream; 0 before.
+    ended_at: Nanos,
+}
+
+impl Stream {
+    fn push(&mut self, len: u32, at: Nanos) {
+        if self.first.0 == 0 {
+            self.first = (len, at);
+        } else {
+            self.others.get_or_insert_default().push_back((len, at));
+        }
+    }
+
+    /// Takes so many bytes. Returns when the last of them was read.
+    fn take(&mut self, mut bytes: usize) -> Option<Nanos> {
+        let mut read_at = None;
+        while bytes > 0 && self.first.0 > 0 {
+            let (left, at) = self.first;
+            read_at = Some(at);
+            match usize::try_from(left).unwrap_or(usize::MAX) {
+                left if left > bytes => {
+                    self.first.0 -= u32::try_from(bytes).expect("less than is left");
+                    break;
+                }
+                left => bytes -= left,
+            }
+            let next = self.others.as_mut().and_then(|others| others.pop_front());
+            self.first = next.unwrap_or_default();
+            if next.is_none() {
+                self.others = None;
+            }
+        }
+        read_at
+    }
 }
 
 /// Bytes of the head of a frame.
@@ -64,26 +99,13 @@ impl Arrivals {
 
     /// Takes so many bytes of data of a stream. Returns when the frame was read that completed
     /// them; `None` if they were not followed.
-    pub(super) fn take(&self, stream: u32, mut bytes: usize) -> Option<Nanos> {
-        let mut frames = self.frames();
-        let data = &mut frames.streams.get_mut(&stream)?.data;
-        let mut read_at = None;
-        while bytes > 0 {
-            let (left, at) = data.front_mut()?;
-            read_at = Some(*at);
-            if *left > bytes {
-                *left -= bytes;
-                break;
-            }
-            bytes -= *left;
-            data.pop_front();
-        }
-        read_at
+    pub(super) fn take(&self, stream: u32, bytes: usize) -> Option<Nanos> {
+        self.frames().streams.get_mut(&stream)?.take(bytes)
     }
 
     /// Returns when the frame was read that ended a stream.
     pub(super) fn ended_at(&self, stream: u32) -> Option<Nanos> {
-        self.frames().streams.get(&stream)?.ended_at
+        Some(self.frames().streams.get(&stream)?.ended_at).filter(|&at| at > 0)
     }
 }
 
@@ -131,15 +153,15 @@ impl Frames {
         if kind != DATA && kind != HEADERS {
             return;
         }
-        let len = self.len().saturating_sub(self.padding);
+        let len = u32::try_from(self.len().saturating_sub(self.padding)).unwrap_or(u32::MAX);
         let Some(stream) = self.streams.get_mut(&(u32::from_be_bytes(id) & 0x7fff_ffff)) else {
             return;
         };
         if kind == DATA && len > 0 {
-            stream.data.push_back((len, at));
+            stream.push(len, at);
         }
         if flags & END_STREAM != 0 {
-            stream.ended_at = Some(at);
+            stream.ended_at = at;
         }
     }
 }

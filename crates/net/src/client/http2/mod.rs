@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::answering::Carrier;
 use super::seen::ThreadCounters;
-use super::{Job, Shared, make_room};
+use super::{Job, Shared, Waited, make_room};
 use crate::client::backoff::Dialed;
 use crate::trouble::Trouble;
 use link::Link;
@@ -42,6 +42,11 @@ pub(super) struct Lane {
     /// Notified when a sample or a place for one has come.
     work: Notify,
     is_closing: AtomicBool,
+    /// Streams that are open.
+    streams: AtomicUsize,
+    /// When a sample last waited because as many requests were under way as may be, by the
+    /// client's clock.
+    limited_at: AtomicU64,
     /// When some of an answer came last, by the client's clock.
     heard_at: AtomicU64,
     /// Of this thread alone from here on.
@@ -84,6 +89,8 @@ impl Http2 {
                 mailbox: Mutex::default(),
                 work: Notify::new(),
                 is_closing: AtomicBool::new(false),
+                streams: AtomicUsize::new(0),
+                limited_at: AtomicU64::new(0),
                 heard_at: AtomicU64::new(0),
                 own: Mutex::new(Own {
                     dialed: shared.nodes.iter().map(|_| Dialed::default()).collect(),
@@ -106,6 +113,14 @@ impl Http2 {
         Ok(http2)
     }
 
+    /// One lane alone counts the streams of all where their number is limited.
+    fn used(&self) -> &[Arc<Lane>] {
+        match self.lanes[0].shared.options.max_in_flight {
+            Some(_) => &self.lanes[..1],
+            None => &self.lanes,
+        }
+    }
+
     pub(super) fn prepare(&self, samples: usize) {
         let longest = Duration::from_nanos(self.lanes[0].shared.options.connect_limit);
         for lane in &self.lanes {
@@ -124,9 +139,10 @@ impl Http2 {
     }
 
     pub(super) fn issue(&self, samples: &[QuerySample], responder: &Responder) {
-        let lanes = self.lanes.len();
+        let used = self.used();
+        let lanes = used.len();
         let first = self.next.fetch_add(samples.len(), Ordering::Relaxed);
-        for (turn, lane) in self.lanes.iter().cycle().skip(first % lanes).take(lanes).enumerate() {
+        for (turn, lane) in used.iter().cycle().skip(first % lanes).take(lanes).enumerate() {
             let share = samples.iter().skip(turn).step_by(lanes);
             if share.len() > 0 {
                 lane.take(share.map(Job::of), responder);
@@ -206,6 +222,11 @@ impl Lane {
     /// place for it.
     fn open_stream(self: &Arc<Self>) -> bool {
         let most = self.shared.options.streams;
+        let limit = self.shared.options.max_in_flight;
+        if limit.is_some_and(|limit| self.streams.load(Ordering::Relaxed) >= limit.get()) {
+            self.limited_at.store(self.shared.clock.now(), Ordering::Relaxed);
+            return false;
+        }
         let link = {
             let mut own = self.own();
             loop {
@@ -226,8 +247,10 @@ impl Lane {
         drop(mailbox);
         let responder = responder.expect("samples wait for somebody");
         let span = self.shared.clock.now().saturating_sub(since);
-        if span > WAIT_OF_NOTE {
-            self.counters().waited(span);
+        if self.limited_at.load(Ordering::Relaxed) > since {
+            self.shared.waited((job, &responder), span, self.thread, Waited::Limit);
+        } else if span > WAIT_OF_NOTE {
+            self.shared.waited((job, &responder), span, self.thread, Waited::Queue);
         }
         {
             let mut own = self.own();

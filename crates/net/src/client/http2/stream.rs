@@ -67,6 +67,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
         }
     };
     link.streams.fetch_add(1, Relaxed);
+    lane.streams.fetch_add(1, Relaxed);
     link.is_asked.store(true, Relaxed);
     let stream = answer.stream_id().as_u32();
     link.arrivals.follow(stream);
@@ -99,6 +100,7 @@ impl Open {
         let Self { lane, link, stream, reading, .. } = self;
         link.arrivals.forget(stream);
         link.streams.fetch_sub(1, Relaxed);
+        lane.streams.fetch_sub(1, Relaxed);
         if let Err(trouble) = read {
             if trouble.kind == Kind::TimedOut && lane.is_silent() {
                 lane.waiting_failed(&trouble, false);

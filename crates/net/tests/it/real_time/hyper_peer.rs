@@ -88,7 +88,8 @@ proptest! {
             }
         }
         let connects = client.seen().connects;
-        let expected = if keeps_alive { 3..=3 } else { 40..=43 };
+        // Those of each run that stand ready at its end carried nothing: three, then one.
+        let expected = if keeps_alive { 3..=3 } else { 40..=44 };
         prop_assert!(expected.contains(&connects), "{} connections", connects);
     }
 }

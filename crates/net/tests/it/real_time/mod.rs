@@ -1,6 +1,7 @@
 //! Runs in real time. What is asserted is what happened, and that it did not take for ever.
 
 mod accounts;
+mod connections;
 mod encrypted;
 mod fault_server;
 mod faults;

@@ -1,0 +1,122 @@
+//! What a run needs of connections, and what limits it, by the count of a server.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// What the server counts.
+#[derive(Default)]
+struct Counts {
+    open: AtomicUsize,
+    most_open: AtomicUsize,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+}
+
+/// A server with a thread for each connection, for as long as the tests run.
+fn start() -> (SocketAddr, Arc<Counts>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, counts) = (listener.local_addr().unwrap(), Arc::<Counts>::default());
+    let counted = counts.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let counts = counted.clone();
+            std::thread::spawn(move || serve(stream.unwrap(), &counts));
+        }
+    });
+    (address, counts)
+}
+
+fn serve(stream: TcpStream, counts: &Counts) {
+    let open = counts.open.fetch_add(1, SeqCst) + 1;
+    counts.most_open.fetch_max(open, SeqCst);
+    let mut writer = stream.try_clone().unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    // Requests have no body: the empty line ends them.
+    while let Some(Ok(line)) = lines.next() {
+        if !line.is_empty() {
+            continue;
+        }
+        let in_flight = counts.in_flight.fetch_add(1, SeqCst) + 1;
+        counts.most_in_flight.fetch_max(in_flight, SeqCst);
+        counts.in_flight.fetch_sub(1, SeqCst);
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes";
+        if writer.write_all(answer).is_err() {
+            break;
+        }
+    }
+    counts.open.fetch_sub(1, SeqCst);
+}
+
+fn run(keys: &str, rest: &str) -> (Folder, crate::program::Ran, Arc<Counts>) {
+    let (folder, (address, counts)) = (Folder::new(), start());
+    folder.write("rows.jsonl", "{\"n\": 1}\n{\"n\": 2}\n");
+    let ran = folder.dyno(&format!(
+        "run --system raw:http://{address}/x,method=GET{keys} --data rows.jsonl --mode performance \
+         --duration 1ms --out out -q {rest}"
+    ));
+    (folder, ran, counts)
+}
+
+#[test]
+fn fewer_connections_than_a_concurrency_needs_are_refused_before_the_run() {
+    for keys in [",connections=2", ",max-concurrency=2"] {
+        let arrivals = "--scenario Server --qps 10 --set server_arrivals=concurrency:8";
+        let (folder, ran, counts) = run(keys, arrivals);
+        assert_eq!(ran.code, Some(2), "{keys}: {}", ran.stderr);
+        let words = "expected a client that keeps 8 requests in flight, found one that keeps 2";
+        assert!(ran.stderr.contains(words), "{keys}: {}", ran.stderr);
+        assert!(!folder.0.join("out/summary.json").exists());
+        assert_eq!(counts.most_in_flight.load(SeqCst), 0, "{keys}: nothing was sent");
+    }
+}
+
+#[test]
+fn one_query_in_flight_opens_one_connection() {
+    let (folder, ran, counts) = run("", "--scenario SingleStream --set min_query_count=50");
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(summary["clients"][0]["connection_waits"], 0, "{}", summary["clients"]);
+    let most = (counts.most_open.load(SeqCst), counts.most_in_flight.load(SeqCst));
+    assert_eq!(most, (1, 1));
+}
+
+#[test]
+fn waits_for_a_limit_are_shown_and_are_no_delay_of_the_client() {
+    let rate = "--scenario Server --qps 5000 --set min_query_count=2000";
+    let (folder, ran, counts) = run(",max-concurrency=1", rate);
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    assert_eq!(counts.most_in_flight.load(SeqCst), 1);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let client = &summary["clients"][0];
+    assert!(client["limit_waits"].as_u64().unwrap() > 0, "{client}");
+    assert!(client["longest_limited_ns"].as_u64() <= client["limited_ns"].as_u64(), "{client}");
+    assert_eq!(client["queue_waits"], 0, "{client}");
+    let reasons = summary["tests"][0]["reasons"].to_string();
+    assert!(!reasons.contains("queued") && !reasons.contains("free connection"), "{reasons}");
+}
+
+#[test]
+fn a_search_for_more_in_flight_than_connections_is_refused() {
+    let (folder, (address, counts)) = (Folder::new(), start());
+    folder.write("rows.jsonl", "{\"n\": 1}\n");
+    let search = |rest: &str| {
+        folder.dyno(&format!(
+            "search --load concurrency --limit p99<=1s --system \
+             raw:http://{address}/x,method=GET,connections=4 --data rows.jsonl -q {rest}"
+        ))
+    };
+    for rest in ["", "--to 64"] {
+        let ran = search(rest);
+        assert_eq!(ran.code, Some(2), "{rest}: {}", ran.stderr);
+        let words = "the client keeps at most 4 requests in flight";
+        assert!(ran.stderr.contains(words), "{rest}: {}", ran.stderr);
+        assert!(ran.stderr.contains("--to 4"), "{rest}: {}", ran.stderr);
+    }
+    assert_eq!(counts.most_in_flight.load(SeqCst), 0, "nothing was sent");
+}

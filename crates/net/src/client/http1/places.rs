@@ -1,0 +1,133 @@
+//! How many connections each event loop keeps to each node.
+
+/// Places for connections, by event loop and node.
+pub(super) struct Places {
+    nodes: usize,
+    /// Those of the first event loop, by node, then those of the next.
+    shares: Vec<Share>,
+    /// Connections at most.
+    most: usize,
+    /// Connections that are kept even if they are idle.
+    least: usize,
+}
+
+/// Places of one event loop for one node.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share {
+    /// Connections that the loop is to keep.
+    pub wanted: usize,
+    /// Connections that stand, busy or idle.
+    pub open: usize,
+    /// The node cannot be reached: nobody need wait for its connections.
+    pub is_failing: bool,
+}
+
+impl Share {
+    /// Connections that are being made.
+    fn coming(&self) -> usize {
+        if self.is_failing { 0 } else { self.wanted.saturating_sub(self.open) }
+    }
+}
+
+impl Places {
+    /// No places yet.
+    pub(super) fn new(nodes: usize, threads: usize) -> Self {
+        Self { nodes, shares: vec![Share::default(); nodes * threads], most: 0, least: 0 }
+    }
+
+    pub(super) fn of(&mut self, thread: usize, node: usize) -> &mut Share {
+        &mut self.shares[thread * self.nodes + node]
+    }
+
+    /// Provides so many connections from now on, in turn over the nodes, so that each event
+    /// loop has its share of each; up to `most` when samples find none free.
+    pub(super) fn provide(&mut self, connections: usize, most: usize) {
+        let threads = self.shares.len() / self.nodes;
+        (self.most, self.least) = (most.max(connections), connections);
+        self.shares.iter_mut().for_each(|share| share.wanted = 0);
+        for number in 0..connections {
+            self.of(number / self.nodes % threads, number % self.nodes).wanted += 1;
+        }
+    }
+
+    /// Adds places for `waiting` samples that found no connection free, where fewer
+    /// connections than that are being made. Returns whether there are more places now.
+    pub(super) fn grow(&mut self, waiting: usize) -> bool {
+        let total: usize = self.shares.iter().map(|share| share.wanted).sum();
+        let coming: usize = self.shares.iter().map(Share::coming).sum();
+        let more = waiting.saturating_sub(coming).min(self.most.saturating_sub(total));
+        for _ in 0..more {
+            // Where there are fewest, of the nodes that can be reached.
+            let least = self.shares.iter_mut().min_by_key(|share| (share.is_failing, share.wanted));
+            least.expect("there is a node").wanted += 1;
+        }
+        more > 0
+    }
+
+    /// Gives up the place of an idle connection, unless it is to be kept.
+    pub(super) fn give_up(&mut self, thread: usize, node: usize) -> bool {
+        let total: usize = self.shares.iter().map(|share| share.wanted).sum();
+        let least = self.least;
+        let share = self.of(thread, node);
+        let may = total > least && share.wanted > 0;
+        share.wanted -= usize::from(may);
+        may
+    }
+
+    /// Whether all places have connections that stand, or cannot have them.
+    pub(super) fn is_settled(&self) -> bool {
+        self.shares.iter().all(|share| share.coming() == 0)
+    }
+
+    /// Connections that stand, busy or idle.
+    pub(super) fn open(&self) -> usize {
+        self.shares.iter().map(|share| share.open).sum()
+    }
+
+    /// Whether there are as many connections as there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.open() >= self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(places: &Places) -> Vec<usize> {
+        places.shares.iter().map(|share| share.wanted).collect()
+    }
+
+    #[test]
+    fn places_are_shared_out_in_turn_and_grow_on_demand_alone() {
+        // Two loops, two nodes.
+        let mut places = Places::new(2, 2);
+        places.provide(5, 8);
+        assert_eq!(wanted(&places), [2, 1, 1, 1]);
+        assert!(!places.is_settled());
+        // Five are coming: so many may wait.
+        assert!(!places.grow(5));
+        for share in &mut places.shares {
+            share.open = share.wanted;
+        }
+        assert!(places.is_settled() && places.open() == 5);
+        assert!(places.grow(2));
+        assert_eq!(wanted(&places), [2, 2, 2, 1]);
+        assert!(places.grow(100) && !places.grow(100));
+        assert_eq!(wanted(&places).iter().sum::<usize>(), 8);
+        assert!((0..3).all(|_| places.give_up(0, 0) || places.give_up(1, 1)));
+        assert!(!places.give_up(0, 1));
+        assert_eq!(wanted(&places).iter().sum::<usize>(), 5);
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_reached_is_not_waited_for() {
+        let mut places = Places::new(2, 1);
+        places.provide(2, 4);
+        *places.of(0, 0) = Share { wanted: 1, open: 0, is_failing: true };
+        places.of(0, 1).open = 1;
+        assert!(places.is_settled());
+        assert!(places.grow(1));
+        assert_eq!(wanted(&places), [1, 2]);
+    }
+}
