@@ -186,18 +186,25 @@ fn early_stopping_of(
     match result {
         EarlyStoppingResult::None => Vec::new(),
         EarlyStoppingResult::Latency(finding) => vec![entry("latency", finding)],
-        EarlyStoppingResult::Tokens { first_token, time_per_output_token } => {
-            // Where there are no times of tokens, those of the latency stand in for them.
-            let has =
-                |of: fn(&metrics::ScenarioEstimates) -> bool| estimates.as_ref().is_none_or(of);
-            let name = |has: bool, name| if has { name } else { "latency" };
-            let first_name = name(has(|of| of.first_token.is_some()), "first_token");
-            let each_name =
-                name(has(|of| of.time_per_output_token.is_some()), "time_per_output_token");
-            let first = first_token.filter(|_| first_name != each_name);
-            let first = first.map(|finding| entry(first_name, finding));
-            first.into_iter().chain([entry(each_name, time_per_output_token)]).collect()
-        }
+        EarlyStoppingResult::Tokens { first_token, time_per_output_token } => match estimates {
+            None => first_token
+                .map(|finding| entry("first_token", finding))
+                .into_iter()
+                .chain([entry("time_per_output_token", time_per_output_token)])
+                .collect(),
+            // Estimates are by the definitions of the figures, whatever the verdict needs.
+            Some(own) => {
+                let first = own.first_token.map(|of| ("first_token", of));
+                let each = own.time_per_output_token.map(|of| ("time_per_output_token", of));
+                let tokens = first.into_iter().chain(each);
+                let mut all: Vec<_> =
+                    tokens.map(|(of, found)| entry(of, Finding::Estimated(found))).collect();
+                if all.is_empty() {
+                    all.push(entry("latency", Finding::Estimated(own.latency)));
+                }
+                all
+            }
+        },
     }
 }
 
