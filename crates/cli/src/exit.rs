@@ -50,8 +50,12 @@ impl Exit {
             Self::Usage => {
                 "the command line or a configuration file makes no sense, or results cannot be compared"
             }
-            Self::SetUp => "something is missing (a file, a library, disk space)",
-            Self::Aborted => "given up while running, because the system stopped answering",
+            Self::SetUp => {
+                "something is missing (a file, a library, disk space), or the system failed a first probe"
+            }
+            Self::Aborted => {
+                "given up while running: the system stopped answering, or failed most answers"
+            }
             Self::Interrupted => "interrupted by Ctrl-C; what was measured is written",
         }
     }
@@ -88,7 +92,7 @@ impl Failure {
         Self::of(Exit::SetUp, vec![problem.to_string()])
     }
 
-    /// The system stopped answering while it was measured.
+    /// The system stopped answering while it was measured, or failed most answers.
     pub fn aborted(problem: impl Display) -> Self {
         Self::of(Exit::Aborted, vec![problem.to_string()])
     }

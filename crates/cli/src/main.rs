@@ -54,8 +54,16 @@ fn main() -> ExitCode {
         Ok(command) => command,
         Err(error) => return cmd::usage(&error).into(),
     };
+    if let Err(error) = interrupt::begin() {
+        return exit::Failure::set_up(error).report();
+    }
     match command.execute() {
-        Ok(exit) => exit.into(),
+        Ok(exit) => {
+            if exit == exit::Exit::Interrupted {
+                output::say("interrupted");
+            }
+            exit.into()
+        }
         Err(failure) => failure.report(),
     }
 }

@@ -15,7 +15,9 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::progress::Progress;
+use crate::summary::Failing;
 use crate::system::System;
+use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
 
 /// One test: what is measured of a system in one go.
@@ -29,6 +31,18 @@ pub struct Test {
     pub tenants: Vec<TestTenant>,
     /// Of the records of its runs.
     pub keep: Keep,
+    /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it
+    /// does not: there the failures are what was asked for.
+    pub fails_fast: bool,
+}
+
+/// What a test left.
+#[derive(Debug)]
+pub struct PlayedTest {
+    /// One entry a tenant.
+    pub logs: Vec<TestLog>,
+    /// The failures that ended it before its time.
+    pub failing: Option<Failing>,
 }
 
 /// One tenant's part of a test.
@@ -56,6 +70,13 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// Notes that results are being written, which a second Ctrl-C then waits for.
+    pub fn writes(&self, is_on: bool) {
+        if let Some(interrupt) = self.interrupt {
+            interrupt.is_writing(is_on);
+        }
+    }
+
     fn ends(&self, now: Nanos) -> bool {
         self.interrupt.is_some_and(Interrupt::is_asked) || self.most.is_some_and(|most| now >= most)
     }
@@ -103,7 +124,7 @@ impl Test {
         system: &System,
         watch: Watch<'_>,
         title: &str,
-    ) -> Result<Vec<TestLog>, Failure> {
+    ) -> Result<PlayedTest, Failure> {
         let tenants: Vec<Tenant<'_>> = self
             .tenants
             .iter()
@@ -115,15 +136,16 @@ impl Test {
             })
             .collect();
         watch.progress.begin(title, Goals::of(self, system.is_simulated()));
-        let logs = if system.is_simulated() {
-            self.play_virtual_time(system, &tenants, watch)
+        let played = if system.is_simulated() {
+            let logs = self.play_virtual_time(system, &tenants, watch);
+            PlayedTest { logs, failing: None }
         } else if let Some(workers) = &system.remote_workers {
             self.play_on_workers((system, workers), watch)?
         } else {
             self.play_real_time(system, &tenants, watch)?
         };
         watch.progress.clear();
-        Ok(logs)
+        Ok(played)
     }
 
     fn play_virtual_time(
@@ -155,7 +177,7 @@ impl Test {
         &self,
         (system, remote): (&System, &RemoteWorkers),
         watch: Watch<'_>,
-    ) -> Result<Vec<TestLog>, Failure> {
+    ) -> Result<PlayedTest, Failure> {
         let interrupted = || Failure::interrupted("interrupted before all workers had joined");
         let coordinator = remote.coordinator(system, watch)?.ok_or_else(interrupted)?;
         let library = coordinator.library(&*system.library);
@@ -172,7 +194,7 @@ impl Test {
         let settings = self.tenants.iter().map(|tenant| tenant.settings.values.clone()).collect();
         let about = (system.engine_name(), system.library_size());
         let mut driver = coordinator.begin(about, self.scenario, settings);
-        Ok(std::thread::scope(|scope| {
+        let logs = std::thread::scope(|scope| {
             let (running, is_over) = mpsc::channel::<()>();
             let mut saw = || watch.progress.saw(Some(&coordinator.glance()));
             let is_shown = watch.progress.is_shown();
@@ -188,7 +210,9 @@ impl Test {
             let logs = run::run(&mut driver, &tenants, self.keep, announce);
             drop(running);
             logs
-        }))
+        });
+        let failing = coordinator.failing().map(|(found, words)| Failing::new(found, words));
+        Ok(PlayedTest { logs, failing })
     }
 
     fn play_real_time(
@@ -196,10 +220,12 @@ impl Test {
         system: &System,
         tenants: &[Tenant<'_>],
         watch: Watch<'_>,
-    ) -> Result<Vec<TestLog>, Failure> {
+    ) -> Result<PlayedTest, Failure> {
+        let before = system.remote().map(Remote::seen);
         let mut driver = RealTime::new(system.real_time(self.scenario, &|| !watch.ends(0))?);
         let monitor = driver.monitor();
-        Ok(std::thread::scope(|scope| {
+        let watched = monitor.clone();
+        let logs = std::thread::scope(|scope| {
             // Dropped when the test is over, which ends the watching thread.
             let (running, is_over) = mpsc::channel::<()>();
             // Before the run begins: later ones are not noted for it.
@@ -209,13 +235,26 @@ impl Test {
                     .as_mut()
                     .map(|onlooker| || watch.progress.saw(onlooker.glance().as_ref()));
                 let saw = saw.as_mut().map(|saw| saw as &mut dyn FnMut());
-                look_on(&|| monitor.abort(), saw, &is_over, watch);
+                look_on(&|| watched.abort(), saw, &is_over, watch);
             });
-            let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, watch);
+            let announce = &mut |beginning: run::Beginning<'_>| {
+                self.announce(&beginning, watch);
+                monitor.fail_fast(self.fails_fast && self.is_first_load(&beginning));
+            };
             let logs = run::run(&mut driver, tenants, self.keep, announce);
             drop(running);
             logs
-        }))
+        });
+        let words = || system.words_of_failure(before.as_ref());
+        let failing = monitor.failing().map(|found| Failing::new(found, words()));
+        Ok(PlayedTest { logs, failing })
+    }
+
+    /// Whether a run has the load that was asked for. Of further loads that a search or a
+    /// repetition tries it is a result that the system fails most answers.
+    fn is_first_load(&self, beginning: &run::Beginning<'_>) -> bool {
+        let tries_loads = self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
+        beginning.run == 1 || !tries_loads
     }
 
     /// A search for the peak has many runs, and so has a repetition.

@@ -68,6 +68,7 @@ impl Outcome {
                 notes: Vec::new(),
                 result: None,
                 repeated: log.sought.as_ref().map(|sought| sought.repeated.len() as u64),
+                failing: None,
                 accuracy: None,
                 metrics: None,
                 data: Data {

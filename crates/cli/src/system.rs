@@ -12,6 +12,7 @@ mod rnn;
 mod sample;
 pub mod task;
 mod tokens;
+mod trouble;
 pub mod tuned;
 
 use std::num::NonZero;
@@ -257,15 +258,6 @@ impl System {
         match &self.kind {
             Kind::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
             _ => About::default(),
-        }
-    }
-
-    /// Why the first sample that failed did so, where it is known.
-    pub fn trouble(&self) -> Option<String> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.trouble().map(str::to_owned),
-            Kind::Remote(remote) => remote.trouble(),
-            Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => None,
         }
     }
 

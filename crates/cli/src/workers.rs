@@ -9,6 +9,7 @@ use dyno_loadgen::plan::Library;
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share;
+use dyno_net::client::Seen;
 use dyno_net::worker::coordinator::{Coordinator, GatherError, Listen, Listening, SILENCE};
 use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
@@ -70,6 +71,12 @@ impl RemoteWorkers {
         Ok(Some(Self { listen, options: options(run), gathered: OnceLock::new() }))
     }
 
+    /// Whether workers end a run when most of its answers fail.
+    pub fn fail_fast(&mut self, is_on: bool) {
+        let value = if is_on { "on" } else { "off" };
+        self.options.push(Pair { name: "fail-fast".into(), value: value.into() });
+    }
+
     /// Refuses tests that workers cannot share.
     ///
     /// # Errors
@@ -122,7 +129,10 @@ impl RemoteWorkers {
             Err(GatherError::Ended { .. }) => return Ok(None),
             Err(error) => return Err(Failure::set_up(error)),
         };
-        let ready = coordinator.set_up(&self.options).map_err(Failure::set_up)?;
+        let ready = match coordinator.set_up(&self.options, &goes_on) {
+            Err(_) if !goes_on() => return Ok(None),
+            ready => ready.map_err(Failure::set_up)?,
+        };
         let Library { total, performance } = system.library_size();
         let own = (system.library.name().to_string(), total, performance);
         for (number, ready) in (1..).zip(ready) {
@@ -204,6 +214,7 @@ fn options(run: &RunOptions) -> Vec<Pair> {
 #[derive(Default)]
 pub struct WorkerRig {
     system: Option<System>,
+    fails_fast: bool,
 }
 
 impl WorkerRig {
@@ -226,12 +237,16 @@ impl Rig for WorkerRig {
         if system.is_simulated() {
             return Err("a simulated system is not played by workers".into());
         }
-        self.system = Some(system);
+        (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
         Ok(())
     }
 
     fn system_name(&self) -> String {
         self.system.as_ref().map_or("", System::engine_name).into()
+    }
+
+    fn words_of_failure(&self) -> Option<String> {
+        self.system().words_of_failure(Some(&Seen::default()))
     }
 
     fn library(&self) -> &dyn SampleLibrary {
@@ -245,6 +260,7 @@ impl Rig for WorkerRig {
             .map_err(|failure| failure.problems().join("; "))?;
         let driver = RealTime::new(started);
         let (clock, monitor) = (driver.clock(), driver.monitor());
+        monitor.fail_fast(self.fails_fast);
         Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
     }
 }

@@ -236,10 +236,14 @@ impl Session {
         self.tenants.iter().any(Tenant::watches_completions)
     }
 
-    /// Stops issuing; the next step is [`Step::Done`].
+    /// Stops issuing; the next step is [`Step::Done`]. A tenant whose answers are still awaited
+    /// was aborted, too.
     pub fn abort(&mut self) {
         for tenant in &mut self.tenants {
             if !matches!(tenant.state, State::Done) {
+                if tenant.outstanding_samples() > 0 {
+                    tenant.ended = Some(Ended::Aborted);
+                }
                 tenant.ended.get_or_insert(Ended::Aborted);
                 tenant.state = State::Done;
             }

@@ -302,6 +302,9 @@ impl<E: Engine> SystemUnderTest for Inline<E> {
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         ANSWERS.with_borrow_mut(|answers| {
             for part in samples.chunks(self.at_once.get()) {
+                if responder.is_over() {
+                    break;
+                }
                 answers.clear();
                 if self.engine.is_streaming() {
                     answers.live(responder);

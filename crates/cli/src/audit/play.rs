@@ -175,6 +175,7 @@ impl Schedule {
             return Ok(Some(Vec::new()));
         }
         let Some(tests) = prepared.probed_tests(watch)? else { return Ok(None) };
+        prepared.probe_remark().iter().for_each(output::say);
         let of = |test: &MeasuredTest| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
         Ok(Some(tests.iter().filter_map(of).collect()))
     }

@@ -47,10 +47,11 @@ Exit codes: 0 it answers, 1 it fails or breaks the protocol, 2 usage, 3 it canno
 4 it does not answer within --deadline (60 s), 130 interrupted.";
 
 /// Flags of `dyno run` that would do nothing here.
-const MEANINGLESS: [&str; 9] = [
+const MEANINGLESS: [&str; 10] = [
     "mode",
     "profile",
     "duration",
+    "fail-fast",
     "accuracy-target",
     "audit",
     "out",
@@ -91,7 +92,7 @@ impl ProbeCommand {
         let watch =
             Watch { progress: &Progress::new(true), interrupt: Some(&interrupt), most: None };
         let hang = (!prepared.system.is_simulated()).then(|| watch_for_hang(deadline_ns));
-        let log = test.play(&prepared.system, watch, "probe")?.swap_remove(0);
+        let log = test.play(&prepared.system, watch, "probe")?.logs.swap_remove(0);
         drop(hang);
         if interrupt.is_asked() {
             return Ok(Exit::Interrupted);
@@ -108,7 +109,7 @@ impl ProbeCommand {
 
     /// So many queries, as fast as the scenario has them, with every answer kept.
     fn test(&self, prepared: &Prepared, scenario: Scenario) -> Result<Test, Failure> {
-        let Prepared { options, system } = prepared;
+        let Prepared { options, system, .. } = prepared;
         let mode = TestMode::PerformanceOnly;
         let mut settings = options.settings(scenario, mode, None);
         let queries = self.queries.to_string();
@@ -131,7 +132,9 @@ impl ProbeCommand {
         let plan = Plan::resolve(&settings.values, system.library_size())
             .map_err(|errors| Failure::usage(errors.describe(&settings)))?;
         let tenant = TestTenant { name: None, settings, plan, messages };
-        Ok(Test { scenario, mode, tenants: vec![tenant], keep: Keep::Results })
+        let (tenants, keep) = (vec![tenant], Keep::Results);
+        // It shows each answer, and also that all of them failed.
+        Ok(Test { scenario, mode, tenants, keep, fails_fast: false })
     }
 }
 

@@ -130,6 +130,9 @@ impl Run {
         } else {
             Ok(())
         };
+        if let Some(failing) = measured.failing() {
+            output::say(format_args!("error: {}", failing.reason()));
+        }
         if self.quiet {
             return printed;
         }

@@ -323,6 +323,7 @@ fn exit(stopped: Stopped, sweep: &Sweep) -> Exit {
     let is_done = |point: &sweep::Point| point.state == PointState::Done;
     match stopped {
         Stopped::Interrupted => Exit::Interrupted,
+        Stopped::Failing => Exit::Aborted,
         _ if sweep.points.iter().all(is_done) => Exit::Valid,
         _ => Exit::Invalid,
     }
@@ -333,6 +334,7 @@ fn say_why(stopped: Stopped, sweep: &Sweep, directory: &Path) {
         Stopped::Interrupted => "interrupted",
         Stopped::OutOfTime => "--max-time is over",
         Stopped::Limit => "--limit is reached",
+        Stopped::Failing => "two points in a row failed with the same words",
         Stopped::Finished => "",
     };
     let resume = format!("dyno sweep --resume {}", directory.display());

@@ -201,6 +201,10 @@ impl Schedule {
         make_way(target)?;
         let run = prepared.directory(&tests, Some(target))?;
         let measured = prepared.measure(&tests, watch, run)?;
+        if let Some(failing) = measured.failing() {
+            let problem = format!("{}: {}", target.display(), failing.reason());
+            return Err(Failure::aborted(problem).hint("--resume with --out plays the rest"));
+        }
         // INVALID runs are compared, too: both sides may be beyond their bound.
         match measured.exit() {
             Exit::Invalid => Ok(Exit::Valid),
@@ -256,6 +260,7 @@ impl Schedule {
             return Ok(Some(rates.collect()));
         }
         let Some(tests) = baseline.probed_tests(watch)? else { return Ok(None) };
+        baseline.probe_remark().iter().for_each(output::say);
         let of = |test: &Test| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
         Ok(Some(tests.iter().filter_map(of).collect()))
     }

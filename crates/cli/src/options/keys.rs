@@ -57,6 +57,7 @@ pub struct RunOptions {
     pub qps: Option<f64>,
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
+    pub fails_fast: Option<bool>,
     /// Of `[[tenants]]`, in their order, where one says so.
     pub tenant_systems: Vec<Option<String>>,
     pub model: Option<PathBuf>,
@@ -146,6 +147,8 @@ keys! {
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
         |o, v, _| { o.deadline = Some(render::parse_duration(v)?); Ok(()) };
+    "fail-fast" "on|off" "End a run whose first 20 answers all failed, or more than half of the last 200 (not in virtual time)" "on, but off with --profile rules or --round"
+        |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
     "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
@@ -343,6 +346,14 @@ fn share(text: &str) -> Result<f64, String> {
         return Ok(value);
     }
     Err(format!("expected a share from 0 to 1, found `{text}`"))
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("expected on or off, found `{text}`")),
+    }
 }
 
 fn switch(text: &str) -> Result<bool, String> {

@@ -220,6 +220,12 @@ impl Options {
         self.run.profile.unwrap_or(Profile::Quick)
     }
 
+    /// Whether a run ends when most answers fail. Under the rules a run goes on to its end.
+    pub fn fails_fast(&self) -> bool {
+        let by_default = self.profile() == Profile::Quick && self.rules.is_none();
+        self.run.fails_fast.unwrap_or(by_default)
+    }
+
     /// All layers on top of each other, for one test of one tenant. What depends
     /// on the system is still open; see [`Options::complete`].
     pub fn settings(

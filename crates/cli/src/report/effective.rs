@@ -90,6 +90,7 @@ fn system_rows(run: &RunOptions) -> String {
     let file = |of: &Option<PathBuf>| of.as_deref().map(|file| quoted(&path(file)));
     let rows = [
         ("mode", run.mode.map(|mode| quoted(mode.name()))),
+        ("fail_fast", run.fails_fast.map(|is_on| quoted(if is_on { "on" } else { "off" }))),
         ("model", file(&run.model)),
         ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
         ("labels", file(&run.labels)),

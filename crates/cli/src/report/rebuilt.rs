@@ -50,6 +50,7 @@ pub fn empty(path: &Path) -> Run {
         remarks: Vec::new(),
         division: None,
         tests: Vec::new(),
+        probe: None,
         accelerators: Vec::new(),
         clients: Vec::new(),
         environment: summary::Environment {
@@ -143,6 +144,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         notes: vec!["Rebuilt from the logs.".into()],
         result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
         repeated: None,
+        failing: None,
         accuracy,
         metrics,
         data: Data {

@@ -1,9 +1,12 @@
 //! A run: what a command line stands for, and what becomes of it. All commands
 //! that measure go this way.
 
+mod longer;
+mod remarks;
 mod tests;
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::log::{expected_bytes, reports, reports_by};
@@ -15,7 +18,7 @@ use dyno_net::client::Seen;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::TestResult;
-use crate::measure::{Test, TestTenant, Watch};
+use crate::measure::{PlayedTest, Test, TestTenant, Watch};
 use crate::options::{CommandLine, Options};
 use crate::outcome::{Context, Outcome, Troubles, log_folder};
 use crate::records::Keep;
@@ -25,6 +28,7 @@ use crate::system::System;
 use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
 use crate::{division, environment, output, render, report, series, throughput};
+use longer::SizedTest;
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -32,6 +36,8 @@ pub struct Prepared {
     pub options: Options,
     /// What is measured.
     pub system: System,
+    /// What a probe sent, once there was one.
+    probe: OnceLock<summary::Probe>,
 }
 
 /// Is shown each log before it is dropped.
@@ -99,8 +105,13 @@ impl Prepared {
     fn load(options: Options) -> Result<Self, Failure> {
         division::check(&options.run)?;
         servers_of_tenants(&options)?;
-        let system = System::load(&options.run)?;
-        Ok(Self { options, system })
+        let system = load_system(&options)?;
+        Ok(Self::of(options, system))
+    }
+
+    /// A system, and what is to be measured of it.
+    pub fn of(options: Options, system: System) -> Self {
+        Self { options, system, probe: OnceLock::new() }
     }
 
     /// The same with the system as new, never with both at once: one may fill the memory.
@@ -112,9 +123,9 @@ impl Prepared {
         if self.system.is_simulated() {
             return Ok(self);
         }
-        let Self { options, system } = self;
+        let Self { options, system, probe } = self;
         drop(system);
-        Ok(Self { system: System::load(&options.run)?, options })
+        Ok(Self { system: load_system(&options)?, options, probe })
     }
 
     /// All tests, in order; what nobody gave and a probe would decide has a
@@ -128,7 +139,7 @@ impl Prepared {
 
     /// Whether a short probe decides a rate that nobody gave.
     pub fn is_probed(&self) -> bool {
-        tests::needs_probe(&self.options)
+        tests::needs_probe(&self.options, &self.system)
     }
 
     /// All tests, in order, with rates that a short probe decides where nobody
@@ -139,10 +150,15 @@ impl Prepared {
     pub fn probed_tests(&self, watch: Watch<'_>) -> Result<Option<Vec<Test>>, Failure> {
         // Everything that does not depend on the probe is refused before it.
         self.tests()?;
-        let probed = match self.is_probed() {
-            true => throughput::samples_per_second(&self.system, &self.options.run, watch)?,
+        let probe = match self.is_probed() {
+            true => throughput::samples_per_second(&self.system, &self.options, watch)?,
             false => None,
         };
+        let probed = probe.as_ref().map(|probe| probe.samples_per_s);
+        if let (Some(probe), false) = (probe, self.system.is_simulated()) {
+            // A later probe of the same run finds what the first one found.
+            let _ = self.probe.set(probe);
+        }
         if watch.interrupt.is_some_and(Interrupt::is_asked) {
             return Ok(None);
         }
@@ -218,7 +234,7 @@ impl Prepared {
             let has_round = self.options.rules.is_some();
             let mut kept =
                 Kept { directory: &mut directory, keep, limits, has_round, see: &mut *see };
-            let played = play(test, &self.system, watch, &title, &mut kept)?;
+            let played = play(self, test, watch, &title, &mut kept)?;
             if let Some(client) = played.client {
                 run.remarks.push(client.remark());
                 run.clients.push(client);
@@ -265,12 +281,12 @@ impl Prepared {
         test: &Test,
         watch: Watch<'_>,
         title: &str,
-    ) -> Result<(Vec<TestLog>, Vec<summary::Test>), Failure> {
+    ) -> Result<(PlayedTest, Vec<summary::Test>), Failure> {
         let system = &self.system;
         let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
-        let logs = test.play(system, watch, title)?;
+        let played = test.play(system, watch, title)?;
         if system.is_simulated() {
-            return Ok((logs, Vec::new()));
+            return Ok((played, Vec::new()));
         }
         let took = clock.now();
         let troubles = troubles(system, before.as_ref());
@@ -280,11 +296,12 @@ impl Prepared {
             let kept = (tenant.name.as_deref(), Keep::Nothing);
             Outcome::of(log, &reports(log), test, system, kept, context)
         };
+        let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
         if let (Some(remote), Some(before)) = (system.remote(), &before) {
-            seen_by_client(remote, (before, took), &logs, &mut outcomes);
+            seen_by_client(remote, (before, took), logs, &mut outcomes);
         }
-        Ok((logs, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
+        Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
     }
 
     /// What of the rules is measured for.
@@ -294,6 +311,18 @@ impl Prepared {
             benchmark: rules.benchmark.name.clone(),
             interactive: rules.is_interactive,
         })
+    }
+
+    /// What a probe sent, if the system is a server.
+    pub fn probe_remark(&self) -> Option<String> {
+        let probe = self.probe.get().filter(|_| self.system.remote().is_some());
+        probe.map(summary::Probe::remark)
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = remarks::of_run(&self.options, &self.system);
+        remarks.extend(self.probe_remark());
+        remarks
     }
 
     fn begin(&self, begun: WallTime) -> summary::Run {
@@ -318,7 +347,8 @@ impl Prepared {
             finished_at: String::new(),
             duration_ns: 0,
             command: command(),
-            remarks: remarks(&self.options, system),
+            remarks: self.remarks(),
+            probe: self.probe.get().cloned(),
             division: None,
             tests: Vec::new(),
             accelerators: Vec::new(),
@@ -341,6 +371,17 @@ impl Prepared {
         ])?;
         Ok(Measured { summary, directory })
     }
+}
+
+/// The system that the options name.
+fn load_system(options: &Options) -> Result<System, Failure> {
+    let mut system = System::load(&options.run)?;
+    if let Some(workers) = &mut system.remote_workers {
+        // A search tries loads at which a system may fail.
+        let tries_loads = options.modes().contains(&TestMode::FindPeakPerformance);
+        workers.fail_fast(options.fails_fast() && !tries_loads);
+    }
+    Ok(system)
 }
 
 /// Whether a worker is gone, so that no further test can be played.
@@ -379,6 +420,11 @@ fn compact(value: &impl serde::Serialize) -> String {
 }
 
 impl Measured {
+    /// The failures that ended it before its time.
+    pub fn failing(&self) -> Option<&summary::Failing> {
+        self.summary.tests.iter().find_map(|test| test.failing.as_ref())
+    }
+
     /// How a command that only made this run ends.
     pub fn exit(&self) -> Exit {
         match self.summary.state {
@@ -428,16 +474,20 @@ fn servers_of_tenants(options: &Options) -> Result<(), Failure> {
 
 /// Plays one test and writes its logs and raw records.
 fn play(
+    prepared: &Prepared,
     test: &Test,
-    system: &System,
     watch: Watch<'_>,
     title: &str,
     kept: &mut Kept<'_>,
 ) -> Result<Played, Failure> {
+    let system = &prepared.system;
     // A probe, or the test before, is none of this one's business.
     let _ = system.batch_sizes.take();
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
-    let logs = test.play(system, watch, title)?;
+    watch.writes(false);
+    let SizedTest { test, played, notes } = longer::play(prepared, test, watch, title)?;
+    let PlayedTest { logs, failing } = played;
+    watch.writes(true);
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let troubles = troubles(system, before.as_ref());
@@ -456,7 +506,7 @@ fn play(
         };
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, shown, test, system, (name, kept.keep), context);
+        let mut outcome = Outcome::of(log, shown, &test, system, (name, kept.keep), context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
@@ -470,7 +520,11 @@ fn play(
             }
             metrics.goodput = Some(goodput);
         }
-        let folder = log_folder(test, name);
+        if let Some(failing) = &failing {
+            outcome.summary.end_failing(failing);
+        }
+        outcome.summary.notes.extend(notes.iter().cloned());
+        let folder = log_folder(&test, name);
         kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
         // As a submission keeps them, which has a folder for each.
         for (number, run) in (1..).zip(log.repeated()) {
@@ -527,35 +581,4 @@ fn result(tenants: &[summary::Test]) -> TestResult {
     let headline = first.and_then(|test| test.result.as_ref()).map(render::headline);
     let accuracy = || first.and_then(|test| render::accuracy(test.accuracy.as_ref()?));
     TestResult { text: headline.or_else(accuracy).unwrap_or_default(), verdict: worst }
-}
-
-/// What readers must know of the run as a whole. In virtual time nothing of the
-/// machine matters, and the same seed must give the same bytes.
-fn remarks(options: &Options, system: &System) -> Vec<String> {
-    // With a round, how long tests are is no business of the profile.
-    let of_profile = options.profile().remark().filter(|_| options.rules.is_none());
-    let said = [of_profile, system.remark()];
-    let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
-    remarks.extend(options.rules_remarks());
-    remarks.extend(system.remarks.iter().cloned());
-    if system.is_simulated() {
-        return remarks;
-    }
-    if options.scenarios().contains(&Scenario::Server) {
-        remarks.push(
-            "Server judges the client as well: at the target percentile it may lag by a tenth \
-             of the latency bound, or by 1 ms if that is more."
-                .into(),
-        );
-    }
-    if cfg!(debug_assertions) {
-        remarks.push("This is a debug build; its figures are those of slow code.".into());
-    }
-    let (load, cores) = (environment::load_average().unwrap_or(0.0), environment::cores());
-    if load > cores as f64 {
-        remarks.push(format!(
-            "This machine was busy before the run began: a load of {load:.1} on {cores} cores."
-        ));
-    }
-    remarks
 }

@@ -3,7 +3,7 @@
 
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::Keep;
-use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
 
 use crate::exit::Failure;
 use crate::measure::{Test, TestTenant};
@@ -18,6 +18,13 @@ const SERVER_QPS_MOST: f64 = 1_000.0;
 /// An Offline query must last, even if the probe ran in a slower moment.
 const OFFLINE_MARGIN: f64 = 1.5;
 
+/// A query that was too short is made so much longer than it would have to be.
+const LONGER_MARGIN: f64 = 1.2;
+/// Who sets a rate that a probe found.
+const PROBED: Origin = Origin::Code("a short probe before the run");
+/// The rate that sizes the query of Offline.
+const OFFLINE_RATE: &str = "offline_expected_qps";
+
 /// The key that a probe decides if nobody else does, and its value.
 fn probed_setting(scenario: Scenario, probed: Option<f64>) -> Option<(&'static str, Option<f64>)> {
     match scenario {
@@ -26,7 +33,7 @@ fn probed_setting(scenario: Scenario, probed: Option<f64>) -> Option<(&'static s
             Some(("server_target_qps", qps))
         }
         Scenario::Offline => {
-            Some(("offline_expected_qps", probed.map(|rate| two_digits(rate * OFFLINE_MARGIN))))
+            Some((OFFLINE_RATE, probed.map(|rate| two_digits(rate * OFFLINE_MARGIN))))
         }
         Scenario::SingleStream | Scenario::MultiStream => None,
     }
@@ -38,17 +45,28 @@ fn two_digits(value: f64) -> f64 {
     (value / scale).round() * scale
 }
 
-/// Whether a rate depends on how fast the system is, and nobody gave it.
-pub fn needs_probe(options: &Options) -> bool {
+/// Whether a rate depends on how fast the system is, and was not given.
+pub fn needs_probe(options: &Options, system: &System) -> bool {
     let is_measured = |mode: &TestMode| *mode != TestMode::AccuracyOnly;
     let is_unknown = |scenario: Scenario| {
-        let settings = options.settings(scenario, TestMode::PerformanceOnly, None);
-        probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
+        let mut settings = options.settings(scenario, TestMode::PerformanceOnly, None);
+        if let Some(remote) = system.remote() {
+            remote.complete(&mut settings);
+        }
+        has_rate(&settings)
+            && probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
     };
     // Tenants say their rates themselves.
     options.tenants.is_empty()
         && options.modes().iter().any(is_measured)
         && options.scenarios().into_iter().any(is_unknown)
+}
+
+/// Whether queries come at a rate: not where so many are in flight, or at recorded times.
+fn has_rate(settings: &Settings) -> bool {
+    let arrivals = &settings.values.server_arrivals;
+    settings.values.scenario != Scenario::Server
+        || !matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
 }
 
 /// All tests of the run, in order.
@@ -84,7 +102,8 @@ pub fn tests(
             let mode = resolved_tenants[0].plan.mode;
             if tests.iter().all(|test| (test.scenario, test.mode) != (scenario, mode)) {
                 let (tenants, keep) = (resolved_tenants, keep(options));
-                tests.push(Test { scenario, mode, tenants, keep });
+                let fails_fast = options.fails_fast();
+                tests.push(Test { scenario, mode, tenants, keep, fails_fast });
             }
         }
     }
@@ -116,13 +135,13 @@ fn resolve(
     let mut settings = options.settings(scenario, mode, tenant);
     if let Some((key, Some(value))) = probed_setting(scenario, probed)
         && is_open(&settings, key)
+        && has_rate(&settings)
     {
         let value = match scenario {
             Scenario::Offline => value.min(rate_that_fits(settings.values.min_duration_ms)),
             _ => value,
         };
-        let origin = Origin::Code("a short probe before the run");
-        settings.set(key, &value.to_string(), origin).expect("a rate is a number");
+        settings.set(key, &value.to_string(), PROBED).expect("a rate is a number");
     }
     settle(options, system, scenario, tenant, settings)
 }
@@ -146,11 +165,39 @@ pub fn performance(
         settings.set(key, value, origin.clone()).expect("settings that exist, values that read");
     }
     let tenant = settle(options, system, scenario, None, settings).map_err(Failure::usages)?;
-    let test = Test { scenario, mode, tenants: vec![tenant], keep: keep(options) };
+    let (keep, fails_fast) = (keep(options), options.fails_fast());
+    let test = Test { scenario, mode, tenants: vec![tenant], keep, fails_fast };
     if let Some(workers) = &system.remote_workers {
         workers.check(std::slice::from_ref(&test), system.is_simulated())?;
     }
     Ok(test)
+}
+
+/// Whether a probe sized the query of Offline.
+pub fn is_probed(settings: &Settings) -> bool {
+    settings.origin(OFFLINE_RATE) == Some(&PROBED)
+}
+
+/// An Offline test with a query that lasts long enough at a rate, in samples/s; `None` if there is
+/// no room for a larger one.
+///
+/// # Errors
+/// Settings that make no sense.
+pub fn resized(
+    options: &Options,
+    system: &System,
+    test: &Test,
+    rate: f64,
+) -> Result<Option<Test>, Failure> {
+    let mut settings = test.tenants[0].settings.clone();
+    let fits = rate_that_fits(settings.values.min_duration_ms);
+    let rate = (rate * LONGER_MARGIN).min(fits);
+    if rate <= settings.values.offline_expected_qps {
+        return Ok(None);
+    }
+    settings.set(OFFLINE_RATE, &rate.to_string(), PROBED).expect("a rate is a number");
+    let tenant = settle(options, system, test.scenario, None, settings).map_err(Failure::usages)?;
+    Ok(Some(Test { tenants: vec![tenant], ..test.clone() }))
 }
 
 /// What the settings mean, once all that is said is in them.

@@ -19,7 +19,7 @@ use super::state::{self, Confirmed, Definition, Disturbed, Phase, Point, State, 
 use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::measure::{Test, Watch};
+use crate::measure::{PlayedTest, Test, Watch};
 use crate::options::CommandLine;
 use crate::run::Prepared;
 use crate::run_directory::{free_folder, make_way};
@@ -203,6 +203,7 @@ impl Job {
                     None => return self.end(Phase::ClientLimited),
                 },
                 Made::Silent { missing } => return Err(self.silent(&probe, missing)),
+                Made::Failing(failing) => return Err(self.failing(&probe, &failing)),
                 Made::Ended { took } if took < left && is_asked() => {
                     return self.end(Phase::Interrupted);
                 }
@@ -313,6 +314,17 @@ impl Job {
         ))
     }
 
+    fn failing(&mut self, probe: &Probe, failing: &summary::Failing) -> Failure {
+        self.state.state = Phase::Aborted;
+        // The failure that is told counts for more than this one.
+        let _ = self.keep();
+        let load = self.load.show(probe.load);
+        Failure::aborted(format!("at {load} {}", failing.sentence())).hint(format!(
+            "check the system and what is sent to it, then go on: dyno search --resume {}",
+            self.directory.display()
+        ))
+    }
+
     /// A run that does not count.
     fn short(&mut self, probe: &Probe, watch: Watch<'_>) -> Result<Made, Failure> {
         let test = self.short_test(probe)?;
@@ -321,21 +333,32 @@ impl Job {
         let watch = Watch { most: Some(self.left()), ..watch };
         let played = self.prepared.play_and_judge(&test, watch, &title);
         self.prepared.system.repeat(0);
-        let (mut logs, judged) = played?;
+        let (PlayedTest { mut logs, failing }, judged) = played?;
         let log = logs.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
-        if let Some(made) = self.without_result(&log, took) {
+        let is_failing = failing.is_some();
+        if let Some(failing) = failing.filter(|_| !self.has_answers()) {
+            return Ok(Made::Failing(failing));
+        }
+        if let Some(made) = self.without_result(&log, took).filter(|_| !is_failing) {
             return Ok(made);
         }
-        let is_early =
-            matches!(run.ended, Ended::TooManyOutstanding { .. } | Ended::MaxDuration { .. });
+        let is_early = is_failing
+            || matches!(run.ended, Ended::TooManyOutstanding { .. } | Ended::MaxDuration { .. });
         let mut observation = self.observe(probe, &[run], took);
         observation.overloaded = is_early && self.load == Load::Qps;
-        observation.passed = self.search.keeps_all(&observation);
+        observation.passed = !is_failing && self.search.keeps_all(&observation);
         let mut told = self.told(probe, observation, (&[run], run), None);
-        told.disturb(&judged);
+        if !is_failing {
+            told.disturb(&judged);
+        }
         Ok(Made::Told(Box::new(told)))
+    }
+
+    /// Whether the system answered at another load. Then it is this load that makes it fail.
+    fn has_answers(&self) -> bool {
+        self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
     }
 
     /// How long the runs of a test took in all: in real time all that passed since
@@ -427,6 +450,9 @@ impl Job {
         };
         let watch = Watch { most: Some(self.left()), ..watch };
         let measured = self.prepared.measure_and_see(&tests, watch, directory, &mut see)?;
+        if let Some(failing) = measured.failing() {
+            return Ok(Made::Failing(failing.clone()));
+        }
         let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
         if let Made::Told(told) = &mut made {
             told.observation.passed &= measured.summary.is_valid();
@@ -461,6 +487,8 @@ enum Made {
     Silent {
         missing: u64,
     },
+    /// The system failed most answers, and answered at no other load.
+    Failing(summary::Failing),
     /// It was ended, by Ctrl-C or because the time was over.
     Ended {
         took: Nanos,
@@ -505,7 +533,12 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
         dyno_version: environment::describe().dyno_version,
         definition,
         rules: prepared.rules(),
-        remarks: prepared.options.rules_remarks(),
+        remarks: prepared
+            .options
+            .rules_remarks()
+            .into_iter()
+            .chain(prepared.probe_remark())
+            .collect(),
         peak: None,
         confirmed: None,
         points: Vec::new(),

@@ -7,9 +7,11 @@
 pub mod accelerator;
 pub mod answers;
 pub mod client;
+mod failing;
 mod goodput;
 pub mod metrics;
 mod of_metrics;
+mod probe;
 mod read;
 mod verdict;
 
@@ -20,8 +22,10 @@ use serde::{Deserialize, Serialize};
 
 pub use accelerator::Accelerator;
 pub use client::{Client, Spans};
+pub use failing::Failing;
 pub use goodput::Limits;
 pub use metrics::Metrics;
+pub use probe::Probe;
 pub use read::{ReadError, read_json};
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
@@ -47,7 +51,8 @@ pub struct Run {
     /// 1
     #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
-    /// `complete`, `interrupted` (Ctrl-C), or `aborted` (the system stopped answering)
+    /// `complete`, `interrupted` (Ctrl-C), or `aborted` (the system stopped answering, or failed
+    /// most answers)
     pub state: State,
     /// `VALID` if every test is, else the worst of the tests: `UNDECIDED`, `INVALID`, `ABORTED` or
     /// `INTERRUPTED`
@@ -87,6 +92,10 @@ pub struct Run {
     /// what division it could be submitted to; null of a report that is made of logs alone
     #[serde(default)]
     pub division: Option<Division>,
+    /// what was sent to the system to find a rate that was not given, before the first test;
+    /// null where nothing was, and in virtual time
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
     /// one entry a test and tenant, in the order in which they were run
     pub tests: Vec<Test>,
     /// of simulated NPUs: what they did, one entry a performance test
@@ -142,7 +151,7 @@ pub enum State {
     Complete,
     /// Ctrl-C.
     Interrupted,
-    /// The system stopped answering.
+    /// The system stopped answering, or failed most answers.
     Aborted,
 }
 
@@ -178,6 +187,9 @@ pub struct Test {
     pub accuracy: Option<Accuracy>,
     /// the numbers of a performance test, else null
     pub metrics: Option<Metrics>,
+    /// failures that ended the test before its time; null where none did
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<Failing>,
     /// what it was run on
     #[serde(default)]
     pub data: Data,

@@ -262,6 +262,7 @@ mod tests {
             notes: Vec::new(),
             result: None,
             repeated: None,
+            failing: None,
             accuracy: None,
             metrics: None,
             data: Data::default(),

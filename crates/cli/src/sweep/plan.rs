@@ -209,7 +209,7 @@ impl Check {
             Some(("onnx" | "tract" | "tuned", _)) => Ok(()),
             _ if matches!(&*system, "onnx" | "tract" | "tuned") => Ok(()),
             _ => System::load(&options.run)
-                .and_then(|system| Prepared { options, system }.tests().map(|_| ())),
+                .and_then(|system| Prepared::of(options, system).tests().map(|_| ())),
         };
         if let Err(failure) = checked {
             return self.note(&failure, &name);

@@ -41,6 +41,8 @@ pub enum Stopped {
     OutOfTime,
     /// `--limit`.
     Limit,
+    /// Two points in a row failed with the same words: the next ones would, too.
+    Failing,
 }
 
 /// A sweep on its way.
@@ -75,7 +77,7 @@ impl Player<'_> {
             left.push(plan::expected(&fixed, &self.sweep.points[at].assignments)?);
         }
         self.write(State::Running)?;
-        let (mut ran, mut overhead) = (0, 0);
+        let (mut ran, mut overhead, mut failing) = (0, 0, None);
         for (turn, &at) in order.iter().enumerate() {
             if self.limits.limit.is_some_and(|limit| turn >= limit) {
                 return self.stop(Stopped::Limit);
@@ -105,6 +107,11 @@ impl Player<'_> {
                 let stopped = self.is_over(&clock).unwrap_or(Stopped::Interrupted);
                 return self.stop(stopped);
             }
+            let words = words_of_failure(&self.sweep.points[at]);
+            if words.is_some() && words == failing && turn + 1 < order.len() {
+                return self.stop(Stopped::Failing);
+            }
+            failing = words;
         }
         self.stop(Stopped::Finished)
     }
@@ -248,6 +255,13 @@ fn note_complete(point: &mut Point, run: &summary::Run) {
     point.exit_code = Some(exit.code().into());
     point.results = results(run);
     point.message = reasons(run);
+}
+
+/// What was said of a point whose system failed the probe or most answers, or could not be
+/// set up.
+fn words_of_failure(point: &Point) -> Option<String> {
+    let codes = [Exit::SetUp, Exit::Aborted].map(|exit| Some(i32::from(exit.code())));
+    point.message.clone().filter(|_| codes.contains(&point.exit_code))
 }
 
 /// What came of the process that ran a point.

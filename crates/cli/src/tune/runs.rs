@@ -123,10 +123,11 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
         mode: TestMode::AccuracyOnly,
         tenants: vec![tenant],
         keep: Keep::Results,
+        fails_fast: false,
     };
     let progress = Progress::new(false);
     let watch = Watch { progress: &progress, interrupt: Some(interrupt), most: None };
-    let log = test.play(system, watch, "trial")?.swap_remove(0);
+    let log = test.play(system, watch, "trial")?.logs.swap_remove(0);
     let troubles = Troubles::new();
     let context = Context { troubles: &troubles, has_round: false };
     let outcome =

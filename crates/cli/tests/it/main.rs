@@ -8,6 +8,7 @@ mod check;
 mod compare;
 mod connections;
 mod export;
+mod failing;
 mod files;
 mod foreign;
 mod formats;

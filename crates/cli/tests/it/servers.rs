@@ -245,7 +245,7 @@ fn tenants_load_servers_of_their_own() {
     );
     let ran = folder.dyno("run --config dyno.toml -q").exits(2);
     assert!(ran.stderr.contains("tenant other has a system of its own"), "{}", ran.stderr);
-    folder.dyno("run --config dyno.toml --mode performance -q").exits(1);
+    folder.dyno("run --config dyno.toml --mode performance --fail-fast off -q").exits(1);
     let summary = summary(&folder);
     let failed = |at: usize| &summary["tests"][at]["metrics"]["failed"];
     let samples = |at: usize| &summary["tests"][at]["metrics"]["sample_count"];
@@ -263,7 +263,8 @@ fn refused_samples_are_counted_explained_and_no_throughput() {
     let (server, folder) = (Server::start(full), Folder::new());
     let ran = folder.dyno(&format!(
         "run --system openai:http://{},retries=1 --samples 8 --scenario Server --qps 200 --mode \
-         performance --duration 100ms --set min_query_count=20 --goodput e2el:60000 --out out -q",
+         performance --duration 100ms --set min_query_count=20 --goodput e2el:60000 --out out -q \
+         --fail-fast off",
         server.address
     ));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -341,4 +342,43 @@ fn a_recorded_trace_is_played_at_its_times() {
     );
     // The 20th of one each 10 ms.
     assert!(metrics["lasted_ns"].as_u64().unwrap() >= 190_000_000, "{metrics}");
+}
+
+/// The model of [`echo`], which does not answer after the third time.
+fn hangs(path: &str, body: &Value) -> (u16, &'static str, String) {
+    static ANSWERED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    if path.ends_with("/infer") {
+        while ANSWERED.fetch_add(1, std::sync::atomic::Ordering::SeqCst) >= 3 {
+            std::thread::park();
+        }
+    }
+    echo(path, body)
+}
+
+#[test]
+fn an_accuracy_run_that_is_interrupted_has_no_figure() {
+    let (server, folder) = (Server::start(hangs), Folder::new());
+    npy(&folder, "x.npy", "<f4", "(9, 3)", &[0; 9 * 3 * 4]);
+    npy(&folder, "y.npy", "<i8", "(9,)", &[0; 9 * 8]);
+    let mut command = folder.command(&format!(
+        "run --system oip:http://{}/echo --data x.npy --labels y.npy --scenario SingleStream \
+         --mode accuracy --out out",
+        server.address
+    ));
+    let child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let child = child.spawn().unwrap();
+    // The question what the model is, three answers, and a request that hangs.
+    while server.heads().len() < 5 {
+        std::thread::yield_now();
+    }
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let test = &summary(&folder)["tests"][0];
+    assert_eq!((&test["state"], &test["verdict"]), (&"interrupted".into(), &"INTERRUPTED".into()));
+    let accuracy = &test["accuracy"];
+    assert_eq!((&accuracy["value"], &accuracy["scored"]), (&Value::Null, &3.into()), "{accuracy}");
+    assert!(!String::from_utf8(ended.stdout).unwrap().contains("100.00 %"));
+    assert!(!folder.read("out/SingleStream/accuracy/mlperf_log_accuracy.json").is_empty());
 }

@@ -174,3 +174,151 @@ fn results_survive_the_loss_of_their_folder() {
     assert!(rescued("summary.json").is_file(), "{said:?}");
     assert!(rescued("Server/performance/mlperf_log_detail.txt").is_file(), "{said:?}");
 }
+
+mod real_time {
+    //! Ends of runs that took a minute, or for ever.
+
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::sync::mpsc::{self, Receiver};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// So long a machine that is busy may take for what takes two seconds.
+    const SOON: Duration = Duration::from_secs(20);
+
+    /// What came of a program that is to end soon: its exit code and what it said on stderr.
+    struct Ended {
+        code: Option<i32>,
+        stderr: String,
+    }
+
+    fn ends_soon(mut child: Child) -> Ended {
+        let (ended, wait) = mpsc::channel();
+        let id = child.id().to_string();
+        let stderr = child.stderr.take();
+        std::thread::spawn(move || {
+            let mut said = String::new();
+            if let Some(mut stderr) = stderr {
+                stderr.read_to_string(&mut said).unwrap();
+            }
+            let _ = ended.send((child.wait().unwrap().code(), said));
+        });
+        let found = wait.recv_timeout(SOON);
+        if found.is_err() {
+            let _ = Command::new("kill").args(["-KILL", &id]).status();
+        }
+        let (code, stderr) = found.expect("it ends soon");
+        Ended { code, stderr }
+    }
+
+    fn pause(time: Duration) {
+        let (_never, nothing) = mpsc::channel::<()>();
+        let _ = nothing.recv_timeout(time);
+    }
+
+    /// A server that reads and says nothing; tells of each connection that was asked something.
+    fn hanging() -> (SocketAddr, Receiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (asked, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, asked): (TcpStream, _) = (stream.unwrap(), asked.clone());
+                std::thread::spawn(move || {
+                    let mut buffer = [0; 1_024];
+                    while stream.read(&mut buffer).is_ok_and(|read| read > 0) {
+                        let _ = asked.send(());
+                    }
+                });
+            }
+        });
+        (address, told)
+    }
+
+    const SIGNALS: [&str; 2] = ["-INT", "-TERM"];
+
+    #[test]
+    fn an_offline_query_that_waits_for_slow_workers_is_dropped() {
+        for (workers, signal) in ["--workers 2", "--workers 0 --batch 8"].into_iter().zip(SIGNALS) {
+            let folder = Folder::new();
+            let mut child = started(folder.command(&format!(
+                "run -v --system rnn:lstm:256x512x1x200 --samples 16 --scenario offline \
+                 --mode performance --duration 600s --set offline_expected_qps=500 {workers} \
+                 --out out"
+            )));
+            // For some samples: those that are complete are kept.
+            pause(Duration::from_secs(3));
+            send(signal, &child);
+            let stdout = child.stdout.take();
+            let ended = ends_soon(child);
+            assert_eq!(ended.code, Some(130));
+            let mut said = String::new();
+            stdout.unwrap().read_to_string(&mut said).unwrap();
+            assert!(said.contains("INTERRUPTED"), "{said}");
+            let test = keeps_to_schemas(&folder, "out")["tests"][0].clone();
+            assert_eq!(test["verdict"], "INTERRUPTED");
+            let answered = test["metrics"]["sample_count"].as_u64().unwrap();
+            assert!((1..300_000).contains(&answered), "{answered}");
+            assert!(test["result"]["value"].as_f64().unwrap() > 0.0, "{}", test["result"]);
+            assert!(folder.0.join("out/Offline/performance/records.bin").is_file());
+        }
+    }
+
+    #[test]
+    fn a_server_that_hangs_does_not_hold_the_end() {
+        let scenarios = [
+            "single-stream",
+            "multi-stream",
+            "server --qps 50",
+            "offline --set \
+                         offline_expected_qps=10000",
+        ];
+        for (scenario, signal) in scenarios.into_iter().zip(SIGNALS.into_iter().cycle()) {
+            let ((address, asked), folder) = (hanging(), Folder::new());
+            let mut command = folder.command(&format!(
+                "run --system raw:http://{address}/x --scenario {scenario} --mode performance \
+                 --duration 600s --out out"
+            ));
+            let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            asked.recv_timeout(SOON).expect("a request comes");
+            send(signal, &child);
+            let ended = ends_soon(child);
+            assert_eq!(ended.code, Some(130), "{scenario}: {}", ended.stderr);
+            assert!(ended.stderr.contains("interrupted"), "{scenario}: {}", ended.stderr);
+            let summary = keeps_to_schemas(&folder, "out");
+            assert_eq!(summary["state"], "interrupted", "{scenario}");
+        }
+    }
+
+    #[test]
+    fn a_probe_and_a_set_up_are_interrupted() {
+        // The probe of a server that hangs, and the question what its model is.
+        for system in ["raw:http://ADDRESS/x", "oip:http://ADDRESS/m"] {
+            let ((address, asked), folder) = (hanging(), Folder::new());
+            let system = system.replace("ADDRESS", &address.to_string());
+            let mut command = folder.command(&format!(
+                "run --system {system} --scenario offline --mode performance --out out"
+            ));
+            let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            asked.recv_timeout(SOON).expect("a request comes");
+            interrupt(&child);
+            let ended = ends_soon(child);
+            assert_eq!(ended.code, Some(130), "{system}: {}", ended.stderr);
+            assert!(ended.stderr.contains("interrupted"), "{system}: {}", ended.stderr);
+            assert!(!folder.0.join("out").exists(), "{system}: nothing was measured");
+        }
+    }
+
+    #[test]
+    fn a_second_signal_ends_a_run_and_keeps_what_it_can() {
+        let folder = Folder::new();
+        let child = start(&folder, LONG);
+        interrupt(&child);
+        interrupt(&child);
+        let ended = ends_soon(child);
+        assert_eq!(ended.code, Some(130));
+        // There was time enough to write it.
+        assert_eq!(keeps_to_schemas(&folder, "out")["state"], "interrupted");
+    }
+}

@@ -197,3 +197,46 @@ fn what_cannot_be_shared_is_refused_before_anybody_waits() {
         "2 queries in flight",
     );
 }
+
+/// A server that answers every request with 401, until the tests are over.
+fn refusing() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || {
+                let mut writer = stream.unwrap();
+                let mut lines = BufReader::new(writer.try_clone().unwrap()).lines();
+                // Requests have no body: each ends with an empty line.
+                while lines.by_ref().map_while(Result::ok).any(|line| line.is_empty()) {
+                    let answer = "HTTP/1.1 401 X\r\ncontent-length: 6\r\n\r\nno key";
+                    if std::io::Write::write_all(&mut writer, answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_worker_whose_first_answers_all_fail_ends_the_run() {
+    let folder = Folder::new();
+    let coordinator = coordinator(
+        &folder,
+        &format!(
+            "run --system raw:http://{}/x --scenario server --qps 500 --mode performance \
+             --duration 300s --remote-workers 2 --out out",
+            refusing()
+        ),
+    );
+    let workers = [coordinator.worker(&folder), coordinator.worker(&folder)];
+    let (code, said) = coordinator.ends();
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("all of the first 20 answers failed: HTTP status 401: no key"), "{said}");
+    assert_eq!(keeps_to_schemas(&folder, "out")["tests"][0]["failing"]["failed"], 20);
+    for worker in workers {
+        assert_eq!(worker.wait_with_output().unwrap().status.code(), Some(0));
+    }
+}

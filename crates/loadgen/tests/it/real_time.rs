@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder, Waiting};
+use dyno_loadgen::drive::real::{
+    AnswerWindow, Failing, IssueThreads, RealTime, Responder, Waiting,
+};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::{Failure, Misuse, Record};
 use dyno_loadgen::run::{Keep, RunLog, run};
@@ -422,4 +424,49 @@ fn an_abort_ends_a_repetition_and_a_run_between_ticks() {
     let run = play_with(&wanted, driver);
     aborts.join().unwrap();
     assert_eq!((run.ended, run.record.query_count()), (Ended::Aborted, 0));
+}
+
+fn fails(samples: &[QuerySample], responder: &Responder) {
+    samples.iter().for_each(|sample| responder.fail(&[sample.id], Failure::Rejected));
+}
+
+#[test]
+fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
+    for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server] {
+        let driver = RealTime::new(Arc::new(Does(fails)));
+        let monitor = driver.monitor();
+        monitor.fail_fast(true);
+        let run = play_with(&settings(scenario, 5_000), driver);
+        assert_eq!(run.ended, Ended::Aborted, "{scenario}");
+        let queries = 20_usize.div_ceil(run.record.samples_per_query);
+        assert_eq!(run.record.query_count(), queries, "{scenario}");
+        let (window, failed, answers) = (AnswerWindow::First, 20, 20);
+        let failing = Failing { tenant: 0, window, failed, answers };
+        assert_eq!(monitor.failing(), Some(failing), "{scenario}");
+    }
+    let driver = RealTime::new(Arc::new(Does(fails)));
+    let monitor = driver.monitor();
+    let run = play_with(&settings(Scenario::SingleStream, 300), driver);
+    assert_eq!((run.record.query_count(), monitor.failing()), (300, None), "it is not asked for");
+}
+
+#[test]
+fn a_system_learns_that_the_run_is_over() {
+    // A query of 1,000 samples, of which each is looked at before it is answered.
+    let driver = RealTime::new(Arc::new(Does(|samples: &[QuerySample], responder: &Responder| {
+        for sample in samples.iter().take_while(|_| !responder.is_over()) {
+            match sample.id.sequence() {
+                0..500 => answer(&[*sample], responder),
+                _ => fails(&[*sample], responder),
+            }
+        }
+    })));
+    let monitor = driver.monitor();
+    monitor.fail_fast(true);
+    let run = play_with(&settings(Scenario::Offline, 1_000), driver);
+    // 101 failures are more than half of the last 200 answers.
+    assert_eq!((run.record.failed.len(), run.record.missing()), (101, 399));
+    assert_eq!(run.ended, Ended::Aborted);
+    assert_eq!(monitor.failing().unwrap().window, AnswerWindow::Last);
+    assert_eq!(Metrics::of(&run.record, &run.plan).sample_count, 500, "the answers are kept");
 }

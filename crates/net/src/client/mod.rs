@@ -516,7 +516,8 @@ impl Shared {
             // The server finished these answers: the next one may be no better.
             Kind::Empty | Kind::Filtered | Kind::Short => false,
         };
-        if may_pass && !is_heard && job.tries < self.options.retries {
+        let may_repeat = may_pass && !is_heard && job.tries < self.options.retries;
+        if may_repeat && !responder.is_over() {
             self.counters.repeated(trouble.kind);
             return true;
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::drive::Glance;
+use dyno_loadgen::drive::real::{AnswerWindow, Failing};
 
 use super::door::{self, Role};
 use super::peer::{Event, Peer};
@@ -130,6 +131,8 @@ pub struct Coordinator {
     pub(super) events: Mutex<Receiver<(usize, Event)>>,
     lost: Mutex<Option<Lost>>,
     pub(super) is_aborted: AtomicBool,
+    /// The failures of a worker that ended the test.
+    failing: Mutex<Option<(Failing, Option<String>)>>,
     /// What was seen of clocks and starts, over all runs.
     pub(super) precision: Mutex<Precision>,
     /// Its end stops the pulse.
@@ -234,6 +237,7 @@ impl Listening {
             events: Mutex::new(events),
             lost: Mutex::default(),
             is_aborted: AtomicBool::new(false),
+            failing: Mutex::default(),
             precision: Mutex::default(),
             _pulse: pulse,
         })
@@ -353,13 +357,14 @@ impl Coordinator {
         self.listen.workers
     }
 
-    /// Has every worker set up the system that these options are about.
+    /// Has every worker set up the system that these options are about, as long as `goes_on`
+    /// says so.
     ///
     /// # Errors
     /// The first worker that could not, or is gone.
-    pub fn set_up(&self, options: &[Pair]) -> Result<Vec<Ready>, Lost> {
+    pub fn set_up(&self, options: &[Pair], goes_on: &dyn Fn() -> bool) -> Result<Vec<Ready>, Lost> {
         let order = Body::SetUp(SetUp { options: options.to_vec() });
-        self.order(&order, |body| match body {
+        self.order_while(goes_on, &order, |body| match body {
             Body::Ready(ready) => Some(ready),
             _ => None,
         })
@@ -370,6 +375,25 @@ impl Coordinator {
         if !self.is_aborted.swap(true, Ordering::Relaxed) {
             self.tell(&Body::Abort(true));
         }
+    }
+
+    /// Ends the test because the system failed most answers of a worker.
+    pub(super) fn found(&self, failing: wire::Failing) {
+        let window = if failing.is_last { AnswerWindow::Last } else { AnswerWindow::First };
+        let found = Failing {
+            tenant: failing.tenant as usize,
+            window,
+            failed: failing.failed,
+            answers: failing.answers,
+        };
+        lock(&self.failing).get_or_insert((found, failing.words));
+        self.abort();
+    }
+
+    /// The failures of a worker that ended the test, with what the system said.
+    #[must_use]
+    pub fn failing(&self) -> Option<(Failing, Option<String>)> {
+        lock(&self.failing).clone()
     }
 
     /// How far all workers together are.
@@ -419,21 +443,46 @@ impl Coordinator {
         order: &Body,
         answer: impl Fn(Body) -> Option<T>,
     ) -> Result<Vec<T>, Lost> {
+        self.order_while(&|| true, order, answer)
+    }
+
+    /// As [`Coordinator::order`], as long as `goes_on` says so. A worker that says nothing after
+    /// an abort is lost.
+    fn order_while<T>(
+        &self,
+        goes_on: &dyn Fn() -> bool,
+        order: &Body,
+        answer: impl Fn(Body) -> Option<T>,
+    ) -> Result<Vec<T>, Lost> {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
         self.tell(order);
         let events = lock(&self.events);
         let mut answers: Vec<Option<T>> = self.peers.iter().map(|_| None).collect();
-        while answers.iter().any(Option::is_none) {
+        let mut ending_at = None;
+        while let Some(open) = answers.iter().position(Option::is_none) {
+            if !goes_on() {
+                return Err(self.lose(open, "the wait for it was interrupted"));
+            }
+            if self.is_aborted.load(Ordering::Relaxed) {
+                let ending_at = *ending_at.get_or_insert(self.clock.now());
+                let heard_at = self.peers[open].heard_at().max(ending_at);
+                if self.clock.now() > heard_at + LAST_SILENCE {
+                    return Err(self.lose(open, "it says nothing since the run was ended"));
+                }
+            }
             // Workers that are there beat; no answer is too late.
-            match events.recv() {
+            match events.recv_timeout(GLANCE) {
                 Ok((at, Event::Said(body))) => match answer(body) {
                     Some(answer) => answers[at] = Some(answer),
                     None => return Err(self.lose(at, "it answered something else")),
                 },
                 Ok((at, Event::Lost(why))) => return Err(self.lose(at, &why)),
-                Err(_) => return Err(self.lose(0, "its connection is not read")),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.lose(0, "its connection is not read"));
+                }
             }
         }
         Ok(answers.into_iter().flatten().collect())
@@ -459,6 +508,10 @@ impl Drop for Coordinator {
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// After the end of a run a worker that says nothing for this long is lost. Those that are
+/// there say something four times a second.
+pub(super) const LAST_SILENCE: Nanos = 1_200 * MILLISECOND;
 
 /// A run begins so much later than the last worker is ready, besides the time that
 /// it takes to tell them.

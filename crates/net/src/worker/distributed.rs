@@ -16,7 +16,7 @@ use dyno_loadgen::share;
 use dyno_loadgen::trace::Generated;
 
 use super::columns::{self, Arrived};
-use super::coordinator::{Coordinator, GLANCE, LEAD, Lost, lock};
+use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, Lost, lock};
 use super::offset::Offset;
 use super::peer::Event;
 use super::plans;
@@ -233,6 +233,10 @@ impl<'a> Run<'a> {
                 }
             }
             let is_ending = self.is_ending || self.coordinator.is_aborted.load(Ordering::Relaxed);
+            if is_ending {
+                let ending_at = *ending_at.get_or_insert(self.clock.now());
+                self.lose_silent(ending_at);
+            }
             if is_ending && self.clock.now() > *ending_at.get_or_insert(self.clock.now()) + patience
             {
                 let open = |at: &usize| self.played[*at].is_none() && !self.gone[*at];
@@ -252,13 +256,29 @@ impl<'a> Run<'a> {
                 tenant.entry(column).or_default().extend(chunk.bytes);
                 Ok(())
             }
-            Body::Played(played) => {
+            Body::Played(mut played) => {
+                if let Some(failing) = played.failing.take() {
+                    self.coordinator.found(failing);
+                }
                 self.played[at] = Some(played);
                 Ok(())
             }
             // It was armed while another one was lost.
             Body::Armed(_) | Body::Done(_) => Ok(()),
             _ => Err("it said something else than its record"),
+        }
+    }
+
+    /// Goes on without workers that say nothing any more after they were told to end the run:
+    /// those that are there say something four times a second.
+    fn lose_silent(&mut self, ending_at: Nanos) {
+        let now = self.clock.now();
+        let is_silent = |at: &usize| {
+            let heard_at = self.coordinator.peers[*at].heard_at().max(ending_at);
+            self.played[*at].is_none() && !self.gone[*at] && now > heard_at + LAST_SILENCE
+        };
+        for at in (0..self.gone.len()).filter(is_silent).collect::<Vec<_>>() {
+            self.lose(at, "it says nothing since it was told to end the run");
         }
     }
 

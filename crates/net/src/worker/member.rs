@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos};
-use dyno_loadgen::drive::real::{Monitor, StartGate};
+use dyno_loadgen::drive::real::{AnswerWindow, Monitor, StartGate};
 use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
@@ -47,6 +47,10 @@ pub trait Rig {
     fn set_up(&mut self, options: &[Pair]) -> Result<(), String>;
     /// The name of the system.
     fn system_name(&self) -> String;
+    /// What the system said of the samples that it failed.
+    fn words_of_failure(&self) -> Option<String> {
+        None
+    }
     /// Its data set.
     fn library(&self) -> &dyn SampleLibrary;
     /// Starts the system for a test.
@@ -381,7 +385,15 @@ impl Member {
             epoch: u16::try_from(play.epoch).unwrap_or(1),
         };
         let played = driver.play(&job);
-        self.send(&played)
+        let found = lock(&self.shared.monitor).as_ref().and_then(Monitor::failing);
+        let failing = found.map(|found| wire::Failing {
+            tenant: u32::try_from(found.tenant).unwrap_or(u32::MAX),
+            is_last: found.window == AnswerWindow::Last,
+            failed: found.failed,
+            answers: found.answers,
+            words: rig.words_of_failure(),
+        });
+        self.send(&played, failing)
     }
 
     /// The plans and sets of a run, if this worker comes to the same ones.
@@ -409,7 +421,7 @@ impl Member {
         Ok((plans, sets))
     }
 
-    fn send(&self, played: &Played) -> Result<(), MemberError> {
+    fn send(&self, played: &Played, failing: Option<wire::Failing>) -> Result<(), MemberError> {
         for (tenant, part) in (0..).zip(&played.tenants) {
             for (column, bytes) in columns::columns(&part.record) {
                 for bytes in bytes.chunks(CHUNK) {
@@ -423,6 +435,7 @@ impl Member {
             error: played.error.clone(),
             late: lock(&self.shared.run).late,
             lasted: played.finished_at.saturating_sub(played.started_at),
+            failing,
         }))
     }
 

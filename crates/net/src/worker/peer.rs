@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dyno_loadgen::clock::Clock;
+use dyno_loadgen::clock::{Clock, Nanos};
 
 use super::offset::{Offsets, RoundTrip};
 use super::wire::{self, Beat, Body, MOST};
@@ -26,6 +27,8 @@ pub(super) struct Peer {
     writer: Mutex<TcpStream>,
     offsets: Mutex<Offsets>,
     beat: Mutex<Beat>,
+    /// When it said something last, by the coordinator's clock.
+    heard_at: AtomicU64,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,6 +42,7 @@ impl Peer {
             writer: Mutex::new(stream.try_clone()?),
             offsets: Mutex::default(),
             beat: Mutex::default(),
+            heard_at: AtomicU64::new(0),
         })
     }
 
@@ -60,6 +64,10 @@ impl Peer {
         *lock(&self.beat)
     }
 
+    pub(super) fn heard_at(&self) -> Nanos {
+        self.heard_at.load(Ordering::Relaxed)
+    }
+
     /// Forgets how far the last run was.
     pub(super) fn rewind(&self) {
         *lock(&self.beat) = Beat::default();
@@ -73,7 +81,9 @@ impl Peer {
         (index, events): (usize, &Sender<(usize, Event)>),
     ) {
         loop {
-            let event = match wire::read(&mut stream, MOST) {
+            let read = wire::read(&mut stream, MOST);
+            self.heard_at.store(clock.now(), Ordering::Relaxed);
+            let event = match read {
                 Ok(Body::Pong(pong)) => {
                     let heard = clock.now();
                     let trip = RoundTrip { asked: pong.asked, told: pong.at, heard };

@@ -290,6 +290,29 @@ pub struct Played {
     /// How long it took, ns.
     #[prost(uint64, tag = "4")]
     pub lasted: u64,
+    /// The failures that ended it before its time.
+    #[prost(message, optional, tag = "20")]
+    pub failing: Option<Failing>,
+}
+
+/// Failures that ended the run of a worker before its time.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Failing {
+    /// Whose samples failed.
+    #[prost(uint32, tag = "1")]
+    pub tenant: u32,
+    /// Whether the last answers were looked at, not the first.
+    #[prost(bool, tag = "2")]
+    pub is_last: bool,
+    /// Answers that failed.
+    #[prost(uint64, tag = "3")]
+    pub failed: u64,
+    /// Answers that were looked at.
+    #[prost(uint64, tag = "4")]
+    pub answers: u64,
+    /// What the system said.
+    #[prost(string, optional, tag = "5")]
+    pub words: Option<String>,
 }
 
 /// What a worker says of one tenant.

@@ -127,6 +127,14 @@ impl<T, A> Queue<T, A> {
         }
     }
 
+    /// Drops all that waits, if `is_over` says so of what is known of it.
+    pub fn clear_if(&self, is_over: impl FnOnce(&mut A) -> bool) {
+        let mut waiting = self.lock();
+        if is_over(&mut waiting.about) {
+            waiting.batcher.clear();
+        }
+    }
+
     /// Has all that waits taken at once.
     pub fn flush(&self) {
         self.lock().batcher.flush();
@@ -146,6 +154,20 @@ impl<T, A> Queue<T, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queue_is_cleared_only_if_what_waits_is_over() {
+        let max_size = 2.try_into().expect("not 0");
+        let queue: Queue<_, bool> = Queue::new(Policy { max_size, max_wait: u64::MAX });
+        for item in 0..3 {
+            assert_eq!(queue.put([(0, item)], 9, |_| ()), Ok(()));
+        }
+        queue.clear_if(|is_over| *is_over);
+        assert_eq!(queue.len(), 3);
+        queue.clear_if(|is_over| !*is_over);
+        queue.close();
+        assert_eq!((queue.len(), queue.take(&mut Vec::new(), |_, left| left)), (0, None));
+    }
 
     #[test]
     fn a_closed_queue_is_worked_off_and_a_full_one_takes_nothing() {

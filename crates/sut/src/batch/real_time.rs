@@ -94,6 +94,15 @@ fn work(queue: &Waiting, engine: &dyn Engine) {
     };
     while let Some(responder) = queue.take(&mut batch, of_run) {
         let responder = responder.expect("samples come with a responder");
+        if responder.is_over() {
+            // Unless samples of a later run have come since.
+            queue.clear_if(|of_run| {
+                let is_over = of_run.as_ref().is_some_and(Responder::is_over);
+                is_over.then(|| of_run.take()).is_some()
+            });
+            batch.clear();
+            continue;
+        }
         if engine.is_streaming() {
             answers.live(&responder);
         }

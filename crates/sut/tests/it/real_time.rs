@@ -271,3 +271,52 @@ fn what_was_handed_over_stays_when_a_call_breaks() {
     let failed: Vec<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
     assert_eq!(failed, [2, 3, 4, 5]);
 }
+
+/// Answers its first calls, and fails the samples of all later ones.
+struct Breaks {
+    good_calls: usize,
+    calls: Arc<Mutex<usize>>,
+}
+
+impl Engine for Breaks {
+    fn name(&self) -> &str {
+        "breaks"
+    }
+
+    fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
+        let mut calls = self.calls.lock().unwrap();
+        *calls += 1;
+        for sample in samples {
+            match *calls <= self.good_calls {
+                true => answers.push(sample.id, &[]),
+                false => answers.fail(sample.id, Failure::Internal),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_waits_is_dropped_when_the_run_is_over() {
+    let count = Arc::<Mutex<usize>>::default;
+    let (inline, pooled) = (count(), count());
+    let engine = |calls: &Arc<Mutex<usize>>| Breaks { good_calls: 5, calls: calls.clone() };
+    let at_once = NonZero::new(16).unwrap();
+    let systems: [(Arc<dyn SystemUnderTest>, _); 2] = [
+        (Arc::new(Inline::new(engine(&inline)).at_most(at_once)), inline.clone()),
+        (Arc::new(pool(engine(&pooled), policy(16, 0), 1)), pooled.clone()),
+    ];
+    for (system, calls) in systems {
+        let mut driver = RealTime::new(system);
+        let monitor = driver.monitor();
+        monitor.fail_fast(true);
+        let settings = settings(Scenario::Offline, TestMode::PerformanceOnly, 100_000);
+        let record = play(&mut driver, settings);
+        // Dropped, it works off what still waits: nothing.
+        drop(driver);
+        let calls = *calls.lock().unwrap();
+        assert!(monitor.failing().is_some());
+        assert!(calls < 100, "{calls} calls of 6,250");
+        let answered = record.completed_at.iter().filter(|&&at| at != 0).count();
+        assert_eq!(answered - record.failed.len(), 80, "what was answered is kept");
+    }
+}

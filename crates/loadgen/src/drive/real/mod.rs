@@ -1,5 +1,6 @@
 //! The driver in real time: threads, clocks, waiting, and the completion slab.
 
+mod failing;
 mod issue_threads;
 mod monitor;
 mod notes;
@@ -10,6 +11,7 @@ mod wait;
 
 use std::sync::Arc;
 
+pub use failing::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS};
 pub use issue_threads::IssueThreads;
 pub use monitor::{Monitor, Onlooker};
 pub use responder::Responder;
@@ -214,7 +216,8 @@ impl StartedRun {
         let started_at = driver.begin();
         let started_wall = WallTime::now();
         let clock = driver.clock.shifted(started_at);
-        let run = RunState::new(clock, job.epoch, slabs, notes, driver.shards());
+        let shared = (monitor.control(), notes);
+        let run = RunState::new(clock, job.epoch, slabs, shared, driver.shards());
         let responder = Responder { run: Arc::new(run) };
         let (to_watch, epoch) = (responder.clone(), job.epoch);
         monitor.watch(Some(Watched { responder: to_watch, epoch, shapes }));

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Responder;
+use super::failing::{Control, Failing};
 use super::slab::Slab;
 use crate::clock::Nanos;
 use crate::drive::glance::{Chosen, Followed, Glance};
@@ -16,7 +17,7 @@ pub struct Monitor {
 
 #[derive(Debug, Default)]
 struct State {
-    abort: AtomicBool,
+    control: Arc<Control>,
     /// Whether the runs from now on are to note queries.
     is_looked_at: AtomicBool,
     /// Queries that several threads have issued; 0 where one does.
@@ -46,14 +47,31 @@ impl Monitor {
     /// Ends the test as soon as the issuing thread notices: at once while it
     /// issues, within a tenth of a second while it waits.
     pub fn abort(&self) {
-        self.shared.abort.store(true, Ordering::Relaxed);
+        self.shared.control.abort();
+    }
+
+    /// Whether runs from now on end, as by [`Monitor::abort`], when all of a tenant's first
+    /// [`FIRST_ANSWERS`](super::FIRST_ANSWERS) answers failed, or more than half of its last
+    /// [`LAST_ANSWERS`](super::LAST_ANSWERS). They do not at first.
+    pub fn fail_fast(&self, is_on: bool) {
+        self.shared.control.fail_fast(is_on);
+    }
+
+    /// The failures that ended the test; `None` if others or nothing did.
+    #[must_use]
+    pub fn failing(&self) -> Option<Failing> {
+        self.shared.control.failing()
+    }
+
+    pub(super) fn control(&self) -> Arc<Control> {
+        self.shared.control.clone()
     }
 
     /// Whether [`Monitor::abort`] was called.
     #[inline]
     #[must_use]
     pub fn is_aborted(&self) -> bool {
-        self.shared.abort.load(Ordering::Relaxed)
+        self.shared.control.is_aborted()
     }
 
     /// Queries issued and samples complete in the run that is on, and its time

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
+use super::failing::{Control, Failing, Noted};
 use super::notes::Notes;
 use super::slab::{Alone, Slab, Stamped};
 use crate::clock::{Clock, Nanos};
@@ -45,6 +46,7 @@ pub(super) struct RunState {
     pub(super) first_run: u64,
     pub(super) slabs: Box<[Slab]>,
     pub(super) notes: Notes,
+    control: Arc<Control>,
     pub(super) misuse: ForeignIds,
     parked: Alone<AtomicBool>,
     issuer: Thread,
@@ -85,7 +87,7 @@ impl RunState {
         clock: Clock,
         epoch: u16,
         slabs: Box<[Slab]>,
-        notes: Notes,
+        (control, notes): (Arc<Control>, Notes),
         shards: usize,
     ) -> Self {
         assert!(shards.is_power_of_two(), "the shards are told apart by bits");
@@ -94,6 +96,7 @@ impl RunState {
             first_run: ResponseId::new(epoch, 0, 0).run(),
             slabs,
             notes,
+            control,
             misuse: ForeignIds::default(),
             parked: Alone::default(),
             issuer: std::thread::current(),
@@ -188,6 +191,14 @@ impl Responder {
     #[must_use]
     pub fn time_of(&self, clock: &Clock, at: Nanos) -> Nanos {
         self.run.clock.when(clock, at)
+    }
+
+    /// Whether the run was ended early. What was issued and is not begun yet then needs no
+    /// answer: a system that queues samples drops them.
+    #[inline]
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.run.control.is_aborted()
     }
 
     /// Completes samples; the time is read once, on entry.
@@ -320,9 +331,12 @@ impl Responder {
     fn fail_stamped(&self, ids: &[ResponseId], why: Failure, at: Nanos) {
         let shard = self.run.shard();
         for &id in ids {
-            if let Some(slab) = self.run.slab(id, 1) {
-                let fresh = u64::from(slab.fail(id, why, at));
-                slab.count(fresh, shard);
+            let Some(slab) = self.run.slab(id, 1) else { continue };
+            let noted = slab.fail(id, why, at);
+            slab.count(u64::from(noted != Noted::Stale), shard);
+            if let Noted::Failing { window, failed, answers } = noted {
+                let tenant = id.tenant().into();
+                self.run.control.found(Failing { tenant, window, failed, answers });
             }
         }
         self.run.wake();

@@ -7,9 +7,10 @@
 //! read between the two and takes it as not complete yet.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::super::Kept;
+use super::failing::{Failures, Noted};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
 use crate::sut::{AsResponse, ResponseId};
@@ -83,7 +84,7 @@ pub(super) struct Slab {
     kept: Kept,
     responses: Box<[Alone<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
-    failed: Mutex<Vec<(u64, Failure)>>,
+    failed: Mutex<Failures>,
     duplicate: AtomicU64,
     unknown: AtomicU64,
     first_token_late: AtomicU64,
@@ -264,21 +265,22 @@ impl Slab {
         }
     }
 
-    /// Stamps a failure, and returns whether the sample was not complete before.
-    pub(super) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> bool {
+    /// Stamps a failure of a sample that is not complete.
+    pub(super) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> Noted {
         let sequence = id.sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
-            return false;
+            return Noted::Stale;
         };
         let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
         if before & mask != 0 {
             self.duplicate.fetch_add(1, Ordering::Relaxed);
-            return false;
+            return Noted::Stale;
         }
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).push((sequence, why));
+        let answers = self.completed() + 1;
+        let noted = self.failures().add(sequence, why, answers);
         chunk.completed_at[within].store(at, Ordering::Release);
-        true
+        noted
     }
 
     /// Adds to the count of complete samples; after all stamps are stored.
@@ -320,14 +322,18 @@ impl Slab {
         column
     }
 
+    fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Failures so far.
     pub(super) fn failed(&self) -> Vec<(u64, Failure)> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failures().list.clone()
     }
 
     /// How many failures there are so far.
     pub(super) fn failed_count(&self) -> u64 {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
+        self.failures().list.len() as u64
     }
 
     /// The completion stamp of a sample, for onlookers.
@@ -386,8 +392,7 @@ impl Slab {
         if self.issued() > samples as u64 {
             responses.keep_below(samples as u64);
         }
-        let mut failed =
-            std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut failed = std::mem::take(&mut self.failures().list);
         failed.retain(|(sequence, _)| *sequence < samples as u64);
         Stamps {
             responses,

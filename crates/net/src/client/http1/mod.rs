@@ -288,6 +288,10 @@ impl Pool {
             };
             drop(state);
             let responder = responder.expect("samples wait for somebody");
+            if responder.is_over() {
+                self.drop_waiting();
+                continue;
+            }
             let span = self.shared.clock.now().saturating_sub(since);
             let cause = match freed {
                 Freed::New => Waited::Connecting,
@@ -380,6 +384,15 @@ impl Pool {
     ) {
         self.shared.accepted.stamp(job.id, responder.now());
         self.shared.threads[connection.thread].request(request.len(connection.node));
+    }
+
+    /// Drops the samples that wait in a run that was ended early.
+    fn drop_waiting(&self) {
+        let mut state = self.lock();
+        if state.responder.as_ref().is_some_and(Responder::is_over) {
+            state.waiting.clear();
+            state.responder = None;
+        }
     }
 
     /// All samples that wait have failed: there is no connection, and none can be made.

@@ -246,6 +246,15 @@ impl Lane {
         };
         drop(mailbox);
         let responder = responder.expect("samples wait for somebody");
+        if responder.is_over() {
+            let mut mailbox = self.mailbox();
+            if mailbox.responder.as_ref().is_some_and(Responder::is_over) {
+                mailbox.waiting.clear();
+                mailbox.responder = None;
+            }
+            // Later samples come with a notice of their own.
+            return false;
+        }
         let span = self.shared.clock.now().saturating_sub(since);
         if self.limited_at.load(Ordering::Relaxed) > since {
             self.shared.waited((job, &responder), span, self.thread, Waited::Limit);

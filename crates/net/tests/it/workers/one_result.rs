@@ -85,7 +85,7 @@ fn one_two_and_four_workers_write_the_logs_of_a_single_client() {
         cases().iter().map(|(_, settings)| files(&placed(alone(settings)))).collect();
     for workers in [1, 2, 4] {
         let (coordinator, threads) = gathered(workers, || Time::Virtual);
-        coordinator.set_up(&[]).unwrap();
+        coordinator.set_up(&[], &|| true).unwrap();
         for ((name, settings), expected) in cases().iter().zip(&expected) {
             let log = placed(played(&coordinator, settings));
             let got = files(&log);
@@ -109,7 +109,7 @@ fn workers_in_real_time_issue_the_trace_of_one_and_begin_together() {
     let settings = TestSettings { min_duration_ms: 300, ..server() };
     let trace = alone(&settings).runs().next().unwrap().record.clone();
     let (coordinator, threads) = gathered(3, || Time::Real);
-    coordinator.set_up(&[]).unwrap();
+    coordinator.set_up(&[], &|| true).unwrap();
     let log = played(&coordinator, &settings);
     let run = log.runs().next().unwrap();
     assert_eq!(run.record.indices, trace.indices);

@@ -47,7 +47,7 @@ fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
         }
     });
     let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
-    coordinator.set_up(&[]).unwrap();
+    coordinator.set_up(&[], &|| true).unwrap();
     let clock = Clock::start();
     let log = played(&coordinator, &long());
     let lost_index = half.join().unwrap();
@@ -78,7 +78,7 @@ fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
         }
     });
     let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
-    let lost = coordinator.set_up(&[]).unwrap_err();
+    let lost = coordinator.set_up(&[], &|| true).unwrap_err();
     assert!(lost.to_string().contains("nothing came for too long"), "{lost}");
     hung.join().unwrap();
 }
@@ -86,7 +86,7 @@ fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
 #[test]
 fn what_was_measured_before_an_abort_is_kept() {
     let (coordinator, threads) = gathered(2, || Time::Real);
-    coordinator.set_up(&[]).unwrap();
+    coordinator.set_up(&[], &|| true).unwrap();
     let log = std::thread::scope(|scope| {
         let run = scope.spawn(|| played(&coordinator, &long()));
         let goes_on = patience();
@@ -148,7 +148,7 @@ fn strangers_and_other_releases_are_told_why_they_are_refused() {
 fn a_system_that_a_worker_lacks_is_named_with_the_worker() {
     let (coordinator, threads) = gathered(1, || Time::Virtual);
     let pair = Pair { name: "system".into(), value: "such model".into() };
-    let lost = coordinator.set_up(&[pair]).unwrap_err().to_string();
+    let lost = coordinator.set_up(&[pair], &|| true).unwrap_err().to_string();
     assert!(lost.contains("worker 1") && lost.contains("there is no such model"), "{lost}");
     drop(coordinator);
     for thread in threads {

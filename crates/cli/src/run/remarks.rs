@@ -1,0 +1,38 @@
+//! What readers must know of a run.
+
+use dyno_loadgen::settings::Scenario;
+
+use crate::environment;
+use crate::options::Options;
+use crate::system::System;
+
+/// What readers must know of the run as a whole. In virtual time nothing of the
+/// machine matters, and the same seed must give the same bytes.
+pub fn of_run(options: &Options, system: &System) -> Vec<String> {
+    // With a round, how long tests are is no business of the profile.
+    let of_profile = options.profile().remark().filter(|_| options.rules.is_none());
+    let said = [of_profile, system.remark()];
+    let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
+    remarks.extend(options.rules_remarks());
+    remarks.extend(system.remarks.iter().cloned());
+    if system.is_simulated() {
+        return remarks;
+    }
+    if options.scenarios().contains(&Scenario::Server) {
+        remarks.push(
+            "Server judges the client as well: at the target percentile it may lag by a tenth \
+             of the latency bound, or by 1 ms if that is more."
+                .into(),
+        );
+    }
+    if cfg!(debug_assertions) {
+        remarks.push("This is a debug build; its figures are those of slow code.".into());
+    }
+    let (load, cores) = (environment::load_average().unwrap_or(0.0), environment::cores());
+    if load > cores as f64 {
+        remarks.push(format!(
+            "This machine was busy before the run began: a load of {load:.1} on {cores} cores."
+        ));
+    }
+    remarks
+}

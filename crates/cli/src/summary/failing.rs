@@ -1,0 +1,85 @@
+//! Failures that ended a test before its time.
+
+use dyno_loadgen::drive::real::{self, AnswerWindow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Cause, Reason, ReasonKind, State, Test};
+
+/// Failures that ended a test before its time (`--fail-fast`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Failing {
+    /// which answers were looked at: `first`, or `last` before the end
+    pub window: String,
+    /// those that failed
+    pub failed: u64,
+    /// all of them
+    pub answers: u64,
+    /// what the system said, of the most frequent kind of failure; null where it said nothing
+    pub words: Option<String>,
+}
+
+/// What to do about a test that was ended so.
+const ADVICE: &str = "Check the system and what is sent to it; --fail-fast off measures in spite \
+                      of failures.";
+
+impl Failing {
+    /// Failures as a run found them, with what the system said.
+    pub fn new(found: real::Failing, words: Option<String>) -> Self {
+        let window = match found.window {
+            AnswerWindow::First => "first",
+            AnswerWindow::Last => "last",
+        };
+        Self { window: window.into(), failed: found.failed, answers: found.answers, words }
+    }
+
+    /// What failed and with which words, without an end: `all of the first 20 answers failed:
+    /// HTTP status 401`.
+    pub fn sentence(&self) -> String {
+        let Self { window, failed, answers, words } = self;
+        let part = match failed == answers {
+            true => "all".into(),
+            false => failed.to_string(),
+        };
+        let words = words.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+        format!("{part} of the {window} {answers} answers failed{words}")
+    }
+
+    /// Why the test was ended, with what to do.
+    pub fn reason(&self) -> String {
+        format!("The run was ended because {}. {ADVICE}", self.sentence().trim_end_matches('.'))
+    }
+}
+
+impl Test {
+    /// Marks a test that failures ended. That is its first reason.
+    pub fn end_failing(&mut self, failing: &Failing) {
+        let ends = |reason: &Reason| reason.kind == ReasonKind::Ended;
+        let texts: Vec<String> =
+            self.causes.iter().filter(|reason| ends(reason)).map(|of| of.text.clone()).collect();
+        self.causes.retain(|reason| !ends(reason));
+        self.reasons.retain(|reason| !texts.contains(reason));
+        let reason = Reason::new(ReasonKind::Ended, failing.reason());
+        self.add_first_reason(reason.because_of(Cause::System));
+        (self.state, self.failing) = (State::Aborted, Some(failing.clone()));
+        self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_system_are_in_the_reason() {
+        let words = Some("HTTP status 401: no key".into());
+        let found =
+            real::Failing { tenant: 0, window: AnswerWindow::First, failed: 20, answers: 20 };
+        let all = Failing::new(found, words);
+        assert_eq!(all.sentence(), "all of the first 20 answers failed: HTTP status 401: no key");
+        let last = real::Failing { window: AnswerWindow::Last, failed: 101, answers: 180, ..found };
+        let reason = Failing::new(last, None).reason();
+        let begin = "The run was ended because 101 of the last 180 answers failed. Check ";
+        assert!(reason.starts_with(begin), "{reason}");
+    }
+}

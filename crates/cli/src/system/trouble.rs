@@ -1,0 +1,24 @@
+//! What a system says of the samples that it failed.
+
+use dyno_net::client::Seen;
+
+use super::{Kind, System};
+
+impl System {
+    /// Why the first sample that failed did so, where it is known.
+    pub fn trouble(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Engine(engine) => engine.trouble().map(str::to_owned),
+            Kind::Remote(remote) => remote.trouble(),
+            Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => None,
+        }
+    }
+
+    /// What the system said of the most frequent kind of failure since its client was `before`.
+    pub fn words_of_failure(&self, before: Option<&Seen>) -> Option<String> {
+        let (Some(remote), Some(before)) = (self.remote(), before) else { return self.trouble() };
+        let troubles = remote.seen().since(before).troubles;
+        let most = troubles.into_values().max_by_key(|(samples, _)| *samples);
+        most.map(|(_, words)| words)
+    }
+}

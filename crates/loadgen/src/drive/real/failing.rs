@@ -1,0 +1,179 @@
+//! Finds out during a run that the system fails most samples.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::record::Failure;
+
+/// Answers at the start of a run that are looked at.
+pub const FIRST_ANSWERS: u64 = 20;
+/// Answers before the present one that are looked at.
+pub const LAST_ANSWERS: u64 = 200;
+/// Failures among the last answers that are more than half of them.
+const TOO_MANY: usize = 101;
+const _: () =
+    assert!(TOO_MANY as u64 * 2 > LAST_ANSWERS && (TOO_MANY as u64 - 1) * 2 <= LAST_ANSWERS);
+
+/// Which answers of a run were looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerWindow {
+    /// The first ones.
+    First,
+    /// The last ones before the run was ended.
+    Last,
+}
+
+/// A system that failed all of its first answers, or more than half of its last ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failing {
+    /// The tenant whose samples failed.
+    pub tenant: usize,
+    /// Which answers were looked at.
+    pub window: AnswerWindow,
+    /// Answers in that window that failed.
+    pub failed: u64,
+    /// Answers in that window.
+    pub answers: u64,
+}
+
+/// How a run is ended from outside of the thread that issues. Shared by all runs of a test.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    abort: AtomicBool,
+    fails_fast: AtomicBool,
+    failing: Mutex<Option<Failing>>,
+}
+
+impl Control {
+    pub(super) fn abort(&self) {
+        self.abort.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn is_aborted(&self) -> bool {
+        self.abort.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn fail_fast(&self, is_on: bool) {
+        self.fails_fast.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Ends the run of a failing system, if that is asked for.
+    pub(super) fn found(&self, failing: Failing) {
+        if self.fails_fast.load(Ordering::Relaxed) && !self.is_aborted() {
+            self.failing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failing);
+            self.abort();
+        }
+    }
+
+    pub(super) fn failing(&self) -> Option<Failing> {
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a failure that was reported means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// Nothing: the sample was complete before, or was never issued.
+    Stale,
+    /// One more failure.
+    Failed,
+    /// One more, with which too many answers of a window failed.
+    Failing { window: AnswerWindow, failed: u64, answers: u64 },
+}
+
+/// The failures of a tenant in one run.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// By sequence number of the sample.
+    pub(super) list: Vec<(u64, Failure)>,
+    /// Answers that there were at each of the last failures, that one included.
+    answers: VecDeque<u64>,
+}
+
+impl Failures {
+    /// Notes a failure, the `answers`-th answer of the run.
+    ///
+    /// Answers are counted at failures alone, so that an answered sample costs nothing.
+    pub(super) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> Noted {
+        self.list.push((sequence, why));
+        self.answers.push_back(answers);
+        if self.answers.len() > TOO_MANY {
+            self.answers.pop_front();
+        }
+        let failed = self.list.len() as u64;
+        if failed == FIRST_ANSWERS && answers <= failed {
+            return Noted::Failing { window: AnswerWindow::First, failed, answers: failed };
+        }
+        let within = answers.saturating_sub(self.answers[0]) + 1;
+        let is_failing = self.answers.len() == TOO_MANY && within <= LAST_ANSWERS;
+        match is_failing {
+            false => Noted::Failed,
+            true => {
+                let failed = TOO_MANY as u64;
+                Noted::Failing { window: AnswerWindow::Last, failed, answers: within.max(failed) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which answer ends the run; `fails` says which of them fail, from 0.
+    fn ended_by(answers: u64, fails: impl Fn(u64) -> bool) -> Option<(u64, AnswerWindow)> {
+        let mut failures = Failures::default();
+        (0..answers).filter(|&answer| fails(answer)).find_map(|answer| {
+            match failures.add(answer, Failure::Internal, answer + 1) {
+                Noted::Failing { window, .. } => Some((answer + 1, window)),
+                Noted::Failed | Noted::Stale => None,
+            }
+        })
+    }
+
+    /// The same by the words of the rule, from a list of all answers.
+    fn by_the_words(answers: u64, fails: impl Fn(u64) -> bool) -> Option<(u64, AnswerWindow)> {
+        let failed: Vec<bool> = (0..answers).map(fails).collect();
+        (1..=failed.len()).find_map(|seen| {
+            let first = seen == 20 && failed[..20].iter().all(|&is_failed| is_failed);
+            let last = &failed[seen.saturating_sub(200)..seen];
+            let many = last.iter().filter(|&&is_failed| is_failed).count() > 100;
+            let window = if first { AnswerWindow::First } else { AnswerWindow::Last };
+            (first || many).then_some((seen as u64, window))
+        })
+    }
+
+    #[test]
+    fn a_run_ends_as_the_words_of_the_rule_say() {
+        let cases: [(&str, &dyn Fn(u64) -> bool); 7] = [
+            ("all", &|_| true),
+            ("all but the first", &|answer| answer != 0),
+            ("all but the 20th", &|answer| answer != 19),
+            ("every second", &|answer| answer % 2 == 0),
+            ("two of three", &|answer| answer % 3 != 0),
+            ("none, then all", &|answer| answer >= 1_000),
+            ("99 of each 200", &|answer| answer % 200 < 99),
+        ];
+        for (name, fails) in cases {
+            assert_eq!(ended_by(3_000, fails), by_the_words(3_000, fails), "{name}");
+        }
+        assert_eq!(ended_by(3_000, |_| true), Some((20, AnswerWindow::First)));
+        assert_eq!(ended_by(3_000, |answer| answer % 2 == 0), None);
+        assert_eq!(ended_by(3_000, |answer| answer >= 1_000).unwrap().0, 1_101);
+    }
+
+    #[test]
+    fn only_a_run_that_is_to_fail_fast_is_ended() {
+        let (window, failed, answers) = (AnswerWindow::First, 20, 20);
+        let failing = Failing { tenant: 1, window, failed, answers };
+        let control = Control::default();
+        control.found(failing);
+        assert_eq!((control.is_aborted(), control.failing()), (false, None));
+        control.fail_fast(true);
+        control.found(failing);
+        control.found(Failing { tenant: 0, ..failing });
+        assert_eq!((control.is_aborted(), control.failing()), (true, Some(failing)));
+    }
+}
