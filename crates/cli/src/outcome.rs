@@ -19,6 +19,7 @@ use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Violation;
 
+use self::failures::Failures;
 pub use self::failures::Troubles;
 pub use self::reasons::Context;
 use crate::measure::{Test, mode_name};
@@ -83,7 +84,9 @@ impl Outcome {
             records: None,
         };
         match (test.mode, reports.last()) {
-            (TestMode::AccuracyOnly, _) => quality::judge(&mut kept.summary, log, system),
+            (TestMode::AccuracyOnly, _) => {
+                quality::judge(&mut kept.summary, log, system, context.troubles);
+            }
             (_, Some(report)) => {
                 let share = Share::of(test, tenant);
                 judge_performance(&mut kept.summary, log, report, (test.mode, share), context);
@@ -95,17 +98,7 @@ impl Outcome {
             (_, None) => {}
         }
         let summary = &mut kept.summary;
-        let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::Ended);
-        match ended {
-            Some(Ended::Deadline { missing }) if !is_told => {
-                summary.add_first_reason(reasons::silent(&log.plan, missing));
-            }
-            Some(Ended::Lost { worker, of }) if !is_told => {
-                let text = Violation::Lost { worker, of }.to_string();
-                summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
-            }
-            _ => {}
-        }
+        add_end(summary, log, ended);
         summary.settle();
         kept
     }
@@ -123,6 +116,21 @@ fn accounts(
     let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
     let number = test.tenants.iter().position(|of| of.name.as_deref() == tenant)?;
     answers::add(summary, report, system.remote().filter(|_| is_last)?, number)
+}
+
+/// Adds what ended the run before it was complete, where the reasons do not have it yet.
+fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<Ended>) {
+    let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::Ended);
+    match ended {
+        Some(Ended::Deadline { missing }) if !is_told => {
+            summary.add_first_reason(reasons::silent(&log.plan, missing));
+        }
+        Some(Ended::Lost { worker, of }) if !is_told => {
+            let text = Violation::Lost { worker, of }.to_string();
+            summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
+        }
+        _ => {}
+    }
 }
 
 /// A tenant's part in a search or a repetition.
@@ -171,8 +179,11 @@ fn judge_performance(
     match end {
         Some(End::Failed { load, because }) => {
             let told = match share {
-                Share::Load => without_load((load, because), &run.plan, is_peak)
-                    .map(|text| Reason::new(ReasonKind::Consequence, text)),
+                Share::Load => {
+                    let failures = Failures::of(&run.record.failed, context.troubles);
+                    without_load((load, because), &run.plan, is_peak, &failures)
+                        .map(|text| Reason::new(ReasonKind::Consequence, text))
+                }
                 Share::Beside(first) => beside(first, because, test.reasons.is_empty()),
             };
             told.into_iter().for_each(|reason| test.add_reason(reason));
@@ -188,6 +199,7 @@ fn without_load(
     (load, because): (f64, Failure),
     plan: &plan::Plan,
     is_peak: bool,
+    failures: &Failures,
 ) -> Option<String> {
     let is_whole = plan.interval().is_some();
     let (what, lower) = match is_whole {
@@ -197,6 +209,10 @@ fn without_load(
     const FASTER: &str = "Make the system faster, or the interval longer.";
     let is_least = |load: f64| is_whole && load <= 1.0;
     let text = match because {
+        // A lower load does not remove such failures.
+        Failure::Base if !failures.are_overload() => {
+            format!("The search found no {what}: samples already failed at the first one.")
+        }
         Failure::Base if is_least(load) => {
             format!("The search found no {what}: one already skips too many intervals. {FASTER}")
         }
@@ -224,6 +240,7 @@ fn without_load(
                 }
             };
             let instead = match is_peak {
+                _ if !failures.are_overload() => failures.advice(),
                 _ if is_least(load) => FASTER.into(),
                 true => "Lower it by more at once, with --set repetition=confirm:RUNS:STEP.".into(),
                 false => format!("{lower}, or find the peak first, with --mode peak."),

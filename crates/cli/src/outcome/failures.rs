@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dyno_loadgen::record::{Failure, Record};
+use dyno_loadgen::record::Failure;
 use dyno_net::trouble::{Kind, Trouble};
 
 use crate::render::count;
@@ -34,14 +34,14 @@ struct Failed {
 }
 
 impl Failures {
-    /// The failed samples of a run. Without a client that tells more, only the reasons in the
-    /// record are known.
-    pub fn of(record: &Record, troubles: &Troubles) -> Self {
+    /// The failed samples of a record. Without a client that tells more, only their reasons are
+    /// known.
+    pub fn of(failed: &[(u64, Failure)], troubles: &Troubles) -> Self {
         let mut by_reason: BTreeMap<Failure, u64> = BTreeMap::new();
-        for (_, failure) in &record.failed {
+        for (_, failure) in failed {
             *by_reason.entry(*failure).or_default() += 1;
         }
-        let samples = record.failed.len() as u64;
+        let samples = failed.len() as u64;
         let told: u64 = troubles.values().map(|(samples, _)| *samples).sum();
         let mut kinds: Vec<Failed> = match told == samples {
             true => troubles.iter().map(|(kind, of)| by_kind(*kind, of.0, &of.1)).collect(),
@@ -127,7 +127,6 @@ fn advice_on(kind: Kind) -> &'static str {
         Kind::Malformed | Kind::Mismatch => {
             "Check that the server speaks the protocol of the system (dyno info systems)."
         }
-        Kind::Empty | Kind::Cut | Kind::Aborted | Kind::Filtered | Kind::Short => NOT_WHOLE,
         _ => "See what the server says, and its log.",
     }
 }
@@ -161,14 +160,13 @@ fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> Failed {
 mod tests {
     use super::*;
 
-    fn record(failed: &[Failure]) -> Record {
-        let failed = failed.iter().enumerate().map(|(at, why)| (at as u64, *why)).collect();
-        Record { failed, ..Record::default() }
+    fn failed(why: &[Failure]) -> Vec<(u64, Failure)> {
+        why.iter().enumerate().map(|(at, why)| (at as u64, *why)).collect()
     }
 
     fn check(kind: Kind, words: &str, name: &str, advice: &str, is_overload: bool) {
         let troubles = Troubles::from([(kind, (2, words.to_owned()))]);
-        let found = Failures::of(&record(&[kind.failure(); 2]), &troubles);
+        let found = Failures::of(&failed(&[kind.failure(); 2]), &troubles);
         let told = format!("2 {name}, the first: {words}");
         assert_eq!((found.by_kind(), found.are_overload()), (told, is_overload));
         assert!(found.advice().contains(advice), "{}", found.advice());
@@ -183,7 +181,7 @@ mod tests {
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
-        check(Kind::Empty, "no output", "empty answer", "accept-answers=CLASS", false);
+        check(Kind::Empty, "no output", "empty answer", "accept-answers=empty", false);
         check(Kind::Server, "HTTP status 500: boom", "server error", "log of the server", false);
     }
 
@@ -193,8 +191,8 @@ mod tests {
             (Kind::Closed, (1, "broke off".to_owned())),
             (Kind::Refused, (2, "full".to_owned())),
         ]);
-        let failed = [Failure::Rejected, Failure::Rejected, Failure::Disconnected];
-        let found = Failures::of(&record(&failed), &troubles);
+        let why = [Failure::Rejected, Failure::Rejected, Failure::Disconnected];
+        let found = Failures::of(&failed(&why), &troubles);
         assert_eq!(found.by_kind(), "2 refused, the first: full; 1 closed, the first: broke off");
         assert!(!found.are_overload());
     }
@@ -202,9 +200,9 @@ mod tests {
     #[test]
     fn counts_of_another_tenant_are_left_out_and_words_are_kept() {
         let troubles = Troubles::from([(Kind::Refused, (9, "full".to_owned()))]);
-        let found = Failures::of(&record(&[Failure::Rejected]), &troubles);
+        let found = Failures::of(&failed(&[Failure::Rejected]), &troubles);
         assert_eq!(found.by_kind(), "1 refused, the first: full");
-        let alone = Failures::of(&record(&[Failure::Internal]), &Troubles::new());
+        let alone = Failures::of(&failed(&[Failure::Internal]), &Troubles::new());
         assert_eq!(alone.by_kind(), "1 answered with an error");
     }
 }

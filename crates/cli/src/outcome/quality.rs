@@ -3,38 +3,35 @@
 use std::collections::HashSet;
 
 use dyno_loadgen::qsl::SampleIndex;
+use dyno_loadgen::record::Failure;
 use dyno_loadgen::run::TestLog;
 use dyno_mlperf::accuracy::{Scored, score_answers};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 
-use crate::summary::{self, Accuracy, QualityUnit, Reason, ReasonKind};
+use super::failures::{Failures, Troubles};
+use crate::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
 use crate::system::System;
 use crate::system::net::Remote;
 
 /// Scores the answers of a test, and says what keeps them from being good enough.
-pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
-    let (mut answered, mut failed, mut missing) = (0, 0, 0);
+pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, troubles: &Troubles) {
+    let (mut answered, mut failed, mut missing) = (0, Vec::new(), 0);
     let mut answers = Vec::new();
     for run in log.runs().filter(|run| run.accuracy) {
         missing += run.record.missing();
-        failed += run.record.failed.len();
+        failed.extend_from_slice(&run.record.failed);
         answered += run.record.completed_at.iter().filter(|&&at| at != 0).count();
         answers.extend(run.record.responses.iter().filter_map(|response| {
             let at = usize::try_from(response.sequence).ok()?;
             Some((*run.record.indices.get(at)?, response.data))
         }));
     }
-    let mut accuracy = Accuracy { answered: (answered - failed) as u64, ..Accuracy::default() };
+    let mut accuracy =
+        Accuracy { answered: (answered - failed.len()) as u64, ..Accuracy::default() };
     let mut reasons = Vec::new();
-    if missing > 0 && log.complete {
-        reasons
-            .push(format!("{missing} samples were never answered; accuracy needs every sample."));
-    }
-    if failed > 0 {
-        reasons.push(format!("{failed} samples failed; accuracy needs every sample."));
-    }
+    not_answered(test, &failed, if log.complete { missing } else { 0 }, troubles);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
         // Servers answer with classes or scores of any type; what they mean is asked here, where
         // no clock runs.
@@ -75,6 +72,28 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
     test.accuracy = Some(accuracy);
     for text in reasons {
         test.add_reason(Reason::new(ReasonKind::Accuracy, text));
+    }
+}
+
+/// Adds the samples that failed, by kind, and those that never came back.
+fn not_answered(
+    test: &mut summary::Test,
+    failed: &[(u64, Failure)],
+    missing: usize,
+    troubles: &Troubles,
+) {
+    if !failed.is_empty() {
+        let failures = Failures::of(failed, troubles);
+        let (samples, by_kind) = (failures.samples, failures.by_kind());
+        let text = format!(
+            "{samples} samples failed: {by_kind}. Accuracy needs every sample. {}",
+            failures.advice()
+        );
+        test.add_reason(Reason::new(ReasonKind::Failures, text).because_of(Cause::System));
+    }
+    if missing > 0 {
+        let text = format!("{missing} samples were never answered; accuracy needs every sample.");
+        test.add_reason(Reason::new(ReasonKind::Missing, text).because_of(Cause::System));
     }
 }
 

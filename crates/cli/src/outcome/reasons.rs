@@ -29,7 +29,7 @@ pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
         // The run was over before its first query: there is nothing else to tell.
         return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
     }
-    let failures = Failures::of(&run.record, context.troubles);
+    let failures = Failures::of(&run.record.failed, context.troubles);
     let judged = Judged { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
     reasons.extend(violations.iter().filter_map(|violation| judged.reason(violation)));

@@ -24,8 +24,8 @@ impl Disturbance {
         let (limit, blocks) = of_client.zip(counts).find(|(limit, all)| !limit.is_kept(all))?;
         let all = Block::sum(blocks);
         let share = all.over as f64 / all.queries.max(1) as f64;
-        let reason =
-            format!("{} of the queries are over {}", limits::percent(share), limits::show(limit));
+        let (share, limit) = (limits::percent(share), limits::show(limit));
+        let reason = format!("the client issued {share} of the queries too late ({limit})");
         Some(Self { cause: Cause::Client, reason, is_lag_alone: true })
     }
 
@@ -103,7 +103,7 @@ mod tests {
     fn a_run_in_which_too_many_queries_were_late_is_disturbed() {
         let of = |over| vec![vec![Block { queries: 1_000, over }]];
         let found = Disturbance::by_lag(&[LATENCY, LAG], &of(124)).unwrap();
-        let reason = "12.4 % of the queries are over client lag p99 <= 1.00 ms";
+        let reason = "the client issued 12.4 % of the queries too late (client lag p99 <= 1.00 ms)";
         assert_eq!((&found.reason[..], found.cause), (reason, Cause::Client));
         assert_eq!(Disturbance::by_lag(&[LATENCY, LAG], &of(10)), None);
         assert_eq!(Disturbance::by_lag(&[LATENCY], &[]), None);

@@ -256,7 +256,7 @@ impl Job {
         self.keep()?;
         Ok(repeat.map(|repeat| {
             let (at, most) = (self.load.show(load), self.patience.most);
-            format!("    the run at {at} says nothing: {reason}; repeat {repeat} of {most}")
+            format!("    the run at {at} does not count: {reason}; repeat {repeat} of {most}")
         }))
     }
 

@@ -35,7 +35,7 @@ mod real_time {
     fn each_repeat_is_announced_and_advice_is_given() {
         let folder = Folder::new();
         let ran = folder.dyno(&format!("{LATE} --repeat-disturbed 1 --out late")).exits(1);
-        let repeat = "the run at 1,000 queries/s says nothing: ";
+        let repeat = "the run at 1,000 queries/s does not count: ";
         assert!(ran.stderr.contains(repeat), "{}", ran.stderr);
         assert!(ran.stderr.contains("repeat 1 of 1"), "{}", ran.stderr);
         let text = ran.stdout.replace(" │\n│ ", " ").replace("  ", " ");

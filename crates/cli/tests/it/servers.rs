@@ -277,6 +277,9 @@ fn refused_samples_are_counted_explained_and_no_throughput() {
     assert_eq!(refused["samples"], metrics["query_count"]);
     assert_eq!(refused["first"], "HTTP status 429: queue full");
     assert_eq!(client["retries"]["refused"], metrics["query_count"]);
+    let reasons = summary["tests"][0]["reasons"].to_string();
+    assert!(reasons.contains("refused, the first: HTTP status 429: queue full"), "{reasons}");
+    assert!(!reasons.contains("faster"), "speed is no cure for failures: {reasons}");
 }
 
 #[test]
