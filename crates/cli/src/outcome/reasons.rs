@@ -32,7 +32,19 @@ pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let failures = Failures::of(&run.record.failed, context.troubles);
     let judged = Judged { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
-    reasons.extend(violations.iter().filter_map(|violation| judged.reason(violation)));
+    // What a run lacks because it was ended early is no reason of its own.
+    let is_cut = run.ended == Ended::Aborted;
+    let follows = |violation: &Violation| {
+        matches!(
+            violation,
+            Violation::Missing { .. }
+                | Violation::Duration { .. }
+                | Violation::Count { .. }
+                | Violation::EarlyStopping { .. }
+        )
+    };
+    let own = violations.iter().filter(|violation| !is_cut || !follows(violation));
+    reasons.extend(own.filter_map(|violation| judged.reason(violation)));
     reasons.sort_by_key(|reason| place(reason.kind));
     reasons
 }

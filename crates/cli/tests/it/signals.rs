@@ -262,6 +262,8 @@ mod real_time {
             assert!((1..300_000).contains(&answered), "{answered}");
             assert!(test["result"]["value"].as_f64().unwrap() > 0.0, "{}", test["result"]);
             assert!(folder.0.join("out/Offline/performance/records.bin").is_file());
+            let reasons = test["reasons"].as_array().unwrap();
+            assert_eq!(reasons.len(), 1, "what is missing follows from the end: {reasons:?}");
         }
     }
 
