@@ -85,6 +85,9 @@ fn system_rows(run: &RunOptions) -> String {
             None => quoted(&path(file)),
         })
         .collect();
+    let required: Vec<String> =
+        run.requirements.iter().map(|requirement| quoted(&requirement.written())).collect();
+    let shapes: Vec<String> = run.shapes.iter().map(|shape| quoted(&shape.written())).collect();
     let with: Vec<String> =
         run.with.iter().map(|(name, file)| quoted(&format!("{name}={}", path(file)))).collect();
     let file = |of: &Option<PathBuf>| of.as_deref().map(|file| quoted(&path(file)));
@@ -93,6 +96,7 @@ fn system_rows(run: &RunOptions) -> String {
         ("fail_fast", run.fails_fast.map(|is_on| quoted(if is_on { "on" } else { "off" }))),
         ("model", file(&run.model)),
         ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
+        ("shape", (!shapes.is_empty()).then(|| format!("[{}]", shapes.join(", ")))),
         ("labels", file(&run.labels)),
         ("with", (!with.is_empty()).then(|| format!("[{}]", with.join(", ")))),
         ("ort_lib", file(&run.ort_lib)),
@@ -107,6 +111,7 @@ fn system_rows(run: &RunOptions) -> String {
         ("trace_log", run.trace_log.then(|| "true".to_string())),
         ("virtual", run.is_virtual.then(|| "true".to_string())),
         ("equivalence", file(&run.equivalence)),
+        ("require", (!required.is_empty()).then(|| format!("[{}]", required.join(", ")))),
         ("accuracy_target", run.accuracy_target.map(|target| target.to_string())),
     ];
     let rows = rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)));
