@@ -36,8 +36,10 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &R
         };
         let at = test.causes.iter().take_while(is_worse).count();
         let reasons: Vec<Reason> = found.iter().filter_map(reason).collect();
-        test.reasons.splice(at..at, reasons.iter().map(|reason| reason.text.clone()));
-        test.causes.splice(at..at, reasons);
+        for (offset, reason) in reasons.into_iter().enumerate() {
+            test.reasons.insert(at + offset, reason.text.clone());
+            test.causes.insert(at + offset, reason);
+        }
         test.settle();
     }
     test.requirements = found;

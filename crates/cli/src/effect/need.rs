@@ -15,7 +15,7 @@ pub enum Need {
     Performance,
     /// An accuracy test.
     Accuracy,
-    /// A performance test of this scenario.
+    /// This scenario: rates and arrivals are those of its accuracy test, too.
     Scenario(Scenario),
     /// Anything else: a few words for the reference page, and the question.
     Other(&'static str, fn(&Facts<'_>) -> Option<Unmet>),
@@ -44,20 +44,15 @@ impl Need {
                     "use --mode accuracy or --mode both, or leave it out",
                 )
             }),
-            Self::Scenario(scenario) => {
-                let is_met = facts.measures() && facts.scenarios.contains(&scenario);
-                (!is_met).then(|| {
-                    let names = facts.scenario_names();
-                    let has = match facts.measures() {
-                        true => format!("this run has {names} only"),
-                        false => "this run has no performance test".into(),
-                    };
-                    Unmet::new(
-                        format!("has no effect: it belongs to {scenario}, and {has}"),
-                        format!("add --scenario {scenario}, or leave it out"),
-                    )
-                })
-            }
+            Self::Scenario(scenario) => (!facts.scenarios.contains(&scenario)).then(|| {
+                let names = facts.scenario_names();
+                Unmet::new(
+                    format!(
+                        "has no effect: it belongs to {scenario}, and this run has {names} only"
+                    ),
+                    format!("add --scenario {scenario}, or leave it out"),
+                )
+            }),
             Self::Other(_, question) => question(facts),
         }
     }
@@ -71,7 +66,7 @@ impl Need {
             }
             Self::Performance => "a performance test".into(),
             Self::Accuracy => "an accuracy test".into(),
-            Self::Scenario(scenario) => format!("a performance test in {scenario}"),
+            Self::Scenario(scenario) => format!("the scenario {scenario}"),
             Self::Other(words, _) => words.into(),
         }
     }
