@@ -56,9 +56,7 @@ pub fn prepare(command_line: &CommandLine, ask: &Ask) -> Result<(Prepared, Load)
         effect::check(&Facts::new(options, None), Strictness::Flags)?;
         Ok(load)
     };
-    let (prepared, load) = Prepared::narrowed(command_line, narrow)?;
-    effect::check(&Facts::new(&prepared.options, Some(&prepared.system)), Strictness::Flags)?;
-    Ok((prepared, load))
+    Prepared::narrowed(command_line, narrow)
 }
 
 /// Named in settings that it makes.
