@@ -113,11 +113,12 @@ pub fn settings_without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec
         if *origin != Origin::Flag("--set".into()) {
             continue;
         }
-        // Of a setting of one scenario, that one.
-        let owner = Scenario::ALL.iter().copied().find(|scenario| is_relevant(key, *scenario));
-        let is_used = facts.scenarios.iter().any(|scenario| is_relevant(key, *scenario));
-        let asked = scenario.or(owner.filter(|_| !is_used));
-        if let Some(asked) = asked.filter(|asked| !facts.scenarios.contains(asked)) {
+        // `Server.KEY` says itself when it applies.
+        let is_used = |scenario: &Scenario| is_relevant(key, *scenario);
+        if scenario.is_some() || facts.scenarios.iter().any(is_used) {
+            continue;
+        }
+        if let Some(asked) = Scenario::ALL.iter().find(|scenario| is_used(scenario)) {
             let names = facts.scenario_names();
             let why =
                 format!("has no effect: it belongs to {asked}, and this run has {names} only");
