@@ -1,7 +1,7 @@
 //! What options need to take effect, each as a question about the facts of a run.
 
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
+use dyno_loadgen::settings::{Scenario, TestMode};
 
 use super::{Facts, Unmet};
 use crate::system::System;
@@ -103,22 +103,6 @@ pub fn scored(facts: &Facts<'_>) -> Option<Unmet> {
         ),
         _ => None,
     }
-}
-
-/// A rate that arrivals have.
-pub fn rate(facts: &Facts<'_>) -> Option<Unmet> {
-    let settings = facts.options.settings(Scenario::Server, TestMode::PerformanceOnly, None);
-    let how = match &settings.values.server_arrivals {
-        Arrivals::Concurrency(count) => format!("concurrency:{count} keeps a number in flight"),
-        Arrivals::Replay(_) => "queries come at recorded times".into(),
-        Arrivals::Poisson | Arrivals::Constant | Arrivals::Gamma(_) | Arrivals::Burst(_) => {
-            return None;
-        }
-    };
-    Some(Unmet::new(
-        format!("has no effect: server_arrivals has no rate; {how}"),
-        "leave out one of the two",
-    ))
 }
 
 /// Samples that are made, or a file that has more.

@@ -32,7 +32,7 @@ pub const ROWS: &[Row] = &[
     ("mode", &[]),
     ("profile", &[]),
     ("duration", &[Performance]),
-    ("qps", &[Need::Scenario(Scenario::Server), Other("arrivals that have a rate", need::rate)]),
+    ("qps", &[Need::Scenario(Scenario::Server)]),
     ("seed", &[]),
     ("deadline", &[]),
     ("model", &[Systems(OF_MODELS), Other("a system that names no model", need::model)]),
