@@ -283,6 +283,7 @@ def check_time_line(page, name, figure, slices):
 
 CHARTS = """() => [...document.querySelectorAll("section.card.test")].map((section) =>
   [...section.querySelectorAll("figure.chart")].map((figure) => {
+    const names = JSON.parse(figure.querySelector("script.data").textContent).series.map((series) => series.n);
     const ticks = (of, edge) => [...figure.querySelectorAll(of)].map((e) => [e.textContent, parseFloat(e.style[edge])]);
     return {
       title: figure.querySelector("h4").textContent,
@@ -290,7 +291,7 @@ CHARTS = """() => [...document.querySelectorAll("section.card.test")].map((secti
       y: ticks(".ys span", "top"),
       log: [".x-name", ".axis-name"].map((name) => figure.querySelector(name).textContent.includes("logarithmic")),
       series: [...figure.querySelectorAll("svg g[data-series]")].map((g) => [
-        figure.querySelector(`.legend [data-series="${g.dataset.series}"]`).textContent,
+        names[g.dataset.series],
         g.querySelector("path").getAttribute("d")]),
     };
   }))"""
