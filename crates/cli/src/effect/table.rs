@@ -35,6 +35,7 @@ pub const ROWS: &[Row] = &[
     ("qps", &[Need::Scenario(Scenario::Server)]),
     ("seed", &[]),
     ("deadline", &[]),
+    ("fail-fast", &[]),
     ("model", &[Systems(OF_MODELS), Other("a system that names no model", need::model)]),
     ("data", &[Systems(WITH_DATA)]),
     ("shape", &[Systems(WITH_SHAPES), Other("random samples", need::random_samples)]),

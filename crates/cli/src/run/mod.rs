@@ -1,6 +1,7 @@
 //! A run: what a command line stands for, and what becomes of it. All commands
 //! that measure go this way.
 
+mod checked;
 mod longer;
 mod remarks;
 mod tests;
@@ -15,7 +16,7 @@ use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_net::client::Seen;
 
-use crate::effect::{self, Facts, Strictness};
+use crate::effect::{self, Facts};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::TestResult;
@@ -84,29 +85,6 @@ impl Prepared {
     /// The same.
     pub fn silently(command_line: &CommandLine) -> Result<Self, Failure> {
         Self::load(Options::read(command_line, variables())?)
-    }
-
-    /// The system of a run that is to be played as it is described: an option without effect
-    /// is an error. Warnings are printed unless `is_quiet`.
-    ///
-    /// # Errors
-    /// As [`Prepared::new`], and every option that takes no effect.
-    pub fn checked(
-        command_line: &CommandLine,
-        strictness: Strictness,
-        is_quiet: bool,
-    ) -> Result<Self, Failure> {
-        let options = Options::read(command_line, variables())?;
-        // Before the system is loaded, which may take minutes.
-        effect::check(&Facts::new(&options, None), strictness)?;
-        let prepared = Self::load(options)?;
-        let facts = Facts::new(&prepared.options, Some(&prepared.system));
-        let ignored = effect::check(&facts, strictness)?;
-        if !is_quiet {
-            ignored.iter().for_each(|what| output::say(format_args!("warning: {what}")));
-            prepared.warn();
-        }
-        Ok(prepared)
     }
 
     fn warn(&self) {
