@@ -301,6 +301,7 @@ mod tests {
             causes: Vec::new(),
             notes: Vec::new(),
             result: None,
+            requirements: Vec::new(),
             repeated: None,
             failing: None,
             accuracy,

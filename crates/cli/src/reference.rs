@@ -13,6 +13,7 @@ use dyno_mlperf::finding::Severity;
 use dyno_mlperf::submission::check::{Program, catalogue};
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
+use crate::effect::needs_of;
 use crate::exit::Exit;
 use crate::options::{KEYS, SWEEP_KEYS};
 use crate::schema::Document;
@@ -119,16 +120,18 @@ fn configuration() -> String {
          ## `[run]`\n\nEach key is a flag too, with hyphens for underscores: `batch_wait` is \
          `--batch-wait`. Files, and the folder `out`, are relative to the folder of the `dyno.toml`, on the \
          command line to the present one; the FILE of `system` is relative to the present one in either: \
-         `model` is what names a model beside the file.\n\n| key | value | what | default |\n| --- | --- | --- | --- |\n"
+         `model` is what names a model beside the file. A key that takes no effect in the whole run is an error: the last \
+         column has what a key needs.\n\n| key | value | what | default | needs |\n| --- | --- | --- | --- | --- |\n"
     );
     for key in KEYS {
         let value = if key.value.is_empty() { "true" } else { key.value };
         let _ = writeln!(
             text,
-            "| `{}` | `{value}` | {} | {} |",
+            "| `{}` | `{value}` | {} | {} | {} |",
             key.name.replace('-', "_"),
             cell(key.help),
-            cell(key.default)
+            cell(key.default),
+            cell(&needs_of(key.name))
         );
     }
     text += "\n## `[settings]`, `[scenario.NAME]`\n\nSettings of the load generator. A setting under \

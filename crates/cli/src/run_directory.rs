@@ -188,10 +188,7 @@ fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), Failure> {
 
 /// The same for a run with `--out`.
 fn claim(out: &Path) -> Result<(PathBuf, PathBuf), Failure> {
-    if out.is_symlink() && !out.exists() {
-        return Err(Failure::set_up(format!("{} is a link to nothing", out.display()))
-            .hint("choose another folder with --out"));
-    }
+    check_link(out)?;
     let partial = if out.exists() {
         check_empty(out)?;
         // The folder itself has a name, even if it is given as `.`.
@@ -224,6 +221,22 @@ pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
         }),
     };
     made.map_err(|error| refused(out.unwrap_or(Path::new(RUNS)), &error))
+}
+
+/// Whether results could go to `out`; nothing is made.
+///
+/// # Errors
+/// If there is something in it, or it is a link to nothing.
+pub fn check_free(out: &Path) -> Result<(), Failure> {
+    if out.exists() { check_empty(out) } else { check_link(out) }
+}
+
+fn check_link(out: &Path) -> Result<(), Failure> {
+    if out.is_symlink() && !out.exists() {
+        return Err(Failure::set_up(format!("{} is a link to nothing", out.display()))
+            .hint("choose another folder with --out"));
+    }
+    Ok(())
 }
 
 /// Removes what is left of an earlier attempt at this folder, by who owns the

@@ -10,6 +10,7 @@ mod onnx;
 mod policy;
 mod rnn;
 mod sample;
+mod shapes;
 pub mod task;
 mod tokens;
 mod trouble;
@@ -35,6 +36,7 @@ use dyno_task::judge::Judge;
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::summary::InputShape;
 use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;
@@ -154,6 +156,11 @@ impl System {
         let spec = run.system.clone().unwrap_or_else(|| "digits".into());
         let (name, argument) = spec.split_once(':').unwrap_or((&spec, ""));
         let parts = parts(&spec, name, argument, run)?;
+        if let Kind::Engine(engine) = &parts.kind {
+            let output = engine.about().outputs.into_iter().next();
+            let classes = output.and_then(|output| shapes::classes(&output.shape));
+            shapes::check_labels(parts.labels.as_deref(), classes, run)?;
+        }
         let Parts { kind, library, labels, tensors, target, .. } = parts;
         let (offline_workers, is_synthetic) = (parts.offline_workers, parts.is_synthetic);
         let has_servers = run.tenant_systems.iter().any(Option::is_some);
@@ -170,7 +177,7 @@ impl System {
                 .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
         }
         let is_digits = matches!(name, "digits" | "cheat") && labels.is_some();
-        let policies = Policies::new(&kind, &spec, run)?;
+        let policies = Policies::new(&kind, run);
         let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
         Ok(Self {
             library,
@@ -272,9 +279,26 @@ impl System {
         }
     }
 
+    /// Whether anything judges its answers: labels, references, or the method of a task.
+    pub fn is_scored(&self) -> bool {
+        let has_references = || self.remote().is_some_and(|remote| remote.references().is_some());
+        self.labels.is_some() || self.judge.is_some() || has_references()
+    }
+
+    /// Whether it computes in this process.
+    pub fn is_engine(&self) -> bool {
+        matches!(self.kind, Kind::Engine(_))
+    }
+
     /// Whether its samples are random numbers.
     pub fn is_synthetic(&self) -> bool {
         self.is_synthetic
+    }
+
+    /// Shapes of a call with one sample, by input, where samples are tensors.
+    pub fn shapes(&self) -> Vec<InputShape> {
+        let ports = self.about().inputs;
+        self.tensors.iter().flat_map(|library| shapes::effective(library, &ports)).collect()
     }
 
     /// What the data set reports of itself.
@@ -432,7 +456,6 @@ impl Parts {
 }
 
 fn parts(spec: &str, name: &str, argument: &str, run: &RunOptions) -> Result<Parts, Failure> {
-    refuse_files(name, run)?;
     let numbers = || Arc::new(Numbers { count: run.samples_or_of_round(SAMPLES_DEFAULT) });
     match name {
         "onnx" | "tract" => {
@@ -535,33 +558,6 @@ fn unknown(name: &str) -> Failure {
     let near = nearest(name, names.into_iter()).unwrap_or("digits");
     Failure::usage(format!("unknown system `{name}`; the nearest is `{near}`"))
         .hint(format!("the systems are {}; see dyno info systems", names.join(", ")))
-}
-
-/// Refuses what another system would need.
-fn refuse_files(name: &str, run: &RunOptions) -> Result<(), Failure> {
-    if !SYSTEMS.iter().any(|(system, _)| system.split(':').next() == Some(name)) {
-        // It is told that there is no such system.
-        return Ok(());
-    }
-    let takes_files = matches!(name, "onnx" | "tract" | "tuned");
-    let is_rnn = name == "rnn";
-    let takes_tensors = is_rnn || matches!(name, "oip" | "oip-grpc");
-    let takes_data = takes_tensors || matches!(name, "openai" | "raw");
-    let given = [
-        ("--model", run.model.is_some()),
-        ("--data", !run.data.is_empty() && !takes_data),
-        ("--labels", run.labels.is_some() && !takes_tensors),
-    ];
-    let given = given.iter().find(|(_, is_given)| *is_given && !takes_files);
-    if given.is_none() && name != "task" && !is_rnn && !run.with.is_empty() {
-        return Err(Failure::usage(format!("--with means nothing to system `{name}`"))
-            .hint("it names a file of --system task:NAME, or the reference of rnn:MODEL"));
-    }
-    match given {
-        Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing to system `{name}`"))
-            .hint("it belongs to --system onnx:FILE, tract:FILE and tuned:model=FILE")),
-        None => Ok(()),
-    }
 }
 
 /// A data set whose samples are nothing but numbers.

@@ -194,6 +194,9 @@ fn options(run: &RunOptions) -> Vec<Pair> {
         let of = input.as_ref().map(|input| format!("{input}=")).unwrap_or_default();
         add("data", Some(format!("{of}{}", path(file))));
     }
+    for shape in &run.shapes {
+        add("shape", Some(shape.written()));
+    }
     add("labels", run.labels.as_ref().map(path));
     for (name, file) in &run.with {
         add("with", Some(format!("{name}={}", path(file))));

@@ -281,6 +281,143 @@ def check_time_line(page, name, figure, slices):
         expect(expected in tip, name, f"part {n} says {tip!r}, not {expected}")
 
 
+CHARTS = """() => [...document.querySelectorAll("section.card.test")].map((section) =>
+  [...section.querySelectorAll("figure.chart")].map((figure) => {
+    const names = JSON.parse(figure.querySelector("script.data").textContent).series.map((series) => series.n);
+    const ticks = (of, edge) => [...figure.querySelectorAll(of)].map((e) => [e.textContent, parseFloat(e.style[edge])]);
+    return {
+      title: figure.querySelector("h4").textContent,
+      x: ticks(".xs span", "left"),
+      y: ticks(".ys span", "top"),
+      log: [".x-name", ".axis-name"].map((name) => figure.querySelector(name).textContent.includes("logarithmic")),
+      series: [...figure.querySelectorAll("svg g[data-series]")].map((g) => [
+        names[g.dataset.series],
+        g.querySelector("path").getAttribute("d")]),
+    };
+  }))"""
+
+UNITS = {"ns": 1, "\u00b5s": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "%": 0.01, "k": 1e3, "M": 1e6, "G": 1e9, "": 1}
+# Of 1000 units: labels stand on tenths of a percent.
+PLACE_TOLERANCE = 4
+
+
+def read_label(text):
+    """The value of a label beside an axis."""
+    if text in ("min", "max") or text.startswith("p"):
+        return {"min": 0.0, "max": 1.0}.get(text) if text in ("min", "max") else float(text[1:]) / 100
+    number, unit = re.fullmatch(r"([-\d.,]+)\s*(\S*)", text.replace("\u202f", " ")).groups()
+    return float(number.replace(",", "")) * UNITS[unit]
+
+
+class Places:
+    """Where values stand on an axis, by the labels beside it alone."""
+
+    def __init__(self, ticks, is_log):
+        known = [(read_label(text), 10 * at) for text, at in ticks]
+        self.is_nines = any(text.startswith("p") or text in ("min", "max") for text, _ in ticks)
+        self.single = dict(known) if is_log or self.is_nines else {}
+        self.shown = {"log": is_log and not self.is_nines}
+        usable = [(self.scaled(v), at) for v, at in known if self.scaled(v) is not None]
+        self.usable = sorted(usable)
+
+    def scaled(self, value):
+        if self.is_nines:
+            return None if value >= 1 else -math.log10(1 - value)
+        if self.shown["log"]:
+            return None if value <= 0 else math.log(value)
+        return value
+
+    def __call__(self, value):
+        """None where no label says it."""
+        at = self.scaled(value)
+        if at is None:
+            return self.single.get(value)
+        if len(self.usable) < 2:
+            return None
+        (a, from_), (b, to) = self.usable[0], self.usable[-1]
+        return from_ + (at - a) / (b - a) * (to - from_)
+
+
+def charts_of(test):
+    """Title and series of charts, with the points that series.json has for them."""
+    slices, middle = test["slices"], lambda s: s["begin_ns"] + s["width_ns"] / 2
+    by_time = lambda of: [(middle(s), of(s)) for s in slices if of(s) is not None]
+    late = lambda n: by_time(lambda s: s["latency_ns"] and s["latency_ns"][n])
+    return {
+        ("Latency by percentile", "latency"): test["latency"]["spectrum"],
+        ("Lag of the client by percentile", "client's own lag"): test["client_lag"]["spectrum"],
+        ("Time to first token", "first token"): test["first_token"]["spectrum"],
+        ("Time per output token", "per token"): test["time_per_output_token"]["spectrum"],
+        ("Latency over time", "p50"): late(0),
+        ("Latency over time", "max"): late(3),
+        ("Lag of the client over time", "p99 of the lag"): by_time(lambda s: s["client_lag_p99_ns"]),
+        ("In flight", "in flight"): [(s["begin_ns"] + s["width_ns"], s["in_flight"]) for s in slices],
+        ("Cumulative distribution", None): cumulative(test["latency"]),
+    }
+
+
+NOTHING = {"spectrum": [[0, 0]], "histogram": [[0, 1, 1]]}
+EMPTY = {key: NOTHING for key in ["latency", "client_lag", "first_token", "time_per_output_token"]} | {"slices": []}
+
+
+def cumulative(of):
+    if not of["spectrum"]:
+        return []
+    least, most = of["spectrum"][0][1], of["spectrum"][-1][1]
+    points, total, sum_ = [(least, 0)], sum(b[2] for b in of["histogram"]), 0
+    for _, to, count in of["histogram"]:
+        sum_ += count
+        points.append((max(least, min(to, most)), sum_ / total))
+    return points
+
+
+def drawn_points(path):
+    """Places of a line, or of the corners of steps."""
+    if "H" not in path:
+        return [tuple(map(float, p.split())) for p in re.split("[ML]", path) if p]
+    places = []
+    for verb, text in re.findall(r"([MHV])([-\d. ]+)", path):
+        numbers = [float(n) for n in text.split()]
+        if verb == "M":
+            places.append(tuple(numbers))
+        elif verb == "H":
+            x = numbers[0]
+        else:
+            places.append((x, numbers[0]))
+    return places
+
+
+def check_points(browser, path):
+    """Every point of a line stands where the labels of its axes have its value."""
+    page, name = browser.open(path, 1280, "light")
+    summary = json.loads(page.locator("#summary").text_content())
+    series = json.loads(path.with_suffix(".series.json").read_text())
+    compared = {}
+    measured = [test for test in summary["tests"] if test["metrics"]]
+    for test, charts in zip(measured, page.evaluate(CHARTS)):
+        found = next((s for s in series["tests"] if s["folder"] == test["folder"]), None)
+        expected = charts_of(found) if found else {}
+        for chart in charts:
+            places = [Places(chart["x"], chart["log"][0]), Places(chart["y"], chart["log"][1])]
+            for line, path_ in chart["series"]:
+                points = expected.get((chart["title"], line)) or expected.get((chart["title"], None))
+                if not points:
+                    continue
+                drawn = drawn_points(path_)
+                what = f"{test['folder']}: {chart['title']}, {line}:"
+                expect(len(drawn) == len(points), name, what, len(drawn), "points are drawn of", len(points))
+                for at, value in zip(drawn, points):
+                    for axis, place, v in zip("xy", at, value):
+                        right = places["xy".index(axis)](v)
+                        if right is None:
+                            continue
+                        expect(abs(place - right) < PLACE_TOLERANCE, name, what, f"{axis} of {value} is at {place}, not {right:.1f}")
+                        compared[chart["title"]] = compared.get(chart["title"], 0) + 1
+    print(f"{name} compared {compared}")
+    page.context.close()
+    return compared
+
+
 # What is looked for in the first table of a page, and is in some of its rows.
 FILTERS = {"several": "invalid", "sweep": "invalid", "search": "bracket"}
 # Pages of a tuner have no such table.
@@ -415,6 +552,13 @@ def main():
         if mode == "check":
             check_hover(browser, next(path for path in pages if path.stem == "valid"))
             check_that_pictures_tell(browser, pages)
+            compared = {}
+            # Of a run in real time, whose client lags, there is no picture.
+            for path in pages + sorted(pages[0].parent.glob("real/*.html")):
+                if path.with_suffix(".series.json").exists():
+                    compared |= check_points(browser, path)
+            titles = {title for title, _ in charts_of(EMPTY)}
+            expect(compared.keys() == titles, "of these charts no point was compared:", titles - compared.keys())
     print(f"{len(pages)} pages, {len(findings)} findings")
     sys.exit(1 if findings else 0)
 

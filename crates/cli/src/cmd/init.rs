@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 
+use crate::effect::needs_of;
 use crate::exit::{Exit, Failure};
 use crate::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
 use crate::{output, render, report};
@@ -62,7 +63,11 @@ fn template() -> String {
     );
     let _ = write!(text, "version = {FILE_VERSION}\n\n[run]\n");
     for key in KEYS {
-        comment(&mut text, &format!("{}. Default: {}.", key.help, key.default));
+        let needs = match needs_of(key.name) {
+            needs if needs.is_empty() => needs,
+            needs => format!(" Needs {}.", needs.replace('`', "")),
+        };
+        comment(&mut text, &format!("{}. Default: {}.{needs}", key.help, key.default));
         let value = if key.value.is_empty() { "true".into() } else { format!("{:?}", key.value) };
         let _ = writeln!(text, "# {} = {value}", key.name.replace('-', "_"));
     }

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 
+use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::progress::Progress;
 use crate::run::{Measured, Prepared, pretty};
+use crate::run_directory::check_free;
 use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
@@ -28,6 +30,10 @@ pub struct Run {
     /// Print the plan and how long it takes, and stop
     #[arg(long)]
     dry_run: bool,
+    /// Report options without effect instead of rejecting them: a point of a sweep, which
+    /// rejects those that have none at any point
+    #[arg(long, hide = true)]
+    point: bool,
     /// Print summary.json on stdout instead of the summary
     #[arg(long)]
     json: bool,
@@ -77,10 +83,8 @@ impl Run {
             set: self.set.clone(),
             keys: self.keys.clone(),
         };
-        let prepared = match self.quiet {
-            true => Prepared::silently(&command_line)?,
-            false => Prepared::new(&command_line)?,
-        };
+        let strictness = if self.point { Strictness::Point } else { Strictness::Run };
+        let prepared = Prepared::checked(&command_line, strictness, self.quiet)?;
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
             output::say(format_args!(
@@ -88,6 +92,7 @@ impl Run {
             ));
         }
         if self.dry_run {
+            options.run.out.as_deref().map_or(Ok(()), check_free)?;
             output::print(render::plan(options, system, &prepared.tests()?))?;
             return Ok(Exit::Valid);
         }

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
 use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Server, Settings};
@@ -14,10 +14,11 @@ use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::Infer;
 
+use crate::effect::check_served;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::options::{BatchSizes, RunOptions};
+use crate::options::{BatchSizes, RunOptions, ShapeOf};
 use crate::output;
 use crate::render::parse_duration;
 use crate::system::BATCH_DEFAULT;
@@ -87,6 +88,10 @@ pub struct Serve {
     /// Calls with zeros before the server is ready
     #[arg(long, value_name = "N", default_value_t = 1)]
     warm_up: usize,
+    /// Shape of an input in these calls, such as input_ids=1x128, where the model leaves
+    /// dimensions open [default: 1 for each]
+    #[arg(long, value_name = "INPUT=DIMS,..", action = ArgAction::Append)]
+    shape: Vec<String>,
     /// The library of ONNX Runtime
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
@@ -138,8 +143,17 @@ impl Serve {
         if let Some(mode) = &self.faults {
             return self.serve_faults(mode, &interrupt);
         }
+        let given = [
+            ("threads", self.threads.is_some()),
+            ("cores", self.cores.is_some()),
+            ("ort-lib", self.ort_lib.is_some()),
+            ("batch-wait", self.batch_wait > 0),
+            ("shape", !self.shape.is_empty()),
+        ];
+        check_served(&self.system, &given)?;
+        let run = self.run_options()?;
         let listeners = self.listeners()?;
-        let loaded = by_value::load(&self.system, self.queue.get(), &self.run_options())?;
+        let loaded = by_value::load(&self.system, self.queue.get(), &run)?;
         let name = self.model_name.clone().unwrap_or_else(|| default_name(&self.system));
         let mut page = String::new();
         let answers = match loaded {
@@ -148,7 +162,7 @@ impl Serve {
                 Answers::Text(tokens)
             }
             Loaded::Tensors(model, stations) => {
-                by_value::warm_up(&*model, self.warm_up)?;
+                by_value::warm_up(&*model, self.warm_up, &self.system, &run)?;
                 let _ = writeln!(page, "model {name}: {}", signature(&*model));
                 let largest = NonZero::new(model.about().largest_batch);
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
@@ -217,15 +231,19 @@ impl Serve {
     }
 
     /// What loads a system reads.
-    fn run_options(&self) -> RunOptions {
-        RunOptions {
+    fn run_options(&self) -> Result<RunOptions, Failure> {
+        let shapes = self.shape.iter().map(|text| ShapeOf::parse_all(text));
+        let shapes = shapes.collect::<Result<Vec<_>, String>>();
+        let shapes = shapes.map_err(|why| Failure::usage(format!("flag --shape: {why}")))?;
+        Ok(RunOptions {
+            shapes: shapes.concat(),
             ort_lib: self.ort_lib.clone(),
             workers: Some(self.workers.get()),
             threads: self.threads,
             cores: self.cores.clone(),
             batch: BatchSizes::parse(&self.batch.to_string()).ok(),
             ..RunOptions::default()
-        }
+        })
     }
 
     /// The addresses with their names.

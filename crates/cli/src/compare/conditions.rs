@@ -43,6 +43,7 @@ impl Conditions {
             name: library.name().into(),
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
+            shapes: prepared.system.shapes(),
         };
         let of = |test: &Test, tenant: &TestTenant| Self {
             scenario: test.scenario.name().into(),

@@ -14,6 +14,7 @@ use dyno_loadgen::settings::{Origin, Scenario};
 
 use super::Played;
 use super::conditions::{self, Conditions};
+use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, Options};
@@ -74,7 +75,7 @@ impl Schedule {
         command_line.give("mode", "performance");
         let seed = self.seed()?.wrapping_add(pair as u64);
         command_line.give("seed", &seed.to_string());
-        let mut prepared = Prepared::new(&command_line)?;
+        let mut prepared = Prepared::checked(&command_line, Strictness::Flags, false)?;
         prepared.system.repeat(pair as u64);
         Ok(prepared)
     }

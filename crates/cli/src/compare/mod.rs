@@ -15,7 +15,7 @@ use dyno_loadgen::compare::{self, Comparison, Metric, Pairing, Verdict};
 pub use github::Annotations;
 pub use json::{Compared, SCHEMA_VERSION};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
-pub use source::{Played, refuse_copies};
+pub use source::{Played, columns, refuse_copies};
 
 use crate::exit::{Exit, Failure};
 use crate::output;

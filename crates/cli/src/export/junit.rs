@@ -78,6 +78,7 @@ fn said(test: &Test) -> String {
     }
     let texts = |metrics| [answers::classes(metrics), answers::tokens(metrics)];
     lines.extend(test.metrics.iter().flat_map(texts).flatten());
+    lines.extend(test.requirements.iter().map(|of| format!("requires {}", of.line())));
     lines.extend(test.notes.iter().cloned());
     lines.join("\n")
 }

@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use crate::series::{self, Histogram};
 use crate::summary::answers::Contradiction;
 use crate::summary::metrics::Distribution;
-use crate::summary::{Accuracy, Metrics, Run, State, Test};
+use crate::summary::{Accuracy, Metrics, RequirementFinding, Run, State, Test};
 
 /// The snapshot.
 pub fn text(run: &Run, series: &series::Run) -> String {
     let mut text = Text::default();
     of_run(&mut text, run);
     of_tests(&mut text, run);
+    of_requirements(&mut text, run);
     of_accuracy(&mut text, run);
     of_metrics(&mut text, run);
     of_rates(&mut text, run);
@@ -109,6 +110,16 @@ fn of_tests(text: &mut Text, run: &Run) {
     text.gauge("dyno_test_undecided", help, flags(Test::is_undecided));
     let is_complete = |test: &Test| test.state == State::Complete;
     text.gauge("dyno_test_complete", "1 if the test came to its end, else 0.", flags(is_complete));
+}
+
+fn of_requirements(text: &mut Text, run: &Run) {
+    let all = run.tests.iter().flat_map(|test| test.requirements.iter().map(move |of| (test, of)));
+    let met = all.map(|(test, of)| {
+        let labels = with(labels(run, test), "requirement", of.requirement.clone());
+        let labels = with(labels, "finding", of.finding.word());
+        (labels, f64::from(u8::from(of.finding == RequirementFinding::Met)))
+    });
+    text.gauge("dyno_requirement_met", "1 if the requirement is met, else 0.", met);
 }
 
 fn of_accuracy(text: &mut Text, run: &Run) {

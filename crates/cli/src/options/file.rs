@@ -11,6 +11,7 @@ use dyno_loadgen::settings::{Origin, Scenario, nearest};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::Given;
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
 pub use meaning::meaning;
@@ -26,6 +27,8 @@ const SECTIONS: [&str; 6] = ["version", "run", "settings", "scenario", "tenants"
 pub struct ConfigFile {
     /// `[run]`.
     pub run: RunOptions,
+    /// The keys of `[run]` with their lines.
+    pub given: Vec<Given>,
     /// Shortcuts of `[run]`, `[settings]` and `[scenario.NAME]`.
     pub settings: Vec<Assignment>,
     /// `[[tenants]]`, in order.
@@ -146,6 +149,7 @@ impl Reader<'_> {
                     continue;
                 }
             };
+            file.given.push(Given { key: key.name, origin: self.origin(at) });
             for text in self.texts(value, name) {
                 if let Err(expected) = (key.set)(&mut file.run, &text, &base) {
                     self.problem(at, format!("`{name}`: {expected}"));

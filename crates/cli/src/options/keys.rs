@@ -14,6 +14,8 @@ use dyno_sut::cores::{Cores, CoresError};
 
 use super::batch::BatchSizes;
 use super::profile::Profile;
+use super::require::Requirement;
+use super::shape::ShapeOf;
 use crate::records::Keep;
 use crate::render;
 use crate::summary::Limits;
@@ -62,6 +64,8 @@ pub struct RunOptions {
     pub tenant_systems: Vec<Option<String>>,
     pub model: Option<PathBuf>,
     pub data: Vec<(Option<String>, PathBuf)>,
+    /// Shapes of inputs whose dimensions the model leaves open.
+    pub shapes: Vec<ShapeOf>,
     pub labels: Option<PathBuf>,
     pub with: Vec<(String, PathBuf)>,
     pub ort_lib: Option<PathBuf>,
@@ -77,6 +81,8 @@ pub struct RunOptions {
     pub batch: Option<BatchSizes>,
     pub batch_wait: Option<Nanos>,
     pub accuracy_target: Option<f64>,
+    /// Bounds that performance tests must keep.
+    pub requirements: Vec<Requirement>,
     pub goodput: Option<Limits>,
     pub equivalence: Option<PathBuf>,
     pub is_virtual: bool,
@@ -153,13 +159,15 @@ keys! {
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
     "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
+    "shape" "INPUT=DIMS,.." "Shape of an input whose dimensions the model leaves open, such as input_ids=1x128 (1 is the batch); once for each input, or several with commas" "none: open dimensions besides the batch are rejected without --data"
+        |o, v, _| { o.shapes.extend(ShapeOf::parse_all(v)?); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
     "with" "NAME=FILE" "A file of a task, by its name in dyno task show; once for each" "those that dyno fetch got"
         |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
     "ort-lib" "FILE" "ONNX Runtime's shared library" "found through Python's onnxruntime"
         |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
-    "samples" "N" "Size of the data set of the systems null and model" "1024"
+    "samples" "N" "Samples that are made where no file holds them; of prompts in a file the first so many" "1024; 256 of servers"
         |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
     "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
@@ -179,6 +187,8 @@ keys! {
         |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "require" "[SCENARIO:]LIMIT" "A bound that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; once for each" "none"
+        |o, v, _| { o.requirements.push(Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
     "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"

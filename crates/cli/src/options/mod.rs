@@ -7,7 +7,9 @@ mod batch;
 mod file;
 mod keys;
 mod profile;
+mod require;
 mod rules;
+mod shape;
 mod swept;
 
 use std::num::NonZero;
@@ -25,13 +27,24 @@ pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_
 pub use keys::find as find_key;
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
 pub use profile::Profile;
+pub use require::Requirement;
 pub use rules::Rules;
+pub use shape::ShapeOf;
 pub use swept::Swept;
 
 use crate::exit::Failure;
 
 /// Variables that set a setting begin so, as `DYNO_SETTINGS_SERVER_TARGET_QPS`.
 pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
+
+/// A key of a run that somebody set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Name of the key, with hyphens.
+    pub key: &'static str,
+    /// Who set it: a flag, or a line of a file.
+    pub origin: Origin,
+}
 
 /// All that was said, in layers.
 #[derive(Debug)]
@@ -53,6 +66,7 @@ pub struct Options {
     departures: Vec<String>,
     /// Settings that a command sets itself.
     set_by_command: Vec<&'static str>,
+    given: Vec<Given>,
     file: Vec<Assignment>,
     environment: Vec<Assignment>,
     flags: Vec<Assignment>,
@@ -133,6 +147,7 @@ impl Options {
             None => file::ConfigFile::default(),
         };
         let environment = read_environment(environment, &mut problems);
+        let given = all_given(&file.given, command_line);
         let (mut run, flags) = read_flags(command_line, file.run, &mut problems);
         run.tenant_systems = file.tenants.iter().map(|tenant| tenant.system.clone()).collect();
         let options = Self {
@@ -146,6 +161,7 @@ impl Options {
             imposed: Vec::new(),
             departures: Vec::new(),
             set_by_command: Vec::new(),
+            given,
             file: file.settings,
             environment,
             flags,
@@ -188,6 +204,18 @@ impl Options {
             }
             Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
         }
+    }
+
+    /// The keys of the run that were set, each with who set it last; what a round sets is
+    /// not among them.
+    pub fn given(&self) -> &[Given] {
+        &self.given
+    }
+
+    /// Settings that were set, each with the one scenario that it is for, if any.
+    pub fn assigned(&self) -> impl Iterator<Item = (Option<Scenario>, &'static str, &Origin)> {
+        let all = self.file.iter().chain(&self.environment).chain(&self.flags);
+        all.map(|of| (of.scenario, of.key, &of.origin))
     }
 
     /// The scenarios that are run, in order.
@@ -455,6 +483,16 @@ fn read_environment(
     assignments
 }
 
+/// Keys of a file and of flags; a flag replaces what a file sets.
+fn all_given(file: &[Given], command_line: &CommandLine) -> Vec<Given> {
+    let mut all = file.to_vec();
+    for (key, _) in &command_line.keys.0 {
+        all.retain(|given| given.key != key.name);
+        all.push(Given { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
+    }
+    all
+}
+
 /// Flags on top of the file: scenarios and files that are given replace those
 /// of the file, as single values do.
 fn read_flags(
@@ -473,6 +511,12 @@ fn read_flags(
     }
     if is_given("data") {
         run.data.clear();
+    }
+    if is_given("require") {
+        run.requirements.clear();
+    }
+    if is_given("shape") {
+        run.shapes.clear();
     }
     if is_given("with") {
         run.with.clear();

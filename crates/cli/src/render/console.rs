@@ -10,7 +10,7 @@ use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
 use crate::report;
 use crate::summary::metrics::Distribution;
-use crate::summary::{self, Accuracy, DISCLAIMER, Headline, Run};
+use crate::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run};
 use crate::system::System;
 
 /// As much of a system's name as the title has room for.
@@ -33,7 +33,8 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     if !measured.is_empty() {
         performance_table(&mut frame, &measured, is_colored);
         frame.rule();
-        let lines: Vec<String> = measured.iter().flat_map(|test| details::of(test)).collect();
+        let mut lines: Vec<String> = measured.iter().flat_map(|test| details::of(test)).collect();
+        lines.extend(measured.iter().flat_map(|test| required(test)));
         lines.iter().for_each(|line| frame.line(line, 2));
         if !lines.is_empty() {
             frame.rule();
@@ -62,6 +63,10 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         provided.for_each(|line| frame.line(&line, 4));
         frame.rule();
     }
+    let mut shapes: Vec<String> =
+        run.tests.iter().filter_map(|test| test.data.shapes_text()).collect();
+    shapes.dedup();
+    shapes.iter().for_each(|shapes| frame.line(&format!("sample: {shapes}"), 2));
     if !run.is_virtual() {
         frame.line(&details::machine(&run.environment), 2);
     }
@@ -71,6 +76,15 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     let color = Color::of_verdict(&run.verdict);
     frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);
     frame.finish()
+}
+
+/// What was found of each requirement of a test.
+fn required(test: &summary::Test) -> impl Iterator<Item = String> {
+    let name = test
+        .tenant
+        .as_ref()
+        .map_or(test.scenario.clone(), |name| format!("{} {name}", test.scenario));
+    test.requirements.iter().map(move |of| format!("{name} requires {}", of.line()))
 }
 
 fn verdict(test: &summary::Test, is_colored: bool) -> String {
@@ -166,6 +180,11 @@ pub fn plan(options: &Options, system: &System, tests: &[Test]) -> String {
         if system.is_simulated() { "virtual" } else { "real" },
         options.profile().name()
     );
+    let shapes = system.shapes();
+    if !shapes.is_empty() {
+        let shapes: Vec<String> = shapes.iter().map(InputShape::text).collect();
+        let _ = writeln!(text, "sample {}", shapes.join(", "));
+    }
     for remark in options.rules_remarks() {
         wrap(&remark, 80, 2).iter().for_each(|line| text.extend([line, "\n"]));
     }

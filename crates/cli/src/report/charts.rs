@@ -102,26 +102,14 @@ pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed
     judged.across(chart, Across::X, "bound")
 }
 
-/// Where an axis begins: at the smallest time, or at p1 if the smallest is so much
-/// smaller that it would squeeze all the others.
-fn beginning(of: &Distribution) -> Option<f64> {
-    let smallest = of.spectrum.first()?.1;
-    let p1 = of.spectrum.iter().find(|(q, _)| *q >= 0.01).map_or(smallest, |&(_, time)| time);
-    Some(if smallest.saturating_mul(4) < p1 { p1 } else { smallest } as f64)
-}
-
 /// An axis of the times of some distributions, and of other values.
 pub fn time_axis<'a>(
     name: &str,
     of: impl Iterator<Item = &'a Distribution>,
     more: impl IntoIterator<Item = f64>,
 ) -> Axis {
-    let ends = of.flat_map(|of| {
-        let largest = of.spectrum.last().map(|&(_, time)| time as f64);
-        beginning(of).into_iter().chain(largest)
-    });
-    let values: Vec<f64> = ends.chain(more).filter(|time| *time > 0.0).collect();
-    Axis::log(name, Format::Time, values.into_iter())
+    let times = of.flat_map(|of| &of.spectrum).map(|&(_, time)| time as f64);
+    Axis::log(name, Format::Time, times.chain(more))
 }
 
 /// From the exact counts, with the smallest and the largest at their place.
@@ -150,7 +138,7 @@ pub fn spectrum(
     word: &str,
 ) -> Chart {
     let points = |of: &Distribution| -> Vec<Point> {
-        of.spectrum.iter().map(|&(q, time)| Point::new(q, (time as f64).max(1.0))).collect()
+        of.spectrum.iter().map(|&(q, time)| Point::new(q, time as f64)).collect()
     };
     let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
     let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
@@ -163,14 +151,19 @@ pub fn spectrum(
     judged.across(chart, Across::Y, word)
 }
 
-/// Times of which a few percentiles are known, by percentile.
-pub fn by_percentile((title, name): (&str, &str), lines: &[(&str, Vec<(f64, f64)>)]) -> Chart {
+/// Times of which a few percentiles are known, by percentile, on an axis that reaches to
+/// `bound`, too.
+pub fn by_percentile(
+    (title, name): (&str, &str),
+    lines: &[(&str, Vec<(f64, f64)>)],
+    bound: Option<f64>,
+) -> Chart {
     let all = || lines.iter().flat_map(|(_, line)| line);
     let deepest = all().map(|&(q, _)| q).filter(|&q| q < 1.0).fold(0.9, f64::max);
-    let times = all().map(|&(_, time)| time).filter(|time| *time > 0.0);
+    let times = all().map(|&(_, time)| time).chain(bound);
     let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(name, Format::Time, times));
     for (number, (name, line)) in lines.iter().enumerate() {
-        let points = line.iter().map(|&(q, time)| Point::new(q, time.max(1.0))).collect();
+        let points = line.iter().map(|&(q, time)| Point::new(q, time)).collect();
         chart = chart.with(name, Ink::of(number), Shape::Line, points);
     }
     chart
@@ -195,7 +188,7 @@ pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) ->
     let y = Axis::log(
         "latency, logarithmic",
         Format::Time,
-        times.map(|time| time as f64).filter(|t| *t > 0.0).chain(judged.bound),
+        times.map(|time| time as f64).chain(judged.bound),
     );
     let line = |which: usize| -> Vec<Point> {
         let of = |slice: &Slice| Some(Point::new(middle(slice), slice.latency_ns?[which] as f64));
@@ -231,7 +224,7 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
     let done = rate(&|slice| slice.completed_samples);
     let failed = rate(&|slice| slice.failed_samples);
     let has_failed = slices.iter().any(|slice| slice.failed_samples > 0);
-    let values = due.iter().chain(&done).map(|p| p.y);
+    let values = due.iter().chain(&done).chain(&failed).map(|p| p.y);
     let y = Axis::linear("samples per second", Format::Rate, values);
     let chart = Chart::new("Throughput over time", elapsed(slices), y);
     let chart = if is_closed {
@@ -265,8 +258,7 @@ pub fn in_flight(slices: &[Slice]) -> Chart {
 
 /// How late the client itself was.
 pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
-    let of =
-        |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns?.max(1) as f64));
+    let of = |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns? as f64));
     let points: Vec<Point> = slices.iter().filter_map(of).collect();
     let y = points.iter().map(|p| p.y).chain(judged.bound);
     let y = Axis::log("lag, logarithmic", Format::Time, y);
@@ -320,6 +312,54 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
 mod tests {
     use super::*;
     use crate::series::Counts;
+
+    #[test]
+    fn every_point_of_a_chart_lies_on_its_axes() {
+        // The lag of a client that was late once: p50 8 ns, the least 0, the largest 4.7 ms.
+        let spectrum =
+            vec![(0.0, 0), (0.01, 0), (0.5, 8), (0.9, 31), (0.99, 40_000), (1.0, 4_700_000)];
+        let mut counts = Counts::default();
+        spectrum.iter().for_each(|&(_, time)| counts.add(time));
+        let of = Distribution { histogram: counts.histogram(), spectrum };
+        let slice = |latency: [u64; 4], lag| Slice {
+            width_ns: 1_000,
+            latency_ns: Some(latency),
+            client_lag_p99_ns: Some(lag),
+            failed_samples: 9,
+            ..Slice::default()
+        };
+        let slices = [slice([0, 0, 5, 9_000], 0), slice([3, 4, 5_000, 6_000_000], 70_000)];
+        let judged = || Judged { bound: Some(1e9) };
+        let lines = [("lag", of.spectrum.iter().map(|&(q, time)| (q, time as f64)).collect())];
+        let charts = [
+            spectrum_of(&of, &judged()),
+            judged().mark(by_percentile(("", ""), &lines, Some(1e9))),
+            cumulative(&of, &judged(), None, "queries"),
+            latency_over_time(&slices, &judged(), false),
+            client_lag_over_time(&slices, &judged()),
+            throughput(&slices, 1, false),
+        ];
+        for chart in &charts {
+            let on = |axis: &Axis, value: f64| axis.first() <= value && value <= axis.high * 1.001;
+            let points = chart.series.iter().flat_map(|series| &series.points);
+            for point in points {
+                let is_nines = chart.x.text(0.5) == "p50";
+                assert!(is_nines || on(&chart.x, point.x), "{}: {point:?}", chart.title);
+                assert!(on(&chart.y, point.y), "{}: {point:?}", chart.title);
+            }
+            for rule in &chart.rules {
+                let axis = if rule.across == Across::X { &chart.x } else { &chart.y };
+                assert!(on(axis, rule.at), "{}: {rule:?}", chart.title);
+            }
+        }
+        // p50 stands where its value is, and not at the largest.
+        let y = &charts[0].y;
+        assert!(y.at(8.0) > y.at(0.0) && y.at(4_700_000.0) - y.at(8.0) > 0.4);
+    }
+
+    fn spectrum_of(of: &Distribution, judged: &Judged) -> Chart {
+        spectrum(("Lag", "lag"), &[("lag", of)], judged, "budget")
+    }
 
     #[test]
     fn a_histogram_counts_what_lies_in_its_bars_and_is_as_smooth_as_the_latency() {

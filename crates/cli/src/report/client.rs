@@ -77,6 +77,7 @@ fn latency(client: &Client) -> Option<String> {
     let chart = charts::by_percentile(
         ("Latency from when requests were sent", "time, logarithmic"),
         &[("from when it was sent", of(issue)), ("sent after it was due", of(late))],
+        None,
     );
     Some(plot::figure(&chart.note(
         "Latency counts from when a query was due. A client that waits would not see the second line.",
@@ -92,7 +93,8 @@ fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {
         let mean = mean.iter().filter(|(q, _)| *q >= 0.5).map(|&(q, time)| (q, time as f64));
         lines.push(("per token, mean of an answer", mean.collect()));
     }
-    let chart = charts::by_percentile(("Inter-token latency", "time, logarithmic"), &lines);
+    let bound = test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64);
+    let chart = charts::by_percentile(("Inter-token latency", "time, logarithmic"), &lines, bound);
     let chart = Judged::per_token(test).mark(chart);
     plot::figure(&chart.note(
         "Spans between parts of answers that hold output. Where it is far above the mean, tokens come in bursts.",

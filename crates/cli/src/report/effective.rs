@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{FIELDS, Scenario};
 
-use crate::options::{FILE_VERSION, Options, RunOptions};
+use crate::options::{FILE_VERSION, Options};
 use crate::records::Keep;
 use crate::summary::{Run, Test};
 
@@ -34,7 +34,7 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
     let scenarios: Vec<String> =
         options.scenarios().iter().map(|scenario| quoted(name(scenario))).collect();
     let _ = writeln!(text, "scenario = [{}]", scenarios.join(", "));
-    text += &system_rows(&options.run);
+    text += &system_rows(options);
     let mut seen = Vec::new();
     for test in run.tests.iter().filter(|test| test.tenant.is_none()) {
         if seen.contains(&&test.scenario) {
@@ -72,7 +72,8 @@ pub fn is_relevant_to(key: &str, scenario: &str) -> bool {
 
 /// What was said of the system. Paths are absolute, because this file stands
 /// elsewhere than the one that they came from.
-fn system_rows(run: &RunOptions) -> String {
+fn system_rows(options: &Options) -> String {
+    let run = &options.run;
     let path = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         absolute.display().to_string()
@@ -85,6 +86,12 @@ fn system_rows(run: &RunOptions) -> String {
             None => quoted(&path(file)),
         })
         .collect();
+    // That of a round follows from the round.
+    let is_own = options.given().iter().any(|given| given.key == "accuracy-target");
+    let target = run.accuracy_target.filter(|_| is_own);
+    let required: Vec<String> =
+        run.requirements.iter().map(|requirement| quoted(&requirement.written())).collect();
+    let shapes: Vec<String> = run.shapes.iter().map(|shape| quoted(&shape.written())).collect();
     let with: Vec<String> =
         run.with.iter().map(|(name, file)| quoted(&format!("{name}={}", path(file)))).collect();
     let file = |of: &Option<PathBuf>| of.as_deref().map(|file| quoted(&path(file)));
@@ -93,6 +100,7 @@ fn system_rows(run: &RunOptions) -> String {
         ("fail_fast", run.fails_fast.map(|is_on| quoted(if is_on { "on" } else { "off" }))),
         ("model", file(&run.model)),
         ("data", (!data.is_empty()).then(|| format!("[{}]", data.join(", ")))),
+        ("shape", (!shapes.is_empty()).then(|| format!("[{}]", shapes.join(", ")))),
         ("labels", file(&run.labels)),
         ("with", (!with.is_empty()).then(|| format!("[{}]", with.join(", ")))),
         ("ort_lib", file(&run.ort_lib)),
@@ -107,7 +115,8 @@ fn system_rows(run: &RunOptions) -> String {
         ("trace_log", run.trace_log.then(|| "true".to_string())),
         ("virtual", run.is_virtual.then(|| "true".to_string())),
         ("equivalence", file(&run.equivalence)),
-        ("accuracy_target", run.accuracy_target.map(|target| target.to_string())),
+        ("require", (!required.is_empty()).then(|| format!("[{}]", required.join(", ")))),
+        ("accuracy_target", target.map(|target| target.to_string())),
     ];
     let rows = rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?)));
     rows.collect()

@@ -31,8 +31,10 @@
   // Where a value stands, from 0 to 1: as the chart was drawn.
   const placed = ([, scale, low, high], value) => {
     const nines = (q) => -Math.log10(1 - q);
+    const log = () => Math.log(Math.max(value, 1e-300) / low) / Math.log(high / low);
     const at = scale === "linear" ? (value - low) / (high - low)
-      : scale === "log" ? Math.log(Math.max(value, 1e-300) / low) / Math.log(high / low)
+      : scale === "log" ? log()
+      : scale === "log0" ? (value > 0 ? 0.08 + 0.92 * Math.max(0, log()) : 0)
       : value >= 1 ? 1 : nines(value) / nines(high) / 1.12;
     return Math.min(1, Math.max(0, at));
   };

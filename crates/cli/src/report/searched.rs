@@ -164,18 +164,16 @@ fn by_load(title: &str, state: &State, x: Axis, y: Axis) -> Chart {
 /// The share of queries over one limit, by load: it crosses what is allowed at the peak.
 fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     let limit = limits::parse(key, 0.99).ok()?;
-    // None at all has no logarithm: it stands at the bottom.
-    let least = limit.allowed / 100.0;
     let share = |point: &search::Point| {
         let counts = point.limits.get(at).filter(|counts| counts.queries > 0)?;
-        Some((counts.over as f64 / counts.queries as f64).max(least))
+        Some(counts.over as f64 / counts.queries as f64)
     };
     let (runs, x) = drawn(state, true);
     let shares = runs.iter().filter_map(|point| share(point));
     let y = Axis::log(
         "share over the bound, logarithmic",
         Format::Share,
-        shares.chain([limit.allowed, least]),
+        shares.chain([limit.allowed, 0.0]),
     );
     let name = limits::show(&limit).replace("<=", "≤");
     let chart = by_load(&format!("{name}, by load"), state, x, y).note(

@@ -229,6 +229,10 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         "data set",
         format!("{}, {}", test.data.name, counted(test.data.total, "sample", "samples")),
     ));
+    for of in &test.requirements {
+        rows.push(("required", of.line()));
+    }
+    rows.extend(test.data.shapes_text().map(|shapes| ("shape of a sample", shapes)));
     html.push_str("<dl class=\"pairs\">");
     for (name, value) in rows {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));

@@ -227,7 +227,7 @@ fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
     let x = Axis::between("queries from fast to slow", Format::Share, begin, 1.0);
     let y = Axis::log("latency, logarithmic", Format::Time, points.iter().map(|p| p.y));
     let zone = points.iter().filter(|p| p.x >= set_aside);
-    let zone = zone.map(|p| Point { y: y.low, to: p.y, ..p.clone() }).collect();
+    let zone = zone.map(|p| Point { y: y.first(), to: p.y, ..p.clone() }).collect();
     let at = words::percentile(estimate.percentile);
     let mut chart = Chart::new(format!("The slowest {}", words::share(1.0 - begin)), x, y)
         .note(format!("{} queries are set aside; the estimate is the next.", count(rank)))

@@ -1,6 +1,7 @@
 //! A run: what a command line stands for, and what becomes of it. All commands
 //! that measure go this way.
 
+mod checked;
 mod longer;
 mod remarks;
 mod tests;
@@ -15,11 +16,12 @@ use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_net::client::Seen;
 
+use crate::effect::{self, Facts};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::TestResult;
 use crate::measure::{PlayedTest, Test, TestTenant, Watch};
-use crate::options::{CommandLine, Options};
+use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, Troubles, log_folder};
 use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
@@ -27,7 +29,7 @@ use crate::summary::{self, State, Verdict};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
-use crate::{division, environment, output, render, report, series, throughput};
+use crate::{division, environment, output, render, report, requirement, series, throughput};
 use longer::SizedTest;
 
 /// A system that is ready to be measured, and what is to be measured of it.
@@ -73,25 +75,8 @@ impl Prepared {
         let mut options = Options::read(command_line, variables())?;
         let found = narrow(&mut options)?;
         let prepared = Self::load(options)?;
-        for warning in &prepared.options.warnings {
-            output::say(format_args!("warning: {warning}"));
-        }
-        if prepared.batches_in_vain() {
-            output::say(
-                "warning: --batch and --batch-wait change nothing here: without --workers each \
-                 query is computed alone",
-            );
-        }
+        prepared.warn();
         Ok((prepared, found))
-    }
-
-    fn batches_in_vain(&self) -> bool {
-        let run = &self.options.run;
-        let batch = run.batch.clone().unwrap_or_default();
-        let is_large = |scenario| batch.of(scenario).is_some_and(|most| most.get() > 1);
-        let mut asked = self.options.scenarios();
-        asked.retain(|scenario| is_large(*scenario) || run.batch_wait.is_some());
-        !asked.is_empty() && !asked.iter().any(|scenario| self.system.is_batched(*scenario))
     }
 
     /// As [`Prepared::new`], without a word about what is odd.
@@ -102,10 +87,18 @@ impl Prepared {
         Self::load(Options::read(command_line, variables())?)
     }
 
+    fn warn(&self) {
+        for warning in &self.options.warnings {
+            output::say(format_args!("warning: {warning}"));
+        }
+    }
+
     fn load(options: Options) -> Result<Self, Failure> {
         division::check(&options.run)?;
         servers_of_tenants(&options)?;
+        effect::check_system(&Facts::new(&options, None))?;
         let system = load_system(&options)?;
+        effect::check_system(&Facts::new(&options, Some(&system)))?;
         Ok(Self::of(options, system))
     }
 
@@ -232,8 +225,15 @@ impl Prepared {
             let keep = self.options.run.records;
             let limits = self.options.run.goodput;
             let has_round = self.options.rules.is_some();
-            let mut kept =
-                Kept { directory: &mut directory, keep, limits, has_round, see: &mut *see };
+            let requirements = &self.options.run.requirements;
+            let mut kept = Kept {
+                directory: &mut directory,
+                keep,
+                limits,
+                has_round,
+                requirements,
+                see: &mut *see,
+            };
             let played = play(self, test, watch, &title, &mut kept)?;
             if let Some(client) = played.client {
                 run.remarks.push(client.remark());
@@ -442,6 +442,7 @@ struct Kept<'a> {
     keep: Keep,
     limits: Option<summary::Limits>,
     has_round: bool,
+    requirements: &'a [Requirement],
     see: &'a mut dyn FnMut(&TestLog),
 }
 
@@ -524,6 +525,11 @@ fn play(
             outcome.summary.end_failing(failing);
         }
         outcome.summary.notes.extend(notes.iter().cloned());
+        if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {
+            let own = |of: &&Requirement| of.is_for(test.scenario);
+            let own: Vec<&Requirement> = kept.requirements.iter().filter(own).collect();
+            requirement::judge(&mut outcome.summary, &own, &run.record);
+        }
         let folder = log_folder(&test, name);
         kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
         // As a submission keeps them, which has a folder for each.

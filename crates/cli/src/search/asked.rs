@@ -7,7 +7,7 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::search::{Limit, Quantity, Rules};
 use dyno_loadgen::settings::{
-    Arrivals, FIELDS, Field, Repetition, Scenario, Setting as _, TestMode, TestSettings,
+    Arrivals, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode, TestSettings,
 };
 
 use super::limits;
@@ -15,7 +15,7 @@ use super::load::{Load, OnTop};
 use super::state::Definition;
 use crate::exit::Failure;
 use crate::measure::{Test, Watch};
-use crate::options::{Mode, Options, Profile, is_open};
+use crate::options::{Given, Mode, Options, Profile, is_open};
 use crate::run::Prepared;
 use crate::system::net::Remote;
 
@@ -66,6 +66,11 @@ pub fn narrow(options: &mut Options, ask: &Ask) -> Result<Load, Failure> {
     if matches!(options.run.mode, Some(Mode::Accuracy | Mode::Both | Mode::Peak)) {
         let problem = "a search makes performance runs only; --mode means nothing to it";
         return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
+    }
+    let is_flag = |given: &Given| matches!(given.origin, Origin::Flag(_));
+    if options.given().iter().any(|given| given.key == "require" && is_flag(given)) {
+        let problem = "a search has limits, and --require has no effect on it";
+        return Err(Failure::usage(problem).hint("write --limit instead of --require"));
     }
     if ask.short == Some(0) {
         let problem = "--short is 0, and a run takes time";

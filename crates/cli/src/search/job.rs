@@ -16,11 +16,12 @@ use super::disturbed::{self, Disturbance, Patience};
 use super::load::Load;
 use super::screen;
 use super::state::{self, Confirmed, Definition, Disturbed, Phase, Point, State, Unfinished};
+use crate::effect::{self, Facts, Strictness};
 use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{PlayedTest, Test, Watch};
-use crate::options::CommandLine;
+use crate::options::{CommandLine, Options};
 use crate::run::Prepared;
 use crate::run_directory::{free_folder, make_way};
 use crate::{output, render, summary};
@@ -50,7 +51,12 @@ pub struct Job {
 /// # Errors
 /// What makes no sense, and what is missing.
 pub fn prepare(command_line: &CommandLine, ask: &Ask) -> Result<(Prepared, Load), Failure> {
-    Prepared::narrowed(command_line, |options| asked::narrow(options, ask))
+    let narrow = |options: &mut Options| {
+        let load = asked::narrow(options, ask)?;
+        effect::check(&Facts::new(options, None), Strictness::Flags)?;
+        Ok(load)
+    };
+    Prepared::narrowed(command_line, narrow)
 }
 
 /// Named in settings that it makes.

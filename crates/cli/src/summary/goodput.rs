@@ -62,9 +62,14 @@ impl FromStr for Limits {
 }
 
 impl Limits {
+    /// Whether it limits times of tokens, so that the system must report them.
+    pub fn needs_tokens(&self) -> bool {
+        self.ttft.is_some() || self.tpot.is_some()
+    }
+
     /// What a run that lasted so long delivered within them.
     pub fn goodput(&self, record: &Record, lasted: u64) -> Goodput {
-        let needs_tokens = self.ttft.is_some() || self.tpot.is_some();
+        let needs_tokens = self.needs_tokens();
         let keeps = |&(sample, due, at): &(usize, u64, u64)| {
             let first = record.first_token_at.get(sample).copied().unwrap_or(0);
             let tokens = record.tokens.get(sample).copied().unwrap_or(0);

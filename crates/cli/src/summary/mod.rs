@@ -13,6 +13,7 @@ pub mod metrics;
 mod of_metrics;
 mod probe;
 mod read;
+mod requirement;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use goodput::Limits;
 pub use metrics::Metrics;
 pub use probe::Probe;
 pub use read::{ReadError, read_json};
+pub use requirement::{Requirement, RequirementFinding};
 pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
@@ -177,6 +179,9 @@ pub struct Test {
     pub causes: Vec<Reason>,
     /// what a reader must know to read the verdict right
     pub notes: Vec<String>,
+    /// what the run was required to keep, one entry a requirement
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requirements: Vec<Requirement>,
     /// the number that is the result of a performance test; else null
     pub result: Option<Headline>,
     /// of a search or a repetition: the runs at its last load that were played to their end, each
@@ -305,6 +310,38 @@ pub struct Data {
     pub total: u64,
     /// samples of its performance set
     pub performance: u64,
+    /// shapes of the tensors of one sample, by input; empty where samples are none
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shapes: Vec<InputShape>,
+}
+
+/// The tensor that a model's input takes of one sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InputShape {
+    /// name of the input
+    pub input: String,
+    /// type of the elements, such as `float32`
+    pub element: String,
+    /// dimensions, with 1 for the batch where the model has one
+    pub shape: Vec<u64>,
+}
+
+impl InputShape {
+    /// Such as `input_ids 1x128`.
+    pub fn text(&self) -> String {
+        let dimensions: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
+        let shape = if dimensions.is_empty() { "scalar".into() } else { dimensions.join("x") };
+        format!("{} {shape}", self.input)
+    }
+}
+
+impl Data {
+    /// All shapes, such as `input_ids 1x128, attention_mask 1x128`; `None` where there are
+    /// none.
+    pub fn shapes_text(&self) -> Option<String> {
+        let all: Vec<String> = self.shapes.iter().map(InputShape::text).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
 }
 
 /// What the settings of a test mean.

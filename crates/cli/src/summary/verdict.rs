@@ -93,6 +93,8 @@ pub enum ReasonKind {
     NoStream,
     /// The answers are not good enough.
     Accuracy,
+    /// A requirement is missed, or undecided.
+    Requirement,
     /// A consequence of another reason of this test.
     Consequence,
     /// The run of another tenant does not count.
@@ -261,6 +263,7 @@ mod tests {
             causes: Vec::new(),
             notes: Vec::new(),
             result: None,
+            requirements: Vec::new(),
             repeated: None,
             failing: None,
             accuracy: None,

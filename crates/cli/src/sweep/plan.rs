@@ -13,6 +13,7 @@ use dyno_loadgen::settings::TestMode;
 
 use super::axis::{Combination, check_selection, combinations, is_selected};
 use super::state::{Axis, Definition, InputFile, Point, PointState};
+use crate::effect::{Common, Facts, check_system};
 use crate::exit::Failure;
 use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
@@ -162,6 +163,8 @@ pub fn command_line(fixed: &CommandLine, of: &Combination) -> Result<CommandLine
 struct Check {
     /// Each problem with the first point that has it, and how many have.
     problems: Vec<(String, String, usize)>,
+    /// Options without effect at any point.
+    common: Common,
     /// What each combination comes to.
     effects: HashMap<u64, String>,
     files: Vec<InputFile>,
@@ -203,6 +206,11 @@ impl Check {
         }
         let system = options.run.system.clone().unwrap_or_else(|| "digits".into());
         let run = options.run.clone();
+        let facts = Facts::new(&options, None);
+        self.common.add(&facts);
+        if let Err(failure) = check_system(&facts) {
+            return self.note(&failure, &name);
+        }
         // An engine takes its time to load, and is loaded when its point is run.
         let checked = match system.split_once(':') {
             Some(("task", task)) => task::check(task),
@@ -254,7 +262,7 @@ impl Check {
 
     fn finish(&self) -> Result<(), Failure> {
         if self.problems.is_empty() {
-            return Ok(());
+            return self.common.check();
         }
         let mut problems: Vec<String> = Vec::new();
         for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {

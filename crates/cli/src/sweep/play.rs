@@ -213,6 +213,8 @@ fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure>
     let mut arguments = vec!["run".to_string()];
     arguments.extend(line.arguments());
     arguments.push(format!("--name={}", point.name));
+    // What has no effect at this point may have one at others.
+    arguments.push("--point".into());
     Ok(arguments)
 }
 

@@ -12,7 +12,7 @@ use dyno_sut::onnx::ort::OrtModel;
 use dyno_sut::onnx::runtime::Search;
 use dyno_sut::onnx::tuned::TunedModel;
 
-use super::{BATCH_DEFAULT, onnx, policy, rnn, tokens, tuned};
+use super::{BATCH_DEFAULT, onnx, policy, rnn, shapes, tokens, tuned};
 use crate::exit::Failure;
 use crate::options::RunOptions;
 
@@ -55,12 +55,26 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<Loaded, Fail
     Ok(Loaded::Tensors(model, stations()))
 }
 
-/// Has a model compute zeros, so many times.
+/// Has a model compute zeros, so many times; open dimensions are those of `--shape`, and 1
+/// where there is none, since requests bring their own.
 ///
 /// # Errors
-/// It fails.
-pub fn warm_up(model: &dyn Infer, calls: usize) -> Result<(), Failure> {
-    let zeros = zeros(model.inputs());
+/// It fails, or a shape does not fit it.
+pub fn warm_up(
+    model: &dyn Infer,
+    calls: usize,
+    spec: &str,
+    run: &RunOptions,
+) -> Result<(), Failure> {
+    let symbols = || {
+        let argument = spec.split_once(':').map_or("", |(_, argument)| argument);
+        let file = tuned::model(argument).unwrap_or_else(|| PathBuf::from(argument));
+        shapes::symbols(&file)
+    };
+    let zeros = match run.shapes.is_empty() {
+        true => zeros(model.inputs()),
+        false => zeros(&shapes::bound(model.inputs(), symbols, run)?),
+    };
     for _ in 0..calls {
         for answer in model.infer(&[&zeros]) {
             answer.map_err(|(_, why)| {

@@ -13,6 +13,7 @@ use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::open::Computes;
 
+use super::shapes::{self, Symbols};
 use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
 use crate::environment;
 use crate::exit::Failure;
@@ -68,7 +69,7 @@ fn load_ort(
     let search = Search::everywhere(run.ort_lib.clone());
     let model = OrtModel::open(path, &search, ort_options(run));
     let model = model.map_err(|error| missing(error, &[], run))?;
-    let library = Arc::new(library(model.inputs(), spans, run)?);
+    let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
     let mut options = options(run);
     options.largest_batch =
@@ -119,7 +120,7 @@ fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded
     use dyno_sut::onnx::tract::TractModel;
 
     let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
-    let library = Arc::new(library(model.inputs(), spans, run)?);
+    let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options(run));
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
@@ -162,9 +163,7 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
         ],
         OnnxError::Trial { .. } if run.data.is_empty() => vec![
             takes(),
-            "the samples were random, with 1 for each open dimension; give real ones with --data \
-             FILE.npy"
-                .into(),
+            "the samples were random; give real ones with --data FILE.npy".into(),
         ],
         OnnxError::Trial { .. } => vec![takes()],
         OnnxError::InputType { .. } => {
@@ -206,17 +205,22 @@ pub fn largest_batch(run: &RunOptions) -> NonZero<usize> {
     Scenario::ALL.iter().map(of).max().unwrap_or(BATCH_DEFAULT)
 }
 
-/// What a dynamic dimension, other than the batch's, becomes in random samples.
-const DYNAMIC_DEFAULT: usize = 1;
+/// Of a sample in the dimension of the batch, the only one that stays open.
+const BATCH: usize = 1;
 
 /// Bytes that random samples take where nobody says how many there are: those of the data
 /// set of a benchmark fill any memory.
 const LARGEST_SET: usize = 1 << 28;
 
 /// The samples that are given; random ones if there are none, which show speed
-/// and never accuracy.
+/// and never accuracy. Open dimensions of these are those of `--shape`.
+///
+/// # Errors
+/// Files that do not read, samples that the model does not take, and dimensions that stay
+/// open.
 pub fn library(
     inputs: &[ModelInput],
+    symbols: impl FnOnce() -> Symbols,
     spans: &Spans<'_>,
     run: &RunOptions,
 ) -> Result<TensorLibrary, Failure> {
@@ -225,15 +229,16 @@ pub fn library(
             return Err(Failure::usage("--labels needs the samples that they belong to")
                 .hint("name them with --data FILE.npy"));
         }
+        let inputs = &shapes::bound(inputs, symbols, run)?[..];
         let samples = run.samples.map_or_else(
             || {
-                let most = LARGEST_SET / TensorLibrary::bytes_of_random(inputs, DYNAMIC_DEFAULT);
+                let most = LARGEST_SET / TensorLibrary::bytes_of_random(inputs, BATCH);
                 run.samples_or_of_round(SAMPLES_DEFAULT).min(most.max(1))
             },
             NonZero::get,
         );
         let seed = run.seed.unwrap_or(0);
-        let library = TensorLibrary::synthetic(inputs, samples, DYNAMIC_DEFAULT, spans, seed);
+        let library = TensorLibrary::synthetic(inputs, samples, BATCH, spans, seed);
         return library.map_err(Failure::set_up);
     }
     let mut files = Vec::new();

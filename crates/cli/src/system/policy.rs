@@ -24,44 +24,15 @@ pub struct Policies {
 
 impl Policies {
     /// What the options say to a system of this kind.
-    ///
-    /// # Errors
-    /// A flag that means nothing to it.
-    pub fn new(kind: &Kind, spec: &str, run: &RunOptions) -> Result<Self, Failure> {
-        let nothing =
-            |flag: &str| Failure::usage(format!("{flag} means nothing to system `{spec}`"));
-        if let Kind::Engine(engine) = kind {
-            let runtime = engine.about().runtime.unwrap_or_default();
-            let spreads = ["ONNX Runtime", "dyno-rnn"].iter().any(|name| runtime.starts_with(name));
-            if run.threads.is_some() && !spreads {
-                return Err(nothing("--threads")
-                    .hint("it computes a call on one thread; --workers N makes N calls at once"));
-            }
-            if run.cores.is_some() && run.workers == Some(0) {
-                return Err(Failure::usage(
-                    "with --workers 0 the system computes on the issuing thread, which --cores \
-                     does not bind",
-                )
-                .hint("leave out --workers 0: a scenario without workers then gets one"));
-            }
-        } else {
-            let given = [
-                ("--threads", run.threads.is_some()),
-                ("--cores", run.cores.is_some()),
-                ("--warm-up", run.warm_up.is_some()),
-            ];
-            if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
-                return Err(nothing(flag).hint("it belongs to systems that compute"));
-            }
-        }
+    pub fn new(kind: &Kind, run: &RunOptions) -> Self {
         let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_));
-        Ok(Self {
+        Self {
             batch: run.batch.clone().unwrap_or_default(),
             batch_default: if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT },
             max_wait: run.batch_wait.unwrap_or(0),
             warm_up: run.warm_up.unwrap_or(0),
             cores: run.cores.clone(),
-        })
+        }
     }
 
     /// What is computed together in a scenario by an engine that takes so many samples in

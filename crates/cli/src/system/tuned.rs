@@ -10,7 +10,7 @@ use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
 
-use super::onnx;
+use super::{onnx, shapes};
 use crate::exit::Failure;
 use crate::options::RunOptions;
 use crate::tune::whole_numbers;
@@ -150,7 +150,7 @@ fn of(
         OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),
         error => onnx::missing(error, &[], run),
     })?;
-    let mut library = onnx::library(model.inputs(), &Spans::new(), run)?;
+    let mut library = onnx::library(model.inputs(), || shapes::symbols(path), &Spans::new(), run)?;
     if let Some(path) = lengths {
         let lengths = whole_numbers(path).map_err(Failure::usage)?;
         let of = |error| Failure::usage(format!("{}: {error}", path.display()));

@@ -10,9 +10,12 @@ use crate::program::{Folder, Ran};
 
 /// A run in virtual time.
 fn play(folder: &Folder, out: &str, system: &str, further: &str) {
-    let scenario = if further.contains("--scenario") { "" } else { "--scenario server" };
+    let scenario = match further.contains("--scenario") {
+        true => "",
+        false => "--scenario server --qps 500",
+    };
     let ran = folder.dyno(&format!(
-        "run --system model:{system} {scenario} --mode performance --qps 500 --duration 20s \
+        "run --system model:{system} {scenario} --mode performance --duration 20s \
          --out {out} --quiet {further}"
     ));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);

@@ -12,6 +12,7 @@ mod failing;
 mod files;
 mod foreign;
 mod formats;
+mod gates;
 mod launch;
 mod launch_tune;
 mod messages;

@@ -176,17 +176,18 @@ fn info_tells_what_the_tables_hold() {
 }
 
 #[test]
-fn batches_that_change_nothing_are_told() {
+fn batches_that_change_nothing_are_rejected() {
     let folder = Folder::new();
-    let warns = |arguments: &str| -> bool {
-        let ran = folder.dyno(&format!("run --dry-run --qps 100 {arguments}")).exits(0);
-        ran.stderr.contains("warning: --batch and --batch-wait change nothing")
+    let is_rejected = |arguments: &str| -> bool {
+        let ran = folder.dyno(&format!("run --dry-run --qps 100 {arguments}"));
+        let is_rejected = ran.stderr.contains("--batch has no effect: without --workers");
+        assert_eq!(ran.code, Some(if is_rejected { 2 } else { 0 }), "{}", ran.stderr);
+        is_rejected
     };
     let server = "--system model:fixed=1ms --scenario server";
-    assert!(warns(&format!("{server} --batch 4")));
-    assert!(warns("--system null --batch-wait 1ms"));
-    for quiet in ["--batch 1", "--batch 4 --workers 2", "--batch 4 --scenario offline", ""] {
-        assert!(!warns(&format!("{server} {quiet}")), "{quiet}");
+    assert!(is_rejected(&format!("{server} --batch 4")));
+    for fine in ["--batch 1", "--batch 4 --workers 2", "--batch 4 --scenario offline", ""] {
+        assert!(!is_rejected(&format!("{server} {fine}")), "{fine}");
     }
-    assert!(!warns("--system digits --batch 4"), "Offline has workers");
+    assert!(!is_rejected("--system digits --batch 4"), "Offline has workers");
 }

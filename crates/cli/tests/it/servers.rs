@@ -288,7 +288,7 @@ fn a_token_is_sent_and_written_nowhere() {
     let spec = format!("openai:http://{},token-env=DYNO_IT_TOKEN", server.address);
     let ran = folder
         .command(&format!(
-            "run --system {spec} --samples 4 --scenario Offline --mode performance --qps 1 --set \
+            "run --system {spec} --samples 4 --scenario Offline --mode performance --set \
              offline_expected_qps=10 --duration 50ms --set min_query_count=4 --out out -q"
         ))
         .env("DYNO_IT_TOKEN", "s3cr3t-of-the-test")

@@ -35,7 +35,7 @@ fn a_batching_system_is_as_fast_as_its_service_time_says() {
     let ran = folder
         .dyno(
             "sweep --system model:fixed=1ms,per-sample=100us,servers=2 --scenario offline \
-             --mode performance --duration 1s --qps 1 --set offline_expected_qps=20000 \
+             --mode performance --duration 1s --set offline_expected_qps=20000 \
              --over batch=1..16:x2 --over workers=1,2 --out out",
         )
         .exits(0);

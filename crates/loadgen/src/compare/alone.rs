@@ -1,7 +1,8 @@
 //! What one run says of itself: limits of its own figures. They hold for runs
 //! like this one; how much runs vary among themselves is not in them.
 
-use super::within::{TooFew, mean, percentiles};
+use super::probability::normal;
+use super::within::{self, TooFew, mean, percentiles};
 use crate::clock::Nanos;
 
 /// Factors of a figure: with confidence `1 - risk` the true one lies between the
@@ -34,6 +35,38 @@ pub fn rate(completed: &[Nanos], risk: f64) -> Result<Factors, TooFew> {
     let of = mean(&between, risk)?;
     // Longer times are a lower rate.
     Ok(Factors { low: (-of.above).exp(), high: of.below.exp() })
+}
+
+/// A share with its limits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// Events by trials.
+    pub value: f64,
+    /// With confidence `1 - risk` the true share is at least this.
+    pub low: f64,
+    /// And at most this.
+    pub high: f64,
+    /// How many independent trials would be as uncertain.
+    pub independent: f64,
+}
+
+/// Standard deviations that limits with 95 % confidence lie away.
+pub const DEVIATIONS: f64 = 1.959_964;
+
+/// The share of these events, which stand in the order of the run, by Wilson's interval for
+/// as many independent trials as they are worth.
+///
+/// # Errors
+/// If there are too few.
+pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
+    let within::Share { value, independent, .. } = within::share(events, risk)?;
+    let square = normal(risk / 2.0).powi(2) / independent;
+    let middle = (value + square / 2.0) / (1.0 + square);
+    let reach = (square * (value * (1.0 - value) + square / 4.0)).sqrt() / (1.0 + square);
+    // Of no event, and of nothing but events, rounding would leave a trace.
+    let low = if value == 0.0 { 0.0 } else { (middle - reach).max(0.0) };
+    let high = if value == 1.0 { 1.0 } else { (middle + reach).min(1.0) };
+    Ok(Share { value, low, high, independent })
 }
 
 #[cfg(test)]
@@ -89,6 +122,22 @@ mod tests {
             assert!(percentiles >= COVERED_FEWEST, "sticky {sticky}: {percentiles} percentiles");
             assert!(rates >= COVERED_FEWEST, "sticky {sticky}: {rates} rates");
         }
+    }
+
+    #[test]
+    fn limits_of_shares_cover_the_truth_as_often_as_they_say() {
+        let mut covered = 0;
+        for seed in 0..TRIALS {
+            let mut rng = Mt19937::new(seed.into());
+            let events: Vec<bool> =
+                (0..4_000).map(|_| f64::from(rng.next_u32()) < 0.02 * 4_294_967_296.0).collect();
+            let share = share(&events, RISK).unwrap();
+            covered += u32::from((share.low..=share.high).contains(&0.02));
+        }
+        assert!(covered >= COVERED_FEWEST, "{covered} of {TRIALS}");
+        let none = share(&[false; 4_000], RISK).unwrap();
+        // Wilson's limit for no event in n trials is z^2 / (n + z^2).
+        assert!(none.low == 0.0 && (0.000_9..0.001_3).contains(&none.high), "{none:?}");
     }
 
     #[test]

@@ -152,6 +152,12 @@ impl ElementType {
         Self::ALL.iter().copied().find(|element| element.name() == name)
     }
 
+    /// Whether it is a floating-point type.
+    #[must_use]
+    pub fn is_real(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::Bf16)
+    }
+
     /// Bytes of one element.
     #[must_use]
     pub fn size(self) -> usize {

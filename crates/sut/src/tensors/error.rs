@@ -58,6 +58,33 @@ pub enum TensorError {
         /// Labels.
         labels: usize,
     },
+    /// A number that is NaN or infinite.
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// Where the first one stands, an index for each axis.
+        index: Vec<usize>,
+        /// What stands there.
+        value: String,
+    },
+    /// Labels that are no list.
+    LabelShape {
+        /// The file.
+        path: PathBuf,
+        /// Shape of its array.
+        shape: Vec<usize>,
+    },
+    /// A label that is no class.
+    Label {
+        /// The file.
+        path: PathBuf,
+        /// The first sample with such a label.
+        index: usize,
+        /// Its label.
+        found: String,
+        /// How many classes there are, where it is known.
+        classes: Option<usize>,
+    },
     /// Not one length per sample.
     LengthCount {
         /// Samples.
@@ -96,6 +123,23 @@ impl fmt::Display for TensorError {
             }
             Self::LabelCount { samples, labels } => {
                 write!(f, "{labels} labels for {samples} samples; give one label per sample")
+            }
+            Self::NotFinite { path, index, value } => write!(
+                f,
+                "{}: {value} at {index:?}; samples must hold finite numbers",
+                path.display()
+            ),
+            Self::LabelShape { path, shape } => write!(
+                f,
+                "{}: the labels have the shape {shape:?}, expected [samples]; of scores or one-hot \
+                 rows save array.argmax(-1)",
+                path.display()
+            ),
+            Self::Label { path, index, found, classes } => {
+                let most =
+                    classes.map_or(String::new(), |n| format!(" to {}", n.saturating_sub(1)));
+                let from = if most.is_empty() { "a whole number from 0" } else { "a class from 0" };
+                write!(f, "{}: label {found} at [{index}], expected {from}{most}", path.display())
             }
             Self::LengthCount { samples, lengths } => {
                 write!(f, "{lengths} lengths for {samples} samples; give one length per sample")

@@ -7,6 +7,7 @@
 mod cut;
 mod elements;
 mod error;
+mod given;
 mod loaded;
 mod npy;
 
@@ -247,7 +248,8 @@ impl TensorLibrary {
     /// Reads each input's `.npy` array `[samples, ...]` and, if given, the labels'.
     ///
     /// # Errors
-    /// [`TensorError`] if a file cannot be read or the counts differ.
+    /// [`TensorError`] if a file cannot be read, the counts differ, a number is not finite, or
+    /// a label is no class.
     pub fn open(
         name: impl Into<String>,
         inputs: &[(String, PathBuf)],
@@ -258,16 +260,11 @@ impl TensorLibrary {
             let Some((_, sample_shape)) = shape.split_first() else {
                 return Err(TensorError::Npy { path: path.clone(), problem: NpyProblem::Scalar });
             };
+            given::check_finite(path, &shape, &elements)?;
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })
         };
         let tensors = inputs.iter().map(tensor).collect::<Result<_, _>>()?;
-        let labels = labels.map(|path| {
-            let elements = read(path)?.elements;
-            elements.to_i64().map(Cow::into_owned).ok_or_else(|| {
-                let found = format!("{} (labels are integers)", elements.element());
-                TensorError::Npy { path: path.to_path_buf(), problem: NpyProblem::Element(found) }
-            })
-        });
+        let labels = labels.map(|path| given::labels(path, &read(path)?));
         Self::new(name, tensors, labels.transpose()?)
     }
 
@@ -306,7 +303,8 @@ impl TensorLibrary {
 
     /// Random samples for a model: floats uniform in [0, 1), integers of eight bits
     /// in all of their range, other integers as `spans` say of the input of that name,
-    /// else 0 or 1, which are valid positions in any table, and booleans.
+    /// else 0 or 1, which are valid positions in any table, and booleans. Attention masks
+    /// without a span are 1 throughout: a random one would hide parts of each sample.
     ///
     /// A dynamic first dimension is the batch's; any other becomes `dynamic`.
     /// Such samples show speed and never accuracy: there are no labels.
@@ -335,7 +333,12 @@ impl TensorLibrary {
             let sample_shape: Vec<usize> = shape.iter().map(fixed).collect();
             let each = sample_shape.iter().product::<usize>();
             let total = samples * each;
-            let spans = spans.get(input.name.as_str()).copied().unwrap_or_default();
+            let spans = spans.get(input.name.as_str()).copied();
+            if spans.is_none() && is_mask(input) {
+                let elements = ones(input.element, total);
+                return Tensor { name: input.name.clone(), sample_shape, elements };
+            }
+            let spans = spans.unwrap_or_default();
             let mut below = |n: f64| (rng.canonical() * n).floor();
             let integer = |n: usize, below: &mut dyn FnMut(f64) -> f64| {
                 let Span { from, to, .. } = Span::at(spans, n % each.max(1));
@@ -446,6 +449,31 @@ impl TensorLibrary {
             return None;
         }
         Some(each_type!(&tensor.elements, all => Element::wrap(rows(all, len, samples, scratch))))
+    }
+}
+
+/// Whether an input says which elements of a sample count: `attention_mask` of any type,
+/// and integers or booleans with "mask" in their name.
+fn is_mask(input: &ModelInput) -> bool {
+    let name = input.name.to_ascii_lowercase();
+    let is_whole = matches!(
+        input.element,
+        ElementType::I64 | ElementType::I32 | ElementType::I8 | ElementType::U8 | ElementType::Bool
+    );
+    name == "attention_mask" || is_whole && name.contains("mask")
+}
+
+fn ones(element: ElementType, count: usize) -> Elements<'static> {
+    match element {
+        ElementType::F32 => filled(count, || 1.0_f32),
+        ElementType::F64 => filled(count, || 1.0_f64),
+        ElementType::F16 => filled(count, || f16::ONE),
+        ElementType::Bf16 => filled(count, || bf16::ONE),
+        ElementType::I64 => filled(count, || 1_i64),
+        ElementType::I32 => filled(count, || 1_i32),
+        ElementType::I8 => filled(count, || 1_i8),
+        ElementType::U8 => filled(count, || 1_u8),
+        ElementType::Bool => filled(count, || true),
     }
 }
 

@@ -351,3 +351,27 @@ fn synthetic_samples_fit_the_model_and_repeat_with_their_seed() {
     spread(3, 40);
     spread(4, 40);
 }
+
+#[test]
+fn attention_masks_of_random_samples_hide_nothing() {
+    let input = |name: &str, element| ModelInput {
+        name: name.into(),
+        element,
+        shape: vec![None, Some(50)],
+    };
+    let inputs = [
+        input("input_ids", ElementType::I64),
+        input("attention_mask", ElementType::I64),
+        input("Encoder_Mask", ElementType::I32),
+        input("padding_mask", ElementType::Bool),
+        input("mask_weights", ElementType::F32),
+        input("decoder_mask", ElementType::I64),
+    ];
+    let own = [Span::below(2)];
+    let spans = Spans::from([("decoder_mask", &own[..])]);
+    let library = TensorLibrary::synthetic(&inputs, 4, 1, &spans, 7).unwrap();
+    let sample = library.sample(2).unwrap();
+    let is_ones = |at: usize| sample[at].1.elements.to_f64().iter().all(|x| *x == 1.0);
+    // Ids are random, floats are no mask by their name alone, and a span has the last word.
+    assert_eq!([0, 1, 2, 3, 4, 5].map(is_ones), [false, true, true, true, false, false]);
+}

@@ -45,6 +45,10 @@ const RUNS: [(&str, &str); 4] = [
     ("tenants", "--config tenants.toml"),
 ];
 
+/// A run whose client has a lag, most of it next to nothing.
+const LAGGING: &str = "--system null --scenario server --mode performance --qps 500 --duration 1s \
+                       --set min_query_count=100 --set max_client_lag_ns=50ms";
+
 /// Arrival rates of several runs of a queue that does 1,000 queries/s.
 const RATES: [u32; 8] = [100, 300, 500, 650, 750, 850, 900, 950];
 
@@ -194,7 +198,15 @@ fn pages(root: &Path, folder: &Path) -> Result<PathBuf> {
     }
     fs::rename(runs.join("invalid"), runs.join(".invalid.partial"))?;
     say("report invalid --out ../pages/interrupted.html")?;
+    // In real time, so that the client lags, and its least lag is 0.
+    fs::create_dir_all(pages.join("real"))?;
+    say(&format!("run -q {LAGGING} --out lag"))?;
+    fs::copy(runs.join("lag/report.html"), pages.join("real/lag.html"))?;
     // With the plots themselves, to compare with.
-    fs::copy(runs.join("valid/series.json"), pages.join("valid.series.json"))?;
+    for (page, run) in [("valid", "valid"), ("tokens", "tokens"), ("tenants", "tenants")] {
+        let plots = runs.join(run).join("series.json");
+        fs::copy(plots, pages.join(format!("{page}.series.json")))?;
+    }
+    fs::copy(runs.join("lag/series.json"), pages.join("real/lag.series.json"))?;
     Ok(pages)
 }

@@ -10,6 +10,9 @@ pub enum Scale {
     Linear,
     /// By their logarithm.
     Log,
+    /// By their logarithm, with 0 at the beginning and a gap between 0 and the least
+    /// value above it.
+    LogWithZero,
     /// Shares from 0 to 1, each nine more as far as the one before; 1 stands at
     /// the end.
     Nines,
@@ -61,6 +64,9 @@ pub struct Tick {
 /// What an axis of nines has beyond its last share, for the largest value.
 const BEYOND_NINES: f64 = 0.12;
 
+/// Share of a logarithmic axis that lies between 0 and the rest, where 0 is a value.
+const ZERO_GAP: f64 = 0.08;
+
 impl Axis {
     /// From 0 to a little more than the largest of these values.
     pub fn linear(name: &str, format: Format, values: impl Iterator<Item = f64>) -> Self {
@@ -76,13 +82,20 @@ impl Axis {
         Self { name: name.into(), scale: Scale::Linear, low, high, format }
     }
 
-    /// Around these values, without what is not above 0, and never less than a
-    /// third of a decade.
+    /// Around these values, and never less than a third of a decade. Where 0 is among
+    /// them it has a place of its own at the beginning.
+    ///
+    /// Every value that is drawn must be among them: what lies beyond an axis is drawn at
+    /// its end, where it reads as another value.
     pub fn log(name: &str, format: Format, values: impl Iterator<Item = f64>) -> Self {
-        let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
-        for value in sane(values).filter(|value| *value > 0.0) {
-            low = low.min(value);
-            high = high.max(value);
+        let (mut low, mut high, mut has_zero) = (f64::INFINITY, 0.0_f64, false);
+        for value in sane(values) {
+            if value > 0.0 {
+                low = low.min(value);
+                high = high.max(value);
+            } else {
+                has_zero = true;
+            }
         }
         if low > high {
             (low, high) = (1.0, 10.0);
@@ -92,7 +105,13 @@ impl Axis {
         (low, high) = (low / air, high * air);
         let missing = (2.1 / (high / low)).max(1.0).sqrt();
         let (low, high) = (low / missing, high * missing);
-        Self { name: name.into(), scale: Scale::Log, low, high, format }
+        let scale = if has_zero { Scale::LogWithZero } else { Scale::Log };
+        Self { name: name.into(), scale, low, high, format }
+    }
+
+    /// The value at the beginning of the axis.
+    pub fn first(&self) -> f64 {
+        if self.scale == Scale::LogWithZero { 0.0 } else { self.low }
     }
 
     /// Shares up to 1, of which `deepest` is the last that is known.
@@ -106,14 +125,19 @@ impl Axis {
     pub fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
-            Scale::Log => {
-                let value = value.max(f64::MIN_POSITIVE);
-                (value / self.low).ln() / (self.high / self.low).ln()
+            Scale::Log => self.log_share(value),
+            Scale::LogWithZero if value > 0.0 => {
+                ZERO_GAP + (1.0 - ZERO_GAP) * self.log_share(value).max(0.0)
             }
+            Scale::LogWithZero => 0.0,
             Scale::Nines if value >= 1.0 => 1.0,
             Scale::Nines => nines(value) / nines(self.high) / (1.0 + BEYOND_NINES),
         };
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    fn log_share(&self, value: f64) -> f64 {
+        (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
     }
 
     /// A value as text.
@@ -147,6 +171,11 @@ impl Axis {
         match self.scale {
             Scale::Linear => linear_candidates(self.low, self.high, self.format, wide),
             Scale::Log => log_candidates(self.low, self.high),
+            Scale::LogWithZero => {
+                let mut all = vec![(0.0, 0)];
+                all.extend(log_candidates(self.low, self.high));
+                all
+            }
             Scale::Nines => {
                 let shares = [0.99, 0.5, 1.0, 0.9, 0.999, 0.0, 0.9999, 0.99999];
                 let known = shares.into_iter().filter(|&q| q <= self.high || q == 1.0);
@@ -269,6 +298,7 @@ impl Scale {
         match self {
             Self::Linear => "linear",
             Self::Log => "log",
+            Self::LogWithZero => "log0",
             Self::Nines => "nines",
         }
     }
@@ -312,6 +342,26 @@ mod tests {
                 assert!(ticks.iter().all(|tick| (0.0..=1.0).contains(&tick.at)));
             }
         }
+    }
+
+    #[test]
+    fn zero_has_a_place_on_a_logarithmic_axis_and_takes_none_from_others() {
+        // The lag of a client: half of it nothing, p50 8 ns, the largest 4.7 ms.
+        let lag = [0.0, 0.0, 8.0, 8.0, 31.0, 4.7e6];
+        let axis = Axis::log("lag", Format::Time, lag.into_iter());
+        let places = [0.0, 8.0, 31.0, 4.7e6].map(|value| axis.at(value));
+        assert_eq!(places[0], 0.0);
+        assert!(places.windows(2).all(|pair| pair[1] - pair[0] > 0.05), "{places:?}");
+        // Decades are as long as each other, 0 aside.
+        let decade = |from: f64| axis.at(10.0 * from) - axis.at(from);
+        assert!((decade(10.0) - decade(1e5)).abs() < 1e-12);
+        assert_eq!(texts(&axis)[0], "0");
+        assert_eq!((axis.first(), axis.scale), (0.0, Scale::LogWithZero));
+        // Nothing but zeros is an axis, too.
+        let zeros = Axis::log("lag", Format::Time, [0.0, 0.0].into_iter());
+        assert_eq!((zeros.at(0.0), texts(&zeros)[0].as_str()), (0.0, "0"));
+        let none = Axis::log("lag", Format::Time, [8.0, 9.0].into_iter());
+        assert_eq!((none.scale, none.first() < 8.0), (Scale::Log, true));
     }
 
     #[test]

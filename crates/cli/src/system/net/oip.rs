@@ -19,11 +19,12 @@ use dyno_sut::tensors::{Spans, TensorLibrary};
 use super::{Answers, Given, Started, Wired, version};
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::system::shapes::{self, Symbols, check_labels};
 
 /// Random samples, where nobody says how many.
 const RANDOM_SAMPLES: usize = 256;
-/// What a dimension is that the model leaves open, beside the batch's.
-const OPEN_DIMENSION: usize = 1;
+/// Of a sample in the dimension of the batch, the only one that stays open.
+const BATCH: usize = 1;
 /// How long a server may take to say what a model is.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
@@ -62,6 +63,7 @@ pub fn load(given: &mut Given, is_grpc: bool, run: &RunOptions) -> Result<Starte
     })?;
     let library = Arc::new(library(&metadata, run)?);
     let labels = library.labels().map(<[i64]>::to_vec);
+    check_labels(labels.as_deref(), classes(&metadata, output.as_deref()), run)?;
     let model = Model::new(&metadata, &model_version, library.clone(), output)
         .map_err(|trouble| Failure::usage(trouble).hint("dyno probe shows what a model takes"))?;
     let model = Arc::new(model);
@@ -161,6 +163,14 @@ fn metadata(
     Ok(metadata)
 }
 
+/// Classes that the output which is scored tells, where the server says its shape.
+fn classes(metadata: &ModelMetadata, wanted: Option<&str>) -> Option<usize> {
+    let mut outputs = metadata.outputs.iter();
+    let output = outputs.find(|output| wanted.is_none_or(|name| output.name == name))?;
+    let shape: Vec<Option<usize>> = output.shape.iter().map(|&n| usize::try_from(n).ok()).collect();
+    shapes::classes(&shape)
+}
+
 /// The samples of `--data`, else random ones as the server says what inputs there are.
 fn library(metadata: &ModelMetadata, run: &RunOptions) -> Result<TensorLibrary, Failure> {
     if run.data.is_empty() {
@@ -170,9 +180,11 @@ fn library(metadata: &ModelMetadata, run: &RunOptions) -> Result<TensorLibrary, 
         let inputs = random_inputs(metadata).map_err(|trouble| {
             Failure::usage(trouble).hint("--data INPUT=FILE.npy, once for each input")
         })?;
+        // A server does not name its open dimensions.
+        let inputs = shapes::bound(&inputs, Symbols::new, run)?;
         let samples = run.samples_or_of_round(RANDOM_SAMPLES);
         let seed = run.seed.unwrap_or(0);
-        let made = TensorLibrary::synthetic(&inputs, samples, OPEN_DIMENSION, &Spans::new(), seed);
+        let made = TensorLibrary::synthetic(&inputs, samples, BATCH, &Spans::new(), seed);
         return made.map_err(|error| Failure::usage(error).hint("lower --samples"));
     }
     let only = match metadata.inputs.as_slice() {

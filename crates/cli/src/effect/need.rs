@@ -1,0 +1,287 @@
+//! What options need to take effect, each as a question about the facts of a run.
+
+use dyno_loadgen::search::Quantity;
+use dyno_loadgen::settings::{Scenario, TestMode};
+
+use super::{Facts, Unmet};
+use crate::system::System;
+
+/// What an option needs.
+#[derive(Debug, Clone, Copy)]
+pub enum Need {
+    /// One of these systems.
+    Systems(&'static [&'static str]),
+    /// A performance test.
+    Performance,
+    /// An accuracy test.
+    Accuracy,
+    /// This scenario: rates and arrivals are those of its accuracy test, too.
+    Scenario(Scenario),
+    /// Anything else: a few words for the reference page, and the question.
+    Other(&'static str, fn(&Facts<'_>) -> Option<Unmet>),
+}
+
+impl Need {
+    /// Why it is not met; `None` if it is, or if that is not known yet.
+    pub fn unmet(&self, facts: &Facts<'_>) -> Option<Unmet> {
+        match *self {
+            Self::Systems(systems) => (!systems.contains(&facts.system)).then(|| {
+                let names: Vec<String> = systems.iter().map(|name| format!("{name}:")).collect();
+                Unmet::new(
+                    format!("means nothing to system `{}`", facts.system),
+                    format!("it belongs to {}; leave it out", names.join(", ")),
+                )
+            }),
+            Self::Performance => (!facts.measures()).then(|| {
+                Unmet::new(
+                    "has no effect: this run has no performance test",
+                    "use --mode performance or --mode both, or leave it out",
+                )
+            }),
+            Self::Accuracy => (!facts.scores()).then(|| {
+                Unmet::new(
+                    "has no effect: this run has no accuracy test",
+                    "use --mode accuracy or --mode both, or leave it out",
+                )
+            }),
+            Self::Scenario(scenario) => (!facts.scenarios.contains(&scenario)).then(|| {
+                let names = facts.scenario_names();
+                Unmet::new(
+                    format!(
+                        "has no effect: it belongs to {scenario}, and this run has {names} only"
+                    ),
+                    format!("add --scenario {scenario}, or leave it out"),
+                )
+            }),
+            Self::Other(_, question) => question(facts),
+        }
+    }
+
+    /// A few words for the reference page.
+    pub fn words(&self) -> String {
+        match *self {
+            Self::Systems(systems) => {
+                let names: Vec<String> = systems.iter().map(|name| format!("`{name}`")).collect();
+                format!("one of the systems {}", names.join(", "))
+            }
+            Self::Performance => "a performance test".into(),
+            Self::Accuracy => "an accuracy test".into(),
+            Self::Scenario(scenario) => format!("the scenario {scenario}"),
+            Self::Other(words, _) => words.into(),
+        }
+    }
+}
+
+/// Labels, references or a method that judge answers.
+pub fn scored(facts: &Facts<'_>) -> Option<Unmet> {
+    let unmet = |why: &str, fix: &str| {
+        Some(Unmet::new(format!("has no effect: no answer is scored, because {why}"), fix))
+    };
+    const LABELS: &str = "name the class of each sample with --labels FILE.npy, or leave it out";
+    if let Some(system) = facts.loaded {
+        return match system.is_scored() {
+            true => None,
+            false if facts.system == "openai" => unmet(
+                "the prompts have no reference answers",
+                "give prompts with references in --data FILE, or leave it out",
+            ),
+            false => unmet("there are neither labels nor references", LABELS),
+        };
+    }
+    // What is known without loading anything.
+    match facts.system {
+        "null" | "model" | "npu" | "raw" => unmet(
+            &format!("system `{}` has no answers to score", facts.system),
+            "measure a system with labels, or leave it out",
+        ),
+        "onnx" | "tract" | "tuned" | "oip" | "oip-grpc" if facts.run.labels.is_none() => {
+            unmet("there are no labels", LABELS)
+        }
+        "openai" if facts.run.data.is_empty() => unmet(
+            "made-up prompts have no reference answers",
+            "give prompts with references in --data FILE, or leave it out",
+        ),
+        _ => None,
+    }
+}
+
+/// Samples that are made, or a file that has more.
+pub fn samples(facts: &Facts<'_>) -> Option<Unmet> {
+    const FIX: &str = "leave it out";
+    let (run, system) = (facts.run, facts.system);
+    let of_data = || {
+        Unmet::new(
+            "has no effect: --data holds the samples, all of which are used",
+            "leave out one of the two",
+        )
+    };
+    match system {
+        "null" | "model" | "npu" => None,
+        "onnx" | "tract" | "tuned" | "rnn" | "oip" | "oip-grpc" => {
+            (!run.data.is_empty()).then(of_data)
+        }
+        "openai" | "raw" => {
+            let (asked, system) = (run.samples?.get() as u64, facts.loaded?);
+            let there = system.library_size().total;
+            (!run.data.is_empty() && there < asked).then(|| {
+                Unmet::new(
+                    format!("has no effect: --data holds {there} samples"),
+                    format!("ask for at most {there} samples, or leave it out"),
+                )
+            })
+        }
+        "task" => facts
+            .loaded
+            .filter(|system| !system.is_synthetic())
+            .map(|_| Unmet::new("has no effect: the task has a data set of its own", FIX)),
+        other => Some(Unmet::new(
+            format!("means nothing to system `{other}`, which has samples of its own"),
+            FIX,
+        )),
+    }
+}
+
+/// A batcher, or queries of several samples.
+pub fn batches(facts: &Facts<'_>) -> Option<Unmet> {
+    let system = facts.loaded?;
+    let (run, batch) = (facts.run, facts.run.batch.clone().unwrap_or_default());
+    let is_asked = |scenario: &&Scenario| {
+        let is_split = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
+        let most = batch.of(**scenario);
+        // A batch of one is what each query of one sample is.
+        most.is_some_and(|most| most.get() > 1 || is_split) || run.batch_wait.is_some()
+    };
+    let mut asked = facts.scenarios.iter().filter(is_asked).peekable();
+    if asked.peek().is_none() {
+        // Of one sample each, which is what is done anyway, or of scenarios that are not run.
+        let is_one = facts.scenarios.iter().any(|scenario| batch.of(*scenario).is_some());
+        return (!is_one).then(|| {
+            Unmet::new(
+                format!("has no effect: this run has {} only", facts.scenario_names()),
+                "name sizes of scenarios that are run, or leave it out",
+            )
+        });
+    }
+    let takes_effect = |scenario: &Scenario| {
+        let is_split = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
+        system.is_batched(*scenario) || (is_split && run.batch_wait.is_none() && system.is_engine())
+    };
+    (!asked.any(takes_effect)).then(|| {
+        Unmet::new(
+            "has no effect: without --workers each query is computed alone",
+            "add --workers 1 or more, or leave it out",
+        )
+    })
+}
+
+/// An engine whose calls spread over threads.
+pub fn threads(facts: &Facts<'_>) -> Option<Unmet> {
+    let runtime = facts.loaded?.about().runtime.unwrap_or_default();
+    let spreads = ["ONNX Runtime", "dyno-rnn"].iter().any(|name| runtime.starts_with(name));
+    (!spreads).then(|| {
+        Unmet::new(
+            format!("means nothing to system `{}`", facts.system),
+            "it computes a call on one thread; --workers N makes N calls at once",
+        )
+    })
+}
+
+/// Threads of the system itself.
+pub fn own_threads(facts: &Facts<'_>) -> Option<Unmet> {
+    (facts.run.workers == Some(0)).then(|| {
+        Unmet::new(
+            "has no effect: with --workers 0 the system computes on the issuing thread, which \
+             --cores does not bind",
+            "leave out --workers 0: a scenario without workers then gets one",
+        )
+    })
+}
+
+/// Tokens, where limits of tokens are asked for.
+pub fn goodput(facts: &Facts<'_>) -> Option<Unmet> {
+    let limits = facts.run.goodput?;
+    (limits.needs_tokens() && !facts.loaded?.reports_tokens()).then(|| {
+        Unmet::new(
+            format!("has no effect: system `{}` reports no tokens", facts.system),
+            "limit e2el:MS, which needs none, or measure a system that streams tokens",
+        )
+    })
+}
+
+/// A test that each requirement is judged in, and what it bounds.
+pub fn require(facts: &Facts<'_>) -> Option<Unmet> {
+    facts.run.requirements.iter().find_map(|requirement| {
+        let text = requirement.written();
+        let unmet = |why: &str, fix: &str| Some(Unmet::new(format!("{text} {why}"), fix));
+        if !facts.modes.contains(&TestMode::PerformanceOnly) {
+            return unmet(
+                "has no effect: this run has no performance test",
+                "use --mode performance or --mode both, or leave it out",
+            );
+        }
+        let mut scenarios = facts.scenarios.iter().copied();
+        if !scenarios.clone().any(|scenario| requirement.is_for(scenario)) {
+            let why = format!("has no effect: this run has {} only", facts.scenario_names());
+            return unmet(&why, "add the scenario, or leave it out");
+        }
+        match requirement.limit(0.99).quantity {
+            Quantity::FirstToken | Quantity::TimePerOutputToken => {
+                let reports = facts.loaded.is_none_or(System::reports_tokens);
+                if reports {
+                    None
+                } else {
+                    unmet("is not measured: the system reports no tokens", TOKENS)
+                }
+            }
+            Quantity::ClientLag => {
+                let is_server = |scenario: Scenario| scenario == Scenario::Server;
+                let is_virtual = facts.loaded.is_some_and(System::is_simulated);
+                let is_met = scenarios.any(|of| is_server(of) && requirement.is_for(of));
+                match is_met && !is_virtual {
+                    true => None,
+                    false => unmet(
+                        "is not measured: a client lags in Server and in real time only",
+                        "add --scenario Server, or leave it out",
+                    ),
+                }
+            }
+            Quantity::Latency | Quantity::Errors => None,
+        }
+    })
+}
+
+const TOKENS: &str = "bound the latency, or measure a system that streams tokens";
+
+/// A system whose name leaves the model open.
+pub fn model(facts: &Facts<'_>) -> Option<Unmet> {
+    let named = match facts.system {
+        "onnx" | "tract" => Some(facts.argument).filter(|file| !file.is_empty()),
+        _ => facts.argument.split(',').find_map(|part| part.strip_prefix("model=")),
+    };
+    named.map(|file| {
+        Unmet::new(
+            format!("has no effect: the system names its model, {file}"),
+            format!("write --system {} and --model FILE, or leave it out", facts.system),
+        )
+    })
+}
+
+/// Samples that no file holds.
+pub fn random_samples(facts: &Facts<'_>) -> Option<Unmet> {
+    (!facts.run.data.is_empty()).then(|| {
+        Unmet::new(
+            "has no effect: --data gives the samples with their shapes",
+            "leave out one of the two",
+        )
+    })
+}
+
+/// Workers that join.
+pub fn remote_workers(facts: &Facts<'_>) -> Option<Unmet> {
+    facts.run.remote_workers.is_none().then(|| {
+        Unmet::new(
+            "has no effect: no worker is to join",
+            "state how many workers join with --remote-workers N, or leave it out",
+        )
+    })
+}

@@ -1,0 +1,134 @@
+//! Keys of systems that may be without effect.
+
+use dyno_loadgen::settings::Scenario;
+
+use super::{Facts, Unmet};
+
+/// A key of a system with what it needs.
+struct Row {
+    systems: &'static [&'static str],
+    key: &'static str,
+    /// Why the key changes nothing, and what to do; `None` where it does.
+    unmet: fn(&Spec<'_>) -> Option<[&'static str; 2]>,
+}
+
+const HTTP: &[&str] = &["oip", "openai", "raw"];
+const SERVERS: &[&str] = &["oip", "oip-grpc", "openai", "raw"];
+
+/// Every such key. Keys that are not here take effect wherever they are accepted.
+const ROWS: &[Row] = &[
+    Row {
+        systems: HTTP,
+        key: "streams",
+        unmet: |of| {
+            (!of.is("http2", "true")).then_some([
+                "HTTP/1.1 has one request at a time on a connection",
+                "add http2=true, or raise connections=N",
+            ])
+        },
+    },
+    Row {
+        systems: SERVERS,
+        key: "ca",
+        unmet: |of| {
+            (!of.text.contains("https://")).then_some([
+                "no server is reached through TLS",
+                "write the URL with https://, or leave it out",
+            ])
+        },
+    },
+    Row {
+        systems: &["openai"],
+        key: "usage",
+        unmet: |of| {
+            of.is("stream", "false").then_some([
+                "whole answers always come with their usage",
+                "leave out usage or stream=false",
+            ])
+        },
+    },
+    Row {
+        systems: &["openai"],
+        key: "groups",
+        unmet: |of| {
+            (!of.has("prefix")).then_some([
+                "groups share a prefix, and there is none",
+                "add prefix=N, or leave it out",
+            ])
+        },
+    },
+    Row {
+        systems: &["openai"],
+        key: "speed",
+        unmet: |of| {
+            (!of.facts.scenarios.contains(&Scenario::Server)).then_some([
+                "recorded times are those of Server",
+                "add --scenario Server, or leave it out",
+            ])
+        },
+    },
+    Row {
+        systems: &["raw"],
+        key: "content-type",
+        unmet: |of| {
+            (!of.has("body")).then_some(["requests have no body", "add body=..., or leave it out"])
+        },
+    },
+    Row {
+        systems: &["raw"],
+        key: "compress",
+        unmet: |of| {
+            (!of.has("body")).then_some(["requests have no body", "add body=..., or leave it out"])
+        },
+    },
+    Row {
+        systems: &["rnn"],
+        key: "lengths",
+        unmet: |of| {
+            (!of.facts.run.data.is_empty()).then_some([
+                "--data gives the sequences with their lengths",
+                "use --data lengths=FILE.npy, or leave it out",
+            ])
+        },
+    },
+];
+
+/// What a system's spec has.
+struct Spec<'a> {
+    facts: &'a Facts<'a>,
+    text: &'a str,
+}
+
+impl Spec<'_> {
+    fn values(&self, key: &str) -> impl Iterator<Item = &str> {
+        let pairs = self.text.split(',').filter_map(|part| part.split_once('='));
+        pairs.filter(move |(given, _)| *given == key).map(|(_, value)| value)
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.values(key).next().is_some()
+    }
+
+    fn is(&self, key: &str, value: &str) -> bool {
+        self.values(key).last() == Some(value)
+    }
+}
+
+/// Keys of the system, and of those of tenants, that change nothing.
+pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, Unmet)> {
+    let own = (facts.system, facts.argument);
+    let tenants = facts.run.tenant_systems.iter().flatten();
+    let tenants = tenants.map(|spec| spec.split_once(':').unwrap_or((spec, "")));
+    let mut found = Vec::new();
+    for (system, text) in std::iter::once(own).chain(tenants) {
+        let spec = Spec { facts, text };
+        let rows = ROWS.iter().filter(|row| row.systems.contains(&system) && spec.has(row.key));
+        for row in rows {
+            if let Some([why, fix]) = (row.unmet)(&spec) {
+                let sentence = format!("system `{system}`: {}= has no effect: {why}", row.key);
+                found.push((sentence, Unmet::new(why, fix)));
+            }
+        }
+    }
+    found
+}

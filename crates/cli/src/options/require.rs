@@ -1,0 +1,66 @@
+//! Requirements of a run, as `--require` has them.
+
+use dyno_loadgen::search::Limit;
+use dyno_loadgen::settings::Scenario;
+
+use super::keys;
+use crate::search::limits;
+
+/// A bound that performance tests must keep.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requirement {
+    /// The only scenario that it is for.
+    pub scenario: Option<Scenario>,
+    /// As it was written, in the grammar of `dyno search --limit`.
+    text: String,
+}
+
+impl Requirement {
+    /// Reads `p99<=5ms` or `server:p99<=5ms`.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (scenario, limit) = match text.split_once(':') {
+            Some((name, limit)) => (Some(keys::scenario(name.trim())?), limit.trim()),
+            None => (None, text.trim()),
+        };
+        limits::parse(limit, 0.99)?;
+        Ok(Self { scenario, text: limit.into() })
+    }
+
+    /// The limit in a test that is judged at `percentile`, which is meant where none is
+    /// written.
+    pub fn limit(&self, percentile: f64) -> Limit {
+        limits::parse(&self.text, percentile).expect("it was read when it was given")
+    }
+
+    /// Whether it is for this scenario.
+    pub fn is_for(&self, scenario: Scenario) -> bool {
+        self.scenario.is_none_or(|only| only == scenario)
+    }
+
+    /// As it is read.
+    pub fn written(&self) -> String {
+        match self.scenario {
+            Some(scenario) => format!("{scenario}:{}", self.text),
+            None => self.text.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements_read_as_limits_do_with_a_scenario_before_them() {
+        let read = |text: &str| Requirement::parse(text).map(|of| of.written());
+        assert_eq!(read("p99<=5ms"), Ok("p99<=5ms".into()));
+        assert_eq!(read("server: ttft.p90 <= 5ms"), Ok("Server:ttft.p90 <= 5ms".into()));
+        assert!(read("sever:p99<=5ms").unwrap_err().contains("nearest is Server"));
+        assert!(read("p99>=5ms").unwrap_err().contains("upper"));
+        let own = Requirement::parse("latency<=5ms").unwrap();
+        assert_eq!(limits::show(&own.limit(0.9)), "latency p90 <= 5.00 ms");
+    }
+}

@@ -1,0 +1,300 @@
+//! Requirements of a run: bounds that are met, missed or undecided by the confidence
+//! interval of what was measured.
+
+use dyno_loadgen::compare;
+use dyno_loadgen::compare::alone::{self, Factors};
+use dyno_loadgen::record::Record;
+use dyno_loadgen::search::{Limit, Quantity};
+
+use crate::compare::columns;
+use crate::options::Requirement;
+use crate::records::{Keep, Records};
+use crate::render;
+use crate::search::limits;
+use crate::summary::{self, Reason, ReasonKind, RequirementFinding, State};
+
+/// Of the intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// Judges a performance test: fills in what was found of each requirement, and the reasons
+/// where one is not met, the first of all.
+pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &Record) {
+    if requirements.is_empty() {
+        return;
+    }
+    let percentile = test.plan.percentile;
+    let rows = Records::of(record, Keep::Thinned);
+    let found: Vec<summary::Requirement> = requirements
+        .iter()
+        .map(|requirement| requirement.limit(percentile))
+        .map(|limit| found(&limit, rows.as_ref()))
+        .collect();
+    if test.state == State::Complete {
+        // Behind what ended the run and what failed, before everything else.
+        let is_worse = |reason: &&Reason| {
+            matches!(reason.kind, ReasonKind::Ended | ReasonKind::Failures | ReasonKind::Missing)
+        };
+        let at = test.causes.iter().take_while(is_worse).count();
+        let reasons: Vec<Reason> = found.iter().filter_map(reason).collect();
+        for (offset, reason) in reasons.into_iter().enumerate() {
+            test.reasons.insert(at + offset, reason.text.clone());
+            test.causes.insert(at + offset, reason);
+        }
+        test.settle();
+    }
+    test.requirements = found;
+}
+
+/// What was measured of a limit.
+struct Measured {
+    value: f64,
+    low: f64,
+    high: f64,
+    /// Independent observations that it rests on.
+    independent: f64,
+    /// Queries that it rests on.
+    queries: f64,
+}
+
+/// Too little was measured.
+struct Missing {
+    /// Further queries that it would take, where that is known.
+    more: Option<u64>,
+}
+
+fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
+    let is_share = limit.quantity == Quantity::Errors;
+    let bound = if is_share { limit.allowed } else { limit.bound as f64 };
+    let measured = rows.map_or(Err(Missing { more: None }), |rows| measured(limit, rows));
+    let mut found = summary::Requirement {
+        requirement: limits::show(limit),
+        metric: metric(limit),
+        bound,
+        unit: if is_share { "share" } else { "ns" }.into(),
+        confidence: CONFIDENCE,
+        ..summary::Requirement::default()
+    };
+    match measured {
+        Ok(measured) => {
+            found.value = Some(measured.value);
+            found.low = Some(measured.low);
+            found.high = Some(measured.high).filter(|high| high.is_finite());
+            if measured.high <= bound {
+                found.finding = RequirementFinding::Met;
+            } else if measured.low > bound {
+                found.finding = RequirementFinding::Missed;
+            } else {
+                let more =
+                    if is_share { of_share(&measured, bound) } else { of_time(&measured, bound) };
+                found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
+            }
+        }
+        Err(Missing { more }) => {
+            found.finding = RequirementFinding::Undecided;
+            found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
+        }
+    }
+    found
+}
+
+fn stride(rows: Option<&Records>) -> u64 {
+    rows.map_or(1, |rows| rows.stride)
+}
+
+fn metric(limit: &Limit) -> String {
+    let name = match limit.quantity {
+        Quantity::Latency => "latency",
+        Quantity::FirstToken => "ttft",
+        Quantity::TimePerOutputToken => "tpot",
+        Quantity::ClientLag => "lag",
+        Quantity::Errors => return "errors".into(),
+    };
+    format!("{name}.{}", render::percentile(1.0 - limit.allowed))
+}
+
+fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
+    let compare::Run { latency, first_token, time_per_output_token, failed, .. } = columns(rows);
+    let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0));
+    let times = match limit.quantity {
+        Quantity::Errors => return share(&failed),
+        Quantity::Latency => latency,
+        Quantity::FirstToken => first_token,
+        Quantity::TimePerOutputToken => time_per_output_token,
+        Quantity::ClientLag => lag().collect(),
+    };
+    let percentile = 1.0 - limit.allowed;
+    let count = times.len() as u64;
+    if count == 0 {
+        return Err(Missing { more: None });
+    }
+    let factors = alone::percentile(&times, percentile, 1.0 - CONFIDENCE).map_err(|too_few| {
+        Missing { more: Some(too_few.needed.saturating_sub(too_few.values).max(1)) }
+    })?;
+    let Factors { low, high } = factors;
+    let value = at(times, percentile);
+    Ok(Measured {
+        value,
+        low: value * low,
+        high: value * high,
+        independent: count as f64,
+        queries: count as f64,
+    })
+}
+
+/// As the logs take percentiles: without interpolation.
+fn at(mut times: Vec<u64>, percentile: f64) -> f64 {
+    times.sort_unstable();
+    let rank = (percentile * times.len() as f64) as usize;
+    times[rank.min(times.len() - 1)] as f64
+}
+
+fn share(failed: &[bool]) -> Result<Measured, Missing> {
+    let found = alone::share(failed, 1.0 - CONFIDENCE)
+        .map_err(|too_few| Missing { more: Some(too_few.needed.saturating_sub(too_few.values)) })?;
+    Ok(Measured {
+        value: found.value,
+        low: found.low,
+        high: found.high,
+        independent: found.independent,
+        queries: failed.len() as f64,
+    })
+}
+
+/// Further queries after which the interval of a time would no longer reach over the bound:
+/// it narrows with the square root of their number.
+fn of_time(measured: &Measured, bound: f64) -> Option<u64> {
+    let away = (bound / measured.value).ln();
+    let reach = if away > 0.0 {
+        (measured.high / measured.value).ln()
+    } else {
+        (measured.low / measured.value).ln()
+    };
+    let times = match reach.is_finite() {
+        true => (reach / away).powi(2),
+        // Nothing lies beyond the percentile yet.
+        false => 2.0,
+    };
+    further(measured.queries, times)
+}
+
+/// The same of a share, by the width of a binomial's interval.
+fn of_share(measured: &Measured, bound: f64) -> Option<u64> {
+    let away = bound - measured.value;
+    let spread = (bound * (1.0 - bound)).max(measured.value * (1.0 - measured.value));
+    let needed = alone::DEVIATIONS.powi(2) * spread / away.powi(2);
+    further(measured.queries, needed / measured.independent)
+}
+
+/// `queries` times so many, less those that there are; at least one.
+fn further(queries: f64, times: f64) -> Option<u64> {
+    // Where the value is the bound itself no number of queries decides.
+    let more = queries * (times - 1.0);
+    (more.is_finite() && more < 1e15).then(|| (more.ceil() as u64).max(1))
+}
+
+/// Why a requirement is not met, and what to do.
+fn reason(found: &summary::Requirement) -> Option<Reason> {
+    let summary::Requirement { requirement, .. } = found;
+    match found.finding {
+        RequirementFinding::Met => None,
+        RequirementFinding::Missed => {
+            let advice = match &found.unit[..] {
+                "share" => "Find out why requests fail.",
+                _ => "Lower the load or make the system faster.",
+            };
+            let measured = found.measured_text();
+            let text = format!("The requirement {requirement} is missed: {measured}. {advice}");
+            Some(Reason::new(ReasonKind::Requirement, text))
+        }
+        RequirementFinding::Undecided => {
+            let what = match found.value {
+                Some(_) => found.measured_text(),
+                None => "too little was measured for an interval".into(),
+            };
+            let more = match found.more_queries {
+                Some(more) => format!(
+                    "About {} more queries would decide it: raise --duration or min_query_count.",
+                    render::count(more)
+                ),
+                None if found.value.is_none() => {
+                    "The run has no such measurement; leave the requirement out.".into()
+                }
+                None => "The value is the bound itself, which no number of queries decides.".into(),
+            };
+            let text = format!("The requirement {requirement} is undecided: {what}. {more}");
+            Some(Reason::new(ReasonKind::Requirement, text).undecided())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Latencies of 1 to `count` ms in an order that has no drift; the first `failures` fail.
+    fn record(count: u64, failures: u64) -> Record {
+        let at = |n: u64| n * 1_000_000_000;
+        let latency = |n: u64| (n * 7_919 % count + 1) * 1_000_000;
+        Record {
+            samples_per_query: 1,
+            scheduled_at: (0..count).map(at).collect(),
+            issued_at: (0..count).map(at).collect(),
+            indices: vec![0; count as usize],
+            completed_at: (0..count).map(|n| at(n) + latency(n)).collect(),
+            failed: (0..failures)
+                .map(|n| (n * (count / failures.max(1)), dyno_loadgen::record::Failure::Rejected))
+                .collect(),
+            ..Record::default()
+        }
+    }
+
+    fn finding(text: &str, record: &Record) -> summary::Requirement {
+        let limit = limits::parse(text, 0.99).unwrap();
+        found(&limit, Records::of(record, Keep::Thinned).as_ref())
+    }
+
+    #[test]
+    fn a_bound_is_met_or_missed_where_the_interval_lies_on_one_side() {
+        use RequirementFinding::{Met, Missed, Undecided};
+        let of = record(2_000, 0);
+        let median = finding("p50<=1000ms", &of);
+        let (low, high) = (median.low.unwrap(), median.high.unwrap());
+        assert!(low < 1e9 && 1e9 < high, "{low} to {high}");
+        // The interval of a median of n uniform values is about 2 / sqrt(n) wide.
+        assert!((high - low) / 2e9 < 0.08, "{low} to {high}");
+        for (bound, expected) in
+            [(high * 1.001, Met), (low * 0.999, Missed), (1e9, Undecided), (high * 0.99, Undecided)]
+        {
+            let found = finding(&format!("p50<={}ns", bound as u64), &of);
+            assert_eq!(found.finding, expected, "{bound}");
+            assert_eq!(reason(&found).is_none(), expected == Met);
+        }
+        // Four times as many queries halve the interval.
+        let near = finding(&format!("p50<={}ns", (1e9 + (high - 1e9) / 2.0) as u64), &of);
+        let more = near.more_queries.unwrap() as f64;
+        assert!((4_000.0..9_000.0).contains(&more), "{more}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_never_met() {
+        let few = finding("p99<=10s", &record(90, 0));
+        assert_eq!((few.finding, few.value), (RequirementFinding::Undecided, None));
+        assert!(few.more_queries.is_some_and(|more| more > 100), "{few:?}");
+        let none = finding("ttft.p90<=10s", &record(2_000, 0));
+        assert_eq!((none.finding, none.more_queries), (RequirementFinding::Undecided, None));
+        assert!(reason(&none).unwrap().text.contains("no such measurement"));
+    }
+
+    #[test]
+    fn errors_are_a_share_with_an_interval() {
+        // No failure in n queries leaves 3.8 / n possible.
+        let none = finding("errors<=0.1%", &record(2_000, 0));
+        assert_eq!(none.finding, RequirementFinding::Undecided, "{none:?}");
+        let more = none.more_queries.unwrap();
+        assert!((1_000..5_000).contains(&more), "{more}");
+        assert_eq!(finding("errors<=1%", &record(2_000, 0)).finding, RequirementFinding::Met);
+        let many = finding("errors<=1%", &record(2_000, 100));
+        assert_eq!(many.finding, RequirementFinding::Missed, "{many:?}");
+        assert!(reason(&many).unwrap().text.contains("why requests fail"));
+    }
+}

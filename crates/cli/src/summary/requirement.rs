@@ -1,0 +1,78 @@
+//! What a run was required to keep, and what was found of it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::render;
+
+/// A bound that a performance test must keep.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Requirement {
+    /// such as `latency p99 <= 5.00 ms`
+    pub requirement: String,
+    /// such as `latency.p99` or `errors`
+    pub metric: String,
+    /// the most that is allowed, in the unit
+    pub bound: f64,
+    /// `ns`, or `share` from 0 to 1
+    pub unit: String,
+    /// what was measured of the queries that were answered; null if there is too little
+    pub value: Option<f64>,
+    /// lower end of its confidence interval
+    pub low: Option<f64>,
+    /// upper end; null if the run does not bound it
+    pub high: Option<f64>,
+    /// of the interval
+    pub confidence: f64,
+    /// `met`: the interval lies at or below the bound; `missed`: above it; `undecided`: it
+    /// reaches over the bound, or there is none
+    pub finding: RequirementFinding,
+    /// of an undecided one: about how many more queries would decide it; null if that is not
+    /// known
+    pub more_queries: Option<u64>,
+}
+
+/// What the interval says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RequirementFinding {
+    /// It lies at or below the bound.
+    Met,
+    /// It lies above the bound.
+    Missed,
+    /// It reaches over the bound, or there is none.
+    #[default]
+    Undecided,
+}
+
+impl RequirementFinding {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Missed => "missed",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+impl Requirement {
+    /// What was measured, such as `4.21 ms (4.10 ms to 4.30 ms with 95 % confidence)`.
+    pub fn measured_text(&self) -> String {
+        let of = |value: f64| match &self.unit[..] {
+            "share" => format!("{:.3} %", value * 100.0),
+            _ => render::duration(value as i64),
+        };
+        let (Some(value), Some(low)) = (self.value, self.low) else {
+            return "not measured".into();
+        };
+        let high = self.high.map_or("no upper limit".into(), of);
+        let confidence = self.confidence * 100.0;
+        format!("{} ({} to {high} with {confidence:.0} % confidence)", of(value), of(low))
+    }
+
+    /// In a line, such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.
+    pub fn line(&self) -> String {
+        format!("{}: {}, {}", self.requirement, self.finding.word(), self.measured_text())
+    }
+}

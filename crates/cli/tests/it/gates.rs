@@ -1,0 +1,293 @@
+//! Gates that cannot pass by mistake: options without effect, data that is none, shapes that
+//! nobody gave, and requirements that are judged by their intervals.
+
+use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Weights};
+use dyno_sut::digits;
+use serde_json::Value;
+
+use crate::probe::npy;
+use crate::program::Folder;
+use crate::tuned::{self, DATA, write};
+
+/// A run and its dry run are rejected alike.
+#[track_caller]
+fn rejected(folder: &Folder, arguments: &str, code: i32, expected: &str) {
+    for command in [format!("run {arguments}"), format!("run {arguments} --dry-run")] {
+        let ran = folder.dyno(&command).exits(code);
+        assert!(ran.stderr.contains(expected), "{command}: {expected:?} in\n{}", ran.stderr);
+    }
+    assert!(!folder.0.join("runs").exists(), "{arguments}: something was run");
+}
+
+const SHORT: &str = "--duration 50ms --set min_query_count=70";
+
+#[test]
+fn a_target_that_is_not_held_is_an_error() {
+    let folder = tuned::folder();
+    let tuned = "--system tuned:model=digits.onnx --data test.npy --scenario SingleStream";
+    let no_labels = "--accuracy-target has no effect: no answer is scored, because there are no \
+                     labels";
+    rejected(&folder, &format!("{tuned} --accuracy-target 0.9"), 2, no_labels);
+    let no_test = "--accuracy-target has no effect: this run has no accuracy test";
+    let labels = "--labels test-labels.npy";
+    let asked = "--mode performance --accuracy-target 0.9";
+    rejected(&folder, &format!("{tuned} {labels} {asked}"), 2, no_test);
+    rejected(&folder, "--mode peak --accuracy-target 0.9", 2, no_test);
+    rejected(&folder, "--system null --accuracy-target 0.9", 2, "has no answers to score");
+    // In a file, too, and there a flag that makes it useless does not excuse it.
+    let head = "version = 1\n[run]\nsystem = \"tuned:model=digits.onnx\"\ndata = \"test.npy\"\n\
+                scenario = [\"SingleStream\"]\nduration = \"50ms\"\naccuracy_target = 0.5\n";
+    folder.write("gate3.toml", &format!("{head}mode = \"both\"\n"));
+    let line = "gate3.toml:7: `accuracy_target` has no effect";
+    rejected(&folder, "--config gate3.toml", 2, line);
+    folder.write("gate.toml", &format!("{head}mode = \"both\"\nlabels = \"test-labels.npy\"\n"));
+    let narrowed = "--config gate.toml --mode performance";
+    rejected(&folder, narrowed, 2, "gate.toml:7: `accuracy_target` has no effect");
+    let ran = folder.dyno(&format!("run --config gate.toml {SHORT} --json"));
+    assert_eq!(ran.json()["tests"][0]["accuracy"]["target"], 0.5, "{}", ran.stderr);
+}
+
+#[test]
+fn options_without_effect_are_rejected_before_the_run() {
+    let folder = tuned::folder();
+    let check = |arguments: &str, expected: &str| rejected(&folder, arguments, 2, expected);
+    let short = "--scenario Offline --mode performance";
+    check(&format!("{short} --qps 5"), "--qps has no effect: it belongs to Server");
+    check("--mode accuracy --duration 5s", "--duration has no effect: this run has no perf");
+    check("--mode accuracy --records all", "--records has no effect");
+    check("--mode accuracy --goodput e2el:5", "--goodput has no effect");
+    check("--goodput ttft:5", "--goodput has no effect: system `digits` reports no tokens");
+    check("--batch 8 --scenario SingleStream", "--batch has no effect: without --workers");
+    check("--batch-wait 1ms --scenario Server", "--batch-wait has no effect");
+    check("--batch Server=8 --scenario Offline", "--batch has no effect: this run has Offline");
+    check("--system null --workers 2", "--workers means nothing to system `null`");
+    check("--system null --batch 2", "--batch means nothing to system `null`");
+    check("--samples 5", "--samples means nothing to system `digits`");
+    check(
+        "--system tuned:model=digits.onnx --data test.npy --samples 5",
+        "--samples has no effect: --data holds the samples",
+    );
+    check(
+        "--system tuned:model=digits.onnx --model digits.onnx",
+        "--model has no effect: the system names its model",
+    );
+    let performance = format!("--system tuned:model=digits.onnx {DATA} --mode performance");
+    check(&performance, "--labels has no effect: this run has no accuracy test");
+    check("--ort-lib x.so", "--ort-lib means nothing to system `digits`");
+    check("--shape x=1x2", "--shape means nothing to system `digits`");
+    check(
+        "--system tuned:model=digits.onnx --data test.npy --shape 1x64",
+        "--shape has no effect: --data gives the samples",
+    );
+    check("--scenario Offline --set server_target_latency_ns=5ms", "it belongs to Server");
+    check("--system raw:http://127.0.0.1:1/,streams=4", "streams= has no effect");
+    check("--system openai:http://127.0.0.1:1,groups=4", "groups= has no effect");
+    check("--system openai:http://127.0.0.1:1 --accuracy-target 0.5", "no reference answers");
+}
+
+#[test]
+fn an_option_may_apply_to_one_of_several_scenarios() {
+    let folder = Folder::new();
+    let fine = |arguments: &str| {
+        let ran = folder.dyno(&format!("run {arguments} --dry-run")).exits(0);
+        assert_eq!(ran.stderr, "", "{arguments}");
+    };
+    fine("--qps 100");
+    // The queries of an accuracy test of Server arrive at the rate, too.
+    fine("--qps 100 --scenario Server --mode accuracy");
+    fine("--batch 8,Server=2 --workers 1");
+    fine("--scenario SingleStream,Offline --batch 8");
+    fine("--accuracy-target 0.9 --records all --duration 1s");
+    fine("--set server_target_latency_ns=5ms");
+    // It states when it applies.
+    fine("--scenario Offline --set Server.min_query_count=5");
+    // What a file has for other commands is reported where a flag leaves it out.
+    folder.write("dyno.toml", "version = 1\n[run]\nscenario = \"Server\"\nqps = 50\n");
+    let arguments = "run --config dyno.toml --scenario Offline --dry-run";
+    let ran = folder.dyno(arguments).exits(0);
+    assert!(ran.stderr.contains("warning: dyno.toml:4: `qps` has no effect"), "{}", ran.stderr);
+    folder.write("dyno.toml", "version = 1\n[run]\nscenario = \"Offline\"\nqps = 50\n");
+    folder.dyno("run --config dyno.toml --dry-run").exits(2);
+}
+
+#[test]
+fn a_sweep_rejects_what_has_no_effect_at_any_point() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:fixed=1ms --mode performance --duration 50ms --qps 100 -q";
+    let over = "--over scenario=Server,Offline --set min_query_count=10";
+    // Points that are too short to count are no errors.
+    let some = folder.dyno(&format!("{sweep} {over} --out all"));
+    assert!(matches!(some.code, Some(0 | 1)), "{}", some.stderr);
+    let none = folder.dyno(&format!("{sweep} --over scenario=SingleStream,Offline")).exits(2);
+    assert!(none.stderr.contains("--qps has no effect"), "{}", none.stderr);
+}
+
+#[test]
+fn a_dry_run_rejects_a_folder_that_is_taken() {
+    let folder = Folder::new();
+    folder.write("out/x", "");
+    rejected(&folder, "--out out", 3, "exists and is not empty");
+}
+
+/// Files of the test images, changed by `change`, and of their labels.
+fn damaged(folder: &Folder, change: impl Fn(usize, f32) -> f32) {
+    let images = digits::test().collect::<Vec<_>>();
+    let all = images.iter().flat_map(|digit| digits::Perceptron::input(digit.pixels));
+    let all = all.enumerate().flat_map(|(at, ink)| change(at, ink).to_le_bytes());
+    let shape = format!("({}, 64)", images.len());
+    write(folder, "x.npy", &npy("<f4", &shape, &all.collect::<Vec<u8>>()));
+}
+
+#[test]
+fn data_and_labels_that_are_none_are_rejected_with_their_place() {
+    let folder = tuned::folder();
+    let system = "--system tuned:model=digits.onnx --scenario offline";
+    damaged(&folder, |at, ink| if at == 64 * 3 + 5 { f32::NAN } else { ink });
+    rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: NaN at [3, 5]");
+    damaged(&folder, |at, ink| if at == 64 { f32::NEG_INFINITY } else { ink });
+    rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: -inf at [1, 0]");
+
+    let labels: Vec<i64> = digits::test().map(|digit| i64::from(digit.label)).collect();
+    let count = labels.len();
+    let check = |kind: &str, shape: &str, bytes: Vec<u8>, expected: &str| {
+        write(&folder, "y.npy", &npy(kind, shape, &bytes));
+        rejected(&folder, &format!("{system} --data test.npy --labels y.npy"), 3, expected);
+    };
+    let whole = |change: &dyn Fn(usize, i64) -> i64| -> Vec<u8> {
+        let all = labels.iter().enumerate().map(|(at, &label)| change(at, label));
+        all.flat_map(i64::to_le_bytes).collect()
+    };
+    let shape = format!("({count},)");
+    let negative = whole(&|at, label| if at == 7 { label - 50 } else { label });
+    check("<i8", &shape, negative, "y.npy: label -");
+    let big = whole(&|at, label| if at < 2 { label } else { label + 100 });
+    let expected = format!("y.npy: label {} at [2], expected a class from 0 to 9", labels[2] + 100);
+    check("<i8", &shape, big, &expected);
+    let few = whole(&|_, label| label)[..8 * (count - 100)].to_vec();
+    let expected = format!("{} labels for {count} samples", count - 100);
+    check("<i8", &format!("({},)", count - 100), few, &expected);
+    let halves: Vec<u8> =
+        labels.iter().flat_map(|&label| (label as f32 + 0.5).to_le_bytes()).collect();
+    check("<f4", &shape, halves, "at [0], expected a whole number");
+    let one_hot = vec![0; 4 * 10 * count];
+    check("<f4", &format!("({count}, 10)"), one_hot, "save array.argmax(-1)");
+
+    // Whole numbers in floating point are classes.
+    let floats: Vec<u8> = labels.iter().flat_map(|&label| (label as f32).to_le_bytes()).collect();
+    write(&folder, "y.npy", &npy("<f4", &shape, &floats));
+    let told =
+        folder.dyno(&format!("run {system} --data test.npy --labels y.npy --mode accuracy --json"));
+    assert_eq!(told.json()["tests"][0]["accuracy"]["correct"], 519, "{}", told.stderr);
+}
+
+/// Scores of the mean of as many vectors as there are.
+fn open_network() -> Result<Vec<u8>, BuildError> {
+    let mut net = Builder::new("mean", Weights::seeded(3));
+    let x = net.input("words", Element::F32, &[Dim::symbol("batch"), Dim::symbol("seq"), 8.into()]);
+    let means =
+        net.node("ReduceMean", &[&x], &[("axes", [1].into()), ("keepdims", 0_i64.into())])?;
+    let weight = net.weight("scores.weight", &[8, 4], Fill::even(8))?;
+    let scores = net.node("MatMul", &[&means, &weight], &[])?;
+    net.output("scores", &scores)?;
+    Ok(net.finish().to_bytes().unwrap())
+}
+
+#[test]
+fn open_dimensions_are_given_or_the_run_is_rejected() {
+    let folder = Folder::new();
+    write(&folder, "mean.onnx", &open_network().unwrap());
+    let system = "--system tuned:model=mean.onnx --scenario offline --mode performance";
+    rejected(&folder, system, 2, "words [batch, seq, 8]");
+    rejected(&folder, system, 2, "--shape words=1x128x8");
+    rejected(&folder, &format!("{system} --shape words=1x9"), 2, "3 dimensions, found 2");
+    rejected(&folder, &format!("{system} --shape words=1x9x7"), 2, "fixes dimension 2 at 8");
+
+    let run = format!("run {system} --shape words=1x9x8 --duration 50ms");
+    let ran = folder.dyno(&format!("{run} --json --out one"));
+    let shapes = &ran.json()["tests"][0]["data"]["shapes"];
+    let expected =
+        serde_json::json!([{"input": "words", "element": "float32", "shape": [1, 9, 8]}]);
+    assert_eq!(*shapes, expected, "{}", ran.stderr);
+    assert!(folder.read("one/report.html").contains("words 1x9x8"));
+    assert!(folder.read("one/effective.toml").contains("shape = [\"words=1x9x8\"]"));
+    let again = folder.dyno("run --config one/effective.toml --out again --duration 50ms");
+    assert!(again.stdout.contains("sample: words 1x9x8"), "{}{}", again.stdout, again.stderr);
+
+    let sweep = format!("sweep {system} --duration 50ms -q --out sweep");
+    folder.dyno(&format!("{sweep} --over shape=words=1x3x8,words=1x30x8"));
+    let rows: Value = serde_json::from_str(&folder.read("sweep/sweep.json")).unwrap();
+    let axis = rows.to_string();
+    assert!(axis.contains("words=1x3x8") && axis.contains("words=1x30x8"), "{axis}");
+}
+
+const VIRTUAL: &str = "run --system model:exponential=1ms --scenario single-stream \
+                       --mode performance --duration 10s --out out";
+
+/// What is found of one requirement, and the verdict.
+fn required(requirement: &str, more: &str, code: i32) -> (Value, Value) {
+    let folder = Folder::new();
+    let ran = folder.dyno(&format!("{VIRTUAL} --json --require {requirement} {more}")).exits(code);
+    let told = ran.json();
+    assert_eq!(told["tests"][0]["requirements"].as_array().unwrap().len(), 1);
+    (told["tests"][0]["requirements"][0].clone(), told["tests"][0].clone())
+}
+
+#[test]
+fn a_requirement_is_met_missed_or_undecided() {
+    // p90 of an exponential with a mean of 1 ms is ln 10 = 2.303 ms.
+    let (met, test) = required("p90<=2.6ms", "", 0);
+    assert_eq!((&met["finding"], &test["verdict"]), (&"met".into(), &"VALID".into()));
+    let truth = 1e6 * 10_f64.ln();
+    let [low, high] = ["low", "high"].map(|key| met[key].as_f64().unwrap());
+    assert!(low < truth && truth < high && high <= met["bound"].as_f64().unwrap(), "{met}");
+    assert_eq!((&met["metric"], &met["unit"]), (&"latency.p90".into(), &"ns".into()));
+
+    let (missed, test) = required("p90<=2ms", "", 1);
+    assert_eq!(missed["finding"], "missed");
+    let first = test["reasons"][0].as_str().unwrap();
+    assert!(first.starts_with("The requirement latency p90 <= 2.00 ms is missed:"), "{first}");
+
+    let (undecided, test) = required("p90<=2.303ms", "", 1);
+    assert_eq!(undecided["finding"], "undecided");
+    assert!(undecided["more_queries"].as_u64().unwrap() > 1_000, "{undecided}");
+    let first = test["reasons"][0].as_str().unwrap();
+    assert!(first.contains("is undecided") && first.contains("more queries"), "{first}");
+    assert_eq!(test["verdict"], "UNDECIDED");
+
+    let few = "--duration 90ms --set min_query_count=64";
+    let (few, _) = required("p99<=10s", few, 1);
+    assert_eq!((&few["finding"], &few["value"]), (&"undecided".into(), &Value::Null));
+}
+
+#[test]
+fn requirements_are_of_scenarios_and_of_what_is_measured() {
+    let folder = Folder::new();
+    let check = |arguments: &str, expected: &str| rejected(&folder, arguments, 2, expected);
+    check("--require ttft.p90<=5ms", "is not measured: the system reports no tokens");
+    check("--require p99<=5ms --mode accuracy", "this run has no performance test");
+    check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");
+    check("--require lag.p99<=5ms --scenario Offline", "a client lags in Server");
+    check("--require p99>=5ms", "flag --require: limit `p99>=5ms`");
+    check("--require lat.p99<=5ms", "the nearest is");
+
+    let text = "version = 1\n[run]\nsystem = \"model:fixed=1ms\"\nmode = \"performance\"\n\
+                scenario = [\"SingleStream\", \"Offline\"]\nduration = \"3s\"\n\
+                require = [\"single-stream:p99<=1.1ms\", \"errors<=1%\"]\n";
+    folder.write("dyno.toml", text);
+    let told = folder.dyno("run --config dyno.toml --json --out out").exits(0).json();
+    let found = |test: usize| -> Vec<String> {
+        let all = told["tests"][test]["requirements"].as_array().unwrap();
+        all.iter().map(|of| format!("{} {}", of["metric"], of["finding"])).collect()
+    };
+    assert_eq!(found(0), ["\"latency.p99\" \"met\"", "\"errors\" \"met\""]);
+    assert_eq!(found(1), ["\"errors\" \"met\""]);
+    let report = folder.read("out/report.html");
+    assert!(report.contains("latency p99 &lt;= 1.10 ms: met") || report.contains("1.10"), "shown");
+    let shown = folder.dyno("run --config dyno.toml --out again").exits(0).stdout;
+    assert!(
+        shown.contains("SingleStream requires latency p99 <= 1.10 ms: met, 1.00 ms"),
+        "{shown}"
+    );
+    let exported = folder.dyno("export out --format prometheus").exits(0).stdout;
+    assert!(exported.contains("dyno_requirement_met{"), "{exported}");
+}

@@ -1,0 +1,130 @@
+//! Checks of what files hold: numbers are finite, labels are classes.
+
+use std::path::Path;
+
+use super::{Elements, Npy, NpyProblem, TensorError, each_type};
+use crate::tensors::Element;
+
+/// Rejects NaN and infinities.
+///
+/// # Errors
+/// [`TensorError::NotFinite`] with the place of the first.
+pub(super) fn check_finite(
+    path: &Path,
+    shape: &[usize],
+    elements: &Elements<'_>,
+) -> Result<(), TensorError> {
+    fn first<T: Element>(all: &[T]) -> Option<(usize, f64)> {
+        // Whole numbers have no other values.
+        let all = all.iter().map(|x| x.to_f64()).enumerate();
+        all.filter(|_| T::TYPE.is_real()).find(|(_, x)| !x.is_finite())
+    }
+    match each_type!(elements, all => first(all)) {
+        None => Ok(()),
+        Some((at, value)) => Err(TensorError::NotFinite {
+            path: path.to_path_buf(),
+            index: position(at, shape),
+            value: if value.is_nan() { "NaN".into() } else { value.to_string() },
+        }),
+    }
+}
+
+/// The class of each sample.
+///
+/// # Errors
+/// [`TensorError::LabelShape`] of what is no list, and [`TensorError::Label`] of what is no
+/// whole number from 0 on.
+pub(super) fn labels(path: &Path, file: &Npy) -> Result<Vec<i64>, TensorError> {
+    if !matches!(file.shape[..], [_] | [_, 1]) {
+        let (path, shape) = (path.to_path_buf(), file.shape.clone());
+        return Err(match shape.is_empty() {
+            true => TensorError::Npy { path, problem: NpyProblem::Scalar },
+            false => TensorError::LabelShape { path, shape },
+        });
+    }
+    let wrong = |index: usize, found: String| TensorError::Label {
+        path: path.to_path_buf(),
+        index,
+        found,
+        classes: None,
+    };
+    let all: Vec<i64> = match file.elements.to_i64() {
+        Some(all) => all.into_owned(),
+        None => file
+            .elements
+            .to_f64()
+            .into_iter()
+            .enumerate()
+            .map(|(index, value)| match value.fract() == 0.0 && value.abs() < MOST_EXACT {
+                true => Ok(value as i64),
+                false => Err(wrong(index, value.to_string())),
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    match all.iter().position(|label| *label < 0) {
+        Some(index) => Err(wrong(index, all[index].to_string())),
+        None => Ok(all),
+    }
+}
+
+/// Up to here `f64` has every whole number.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The indices of an element by its place in the file.
+fn position(mut at: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|length| {
+            let within = at % length;
+            at /= length;
+            within
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn npy(shape: &[usize], elements: Elements<'static>) -> Npy {
+        Npy { shape: shape.to_vec(), elements }
+    }
+
+    #[test]
+    fn the_first_number_that_is_not_finite_is_named_by_its_indices() {
+        let check = |shape: &[usize], elements: Elements<'static>| {
+            check_finite(Path::new("x.npy"), shape, &elements).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&[2, 3], Elements::F32(vec![0.0; 6].into())), Ok(()));
+        assert_eq!(check(&[2], Elements::I64(vec![i64::MAX, i64::MIN].into())), Ok(()));
+        let mut all = vec![0.0_f32; 12];
+        (all[7], all[9]) = (f32::NAN, f32::INFINITY);
+        let found = check(&[2, 3, 2], Elements::F32(all.into())).unwrap_err();
+        assert!(found.contains("x.npy: NaN at [1, 0, 1]"), "{found}");
+        let halves = vec![half::f16::ONE, half::f16::NEG_INFINITY];
+        let found = check(&[2, 1], Elements::F16(halves.into())).unwrap_err();
+        assert!(found.contains("-inf at [1, 0]"), "{found}");
+    }
+
+    #[test]
+    fn labels_are_whole_numbers_from_zero_on() {
+        let read = |shape: &[usize], elements: Elements<'static>| {
+            labels(Path::new("y.npy"), &npy(shape, elements)).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(&[3], Elements::U8(vec![0, 2, 1].into())), Ok(vec![0, 2, 1]));
+        assert_eq!(read(&[2, 1], Elements::F32(vec![3.0, 0.0].into())), Ok(vec![3, 0]));
+        for (elements, index, value) in [
+            (Elements::I64(vec![1, 2, -5].into()), 2, "-5"),
+            (Elements::F64(vec![1.0, 0.5, 2.0].into()), 1, "0.5"),
+            (Elements::F32(vec![f32::NAN, 0.5, 2.0].into()), 0, "NaN"),
+        ] {
+            let found = read(&[3], elements).unwrap_err();
+            assert!(found.contains(&format!("y.npy: label {value} at [{index}]")), "{found}");
+        }
+        let one_hot = read(&[2, 3], Elements::F64(vec![0.0; 6].into())).unwrap_err();
+        assert!(one_hot.contains("[2, 3]") && one_hot.contains("argmax"), "{one_hot}");
+    }
+}
