@@ -26,7 +26,8 @@ pub const PAIRS_FEWEST: usize = 2;
 /// How the runs of a folder were played.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    schema: String,
+    /// Name of the schema.
+    pub schema: String,
     /// Configurations of baseline and candidate.
     pub configs: [String; 2],
     /// Slices of a run (1 or even).

@@ -79,6 +79,7 @@ impl Played {
         })?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
         let tests = measured.map(|test| PlayedTest::read(path, test)).collect::<Result<_, _>>()?;
+        let given = label::given(path, &run);
         let environment = &run.environment;
         let processor = environment.processor.as_deref().unwrap_or("an unknown processor");
         Ok(Self {
@@ -88,7 +89,7 @@ impl Played {
             started_at: run.started_at,
             build: format!("{} build of {}", environment.build, environment.dyno_version),
             machine: format!("{} cores of {processor}", environment.cores),
-            given: label::given(path, &run),
+            given,
             tests,
             remarks: Vec::new(),
         })
