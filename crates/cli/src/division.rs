@@ -156,7 +156,8 @@ fn against_any(
         say("the run did not come to its end".into());
     }
     for test in run.tests.iter().filter(|test| !test.is_valid() && !is_short_of_accuracy(test)) {
-        say(format!("{} is {}", test.title(), test.verdict));
+        let of_logs = if test.is_undecided() { "; its logs say INVALID" } else { "" };
+        say(format!("{} is {}{of_logs}", test.title(), test.verdict));
     }
     reasons
 }
@@ -297,6 +298,7 @@ mod tests {
             state: State::Complete,
             verdict: "VALID".into(),
             reasons: Vec::new(),
+            causes: Vec::new(),
             notes: Vec::new(),
             result: None,
             repeated: None,

@@ -10,7 +10,7 @@ use crate::output;
 pub enum Exit {
     /// All that was asked for was done, and every result is valid.
     Valid,
-    /// A result is INVALID, or a target was missed.
+    /// A result is INVALID or UNDECIDED, or a target was missed.
     Invalid,
     /// The command line or a configuration file makes no sense.
     Usage,
@@ -45,7 +45,7 @@ impl Exit {
         match self {
             Self::Valid => "done; every result is VALID and every target met",
             Self::Invalid => {
-                "done, but a result is INVALID, an accuracy below its target, a candidate worse than its baseline (with --strict also an inconclusive comparison), or a search found or confirmed nothing"
+                "done, but a result is INVALID or UNDECIDED, an accuracy below its target, a candidate worse than its baseline (with --strict also an inconclusive comparison), or a search found or confirmed nothing"
             }
             Self::Usage => {
                 "the command line or a configuration file makes no sense, or results cannot be compared"

@@ -2,7 +2,9 @@
 //! records. The load generator's record is dropped, because it may hold
 //! millions of samples.
 
+mod failures;
 mod quality;
+mod reasons;
 
 use std::collections::BTreeMap;
 
@@ -14,11 +16,13 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
-use dyno_loadgen::verdict::{Verdict, Violation};
+use dyno_loadgen::verdict::Violation;
 
+pub use self::failures::Troubles;
+pub use self::reasons::Context;
 use crate::measure::{Test, mode_name};
 use crate::records::{Keep, Records};
-use crate::summary::{Data, Headline, Interval, Metrics, Plan, Setting, State};
+use crate::summary::{Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State};
 use crate::system::System;
 use crate::{render, series, summary};
 
@@ -41,6 +45,7 @@ impl Outcome {
         test: &Test,
         system: &System,
         (tenant, keep): (Option<&str>, Keep),
+        context: Context<'_>,
     ) -> Self {
         let ended = log.runs().last().map(|run| run.ended);
         let state = match ended {
@@ -58,6 +63,7 @@ impl Outcome {
                 state,
                 verdict: String::new(),
                 reasons: Vec::new(),
+                causes: Vec::new(),
                 notes: Vec::new(),
                 result: None,
                 repeated: log.sought.as_ref().map(|sought| sought.repeated.len() as u64),
@@ -78,29 +84,25 @@ impl Outcome {
             (TestMode::AccuracyOnly, _) => quality::judge(&mut kept.summary, log, system),
             (_, Some(report)) => {
                 let share = Share::of(test, tenant);
-                judge_performance(&mut kept.summary, log, report, (test.mode, share));
+                judge_performance(&mut kept.summary, log, report, (test.mode, share), context);
                 kept.series = Some(series::Test::of(&report.run.record, &folder));
                 kept.records = Records::of(&report.run.record, keep);
             }
             (_, None) => {}
         }
         let summary = &mut kept.summary;
-        if let Some(Ended::Deadline { missing }) = ended {
-            let deadline = render::duration(log.plan.response_deadline.cast_signed());
-            summary.reasons.push(format!(
-                "The system stopped answering: {} outstanding when {deadline} had passed without \
-                 an answer. Check the system, or raise --deadline.",
-                match missing {
-                    1 => "1 sample was".to_string(),
-                    _ => format!("{missing} samples were"),
-                }
-            ));
+        let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::Ended);
+        match ended {
+            Some(Ended::Deadline { missing }) if !is_told => {
+                summary.add_first_reason(reasons::silent(&log.plan, missing));
+            }
+            Some(Ended::Lost { worker, of }) if !is_told => {
+                let text = Violation::Lost { worker, of }.to_string();
+                summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
+            }
+            _ => {}
         }
-        // Of a performance test the verdict says so.
-        if let (Some(Ended::Lost { worker, of }), TestMode::AccuracyOnly) = (ended, test.mode) {
-            summary.reasons.push(Violation::Lost { worker, of }.to_string());
-        }
-        summary.verdict = state.verdict(summary.reasons.is_empty()).into();
+        summary.settle();
         kept
     }
 }
@@ -128,6 +130,7 @@ fn judge_performance(
     log: &TestLog,
     report: &Report<'_>,
     (mode, share): (TestMode, Share<'_>),
+    context: Context<'_>,
 ) {
     let (run, judgement) = (report.run, &report.judgement);
     let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
@@ -145,20 +148,16 @@ fn judge_performance(
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
-    if let Verdict::Invalid(violations) = &judgement.verdict {
-        // Of a run that was over before its first query there is no more to say.
-        let is_empty = run.ended == Ended::Aborted && report.metrics.query_count == 0;
-        let told = violations.iter().filter(|of| !is_empty || **of == Violation::Aborted);
-        test.reasons = told.map(ToString::to_string).collect();
-    }
+    reasons::of(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
     match end {
         Some(End::Failed { load, because }) => {
             let told = match share {
-                Share::Load => without_load((load, because), &run.plan, is_peak),
+                Share::Load => without_load((load, because), &run.plan, is_peak)
+                    .map(|text| Reason::new(ReasonKind::Consequence, text)),
                 Share::Beside(first) => beside(first, because, test.reasons.is_empty()),
             };
-            test.reasons.extend(told);
+            told.into_iter().for_each(|reason| test.add_reason(reason));
         }
         None => test.notes.extend(kept_of_cut(log, &test.folder)),
         Some(End::Found { .. }) => {}
@@ -195,7 +194,9 @@ fn without_load(
              repetition that lowers it, such as --set repetition=confirm:5."
         ),
         Failure::OneLoad => return None,
-        Failure::NotOfLoad => "No lower load was tried, since none would mend that.".into(),
+        Failure::NotOfLoad => {
+            "No lower load was tried, because a lower load would not change that.".into()
+        }
         Failure::TooHigh { first, times } => {
             let show = |load: f64| if is_whole { format!("{load:.0}") } else { render::rate(load) };
             let tried = match times {
@@ -215,18 +216,23 @@ fn without_load(
     Some(text)
 }
 
-/// Why a tenant beside the first one, whose name is told, has no result.
-fn beside(first: &str, because: Failure, is_valid: bool) -> Option<String> {
+/// Why a tenant beside the first one, which has this name, has no result.
+fn beside(first: &str, because: Failure, is_valid: bool) -> Option<Reason> {
     match because {
         Failure::TooHigh { times: times @ 1.., .. } => {
             let times = if times == 1 { "once".into() } else { format!("{times} times") };
-            Some(format!(
+            let text = format!(
                 "Only the load of tenant {first} was lowered, {times}, and not every run passed."
-            ))
+            );
+            Some(Reason::new(ReasonKind::Consequence, text))
         }
-        _ if is_valid => Some(format!(
-            "The run of another tenant is INVALID, and none counts without it; see tenant {first}."
-        )),
+        _ if is_valid => {
+            let text = format!(
+                "The run of another tenant is not VALID, and no run counts without it; see tenant \
+                 {first}."
+            );
+            Some(Reason::new(ReasonKind::OtherTenant, text))
+        }
         _ => None,
     }
 }

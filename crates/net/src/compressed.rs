@@ -8,7 +8,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use crate::coding::{Coding, Decoder};
 use crate::exchange::{Fields, HttpVersion, Request};
 use crate::grpc;
-use crate::protocol::{Answer, Heard, Protocol, Reader};
+use crate::protocol::{Answer, Heard, Next, PARSED_PER_UNPACKED, Protocol, Reader};
 use crate::trouble::{Kind, Trouble};
 
 /// A protocol whose requests are compressed, or which takes compressed answers.
@@ -111,6 +111,17 @@ impl Reader for Decompressing {
             Ok(())
         })?;
         Ok(heard)
+    }
+
+    fn finish(&mut self) -> Result<Heard, Trouble> {
+        self.inner.finish()
+    }
+
+    fn effort(&self, next: Next) -> usize {
+        match (next, &self.decoder) {
+            (Next::Data(bytes), Some(_)) => bytes * PARSED_PER_UNPACKED,
+            _ => self.inner.effort(next),
+        }
     }
 
     fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {

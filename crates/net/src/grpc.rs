@@ -188,6 +188,24 @@ impl Deframer {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Whether messages are compressed.
+    #[must_use]
+    pub fn unpacks(&self) -> bool {
+        self.coding.is_some()
+    }
+
+    /// Whether so many more bytes complete a message. Those that hold its length themselves
+    /// are taken to do so.
+    #[must_use]
+    pub fn completes(&self, bytes: usize) -> bool {
+        match self.buffer.split_first_chunk::<PREFIX>() {
+            Some((&[_, ref length @ ..], rest)) => {
+                rest.len() + bytes >= u32::from_be_bytes(*length) as usize
+            }
+            None => true,
+        }
+    }
+
     /// The next message that is complete, decompressed.
     ///
     /// # Errors

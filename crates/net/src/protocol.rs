@@ -37,11 +37,43 @@ pub trait Reader: Send {
     /// # Errors
     /// What cannot be read, as soon as it is known.
     fn data(&mut self, bytes: &[u8]) -> Result<Heard, Trouble>;
+    /// Reads what only the end of the body completes, such as an event that no empty line ends;
+    /// called before [`end`](Self::end).
+    ///
+    /// # Errors
+    /// As [`data`](Self::data).
+    fn finish(&mut self) -> Result<Heard, Trouble> {
+        Ok(Heard::default())
+    }
     /// The body is complete. `trailers` are those of HTTP/2, where there were some.
     ///
     /// # Errors
     /// A status or a body that is no answer.
     fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble>;
+    /// Returns the effort of the next call, counted in bytes of JSON that take as long to parse.
+    /// The client makes calls of much effort on another thread than the one that reads sockets.
+    fn effort(&self, next: Next) -> usize {
+        match next {
+            Next::Data(bytes) => bytes,
+            Next::End => 0,
+        }
+    }
+}
+
+/// Bytes that are copied while one byte of JSON is parsed.
+pub(crate) const COPIED_PER_PARSED: usize = 16;
+/// Bytes of JSON that are parsed while one byte of text is split into tokens.
+pub(crate) const PARSED_PER_TOKENIZED: usize = 64;
+/// Bytes of JSON that are parsed while one compressed byte is unpacked, and read in turn.
+pub(crate) const PARSED_PER_UNPACKED: usize = 64;
+
+/// A call that a [`Reader`] is about to get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// [`Reader::data`] with so many bytes.
+    Data(usize),
+    /// [`Reader::finish`] and [`Reader::end`].
+    End,
 }
 
 /// What some bytes brought.

@@ -6,7 +6,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use serde_json::Value;
 
 use crate::exchange::{Fields, HttpVersion, Method, Request};
-use crate::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use crate::protocol::{Answer, COPIED_PER_PARSED, Counted, Heard, Next, Protocol, Reader};
 use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Row;
 
@@ -207,6 +207,14 @@ impl Reader for WholeReader {
         }
         self.body.extend_from_slice(bytes);
         Ok(Heard::default())
+    }
+
+    fn effort(&self, next: Next) -> usize {
+        match next {
+            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
+            Next::End if self.pointer.is_some() => self.body.len(),
+            Next::End => 0,
+        }
     }
 
     fn end(&mut self, _trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {

@@ -49,6 +49,12 @@ impl Parser {
     /// Bytes that a line, and the data of an event, may have.
     pub const LIMIT: usize = 64 << 20;
 
+    /// Returns the bytes that are kept of an event whose end has not come.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     /// Forgets the stream before.
     pub fn clear(&mut self) {
         self.line.clear();

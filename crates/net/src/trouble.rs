@@ -95,6 +95,13 @@ impl Trouble {
         }
     }
 
+    /// Returns the status of HTTP in words that [`Trouble::of_status`] made.
+    #[must_use]
+    pub fn status_in(words: &str) -> Option<u16> {
+        let digits = words.strip_prefix("HTTP status ")?;
+        digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    }
+
     /// Of a kind, in words.
     pub fn new(kind: Kind, words: impl Into<String>) -> Self {
         Self { kind, words: words.into() }
@@ -123,4 +130,18 @@ pub fn in_short(words: &str) -> String {
         short.push_str("...");
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_found_in_the_words_of_a_trouble() {
+        for said in ["", "no such model"] {
+            let trouble = Trouble::of_status(Kind::Request, 404, said);
+            assert_eq!(Trouble::status_in(&trouble.words), Some(404));
+        }
+        assert_eq!(Trouble::status_in("the connection broke off"), None);
+    }
 }

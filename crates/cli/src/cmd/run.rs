@@ -49,7 +49,7 @@ const AFTER_HELP: &str = "\
 Every setting is a flag, too: --settings.server_target_qps 100 (dyno info settings lists them).
 Precedence: flags, environment (DYNO_SETTINGS_SERVER_TARGET_QPS=100), dyno.toml, user.conf,
 profile, built-in table, defaults; an audit.config overrides them all.
-Exit codes: 0 valid, 1 invalid, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
+Exit codes: 0 valid, 1 invalid or undecided, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
 Results are not official MLPerf results.";
 
 impl Run {

@@ -103,8 +103,8 @@ const AFTER_HELP: &str = "\
 Each point is a dyno run of its own, in a process of its own, below DIR/points. The state is in
 DIR/sweep.json after each point; Ctrl-C ends the point that is on, and dyno sweep --resume DIR
 goes on with it. A point that fails is noted and does not end the sweep.
-Exit codes: 0 every point is valid, 1 some are invalid, failed or not run, 2 usage, 3 set-up,
-130 interrupted.";
+Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, 2 usage,
+3 set-up, 130 interrupted.";
 
 impl SweepCommand {
     /// Runs the points.

@@ -350,7 +350,7 @@ fn refuse_incomplete(
     let mut notes = Vec::new();
     for (side, tests) in [("baseline", baseline), ("candidate", candidate)] {
         let Some(ended) = tests.iter().find(|test| test.state != State::Complete) else { continue };
-        let how = ended.state.verdict(false);
+        let how = &ended.verdict;
         let title = ended.conditions.title();
         let problem = format!("{title} of the {side} is {how}: it has no result");
         if !is_forced {

@@ -14,7 +14,7 @@ use super::label;
 use crate::exit::Failure;
 use crate::foreign::{self, Figures, Foreign};
 use crate::records::{self, NEVER, Records};
-use crate::summary::{self, State};
+use crate::summary::{self, State, Verdict};
 
 /// A run that was played.
 #[derive(Debug, Clone)]
@@ -48,6 +48,8 @@ pub struct PlayedTest {
     pub state: State,
     /// Whether it is INVALID.
     pub is_invalid: bool,
+    /// The word of its verdict.
+    pub verdict: String,
     /// How its metrics are defined.
     pub definitions: String,
     /// When its queries were due, ns; of slices those of the first.
@@ -167,7 +169,8 @@ impl PlayedTest {
         Ok(Self {
             conditions: Conditions::of(test),
             state: test.state,
-            is_invalid: is_invalid(test),
+            is_invalid: test.judged() == Verdict::Invalid,
+            verdict: test.judged().name().into(),
             definitions: definitions(test),
             observations: vec![columns(&records)],
             scheduled: records.scheduled_ns,
@@ -185,6 +188,7 @@ impl PlayedTest {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
             is_invalid: false,
+            verdict: Verdict::Valid.name().into(),
             definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
@@ -192,12 +196,6 @@ impl PlayedTest {
             figures: test.figures.clone(),
         }
     }
-}
-
-/// Whether a test has a verdict and it is INVALID. Too few queries alone are
-/// UNDECIDED.
-fn is_invalid(test: &summary::Test) -> bool {
-    !test.is_valid()
 }
 
 fn definitions(_test: &summary::Test) -> String {
@@ -223,6 +221,7 @@ impl Played {
                 test.is_invalid |= other.is_invalid;
                 if test.state == State::Complete {
                     test.state = other.state;
+                    test.verdict.clone_from(&other.verdict);
                 }
             }
             runs.iter_mut().for_each(without_first);

@@ -1,5 +1,5 @@
-//! The verdicts of a run as JUnit XML: what CI systems show as tests. A test
-//! that is INVALID is a failure; one that did not come to its end is an error.
+//! The verdicts of a run as JUnit XML: what CI systems show as tests. A test that is INVALID or
+//! UNDECIDED is a failure of that type; one that did not come to its end is an error.
 
 use std::fmt::Write as _;
 

@@ -86,6 +86,9 @@ fn of_run(text: &mut Text, run: &Run) {
     let of_run = |value: f64| [(labels_of_run(run), value)];
     let valid = f64::from(u8::from(run.is_valid()));
     text.gauge("dyno_run_valid", "1 if every test of the run is VALID, else 0.", of_run(valid));
+    let undecided = f64::from(u8::from(run.is_undecided()));
+    let help = "1 if the run is UNDECIDED (too few queries to be certain), else 0.";
+    text.gauge("dyno_run_undecided", help, of_run(undecided));
     // Virtual time has no place in the calendar.
     if let Some(finished) = unix_seconds(&run.finished_at) {
         let help = "When the run was over, since 1970.";
@@ -101,6 +104,8 @@ fn of_tests(text: &mut Text, run: &Run) {
         run.tests.iter().map(flag)
     };
     text.gauge("dyno_test_valid", "1 if the test is VALID, else 0.", flags(Test::is_valid));
+    let help = "1 if the test is UNDECIDED (too few queries to be certain), else 0.";
+    text.gauge("dyno_test_undecided", help, flags(Test::is_undecided));
     let is_complete = |test: &Test| test.state == State::Complete;
     text.gauge("dyno_test_complete", "1 if the test came to its end, else 0.", flags(is_complete));
 }
@@ -149,8 +154,9 @@ fn of_metrics(text: &mut Text, run: &Run) {
                 over.time_per_output_token,
             ),
         ];
-        let judged = bounds.into_iter().filter(|(_, bound, _)| bound.is_some());
-        judged.map(|(of, _, count)| (with(labels(run, test), "bound", of), count as f64))
+        let judged =
+            bounds.into_iter().filter_map(|(of, bound, count)| Some((of, bound.and(count)?)));
+        judged.map(|(of, count)| (with(labels(run, test), "bound", of), count as f64))
     });
     text.gauge("dyno_samples_over_bound", "Samples over a bound, failed ones included.", over);
 }

@@ -10,6 +10,7 @@ use dyno_loadgen::drive::Glance;
 
 use crate::measure::Test;
 use crate::series::Counts;
+use crate::summary::Verdict;
 
 pub use goals::{Goals, Until};
 pub use line::{bar, line};
@@ -46,10 +47,8 @@ pub struct Listed {
 pub struct TestResult {
     /// Such as `998.4 queries/s`.
     pub text: String,
-    /// Such as `VALID`.
-    pub verdict: String,
-    /// Whether it counts.
-    pub is_valid: bool,
+    /// The worst of the tenants' verdicts.
+    pub verdict: Verdict,
 }
 
 /// What was seen of the run that is on. Counts are exact; latencies are those of
@@ -213,11 +212,7 @@ pub mod examples {
                 .to_vec(),
             ..Live::default()
         };
-        live.result(TestResult {
-            text: "p90 330 ns".into(),
-            verdict: "VALID".into(),
-            is_valid: true,
-        });
+        live.result(TestResult { text: "p90 330 ns".into(), verdict: Verdict::Valid });
         let goals = Goals {
             unit: "queries",
             until: Until::Least { duration: 60 * SECOND, queries: 100 },

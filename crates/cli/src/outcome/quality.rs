@@ -9,7 +9,7 @@ use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 
-use crate::summary::{self, Accuracy, QualityUnit};
+use crate::summary::{self, Accuracy, QualityUnit, Reason, ReasonKind};
 use crate::system::System;
 use crate::system::net::Remote;
 
@@ -69,7 +69,9 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System) {
     }
     reasons.extend(accuracy.short_of.iter().cloned());
     test.accuracy = Some(accuracy);
-    test.reasons.extend(reasons);
+    for text in reasons {
+        test.add_reason(Reason::new(ReasonKind::Accuracy, text));
+    }
 }
 
 /// Fills in how many answers are their labels.

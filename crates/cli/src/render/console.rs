@@ -68,13 +68,13 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     if !run.command.is_empty() {
         frame.line(&format!("$ {}", details::command(&run.command)), 2);
     }
-    let color = if run.is_valid() { Color::Good } else { Color::Bad };
+    let color = Color::of_verdict(&run.verdict);
     frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);
     frame.finish()
 }
 
 fn verdict(test: &summary::Test, is_colored: bool) -> String {
-    let color = if test.is_valid() { Color::Good } else { Color::Bad };
+    let color = Color::of_verdict(&test.verdict);
     painted(&test.verdict, color, is_colored)
 }
 
@@ -87,7 +87,7 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
         let timed = |of: fn(&Distribution) -> i64| {
             metrics.answered().map_or_else(|| "-".into(), |answered| duration(of(answered)))
         };
-        let lag = metrics.client_lag_ns.filter(|_| {
+        let lag = metrics.client_lag_ns.filter(|lag| lag.count > 0).filter(|_| {
             test.plan.interval_ns.is_some() || test.scenario == Scenario::Server.name()
         });
         let name = match &test.tenant {

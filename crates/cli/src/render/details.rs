@@ -3,7 +3,7 @@
 
 use super::{count, duration, percentile, rate};
 use crate::summary::metrics::{Bound, EarlyStopping};
-use crate::summary::{Environment, Metrics, Plan, State, Test};
+use crate::summary::{Environment, Metrics, Plan, State, Test, Verdict};
 
 /// Lines about a performance test; none where there is nothing to say.
 pub fn of(test: &Test) -> Vec<String> {
@@ -36,17 +36,17 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
     let offered = test.plan.arrivals.as_ref().map(|arrivals| match arrivals.as_str() {
         // In a closed loop the system sets the pace.
         arrivals if arrivals.starts_with("concurrency") => arrivals.to_string(),
-        arrivals => format!("{arrivals} at {}/s", rate(test.plan.target_qps)),
+        arrivals => offered(arrivals, test, metrics),
     });
     let offered = offered.or_else(|| intervals(metrics, &test.plan));
     let repeated = test
         .plan
         .repetition
         .as_deref()
-        .and_then(|rule| repetition(rule, (test.state, test.is_valid()), test.repeated));
+        .and_then(|rule| repetition(rule, (test.state, test.judged()), test.repeated));
     let bounds = metrics.early_stopping.iter().filter_map(|of| {
         let bound = of.bound.as_ref()?;
-        Some(against(of, bound, &test.plan))
+        Some(against(of, bound, &test.plan, metrics))
     });
     let counted =
         if metrics.early_stopping.is_empty() { counts(metrics, &test.plan) } else { vec![] };
@@ -56,12 +56,45 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// The rate that was offered beside the one that was completed. Neither is what the system could
+/// bear, unless a search for that chose the rate.
+fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
+    let completed = metrics.rates.completed_samples_per_s.filter(|rate| rate.is_finite());
+    let completed = completed.map_or_else(|| "none".into(), |found| format!("{}/s", rate(found)));
+    let meaning = if test.mode == "peak" { "" } else { " (a load, not the capacity)" };
+    let offered = rate(test.plan.target_qps);
+    format!("offered {offered}/s, {arrivals}, completed {completed}{meaning}")
+}
+
+/// Samples that failed or never came back.
+fn not_answered(metrics: &Metrics) -> u64 {
+    metrics.failed.total().saturating_add(metrics.missing)
+}
+
+/// How many answered samples were over a limit, and how many more were not answered.
+fn over(over: u64, samples: u64, limit: &str, metrics: &Metrics) -> String {
+    match not_answered(metrics) {
+        0 => format!("{} of {} over {limit}", count(over), count(samples)),
+        lost if lost >= samples => format!("none of {} answered", count(samples)),
+        lost => format!(
+            "{} of {} answered over {limit}, {} not answered",
+            count(over.saturating_sub(lost)),
+            count(samples.saturating_sub(lost)),
+            count(lost)
+        ),
+    }
+}
+
 /// Which of several runs this is, if so many of them were played to their end;
 /// `None` where nothing was repeated yet, or nobody told of it.
-fn repetition(rule: &str, (state, is_valid): (State, bool), ended: Option<u64>) -> Option<String> {
+fn repetition(
+    rule: &str,
+    (state, verdict): (State, Verdict),
+    ended: Option<u64>,
+) -> Option<String> {
     let (rule, rest) = rule.split_once(':').unwrap_or((rule, ""));
     let runs = rest.split(':').next().unwrap_or_default();
-    if is_valid {
+    if verdict == Verdict::Valid {
         return Some(match (rule, runs) {
             ("minimum", "1") => "the only run".into(),
             ("minimum", _) => format!("the lowest of {runs} runs"),
@@ -72,8 +105,8 @@ fn repetition(rule: &str, (state, is_valid): (State, bool), ended: Option<u64>) 
     // The first run that is not VALID ends them, and so does an interrupt.
     let ended = ended.filter(|&ended| ended > 0)?;
     let (this, before, became) = match state {
-        State::Complete => (ended, ended - 1, "is INVALID"),
-        State::Interrupted | State::Aborted => (ended + 1, ended, "was not ended"),
+        State::Complete => (ended, ended - 1, format!("is {}", verdict.name())),
+        State::Interrupted | State::Aborted => (ended + 1, ended, "was not ended".into()),
     };
     let before = match before {
         0 => String::new(),
@@ -106,35 +139,41 @@ fn intervals(metrics: &Metrics, plan: &Plan) -> Option<String> {
 /// Of each bound how many were over it, and how many the percentile alone allows,
 /// where no early stopping is judged, as up to round v1.1.
 fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
-    let samples = metrics.sample_count + metrics.failed.total() + metrics.missing;
-    // One less than the part beyond the percentile, for the index of the reference.
-    let within = (samples as f64 * plan.percentile) as u64;
-    let allowed = count(samples.saturating_sub(within).saturating_sub(1));
-    let over = &metrics.over_bound;
+    let samples = metrics.sample_count + not_answered(metrics);
+    let allowed = count(allowed(samples, plan));
+    let counts = &metrics.over_bound;
     let bounds = [
-        ("", plan.latency_bound_ns, over.latency),
-        ("TTFT ", plan.first_token_bound_ns, over.first_token),
-        ("TPOT ", plan.time_per_output_token_bound_ns, over.time_per_output_token),
+        ("", plan.latency_bound_ns, counts.latency),
+        ("TTFT ", plan.first_token_bound_ns, counts.first_token),
+        ("TPOT ", plan.time_per_output_token_bound_ns, counts.time_per_output_token),
     ];
-    let of = |(name, bound, over): (&str, Option<u64>, u64)| {
+    let of = |(name, bound, found): (&str, Option<u64>, Option<u64>)| {
         let bound = duration(i64::try_from(bound?).unwrap_or(i64::MAX));
-        let (over, samples) = (count(over), count(samples));
-        Some(format!("{name}{over} of {samples} over {bound}, {allowed} allowed"))
+        let found = over(found?, samples, &bound, metrics);
+        Some(format!("{name}{found}, {allowed} allowed"))
     };
     bounds.into_iter().filter_map(of).collect()
 }
 
-/// How many were over the bound, and how many early stopping allows.
-fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan) -> String {
+/// How many samples the percentile alone allows to be over a bound: one less than the part beyond
+/// it, for the index of the reference.
+fn allowed(samples: u64, plan: &Plan) -> u64 {
+    let within = (samples as f64 * plan.percentile) as u64;
+    samples.saturating_sub(within).saturating_sub(1)
+}
+
+/// How many were over the bound, and how many the percentile and early stopping allow.
+fn against(of: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) -> String {
     let (name, limit) = timed(of, plan);
     let limit =
         limit.map_or("the bound".into(), |ns| duration(i64::try_from(ns).unwrap_or(i64::MAX)));
-    let over = format!("{} of {}", count(bound.over), count(bound.queries));
+    let found = over(bound.over, bound.queries, &limit, metrics);
+    let allowed = count(allowed(bound.queries, plan));
     let may = match bound.allowed {
-        Some(allowed) => format!("{} allowed", count(allowed)),
-        None => format!("too few to tell, {} needed", count(bound.needed)),
+        Some(certain) => format!("{allowed} allowed, {} to be certain", count(certain)),
+        None => format!("{allowed} allowed, {} queries to be certain", count(bound.needed)),
     };
-    format!("{name}{over} over {limit}, {may}")
+    format!("{name}{found}, {may}")
 }
 
 /// What is timed, before its figures, and its bound.
@@ -232,8 +271,8 @@ mod tests {
 
     #[test]
     fn only_a_load_that_every_run_bore_is_called_confirmed() {
-        let of = |rule, state, is_valid, ended| repetition(rule, (state, is_valid), ended);
-        let valid = |rule| of(rule, State::Complete, true, Some(5));
+        let of = |rule, state, verdict, ended| repetition(rule, (state, verdict), ended);
+        let valid = |rule| of(rule, State::Complete, Verdict::Valid, Some(5));
         let confirmed = "the lowest of 5 runs that confirm the load";
         assert_eq!(valid("confirm:5:2.5").as_deref(), Some(confirmed));
         assert_eq!(valid("minimum:5").as_deref(), Some("the lowest of 5 runs"));
@@ -254,8 +293,10 @@ mod tests {
             (State::Interrupted, Some(0), None),
             (State::Complete, None, None),
         ] {
-            assert_eq!(of("minimum:50", state, false, repeated).as_deref(), told);
+            assert_eq!(of("minimum:50", state, Verdict::Invalid, repeated).as_deref(), told);
         }
+        let short = of("minimum:50", State::Complete, Verdict::Undecided, Some(1));
+        assert_eq!(short.as_deref(), Some("run 1 of 50 is UNDECIDED"));
     }
 
     #[test]

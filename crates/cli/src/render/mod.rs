@@ -10,6 +10,7 @@ pub use console::{accuracy, headline, plan, summary};
 pub use details::command;
 pub use units::{bytes, count, duration, parse_duration, percentile, rate, utc, utc_compact};
 
+use crate::summary::Verdict;
 use crate::terminal;
 
 /// Whether colours are welcome on stdout.
@@ -25,15 +26,29 @@ pub fn painted(text: &str, color: Color, is_colored: bool) -> String {
     let code = match color {
         Color::Good => 32,
         Color::Bad => 31,
+        Color::Open => 33,
     };
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// The two colours of a verdict.
+/// The colors of a verdict.
 #[derive(Debug, Clone, Copy)]
 pub enum Color {
     /// As hoped for.
     Good,
     /// Not as hoped for.
     Bad,
+    /// Not decided.
+    Open,
+}
+
+impl Color {
+    /// The color of a verdict, by its word.
+    pub fn of_verdict(word: &str) -> Self {
+        match word {
+            _ if word == Verdict::Valid.name() => Self::Good,
+            _ if word == Verdict::Undecided.name() => Self::Open,
+            _ => Self::Bad,
+        }
+    }
 }

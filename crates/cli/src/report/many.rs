@@ -105,7 +105,7 @@ fn table(html: &mut String, several: &Several, rows: &[Row<'_>], home: &Path) {
             Some(link) => format!("<a href=\"{link}\">{label}</a>"),
             None => label,
         };
-        let tone = Tone::of(row.test.is_valid());
+        let tone = Tone::of_verdict(&row.test.verdict);
         let _ = write!(
             html,
             "<tr><th scope=\"row\">{name}</th><td data-label=\"test\">{} {}</td>",
@@ -227,7 +227,11 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             let share = words::share(interval.confidence);
             format!(" <small>{} to {} ({share})</small>", of(interval.low), of(interval.high))
         });
-        let tone = if row.test.is_valid() { "a" } else { "bad" };
+        let tone = match Tone::of_verdict(&row.test.verdict) {
+            Tone::Good => "a",
+            Tone::Open => "open",
+            Tone::Bad => "bad",
+        };
         let _ = write!(
             html,
             "<div><span class=\"who\">{}</span><span class=\"bar {tone}\" aria-hidden=\"true\">\

@@ -111,7 +111,7 @@ impl Several {
                     let why = point.message.as_deref().unwrap_or("its process says nothing");
                     self.problems.push(format!("Point {} failed: {why}", point.name));
                 }
-                PointState::Done | PointState::Invalid => {
+                PointState::Done | PointState::Undecided | PointState::Invalid => {
                     // A damaged file must not lead out of the sweep.
                     let folder = Path::new(&point.folder);
                     if !is_inside(folder) {

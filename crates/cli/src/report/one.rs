@@ -29,7 +29,10 @@ pub struct Shown<'a> {
 /// The page.
 pub fn html(shown: &Shown<'_>) -> String {
     let run = shown.run;
-    let tone = Tone::of(run.is_valid() && shown.missing.is_empty());
+    let tone = match shown.missing.is_empty() {
+        true => Tone::of_verdict(&run.verdict),
+        false => Tone::Bad,
+    };
     let mut body = page::missing(shown.missing);
     verdict(&mut body, run);
     performance_overview(&mut body, run);
@@ -93,7 +96,7 @@ pub fn facts(run: &Run) -> Vec<String> {
 fn verdict(html: &mut String, run: &Run) {
     let bad: Vec<&Test> = run.tests.iter().filter(|test| !test.is_valid()).collect();
     let total = words::counted(run.tests.len() as u64, "test", "tests");
-    let class = Tone::of(run.is_valid()).class();
+    let class = Tone::of_verdict(&run.verdict).class();
     let _ = write!(html, "<section class=\"card verdict {class}\"><div><h2>Verdict</h2>");
     let what = match (run.state, bad.len()) {
         (summary::State::Interrupted, _) => {
@@ -106,6 +109,10 @@ fn verdict(html: &mut String, run: &Run) {
         (_, _) if run.tests.is_empty() => "There is no test to judge.".into(),
         (_, 0) if run.tests.len() == 1 => "The test counts: every condition is met.".into(),
         (_, 0) => format!("All {total} count: every condition is met."),
+        (_, n) if run.is_undecided() => match (n, run.tests.len()) {
+            (1, 1) => "The test is undecided: too few queries to be certain.".into(),
+            (n, _) => format!("{n} of {total} undecided: too few queries to be certain."),
+        },
         (_, n) if n == run.tests.len() && n == 1 => "The test does not count.".into(),
         (_, n) if n == run.tests.len() => format!("None of the {total} counts."),
         (_, n) => format!("{n} of {total} {} not count.", if n == 1 { "does" } else { "do" }),
@@ -129,7 +136,7 @@ fn verdict(html: &mut String, run: &Run) {
     }
     html.push_str("</div>");
     if !run.remarks.is_empty() {
-        html.push_str("<div><h3>To know when reading on</h3><ul class=\"remarks\">");
+        html.push_str("<div><h3>Notes</h3><ul class=\"remarks\">");
         for remark in &run.remarks {
             let _ = write!(html, "<li>{}</li>", typeset(remark));
         }
@@ -203,7 +210,7 @@ fn performance_overview(html: &mut String, run: &Run) {
             let lag = lag.unwrap_or_else(|| "–".into());
             let _ = write!(html, "<td class=\"n\" data-label=\"client lag p99\">{lag}</td>");
         }
-        let verdict = badge(&test.verdict, Tone::of(test.is_valid()));
+        let verdict = badge(&test.verdict, Tone::of_verdict(&test.verdict));
         let _ = writeln!(html, "<td data-label=\"verdict\">{verdict}</td></tr>");
     }
     html.push_str("</tbody></table></div></section>\n");
@@ -259,7 +266,7 @@ fn accuracy_overview(html: &mut String, run: &Run) {
              <td class=\"n\" data-label=\"target\">{target}</td>\
              <td data-label=\"verdict\">{}</td></tr>",
             escaped(&test.title()),
-            badge(&test.verdict, Tone::of(test.is_valid()))
+            badge(&test.verdict, Tone::of_verdict(&test.verdict))
         );
     }
     html.push_str("</tbody></table></div></section>\n");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::words::escaped;
 use crate::environment::VERSION;
-use crate::summary::DISCLAIMER;
+use crate::summary::{DISCLAIMER, Verdict};
 
 /// Nothing is loaded, from anywhere, and no script runs but ours, of which this is the
 /// hash. Marks of charts are placed by attributes, so that style must stand in the page.
@@ -25,6 +25,8 @@ pub enum Tone {
     Good,
     /// Not as hoped for.
     Bad,
+    /// Not decided.
+    Open,
 }
 
 impl Tone {
@@ -33,11 +35,21 @@ impl Tone {
         if is_valid { Self::Good } else { Self::Bad }
     }
 
+    /// The tone of a verdict, by its word.
+    pub fn of_verdict(word: &str) -> Self {
+        match word {
+            _ if word == Verdict::Valid.name() => Self::Good,
+            _ if word == Verdict::Undecided.name() => Self::Open,
+            _ => Self::Bad,
+        }
+    }
+
     /// Its class in the style sheet.
     pub fn class(self) -> &'static str {
         match self {
             Self::Good => "good",
             Self::Bad => "bad",
+            Self::Open => "open",
         }
     }
 }
@@ -47,6 +59,7 @@ pub fn badge(text: &str, tone: Tone) -> String {
     let sign = match tone {
         Tone::Good => "✓ ",
         Tone::Bad => "✕ ",
+        Tone::Open => "? ",
     };
     format!("<span class=\"badge {}\">{sign}{}</span>", tone.class(), escaped(text))
 }

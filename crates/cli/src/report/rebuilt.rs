@@ -14,7 +14,9 @@ use crate::measure::mode_name;
 use crate::records::{self, NEVER, Records, Row};
 use crate::series;
 use crate::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverBound, Rates};
-use crate::summary::{self, Accuracy, Data, Headline, Metrics, Plan, Run, Setting, State, Test};
+use crate::summary::{
+    self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test,
+};
 
 /// How deep the folders of tests lie: scenario, mode, tenant.
 const DEPTH: usize = 3;
@@ -122,21 +124,20 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
     // A log without its end is that of a test that was not finished.
     let is_over = metrics.is_some() || (is_accuracy && detail.value("power_end").is_some());
     let state = if is_over { state(detail) } else { State::Interrupted };
-    let (verdict, reasons) = match &accuracy {
+    let (reasons, is_judged) = match &accuracy {
         Some(accuracy) => accuracy_judged(accuracy, detail, state),
-        None => {
-            let reasons = if is_over { reasons(detail) } else { Vec::new() };
-            (state.verdict(reasons.is_empty()), reasons)
-        }
+        None if is_over => (reasons(detail), true),
+        None => (Vec::new(), true),
     };
-    Some(Test {
+    let mut test = Test {
         scenario: scenario.into(),
         mode: mode_name(mode).into(),
         tenant: inside.get(2).cloned(),
         folder: inside.join("/"),
         state,
-        verdict: verdict.into(),
-        reasons,
+        verdict: String::new(),
+        reasons: Vec::new(),
+        causes: Vec::new(),
         notes: vec!["Rebuilt from the logs.".into()],
         result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
         repeated: None,
@@ -149,7 +150,13 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         },
         plan: plan(scenario, detail),
         settings: settings(detail),
-    })
+    };
+    reasons.into_iter().for_each(|reason| test.add_reason(reason));
+    test.settle();
+    if !is_judged {
+        test.verdict = "not judged".into();
+    }
+    Some(test)
 }
 
 /// How a test ended that has an end, by what its log has as errors.
@@ -166,27 +173,29 @@ fn state(detail: &Detail) -> State {
     }
 }
 
-/// Why a performance test does not count.
-fn reasons(detail: &Detail) -> Vec<String> {
+/// Why a performance test is not VALID. The logs have two words; a test that has too few queries
+/// and no other reason is undecided.
+fn reasons(detail: &Detail) -> Vec<Reason> {
+    let other = |text: &str| Reason::new(ReasonKind::Other, text);
     match detail.text("result_validity") {
         Some("VALID") => return Vec::new(),
         Some(_) => {}
-        None => return vec!["The log does not say whether the test is VALID.".into()],
+        None => return vec![other("The log does not say whether the test is VALID.")],
     }
     let mut reasons = Vec::new();
     let said = detail.text("result_invalid_reason").map(str::trim).unwrap_or_default();
     if !said.is_empty() {
-        reasons.push(said.to_string());
+        reasons.push(other(said));
     }
     // The log tells this elsewhere, as a list in one line.
     if detail.flag("early_stopping_met") == Some(false) {
         let said = detail.text("early_stopping_result").unwrap_or_default();
         let said: Vec<&str> = said.split_whitespace().filter(|word| *word != "*").collect();
-        reasons
-            .push(format!("too few queries to be certain of the percentile: {}", said.join(" ")));
+        let text = format!("too few queries to be certain of the percentile: {}", said.join(" "));
+        reasons.push(Reason::new(ReasonKind::EarlyStopping, text).undecided());
     }
     if reasons.is_empty() {
-        reasons.push("The log says INVALID, and not why.".into());
+        reasons.push(other("The log says INVALID, and not why."));
     }
     reasons
 }
@@ -200,24 +209,19 @@ fn accuracy(folder: &Path) -> Accuracy {
     }
 }
 
-fn accuracy_judged(
-    accuracy: &Accuracy,
-    detail: &Detail,
-    state: State,
-) -> (&'static str, Vec<String>) {
+/// Why an accuracy test is not VALID, and whether the logs tell.
+fn accuracy_judged(accuracy: &Accuracy, detail: &Detail, state: State) -> (Vec<Reason>, bool) {
     let wanted = detail.whole("effective_accuracy_sample_count").unwrap_or(0);
     if state != State::Complete {
-        (state.verdict(false), Vec::new())
+        (Vec::new(), true)
     } else if accuracy.answered < wanted {
         let lost = wanted - accuracy.answered;
         let reason =
             format!("{lost} samples have no answer in the log; accuracy needs every sample.");
-        (state.verdict(false), vec![reason])
+        (vec![Reason::new(ReasonKind::Missing, reason)], true)
     } else {
-        (
-            "not judged",
-            vec!["Every sample was answered; how many rightly, the logs do not tell.".into()],
-        )
+        let text = "Every sample was answered; the logs do not show how many answers are right.";
+        (vec![Reason::new(ReasonKind::Accuracy, text)], false)
     }
 }
 
@@ -275,9 +279,8 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         missing,
         error_rate: lost / (lost + latency.count as f64).max(1.0),
         over_bound: OverBound {
-            latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
-            first_token: 0,
-            time_per_output_token: 0,
+            latency: detail.whole("result_overlatency_query_count"),
+            ..OverBound::default()
         },
         intervals: intervals(detail),
         ended: "not known".into(),

@@ -28,7 +28,7 @@ pub fn performance(
         "<section class=\"card test\" id=\"{}\"><h2>{} {}</h2>",
         id,
         escaped(&test.title()),
-        badge(&test.verdict, Tone::of(test.is_valid()))
+        badge(&test.verdict, Tone::of_verdict(&test.verdict))
     );
     headline(html, test, metrics);
     // The verdict of a run with one test has just said it.
@@ -98,6 +98,10 @@ fn confidence(result: &Headline, metrics: &Metrics) -> String {
     }
 }
 
+/// What the rate of a Server run does not mean.
+const NOT_CAPACITY: &str = " This is the load that was offered, not the most that the system can \
+                            serve: dyno search finds that.";
+
 /// The result in words.
 fn meaning(test: &Test, metrics: &Metrics) -> String {
     let share = words::share(test.plan.percentile);
@@ -124,11 +128,12 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
                 .latency_bound_ns
                 .map(|bound| format!("; the bound is {}", words::span_ns(bound)));
             format!(
-                "Queries arrived at {} a second{}: {share} of them were answered within {target} of \
-                 their scheduled time{}.",
+                "Queries arrived at {} a second{}: {share} of the answered ones took no longer than \
+                 {target} from their scheduled time{}.{}",
                 words::asked_rate(test.plan.target_qps),
                 arrivals.unwrap_or_default(),
-                bound.unwrap_or_default()
+                bound.unwrap_or_default(),
+                if test.mode == "peak" { "" } else { NOT_CAPACITY }
             )
         }
         "Offline" => format!(
@@ -187,8 +192,6 @@ fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
 
 fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
     let failed = metrics.failed.total();
-    let over = metrics.over_bound.latency.max(metrics.over_bound.first_token);
-    let over = over.max(metrics.over_bound.time_per_output_token);
     let mut rows = vec![
         ("queries", count(metrics.query_count)),
         ("samples", count(metrics.sample_count)),
@@ -197,7 +200,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         ("failed", count(failed)),
         ("never answered", count(metrics.missing)),
     ];
-    if test.scenario == "Server" {
+    if let Some(over) = metrics.over_bound.most().filter(|_| test.scenario == "Server") {
         rows.push(("over a bound", count(over)));
     }
     if let Some(intervals) = &metrics.intervals {

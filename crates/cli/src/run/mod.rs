@@ -16,10 +16,10 @@ use crate::interrupt::Interrupt;
 use crate::live::TestResult;
 use crate::measure::{Test, TestTenant, Watch};
 use crate::options::{CommandLine, Options};
-use crate::outcome::{Outcome, log_folder};
+use crate::outcome::{Context, Outcome, Troubles, log_folder};
 use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
-use crate::summary::{self, State};
+use crate::summary::{self, State, Verdict};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
@@ -214,7 +214,9 @@ impl Prepared {
             let before = run.tests.len();
             let keep = self.options.run.records;
             let limits = self.options.run.goodput;
-            let mut kept = Kept { directory: &mut directory, keep, limits, see: &mut *see };
+            let has_round = self.options.rules.is_some();
+            let mut kept =
+                Kept { directory: &mut directory, keep, limits, has_round, see: &mut *see };
             let played = play(test, &self.system, watch, &title, &mut kept)?;
             if let Some(client) = played.client {
                 run.remarks.push(client.remark());
@@ -247,7 +249,7 @@ impl Prepared {
             run.finished_at = render::utc(now);
             run.duration_ns = now.unix_ns.saturating_sub(begun.unix_ns);
         }
-        run.verdict = run.state.verdict(run.is_valid()).into();
+        run.settle();
         run.division = Some(division::statement(&run, &self.options, &self.system));
         self.finish(run, &plots, directory)
     }
@@ -359,6 +361,7 @@ struct Kept<'a> {
     directory: &'a mut RunDirectory,
     keep: Keep,
     limits: Option<summary::Limits>,
+    has_round: bool,
     see: &'a mut dyn FnMut(&TestLog),
 }
 
@@ -403,12 +406,14 @@ fn play(
     let logs = test.play(system, watch, title)?;
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
+    let troubles = troubles(system, before.as_ref());
+    let context = Context { troubles: &troubles, has_round: kept.has_round };
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
         let judged = reports(log);
         let name = tenant.name.as_deref();
-        let mut outcome = Outcome::of(log, &judged, test, system, (name, kept.keep));
+        let mut outcome = Outcome::of(log, &judged, test, system, (name, kept.keep), context);
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
@@ -426,11 +431,18 @@ fn play(
         }
         outcomes.push(outcome);
     }
+    summary::settle_tenants(outcomes.iter_mut().map(|outcome| &mut outcome.summary));
     let client = system
         .remote()
         .zip(before.as_ref())
         .and_then(|(remote, before)| seen_by_client(remote, (before, took), &logs, &mut outcomes));
     Ok(Played { outcomes, client })
+}
+
+/// What the client of a server counted as failed since an earlier look at it.
+fn troubles(system: &System, before: Option<&Seen>) -> Troubles {
+    let seen = system.remote().zip(before).map(|(remote, before)| remote.seen().since(before));
+    seen.map(|seen| seen.troubles).unwrap_or_default()
 }
 
 /// What the client of a server saw in a test, which may be why its figures do not count.
@@ -462,15 +474,11 @@ fn accelerator(
 /// What came of a test, in a few words: of its first tenant, and whether that of
 /// all counts.
 fn result(tenants: &[summary::Test]) -> TestResult {
-    let worst = tenants.iter().find(|test| !test.is_valid()).or(tenants.first());
+    let worst = tenants.iter().map(summary::Test::judged).fold(Verdict::Valid, Verdict::worse);
     let first = tenants.first();
     let headline = first.and_then(|test| test.result.as_ref()).map(render::headline);
     let accuracy = || first.and_then(|test| render::accuracy(test.accuracy.as_ref()?));
-    TestResult {
-        text: headline.or_else(accuracy).unwrap_or_default(),
-        verdict: worst.map(|test| test.verdict.clone()).unwrap_or_default(),
-        is_valid: worst.is_some_and(summary::Test::is_valid),
-    }
+    TestResult { text: headline.or_else(accuracy).unwrap_or_default(), verdict: worst }
 }
 
 /// What readers must know of the run as a whole. In virtual time nothing of the

@@ -147,10 +147,8 @@ impl Network {
         // Tenants beyond the networks share them in turn.
         let own = tests.iter().skip(at).step_by(deployment.names.len());
         let over = own.filter(|test| test.plan.latency_bound_ns.is_some());
-        let over: Vec<u64> = over
-            .filter_map(|test| test.metrics.as_ref())
-            .map(|metrics| metrics.over_bound.latency)
-            .collect();
+        let over: Vec<u64> =
+            over.filter_map(|test| test.metrics.as_ref()?.over_bound.latency).collect();
         let versions: Vec<Version> = answered
             .versions
             .iter()

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
-use super::{Metrics, State, Test};
+use super::{Cause, Metrics, Reason, ReasonKind, Test};
 use crate::render;
 use crate::system::net::Remote;
 
@@ -157,20 +157,22 @@ impl Client {
                     render::duration(self.longest_wait_ns.cast_signed())
                 ),
             };
-            test.reasons.push(format!(
+            let text = format!(
                 "The client sent too late: at the target percentile a request was on the wire {} \
                  after it was due, more than the {} of max_client_lag_ns. {waits}",
                 render::duration(late.target),
                 render::duration(budget.cast_signed())
-            ));
+            );
+            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
         }
         if self.busy > BUSY_BUDGET {
-            test.reasons.push(format!(
+            let text = format!(
                 "The client's threads were busy for {:.0} % of the time, more than {:.0} %: these \
                  may be its figures, not the server's. Raise threads=N, or use a faster machine.",
                 100.0 * self.busy,
                 100.0 * BUSY_BUDGET
-            ));
+            );
+            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
         }
         if self.tokens_counted_by.contains_key("events") {
             test.notes.push(
@@ -179,9 +181,7 @@ impl Client {
                     .into(),
             );
         }
-        if test.state == State::Complete {
-            test.verdict = test.state.verdict(test.reasons.is_empty()).into();
-        }
+        test.settle();
     }
 
     /// The client in a sentence.
@@ -257,7 +257,8 @@ fn spans(seen: &Seen) -> Option<Spans> {
     })
 }
 
-fn name_of(kind: Kind) -> &'static str {
+/// Name of a kind of trouble, as files and screens show it.
+pub fn name_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Resolve => "no address",
         Kind::Connect => "no connection",

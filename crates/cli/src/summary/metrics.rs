@@ -1,6 +1,8 @@
 //! The numbers of a performance test, as `summary.json` has them.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 /// The numbers of a performance test. `dyno info metrics` has the formulas.
@@ -17,7 +19,7 @@ pub struct Metrics {
     /// share of the samples issued that failed or are missing, in [0, 1]
     #[serde(default)]
     pub error_rate: f64,
-    /// Server: samples over a bound, failed and missing ones included
+    /// Server: samples over each bound that is judged, failed and missing ones included
     pub over_bound: OverBound,
     /// MultiStream at a fixed interval: the intervals that queries took
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,20 +127,31 @@ impl Failed {
     }
 }
 
-/// Samples over a Server bound, failed and missing ones included.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Samples over a Server bound, failed and missing ones included; null where no such bound is
+/// judged.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct OverBound {
     /// latency above its bound
-    pub latency: u64,
+    pub latency: Option<u64>,
     /// time to first token above its bound, or no first token
-    pub first_token: u64,
+    pub first_token: Option<u64>,
     /// time per output token above its bound, or no first token
-    pub time_per_output_token: u64,
+    pub time_per_output_token: Option<u64>,
+}
+
+impl OverBound {
+    /// The largest of the counts; `None` where no bound is judged.
+    pub fn most(&self) -> Option<u64> {
+        self.latency.max(self.first_token).max(self.time_per_output_token)
+    }
 }
 
 /// What is reported of a list of times. Percentiles are
-/// `sorted[floor(count * q)]`, without interpolation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// `sorted[floor(count * q)]`, without interpolation. Files have null in place of the times of an
+/// empty list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "DistributionFile", into = "DistributionFile")]
 pub struct Distribution {
     /// how many
     pub count: u64,
@@ -157,12 +170,89 @@ pub struct Distribution {
     /// 0.99
     pub p99: i64,
     /// 0.999
-    #[serde(rename = "p99.9")]
     pub p99_9: i64,
     /// largest
     pub max: i64,
     /// at the target percentile of the test
     pub target: i64,
+}
+
+/// What is reported of a list of times. Percentiles are
+/// `sorted[floor(count * q)]`, without interpolation. The times of an empty list are null.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Distribution")]
+struct DistributionFile {
+    /// how many
+    count: u64,
+    /// smallest
+    min: Option<i64>,
+    /// truncated towards zero
+    mean: Option<i64>,
+    /// `sorted[floor(count * 0.5)]`; the others likewise
+    p50: Option<i64>,
+    /// 0.9
+    p90: Option<i64>,
+    /// 0.95
+    p95: Option<i64>,
+    /// 0.97
+    p97: Option<i64>,
+    /// 0.99
+    p99: Option<i64>,
+    /// 0.999
+    #[serde(rename = "p99.9")]
+    p99_9: Option<i64>,
+    /// largest
+    max: Option<i64>,
+    /// at the target percentile of the test
+    target: Option<i64>,
+}
+
+impl From<DistributionFile> for Distribution {
+    fn from(file: DistributionFile) -> Self {
+        let time = |time: Option<i64>| time.unwrap_or(0);
+        Self {
+            count: file.count,
+            min: time(file.min),
+            mean: time(file.mean),
+            p50: time(file.p50),
+            p90: time(file.p90),
+            p95: time(file.p95),
+            p97: time(file.p97),
+            p99: time(file.p99),
+            p99_9: time(file.p99_9),
+            max: time(file.max),
+            target: time(file.target),
+        }
+    }
+}
+
+impl From<Distribution> for DistributionFile {
+    fn from(of: Distribution) -> Self {
+        let time = |time: i64| (of.count > 0).then_some(time);
+        Self {
+            count: of.count,
+            min: time(of.min),
+            mean: time(of.mean),
+            p50: time(of.p50),
+            p90: time(of.p90),
+            p95: time(of.p95),
+            p97: time(of.p97),
+            p99: time(of.p99),
+            p99_9: time(of.p99_9),
+            max: time(of.max),
+            target: time(of.target),
+        }
+    }
+}
+
+impl JsonSchema for Distribution {
+    fn schema_name() -> Cow<'static, str> {
+        DistributionFile::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        DistributionFile::json_schema(generator)
+    }
 }
 
 /// Queries or samples per second. A scenario has only its own keys.

@@ -10,6 +10,7 @@ mod goodput;
 pub mod metrics;
 mod of_metrics;
 mod read;
+mod verdict;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ pub use client::{Client, Spans};
 pub use goodput::Limits;
 pub use metrics::Metrics;
 pub use read::{ReadError, read_json};
+pub use verdict::{Cause, Reason, ReasonKind, Verdict, settle_tenants};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -46,7 +48,8 @@ pub struct Run {
     pub schema_version: u32,
     /// `complete`, `interrupted` (Ctrl-C), or `aborted` (the system stopped answering)
     pub state: State,
-    /// `VALID` if every test is, else `INVALID`, `INTERRUPTED` or `ABORTED`
+    /// `VALID` if every test is, else the worst of the tests: `UNDECIDED`, `INVALID`, `ABORTED` or
+    /// `INTERRUPTED`
     pub verdict: String,
     /// `false`: nothing that this program writes is an official MLPerf result
     pub official: bool,
@@ -151,10 +154,13 @@ pub struct Test {
     pub folder: String,
     /// `complete`, `interrupted` or `aborted`
     pub state: State,
-    /// `VALID`, `INVALID`, `INTERRUPTED` or `ABORTED`
+    /// `VALID`, `UNDECIDED` (too few queries to be certain), `INVALID`, `INTERRUPTED` or `ABORTED`
     pub verdict: String,
-    /// why it does not count, each with what to do; empty if it does
+    /// why it is not VALID, each with what to do; empty if it is
     pub reasons: Vec<String>,
+    /// the same reasons for programs, in the same order, with their kind and cause
+    #[serde(default)]
+    pub causes: Vec<Reason>,
     /// what a reader must know to read the verdict right
     pub notes: Vec<String>,
     /// the number that is the result of a performance test; else null
@@ -350,18 +356,6 @@ pub struct Environment {
     pub processor: Option<String>,
     /// that the process may use
     pub cores: u64,
-}
-
-impl State {
-    /// The verdict of what ended so and has these reasons not to count.
-    pub fn verdict(self, is_valid: bool) -> &'static str {
-        match self {
-            Self::Complete if is_valid => "VALID",
-            Self::Complete => "INVALID",
-            Self::Interrupted => "INTERRUPTED",
-            Self::Aborted => "ABORTED",
-        }
-    }
 }
 
 impl Rules {

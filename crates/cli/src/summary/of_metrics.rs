@@ -3,7 +3,7 @@
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::{self, Params, largest_overlatency, minimum_queries};
 use dyno_loadgen::metrics;
-use dyno_loadgen::plan;
+use dyno_loadgen::plan::{self, Load, Tokens};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
@@ -40,11 +40,7 @@ impl Metrics {
             },
             missing: m.missing,
             error_rate: lost as f64 / (m.sample_count + lost).max(1) as f64,
-            over_bound: OverBound {
-                latency: m.over.latency,
-                first_token: m.over.first_token,
-                time_per_output_token: m.over.time_per_output_token,
-            },
+            over_bound: over_bound(&m.over, plan),
             intervals: m.intervals.map(Into::into),
             ended: name_of_end(ended).into(),
             lasted_ns,
@@ -67,6 +63,19 @@ impl Metrics {
             },
             early_stopping: early_stopping_of(judgement.early_stopping, plan),
         }
+    }
+}
+
+/// The counts over the bounds that are judged.
+fn over_bound(over: &metrics::OverBound, plan: &plan::Plan) -> OverBound {
+    match (&plan.load, plan.tokens) {
+        (Load::Server(_), Some(Tokens::Measured { .. })) => OverBound {
+            latency: None,
+            first_token: Some(over.first_token),
+            time_per_output_token: Some(over.time_per_output_token),
+        },
+        (Load::Server(_), _) => OverBound { latency: Some(over.latency), ..OverBound::default() },
+        _ => OverBound::default(),
     }
 }
 

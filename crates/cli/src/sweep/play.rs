@@ -118,7 +118,7 @@ impl Player<'_> {
         order.retain(|&at| match self.sweep.points[at].state {
             PointState::Pending => true,
             PointState::Failed => self.limits.retry_failed,
-            PointState::Done | PointState::Invalid => false,
+            PointState::Done | PointState::Undecided | PointState::Invalid => false,
         });
         order
     }
@@ -239,9 +239,13 @@ fn complete(folder: &Path) -> Option<summary::Run> {
 }
 
 fn note_complete(point: &mut Point, run: &summary::Run) {
-    let is_valid = run.is_valid();
-    point.state = if is_valid { PointState::Done } else { PointState::Invalid };
-    point.exit_code = Some(if is_valid { Exit::Valid } else { Exit::Invalid }.code().into());
+    let (state, exit) = match run.is_valid() {
+        true => (PointState::Done, Exit::Valid),
+        false if run.is_undecided() => (PointState::Undecided, Exit::Invalid),
+        false => (PointState::Invalid, Exit::Invalid),
+    };
+    point.state = state;
+    point.exit_code = Some(exit.code().into());
     point.results = results(run);
     point.message = reasons(run);
 }

@@ -1,7 +1,8 @@
 //! What a sweep found, combination by combination: the medians of the repeats,
 //! and which of them no other one beats.
 
-use super::state::{Point, PointResult, PointState, Sweep};
+use super::state::{Point, PointResult, PointState, Sweep, is_bad};
+use crate::summary::Verdict;
 
 /// One scenario of one combination, over its repeats.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +35,7 @@ pub struct Row {
 impl Row {
     /// Whether it counts.
     pub fn is_valid(&self) -> bool {
-        self.verdict == "VALID"
+        self.verdict == Verdict::Valid.name()
     }
 }
 
@@ -75,12 +76,14 @@ fn row(repeats: &[&Point], (scenario, tenant): (String, Option<String>)) -> Row 
     };
     let throughput = over(&|r| r.throughput);
     let state = |wanted| repeats.iter().any(|point| point.state == wanted);
-    let bad = results.iter().map(|r| r.verdict.as_str()).find(|verdict| *verdict != "VALID");
-    let verdict = match bad {
+    let verdicts = || results.iter().map(|r| r.verdict.as_str());
+    let is_undecided = verdicts().any(|verdict| verdict == Verdict::Undecided.name());
+    let verdict = match verdicts().find(|verdict| is_bad(verdict)) {
         _ if state(PointState::Failed) => "FAILED",
         Some(bad) => bad,
         None if results.is_empty() || state(PointState::Pending) => "PENDING",
-        None => "VALID",
+        None if is_undecided => Verdict::Undecided.name(),
+        None => Verdict::Valid.name(),
     };
     Row {
         name: repeats[0].name.clone(),

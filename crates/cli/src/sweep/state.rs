@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::summary::metrics::Distribution;
-use crate::summary::{self, Headline, ReadError, read_json};
+use crate::summary::{self, Headline, ReadError, Verdict, read_json};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -124,8 +124,8 @@ pub struct Point {
     pub assignments: BTreeMap<String, String>,
     /// operations of the model for a sample, where they are known; else null
     pub operations: Option<f64>,
-    /// `pending`, `done` (valid), `invalid` (done, and does not count) or `failed` (could not be
-    /// done)
+    /// `pending`, `done` (valid), `undecided` (too few queries), `invalid` (done, and does not
+    /// count) or `failed` (could not be done)
     pub state: PointState,
     /// its run directory, within the sweep directory
     pub folder: String,
@@ -147,6 +147,8 @@ pub enum PointState {
     Pending,
     /// Run, and it counts.
     Done,
+    /// Run, with too few queries to be certain.
+    Undecided,
     /// Run, and it does not count.
     Invalid,
     /// It could not be run to its end.
@@ -161,7 +163,7 @@ pub struct PointResult {
     pub scenario: String,
     /// its name, or null
     pub tenant: Option<String>,
-    /// `VALID` if its tests are, else that of the first that is not
+    /// `VALID` if its tests are, else the worst of theirs
     pub verdict: String,
     /// the number that is the result; null without a performance test
     pub headline: Option<Headline>,
@@ -222,7 +224,8 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
             results.len() - 1
         });
         let result = &mut results[at];
-        if !test.is_valid() && result.verdict == "VALID" {
+        // An INVALID test wins over an UNDECIDED one.
+        if !test.is_valid() && !is_bad(&result.verdict) {
             result.verdict.clone_from(&test.verdict);
         }
         if let Some(accuracy) = &test.accuracy {
@@ -240,6 +243,11 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
         }
     }
     results
+}
+
+/// Whether a verdict says that a result does not count, whatever more queries would show.
+pub fn is_bad(verdict: &str) -> bool {
+    verdict != Verdict::Valid.name() && verdict != Verdict::Undecided.name()
 }
 
 /// Samples per second, whatever the scenario counts.

@@ -29,6 +29,7 @@ impl PointState {
         match self {
             Self::Pending => "pending",
             Self::Done => "done",
+            Self::Undecided => "undecided",
             Self::Invalid => "invalid",
             Self::Failed => "failed",
         }
@@ -55,7 +56,13 @@ pub fn line(point: &Point) -> String {
 
 /// How many points are in which state: `24 points: 20 done, 4 pending`.
 pub fn states(sweep: &Sweep) -> String {
-    let all = [PointState::Done, PointState::Invalid, PointState::Failed, PointState::Pending];
+    let all = [
+        PointState::Done,
+        PointState::Undecided,
+        PointState::Invalid,
+        PointState::Failed,
+        PointState::Pending,
+    ];
     let count = |state| sweep.points.iter().filter(|point| point.state == state).count();
     let parts = all.map(|state| (count(state), state.name()));
     let parts = parts.iter().filter(|(count, _)| *count > 0);
@@ -125,7 +132,7 @@ fn figures(frame: &mut Frame, rows: &[Row], has_repeats: bool, is_colored: bool)
         if is_scored {
             cells.push(row.accuracy.map_or("-".into(), |a| format!("{:.2} %", a * 100.0)));
         }
-        let color = if row.is_valid() { Color::Good } else { Color::Bad };
+        let color = Color::of_verdict(&row.verdict);
         cells.push(painted(&row.verdict, color, is_colored));
         lines.push(cells);
     }

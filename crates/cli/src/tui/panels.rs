@@ -10,6 +10,7 @@ use super::charts;
 use super::draw::Look;
 use crate::live::{Live, Until};
 use crate::render;
+use crate::summary::Verdict;
 
 /// A time, as people write it.
 pub fn time(ns: u64) -> String {
@@ -184,10 +185,14 @@ pub fn tests(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let from = (done + 1).saturating_sub(room).min(live.tests.len().saturating_sub(room));
     let line = |(at, test): (usize, &crate::live::Listed)| match &test.result {
         Some(result) => {
-            let color = if result.is_valid { Color::Green } else { Color::Red };
+            let color = match result.verdict {
+                Verdict::Valid => Color::Green,
+                Verdict::Undecided => Color::Yellow,
+                Verdict::Invalid | Verdict::Interrupted | Verdict::Aborted => Color::Red,
+            };
             Line::from(vec![
                 Span::raw(format!(" {:<28} {:<22} ", test.title, result.text)),
-                Span::styled(result.verdict.clone(), look.in_color(color)),
+                Span::styled(result.verdict.name(), look.in_color(color)),
             ])
         }
         None if at == done => Line::raw(format!(" {:<28} is on", test.title)),

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, TestTenant, Watch};
 use crate::options::RunOptions;
-use crate::outcome::Outcome;
+use crate::outcome::{Context, Outcome, Troubles};
 use crate::progress::Progress;
 use crate::records;
 use crate::system::System;
@@ -127,8 +127,10 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let progress = Progress::new(false);
     let watch = Watch { progress: &progress, interrupt: Some(interrupt), most: None };
     let log = test.play(system, watch, "trial")?.swap_remove(0);
+    let troubles = Troubles::new();
+    let context = Context { troubles: &troubles, has_round: false };
     let outcome =
-        Outcome::of(&log, &reports(&log), &test, system, (None, records::Keep::default()));
+        Outcome::of(&log, &reports(&log), &test, system, (None, records::Keep::default()), context);
     let judged = outcome.summary.accuracy;
     let answered = judged.as_ref().map_or(0, |of| of.answered);
     // A target of the system is not the tuner's.

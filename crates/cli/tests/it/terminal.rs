@@ -182,8 +182,8 @@ fn the_summary_tells_what_an_issue_needs() {
     let text = ran.stdout.replace(" │\n│ ", "\n");
     for expected in [
         "dyno 0.1.0, model:exponent…, profile quick",
-        "Server: poisson at 10.00/s; TTFT 0 of ",
-        " over 2.00 s, ",
+        "Server: offered 10.00/s, poisson, completed ",
+        "TTFT 0 of ",
         "Server: TTFT p50 ",
         " tokens/s",
         "The system is simulated: these are figures of a model.",

@@ -234,6 +234,48 @@ fn tokens_are_recorded_with_their_misuse() {
     assert_eq!((record.misuse.tokens_negative, record.misuse.tokens_one), (100, 100));
 }
 
+/// The time that a system reports is recorded, whenever it reports it; what cannot be is
+/// moved to the nearest possible time, and counted.
+#[test]
+fn times_of_the_system_are_recorded_and_impossible_ones_counted() {
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let times = reported.clone();
+    let wanted = TestSettings { use_token_latencies: true, ..settings(Scenario::Server, 300) };
+    let run = play(&wanted, move |samples, responder| {
+        let (id, response) =
+            (samples[0].id, |tokens| [Response { id: samples[0].id, data: b"", tokens }]);
+        let at = responder.now();
+        times.lock().unwrap().push(at);
+        // What happens between the event and its report must not count.
+        while responder.now() == at {}
+        match id.sequence() % 3 {
+            0 => {
+                responder.first_token_at(&response(0), at);
+                responder.complete_at(&response(5), at);
+            }
+            1 => {
+                responder.first_token_at(&response(0), 0);
+                responder.fail_at(&[id], Failure::Internal, at);
+            }
+            _ => {
+                responder.first_token_at(&response(0), at);
+                responder.complete_at(&response(5), u64::MAX);
+            }
+        }
+    });
+    let record = &run.record;
+    assert_sound(record);
+    for (sample, &at) in reported.lock().unwrap().iter().enumerate() {
+        let (first, last) = (record.first_token_at[sample], record.completed_at[sample]);
+        match sample % 3 {
+            0 => assert_eq!((first, last), (at, at)),
+            1 => assert_eq!((first, last), (record.issued_at[sample], at)),
+            _ => assert!(first == at && last > at),
+        }
+    }
+    assert_eq!(record.misuse.impossible_times, 200);
+}
+
 #[test]
 fn responses_of_an_accuracy_run_are_copied() {
     let wanted = TestSettings { mode: TestMode::AccuracyOnly, ..settings(Scenario::Server, 1) };

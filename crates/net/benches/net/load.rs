@@ -15,10 +15,11 @@ use dyno_loadgen::trace::loadable_sets;
 use dyno_net::client::{Client, Library, Options};
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
 use dyno_net::openai::{self, Input};
-use dyno_net::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use dyno_net::protocol::{Answer, Counted, Heard, Next, Protocol, Reader};
+use dyno_net::raw::{Raw, Template};
 use dyno_net::sink::{Http1, Http2, Streamed};
 use dyno_net::trouble::{Kind, Trouble};
-use dyno_net::workload::{Prompt, Workload};
+use dyno_net::workload::{Format, Prompt, Workload};
 
 use crate::CONCURRENCY;
 
@@ -40,6 +41,19 @@ pub fn sink_http1((media_type, body): (&str, &[u8])) {
     let loopback = LOOPBACK.parse().expect("an address");
     let sink = Http1::start(loopback, media_type, body).expect("a port is free");
     until_input_ends(sink.address());
+}
+
+/// Bytes of a large answer.
+const LARGE: usize = 4_400_000;
+
+/// A sink whose answer takes long to parse: its text has an escaped character in each line.
+pub fn sink_large() {
+    let line = "and so on, word by word, until the line ends\\n";
+    let text = line.repeat(LARGE / line.len());
+    let body = format!(
+        r#"{{"choices":[{{"index":0,"text":"{text}","finish_reason":"stop"}}],"usage":{{"prompt_tokens":2,"completion_tokens":900000}}}}"#
+    );
+    sink_http1(("application/json", body.leak().as_bytes()));
 }
 
 pub fn sink_http2(streams: &str) {
@@ -117,6 +131,13 @@ impl Reader for Got {
         }
         Ok(Heard { beats, is_done: false })
     }
+    /// Events are told apart, not parsed, and bodies are copied.
+    fn effort(&self, next: Next) -> usize {
+        match next {
+            Next::Data(bytes) => bytes / 16,
+            Next::End => 0,
+        }
+    }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         match self.status {
             200 => {
@@ -191,6 +212,43 @@ pub fn rate(protocol: Arc<dyn Protocol>, address: &str, requests: &str) {
     let record = &played.tenants[0].record;
     let last = record.completed_at.iter().max().expect("at least one sample");
     println!("{}", record.completed_at.len() as f64 * SECOND as f64 / *last as f64);
+}
+
+/// A prompt whose answer is taken as it is.
+fn raw() -> Arc<dyn Protocol> {
+    let template = Template {
+        method: Method::Post,
+        path: "/v1/completions".into(),
+        fields: vec![("content-type", "application/json".into())],
+        body: r#"{"model":"tokens","prompt":{prompt}}"#.into(),
+        pointer: None,
+    };
+    let rows = Format::JsonLines.rows(br#"{"prompt": "word"}"#).expect("a row");
+    Arc::new(Raw::new(template, rows, HttpVersion::Http1).expect("the row has the field"))
+}
+
+/// Prints the ratio of the median latencies of a large answer: parsed, and taken as it is.
+pub fn stamp_bias(address: &str, pairs: &str) {
+    const QUERIES: &str = "10";
+    let options = Options { connections: 1, ..Options::default() };
+    let clients = [texts(), raw()].map(|protocol| client(protocol, address, options.clone()));
+    let mut latencies = [Vec::new(), Vec::new()];
+    for pair in 0..pairs.parse().expect("a number of pairs") {
+        // In turn, so that neither is always the first.
+        for side in [pair % 2, 1 - pair % 2] {
+            let (client, library) = &clients[side];
+            let played = play(client, library, &settings(Scenario::SingleStream, QUERIES));
+            let record = &played.tenants[0].record;
+            let ends = record.completed_at.iter().zip(&record.issued_at);
+            latencies[side].extend(ends.map(|(done, issued)| (done - issued) as f64));
+        }
+    }
+    let [parsed, as_it_is] = latencies.map(|mut all| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    });
+    eprintln!("  parsed {:.1} us, taken as it is {:.1} us", parsed / 1e3, as_it_is / 1e3);
+    println!("{}", parsed / as_it_is);
 }
 
 /// Prints the 99th percentile of how late requests were accepted by the socket, in us.

@@ -5,11 +5,13 @@
 //! system call; where none is free it waits, which is counted. Over HTTP/2 it becomes a stream.
 
 mod accepted;
+mod answering;
 mod backoff;
 mod gaps;
 mod http1;
 mod http2;
 mod library;
+mod parsers;
 mod seen;
 mod tenants;
 
@@ -17,7 +19,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_loadgen::drive::real::Responder;
@@ -35,11 +37,12 @@ use crate::coding::Coding;
 use crate::compressed::Compressed;
 use crate::endpoint::Endpoint;
 use crate::exchange::HttpVersion;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Reader};
 use crate::tls::{self, Trust, TrustError};
 use crate::trouble::{Kind, Trouble};
 use accepted::Accepted;
 use library::Requests;
+use parsers::Parsers;
 use seen::{Counters, ThreadCounters};
 
 /// How a client reaches its servers.
@@ -167,6 +170,9 @@ struct Shared {
     counters: Counters,
     threads: Vec<ThreadCounters>,
     accepted: Accepted,
+    parsers: Parsers,
+    /// Used again, with their memory.
+    readers: Mutex<Vec<Box<dyn Reader>>>,
 }
 
 /// A server.
@@ -240,6 +246,8 @@ impl Client {
             counters: Counters::default(),
             threads: (0..threads).map(|_| ThreadCounters::new()).collect(),
             accepted: Accepted::new(),
+            parsers: Parsers::default(),
+            readers: Mutex::default(),
             protocol,
             options,
         });
@@ -291,7 +299,10 @@ impl Client {
     /// A snapshot of what was seen so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
-        self.shared.counters.seen(self.shared.threads.iter())
+        let mut seen = self.shared.counters.seen(self.shared.threads.iter());
+        seen.cpu_ns += self.shared.parsers.cpu_ns();
+        seen.parser_waits = self.shared.parsers.waits();
+        seen
     }
 
     /// What went wrong so far, for people: a line for each kind.
@@ -352,14 +363,26 @@ impl Node {
 }
 
 impl Shared {
-    /// Counts what happened to a sample, and tells the instrument. True if it is to be sent
-    /// again instead.
+    /// Returns a reader for an answer.
+    fn reader(&self) -> Box<dyn Reader> {
+        let kept = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        kept.unwrap_or_else(|| self.protocol.reader())
+    }
+
+    /// Keeps a reader for another answer.
+    fn keep(&self, reader: Box<dyn Reader>) {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+    }
+
+    /// Counts what happened to a sample, and reports that it failed at `at` by the client's
+    /// clock. Returns whether it is to be sent again instead.
     fn settle_failure(
         &self,
         job: Job,
         responder: &Responder,
         trouble: &Trouble,
         is_heard: bool,
+        at: Nanos,
     ) -> bool {
         let may_pass = match trouble.kind {
             Kind::Connect | Kind::Closed | Kind::TimedOut | Kind::Refused | Kind::Server => true,
@@ -373,7 +396,8 @@ impl Shared {
             return true;
         }
         self.counters.failed(trouble);
-        responder.fail(&[job.id], trouble.kind.failure());
+        let at = responder.time_of(&self.clock, at);
+        responder.fail_at(&[job.id], trouble.kind.failure(), at);
         false
     }
 

@@ -39,6 +39,9 @@ pub struct Seen {
     pub bytes_received: u64,
     /// CPU time of the client's own threads, ns; that of the issuing thread is not among it.
     pub cpu_ns: Nanos,
+    /// How often a thread that reads sockets waited because too much was to be parsed: what it
+    /// read next was read late.
+    pub parser_waits: u64,
     /// Answers by who counted their tokens.
     pub counted_by: BTreeMap<Counted, u64>,
     /// Spans between the events with output of an answer, from the first on.
@@ -116,14 +119,19 @@ impl ThreadCounters {
 
     /// Notes how long the calling thread has computed.
     pub(super) fn note_cpu_time(&self) {
-        #[cfg(unix)]
-        {
-            let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-            let ns = time.tv_sec.cast_unsigned() * dyno_loadgen::clock::SECOND
-                + time.tv_nsec.cast_unsigned();
-            self.cpu_ns.store(ns, Relaxed);
-        }
+        self.cpu_ns.store(thread_cpu_time(), Relaxed);
     }
+}
+
+/// Returns the CPU time of the calling thread, in ns; 0 where the system does not report it.
+pub(super) fn thread_cpu_time() -> Nanos {
+    #[cfg(unix)]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec.cast_unsigned() * dyno_loadgen::clock::SECOND + time.tv_nsec.cast_unsigned()
+    }
+    #[cfg(not(unix))]
+    0
 }
 
 impl Counters {
@@ -194,6 +202,7 @@ impl Seen {
             bytes_sent: more(self.bytes_sent, earlier.bytes_sent),
             bytes_received: more(self.bytes_received, earlier.bytes_received),
             cpu_ns: more(self.cpu_ns, earlier.cpu_ns),
+            parser_waits: more(self.parser_waits, earlier.parser_waits),
             counted_by: later(&self.counted_by, &earlier.counted_by),
             gaps: self.gaps.since(&earlier.gaps),
         }
@@ -216,6 +225,7 @@ impl Seen {
             bytes_sent: self.bytes_sent + other.bytes_sent,
             bytes_received: self.bytes_received + other.bytes_received,
             cpu_ns: self.cpu_ns + other.cpu_ns,
+            parser_waits: self.parser_waits + other.parser_waits,
             counted_by: both(&self.counted_by, &other.counted_by),
             gaps: self.gaps.and(&other.gaps),
         }

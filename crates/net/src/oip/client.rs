@@ -11,7 +11,9 @@ use super::messages::{MODEL_INFER, MODEL_STREAM_INFER, ModelStreamInferResponse}
 use super::{InferResponse, Model};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::grpc::{self, Deframer};
-use crate::protocol::{Answer, Counted, Heard, Protocol, Reader};
+use crate::protocol::{
+    Answer, COPIED_PER_PARSED, Counted, Heard, Next, PARSED_PER_UNPACKED, Protocol, Reader,
+};
 use crate::trouble::{Kind, Trouble};
 
 /// An answer that is longer is given up.
@@ -178,6 +180,13 @@ impl Reader for HttpReader {
         Ok(Heard::default())
     }
 
+    fn effort(&self, next: Next) -> usize {
+        match next {
+            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
+            Next::End => self.body.len(),
+        }
+    }
+
     fn end(&mut self, _trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         if let Some(kind) = Kind::of_status(self.status) {
             let words = error_words(&self.body);
@@ -268,6 +277,16 @@ impl Reader for GrpcReader {
         }
         let beats = if self.is_stream { self.count - before } else { 0 };
         Ok(Heard { beats: u32::try_from(beats).unwrap_or(u32::MAX), is_done: false })
+    }
+
+    /// The call that completes a message reads all of it.
+    fn effort(&self, next: Next) -> usize {
+        match next {
+            Next::Data(bytes) if self.messages.unpacks() => bytes * PARSED_PER_UNPACKED,
+            Next::Data(bytes) if self.messages.completes(bytes) => self.messages.left() + bytes,
+            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
+            Next::End => 0,
+        }
     }
 
     fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {

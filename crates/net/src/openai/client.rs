@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use super::{DONE, Request as Body, Usage, error_words, read_part};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
-use crate::protocol::{Answer, Heard, Protocol, Reader};
+use crate::protocol::{
+    Answer, COPIED_PER_PARSED, Heard, Next, PARSED_PER_TOKENIZED, Protocol, Reader,
+};
 use crate::sse::{self, Event};
 use crate::tokens::{self, Tokenize};
 use crate::trouble::{Kind, Trouble};
@@ -183,14 +185,34 @@ impl Reader for AnswerReader {
         }
     }
 
+    fn finish(&mut self) -> Result<Heard, Trouble> {
+        let (before, said) = (self.said.beats, &mut self.said);
+        if self.is_stream {
+            self.events.finish(|event| said.event(event)).map_err(too_long)?;
+        }
+        Ok(Heard { beats: said.beats - before, is_done: said.is_done })
+    }
+
+    fn effort(&self, next: Next) -> usize {
+        let is_tokenized = self.tokenizer.is_some() && self.said.usage.is_none();
+        let per_byte = if is_tokenized { PARSED_PER_TOKENIZED } else { 1 };
+        match next {
+            Next::Data(bytes) if self.is_stream => self.events.kept() + bytes,
+            Next::Data(bytes) => bytes / COPIED_PER_PARSED,
+            Next::End if self.is_stream => match is_tokenized {
+                true => self.said.text.len() * PARSED_PER_TOKENIZED,
+                false => self.events.kept(),
+            },
+            Next::End => self.body.len() * per_byte,
+        }
+    }
+
     fn end(&mut self, _trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         if let Some(kind) = Kind::of_status(self.status) {
             return Err(Trouble::of_status(kind, self.status, &error_words(&self.body)));
         }
         let said = &mut self.said;
-        if self.is_stream {
-            self.events.finish(|event| said.event(event)).map_err(too_long)?;
-        } else {
+        if !self.is_stream {
             said.part(&self.body);
         }
         if let Some(trouble) = said.trouble.take() {

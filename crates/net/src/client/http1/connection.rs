@@ -9,7 +9,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::Responder;
 use mio::net::TcpStream;
 use rustls::ClientConnection;
@@ -53,8 +53,16 @@ pub(super) struct Connection {
     /// Whose counters count for it.
     pub thread: usize,
     stream: TcpStream,
-    tls: Option<Mutex<ClientConnection>>,
+    tls: Option<Mutex<Encryption>>,
     state: Mutex<State>,
+    /// The client's.
+    clock: Clock,
+}
+
+/// The encryption of a connection, and when it last got bytes from the socket.
+struct Encryption {
+    tls: ClientConnection,
+    read_at: Nanos,
 }
 
 /// How far writing came.
@@ -73,8 +81,10 @@ impl Connection {
         thread: usize,
         stream: TcpStream,
         tls: Option<ClientConnection>,
+        clock: Clock,
     ) -> Self {
-        Self { node, thread, stream, tls: tls.map(Mutex::new), state: Mutex::default() }
+        let tls = tls.map(|tls| Mutex::new(Encryption { tls, read_at: 0 }));
+        Self { node, thread, stream, tls, state: Mutex::default(), clock }
     }
 
     /// The state is consistent wherever a thread may have panicked.
@@ -83,7 +93,7 @@ impl Connection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tls(&self) -> Option<MutexGuard<'_, ClientConnection>> {
+    fn tls(&self) -> Option<MutexGuard<'_, Encryption>> {
         self.tls.as_ref().map(|tls| tls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -139,7 +149,7 @@ impl Connection {
     /// the socket does not take, so that `from` is 0 or the request's length.
     fn write_encrypted(&self, request: &Encoded, from: usize) -> Written {
         let len = request.len(self.node);
-        let mut tls = self.tls().expect("the caller has asked");
+        let tls = &mut self.tls().expect("the caller has asked").tls;
         if from == 0 {
             let mut writer = tls.writer();
             let head = writer.write_all(&request.heads[self.node]);
@@ -147,7 +157,7 @@ impl Connection {
                 return Written::Broken(0);
             }
         }
-        match flush(&mut tls, &self.stream) {
+        match flush(tls, &self.stream) {
             Ok(true) => Written::All,
             Ok(false) => Written::UpTo(len),
             // How much of the ciphertext left is not known.
@@ -155,13 +165,14 @@ impl Connection {
         }
     }
 
-    /// Reads what there is to `buffer`; what of it is part of answers. The loop's alone.
+    /// Reads what there is to `buffer`. Returns how many bytes of answers that was, and when
+    /// the socket delivered the last of them. Only the connection's event loop calls it.
     #[inline]
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, Nanos)> {
         loop {
             let read = match self.tls() {
-                None => (&self.stream).read(buffer),
-                Some(mut tls) => read_decrypted(&mut tls, &self.stream, buffer),
+                None => (&self.stream).read(buffer).map(|n| (n, self.clock.now())),
+                Some(mut tls) => self.read_decrypted(&mut tls, buffer),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -170,23 +181,55 @@ impl Connection {
         }
     }
 
+    /// What one read from the socket brought is decrypted at once: all that is there to take
+    /// was completed by the last one.
+    fn read_decrypted(
+        &self,
+        encryption: &mut Encryption,
+        buffer: &mut [u8],
+    ) -> io::Result<(usize, Nanos)> {
+        let Encryption { tls, read_at } = encryption;
+        loop {
+            match tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // An end without the word for it may be an attack; what comes of it is an
+                // answer that is cut off, or whole by its own length.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok((0, *read_at));
+                }
+                read => return read.map(|n| (n, *read_at)),
+            }
+            let n = tls.read_tls(&mut &self.stream)?;
+            *read_at = self.clock.now();
+            process(tls, &self.stream)?;
+            if n == 0 {
+                return Ok((0, *read_at));
+            }
+            flush(tls, &self.stream)?;
+        }
+    }
+
     /// Goes on with the handshake of TLS; whether it is complete.
     pub(super) fn shake_hands(&self) -> io::Result<bool> {
-        let Some(mut tls) = self.tls() else { return Ok(true) };
+        let Some(mut encryption) = self.tls() else { return Ok(true) };
+        let Encryption { tls, read_at } = &mut *encryption;
         while tls.is_handshaking() {
-            flush(&mut tls, &self.stream)?;
+            flush(tls, &self.stream)?;
             if !tls.is_handshaking() {
                 break;
             }
             match tls.read_tls(&mut &self.stream) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => process(&mut tls, &self.stream)?,
+                Ok(_) => {
+                    *read_at = self.clock.now();
+                    process(tls, &self.stream)?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        flush(&mut tls, &self.stream)?;
+        flush(tls, &self.stream)?;
         Ok(true)
     }
 }
@@ -212,26 +255,4 @@ fn process(tls: &mut ClientConnection, stream: &TcpStream) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, error));
     }
     Ok(())
-}
-
-fn read_decrypted(
-    tls: &mut ClientConnection,
-    mut stream: &TcpStream,
-    buffer: &mut [u8],
-) -> io::Result<usize> {
-    loop {
-        match tls.reader().read(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // An end without the word for it may be an attack; what comes of it is an answer
-            // that is cut off, or whole by its own length.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-            read => return read,
-        }
-        if tls.read_tls(&mut stream)? == 0 {
-            process(tls, stream)?;
-            return Ok(0);
-        }
-        process(tls, stream)?;
-        flush(tls, stream)?;
-    }
 }

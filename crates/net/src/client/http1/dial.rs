@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::clock::{Clock, Nanos};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::ClientConnection;
@@ -31,7 +31,7 @@ impl Dialing {
         (number, thread): (usize, usize),
         (first, tried): (usize, usize),
         (registry, token): (&Registry, Token),
-        now: Nanos,
+        clock: Clock,
     ) -> Result<Self, Trouble> {
         let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
         let address = (first + tried) % addresses.len();
@@ -51,8 +51,8 @@ impl Dialing {
                 Some(tls)
             }
         };
-        let connection = Arc::new(Connection::new(number, thread, stream, tls));
-        Ok(Self { connection, since: now, address, tried, is_connected: false })
+        let connection = Arc::new(Connection::new(number, thread, stream, tls, clock));
+        Ok(Self { connection, since: clock.now(), address, tried, is_connected: false })
     }
 
     /// Goes on; whether the connection stands.

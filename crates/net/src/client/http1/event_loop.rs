@@ -10,7 +10,7 @@ use mio::{Events, Poll, Token, Waker};
 
 use super::Pool;
 use super::dial::Dialing;
-use super::live::{Ending, Live};
+use super::live::{Ending, Live, Turn};
 use crate::client::backoff::Dialed;
 use crate::trouble::{Kind, Trouble};
 
@@ -31,6 +31,8 @@ pub(super) struct EventLoop {
     /// By node.
     dialed: Vec<Dialed>,
     buffer: Vec<u8>,
+    /// Connections that may have more to read than was read in their turn.
+    unread: Vec<usize>,
     /// Bytes that all threads had received at the last tick, and when that last changed.
     heard: (u64, Nanos),
     unsettled: usize,
@@ -65,6 +67,7 @@ impl EventLoop {
             poll,
             slots,
             buffer: vec![0; BUFFER],
+            unread: Vec::new(),
             unsettled: usize::MAX,
         };
         Ok((events, waker))
@@ -79,7 +82,10 @@ impl EventLoop {
                 self.tick(now);
                 next_tick = now + TICK;
             }
-            let left = Duration::from_nanos(next_tick.saturating_sub(now));
+            let left = match self.unread.is_empty() {
+                true => Duration::from_nanos(next_tick.saturating_sub(now)),
+                false => Duration::ZERO,
+            };
             match self.poll.poll(&mut events, Some(left)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                     // Nothing can be heard any more; who waits must know.
@@ -90,12 +96,15 @@ impl EventLoop {
             if self.pool.is_closing.load(Ordering::Acquire) {
                 return;
             }
+            let unread = std::mem::take(&mut self.unread);
             for event in &events {
                 if event.token() != WAKER {
                     let is_closed = event.is_read_closed() || event.is_error();
                     self.on_event(event.token().0, event.is_writable(), is_closed);
                 }
             }
+            // After the others, which may be short.
+            unread.into_iter().for_each(|at| self.read(at, false));
         }
     }
 
@@ -127,8 +136,10 @@ impl EventLoop {
         if live.answers != had {
             self.dialed[live.connection.node].answered();
         }
-        if let Err(ending) = read {
-            self.end(at, ending);
+        match read {
+            Ok(Turn::Over) => {}
+            Ok(Turn::More) => self.unread.push(at),
+            Err(ending) => self.end(at, ending),
         }
     }
 
@@ -141,7 +152,7 @@ impl EventLoop {
             self.heard = (received, now);
         }
         for at in 0..self.slots.len() {
-            match &self.slots[at].phase {
+            match &mut self.slots[at].phase {
                 Phase::Down => self.dial(at, now),
                 Phase::Dialing(dialing) => {
                     if now - dialing.since > shared.options.connect_limit {
@@ -153,6 +164,7 @@ impl EventLoop {
                     }
                 }
                 Phase::Live(live) => {
+                    live.note_done(now);
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
                     if let (Some(since), Some(limit)) = (since, limit)
@@ -179,18 +191,18 @@ impl EventLoop {
         let node = self.slots[at].node;
         if self.dialed[node].may_dial(now) {
             self.dialed[node].under_way += 1;
-            self.dial_address(at, 0, now);
+            self.dial_address(at, 0);
         }
     }
 
-    fn dial_address(&mut self, at: usize, tried: usize, now: Nanos) {
+    fn dial_address(&mut self, at: usize, tried: usize) {
         let number = self.slots[at].node;
         let begun = Dialing::begin(
             &self.pool.shared.nodes[number],
             (number, self.thread),
             (self.dialed[number].first_address, tried),
             (self.poll.registry(), Token(at)),
-            now,
+            self.pool.shared.clock,
         );
         match begun {
             Ok(dialing) => self.slots[at].phase = Phase::Dialing(dialing),
@@ -225,7 +237,7 @@ impl EventLoop {
         dialed.connected();
         let shared = &self.pool.shared;
         shared.threads[self.thread].connects.fetch_add(1, Ordering::Relaxed);
-        let live = Live::new(connection.clone(), shared.protocol.reader(), shared.clock.now());
+        let live = Live::new(connection.clone(), shared.clock.now());
         self.slots[at].phase = Phase::Live(Box::new(live));
         self.pool.lock().open += 1;
         self.pool.release(connection.clone());
@@ -235,7 +247,7 @@ impl EventLoop {
     fn address_failed(&mut self, at: usize, tried: usize, trouble: &Trouble) {
         let addresses = &self.pool.shared.nodes[self.slots[at].node].addresses;
         if addresses.as_ref().is_ok_and(|addresses| tried + 1 < addresses.len()) {
-            self.dial_address(at, tried + 1, self.pool.shared.clock.now());
+            self.dial_address(at, tried + 1);
         } else {
             self.dial_failed(at, trouble);
         }

@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::sut::Response;
 
 use super::Pool;
 use super::answer::{Framing, Part};
 use super::connection::{Connection, Flight};
+use crate::client::answering::{Answering, Carrier as _, Reading};
 use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
 
@@ -19,12 +20,29 @@ pub(super) struct Live {
     /// Answers that came over it.
     pub answers: u64,
     framing: Framing,
-    reader: Box<dyn Reader>,
-    /// The request whose answer has begun.
-    current: Option<Flight>,
-    last_beat: Option<Nanos>,
+    /// Of the next answer, where it is here.
+    reader: Option<Box<dyn Reader>>,
+    /// The answer that has begun.
+    current: Option<Current>,
     /// Since when the rest of an answer is awaited that was complete by its own word.
     drains_since: Option<Nanos>,
+    /// Whether the server closed its side: the end is read without another event.
+    is_closed: bool,
+}
+
+/// An answer that has begun.
+struct Current {
+    /// When its request was about to be written.
+    sent_at: Nanos,
+    reading: Reading,
+}
+
+/// What is left after a turn of reading.
+pub(super) enum Turn {
+    /// Nothing: what comes raises an event.
+    Over,
+    /// Perhaps more, which raises no event.
+    More,
 }
 
 /// Why a connection ends.
@@ -44,63 +62,68 @@ pub(super) enum Ending {
 }
 
 impl Live {
-    pub(super) fn new(connection: Arc<Connection>, reader: Box<dyn Reader>, now: Nanos) -> Self {
+    pub(super) fn new(connection: Arc<Connection>, now: Nanos) -> Self {
         Self {
             connection,
             made_at: now,
             answers: 0,
             framing: Framing::new(),
-            reader,
+            reader: None,
             current: None,
-            last_beat: None,
             drains_since: None,
+            is_closed: false,
         }
     }
 
-    /// Reads all that has come.
+    /// Reads what has come, up to a full buffer: then it is the turn of other connections.
     pub(super) fn read(
         &mut self,
-        pool: &Pool,
+        pool: &Arc<Pool>,
         buffer: &mut [u8],
         is_closed: bool,
-    ) -> Result<(), Ending> {
+    ) -> Result<Turn, Ending> {
+        self.is_closed |= is_closed;
         loop {
-            let n = match self.connection.read(buffer) {
-                Ok(0) => return Err(Ending::Closed),
-                Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            let (n, at) = match self.connection.read(buffer) {
+                Ok((0, _)) => return Err(Ending::Closed),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Over),
                 Err(error) => return Err(Ending::Broken(error)),
             };
             let bytes = &pool.shared.threads[self.connection.thread].bytes_received;
             bytes.fetch_add(n as u64, std::sync::atomic::Ordering::Relaxed);
-            self.hear(pool, &buffer[..n])?;
+            self.hear(pool, &buffer[..n], at)?;
+            if n == buffer.len() {
+                return Ok(Turn::More);
+            }
             // Less than was asked for: the next bytes raise another event, and so does the end.
-            if n < buffer.len() && !is_closed && !self.connection.is_tls() {
-                return Ok(());
+            if !self.is_closed && !self.connection.is_tls() {
+                return Ok(Turn::Over);
             }
         }
     }
 
-    fn hear(&mut self, pool: &Pool, mut bytes: &[u8]) -> Result<(), Ending> {
+    /// Takes bytes that were read at `at`.
+    fn hear(&mut self, pool: &Arc<Pool>, mut bytes: &[u8], at: Nanos) -> Result<(), Ending> {
         loop {
             if self.current.is_none() && self.drains_since.is_none() {
                 if bytes.is_empty() {
                     return Ok(());
                 }
-                self.current = self.connection.state().flight.take();
-                if self.current.is_none() {
-                    return Err(Ending::Unasked);
-                }
-                self.last_beat = None;
+                let flight = self.connection.state().flight.take();
+                self.begin(pool, flight.ok_or(Ending::Unasked)?);
             }
-            let reader = &mut self.reader;
-            let begin = |status, fields: &dyn crate::exchange::Fields| reader.begin(status, fields);
+            let current = &mut self.current;
+            let begin = |status, fields: &dyn crate::exchange::Fields| match current {
+                Some(current) => current.reading.begin(status, fields),
+                None => Ok(()),
+            };
             match self.framing.next(&mut bytes, begin).map_err(Ending::Trouble)? {
                 None => return Ok(()),
                 Some(Part::Head) => {}
-                Some(Part::Data(data)) => self.data(pool, data)?,
+                Some(Part::Data(data)) => self.data(pool, data, at)?,
                 Some(Part::End) => {
-                    self.complete(pool);
+                    self.complete(pool, at);
                     self.drains_since = None;
                     self.framing.restart();
                     if !bytes.is_empty() {
@@ -112,42 +135,37 @@ impl Live {
         }
     }
 
-    fn data(&mut self, pool: &Pool, data: &[u8]) -> Result<(), Ending> {
-        let Some(flight) = &self.current else { return Ok(()) };
-        let heard = self.reader.data(data).map_err(Ending::Trouble)?;
-        if heard.beats > 0 {
-            let now = pool.shared.clock.now();
-            let gaps = &pool.shared.threads[self.connection.thread].gaps;
-            match self.last_beat {
-                None => flight.responder.first_token(&[Response::empty(flight.job.id)]),
-                Some(last) => gaps.add(now.saturating_sub(last), 1),
-            }
-            // Events that came together came without a gap.
-            gaps.add(0, u64::from(heard.beats - 1));
-            self.last_beat = Some(now);
-        }
-        if heard.is_done {
-            self.complete(pool);
-            self.drains_since = Some(pool.shared.clock.now());
+    fn begin(&mut self, pool: &Pool, flight: Flight) {
+        let reader = self.reader.take().unwrap_or_else(|| pool.shared.reader());
+        let asked = (flight.job, flight.responder);
+        let answering = Answering::new(asked, reader, self.connection.thread);
+        let reading = Reading::Here(answering);
+        self.current = Some(Current { sent_at: flight.sent_at, reading });
+    }
+
+    fn data(&mut self, pool: &Arc<Pool>, data: &[u8], at: Nanos) -> Result<(), Ending> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let owned = || Bytes::copy_from_slice(data);
+        if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
+            self.complete(pool, at);
+            self.drains_since = Some(at);
         }
         Ok(())
     }
 
-    /// Hands the answer over, unless it was handed over already.
-    fn complete(&mut self, pool: &Pool) {
-        let Some(flight) = self.current.take() else { return };
+    /// Hands the answer over, which ended with what was read at `ended_at`, unless it was
+    /// handed over already.
+    fn complete(&mut self, pool: &Arc<Pool>, ended_at: Nanos) {
+        let Some(current) = self.current.take() else { return };
         self.answers += 1;
-        match self.reader.end(None) {
-            Ok(answer) => {
-                let id = flight.job.id;
-                // Before the answer, so that whoever sees the run over sees all of it.
-                pool.shared.threads[self.connection.thread].answer(answer.counted_by);
-                let response = Response { id, data: answer.data, tokens: answer.tokens };
-                flight.responder.complete(&[response]);
-            }
-            Err(trouble) => {
-                pool.failed(flight.job, &flight.responder, &trouble, self.last_beat.is_some());
-            }
+        self.reader = current.reading.end(pool, None, ended_at);
+    }
+
+    /// Looks whether a thread for parsing found the answer to be complete by its own word.
+    pub(super) fn note_done(&mut self, now: Nanos) {
+        if self.current.take_if(|current| current.reading.is_done()).is_some() {
+            self.answers += 1;
+            self.drains_since = Some(now);
         }
     }
 
@@ -172,11 +190,8 @@ impl Live {
 
     /// When the request was sent whose answer is awaited, if there is one.
     pub(super) fn awaits_since(&self) -> Option<Nanos> {
-        let sent_at = |flight: &Flight| flight.sent_at;
-        self.current
-            .as_ref()
-            .map(sent_at)
-            .or_else(|| self.connection.state().flight.as_ref().map(sent_at))
+        let begun = self.current.as_ref().map(|current| current.sent_at);
+        begun.or_else(|| self.connection.state().flight.as_ref().map(|flight| flight.sent_at))
     }
 
     /// Since when the rest of an answer is awaited that counts no more.
@@ -186,7 +201,7 @@ impl Live {
 
     /// Ends the connection, and the request that is under way on it. Returns what was wrong
     /// if the server never answered on it although it was asked, or hung up at once.
-    pub(super) fn end(mut self, pool: &Pool, ending: Ending) -> Option<Trouble> {
+    pub(super) fn end(mut self, pool: &Arc<Pool>, ending: Ending) -> Option<Trouble> {
         let asked = {
             let mut state = self.connection.state();
             (state.is_dead, state.unsent) = (true, None);
@@ -194,16 +209,19 @@ impl Live {
         };
         self.connection.shut_down();
         let is_whole = matches!(ending, Ending::Closed) && self.framing.ends_with_connection();
+        let now = pool.shared.clock.now();
         if is_whole {
-            self.complete(pool);
+            self.complete(pool, now);
         }
         let has_begun = self.current.is_some();
         let was_asked = has_begun || asked.is_some();
-        let is_short = pool.shared.clock.now() - self.made_at < SHORT_LIFE;
+        let is_short = now - self.made_at < SHORT_LIFE;
         let is_agreed = matches!(ending, Ending::Agreed) || is_whole;
         let trouble = self.trouble(pool, ending, has_begun);
-        if let Some(flight) = self.current.take().or(asked) {
-            pool.failed(flight.job, &flight.responder, &trouble, self.last_beat.is_some());
+        if let Some(current) = self.current.take() {
+            current.reading.broke(pool, trouble.clone(), now);
+        } else if let Some(flight) = asked {
+            pool.failed(flight.job, &flight.responder, &trouble, false, now);
         }
         if !is_agreed {
             let lost = &pool.shared.threads[self.connection.thread].lost_connections;

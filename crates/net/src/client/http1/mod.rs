@@ -18,6 +18,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::QuerySample;
 
+use super::answering::Carrier;
 use super::{Job, Shared, make_room};
 use crate::trouble::Trouble;
 use connection::{Connection, Flight, Unsent, Written};
@@ -140,6 +141,18 @@ impl PoolState {
     }
 }
 
+impl Carrier for Pool {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos) {
+        if self.shared.settle_failure(job, to, trouble, is_heard, at) {
+            self.dispatch(Job { tries: job.tries + 1, ..job }, to);
+        }
+    }
+}
+
 impl Pool {
     /// The state is consistent wherever a thread may have panicked.
     #[inline]
@@ -227,7 +240,7 @@ impl Pool {
     fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> Sent {
         let request = self.shared.requests.of(job.index);
         if let Some(wrong) = &request.wrong {
-            self.failed(job, responder, wrong, false);
+            self.failed(job, responder, wrong, false, self.shared.clock.now());
             return Sent::Answered;
         }
         {
@@ -296,14 +309,6 @@ impl Pool {
     ) {
         self.shared.accepted.stamp(job.id, responder.now());
         self.shared.threads[connection.thread].request(request.len(connection.node));
-    }
-
-    /// A sample has no answer: it is sent again, if that was asked for, or it has failed.
-    /// `is_heard` tells that some of an answer has been handed on, which cannot be taken back.
-    fn failed(&self, job: Job, responder: &Responder, trouble: &Trouble, is_heard: bool) {
-        if self.shared.settle_failure(job, responder, trouble, is_heard) {
-            self.dispatch(Job { tries: job.tries + 1, ..job }, responder);
-        }
     }
 
     /// All samples that wait have failed: there is no connection, and none can be made.

@@ -17,8 +17,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Lane;
+use super::arrivals::Arrivals;
 use super::link::{Departures, Link};
-use super::metered::Metered;
+use super::metered::{Metered, Stamped};
 use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
 use crate::trouble::{Kind, Trouble};
 
@@ -58,8 +59,8 @@ pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
         };
         lane.own().dialed[node].under_way -= 1;
         match dialed {
-            Ok((requests, connection, departures)) => {
-                let link = stands(&lane, node, requests, departures);
+            Ok((requests, connection, notes)) => {
+                let link = stands(&lane, node, requests, notes);
                 settle(&lane, &mut is_settled);
                 let made_at = lane.shared.clock.now();
                 let ended = connection.await;
@@ -79,10 +80,13 @@ fn settle(lane: &Lane, is_settled: &mut bool) {
     }
 }
 
+/// What is noted of a connection, when frames leave and when they arrive.
+type Notes = (Arc<Departures>, Arc<Arrivals>);
+
 async fn dial(
     lane: &Arc<Lane>,
     number: usize,
-) -> Result<(SendRequest<Bytes>, Connection<Wire>, Arc<Departures>), Trouble> {
+) -> Result<(SendRequest<Bytes>, Connection<Wire>, Notes), Trouble> {
     let node = &lane.shared.nodes[number];
     let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
     let first = lane.own().dialed[number].first_address;
@@ -98,7 +102,9 @@ async fn dial(
             Err(error) => reached = Err(not_reached(&node.endpoint, &error)),
         }
     }
-    let stream = reached?;
+    let read_at = Arc::new(AtomicU64::new(0));
+    let clock = lane.shared.clock;
+    let stream = Stamped { stream: reached?, clock, read_at: read_at.clone() };
     let io: Box<dyn Socket> = match &node.tls {
         None => Box::new(stream),
         Some((config, name)) => {
@@ -117,8 +123,14 @@ async fn dial(
             Box::new(tls)
         }
     };
-    let departures = Arc::new(Departures::default());
-    let wire = Metered { io, lane: lane.clone(), departures: departures.clone() };
+    let (departures, arrivals) = Notes::default();
+    let wire = Metered {
+        io,
+        lane: lane.clone(),
+        departures: departures.clone(),
+        arrivals: arrivals.clone(),
+        read_at,
+    };
     let shaken = h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
@@ -131,7 +143,7 @@ async fn dial(
     };
     let (requests, mut connection) = shaken.map_err(|error| no_answer(&error))?;
     greet(&mut connection).await.map_err(|error| no_answer(&error))?;
-    Ok((requests, connection, departures))
+    Ok((requests, connection, (departures, arrivals)))
 }
 
 /// Waits for a round trip: then it is known that the server speaks HTTP/2, and how many
@@ -161,12 +173,13 @@ fn stands(
     lane: &Arc<Lane>,
     node: usize,
     requests: SendRequest<Bytes>,
-    departures: Arc<Departures>,
+    (departures, arrivals): Notes,
 ) -> Arc<Link> {
     let link = Arc::new(Link {
         node,
         requests: Mutex::new(requests),
         departures,
+        arrivals,
         streams: AtomicUsize::new(0),
         answers: AtomicU64::new(0),
         is_asked: AtomicBool::new(false),

@@ -11,12 +11,14 @@ use h2::client::SendRequest;
 
 use super::super::accepted::Accepted;
 use super::super::seen::ThreadCounters;
+use super::arrivals::Arrivals;
 
 /// A connection that stands. All that changes does so on its lane's thread.
 pub(super) struct Link {
     pub node: usize,
     pub requests: Mutex<SendRequest<Bytes>>,
     pub departures: Arc<Departures>,
+    pub arrivals: Arc<Arrivals>,
     /// Streams that are open.
     pub streams: AtomicUsize,
     /// Answers that came over it.

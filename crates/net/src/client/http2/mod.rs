@@ -1,5 +1,6 @@
 //! HTTP/2: samples as streams, many on a connection, on threads with a runtime each.
 
+mod arrivals;
 mod keep;
 mod link;
 mod metered;
@@ -17,10 +18,10 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::QuerySample;
 use tokio::sync::Notify;
 
+use super::answering::Carrier;
 use super::seen::ThreadCounters;
 use super::{Job, Shared, make_room};
 use crate::client::backoff::Dialed;
-use crate::protocol::Reader;
 use crate::trouble::Trouble;
 use link::Link;
 
@@ -63,8 +64,6 @@ struct Own {
     /// Connections that neither stand nor are known to be hopeless.
     unsettled: usize,
     dialed: Vec<Dialed>,
-    /// Used again, with their memory.
-    readers: Vec<Box<dyn Reader>>,
 }
 
 impl Http2 {
@@ -145,6 +144,18 @@ impl Drop for Http2 {
         for thread in self.threads.drain(..) {
             // A panic is on standard error already.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Carrier for Lane {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos) {
+        if self.shared.settle_failure(job, to, trouble, is_heard, at) {
+            self.take(std::iter::once(Job { tries: job.tries + 1, ..job }), to);
         }
     }
 }
@@ -244,13 +255,6 @@ impl Lane {
     fn is_silent(&self) -> bool {
         let limit = self.shared.options.time_limit.unwrap_or(Nanos::MAX);
         self.heard_at.load(Ordering::Relaxed) <= self.shared.clock.now().saturating_sub(limit)
-    }
-
-    /// A sample has no answer: it is sent again, if that was asked for, or it has failed.
-    fn failed(&self, job: Job, responder: &Responder, trouble: &Trouble, is_heard: bool) {
-        if self.shared.settle_failure(job, responder, trouble, is_heard) {
-            self.take(std::iter::once(Job { tries: job.tries + 1, ..job }), responder);
-        }
     }
 
     /// All samples that wait have failed.

@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::sut::Response;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
+use http::HeaderMap;
 
 use super::super::Job;
+use super::super::answering::{Answering, Carrier as _, Reading};
 use super::Lane;
 use super::link::Link;
-use crate::exchange::Fields;
-use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
 
 /// What a stream holds while it is open. It is counted in bytes: there may be a hundred
@@ -25,17 +24,19 @@ use crate::trouble::{Kind, Trouble};
 struct Open {
     lane: Arc<Lane>,
     link: Arc<Link>,
-    job: Job,
-    responder: Responder,
-    reader: Box<dyn Reader>,
-    last_beat: Option<Nanos>,
+    /// Its number on the connection.
+    stream: u32,
+    /// Gone when the answer was handed over or has failed.
+    reading: Option<Reading>,
+    has_begun: bool,
 }
 
 /// Opens a stream for a sample; one that cannot be opened goes to another connection.
 pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Responder) {
     let encoded = lane.shared.requests.of(job.index);
     if let Some(wrong) = &encoded.wrong {
-        return lane.failed(job, &responder, wrong, false);
+        let now = lane.shared.clock.now();
+        return lane.failed(job, &responder, wrong, false, now);
     }
     let request = encoded.streams[link.node].clone();
     let body = encoded.rest.clone();
@@ -61,14 +62,17 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
             if error.is_go_away() || error.is_io() {
                 return lane.take(std::iter::once(job), &responder);
             }
-            return lane.failed(job, &responder, &trouble(lane, &link, &error, false), false);
+            let (trouble, now) = (trouble(lane, &link, &error, false), lane.shared.clock.now());
+            return lane.failed(job, &responder, &trouble, false, now);
         }
     };
     link.streams.fetch_add(1, Relaxed);
     link.is_asked.store(true, Relaxed);
-    let reader = lane.own().readers.pop();
-    let reader = reader.unwrap_or_else(|| lane.shared.protocol.reader());
-    let open = Open { lane: lane.clone(), link, job, responder, reader, last_beat: None };
+    let stream = answer.stream_id().as_u32();
+    link.arrivals.follow(stream);
+    let answering = Answering::new((job, responder), lane.shared.reader(), lane.thread);
+    let reading = Some(Reading::Here(answering));
+    let open = Open { lane: lane.clone(), link, stream, reading, has_begun: false };
     tokio::spawn(open.settle(answer));
 }
 
@@ -92,15 +96,18 @@ impl Open {
             }
             Err(trouble) => Err(trouble),
         };
-        let Self { lane, link, job, responder, reader, last_beat } = self;
+        let Self { lane, link, stream, reading, .. } = self;
+        link.arrivals.forget(stream);
         link.streams.fetch_sub(1, Relaxed);
         if let Err(trouble) = read {
             if trouble.kind == Kind::TimedOut && lane.is_silent() {
                 lane.waiting_failed(&trouble, false);
             }
-            lane.failed(job, &responder, &trouble, last_beat.is_some());
+            if let Some(reading) = reading {
+                let reader = reading.broke(&lane, trouble, lane.shared.clock.now());
+                reader.into_iter().for_each(|reader| lane.shared.keep(reader));
+            }
         }
-        lane.own().readers.push(reader);
         lane.list(&link);
     }
 
@@ -108,64 +115,56 @@ impl Open {
     /// complete before that ended.
     async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
         let mut body = {
-            let answer = answer.await.map_err(|error| self.broke(&error, false))?;
+            let answer = answer.await.map_err(|error| self.broke(&error))?;
             let (head, body) = answer.into_parts();
+            self.has_begun = true;
             self.lane.hears();
-            self.reader.begin(head.status.as_u16(), &head.headers)?;
+            if let Some(reading) = &mut self.reading {
+                reading.begin(head.status.as_u16(), &head.headers)?;
+            }
             // The fields are dropped here: an answer may take minutes.
             body
         };
         while let Some(bytes) = poll_fn(|cx| body.poll_data(cx)).await {
-            let bytes = bytes.map_err(|error| self.broke(&error, true))?;
+            let bytes = bytes.map_err(|error| self.broke(&error))?;
             self.lane.hears();
             let _ = body.flow_control().release_capacity(bytes.len());
-            if self.hear(&bytes)? {
-                self.complete(None)?;
+            let read_at = self.link.arrivals.take(self.stream, bytes.len());
+            let at = read_at.unwrap_or_else(|| self.lane.shared.clock.now());
+            let Some(reading) = &mut self.reading else { continue };
+            let owned = || bytes.clone();
+            if reading.data(&self.lane, &bytes, owned, at)? {
+                self.complete(None, at);
                 return Ok(Some(body));
             }
         }
         let trailers = poll_fn(|cx| Pin::new(&mut body).poll_trailers(cx)).await;
-        let trailers = trailers.map_err(|error| self.broke(&error, true))?;
-        self.complete(trailers.as_ref().map(|fields| fields as &dyn Fields))?;
+        let trailers = trailers.map_err(|error| self.broke(&error))?;
+        let ended_at = self.link.arrivals.ended_at(self.stream);
+        let at = ended_at.unwrap_or_else(|| self.lane.shared.clock.now());
+        self.complete(trailers.as_ref(), at);
         Ok(None)
     }
 
-    /// Whether the answer is complete by its own word.
-    fn hear(&mut self, bytes: &[u8]) -> Result<bool, Trouble> {
-        let heard = self.reader.data(bytes)?;
-        if heard.beats > 0 {
-            let now = self.lane.shared.clock.now();
-            let gaps = &self.lane.counters().gaps;
-            match self.last_beat {
-                None => self.responder.first_token(&[Response::empty(self.job.id)]),
-                Some(last) => gaps.add(now.saturating_sub(last), 1),
-            }
-            // Events that came together came without a gap.
-            gaps.add(0, u64::from(heard.beats - 1));
-            self.last_beat = Some(now);
-        }
-        Ok(heard.is_done)
-    }
-
-    fn complete(&mut self, trailers: Option<&dyn Fields>) -> Result<(), Trouble> {
+    /// Hands the answer over, which ended with what was read at `ended_at`.
+    fn complete(&mut self, trailers: Option<&HeaderMap>, ended_at: Nanos) {
         self.link.answers.fetch_add(1, Relaxed);
         if let Some(dialed) = self.lane.own().dialed.get_mut(self.link.node) {
             dialed.answered();
         }
-        let answer = self.reader.end(trailers)?;
-        self.lane.counters().answer(answer.counted_by);
-        let response = Response { id: self.job.id, data: answer.data, tokens: answer.tokens };
-        self.responder.complete(&[response]);
-        Ok(())
+        if let Some(reading) = self.reading.take() {
+            let reader = reading.end(&self.lane, trailers, ended_at);
+            reader.into_iter().for_each(|reader| self.lane.shared.keep(reader));
+        }
     }
 
     fn timed_out(&self) -> Trouble {
         let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
-        self.lane.shared.timed_out(endpoint, self.last_beat.is_some())
+        self.lane.shared.timed_out(endpoint, self.has_begun)
     }
 
-    fn broke(&self, error: &h2::Error, has_begun: bool) -> Trouble {
-        trouble(&self.lane, &self.link, error, has_begun)
+    fn broke(&self, error: &h2::Error) -> Trouble {
+        trouble(&self.lane, &self.link, error, self.has_begun)
     }
 }
 

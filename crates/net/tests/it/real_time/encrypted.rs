@@ -22,7 +22,7 @@ use super::protocols::{Fixed, Lines, SMALL};
 use super::troubles::check_all_fail;
 
 /// A certificate that vouches for itself, as a server and as a client need it.
-fn certified(name: &str, until: i32, alpn: &[u8]) -> (Arc<ServerConfig>, Vec<u8>) {
+pub fn certified(name: &str, until: i32, alpn: &[u8]) -> (Arc<ServerConfig>, Vec<u8>) {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     params.not_before = date_time_ymd(2000, 1, 1);
     params.not_after = date_time_ymd(until, 1, 1);

@@ -7,4 +7,5 @@ mod hyper_peer;
 mod played;
 mod protocols;
 mod scenarios;
+mod stamps;
 mod troubles;

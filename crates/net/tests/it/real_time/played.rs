@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dyno_loadgen::clock::Clock;
 use dyno_loadgen::drive::real::RealTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, PlayedTenant};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, Played, PlayedTenant};
 use dyno_loadgen::plan::{Library as Samples, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::{Scenario, TestSettings};
@@ -44,6 +45,15 @@ pub fn settings(scenario: Scenario, queries: u64, qps: f64) -> TestSettings {
 
 /// Plays one run, of which all answers are kept.
 pub fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> PlayedTenant {
+    play_timed(client, library, settings).0.tenants.swap_remove(0)
+}
+
+/// As [`play`], with the clock that the start of the run is by.
+pub fn play_timed(
+    client: &Arc<Client>,
+    library: &Library,
+    settings: &TestSettings,
+) -> (Played, Clock) {
     let total = library.total_sample_count() as u64;
     let samples = Samples { total, performance: total };
     let settings = TestSettings { accuracy_log_probability: 1.0, ..settings.clone() };
@@ -57,5 +67,5 @@ pub fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) ->
     let played =
         driver.play(&Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch });
     library.unload(&set.samples);
-    played.tenants.into_iter().next().unwrap()
+    (played, driver.clock())
 }

@@ -1,0 +1,187 @@
+//! Samples that failed: how many of each kind, in the server's own words, and what to do.
+
+use std::collections::BTreeMap;
+
+use dyno_loadgen::record::{Failure, Record};
+use dyno_net::trouble::{Kind, Trouble};
+
+use crate::render::count;
+use crate::summary::client::name_of;
+
+/// What a client counted during a test: of each kind how many samples, and the words of the first.
+pub type Troubles = BTreeMap<Kind, (u64, String)>;
+
+/// The failed samples of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures {
+    /// All of them.
+    pub samples: u64,
+    /// One entry a kind, the most frequent first.
+    kinds: Vec<Failed>,
+}
+
+/// Samples that failed in one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failed {
+    samples: u64,
+    name: String,
+    /// What the server said of the first one.
+    words: Option<String>,
+    /// A lower load may remove it.
+    is_overload: bool,
+    /// What to do.
+    advice: &'static str,
+}
+
+impl Failures {
+    /// The failed samples of a run. Without a client that tells more, only the reasons in the
+    /// record are known.
+    pub fn of(record: &Record, troubles: &Troubles) -> Self {
+        let mut by_reason: BTreeMap<Failure, u64> = BTreeMap::new();
+        for (_, failure) in &record.failed {
+            *by_reason.entry(*failure).or_default() += 1;
+        }
+        let samples = record.failed.len() as u64;
+        let told: u64 = troubles.values().map(|(samples, _)| *samples).sum();
+        let mut kinds: Vec<Failed> = match told == samples {
+            true => troubles.iter().map(|(kind, of)| by_kind(*kind, of.0, &of.1)).collect(),
+            // The client counts the runs of all tenants together.
+            false => by_reason.iter().map(|(why, n)| by_failure(*why, *n, troubles)).collect(),
+        };
+        kinds.retain(|kind| kind.samples > 0);
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.samples));
+        Self { samples, kinds }
+    }
+
+    /// Whether every failure is one that a lower load may remove.
+    pub fn are_overload(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.is_overload)
+    }
+
+    /// Each kind with its count and the server's words, such as `4 not authorized, the first:
+    /// HTTP status 401`.
+    pub fn by_kind(&self) -> String {
+        let show = |kind: &Failed| {
+            let words = kind.words.as_ref().map(|words| format!(", the first: {words}"));
+            format!("{} {}{}", count(kind.samples), kind.name, words.unwrap_or_default())
+        };
+        self.kinds.iter().map(show).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What to do, for the most frequent kinds first, each advice once.
+    pub fn advice(&self) -> String {
+        let mut said: Vec<&str> = Vec::new();
+        for kind in &self.kinds {
+            if !said.contains(&kind.advice) {
+                said.push(kind.advice);
+            }
+        }
+        said.join(" ")
+    }
+}
+
+fn by_kind(kind: Kind, samples: u64, words: &str) -> Failed {
+    let (name, advice) = match (kind, Trouble::status_in(words)) {
+        (Kind::Request, Some(401 | 403)) => {
+            ("not authorized", "Check the token: token-env=NAME names its variable.")
+        }
+        (Kind::Request, Some(404)) => {
+            ("not found", "Check the path of the address and the name of the model (model=NAME).")
+        }
+        _ => (name_of(kind), advice_on(kind)),
+    };
+    Failed {
+        samples,
+        name: name.into(),
+        words: (!words.is_empty()).then(|| words.to_owned()),
+        is_overload: matches!(kind, Kind::Refused | Kind::TimedOut),
+        advice,
+    }
+}
+
+fn advice_on(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Resolve => "Check the host name in the address of the server.",
+        Kind::Connect => "Start the server, or check host and port.",
+        Kind::Tls => "Check the certificate of the server; ca=FILE.pem trusts another authority.",
+        Kind::Closed => {
+            "See the log of the server for why it closes connections; retries=N sends such \
+             requests again."
+        }
+        Kind::TimedOut => "Lower the load, or raise timeout=TIME.",
+        Kind::Refused => "Lower the load, or raise the limit of the server.",
+        Kind::Request => "Change the request as the server asks for.",
+        Kind::Server => "See the log of the server.",
+        Kind::Malformed | Kind::Mismatch => {
+            "Check that the server speaks the protocol of the system (dyno info systems)."
+        }
+        _ => "See what the server says, and its log.",
+    }
+}
+
+/// Samples that failed for a reason of the record, with the words of the first trouble that is
+/// recorded so.
+fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> Failed {
+    let words = troubles.iter().find(|(kind, _)| kind.failure() == failure);
+    if let Some((kind, (_, words))) = words {
+        return by_kind(*kind, samples, words);
+    }
+    let (name, is_overload, advice) = match failure {
+        Failure::Rejected => ("refused", true, "Lower the load, or raise the limit of the system."),
+        Failure::TimedOut => ("timed out", true, "Lower the load, or raise the time limit."),
+        Failure::Disconnected => ("lost their connection", false, "See the log of the system."),
+        _ => ("answered with an error", false, "See the log of the system."),
+    };
+    Failed { samples, name: name.into(), words: None, is_overload, advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(failed: &[Failure]) -> Record {
+        let failed = failed.iter().enumerate().map(|(at, why)| (at as u64, *why)).collect();
+        Record { failed, ..Record::default() }
+    }
+
+    fn check(kind: Kind, words: &str, name: &str, advice: &str, is_overload: bool) {
+        let troubles = Troubles::from([(kind, (2, words.to_owned()))]);
+        let found = Failures::of(&record(&[kind.failure(); 2]), &troubles);
+        let told = format!("2 {name}, the first: {words}");
+        assert_eq!((found.by_kind(), found.are_overload()), (told, is_overload));
+        assert!(found.advice().contains(advice), "{}", found.advice());
+    }
+
+    #[test]
+    fn advice_follows_the_kind_of_failure() {
+        let denied = "HTTP status 401: Incorrect API key";
+        check(Kind::Request, denied, "not authorized", "token-env=NAME", false);
+        check(Kind::Request, "HTTP status 404", "not found", "model=NAME", false);
+        check(Kind::Request, "HTTP status 400: bad", "wrong request", "as the server asks", false);
+        check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
+        check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
+        check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
+        check(Kind::Server, "HTTP status 500: boom", "server error", "log of the server", false);
+    }
+
+    #[test]
+    fn the_most_frequent_kind_comes_first() {
+        let troubles = Troubles::from([
+            (Kind::Closed, (1, "broke off".to_owned())),
+            (Kind::Refused, (2, "full".to_owned())),
+        ]);
+        let failed = [Failure::Rejected, Failure::Rejected, Failure::Disconnected];
+        let found = Failures::of(&record(&failed), &troubles);
+        assert_eq!(found.by_kind(), "2 refused, the first: full; 1 closed, the first: broke off");
+        assert!(!found.are_overload());
+    }
+
+    #[test]
+    fn counts_of_another_tenant_are_left_out_and_words_are_kept() {
+        let troubles = Troubles::from([(Kind::Refused, (9, "full".to_owned()))]);
+        let found = Failures::of(&record(&[Failure::Rejected]), &troubles);
+        assert_eq!(found.by_kind(), "1 refused, the first: full");
+        let alone = Failures::of(&record(&[Failure::Internal]), &Troubles::new());
+        assert_eq!(alone.by_kind(), "1 answered with an error");
+    }
+}

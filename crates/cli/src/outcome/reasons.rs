@@ -1,0 +1,391 @@
+//! Why a performance run is not VALID, in the order in which a reader needs it: what ended the
+//! run, what failed, the client, the bounds, the length, and how certain the percentile is.
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::early_stopping::Estimate;
+use dyno_loadgen::log::Report;
+use dyno_loadgen::plan::{Load, Plan, Tokens};
+use dyno_loadgen::session::Ended;
+use dyno_loadgen::verdict::{Bounded, EarlyStoppingResult, Finding, Verdict, Violation};
+
+use super::failures::{Failures, Troubles};
+use crate::render::{count, duration, percentile};
+use crate::summary::{Cause, Reason, ReasonKind};
+
+/// What the reasons of a run depend on besides its report.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// What the client of a server counted during the test.
+    pub troubles: &'a Troubles,
+    /// Whether a round demands a number of queries, so that fewer are not merely undecided.
+    pub has_round: bool,
+}
+
+/// The reasons of a run; none if it is VALID.
+pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
+    let Verdict::Invalid(violations) = &report.judgement.verdict else { return Vec::new() };
+    let (run, metrics) = (report.run, &report.metrics);
+    if run.ended == Ended::Aborted && metrics.query_count == 0 {
+        // The run was over before its first query: there is nothing else to tell.
+        return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
+    }
+    let failures = Failures::of(&run.record, context.troubles);
+    let judged = Judged { report, violations, failures, has_round: context.has_round };
+    let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
+    reasons.extend(violations.iter().filter_map(|violation| judged.reason(violation)));
+    reasons.sort_by_key(|reason| place(reason.kind));
+    reasons
+}
+
+/// The system answered nothing for as long as the deadline.
+pub fn silent(plan: &Plan, missing: u64) -> Reason {
+    let samples = match missing {
+        1 => "1 sample was".to_string(),
+        _ => format!("{} samples were", count(missing)),
+    };
+    let text = format!(
+        "The system stopped answering: {samples} outstanding when {} had passed without an answer. \
+         Check the system, or raise --deadline.",
+        span(plan.response_deadline)
+    );
+    Reason::new(ReasonKind::Ended, text).because_of(Cause::System)
+}
+
+/// Where a reason stands among the others.
+fn place(kind: ReasonKind) -> u8 {
+    match kind {
+        ReasonKind::Ended => 0,
+        ReasonKind::Failures => 1,
+        ReasonKind::Missing => 2,
+        ReasonKind::ClientLag => 3,
+        ReasonKind::Bound | ReasonKind::Intervals => 4,
+        ReasonKind::Duration | ReasonKind::QueryCount => 5,
+        ReasonKind::EarlyStopping => 6,
+        _ => 7,
+    }
+}
+
+/// A run that is not VALID.
+struct Judged<'a> {
+    report: &'a Report<'a>,
+    violations: &'a [Violation],
+    failures: Failures,
+    has_round: bool,
+}
+
+/// A bound of a Server run, by its counts.
+struct AgainstBound {
+    /// Such as `p99 <= 50.0 ms`.
+    name: String,
+    answered: u64,
+    /// Answered samples over the bound.
+    over_answered: u64,
+    /// Samples over the bound, with the failed and missing ones.
+    over: u64,
+    samples: u64,
+    /// Samples that may be over the bound.
+    allowed: u64,
+}
+
+impl AgainstBound {
+    /// Whether the answered samples alone meet the bound.
+    fn is_met_by_answered(&self, percentile: f64) -> bool {
+        self.answered > 0 && self.over_answered <= allowed(self.answered, percentile)
+    }
+}
+
+/// Samples that may be over a bound, by the index that the reference uses.
+fn allowed(samples: u64, percentile: f64) -> u64 {
+    samples.saturating_sub((samples as f64 * percentile) as u64).saturating_sub(1)
+}
+
+/// A time limit with its percentile, such as `p99 <= 50.0 ms` or `TTFT p99 <= 2.00 s`.
+fn limit(bounded: Bounded, at: f64, bound: Nanos) -> String {
+    let of = match bounded {
+        Bounded::Latency => "",
+        Bounded::FirstToken => "TTFT ",
+        Bounded::TimePerOutputToken => "TPOT ",
+    };
+    format!("{of}{} <= {}", percentile(at), span(bound))
+}
+
+fn span(ns: Nanos) -> String {
+    duration(i64::try_from(ns).unwrap_or(i64::MAX))
+}
+
+/// The bounds that a Server run is judged by.
+fn bounds(plan: &Plan) -> Vec<(Bounded, Nanos)> {
+    match (&plan.load, plan.tokens) {
+        (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) => {
+            vec![(Bounded::FirstToken, ttft), (Bounded::TimePerOutputToken, tpot)]
+        }
+        (Load::Server(server), _) => vec![(Bounded::Latency, server.target_latency)],
+        _ => Vec::new(),
+    }
+}
+
+impl Judged<'_> {
+    fn plan(&self) -> &Plan {
+        &self.report.run.plan
+    }
+
+    /// Failed and missing samples.
+    fn lost(&self) -> u64 {
+        self.failures.samples + self.report.metrics.missing
+    }
+
+    fn answered(&self) -> u64 {
+        self.report.metrics.sample_count
+    }
+
+    /// What ended the run before it was complete.
+    fn end(&self) -> Option<Reason> {
+        let text = match self.report.run.ended {
+            Ended::TooManyOutstanding { issued, outstanding } => {
+                let most = self.plan().max_async_queries;
+                let advice = match self.failures.are_overload() {
+                    true => "; lower the load, or raise server_max_async_queries",
+                    false => "",
+                };
+                format!(
+                    "the run ended early: {} queries were outstanding after {} had been issued, \
+                     and server_max_async_queries allows {}{advice}",
+                    count(outstanding),
+                    count(issued),
+                    count(most)
+                )
+            }
+            Ended::Deadline { missing } => return Some(silent(self.plan(), missing)),
+            Ended::Aborted => Violation::Aborted.to_string(),
+            Ended::Lost { worker, of } => Violation::Lost { worker, of }.to_string(),
+            _ => return None,
+        };
+        Some(Reason::new(ReasonKind::Ended, text))
+    }
+
+    /// The samples that failed, where they keep the run from being VALID.
+    fn failed(&self) -> Option<Reason> {
+        let samples = self.failures.samples;
+        let counts = |violation: &Violation| {
+            matches!(
+                violation,
+                Violation::Failed { .. } | Violation::Bound { .. } | Violation::Intervals { .. }
+            )
+        };
+        if samples == 0 || !self.violations.iter().any(counts) {
+            return None;
+        }
+        let issued = self.answered() + self.lost();
+        let share = 100.0 * samples as f64 / issued.max(1) as f64;
+        let mut text = format!(
+            "{} of {} samples failed ({share:.3$} %): {}",
+            count(samples),
+            count(issued),
+            self.failures.by_kind(),
+            usize::from(share < 10.0)
+        );
+        // Bounds that hold for what was answered are missed by the failures alone.
+        for bound in self.against_bounds() {
+            if bound.is_met_by_answered(self.plan().percentile()) {
+                text += &format!(
+                    ". {} holds for the {} answered samples ({} over it), and {} of {} may fail or \
+                     be over it",
+                    bound.name,
+                    count(bound.answered),
+                    count(bound.over_answered),
+                    count(bound.allowed),
+                    count(bound.samples)
+                );
+            }
+        }
+        if self.violations.iter().any(|v| matches!(v, Violation::Failed { .. })) {
+            text += ". This scenario allows no failure";
+        }
+        text += &format!(". {}", self.failures.advice());
+        Some(Reason::new(ReasonKind::Failures, text).because_of(Cause::System))
+    }
+
+    /// Each bound of a Server run.
+    fn against_bounds(&self) -> Vec<AgainstBound> {
+        let over = self.report.metrics.over;
+        let (at, samples) = (self.plan().percentile(), self.answered() + self.lost());
+        let of = |(bounded, bound)| {
+            let over = match bounded {
+                Bounded::Latency => over.latency,
+                Bounded::FirstToken => over.first_token,
+                Bounded::TimePerOutputToken => over.time_per_output_token,
+            };
+            AgainstBound {
+                name: limit(bounded, at, bound),
+                answered: self.answered(),
+                over_answered: over.saturating_sub(self.lost()),
+                over,
+                samples,
+                allowed: allowed(samples, at),
+            }
+        };
+        bounds(self.plan()).into_iter().map(of).collect()
+    }
+
+    /// The reason that is a violation; `None` where another reason covers it.
+    fn reason(&self, violation: &Violation) -> Option<Reason> {
+        let text = || violation.to_string();
+        Some(match violation {
+            Violation::Bound { .. } => return self.bound(violation),
+            Violation::Intervals { over, by_client, .. } => {
+                let cause = if by_client * 2 > *over { Cause::Client } else { Cause::System };
+                let text = text();
+                // What failed needs no advice on speed.
+                let text = match self.lost() {
+                    0 => text,
+                    _ => text.split("; ").next().unwrap_or_default().to_owned(),
+                };
+                Reason::new(ReasonKind::Intervals, text).because_of(cause)
+            }
+            Violation::ClientLag { .. } => {
+                Reason::new(ReasonKind::ClientLag, text()).because_of(Cause::Client)
+            }
+            Violation::Missing { .. } => {
+                Reason::new(ReasonKind::Missing, text()).because_of(Cause::System)
+            }
+            Violation::Duration { .. } => Reason::new(ReasonKind::Duration, text()),
+            Violation::Count { .. } => self.too_few(violation),
+            Violation::EarlyStopping { further } => return self.uncertain(*further),
+            // They are told before.
+            Violation::Failed { .. } | Violation::Aborted | Violation::Lost { .. } => return None,
+            _ => Reason::new(ReasonKind::Other, text()),
+        })
+    }
+
+    /// Answered samples over a bound; `None` where the failures alone miss it.
+    fn bound(&self, violation: &Violation) -> Option<Reason> {
+        let Violation::Bound { bounded, percentile: at, bound, measured, .. } = violation else {
+            return None;
+        };
+        let name = limit(*bounded, *at, *bound);
+        let found = self.against_bounds().into_iter().find(|found| found.name == name)?;
+        if found.answered == 0 || (self.lost() > 0 && found.is_met_by_answered(*at)) {
+            return None;
+        }
+        let mut text = format!(
+            "{} of {} answered samples are over the bound on {bounded} ({name}), {} allowed; {} is \
+             {}",
+            count(found.over_answered),
+            count(found.answered),
+            count(allowed(found.answered, *at)),
+            percentile(*at),
+            duration(*measured)
+        );
+        if self.lost() > 0 {
+            text += &format!(
+                "; with those that failed or never came back {} of {}",
+                count(found.over),
+                count(found.samples)
+            );
+        }
+        // A system that fails needs no speed.
+        if self.failures.are_overload() {
+            text += "; lower server_target_qps or make the system faster";
+        }
+        Some(Reason::new(ReasonKind::Bound, text).because_of(Cause::System))
+    }
+
+    /// Fewer queries or samples than the settings demand.
+    fn too_few(&self, violation: &Violation) -> Reason {
+        let Violation::Count { queries, minimum_queries, samples, minimum_samples } = violation
+        else {
+            return Reason::new(ReasonKind::QueryCount, violation.to_string());
+        };
+        let missing = match minimum_queries.saturating_sub(*queries) {
+            0 => format!("{} more samples", count(minimum_samples.saturating_sub(*samples))),
+            1 => "1 more query".into(),
+            missing => format!("{} more queries", count(missing)),
+        };
+        let text = format!(
+            "{} of at least {} queries were issued and {} of at least {} samples came back: \
+             {missing} needed{}",
+            count(*queries),
+            count(*minimum_queries),
+            count(*samples),
+            count(*minimum_samples),
+            self.why_short()
+        );
+        let reason = Reason::new(ReasonKind::QueryCount, text);
+        if self.has_round { reason } else { reason.undecided() }
+    }
+
+    /// The setting that ended the run.
+    fn why_short(&self) -> String {
+        match self.report.run.ended {
+            Ended::MaxQueryCount { .. } => "; raise max_query_count".into(),
+            Ended::MaxDuration { .. } => "; raise max_duration_ms".into(),
+            Ended::RanOut => "; the generated queries ran out: raise min_duration_ms, or the \
+                              expected rate"
+                .into(),
+            _ => String::new(),
+        }
+    }
+
+    /// Too few queries to be certain, with how many are missing and what holds so far.
+    fn uncertain(&self, further: u64) -> Option<Reason> {
+        let new = |text: String| Reason::new(ReasonKind::EarlyStopping, text).undecided();
+        if self.answered() == 0 && self.lost() > 0 {
+            return None;
+        }
+        if further == u64::MAX {
+            return Some(new(Violation::EarlyStopping { further }.to_string()));
+        }
+        let needed = self.report.metrics.query_count.saturating_add(further);
+        let more = match further {
+            1 => "1 more query is".to_owned(),
+            _ => format!("{} more queries are", count(further)),
+        };
+        let is_missed = self.violations.iter().any(|v| matches!(v, Violation::Bound { .. }));
+        let (bounded, finding) = self.unmet()?;
+        let at = self.plan().percentile();
+        Some(new(match finding {
+            Finding::Bound { .. } if is_missed => format!(
+                "too few queries to be certain of {}, too: {more} needed, if all of them are \
+                 within the bound",
+                percentile(at)
+            ),
+            Finding::Bound { over, .. } => {
+                let bound = bounds(self.plan()).into_iter().find(|(of, _)| *of == bounded)?.1;
+                let over_answered = over.saturating_sub(self.lost());
+                let failed = match self.lost() {
+                    0 => String::new(),
+                    lost => format!(", {} failed", count(lost)),
+                };
+                format!(
+                    "{} holds for the {} answered ({} over it{failed}); {more} needed to be \
+                     certain, if all of them are within it; use --set min_query_count={needed}",
+                    limit(bounded, at, bound),
+                    count(self.answered()),
+                    count(over_answered)
+                )
+            }
+            Finding::Estimated(estimates) => {
+                let Estimate { processed, .. } = estimates.target;
+                format!(
+                    "{} queries answered are too few to be certain of {}; {more} needed; use --set \
+                     min_query_count={needed}",
+                    count(processed),
+                    percentile(at)
+                )
+            }
+        }))
+    }
+
+    /// What is not certain enough.
+    fn unmet(&self) -> Option<(Bounded, Finding)> {
+        let findings = match self.report.judgement.early_stopping {
+            EarlyStoppingResult::None => [None, None],
+            EarlyStoppingResult::Latency(finding) => [Some((Bounded::Latency, finding)), None],
+            EarlyStoppingResult::Tokens { first_token, time_per_output_token } => [
+                Some((Bounded::TimePerOutputToken, time_per_output_token)),
+                first_token.map(|finding| (Bounded::FirstToken, finding)),
+            ],
+        };
+        findings.into_iter().flatten().find(|(_, finding)| !finding.is_met())
+    }
+}

@@ -1,0 +1,297 @@
+//! The words of a verdict, and the reasons behind it in a form that programs can read.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Run, State, Test};
+
+/// The word of a verdict. The files hold it as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every condition holds.
+    Valid,
+    /// Every condition that could be judged holds; there are too few queries to be certain.
+    Undecided,
+    /// A condition does not hold.
+    Invalid,
+    /// Ctrl-C.
+    Interrupted,
+    /// The run was given up while it was on.
+    Aborted,
+}
+
+impl Verdict {
+    /// The text in files and on screens.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Valid => "VALID",
+            Self::Undecided => "UNDECIDED",
+            Self::Invalid => "INVALID",
+            Self::Interrupted => "INTERRUPTED",
+            Self::Aborted => "ABORTED",
+        }
+    }
+
+    /// The worse of two: INVALID wins over UNDECIDED, and UNDECIDED over VALID.
+    #[must_use]
+    pub fn worse(self, other: Self) -> Self {
+        let weight = |verdict| match verdict {
+            Self::Valid => 0,
+            Self::Undecided => 1,
+            Self::Invalid => 2,
+            Self::Aborted => 3,
+            Self::Interrupted => 4,
+        };
+        if weight(other) > weight(self) { other } else { self }
+    }
+}
+
+/// Who is responsible for a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Dyno itself: it issued or received too late.
+    Client,
+    /// The machine, such as a CPU quota or another program.
+    Machine,
+    /// The system under test.
+    System,
+}
+
+impl Cause {
+    /// Whether a run that does not count for this cause says nothing about the system.
+    pub fn is_outside(self) -> bool {
+        matches!(self, Self::Client | Self::Machine)
+    }
+}
+
+/// The condition that does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonKind {
+    /// The run ended before it was complete.
+    Ended,
+    /// Samples failed.
+    Failures,
+    /// Samples never came back.
+    Missing,
+    /// Too many samples were over a bound of latency.
+    Bound,
+    /// MultiStream at a fixed interval: too many queries skipped an interval.
+    Intervals,
+    /// The client was late, or had no time to spare.
+    ClientLag,
+    /// The run was too short.
+    Duration,
+    /// Too few queries were issued, or too few samples came back.
+    QueryCount,
+    /// Too few queries to be certain of the percentile.
+    EarlyStopping,
+    /// The answers are not good enough.
+    Accuracy,
+    /// A consequence of another reason of this test.
+    Consequence,
+    /// The run of another tenant does not count.
+    OtherTenant,
+    /// Any other condition.
+    #[serde(other)]
+    Other,
+}
+
+/// One reason why a test is not VALID.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reason {
+    /// condition that does not hold, such as `failures`, `bound` or `early_stopping`
+    pub kind: ReasonKind,
+    /// `client`, `machine` or `system`; null where it is not known
+    pub cause: Option<Cause>,
+    /// more queries could meet the condition, and nothing speaks against it so far
+    #[serde(default)]
+    pub undecided: bool,
+    /// the same text as in `reasons`
+    pub text: String,
+}
+
+impl Reason {
+    /// A condition that does not hold.
+    pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
+        Self { kind, cause: None, undecided: false, text: text.into() }
+    }
+
+    /// The same reason with its cause.
+    #[must_use]
+    pub fn because_of(self, cause: Cause) -> Self {
+        Self { cause: Some(cause), ..self }
+    }
+
+    /// The same reason, which more queries could remove.
+    #[must_use]
+    pub fn undecided(self) -> Self {
+        Self { undecided: true, ..self }
+    }
+}
+
+impl State {
+    /// The word for a test or run that ended in this state, with the verdict of what it measured.
+    pub fn verdict(self, of_complete: Verdict) -> Verdict {
+        match self {
+            Self::Complete => of_complete,
+            Self::Interrupted => Verdict::Interrupted,
+            Self::Aborted => Verdict::Aborted,
+        }
+    }
+}
+
+impl Test {
+    /// Adds a reason why the test is not VALID.
+    pub fn add_reason(&mut self, reason: Reason) {
+        self.reasons.push(reason.text.clone());
+        self.causes.push(reason);
+    }
+
+    /// Adds a reason before all others.
+    pub fn add_first_reason(&mut self, reason: Reason) {
+        self.reasons.insert(0, reason.text.clone());
+        self.causes.insert(0, reason);
+    }
+
+    /// Whether the verdict says that there are too few queries to be certain.
+    pub fn is_undecided(&self) -> bool {
+        self.verdict == Verdict::Undecided.name()
+    }
+
+    /// Derives the verdict from the state and the reasons. A reason that is known only as text
+    /// makes the test INVALID.
+    pub fn judged(&self) -> Verdict {
+        self.state.verdict(self.judged_if_complete())
+    }
+
+    fn judged_if_complete(&self) -> Verdict {
+        if self.reasons.is_empty() {
+            return Verdict::Valid;
+        }
+        let known = |text: &String| self.causes.iter().find(|reason| reason.text == *text);
+        let is_open = |text: &String| {
+            known(text).is_some_and(|r| r.undecided || r.kind == ReasonKind::Consequence)
+        };
+        let is_undecided = self.causes.iter().any(|reason| reason.undecided);
+        match is_undecided && self.reasons.iter().all(is_open) {
+            true => Verdict::Undecided,
+            false => Verdict::Invalid,
+        }
+    }
+
+    /// Writes the verdict that follows from the state and the reasons.
+    pub fn settle(&mut self) {
+        self.verdict = self.judged().name().into();
+    }
+}
+
+impl Run {
+    /// Whether the verdict says that there are too few queries to be certain.
+    pub fn is_undecided(&self) -> bool {
+        self.verdict == Verdict::Undecided.name()
+    }
+
+    /// Derives the verdict from those of the tests.
+    pub fn judged(&self) -> Verdict {
+        let tests = self.tests.iter().map(Test::judged);
+        self.state.verdict(tests.fold(Verdict::Valid, Verdict::worse))
+    }
+
+    /// Writes the verdict that follows from those of the tests.
+    pub fn settle(&mut self) {
+        self.verdict = self.judged().name().into();
+    }
+}
+
+/// Gives tenants whose only reason is another tenant's the verdict of that one.
+pub fn settle_tenants<'a>(tests: impl Iterator<Item = &'a mut Test>) {
+    let mut tests: Vec<&mut Test> = tests.collect();
+    let follows = |test: &Test| {
+        !test.causes.is_empty() && test.causes.iter().all(|r| r.kind == ReasonKind::OtherTenant)
+    };
+    let own = tests.iter().filter(|test| !follows(test)).map(|test| test.judged());
+    if own.fold(Verdict::Valid, Verdict::worse) != Verdict::Undecided {
+        return;
+    }
+    for test in tests.iter_mut().filter(|test| follows(test)) {
+        test.causes.iter_mut().for_each(|reason| reason.undecided = true);
+        test.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::{Data, Plan};
+
+    fn test(reasons: Vec<Reason>) -> Test {
+        let mut test = Test {
+            scenario: "Server".into(),
+            mode: "performance".into(),
+            tenant: None,
+            folder: String::new(),
+            state: State::Complete,
+            verdict: String::new(),
+            reasons: Vec::new(),
+            causes: Vec::new(),
+            notes: Vec::new(),
+            result: None,
+            repeated: None,
+            accuracy: None,
+            metrics: None,
+            data: Data::default(),
+            plan: Plan::default(),
+            settings: std::collections::BTreeMap::new(),
+        };
+        reasons.into_iter().for_each(|reason| test.add_reason(reason));
+        test
+    }
+
+    fn too_few() -> Reason {
+        Reason::new(ReasonKind::EarlyStopping, "62 more queries are needed").undecided()
+    }
+
+    #[test]
+    fn a_test_is_undecided_only_if_every_reason_is_too_few_queries() {
+        let bound = || Reason::new(ReasonKind::Bound, "over the bound");
+        let follows = || Reason::new(ReasonKind::Consequence, "no lower load was tried");
+        for (reasons, expected) in [
+            (vec![], Verdict::Valid),
+            (vec![too_few()], Verdict::Undecided),
+            (vec![too_few(), follows()], Verdict::Undecided),
+            (vec![follows()], Verdict::Invalid),
+            (vec![bound()], Verdict::Invalid),
+            (vec![bound(), too_few()], Verdict::Invalid),
+        ] {
+            assert_eq!(test(reasons.clone()).judged(), expected, "{reasons:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_that_is_only_text_makes_a_test_invalid() {
+        let mut mixed = test(vec![too_few()]);
+        mixed.reasons.push("of a later part of the program".into());
+        assert_eq!(mixed.judged(), Verdict::Invalid);
+    }
+
+    #[test]
+    fn a_tenant_that_depends_on_an_undecided_one_is_undecided() {
+        let other = || Reason::new(ReasonKind::OtherTenant, "see tenant a");
+        for (first, expected) in
+            [(too_few(), "UNDECIDED"), (Reason::new(ReasonKind::Bound, "over"), "INVALID")]
+        {
+            let mut both = [test(vec![first]), test(vec![other()])];
+            both.iter_mut().for_each(Test::settle);
+            settle_tenants(both.iter_mut());
+            assert_eq!(both[1].verdict, expected);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_wins_over_what_was_measured() {
+        let cut = Test { state: State::Interrupted, ..test(vec![too_few()]) };
+        assert_eq!(cut.judged(), Verdict::Interrupted);
+    }
+}

@@ -1,0 +1,223 @@
+//! An answer on its way from the socket to the instrument, whatever transport carries it.
+//!
+//! All times here are those of the reads from the socket, by the client's clock. They are taken
+//! before anything is parsed, so that no figure holds the cost of our own parser.
+
+use bytes::Bytes;
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::Response;
+use http::HeaderMap;
+use std::sync::Arc;
+
+use super::parsers::Away;
+use super::{Job, Shared};
+use crate::exchange::Fields;
+use crate::protocol::{Next, Reader};
+use crate::trouble::Trouble;
+
+/// A transport, as the answers that it carries see it.
+pub(super) trait Carrier: Send + Sync {
+    /// Returns what all threads of the client share.
+    fn shared(&self) -> &Arc<Shared>;
+    /// Sends a sample again that has no answer, or reports that it has failed at `at`.
+    /// `is_heard`: some of an answer was reported, which cannot be taken back.
+    fn failed(&self, job: Job, to: &Responder, trouble: &Trouble, is_heard: bool, at: Nanos);
+}
+
+/// An answer that is being read.
+pub(super) struct Answering {
+    pub job: Job,
+    pub responder: Responder,
+    reader: Box<dyn Reader>,
+    /// Whose counters count for it.
+    thread: usize,
+    /// When the last event with output was read.
+    last_output: Option<Nanos>,
+    /// When the last bytes of the body were read.
+    last_bytes: Option<Nanos>,
+}
+
+impl Answering {
+    pub(super) fn new(
+        (job, responder): (Job, Responder),
+        reader: Box<dyn Reader>,
+        thread: usize,
+    ) -> Self {
+        Self { job, responder, reader, thread, last_output: None, last_bytes: None }
+    }
+
+    /// Reads bytes of the body that were read from the socket at `at`. Returns whether the
+    /// answer is complete by its own word.
+    pub(super) fn data(
+        &mut self,
+        shared: &Shared,
+        bytes: &[u8],
+        at: Nanos,
+    ) -> Result<bool, Trouble> {
+        self.last_bytes = Some(at);
+        let heard = self.reader.data(bytes)?;
+        self.beat(shared, heard.beats, at);
+        Ok(heard.is_done)
+    }
+
+    /// Notes events with output that were read at `at`.
+    fn beat(&mut self, shared: &Shared, beats: u32, at: Nanos) {
+        if beats == 0 {
+            return;
+        }
+        let gaps = &shared.threads[self.thread].gaps;
+        match self.last_output {
+            None => {
+                let at = self.responder.time_of(&shared.clock, at);
+                self.responder.first_token_at(&[Response::empty(self.job.id)], at);
+            }
+            Some(last) => gaps.add(at.saturating_sub(last), 1),
+        }
+        // Events that came together came without a gap.
+        gaps.add(0, u64::from(beats - 1));
+        self.last_output = Some(at);
+    }
+
+    /// Hands the answer over, which ended with what was read at `ended_at`. Returns the reader.
+    ///
+    /// A stream is complete with its last event that has output, another answer with the last
+    /// bytes of its body.
+    pub(super) fn end(
+        mut self,
+        carrier: &(impl Carrier + ?Sized),
+        trailers: Option<&dyn Fields>,
+        ended_at: Nanos,
+    ) -> Box<dyn Reader> {
+        let shared = carrier.shared();
+        let body_at = self.last_bytes.unwrap_or(ended_at);
+        let finished = self.reader.finish();
+        if let Ok(heard) = &finished {
+            self.beat(shared, heard.beats, body_at);
+        }
+        let (output_at, is_heard) = (self.last_output, self.last_output.is_some());
+        match finished.and_then(|_| self.reader.end(trailers)) {
+            Ok(answer) => {
+                // Before the answer, so that whoever sees the run over sees all of it.
+                shared.threads[self.thread].answer(answer.counted_by);
+                let id = self.job.id;
+                let response = Response { id, data: answer.data, tokens: answer.tokens };
+                let at = output_at.unwrap_or(body_at);
+                let at = self.responder.time_of(&shared.clock, at);
+                self.responder.complete_at(&[response], at);
+            }
+            Err(trouble) => {
+                carrier.failed(self.job, &self.responder, &trouble, is_heard, ended_at);
+            }
+        }
+        self.reader
+    }
+
+    /// Reports that the rest of the answer will not come, as is known since `at`. Returns the
+    /// reader.
+    pub(super) fn broke(
+        self,
+        carrier: &(impl Carrier + ?Sized),
+        trouble: &Trouble,
+        at: Nanos,
+    ) -> Box<dyn Reader> {
+        carrier.failed(self.job, &self.responder, trouble, self.last_output.is_some(), at);
+        self.reader
+    }
+}
+
+/// An answer, and where it is read.
+pub(super) enum Reading {
+    /// On the thread that reads the socket.
+    Here(Answering),
+    /// On a thread for parsing.
+    Away(Arc<Away>),
+}
+
+/// What takes more effort than reading so many bytes would delay other answers: it is read on
+/// a thread for parsing. Handing it over takes as long as reading some thousand bytes.
+const HEAVY: usize = 64 << 10;
+
+impl Reading {
+    /// Reads the head.
+    pub(super) fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
+        match self {
+            Self::Here(answering) => answering.reader.begin(status, fields),
+            Self::Away(_) => Ok(()),
+        }
+    }
+
+    /// As [`Answering::data`]; `owned` returns the same bytes for another thread. What that
+    /// thread finds is known when the next bytes come.
+    pub(super) fn data<C: Carrier + 'static>(
+        &mut self,
+        carrier: &Arc<C>,
+        bytes: &[u8],
+        owned: impl FnOnce() -> Bytes,
+        at: Nanos,
+    ) -> Result<bool, Trouble> {
+        let away = match self {
+            Self::Here(answering) => {
+                if answering.reader.effort(Next::Data(bytes.len())) <= HEAVY {
+                    return answering.data(carrier.shared(), bytes, at);
+                }
+                let reading = std::mem::replace(self, Self::Away(Away::new(carrier.clone())));
+                let Self::Away(away) = self else { unreachable!("it was just made so") };
+                if let Self::Here(answering) = reading {
+                    away.take(answering);
+                }
+                away
+            }
+            Self::Away(away) => away,
+        };
+        away.data(owned(), at);
+        away.found()
+    }
+
+    /// As [`Answering::end`]; the reader is returned where the answer was read on this thread.
+    pub(super) fn end<C: Carrier + 'static>(
+        self,
+        carrier: &Arc<C>,
+        trailers: Option<&HeaderMap>,
+        ended_at: Nanos,
+    ) -> Option<Box<dyn Reader>> {
+        let away = match self {
+            Self::Here(answering) => {
+                if answering.reader.effort(Next::End) <= HEAVY {
+                    let trailers = trailers.map(|fields| fields as &dyn Fields);
+                    return Some(answering.end(&**carrier, trailers, ended_at));
+                }
+                let away = Away::new(carrier.clone());
+                away.take(answering);
+                away
+            }
+            Self::Away(away) => away,
+        };
+        away.end(trailers.cloned(), ended_at);
+        None
+    }
+
+    /// As [`Answering::broke`].
+    pub(super) fn broke<C: Carrier + 'static>(
+        self,
+        carrier: &Arc<C>,
+        trouble: Trouble,
+        at: Nanos,
+    ) -> Option<Box<dyn Reader>> {
+        match self {
+            Self::Here(answering) => Some(answering.broke(&**carrier, &trouble, at)),
+            Self::Away(away) => {
+                away.broke(trouble, at);
+                None
+            }
+        }
+    }
+
+    /// Whether a thread for parsing found that the answer is complete by its own word.
+    pub(super) fn is_done(&self) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::Away(away) => away.found() == Ok(true),
+        }
+    }
+}

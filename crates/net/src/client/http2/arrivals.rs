@@ -1,0 +1,214 @@
+//! When the frames of each stream were read from the socket.
+//!
+//! The library reads many frames at a time and hands them to tasks that run later. So that no
+//! stamp holds that delay, the frames are followed here as well: their heads have a fixed form
+//! (RFC 9113, section 4.1), and what is noted is when the last byte of each was read.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dyno_loadgen::clock::Nanos;
+
+/// Times of the frames of a connection. Only the thread of its lane uses it.
+#[derive(Default)]
+pub(super) struct Arrivals(Mutex<Frames>);
+
+#[derive(Default)]
+struct Frames {
+    streams: HashMap<u32, Stream, BuildHasherDefault<StreamHasher>>,
+    /// The head of the frame that comes, as far as it has come.
+    head: [u8; HEAD],
+    head_len: usize,
+    /// Bytes of the frame that are still to come after its head.
+    left: usize,
+    /// Bytes of padding, where the frame has some.
+    padding: usize,
+}
+
+/// What came for a stream and was not taken.
+#[derive(Default)]
+struct Stream {
+    /// Of each frame of data: its bytes that were not taken, and when it was read.
+    data: VecDeque<(usize, Nanos)>,
+    /// When the frame was read that ended the stream.
+    ended_at: Option<Nanos>,
+}
+
+/// Bytes of the head of a frame.
+const HEAD: usize = 9;
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const END_STREAM: u8 = 1;
+const PADDED: u8 = 8;
+
+impl Arrivals {
+    fn frames(&self) -> MutexGuard<'_, Frames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows a stream from now on.
+    pub(super) fn follow(&self, stream: u32) {
+        self.frames().streams.insert(stream, Stream::default());
+    }
+
+    /// Follows a stream no more.
+    pub(super) fn forget(&self, stream: u32) {
+        self.frames().streams.remove(&stream);
+    }
+
+    /// Takes bytes that were read from the socket at `at`.
+    pub(super) fn read(&self, bytes: &[u8], at: Nanos) {
+        self.frames().read(bytes, at);
+    }
+
+    /// Takes so many bytes of data of a stream. Returns when the frame was read that completed
+    /// them; `None` if they were not followed.
+    pub(super) fn take(&self, stream: u32, mut bytes: usize) -> Option<Nanos> {
+        let mut frames = self.frames();
+        let data = &mut frames.streams.get_mut(&stream)?.data;
+        let mut read_at = None;
+        while bytes > 0 {
+            let (left, at) = data.front_mut()?;
+            read_at = Some(*at);
+            if *left > bytes {
+                *left -= bytes;
+                break;
+            }
+            bytes -= *left;
+            data.pop_front();
+        }
+        read_at
+    }
+
+    /// Returns when the frame was read that ended a stream.
+    pub(super) fn ended_at(&self, stream: u32) -> Option<Nanos> {
+        self.frames().streams.get(&stream)?.ended_at
+    }
+}
+
+impl Frames {
+    fn read(&mut self, mut bytes: &[u8], at: Nanos) {
+        while !bytes.is_empty() {
+            if self.head_len < HEAD {
+                let n = bytes.len().min(HEAD - self.head_len);
+                self.head[self.head_len..self.head_len + n].copy_from_slice(&bytes[..n]);
+                self.head_len += n;
+                bytes = &bytes[n..];
+                if self.head_len < HEAD {
+                    return;
+                }
+                self.left = self.len();
+                self.padding = 0;
+            } else {
+                if self.is_padded() && self.left == self.len() {
+                    // The first byte tells how many there are behind the data.
+                    self.padding = 1 + usize::from(bytes[0]);
+                }
+                let n = bytes.len().min(self.left);
+                self.left -= n;
+                bytes = &bytes[n..];
+            }
+            if self.left == 0 {
+                self.note(at);
+                self.head_len = 0;
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        let [a, b, c, ..] = self.head;
+        u32::from_be_bytes([0, a, b, c]) as usize
+    }
+
+    fn is_padded(&self) -> bool {
+        self.head[3] == DATA && self.head[4] & PADDED != 0
+    }
+
+    /// The last byte of a frame was read.
+    fn note(&mut self, at: Nanos) {
+        let [_, _, _, kind, flags, id @ ..] = self.head;
+        if kind != DATA && kind != HEADERS {
+            return;
+        }
+        let len = self.len().saturating_sub(self.padding);
+        let Some(stream) = self.streams.get_mut(&(u32::from_be_bytes(id) & 0x7fff_ffff)) else {
+            return;
+        };
+        if kind == DATA && len > 0 {
+            stream.data.push_back((len, at));
+        }
+        if flags & END_STREAM != 0 {
+            stream.ended_at = Some(at);
+        }
+    }
+}
+
+/// Numbers of streams are small and odd: they are spread by a product with a large odd number.
+#[derive(Default)]
+struct StreamHasher(u64);
+
+impl Hasher for StreamHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut frame = length[1..].to_vec();
+        frame.extend([kind, flags]);
+        frame.extend((stream | 0x8000_0000).to_be_bytes());
+        frame.extend(payload);
+        frame
+    }
+
+    fn wire() -> Vec<u8> {
+        [
+            frame(4, 0, 0, &[0; 12]),
+            frame(HEADERS, 4, 1, b"head"),
+            frame(DATA, 0, 1, b"abc"),
+            frame(DATA, PADDED, 3, b"\x02de--"),
+            frame(DATA, 0, 5, b"of a stream that is not followed"),
+            frame(DATA, END_STREAM, 3, b"fgh"),
+            frame(DATA, 0, 1, b""),
+            frame(HEADERS, END_STREAM | 4, 1, b"trailers"),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn data_has_the_time_of_the_read_that_completed_its_frame_wherever_reads_end() {
+        let wire = wire();
+        // By hand: the end of each frame in the wire.
+        let ends = [21, 34, 46, 60, 101, 113, 122, 139];
+        assert_eq!(wire.len(), ends[7]);
+        for piece in [1, 2, 3, 5, 7, 11, 13, 50, 139] {
+            let arrivals = Arrivals::default();
+            [1, 3, 7].into_iter().for_each(|stream| arrivals.follow(stream));
+            for (number, bytes) in wire.chunks(piece).enumerate() {
+                arrivals.read(bytes, 1 + number as u64);
+            }
+            // The number of the piece that holds the last byte of a frame.
+            let at = |frame: usize| Some(1 + (ends[frame] as u64 - 1) / piece as u64);
+            assert_eq!((arrivals.take(1, 2), arrivals.take(1, 1)), (at(2), at(2)));
+            assert_eq!((arrivals.take(3, 5), arrivals.take(3, 1)), (at(5), None));
+            assert_eq!((arrivals.ended_at(3), arrivals.ended_at(1)), (at(5), at(7)));
+            assert_eq!((arrivals.take(5, 1), arrivals.ended_at(7)), (None, None));
+            arrivals.forget(1);
+            assert_eq!(arrivals.ended_at(1), None);
+        }
+    }
+}
