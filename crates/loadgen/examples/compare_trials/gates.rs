@@ -97,6 +97,7 @@ impl Machine {
 const RUNS_MOST: u64 = 4_096;
 
 /// Observations of both sides of a pair.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn pair(machine: &mut Machine, number: usize, factor: f64) -> [Vec<Run>; 2] {
     let mut sides = [Vec::new(), Vec::new()];
     for side in slices::order(number, SLICES, machine.seed) {
@@ -257,7 +258,7 @@ impl Worst {
             }
             return;
         }
-        self.false_alarm = self.false_alarm.max(of(counts.different));
+        self.false_alarm = self.false_alarm.max(of(counts.worse + counts.better));
         if gate.pairs == 10 {
             self.equivalent_at_ten_pairs = self.equivalent_at_ten_pairs.min(of(counts.equivalent));
         }
