@@ -40,7 +40,7 @@ pub struct Compare {
     #[arg(long, requires = "baseline")]
     paired: bool,
     /// Play two configurations in turn, N runs of each, and compare them; with
-    /// --until-decided at least N [default: 2]
+    /// --until-decided at least N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     interleave: Option<u16>,
     /// Play pairs of runs until the headline of each test is worse, better or equivalent, at

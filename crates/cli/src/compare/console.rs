@@ -65,7 +65,8 @@ pub fn confidence(report: &Report) -> String {
 
 fn color(verdict: Verdict) -> Color {
     match verdict {
-        Verdict::Worse | Verdict::Inconclusive => Color::Bad,
+        Verdict::Worse => Color::Bad,
+        Verdict::Inconclusive => Color::Open,
         Verdict::Better | Verdict::Equivalent => Color::Good,
     }
 }
