@@ -44,6 +44,12 @@ pub fn of_sides(a: &Played, b: &Played, configs: Option<&[String; 2]>) -> [Strin
     }
     let different = |key: &&String| a.given.get(*key) != b.given.get(*key);
     if let Some(key) = a.given.keys().chain(b.given.keys()).find(different) {
+        if let (Some(of_a), Some(of_b)) = (a.given.get(key), b.given.get(key))
+            && of_a.contains('/')
+            && of_b.contains('/')
+        {
+            return of_paths([of_a, of_b]);
+        }
         let text = |side: &Played| match side.given.get(key) {
             Some(value) => format!("{key}={value}"),
             None => format!("default {key}"),
