@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::TestResult;
 use crate::measure::{PlayedTest, Test, TestTenant, Watch};
-use crate::options::{CommandLine, Options};
+use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
