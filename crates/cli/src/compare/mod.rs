@@ -376,10 +376,10 @@ impl Doubts {
         let is_invalid = |tests: &[PlayedTest]| tests.iter().any(|test| test.is_invalid);
         let invalid = sides.into_iter().filter(|(_, tests)| is_invalid(tests));
         let invalid = invalid.map(|(side, _)| side).collect();
-        let first = &baseline[0].definitions;
-        let others = || baseline.iter().chain(candidate).map(|test| &test.definitions);
-        let other = others().find(|other| *other != first);
-        let definitions = other.map(|other| [first.clone(), other.clone()]);
+        let all = || baseline.iter().chain(candidate).filter_map(|test| test.definitions.as_ref());
+        let first = all().next();
+        let other = all().find(|other| Some(*other) != first);
+        let definitions = first.zip(other).map(|(first, other)| [first.clone(), other.clone()]);
         Self { invalid, definitions, is_forced }
     }
 

@@ -50,8 +50,8 @@ pub struct PlayedTest {
     pub is_invalid: bool,
     /// The word of its verdict.
     pub verdict: String,
-    /// How its metrics are defined.
-    pub definitions: String,
+    /// How the times of its tokens are defined; `None` where that is not known or does not matter.
+    pub definitions: Option<String>,
     /// When its queries were due, ns; of slices those of the first.
     pub scheduled: Vec<i64>,
     /// What was measured: of a run that was played at once one observation, of slices
@@ -80,7 +80,8 @@ impl Played {
             Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
         })?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
-        let tests = measured.map(|test| PlayedTest::read(path, test)).collect::<Result<_, _>>()?;
+        let tests =
+            measured.map(|test| PlayedTest::read(path, &run, test)).collect::<Result<_, _>>()?;
         let given = label::given(path, &run);
         let environment = &run.environment;
         let processor = environment.processor.as_deref().unwrap_or("an unknown processor");
@@ -161,7 +162,7 @@ impl Played {
 }
 
 impl PlayedTest {
-    fn read(directory: &Path, test: &summary::Test) -> Result<Self, Failure> {
+    fn read(directory: &Path, run: &summary::Run, test: &summary::Test) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
             Failure::usage(error).hint("only the raw records tell chance from a difference")
@@ -171,7 +172,7 @@ impl PlayedTest {
             state: test.state,
             is_invalid: test.judged() == Verdict::Invalid,
             verdict: test.judged().name().into(),
-            definitions: definitions(test),
+            definitions: definitions(run, test),
             observations: vec![columns(&records)],
             scheduled: records.scheduled_ns,
             has_records: true,
@@ -189,7 +190,7 @@ impl PlayedTest {
             state: State::Complete,
             is_invalid: false,
             verdict: Verdict::Valid.name().into(),
-            definitions: String::new(),
+            definitions: None,
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
             observations: vec![columns],
@@ -198,8 +199,13 @@ impl PlayedTest {
     }
 }
 
-fn definitions(_test: &summary::Test) -> String {
-    String::new()
+/// Returns how a test defines the times of its tokens; `None` if it measures no tokens.
+fn definitions(run: &summary::Run, test: &summary::Test) -> Option<String> {
+    test.metrics.as_ref()?.first_token_ns?;
+    Some(match run.definitions.as_str() {
+        "" => "an earlier version".into(),
+        name => name.to_owned(),
+    })
 }
 
 impl Played {

@@ -10,7 +10,7 @@ mod tests;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use dyno_loadgen::clock::{Clock, Nanos, WallTime};
+use dyno_loadgen::clock::{Clock, WallTime};
 use dyno_loadgen::log::{expected_bytes, reports, reports_by};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;

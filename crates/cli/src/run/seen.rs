@@ -7,7 +7,6 @@ use dyno_net::client::Seen;
 use crate::outcome::{Outcome, Troubles};
 use crate::summary;
 use crate::system::System;
-use crate::system::net::Remote;
 use crate::workers::{RemoteWorkers, Reported};
 
 /// What the client of a server counted as failed since an earlier look at it.
