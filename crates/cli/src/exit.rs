@@ -45,7 +45,7 @@ impl Exit {
         match self {
             Self::Valid => "done; every result is VALID and every target met",
             Self::Invalid => {
-                "done, but a result is INVALID or UNDECIDED, an accuracy below its target, a candidate worse than its baseline, or a search found or confirmed nothing"
+                "done, but a result is INVALID or UNDECIDED, an accuracy below its target, a candidate worse than its baseline (with --strict also an inconclusive comparison), or a search found or confirmed nothing"
             }
             Self::Usage => {
                 "the command line or a configuration file makes no sense, or results cannot be compared"

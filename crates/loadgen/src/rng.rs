@@ -36,7 +36,8 @@ impl Mt19937 {
         state[0] = seed as u32;
         for i in 1..STATE_WORDS {
             let previous = state[i - 1];
-            state[i] = (previous ^ (previous >> 30)).wrapping_mul(1_812_433_253) + i as u32;
+            state[i] =
+                (previous ^ (previous >> 30)).wrapping_mul(1_812_433_253).wrapping_add(i as u32);
         }
         Self { state, used: STATE_WORDS }
     }

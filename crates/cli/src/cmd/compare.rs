@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, ArgGroup, Args};
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::compare::{Metric, RISK};
+use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
 
 use crate::compare::interleave::{self, Schedule};
 use crate::compare::{
-    Annotations, METRICS, Played, Question, Report, annotate, parse_metric, refuse_copies,
+    Annotations, METRICS, Played, Question, Report, Sides, annotate, is_slice_count, parse_metric,
+    read_folder, refuse_copies,
 };
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -23,6 +24,7 @@ use crate::{output, render};
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(group(ArgGroup::new("played").args(["interleave", "until_decided"]).multiple(true)))]
 pub struct Compare {
     /// Two runs, baseline first; one folder that --interleave left; with --interleave, two
     /// configurations
@@ -37,29 +39,47 @@ pub struct Compare {
     /// Run i of the baseline was played beside run i of the candidate
     #[arg(long, requires = "baseline")]
     paired: bool,
-    /// Play two configurations in turn, so many runs of each, and compare them
+    /// Play two configurations in turn, N runs of each, and compare them; with
+    /// --until-decided at least N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     interleave: Option<u16>,
+    /// Play pairs of runs until the headline of each test is worse, better or equivalent, at
+    /// most for this time
+    #[arg(long, value_name = "MAX_TIME", value_parser = render::parse_duration, conflicts_with = "max_time")]
+    until_decided: Option<Nanos>,
+    /// Play each run in N slices that alternate with those of the other side, 1 or an even
+    /// number [default: 8, 4 or 2 of at least 250 ms; 1 in virtual time]
+    #[arg(long, value_name = "N", value_parser = slices, requires = "played")]
+    slices: Option<usize>,
     /// Begin no further pair that would not be over by then [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = render::parse_duration, requires = "interleave")]
     max_time: Option<Nanos>,
     /// Play only the runs that --out does not hold yet
-    #[arg(long, requires = "interleave")]
+    #[arg(long, requires = "played")]
     resume: bool,
-    /// Print what --interleave would play and how long it takes, and stop
-    #[arg(long, requires = "interleave")]
+    /// Print what would be played and how long it takes, and stop
+    #[arg(long, requires = "played")]
     dry_run: bool,
-    /// Changes up to this share of the baseline do not matter, such as 2%; every change of
-    /// failures does
+    /// Call changes equivalent whose whole interval lies within this share of the baseline
+    /// [default: 5%, or --threshold]
+    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
+    margin: Option<f64>,
+    /// Call changes worse or better only beyond this share of the baseline; of failures
+    /// every change counts
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "0%", allow_hyphen_values = true)]
     threshold: f64,
-    /// What is compared, the headline first, instead of what the scenario asks for
+    /// Assume this standard deviation between runs of one system where each side has a single
+    /// run in real time
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "5%", allow_hyphen_values = true)]
+    between_runs: f64,
+    /// Compare these metrics, the headline first, instead of those of the scenario
     #[arg(long, value_name = "METRIC,..", value_delimiter = ',', value_parser = parse_metric, long_help = METRICS)]
     metric: Vec<Metric>,
-    /// Exit with 1 also where nothing can be told
+    /// Exit with 1 also if the comparison is inconclusive
     #[arg(long)]
     strict: bool,
-    /// Compare in spite of other bounds, percentiles or rates; never other scenarios or data
+    /// Compare in spite of other bounds, percentiles or rates, and INVALID or incomplete runs;
+    /// never other scenarios or data
     #[arg(long)]
     force: bool,
     /// Print JSON on stdout instead of tables
@@ -83,11 +103,13 @@ pub struct Compare {
 
 const AFTER_HELP: &str = "\
 Flags from --system on set both sides of --interleave, as in dyno run.
-Exit codes: 0 better, no difference or cannot tell (with --strict 1), 1 worse, 2 usage, or runs
-that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
+The last line is WORSE, BETTER, EQUIVALENT or INCONCLUSIVE. A gate in CI needs --strict: without
+it an inconclusive comparison passes.
+Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, and inconclusive
+with --strict, 2 usage, or runs that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
 
-/// Runs of baseline and candidate.
-type Sides = [Vec<Played>; 2];
+/// What is compared, and how often.
+type Compared = (Sides, Looks);
 
 impl Compare {
     /// Compares.
@@ -95,11 +117,12 @@ impl Compare {
     /// # Errors
     /// Runs that are missing, damaged, or of different scenarios or data.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let [baseline, candidate] = match self.sides()? {
-            Ok(sides) => sides,
+        self.check()?;
+        let (sides, looks) = match self.sides()? {
+            Ok(compared) => compared,
             Err(exit) => return Ok(exit),
         };
-        let report = Report::of(&baseline, &candidate, self.question())?;
+        let report = Report::of(&sides, self.question(looks))?;
         if self.json {
             output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
@@ -109,11 +132,24 @@ impl Compare {
         Ok(report.exit(self.strict))
     }
 
-    fn question(&self) -> Question {
+    fn check(&self) -> Result<(), Failure> {
+        let Some(margin) = self.margin.filter(|margin| *margin < self.threshold) else {
+            return Ok(());
+        };
+        let [margin, threshold] = [margin, self.threshold].map(|share| 100.0 * share);
+        let problem = format!("--margin {margin}% is less than --threshold {threshold}%");
+        Err(Failure::usage(problem).hint("what is neither better nor worse is equivalent"))
+    }
+
+    fn question(&self, looks: Looks) -> Question {
         // Alone, two folders or one of interleaved runs.
-        let is_interleaved = self.interleave.is_some() || self.runs.len() == 1;
+        let is_interleaved = self.is_played() || self.runs.len() == 1;
+        let default_margin = if self.threshold > 0.0 { self.threshold } else { MARGIN };
         Question {
             threshold: self.threshold,
+            margin: self.margin.unwrap_or(default_margin),
+            looks,
+            between_runs: self.between_runs,
             metrics: self.metric.clone(),
             risk: RISK,
             is_paired: self.paired || is_interleaved,
@@ -121,11 +157,16 @@ impl Compare {
         }
     }
 
+    /// Whether runs are played.
+    fn is_played(&self) -> bool {
+        self.interleave.is_some() || self.until_decided.is_some()
+    }
+
     /// The runs of both sides, played first if that is asked for; or how it ended
     /// before there was anything to compare.
-    fn sides(&self) -> Result<Result<Sides, Exit>, Failure> {
-        if let Some(pairs) = self.interleave {
-            return self.play(pairs.into());
+    fn sides(&self) -> Result<Result<Compared, Exit>, Failure> {
+        if self.is_played() {
+            return self.play();
         }
         if !self.keys.0.is_empty() || !self.set.is_empty() {
             let given = self.keys.0.iter().map(|(key, _)| format!("--{}", key.name));
@@ -136,8 +177,11 @@ impl Compare {
         let read = |paths: &[PathBuf]| -> Result<Vec<Played>, Failure> {
             paths.iter().map(|path| Played::read(path)).collect()
         };
-        let mut sides: Sides = match (&self.runs[..], self.baseline.is_empty()) {
-            ([directory], _) => return interleave::read(directory, None).map(Ok),
+        let runs = match (&self.runs[..], self.baseline.is_empty()) {
+            ([directory], _) => {
+                let (sides, layout) = read_folder(directory, None)?;
+                return Ok(Ok((sides, looks(layout.until_decided))));
+            }
             ([a, b], _) => [vec![Played::read(a)?], vec![Played::read(b)?]],
             (_, false) => {
                 let sides = [read(&self.baseline)?, read(&self.candidate)?];
@@ -149,25 +193,30 @@ impl Compare {
                     .hint("dyno compare runs/A runs/B, or --interleave 5 A.toml B.toml"));
             }
         };
+        let mut sides = Sides { runs, configs: None };
         interleave::place(&mut sides);
-        Ok(Ok(sides))
+        Ok(Ok((sides, Looks::One)))
     }
 
-    fn play(&self, pairs: usize) -> Result<Result<Sides, Exit>, Failure> {
+    fn play(&self) -> Result<Result<Compared, Exit>, Failure> {
         let [a, b] = &self.runs[..] else {
-            let problem =
-                format!("--interleave takes two configurations, found {}", self.runs.len());
+            let flag = if self.interleave.is_some() { "--interleave" } else { "--until-decided" };
+            let problem = format!("{flag} takes two configurations, found {}", self.runs.len());
             return Err(Failure::usage(problem).hint("dyno compare --interleave 5 A.toml B.toml"));
         };
         let schedule = Schedule {
             configs: [a.clone(), b.clone()],
             set: self.set.clone(),
             keys: self.keys.clone(),
-            pairs,
-            most: self.max_time.unwrap_or(interleave::MOST),
+            pairs: self.interleave.unwrap_or(PAIRS_FEWEST).into(),
+            slices: self.slices,
+            until_decided: self.until_decided.is_some(),
+            most: self.until_decided.or(self.max_time).unwrap_or(interleave::MOST),
             is_forced: self.force,
         };
-        let plan = schedule.plan()?;
+        let resumed = self.out().filter(|_| self.resume);
+        let layout = schedule.layout(resumed.as_deref())?;
+        let plan = schedule.plan(&layout)?;
         if self.dry_run {
             output::print(plan)?;
             return Ok(Err(Exit::Valid));
@@ -179,7 +228,11 @@ impl Compare {
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.quiet);
         let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
-        let exit = schedule.play(&directory, watch)?;
+        let looks = looks(layout.until_decided);
+        let mut decide = |sides: &Sides| -> Result<bool, Failure> {
+            Ok(Report::of(sides, self.question(looks))?.is_decided())
+        };
+        let (exit, pairs) = schedule.play((&directory, &layout), watch, &mut decide)?;
         if exit != Exit::Valid {
             output::say(format_args!(
                 "not all was played: --resume --out {} plays the rest",
@@ -188,19 +241,23 @@ impl Compare {
             return Ok(Err(exit));
         }
         output::say(format_args!("runs: {}", directory.display()));
-        interleave::read(&directory, Some(pairs)).map(Ok)
+        let (sides, _) = read_folder(&directory, Some(pairs))?;
+        Ok(Ok((sides, looks)))
+    }
+
+    fn out(&self) -> Option<PathBuf> {
+        let given = self.keys.0.iter().rev().find(|(key, _)| key.name == "out");
+        given.map(|(_, out)| PathBuf::from(out))
     }
 
     /// Where the runs go: new, or empty, unless they are resumed.
     fn directory(&self) -> Result<PathBuf, Failure> {
-        let given = self.keys.0.iter().rev().find(|(key, _)| key.name == "out");
-        let Some((_, out)) = given else {
+        let Some(out) = self.out() else {
             if self.resume {
                 return Err(Failure::usage("--resume needs --out, the folder to go on with"));
             }
             return free_folder(None, "compare");
         };
-        let out = PathBuf::from(out);
         let is_taken = std::fs::read_dir(&out).is_ok_and(|mut files| files.next().is_some());
         if is_taken && !self.resume {
             return Err(Failure::set_up(format!("{} is not empty", out.display()))
@@ -209,6 +266,24 @@ impl Compare {
         Ok(out)
     }
 }
+
+/// Pairs that `--until-decided` plays at least.
+const PAIRS_FEWEST: u16 = 2;
+
+fn looks(until_decided: bool) -> Looks {
+    if until_decided { Looks::Any } else { Looks::One }
+}
+
+/// A number of slices.
+fn slices(text: &str) -> Result<usize, String> {
+    let slices =
+        text.parse().ok().filter(|&slices| is_slice_count(slices) && slices <= SLICES_MOST);
+    slices
+        .ok_or_else(|| format!("expected 1 or an even number up to {SLICES_MOST}, found `{text}`"))
+}
+
+/// More slices of a run are too short.
+const SLICES_MOST: usize = 64;
 
 /// A share such as `2%` or `0.02`.
 fn share(text: &str) -> Result<f64, String> {

@@ -1,6 +1,6 @@
-//! A comparison on a terminal: a table a test, and what follows.
+//! A comparison on a terminal: a table for each test, and the conclusion.
 
-use dyno_loadgen::compare::{Finding, Metric, Omitted, POWER, Row, TooFew, Verdict};
+use dyno_loadgen::compare::{Doubt, Finding, Looks, Metric, Omitted, POWER, Row, TooFew, Verdict};
 
 use super::metric::{self, percent};
 use super::{Report, TestReport, verdict_name};
@@ -12,39 +12,76 @@ use crate::summary::DISCLAIMER;
 pub fn text(report: &Report, is_colored: bool) -> String {
     let mut frame = Frame::new(&format!("dyno {VERSION}, comparison"), DISCLAIMER);
     let sides = [("baseline", &report.baseline), ("candidate", &report.candidate)];
-    for ((side, runs), system) in sides.into_iter().zip(&report.systems) {
-        frame.line(&format!("{side:9}  {system}: {}", runs.join(", ")), 11);
+    for ((side, runs), label) in sides.into_iter().zip(&report.labels) {
+        frame.line(&format!("{side:9}  {label}: {}", folders(runs)), 11);
+    }
+    if report.systems[0] == report.systems[1] {
+        frame.line(&format!("both       {}", report.systems[0]), 11);
     }
     for test in &report.tests {
         frame.rule();
-        of_test(&mut frame, test, report.question.threshold, is_colored);
+        of_test(&mut frame, test, is_colored);
     }
     frame.rule();
     for remark in &report.remarks {
         frame.line(remark, 2);
     }
-    let together = 100.0 * (1.0 - report.question.risk);
-    frame.line(&format!("All intervals hold together with {together:.0} % confidence."), 2);
+    frame.line(&confidence(report), 2);
     let verdict = report.verdict();
     frame.line(&painted(&verdict_name(verdict).to_uppercase(), color(verdict), is_colored), 0);
     frame.finish()
 }
 
-fn color(verdict: Verdict) -> Color {
-    match verdict {
-        Verdict::Worse | Verdict::CannotTell => Color::Bad,
-        Verdict::Better | Verdict::NoDifference => Color::Good,
+/// Names the runs of a side; of many the first and the last.
+fn folders(runs: &[String]) -> String {
+    match runs {
+        [first, _, .., last] if runs.len() > FOLDERS_MOST => {
+            format!("{first} to {last} ({} runs)", runs.len())
+        }
+        runs => runs.join(", "),
     }
 }
 
-fn of_test(frame: &mut Frame, test: &TestReport, threshold: f64, is_colored: bool) {
+/// More runs of a side are not all named.
+const FOLDERS_MOST: usize = 5;
+
+/// What the intervals and findings of a report mean.
+pub fn confidence(report: &Report) -> String {
+    let together = 100.0 * (1.0 - report.question.risk);
+    let looks = match report.question.looks {
+        Looks::One => "",
+        Looks::Any => ", however often one looks",
+    };
+    let margin = metric::share(report.question.margin);
+    let threshold = match report.question.threshold {
+        ..=0.0 => String::new(),
+        share => format!("; up to {} neither better nor worse", metric::share(share)),
+    };
+    format!(
+        "All intervals hold together with {together:.0} % confidence{looks}. Equivalent: within \
+         {margin}{threshold}."
+    )
+}
+
+fn color(verdict: Verdict) -> Color {
+    match verdict {
+        Verdict::Worse => Color::Bad,
+        Verdict::Inconclusive => Color::Open,
+        Verdict::Better | Verdict::Equivalent => Color::Good,
+    }
+}
+
+fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
     let [a, b] = test.runs;
-    let runs = if [a, b] == SINGLE { String::new() } else { format!(", {a} and {b} runs") };
+    let mut runs = if [a, b] == SINGLE { String::new() } else { format!(", {a} and {b} runs") };
+    if test.observations != test.runs {
+        runs += &format!(" in slices: {} observations", test.observations[0]);
+    }
     frame.line(&format!("{}{runs}", test.title), 0);
     let heads = ["", "baseline", "candidate", "change", "interval", "finding"];
     let mut rows = vec![heads.map(str::to_string).to_vec()];
     rows.extend(test.comparison.rows.iter().map(|row| {
-        let mut cells = cells(row, test, threshold);
+        let mut cells = cells(row, test);
         let color = match row.finding {
             Finding::Better => Some(Color::Good),
             Finding::Worse => Some(Color::Bad),
@@ -75,12 +112,14 @@ pub fn left_out(omitted: &Omitted) -> String {
     format!("{title} is left out: it takes {needed} values in each run, and one has {values}")
 }
 
-/// A row as it is shown; without raw records nothing follows from it.
-pub fn cells(row: &Row, test: &TestReport, threshold: f64) -> [String; 6] {
+/// Returns the cells of a row.
+pub fn cells(row: &Row, test: &TestReport) -> [String; 6] {
     let finding = match row.finding {
-        _ if !test.has_records => "-".into(),
-        Finding::TooFew if test.runs != SINGLE => "too few runs".into(),
-        finding => self::finding(finding, threshold),
+        _ if !test.has_records => "-",
+        Finding::Better => "better",
+        Finding::Worse => "worse",
+        Finding::Equivalent => "equivalent",
+        Finding::Inconclusive(_) => "inconclusive",
     };
     [
         metric::name(row.metric),
@@ -88,7 +127,7 @@ pub fn cells(row: &Row, test: &TestReport, threshold: f64) -> [String; 6] {
         value(row.metric, row.candidate),
         metric::change(row.metric, row.change.value),
         metric::interval(row),
-        finding,
+        finding.into(),
     ]
 }
 
@@ -101,28 +140,14 @@ fn value(metric: Metric, value: f64) -> String {
     }
 }
 
-/// In words.
-fn finding(finding: Finding, threshold: f64) -> String {
-    let threshold = 100.0 * threshold;
-    match finding {
-        Finding::Better => "better".into(),
-        Finding::Worse => "worse".into(),
-        Finding::NoDifference => "no difference".into(),
-        Finding::WithinThreshold => format!("within {threshold} %"),
-        Finding::AroundThreshold => format!("around {threshold} %"),
-        Finding::TooFew => "too few queries".into(),
-        Finding::Drift => "drift".into(),
-    }
-}
-
 /// What follows for one test.
 pub fn sentence(test: &TestReport) -> String {
     let verdict = verdict_name(test.comparison.verdict);
     let rows = &test.comparison.rows;
     if !test.has_records {
         return format!(
-            "{verdict}: a side has figures only, and without raw records a change is not told from \
-             chance"
+            "{verdict}: a side has figures only, and without raw records a change cannot be told \
+             from chance"
         );
     }
     let differing = |of: Finding| -> String {
@@ -157,29 +182,36 @@ pub fn sentence(test: &TestReport) -> String {
 
 fn headline_sentence(row: &Row, test: &TestReport) -> String {
     let title = metric::title(row.metric);
-    if row.finding == Finding::AroundThreshold {
-        return format!("{title} differs, but perhaps by less than the threshold");
-    }
-    let drift = row.drift.filter(|_| row.finding == Finding::Drift);
-    if let Some(drift) = drift {
-        let (step, explains) = (percent(drift.per_run), percent(drift.explains));
-        return format!(
-            "{title} drifted by {step} from run to run, which could make {explains} of the difference"
-        );
-    }
-    if row.finding == Finding::TooFew && test.runs != SINGLE {
-        return format!("too few runs to tell the change of {title} from chance; more of them can");
-    }
-    if row.finding == Finding::TooFew {
-        return format!(
+    let doubt = match row.finding {
+        Finding::Inconclusive(doubt) => doubt,
+        Finding::Equivalent if row.change.low == 0.0 && row.change.high == 0.0 => {
+            return format!("{title} is the same in every run");
+        }
+        _ => return format!("{title} changes by {}", metric::interval(row)),
+    };
+    match (doubt, row.drift) {
+        (Doubt::Conditions, _) => format!("{title} cannot be concluded from these runs"),
+        (Doubt::Drift, Some(drift)) => {
+            let (step, explains) = (percent(drift.per_run), percent(drift.explains));
+            format!(
+                "{title} drifted by {step} from run to run, which could make {explains} of the \
+                 difference"
+            )
+        }
+        (Doubt::TooFew, _) if test.runs == SINGLE => format!(
             "queries so alike that too few independent ones lie beyond {title}; longer runs, or \
              several (--interleave 5), can tell"
-        );
+        ),
+        (Doubt::TooFew | Doubt::Drift, _) => {
+            format!("too few runs to tell the change of {title} from chance; more of them can")
+        }
+        (Doubt::Wide, _) => {
+            let power = 100.0 * POWER;
+            let change = metric::change(row.metric, row.detectable);
+            format!(
+                "the interval of {title} is too wide; {power:.0} of 100 such comparisons find a \
+                 change by {change}; more runs (--until-decided 5m) can tell"
+            )
+        }
     }
-    if row.detectable == 0.0 {
-        return format!("{title} is the same in every run");
-    }
-    let power = 100.0 * POWER;
-    let change = metric::change(row.metric, row.detectable);
-    format!("a change of {title} by {change} would have shown in {power:.0} of 100 comparisons")
 }

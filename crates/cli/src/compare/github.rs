@@ -6,7 +6,7 @@ use std::io::Write;
 
 use dyno_loadgen::compare::Verdict;
 
-use super::console::{cells, left_out, sentence};
+use super::console::{cells, confidence, left_out, sentence};
 use super::{Report, verdict_name};
 
 /// Where a comparison is annotated.
@@ -36,8 +36,8 @@ pub fn lines(report: &Report) -> String {
     let line = |test: &super::TestReport| {
         let level = match test.comparison.verdict {
             Verdict::Worse => "error",
-            Verdict::CannotTell => "warning",
-            Verdict::Better | Verdict::NoDifference => "notice",
+            Verdict::Inconclusive => "warning",
+            Verdict::Better | Verdict::Equivalent => "notice",
         };
         let title = property(&format!("dyno compare: {}", test.title));
         format!("::{level} title={title}::{}\n", data(&sentence(test)))
@@ -72,24 +72,27 @@ pub fn summarize(report: &Report) -> Result<(), String> {
 
 /// The table.
 pub fn markdown(report: &Report) -> String {
-    let mut text = format!("### dyno compare: {}\n\n", verdict_name(report.verdict()));
+    let [a, b] = report.labels.each_ref().map(|label| cell(label));
+    let verdict = verdict_name(report.verdict());
+    let mut text = format!("### dyno compare: {verdict}\n\nBaseline {a}, candidate {b}.\n\n");
     for test in &report.tests {
         text += &format!(
-            "**{}**: {}\n\n| metric | baseline | candidate | change | interval | finding |\n\
+            "**{}**: {}\n\n| metric | {} | {} | change | interval | finding |\n\
              | --- | ---: | ---: | ---: | ---: | --- |\n",
             cell(&test.title),
-            cell(&sentence(test))
+            cell(&sentence(test)),
+            cell(&report.labels[0]),
+            cell(&report.labels[1]),
         );
         for row in &test.comparison.rows {
-            let cells = cells(row, test, report.question.threshold);
+            let cells = cells(row, test);
             text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
         }
         text.push('\n');
         text += &list(test.comparison.omitted.iter().map(left_out).chain(test.notes.clone()));
     }
     text += &list(report.remarks.iter().cloned());
-    let together = 100.0 * (1.0 - report.question.risk);
-    text + &format!("All intervals hold together with {together:.0} % confidence.\n")
+    text + &confidence(report) + "\n"
 }
 
 /// One item a line, and an empty line behind them.

@@ -1,19 +1,22 @@
 //! Runs of two configurations in turn: A B B A A B B A ...
 //!
 //! In this order a steady drift of the machine falls on both sides alike, and
-//! whatever comes and goes slowly falls on the two runs of a pair alike. Each pair
-//! has seeds of its own, the same for both sides: its runs differ by the
-//! configuration and not by when queries come, and what is found does not rest
-//! on one schedule, nor in virtual time on one draw of service times.
+//! whatever comes and goes slowly falls on the two runs of a pair alike. Runs in real
+//! time alternate in slices, each with the system loaded anew: what one load differs
+//! by from the next is in the intervals. Each pair has seeds of its own, the same for
+//! both sides: its runs differ by the configuration and not by when queries come, and
+//! the result does not depend on one schedule, nor in virtual time on one draw of
+//! service times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::settings::{Origin, Scenario};
 
-use super::Played;
+use super::Sides;
 use super::conditions::{self, Conditions};
+use super::layout::{Layout, NAMES, PAIRS_FEWEST, Place};
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, Options};
@@ -31,40 +34,42 @@ pub struct Schedule {
     pub set: Vec<String>,
     /// Flags that both have.
     pub keys: GivenKeys,
-    /// Runs of each side (at least 2).
+    /// Runs of each side (at least 2); with `until_decided` at least.
     pub pairs: usize,
+    /// Slices of a run; `None` chooses.
+    pub slices: Option<usize>,
+    /// Whether pairs are added until the comparison is conclusive.
+    pub until_decided: bool,
     /// No pair begins that would not be over by then.
     pub most: Nanos,
     /// Whether settings that differ are only told.
     pub is_forced: bool,
 }
 
-/// The two sides, as their folders begin and as tables name them.
-const SIDES: [&str; 2] = ["a", "b"];
-
-/// Of the first pair, if nobody says.
+/// Default of `--seed`.
 const FIRST_SEED: u64 = 1;
 
-/// Runs per side without which nothing is compared.
-const PAIRS_FEWEST: usize = 2;
+/// Numbers of slices of a run to choose from.
+const SLICES: [usize; 3] = [8, 4, 2];
 
-/// The two sides in the order in which pair `pair` (from 0) plays them.
-fn order(pair: usize) -> [usize; 2] {
-    if pair.is_multiple_of(2) { [0, 1] } else { [1, 0] }
-}
+/// Slices are at least this long; shorter ones have too few queries.
+const SLICE_LEAST: Nanos = 250 * MILLISECOND;
 
-/// When a side's run of a pair is played, among all.
-fn position(pair: usize, side: usize) -> f64 {
-    let within = order(pair).iter().position(|&s| s == side).unwrap_or(0);
-    (2 * pair + within) as f64
-}
-
-fn folder(directory: &Path, pair: usize, side: usize) -> PathBuf {
-    directory.join(format!("{}-{}", SIDES[side], pair + 1))
-}
+/// Decides after a pair whether the comparison is conclusive.
+pub type Decide<'a> = &'a mut dyn FnMut(&Sides) -> Result<bool, Failure>;
 
 impl Schedule {
-    fn prepare(&self, pair: usize, side: usize, rates: &[String]) -> Result<Prepared, Failure> {
+    /// Prepares one side as a whole run of the first pair.
+    fn prepare(&self, side: usize, rates: &[String]) -> Result<Prepared, Failure> {
+        self.prepare_seeded(side, rates, 0)
+    }
+
+    fn prepare_seeded(
+        &self,
+        side: usize,
+        rates: &[String],
+        number: u64,
+    ) -> Result<Prepared, Failure> {
         let mut command_line = CommandLine {
             config: Some(self.configs[side].clone()),
             set: self.set.clone(),
@@ -72,11 +77,78 @@ impl Schedule {
         };
         command_line.set.extend_from_slice(rates);
         command_line.give("mode", "performance");
-        let seed = self.seed()?.wrapping_add(pair as u64);
+        let seed = self.seed()?.wrapping_add(number);
         command_line.give("seed", &seed.to_string());
         let mut prepared = Prepared::new(&command_line)?;
-        prepared.system.repeat(pair as u64);
+        prepared.system.repeat(number);
         Ok(prepared)
+    }
+
+    /// Prepares the run of a place: a whole one or a slice.
+    fn prepare_place(
+        &self,
+        layout: &Layout,
+        place: Place,
+        rates: &[String],
+    ) -> Result<Prepared, Failure> {
+        let number = place.pair * layout.slices + place.slice;
+        let mut prepared = self.prepare_seeded(place.side, rates, number as u64)?;
+        if layout.slices > 1 {
+            cut(&mut prepared, layout.slices as u64)?;
+        }
+        Ok(prepared)
+    }
+
+    /// Returns how the runs are laid out: as they are in a folder that is resumed,
+    /// otherwise as they fit.
+    ///
+    /// # Errors
+    /// Configurations that are incorrect, a folder with other slices.
+    pub fn layout(&self, directory: Option<&Path>) -> Result<Layout, Failure> {
+        let seed = self.seed()?;
+        let configs = self.configs.each_ref().map(|config| config.display().to_string());
+        let existing = match directory {
+            Some(directory) => Layout::read_or_whole(directory, &configs, seed)?,
+            None => None,
+        };
+        let Some(existing) = existing else {
+            let slices = match self.slices {
+                Some(slices) => slices,
+                None => self.slices_that_fit()?,
+            };
+            return Ok(Layout::new(configs, slices, seed, self.until_decided));
+        };
+        if let Some(slices) = self.slices.filter(|slices| *slices != existing.slices) {
+            let problem = format!(
+                "the folder has runs in {} slices, and --slices is {slices}",
+                existing.slices
+            );
+            return Err(Failure::usage(problem).hint("choose another folder with --out"));
+        }
+        let until_decided = existing.until_decided || self.until_decided;
+        Ok(Layout { configs, until_decided, ..existing })
+    }
+
+    /// Returns the largest number of slices that are long enough, also beside loading
+    /// the system. Virtual time does not drift, and runs under the rules are whole.
+    fn slices_that_fit(&self) -> Result<usize, Failure> {
+        let mut shortest = Nanos::MAX;
+        let mut load: Nanos = 0;
+        for side in 0..2 {
+            let clock = Clock::start();
+            let prepared = self.prepare(side, &[])?;
+            load = load.max(clock.now());
+            let tests = prepared.tests()?;
+            let is_whole = prepared.system.is_simulated()
+                || prepared.options.rules.is_some()
+                || tests.iter().any(|test| test.tenants.len() > 1);
+            if is_whole {
+                return Ok(1);
+            }
+            shortest = tests.iter().map(Test::expected).fold(shortest, Nanos::min);
+        }
+        let fits = |slices: &usize| shortest / *slices as u64 >= SLICE_LEAST.max(load);
+        Ok(SLICES.into_iter().find(fits).unwrap_or(1))
     }
 
     /// Of the first pair: what the flag says, or the baseline's configuration. The
@@ -91,78 +163,127 @@ impl Schedule {
         Ok(options.run.seed.unwrap_or(FIRST_SEED))
     }
 
-    /// What is played, in lines, and how long it takes at least.
+    /// Returns what is played, in lines, and how long it takes at least.
     ///
     /// # Errors
-    /// What makes no sense in either configuration.
-    pub fn plan(&self) -> Result<String, Failure> {
+    /// Configurations that are incorrect.
+    pub fn plan(&self, layout: &Layout) -> Result<String, Failure> {
         let mut lasts = 0;
         let mut text = String::new();
         for (side, config) in self.configs.iter().enumerate() {
-            let prepared = self.prepare(0, side, &[])?;
+            let prepared = self.prepare(side, &[])?;
             let tests = prepared.tests()?;
             let each = tests.iter().map(Test::expected).fold(0, Nanos::saturating_add);
             lasts = each.saturating_mul(self.pairs as u64).saturating_add(lasts);
             let titles: Vec<String> = tests.iter().map(Test::title).collect();
             text += &format!(
-                "{}  {}: {}, {}, at least {} a run\n",
-                SIDES[side],
+                "{}  {}: {}, {}, at least {} a run{}\n",
+                NAMES[side],
                 config.display(),
                 prepared.system.spec,
                 titles.join(", "),
-                render::duration(each.cast_signed())
+                render::duration(each.cast_signed()),
+                match layout.slices {
+                    1 => String::new(),
+                    slices => format!(" in {slices} slices"),
+                }
             );
         }
-        let order: Vec<&str> = (0..self.pairs).flat_map(order).map(|side| SIDES[side]).collect();
+        // Of slices the first pair shows how they alternate.
+        let shown = if layout.slices > 1 { 1 } else { self.pairs };
+        let order = (0..shown).flat_map(|pair| layout.places(pair));
+        let order: Vec<&str> = order.map(|place| NAMES[place.side]).collect();
+        let order = order.join(" ");
+        let (lasts, most) =
+            (render::duration(lasts.cast_signed()), render::duration(self.most.cast_signed()));
+        let (pairs, more) = match self.until_decided {
+            true => (format!("at least {} pairs", self.pairs), " until the headline is decided"),
+            false => (format!("{} pairs", self.pairs), ""),
+        };
+        let further = if layout.slices > 1 { " .." } else { "" };
         text += &format!(
-            "{} pairs, in the order {}: at least {} in all;\nno pair begins that would end after {}\n",
-            self.pairs,
-            order.join(" "),
-            render::duration(lasts.cast_signed()),
-            render::duration(self.most.cast_signed())
+            "{pairs}{more}, in the order {order}{further}: at least {lasts} in all;\n\
+             no pair begins that would end after {most}\n"
         );
         Ok(text)
     }
 
-    /// Plays everything that is not there yet, and says how that ended.
+    /// Plays everything that is not there yet, and returns how that ended and how many
+    /// pairs are compared. `decide` is asked after each pair with `until_decided`.
     ///
     /// # Errors
     /// Sides that cannot be compared, and what keeps a run from being played.
-    pub fn play(&self, directory: &Path, watch: Watch<'_>) -> Result<Exit, Failure> {
+    pub fn play(
+        &self,
+        (directory, layout): (&Path, &Layout),
+        watch: Watch<'_>,
+        decide: Decide<'_>,
+    ) -> Result<(Exit, usize), Failure> {
         let clock = Clock::start();
-        let Some(rates) = self.rates(directory, watch)? else { return Ok(Exit::Interrupted) };
+        let Some(rates) = self.rates((directory, layout), watch)? else {
+            return Ok((Exit::Interrupted, 0));
+        };
         self.check(&rates)?;
         let mut longest = self.pair_length()?;
-        for pair in 0..self.pairs {
+        let configs = Some(layout.configs.clone());
+        let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs };
+        let last = if self.until_decided { usize::MAX } else { self.pairs };
+        for pair in 0..last {
             let begin = clock.now();
             if begin.saturating_add(longest) > self.most {
-                return self.stop_after(pair, longest);
+                return Ok((self.stop_after(pair, longest)?, pair));
             }
-            for (within, side) in order(pair).into_iter().enumerate() {
-                let target = folder(directory, pair, side);
-                if self.is_there(pair, side, &rates, &target)? {
-                    continue;
-                }
-                let number = 2 * pair + within + 1;
-                output::say(format_args!(
-                    "run {number} of {}: {}",
-                    2 * self.pairs,
-                    target.display()
-                ));
-                let exit = self.play_one(pair, side, &rates, &target, watch)?;
-                if exit != Exit::Valid {
-                    return Ok(exit);
-                }
+            if pair == 0 {
+                layout.write(directory)?;
+            }
+            let exit = self.play_pair((directory, layout), pair, &rates, watch)?;
+            if exit != Exit::Valid {
+                return Ok((exit, pair));
             }
             longest = longest.max(clock.now() - begin);
+            let played = pair + 1;
+            if self.until_decided {
+                sides.add(layout.read_pair(directory, pair)?);
+                if played >= self.pairs && decide(&sides)? {
+                    return Ok((Exit::Valid, played));
+                }
+            }
+        }
+        Ok((Exit::Valid, last))
+    }
+
+    fn play_pair(
+        &self,
+        (directory, layout): (&Path, &Layout),
+        pair: usize,
+        rates: &[String],
+        watch: Watch<'_>,
+    ) -> Result<Exit, Failure> {
+        let places = layout.places(pair);
+        for (within, &place) in places.iter().enumerate() {
+            let target = layout.folder(directory, place);
+            if self.is_there(layout, place, rates, &target)? {
+                continue;
+            }
+            let number = places.len() * pair + within + 1;
+            let what = if layout.slices > 1 { "slice" } else { "run" };
+            let all = match self.until_decided {
+                true => String::new(),
+                false => format!(" of {}", places.len() * self.pairs),
+            };
+            output::say(format_args!("{what} {number}{all}: {}", target.display()));
+            let exit = Self::play_one(&self.prepare_place(layout, place, rates)?, &target, watch)?;
+            if exit != Exit::Valid {
+                return Ok(exit);
+            }
         }
         Ok(Exit::Valid)
     }
 
-    /// How long a pair lasts at least, ns; virtual time costs none.
+    /// How long a pair lasts at least, ns; 0 in virtual time.
     fn pair_length(&self) -> Result<Nanos, Failure> {
         let of = |side: usize| -> Result<Nanos, Failure> {
-            let prepared = self.prepare(0, side, &[])?;
+            let prepared = self.prepare(side, &[])?;
             match prepared.system.is_simulated() {
                 true => Ok(0),
                 false => Ok(prepared.tests()?.iter().map(Test::expected).sum()),
@@ -174,13 +295,13 @@ impl Schedule {
     /// Whether a run was played to its end before, as it would be now.
     fn is_there(
         &self,
-        pair: usize,
-        side: usize,
+        layout: &Layout,
+        place: Place,
         rates: &[String],
         target: &Path,
     ) -> Result<bool, Failure> {
         let Ok(run) = summary::Run::read(target) else { return Ok(false) };
-        let prepared = self.prepare(pair, side, rates)?;
+        let prepared = self.prepare_place(layout, place, rates)?;
         if let Some(difference) = difference(&run, &prepared, target)? {
             let found = format!("{} is a run of {difference}", target.display());
             return Err(Failure::usage(found).hint("choose another folder with --out"));
@@ -188,15 +309,7 @@ impl Schedule {
         Ok(run.state == State::Complete)
     }
 
-    fn play_one(
-        &self,
-        pair: usize,
-        side: usize,
-        rates: &[String],
-        target: &Path,
-        watch: Watch<'_>,
-    ) -> Result<Exit, Failure> {
-        let prepared = self.prepare(pair, side, rates)?;
+    fn play_one(prepared: &Prepared, target: &Path, watch: Watch<'_>) -> Result<Exit, Failure> {
         let tests = prepared.tests()?;
         make_way(target)?;
         let run = prepared.directory(&tests, Some(target))?;
@@ -220,14 +333,20 @@ impl Schedule {
             return Err(Failure::usage(problem)
                 .hint("--max-time lets more of them be played, --duration shortens them"));
         }
-        output::say(format_args!("warning: the time is up after {pairs} of {} pairs", self.pairs));
+        match self.until_decided {
+            true => output::say(format_args!("warning: the time is up after {pairs} pairs")),
+            false => output::say(format_args!(
+                "warning: the time is up after {pairs} of {} pairs",
+                self.pairs
+            )),
+        }
         Ok(Exit::Valid)
     }
 
     /// Refuses what could not be compared, before anything is played.
     fn check(&self, rates: &[String]) -> Result<(), Failure> {
         let [a, b] = [0, 1].map(|side| -> Result<Vec<Conditions>, Failure> {
-            let prepared = self.prepare(0, side, rates)?;
+            let prepared = self.prepare(side, rates)?;
             Ok(Conditions::planned(&prepared, &prepared.tests()?))
         });
         let (a, b) = (a?, b?);
@@ -248,14 +367,18 @@ impl Schedule {
     /// Rates that nobody gave are those of one probe of the baseline: both sides
     /// must bear the same load. Runs that are resumed have had theirs. `None` after
     /// Ctrl-C.
-    fn rates(&self, directory: &Path, watch: Watch<'_>) -> Result<Option<Vec<String>>, Failure> {
-        let baseline = self.prepare(0, 0, &[])?;
+    fn rates(
+        &self,
+        (directory, layout): (&Path, &Layout),
+        watch: Watch<'_>,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        let baseline = self.prepare(0, &[])?;
         // What makes no sense in the candidate is told before the probe.
-        self.prepare(0, 1, &[])?.tests()?;
+        self.prepare(1, &[])?.tests()?;
         if !baseline.is_probed() {
             return Ok(Some(Vec::new()));
         }
-        if let Ok(before) = summary::Run::read(&folder(directory, 0, 0)) {
+        if let Ok(before) = summary::Run::read(&layout.folder(directory, FIRST)) {
             let rates = before.tests.iter().filter_map(|t| rate(&t.scenario, t.plan.target_qps));
             return Ok(Some(rates.collect()));
         }
@@ -333,65 +456,45 @@ fn run_table(text: &str) -> impl Iterator<Item = &str> {
 /// More than a `[run]` table has.
 const RUN_ROWS: usize = 64;
 
-/// Reads the pairs of a folder of interleaved runs, so many or all: the runs of each
-/// side.
-///
-/// # Errors
-/// If there are fewer than two pairs, or one does not read.
-pub fn read(directory: &Path, most: Option<usize>) -> Result<[Vec<Played>; 2], Failure> {
-    let is_there = |pair: &usize| (0..2).all(|side| folder(directory, *pair, side).is_dir());
-    let pairs = (0..most.unwrap_or(usize::MAX)).take_while(is_there).count();
-    if pairs < PAIRS_FEWEST {
-        let problem =
-            format!("{} holds {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
-        return Err(Failure::usage(problem).hint(
-            "give two runs (dyno compare A B), or two configurations (--interleave 5 A.toml B.toml)",
-        ));
-    }
-    let side = |side: usize| -> Result<Vec<Played>, Failure> {
-        let read = |pair: usize| {
-            let mut run = Played::read(&folder(directory, pair, side))?;
-            for test in &mut run.tests {
-                test.columns.position = Some(position(pair, side));
-            }
-            Ok(run)
-        };
-        (0..pairs).map(read).collect()
-    };
-    Ok([side(0)?, side(1)?])
-}
-
 /// Places runs in the order in which they began, if that is known of each. Those that
 /// began in the same second share the middle of their places.
-pub fn place(sides: &mut [Vec<Played>; 2]) {
-    let begun: Vec<String> = sides.iter().flatten().map(|run| run.started_at.clone()).collect();
+pub fn place(sides: &mut Sides) {
+    let begun: Vec<String> =
+        sides.runs.iter().flatten().map(|run| run.started_at.clone()).collect();
     if begun.iter().any(String::is_empty) {
         return;
     }
-    for run in sides.iter_mut().flatten() {
+    for run in sides.runs.iter_mut().flatten() {
         let before = begun.iter().filter(|at| **at < run.started_at).count();
         let same = begun.iter().filter(|at| **at == run.started_at).count();
         let position = before as f64 + 0.5 * (same - 1) as f64;
-        for test in &mut run.tests {
-            test.columns.position = Some(position);
+        for run in run.tests.iter_mut().flat_map(|test| &mut test.observations) {
+            run.position = Some(position);
         }
     }
+}
+
+/// The first run of all.
+const FIRST: Place = Place { pair: 0, side: 0, slice: 0 };
+
+/// Makes a slice of a run: so much shorter, with so many fewer queries.
+fn cut(prepared: &mut Prepared, slices: u64) -> Result<(), Failure> {
+    for test in prepared.tests()? {
+        let values = &test.tenants[0].settings.values;
+        let part = |whole: u64| whole.div_ceil(slices);
+        // One more query, because the first of a slice is not compared.
+        let count = |whole: u64| if whole == 0 { 0 } else { part(whole) + 1 };
+        let settings = [
+            ("min_duration_ms", part(values.min_duration_ms)),
+            ("max_duration_ms", part(values.max_duration_ms)),
+            ("min_query_count", count(values.min_query_count)),
+            ("max_query_count", count(values.max_query_count)),
+        ];
+        let settings = settings.map(|(key, value)| (key, value.to_string()));
+        prepared.options.impose(test.scenario, &settings, &Origin::Code("a slice of a run"));
+    }
+    Ok(())
 }
 
 /// The time after which no further pair begins, if nobody says.
 pub const MOST: Nanos = 3_600 * SECOND;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_steady_drift_falls_on_both_sides_alike() {
-        for pairs in [2, 4, 6] {
-            let sum = |side| (0..pairs).map(|pair| position(pair, side)).sum::<f64>();
-            assert!((sum(0) - sum(1)).abs() < 0.5, "{pairs} pairs");
-        }
-        let of_five: Vec<usize> = (0..5).flat_map(order).collect();
-        assert_eq!(of_five, [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]);
-    }
-}

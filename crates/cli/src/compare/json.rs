@@ -32,29 +32,40 @@ pub struct Compared {
     pub systems: [String; 2],
     /// of all intervals together
     pub confidence: f64,
-    /// changes up to this share of the baseline do not matter
+    /// what tells the two sides apart, as shortly as possible
+    pub labels: [String; 2],
+    /// changes up to this share of the baseline are neither better nor worse
     pub threshold: f64,
+    /// changes up to this share of the baseline are equivalent
+    pub margin: f64,
+    /// whether the intervals hold at every look, because pairs were added until the
+    /// result was conclusive
+    pub until_decided: bool,
+    /// standard deviation between runs of one system that is assumed where each side
+    /// has a single run, as a share; 0 in virtual time
+    pub between_runs: f64,
     /// what a reader must know
     pub remarks: Vec<String>,
     /// one entry a test that all runs have
     pub tests: Vec<Test>,
 }
 
-/// What is said of a test, or of all.
+/// Conclusion of a test, or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Verdict {
-    /// Better in at least one metric, worse in none.
+    /// Better in at least one metric, worse in none; the headline is conclusive.
     #[serde(rename = "better")]
     Better,
     /// Worse in at least one metric.
     #[serde(rename = "worse")]
     Worse,
-    /// Neither, though the headline could have shown it.
-    #[serde(rename = "no difference")]
-    NoDifference,
-    /// Not even the headline says anything.
-    #[serde(rename = "cannot tell")]
-    CannotTell,
+    /// The headline's interval lies within the margin; no other metric is better or
+    /// worse.
+    #[serde(rename = "equivalent")]
+    Equivalent,
+    /// The headline is inconclusive, and no metric is worse.
+    #[serde(rename = "inconclusive")]
+    Inconclusive,
 }
 
 /// A test of both sides.
@@ -72,7 +83,10 @@ pub struct Test {
     pub paired: bool,
     /// of baseline and candidate
     pub runs: [usize; 2],
-    /// whether every run kept its queries; if not, nothing is told from chance
+    /// values of each metric that a side's runs gave; more than runs where they were
+    /// played in slices
+    pub observations: [usize; 2],
+    /// whether every run kept its queries; if not, every metric is inconclusive
     pub has_records: bool,
     /// the headline first
     pub metrics: Vec<Row>,
@@ -106,8 +120,10 @@ pub struct Row {
     pub detectable: Option<f64>,
     /// its trend over all runs; null if it is not known
     pub drift: Option<Drift>,
-    /// what follows
+    /// conclusion of this metric
     pub finding: Finding,
+    /// why it is inconclusive; null if it is not
+    pub doubt: Option<Doubt>,
 }
 
 /// A trend over the order in which runs were played.
@@ -123,24 +139,35 @@ pub struct Drift {
     pub seen: bool,
 }
 
-/// What is said of a metric.
+/// Conclusion of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// The limits lie on the good side of the threshold.
+    /// The interval lies on the good side of 0 and of the threshold, not within the
+    /// margin.
     Better,
-    /// The limits lie on the bad side of the threshold.
+    /// The interval lies on the bad side of 0 and of the threshold, not within the
+    /// margin.
     Worse,
-    /// No difference was found.
-    NoDifference,
-    /// The limits lie within the threshold.
-    WithinThreshold,
-    /// There is a difference, and the limits reach over the threshold.
-    AroundThreshold,
-    /// The runs are too few or too short for limits.
+    /// The whole interval lies within the margin.
+    Equivalent,
+    /// None of these holds.
+    Inconclusive,
+}
+
+/// Why a metric is inconclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The interval reaches beyond the margin, and excludes neither 0 nor changes
+    /// below the threshold.
+    Wide,
+    /// The runs are too few or too short for an interval.
     TooFew,
-    /// A difference that the drift of the runs could explain.
+    /// A drift of the runs could explain the difference.
     Drift,
+    /// The sides define the metric differently, or one of them is INVALID.
+    Conditions,
 }
 
 /// A metric that could not be compared.
@@ -165,7 +192,11 @@ impl Compared {
             candidate: report.candidate.clone(),
             systems: report.systems.clone(),
             confidence: 1.0 - report.question.risk,
+            labels: report.labels.clone(),
             threshold: report.question.threshold,
+            margin: report.question.margin,
+            until_decided: report.question.looks == compare::Looks::Any,
+            between_runs: report.between_runs,
             remarks: report.remarks.clone(),
             tests: report.tests.iter().map(Test::of).collect(),
         }
@@ -181,6 +212,7 @@ impl Test {
             headline: metric::name(test.headline),
             paired: test.pairing == Pairing::InOrder,
             runs: test.runs,
+            observations: test.observations,
             has_records: test.has_records,
             metrics: test.comparison.rows.iter().map(Row::of).collect(),
             omitted: test.comparison.omitted.iter().map(Omitted::of).collect(),
@@ -213,6 +245,10 @@ impl Row {
             detectable: finite(row.detectable),
             drift: row.drift.map(drift),
             finding: row.finding.into(),
+            doubt: match row.finding {
+                compare::Finding::Inconclusive(doubt) => Some(doubt.into()),
+                _ => None,
+            },
         }
     }
 }
@@ -229,8 +265,8 @@ impl From<compare::Verdict> for Verdict {
         match verdict {
             compare::Verdict::Better => Self::Better,
             compare::Verdict::Worse => Self::Worse,
-            compare::Verdict::NoDifference => Self::NoDifference,
-            compare::Verdict::CannotTell => Self::CannotTell,
+            compare::Verdict::Equivalent => Self::Equivalent,
+            compare::Verdict::Inconclusive => Self::Inconclusive,
         }
     }
 }
@@ -240,11 +276,19 @@ impl From<compare::Finding> for Finding {
         match finding {
             compare::Finding::Better => Self::Better,
             compare::Finding::Worse => Self::Worse,
-            compare::Finding::NoDifference => Self::NoDifference,
-            compare::Finding::WithinThreshold => Self::WithinThreshold,
-            compare::Finding::AroundThreshold => Self::AroundThreshold,
-            compare::Finding::TooFew => Self::TooFew,
-            compare::Finding::Drift => Self::Drift,
+            compare::Finding::Equivalent => Self::Equivalent,
+            compare::Finding::Inconclusive(_) => Self::Inconclusive,
+        }
+    }
+}
+
+impl From<compare::Doubt> for Doubt {
+    fn from(doubt: compare::Doubt) -> Self {
+        match doubt {
+            compare::Doubt::Wide => Self::Wide,
+            compare::Doubt::TooFew => Self::TooFew,
+            compare::Doubt::Drift => Self::Drift,
+            compare::Doubt::Conditions => Self::Conditions,
         }
     }
 }

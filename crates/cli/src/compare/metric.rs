@@ -72,6 +72,12 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// A share in percent, without a sign.
+pub fn share(share: f64) -> String {
+    // Not 7.000000000000001 %.
+    format!("{} %", (1e4 * 100.0 * share).round() / 1e4)
+}
+
 /// Where its change lies, with confidence.
 pub fn interval(row: &Row) -> String {
     let Interval { low, high, .. } = row.change;
@@ -125,13 +131,13 @@ pub fn of_scenario(baseline: &[PlayedTest], candidate: &[PlayedTest]) -> Vec<Met
         metrics.push(Metric::Mean(Series::Latency));
         metrics.push(Metric::Throughput);
     }
-    if has(|test| !test.columns.first_token.is_empty()) {
+    if has(|test| test.observations.iter().all(|run| !run.first_token.is_empty())) {
         metrics.extend(OF_TOKENS.map(|p| Metric::Percentile(Series::FirstToken, p)));
     }
-    if has(|test| !test.columns.time_per_output_token.is_empty()) {
+    if has(|test| test.observations.iter().all(|run| !run.time_per_output_token.is_empty())) {
         metrics.extend(OF_TOKENS.map(|p| Metric::Percentile(Series::TimePerOutputToken, p)));
     }
-    let fails = |test: &PlayedTest| test.columns.failed.contains(&true);
+    let fails = |test: &PlayedTest| test.observations.iter().any(|run| run.failed.contains(&true));
     if runs().any(fails) {
         metrics.push(Metric::Failures);
     }

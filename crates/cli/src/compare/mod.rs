@@ -6,14 +6,19 @@ mod console;
 mod github;
 pub mod interleave;
 mod json;
+mod label;
+mod layout;
 mod metric;
 mod source;
 mod told;
 
-use dyno_loadgen::compare::{self, Comparison, Metric, Pairing, Verdict};
+use dyno_loadgen::compare::{
+    self, Comparison, Doubt, Finding, Looks, Metric, Pairing, Series, Verdict,
+};
 
 pub use github::Annotations;
 pub use json::{Compared, SCHEMA_VERSION};
+pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use source::{Played, refuse_copies};
 
@@ -26,8 +31,15 @@ use source::PlayedTest;
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// Changes up to this share do not matter (>= 0).
+    /// Changes up to this share are neither better nor worse (>= 0).
     pub threshold: f64,
+    /// Changes up to this share are equivalent (>= 0).
+    pub margin: f64,
+    /// How often the comparison is made while pairs are added.
+    pub looks: Looks,
+    /// Standard deviation between runs of one system, as a share (>= 0), assumed
+    /// where each side has a single run in real time.
+    pub between_runs: f64,
     /// The headline first; empty takes those of the scenario.
     pub metrics: Vec<Metric>,
     /// Probability of any false alarm, over all tests.
@@ -36,6 +48,15 @@ pub struct Question {
     pub is_paired: bool,
     /// Whether settings that differ are only told.
     pub is_forced: bool,
+}
+
+/// Runs of both sides.
+#[derive(Debug, Clone)]
+pub struct Sides {
+    /// Of baseline and candidate, at least one each.
+    pub runs: [Vec<Played>; 2],
+    /// The configurations that they were played from, if they were played in turn.
+    pub configs: Option<[String; 2]>,
 }
 
 /// What came of it.
@@ -47,6 +68,10 @@ pub struct Report {
     pub candidate: Vec<String>,
     /// What the first run of each side measured.
     pub systems: [String; 2],
+    /// What tells the two sides apart.
+    pub labels: [String; 2],
+    /// [`Question::between_runs`] where it applies, otherwise 0.
+    pub between_runs: f64,
     /// What was asked for.
     pub question: Question,
     /// One entry a test that both sides have.
@@ -72,7 +97,9 @@ pub struct TestReport {
     pub pairing: Pairing,
     /// Runs of each side.
     pub runs: [usize; 2],
-    /// Whether every run kept its queries; if not, nothing can be told from chance.
+    /// Observations of each side: more than runs where they were played in slices.
+    pub observations: [usize; 2],
+    /// Whether every run kept its queries; if not, every metric is inconclusive.
     pub has_records: bool,
     /// What a reader must know of it.
     pub notes: Vec<String>,
@@ -83,36 +110,26 @@ impl Report {
     ///
     /// # Errors
     /// If they have no test in common, or if their conditions differ.
-    pub fn of(
-        baseline: &[Played],
-        candidate: &[Played],
-        question: Question,
-    ) -> Result<Self, Failure> {
+    pub fn of(sides: &Sides, question: Question) -> Result<Self, Failure> {
+        let Sides { runs: [baseline, candidate], configs } = sides;
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
             let problem = format!("--paired takes as many runs of both sides, found {a} and {b}");
             return Err(Failure::usage(problem).hint("leave --paired out, or give the others"));
         }
-        let all = || baseline.iter().chain(candidate);
-        let (first, others) = (&baseline[0], all().skip(1));
-        let mut differences: Vec<_> =
-            others.clone().filter_map(|other| conditions::of_runs(first, other)).collect();
         let (titles, mut remarks) = common_tests(baseline, candidate)?;
-        for other in others {
-            remarks.extend(conditions::remarks(first, other));
-            for title in &titles {
-                let (a, b) = (test(first, title), test(other, title));
-                differences.extend(conditions::of_tests(&a.conditions, &b.conditions));
-            }
-        }
-        remarks.extend(conditions::refuse(differences, question.is_forced)?);
+        remarks.extend(condition_remarks(sides, &titles, question.is_forced)?);
+        let is_single = baseline.len() == 1 && candidate.len() == 1;
+        let between_runs =
+            if is_single && baseline[0].time == "real" { question.between_runs } else { 0.0 };
         let risk = question.risk / titles.len() as f64;
         let mut tests = Vec::new();
         for title in &titles {
             let each = |side: &[Played]| -> Vec<PlayedTest> {
                 side.iter().map(|run| test(run, title).clone()).collect()
             };
-            tests.push(TestReport::of(each(baseline), each(candidate), &question, risk)?);
+            let options = (&question, risk, between_runs);
+            tests.push(TestReport::of(each(baseline), each(candidate), options)?);
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
@@ -121,34 +138,51 @@ impl Report {
                     .into(),
             );
         }
-        if baseline.len() == 1 && candidate.len() == 1 {
-            remarks.push(
-                "one run a side: how much runs differ among themselves is not in the intervals; \
-                 --interleave 5 measures it"
-                    .into(),
-            );
+        if between_runs > 0.0 {
+            let assumed = metric::share(between_runs);
+            remarks.push(format!(
+                "one run a side: the intervals assume that runs of one system differ by {assumed} \
+                 (--between-runs); --interleave 5 measures it"
+            ));
+        } else if is_single {
+            remarks.push("one run a side: how much runs differ is not in the intervals".into());
         }
         let mut seen = std::collections::HashSet::new();
         remarks.retain(|remark: &String| seen.insert(remark.clone()));
         let systems = [&baseline[0], &candidate[0]].map(|run| run.system.clone());
-        let labels = |side: &[Played]| side.iter().map(|run| run.label.clone()).collect();
-        let (baseline, candidate) = (labels(baseline), labels(candidate));
-        Ok(Self { baseline, candidate, systems, question, tests, remarks })
+        let labels = label::of_sides(&baseline[0], &candidate[0], configs.as_ref());
+        let paths = |side: &[Played]| side.iter().map(|run| run.label.clone()).collect();
+        let (baseline, candidate) = (paths(baseline), paths(candidate));
+        Ok(Self { baseline, candidate, systems, labels, between_runs, question, tests, remarks })
     }
 
     /// Of all tests.
     pub fn verdict(&self) -> Verdict {
         let has = |verdict| self.tests.iter().any(|test| test.comparison.verdict == verdict);
-        let by_weight = [Verdict::Worse, Verdict::CannotTell, Verdict::Better];
-        by_weight.into_iter().find(|&verdict| has(verdict)).unwrap_or(Verdict::NoDifference)
+        let by_weight = [Verdict::Worse, Verdict::Inconclusive, Verdict::Better];
+        by_weight.into_iter().find(|&verdict| has(verdict)).unwrap_or(Verdict::Equivalent)
     }
 
-    /// How the command ends; `is_strict` does not take no answer for a good one.
+    /// Whether further pairs are of no use: each test is worse, its headline is
+    /// conclusive, or the conditions or the length of the runs prevent a conclusion.
+    pub fn is_decided(&self) -> bool {
+        self.tests.iter().all(|test| {
+            let rows = &test.comparison.rows;
+            let of_headline = rows.iter().find(|row| row.metric == test.headline);
+            let is_over = of_headline.is_none_or(|row| {
+                let conditions = Finding::Inconclusive(Doubt::Conditions);
+                row.finding.is_conclusive() || row.finding == conditions
+            });
+            is_over || test.comparison.verdict == Verdict::Worse
+        })
+    }
+
+    /// Returns the exit code; `is_strict` fails on an inconclusive comparison.
     pub fn exit(&self, is_strict: bool) -> Exit {
         match self.verdict() {
             Verdict::Worse => Exit::Invalid,
-            Verdict::CannotTell if is_strict => Exit::Invalid,
-            Verdict::CannotTell | Verdict::NoDifference | Verdict::Better => Exit::Valid,
+            Verdict::Inconclusive if is_strict => Exit::Invalid,
+            Verdict::Inconclusive | Verdict::Equivalent | Verdict::Better => Exit::Valid,
         }
     }
 
@@ -190,14 +224,38 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
-        Verdict::NoDifference => "no difference",
-        Verdict::CannotTell => "cannot tell",
+        Verdict::Equivalent => "equivalent",
+        Verdict::Inconclusive => "inconclusive",
     }
 }
 
 fn test<'a>(run: &'a Played, title: &str) -> &'a PlayedTest {
     let mut tests = run.tests.iter();
     tests.find(|test| test.conditions.title() == title).expect("every run has the common tests")
+}
+
+/// Returns what a reader must know of the runs' conditions.
+///
+/// # Errors
+/// If they differ so that the runs cannot be compared.
+fn condition_remarks(
+    sides: &Sides,
+    titles: &[String],
+    is_forced: bool,
+) -> Result<Vec<String>, Failure> {
+    let mut runs = sides.runs.iter().flatten();
+    let first = runs.next().expect("each side has a run");
+    let (mut differences, mut remarks) = (Vec::new(), Vec::new());
+    for other in runs {
+        differences.extend(conditions::of_runs(first, other));
+        remarks.extend(conditions::remarks(first, other));
+        for title in titles {
+            let (a, b) = (test(first, title), test(other, title));
+            differences.extend(conditions::of_tests(&a.conditions, &b.conditions));
+        }
+    }
+    remarks.extend(conditions::refuse(differences, is_forced)?);
+    Ok(remarks)
 }
 
 /// Titles of the tests that all runs have, and what is said of the others.
@@ -233,62 +291,137 @@ impl TestReport {
     fn of(
         baseline: Vec<PlayedTest>,
         candidate: Vec<PlayedTest>,
-        question: &Question,
-        risk: f64,
+        (question, risk, between_runs): (&Question, f64, f64),
     ) -> Result<Self, Failure> {
-        let first = &baseline[0];
-        let mut notes = Vec::new();
-        for (side, tests) in [("baseline", &baseline), ("candidate", &candidate)] {
-            if let Some(ended) = tests.iter().find(|test| test.state != State::Complete) {
-                let how = &ended.verdict;
-                let problem = format!(
-                    "{} of the {side} is {how}: it has no result",
-                    ended.conditions.title()
-                );
-                if !question.is_forced {
-                    return Err(Failure::usage(problem).hint("--force takes what there is of it"));
-                }
-                notes.push(problem);
-            } else if let Some(test) = tests.iter().find(|test| !test.is_valid) {
-                let how = &test.verdict;
-                notes.push(format!("the {side} is {how}; its figures are compared as they are"));
-            }
-        }
+        let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
         let metrics = match &question.metrics[..] {
             [] => metric::of_scenario(&baseline, &candidate),
             given => given.to_vec(),
         };
         let pairing = pairing(&baseline, &candidate, question.is_paired);
+        let most = |tests: &[PlayedTest]| tests.iter().map(|test| test.observations.len()).max();
         let options = compare::Options {
-            headline: metrics[0],
-            further: metrics[1..].to_vec(),
-            pairing,
             threshold: question.threshold,
+            margin: question.margin,
             risk,
+            looks: question.looks,
+            between_runs: between_runs.ln_1p(),
+            pooled_most: most(&baseline).unwrap_or(1),
+            ..compare::Options::new(metrics[0], metrics[1..].to_vec(), pairing)
         };
-        let title = first.conditions.title();
-        let Conditions { scenario, tenant, .. } = first.conditions.clone();
+        let doubts = Doubts::new(&baseline, &candidate, question.is_forced);
+        let Conditions { scenario, tenant, .. } = baseline[0].conditions.clone();
+        let title = baseline[0].conditions.title();
         let runs = [baseline.len(), candidate.len()];
         let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
-        let columns = |tests: Vec<PlayedTest>| -> Vec<compare::Run> {
-            tests.into_iter().map(|test| test.columns).collect()
+        let (mut comparison, observations) = match has_records {
+            true => {
+                let of = |tests: Vec<PlayedTest>| -> Vec<compare::Run> {
+                    tests.into_iter().flat_map(|test| test.observations).collect()
+                };
+                let (a, b) = (of(baseline), of(candidate));
+                (compare::compare(&a, &b, &options), [a.len(), b.len()])
+            }
+            false => (told::compare(&baseline, &candidate, &question.metrics), runs),
         };
-        let comparison = match has_records {
-            true => compare::compare(&columns(baseline), &columns(candidate), &options),
-            false => told::compare(&baseline, &candidate, &question.metrics),
-        };
-        let headline = metrics[0];
+        notes.extend(doubts.apply(&mut comparison, metrics[0]));
         Ok(Self {
             title,
             scenario,
             tenant,
-            headline,
+            headline: metrics[0],
             comparison,
             pairing,
             runs,
+            observations,
             has_records,
             notes,
         })
+    }
+}
+
+/// Refuses runs that did not end, unless they are forced; returns what is noted of
+/// them.
+fn refuse_incomplete(
+    baseline: &[PlayedTest],
+    candidate: &[PlayedTest],
+    is_forced: bool,
+) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    for (side, tests) in [("baseline", baseline), ("candidate", candidate)] {
+        let Some(ended) = tests.iter().find(|test| test.state != State::Complete) else { continue };
+        let how = &ended.verdict;
+        let title = ended.conditions.title();
+        let problem = format!("{title} of the {side} is {how}: it has no result");
+        if !is_forced {
+            return Err(Failure::usage(problem).hint("--force takes what there is of it"));
+        }
+        notes.push(problem);
+    }
+    Ok(notes)
+}
+
+/// What makes metrics inconclusive, whatever their intervals are.
+struct Doubts {
+    /// Sides that are INVALID.
+    invalid: Vec<&'static str>,
+    /// Definitions of the two sides, where they differ.
+    definitions: Option<[String; 2]>,
+    is_forced: bool,
+}
+
+impl Doubts {
+    fn new(baseline: &[PlayedTest], candidate: &[PlayedTest], is_forced: bool) -> Self {
+        let sides = [("baseline", baseline), ("candidate", candidate)];
+        let is_invalid = |tests: &[PlayedTest]| tests.iter().any(|test| test.is_invalid);
+        let invalid = sides.into_iter().filter(|(_, tests)| is_invalid(tests));
+        let invalid = invalid.map(|(side, _)| side).collect();
+        // Only tokens are defined differently.
+        let mut definitions = baseline
+            .iter()
+            .chain(candidate)
+            .filter(|test| test.has_tokens() && !test.definitions.is_empty())
+            .map(|test| test.definitions.clone());
+        let definitions = definitions.next().and_then(|first| {
+            let other = definitions.find(|other| *other != first)?;
+            Some([first, other])
+        });
+        Self { invalid, definitions, is_forced }
+    }
+
+    /// Makes metrics inconclusive; returns the reasons.
+    fn apply(&self, comparison: &mut Comparison, headline: Metric) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some([a, b]) = &self.definitions {
+            comparison.doubt(headline, is_by_definition, true);
+            notes.push(format!(
+                "the runs define times of tokens differently ({a} and {b}), so these are inconclusive"
+            ));
+        }
+        if self.invalid.is_empty() {
+            return notes;
+        }
+        let sides = self.invalid.join(" and the ");
+        let are = if self.invalid.len() > 1 { "are" } else { "is" };
+        notes.push(match self.is_forced {
+            true => format!("the {sides} {are} INVALID; forced to take the figures as they are"),
+            false => {
+                comparison.doubt(headline, |_| true, false);
+                format!(
+                    "the {sides} {are} INVALID, so nothing is better or equivalent; --force takes \
+                     the figures as they are"
+                )
+            }
+        });
+        notes
+    }
+}
+
+/// Whether a metric depends on the definition of tokens and of the last output.
+fn is_by_definition(metric: Metric) -> bool {
+    match metric {
+        Metric::Percentile(series, _) | Metric::Mean(series) => series != Series::FirstToken,
+        Metric::Throughput | Metric::Failures => false,
     }
 }
 

@@ -3,12 +3,14 @@
 //! Whatever else can be compared becomes a [`Played`] here; nothing further on
 //! knows where it came from.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare;
 
 use super::conditions::Conditions;
+use super::label;
 use crate::exit::Failure;
 use crate::foreign::{self, Figures, Foreign};
 use crate::records::{self, NEVER, Records};
@@ -29,6 +31,8 @@ pub struct Played {
     pub build: String,
     /// Processor and cores.
     pub machine: String,
+    /// Options and settings that were given, by name.
+    pub given: BTreeMap<String, String>,
     /// Its performance tests.
     pub tests: Vec<PlayedTest>,
     /// What a reader must know to read its figures right.
@@ -42,14 +46,17 @@ pub struct PlayedTest {
     pub conditions: Conditions,
     /// How it ended.
     pub state: State,
-    /// Whether it counts.
-    pub is_valid: bool,
+    /// Whether it is INVALID.
+    pub is_invalid: bool,
     /// The word of its verdict.
     pub verdict: String,
-    /// When its queries were due, ns.
+    /// How its metrics are defined; empty where it is not known.
+    pub definitions: String,
+    /// When its queries were due, ns; of slices those of the first.
     pub scheduled: Vec<i64>,
-    /// What was measured.
-    pub columns: compare::Run,
+    /// What was measured: of a run that was played at once one observation, of slices
+    /// several.
+    pub observations: Vec<compare::Run>,
     /// Whether anything was kept of each query; if not, there are only the figures.
     pub has_records: bool,
     /// Its figures, by names of metrics.
@@ -73,7 +80,9 @@ impl Played {
             Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
         })?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
-        let tests = measured.map(|test| PlayedTest::read(path, test)).collect::<Result<_, _>>()?;
+        let read = |test| PlayedTest::read(path, test, &run.definitions);
+        let tests = measured.map(read).collect::<Result<_, _>>()?;
+        let given = label::given(path, &run);
         let environment = &run.environment;
         let processor = environment.processor.as_deref().unwrap_or("an unknown processor");
         Ok(Self {
@@ -83,6 +92,7 @@ impl Played {
             started_at: run.started_at,
             build: format!("{} build of {}", environment.build, environment.dyno_version),
             machine: format!("{} cores of {processor}", environment.cores),
+            given,
             tests,
             remarks: Vec::new(),
         })
@@ -115,6 +125,7 @@ impl Played {
             started_at: String::new(),
             build: format!("{name} {}", result.version).trim_end().into(),
             machine: String::new(),
+            given: BTreeMap::new(),
             tests: tests.map(|test| PlayedTest::foreign(&test, is_only(&test.scenario))).collect(),
             remarks,
         }
@@ -142,7 +153,7 @@ impl Played {
         let place = |run: &Self| std::fs::canonicalize(&run.label).ok();
         let is_alike = |(a, b): (&PlayedTest, &PlayedTest)| {
             let has_any = !a.scheduled.is_empty();
-            has_any && a.scheduled == b.scheduled && a.columns == b.columns
+            has_any && a.scheduled == b.scheduled && a.observations == b.observations
         };
         let mut tests = self.tests.iter().zip(&other.tests);
         let has_same = self.tests.len() == other.tests.len() && !self.tests.is_empty();
@@ -151,7 +162,7 @@ impl Played {
 }
 
 impl PlayedTest {
-    fn read(directory: &Path, test: &summary::Test) -> Result<Self, Failure> {
+    fn read(directory: &Path, test: &summary::Test, definitions: &str) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
             Failure::usage(error).hint("only the raw records tell chance from a difference")
@@ -159,13 +170,22 @@ impl PlayedTest {
         Ok(Self {
             conditions: Conditions::of(test),
             state: test.state,
-            is_valid: test.is_valid(),
+            is_invalid: test.judged() == Verdict::Invalid,
             verdict: test.judged().name().into(),
-            columns: columns(&records),
+            definitions: match definitions {
+                "" => EARLIER.into(),
+                definitions => definitions.into(),
+            },
+            observations: vec![columns(&records)],
             scheduled: records.scheduled_ns,
             has_records: true,
             figures: foreign::of_summary(test),
         })
+    }
+
+    /// Whether it has times of tokens.
+    pub fn has_tokens(&self) -> bool {
+        self.observations.iter().any(|run| !run.first_token.is_empty())
     }
 
     fn foreign(test: &foreign::Test, is_only: bool) -> Self {
@@ -176,12 +196,55 @@ impl PlayedTest {
         Self {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
-            is_valid: true,
+            is_invalid: false,
             verdict: Verdict::Valid.name().into(),
+            definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
-            columns,
+            observations: vec![columns],
             figures: test.figures.clone(),
+        }
+    }
+}
+
+impl Played {
+    /// Returns one run of slices that were played in this order.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn from_slices(mut slices: Vec<Self>, label: String) -> Self {
+        let mut run = slices.remove(0);
+        run.label = label;
+        for test in &mut run.tests {
+            let title = test.conditions.title();
+            let mut runs = std::mem::take(&mut test.observations);
+            for slice in &slices {
+                let Some(other) = slice.tests.iter().find(|t| t.conditions.title() == title) else {
+                    continue;
+                };
+                runs.extend(other.observations.iter().cloned());
+                test.is_invalid |= other.is_invalid;
+                if test.state == State::Complete {
+                    test.state = other.state;
+                    test.verdict.clone_from(&other.verdict);
+                }
+            }
+            runs.iter_mut().for_each(without_first);
+            test.observations = compare::slices::observations(&runs);
+        }
+        run
+    }
+}
+
+/// Definitions of runs of versions that did not name them.
+const EARLIER: &str = "an earlier version";
+
+/// Leaves the times of the first query out: the system was loaded for this slice, and
+/// slices are short.
+fn without_first(run: &mut compare::Run) {
+    for times in [&mut run.latency, &mut run.first_token, &mut run.time_per_output_token] {
+        if !times.is_empty() {
+            times.remove(0);
         }
     }
 }

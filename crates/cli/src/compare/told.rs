@@ -1,7 +1,7 @@
-//! Figures side by side, where a tool kept nothing else: there is a change, and
-//! nobody can tell it from chance.
+//! Figures side by side, where a tool kept nothing else: every change is
+//! inconclusive.
 
-use dyno_loadgen::compare::{Comparison, Finding, Interval, Metric, Row, Verdict};
+use dyno_loadgen::compare::{Comparison, Doubt, Finding, Interval, Metric, Row, Verdict};
 
 use super::metric;
 use super::source::PlayedTest;
@@ -58,13 +58,13 @@ pub fn compare(baseline: &[PlayedTest], candidate: &[PlayedTest], asked: &[Metri
             confidence: 0.0,
             detectable: f64::INFINITY,
             drift: None,
-            finding: Finding::TooFew,
+            finding: Finding::Inconclusive(Doubt::TooFew),
         })
     };
     Comparison {
         rows: metrics.iter().filter_map(row).collect(),
         omitted: Vec::new(),
-        verdict: Verdict::CannotTell,
+        verdict: Verdict::Inconclusive,
     }
 }
 

@@ -34,18 +34,23 @@ fn finding<'a>(report: &'a Value, metric: &str) -> &'a Value {
 }
 
 #[test]
-fn another_run_of_the_same_system_is_no_different() {
+fn another_run_of_the_same_system_is_equivalent_within_the_margin_or_inconclusive() {
     let folder = Folder::new();
     play(&folder, "a", "lognormal=2ms,servers=4", "");
     play(&folder, "b", "lognormal=2ms,servers=4", "--seed 3");
     let ran = folder.dyno("compare a b").exits(0);
-    assert!(ran.stdout.contains("NO DIFFERENCE"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("would have shown in 80 of"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("│ INCONCLUSIVE "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("80 of 100 such"), "{}", ran.stdout);
+    folder.dyno("compare a b --strict").exits(1);
+    let ran = folder.dyno("compare a b --strict --margin 40%").exits(0);
+    assert!(ran.stdout.contains("│ EQUIVALENT "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Equivalent: within 40 %"), "{}", ran.stdout);
     assert!(ran.stdout.contains("one run a side"), "{}", ran.stdout);
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 80), "{}", ran.stdout);
     let report = folder.dyno("compare a b --json").exits(0).json();
-    assert_eq!(report["verdict"], "no difference");
-    assert_eq!(finding(&report, "p99"), "no_difference");
+    assert_eq!(report["verdict"], "inconclusive");
+    assert_eq!(finding(&report, "p99"), "inconclusive");
+    assert_eq!(report["tests"][0]["metrics"][0]["doubt"], "wide");
     assert_eq!(folder.dyno("compare a b --json").stdout, folder.dyno("compare a b --json").stdout);
     assert_eq!(folder.dyno("compare a b --quiet").exits(0).stdout, "");
 }
@@ -62,7 +67,9 @@ fn a_slower_system_is_worse_and_the_other_way_round_better() {
     let back = folder.dyno("compare b a").exits(0);
     assert!(back.stdout.contains("BETTER"), "{}", back.stdout);
     let tolerant = folder.dyno("compare a b --threshold 40%").exits(0);
-    assert!(tolerant.stdout.contains("within 40 %"), "{}", tolerant.stdout);
+    assert!(tolerant.stdout.contains("│ EQUIVALENT "), "{}", tolerant.stdout);
+    let tolerant = folder.dyno("compare a b --margin 40% --strict").exits(0);
+    assert!(tolerant.stdout.contains("│ EQUIVALENT "), "{}", tolerant.stdout);
     let one = folder.dyno("compare a b --metric p50 --json").exits(1).json();
     assert_eq!(one["tests"][0]["metrics"].as_array().unwrap().len(), 1);
     assert_eq!(one["tests"][0]["metrics"][0]["confidence"], 0.95);
@@ -156,6 +163,9 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("", "expected two runs, found none");
     refused("a a --qps 3", "--qps sets what is played");
     refused("a a --threshold -1%", "expected a share such as 2%");
+    refused("a a --margin 1% --threshold 2%", "--margin 1% is less than --threshold 2%");
+    refused("--interleave 2 a.toml b.toml --slices 3", "expected 1 or an even number up to 64");
+    refused("--until-decided 1s a.toml", "--until-decided takes two configurations, found 1");
     refused("a a --metric p101", "expected a metric");
     refused("a a --metric p99.999999999", "expected a metric");
     // Twice the same is no second run, and what is not there has no pair.
@@ -195,7 +205,8 @@ fn interleaved_runs_are_planned_played_resumed_and_compared_again() {
     let row = &report["tests"][0]["metrics"][0];
     assert!((row["change"].as_f64().unwrap() - 0.05).abs() < 0.02, "{row}");
     let files = || std::fs::read_dir(folder.0.join("il")).unwrap().count();
-    assert_eq!(files(), 6);
+    // Six runs, and how they were played.
+    assert_eq!(files(), 7);
     let again = folder.dyno("compare il --json").exits(1).json();
     assert_eq!(again, report, "the folder has all that was compared");
     let taken = folder.dyno("compare --interleave 3 a.toml b.toml --out il").exits(3);
@@ -308,4 +319,108 @@ fn real_time_runs_are_interleaved_under_one_load_and_a_time_cap() {
     let late = folder.dyno(&format!("{interleave} --out late --max-time 1ns")).exits(2);
     assert!(late.stderr.contains("too short for two pairs"), "{}", late.stderr);
     assert!(!folder.0.join("late").exists(), "none is begun that would end later");
+}
+
+#[test]
+fn both_sides_are_labelled_by_what_differs() {
+    let folder = Folder::new();
+    play(&folder, "runs/before", "lognormal=2ms,servers=4", "");
+    play(&folder, "runs/after", "lognormal=2ms,servers=4", "--seed 3");
+    play(&folder, "runs/slow", "lognormal=2.4ms,servers=4", "--seed 3");
+    let labels = |runs: &str| -> Value {
+        let report = folder.dyno(&format!("compare {runs} --json")).json();
+        report["labels"].clone()
+    };
+    let by_service = serde_json::json!(["lognormal=2ms", "lognormal=2.4ms"]);
+    assert_eq!(labels("runs/before runs/slow"), by_service);
+    let by_folder = serde_json::json!(["before", "after"]);
+    assert_eq!(labels("runs/before runs/after"), by_folder);
+    let text = folder.dyno("compare runs/before runs/slow").exits(1).stdout;
+    assert!(text.contains("baseline   lognormal=2ms: runs/before"), "{text}");
+}
+
+#[test]
+fn an_invalid_run_is_neither_better_nor_equivalent() {
+    let folder = Folder::new();
+    let bound = "--set server_target_latency_ns=3000000";
+    play(&folder, "slow", "lognormal=2.4ms,servers=4", bound);
+    play(&folder, "fast", "lognormal=1ms,servers=4", &format!("--seed 3 {bound}"));
+    let better = folder.dyno("compare slow fast --json").exits(0).json();
+    assert_eq!(better["verdict"], "inconclusive", "{better}");
+    assert_eq!(better["tests"][0]["metrics"][0]["doubt"], "conditions");
+    folder.dyno("compare slow fast --strict").exits(1);
+    assert_eq!(folder.dyno("compare slow fast --force --json").json()["verdict"], "better");
+    // A run that violates its bound because it is worse stays worse.
+    assert_eq!(folder.dyno("compare fast slow --json").exits(1).json()["verdict"], "worse");
+}
+
+#[test]
+fn pairs_are_added_until_the_headline_is_decided() {
+    let folder = Folder::new();
+    config(&folder, "a.toml", "lognormal=2ms", "qps = 500\n");
+    config(&folder, "b.toml", "lognormal=4ms", "qps = 500\n");
+    let until = "compare --until-decided 10m";
+    let plan = folder.dyno(&format!("{until} a.toml b.toml --dry-run")).exits(0);
+    assert!(plan.stdout.contains("at least 2 pairs until the headline"), "{}", plan.stdout);
+    let ran = folder.dyno(&format!("{until} a.toml b.toml --out worse --json")).exits(1);
+    let report = ran.json();
+    assert_eq!((&report["verdict"], &report["until_decided"]), (&"worse".into(), &true.into()));
+    // Fewer than four observations have no interval that holds at every look.
+    assert_eq!(report["tests"][0]["runs"], serde_json::json!([4, 4]));
+    assert_eq!(folder.dyno("compare worse --json").exits(1).json(), report, "of the same folder");
+    config(&folder, "same.toml", "lognormal=2ms,seed=5", "qps = 500\n");
+    let equal = "compare --until-decided 10m a.toml same.toml --margin 10% --metric mean --json";
+    let equal = folder.dyno(&format!("{equal} --strict --out equal")).exits(0).json();
+    assert_eq!(equal["verdict"], "equivalent", "{equal}");
+}
+
+#[test]
+fn real_time_runs_alternate_in_slices_that_are_resumed_and_read_again() {
+    let folder = Folder::new();
+    for name in ["a.toml", "b.toml"] {
+        let text = "version = 1\n[run]\nsystem = \"null\"\nscenario = \"single-stream\"\n\
+                    duration = \"1s\"\n";
+        folder.write(name, text);
+    }
+    let interleave = "compare --interleave 2 a.toml b.toml --out il --json";
+    let plan = folder.dyno("compare --interleave 2 a.toml b.toml --dry-run").exits(0).stdout;
+    assert!(plan.contains("a run in 4 slices"), "{plan}");
+    let report = folder.dyno(interleave).json();
+    assert_eq!(report["tests"][0]["runs"], serde_json::json!([2, 2]));
+    assert_eq!(report["tests"][0]["observations"], serde_json::json!([4, 4]));
+    assert!(folder.0.join("il/b-2/4/summary.json").is_file());
+    assert_eq!(setting(&folder, "il/a-1/1", "min_duration_ms"), "250");
+    std::fs::remove_dir_all(folder.0.join("il/b-2/4")).unwrap();
+    let resumed = folder.dyno(&format!("{interleave} --resume"));
+    assert_eq!(resumed.stderr.matches("\nslice ").count(), 1, "{}", resumed.stderr);
+    let again = folder.dyno("compare il --json").json();
+    assert_eq!(again, resumed.json());
+    let other = folder.dyno(&format!("{interleave} --resume --slices 2")).exits(2);
+    assert!(other.stderr.contains("runs in 4 slices"), "{}", other.stderr);
+    let labels = serde_json::json!(["a.toml", "b.toml"]);
+    assert_eq!(again["labels"], labels);
+}
+
+#[test]
+fn runs_with_other_definitions_of_tokens_are_inconclusive() {
+    let folder = Folder::new();
+    let system = "lognormal=2ms,servers=4,tokens=4-9,per-token=100us";
+    let tokens = "--set use_token_latencies=true --set server_ttft_latency=1s \
+                  --set server_tpot_latency=1s";
+    play(&folder, "a", system, tokens);
+    play(&folder, "b", system, &format!("--seed 3 {tokens}"));
+    let tpot = "--metric tpot-p50 --margin 50% --strict --json";
+    let same = folder.dyno(&format!("compare a b {tpot}")).exits(0).json();
+    assert_eq!(same["verdict"], "equivalent", "{same}");
+    // A run of a version before the definitions had a name.
+    let summary = folder.read("b/summary.json");
+    let earlier = summary.replace("\"definitions\": \"native\"", "\"definitions\": \"\"");
+    assert_ne!(earlier, summary);
+    folder.write("b/summary.json", &earlier);
+    let differ = folder.dyno(&format!("compare a b {tpot}")).exits(1).json();
+    assert_eq!(differ["verdict"], "inconclusive", "{differ}");
+    assert_eq!(differ["tests"][0]["metrics"][0]["doubt"], "conditions");
+    assert!(differ["tests"][0]["notes"][0].as_str().unwrap().contains("an earlier version"));
+    let other = folder.dyno("compare a b --metric throughput --margin 50% --strict --json");
+    assert_eq!(other.exits(0).json()["verdict"], "equivalent", "throughput is defined alike");
 }

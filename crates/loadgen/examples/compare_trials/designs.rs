@@ -62,13 +62,8 @@ fn intervals(session: &Session, trial: u64, p: f64) -> [Interval; 3] {
     let [baseline, candidate] = session.play(trial, 1.0);
     let sides = [&baseline[0].latency[..], &candidate[0].latency[..]];
     let mut random = Mt19937::new(trial + 77);
-    let options = Options {
-        headline: Metric::Percentile(Series::Latency, p),
-        further: Vec::new(),
-        pairing: Pairing::None,
-        threshold: 0.0,
-        risk: RISK,
-    };
+    let headline = Metric::Percentile(Series::Latency, p);
+    let options = Options { risk: RISK, ..Options::new(headline, Vec::new(), Pairing::None) };
     let batches = compare(&baseline, &candidate, &options);
     let change = batches.rows[0].change;
     [

@@ -1,17 +1,19 @@
 //! How often `dyno compare` raises a false alarm, and how often it sees a change,
 //! on systems whose truth is known.
 //!
-//! Figures as JSON lines on stdout, tables on stderr. With `--designs`, three
-//! ways to find the interval of a percentile are compared instead.
+//! Figures as JSON lines on stdout, tables on stderr. With `--gates`, only gates in
+//! slices are tried, whose figures `bench/truth` prints; with `--designs`, three ways
+//! to find the interval of a percentile are compared.
 //!
-//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT] [--designs]`
+//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT] [--gates] [--designs]`
 //! `--case` takes only the cases whose name contains the text.
 
 mod designs;
+mod gates;
 mod sessions;
 mod systems;
 
-use dyno_loadgen::compare::{Finding, Metric, Options, RISK, Series, Verdict, compare};
+use dyno_loadgen::compare::{Doubt, Finding, Metric, Options, RISK, Row, Series, Verdict, compare};
 
 use crate::sessions::Session;
 use crate::systems::System;
@@ -38,13 +40,8 @@ fn options(session: &Session) -> Options {
         }
         _ => {}
     }
-    Options {
-        headline: percentile(0.99),
-        further,
-        pairing: session.pairing,
-        threshold: 0.0,
-        risk: RISK,
-    }
+    // Without a margin every false alarm counts.
+    Options { margin: 0.0, ..Options::new(percentile(0.99), further, session.pairing) }
 }
 
 /// What came of many comparisons, in percent of them.
@@ -54,7 +51,7 @@ struct Shares {
     different: f64,
     /// Worse in any.
     worse: f64,
-    /// Nothing can be told, not even of the headline.
+    /// The interval of the headline has no limit, or drift could explain it.
     unknown: f64,
     /// Of these, because runs drifted.
     drifted: f64,
@@ -71,11 +68,18 @@ impl Shares {
             let add = |share: &mut f64, counts: bool| *share += if counts { one } else { 0.0 };
             add(&mut shares.different, has(Finding::Worse) || has(Finding::Better));
             add(&mut shares.worse, found.verdict == Verdict::Worse);
-            add(&mut shares.unknown, found.verdict == Verdict::CannotTell);
-            add(&mut shares.drifted, has(Finding::Drift));
+            add(&mut shares.unknown, is_unknown(&found.rows, session));
+            add(&mut shares.drifted, has(Finding::Inconclusive(Doubt::Drift)));
         }
         shares
     }
+}
+
+/// Whether the headline is inconclusive for another reason than a wide interval.
+fn is_unknown(rows: &[Row], session: &Session) -> bool {
+    let headline = options(session).headline;
+    let of_headline = rows.iter().find(|row| row.metric == headline).map(|row| row.finding);
+    matches!(of_headline, None | Some(Finding::Inconclusive(Doubt::TooFew | Doubt::Drift)))
 }
 
 fn false_alarms(sessions: &[Session], trials: u64) {
@@ -131,6 +135,10 @@ fn main() {
     let trials: u64 = value("--trials").and_then(|text| text.parse().ok()).unwrap_or(400);
     if arguments.iter().any(|argument| argument == "--designs") {
         designs::tell(trials);
+        return;
+    }
+    if arguments.iter().any(|argument| argument == "--gates") {
+        gates::print(trials);
         return;
     }
     let of_name = value("--case").unwrap_or_default();

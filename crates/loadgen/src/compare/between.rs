@@ -2,6 +2,7 @@
 //! several runs a side.
 
 use super::POWER;
+use super::anytime::{self, Looks};
 use super::probability::{normal, student};
 use super::within::{Estimate, Share};
 
@@ -23,6 +24,15 @@ impl Interval {
     pub(super) fn exponential(self) -> Self {
         let [value, low, high] = [self.value, self.low, self.high].map(f64::exp_m1);
         Self { value, low, high, ..self }
+    }
+
+    /// Widens both limits by what runs that differ with this standard deviation of
+    /// the logarithm add to the difference of two of them.
+    pub(super) fn widened(self, between_runs: f64, risk: f64) -> Self {
+        let added = normal(risk / 2.0) * between_runs * std::f64::consts::SQRT_2;
+        let (below, above) = (self.value - self.low, self.high - self.value);
+        let (low, high) = (self.value - below.hypot(added), self.value + above.hypot(added));
+        Self { low, high, ..self }
     }
 
     /// The difference that limits as wide as these would have found in
@@ -64,12 +74,19 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Several runs a side, run `i` of one played beside run `i` of the other.
-pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
+///
+/// At one look the limits are those of Student's t; at any number of looks those of
+/// [`anytime`].
+pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64, looks: Looks) -> Interval {
     let differences: Vec<f64> = baseline.iter().zip(candidate).map(|(a, b)| b - a).collect();
     let moments = Moments::of(&differences);
     let freedom = moments.count - 1.0;
     let error = (moments.squares / freedom / moments.count).sqrt();
-    let found = around(moments.mean, error, freedom, risk);
+    let reach = match looks {
+        Looks::One => student(risk / 2.0, freedom),
+        Looks::Any => anytime::student(moments.count, risk),
+    };
+    let found = around(moments.mean, error * reach, freedom);
     // Of two signs each, for every pair but the first.
     if_certain(found, error, 0.5_f64.powf(freedom), risk)
 }
@@ -87,7 +104,8 @@ pub fn independent(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
         let freedom = a.count + b.count - 2.0;
         let variance = (a.squares + b.squares) / freedom;
         let error = (variance * (1.0 / a.count + 1.0 / b.count)).sqrt();
-        return if_certain(around(value, error, freedom, risk), error, apart(&a, &b), risk);
+        let reach = student(risk / 2.0, freedom) * error;
+        return if_certain(around(value, reach, freedom), error, apart(&a, &b), risk);
     }
     let part = |m: &Moments| m.squares / (m.count - 1.0) / m.count;
     let (of_a, of_b) = (part(&a), part(&b));
@@ -95,7 +113,8 @@ pub fn independent(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
     let freedom = sum * sum / (of_a * of_a / (a.count - 1.0) + of_b * of_b / (b.count - 1.0));
     // Without any variance on either side.
     let freedom = if freedom.is_finite() { freedom } else { a.count + b.count - 2.0 };
-    if_certain(around(value, sum.sqrt(), freedom, risk), sum.sqrt(), apart(&a, &b), risk)
+    let reach = student(risk / 2.0, freedom) * sum.sqrt();
+    if_certain(around(value, reach, freedom), sum.sqrt(), apart(&a, &b), risk)
 }
 
 /// The probability that all runs of one side lie to one side of all of the other,
@@ -120,17 +139,17 @@ fn if_certain(found: Interval, error: f64, chance: f64, risk: f64) -> Interval {
     }
 }
 
-fn around(value: f64, error: f64, freedom: f64, risk: f64) -> Interval {
-    let reach = student(risk / 2.0, freedom) * error;
+fn around(value: f64, reach: f64, freedom: f64) -> Interval {
+    // No limit, whatever the error: 0 times infinity is not a number.
+    let reach = if reach.is_nan() { f64::INFINITY } else { reach };
     Interval { value, low: value - reach, high: value + reach, freedom }
 }
 
-/// The difference of two shares.
+/// The difference of two shares, with limits `z` standard errors away.
 ///
 /// Source: Newcombe, "Interval estimation for the difference between
 /// independent proportions", 1998, method 10.
-pub fn shares(baseline: Share, candidate: Share, risk: f64) -> Interval {
-    let z = normal(risk / 2.0);
+pub fn shares(baseline: Share, candidate: Share, z: f64) -> Interval {
     let (low_a, high_a) = wilson(baseline, z);
     let (low_b, high_b) = wilson(candidate, z);
     let value = candidate.value - baseline.value;

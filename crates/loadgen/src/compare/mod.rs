@@ -1,28 +1,37 @@
 //! Whether one side of a comparison is better or worse than the other, from the
 //! latencies of single queries.
 //!
-//! With one run a side, limits come from batches of the run ([`within`]) and hold
-//! for these two runs: how much runs vary among themselves is not in them. With
-//! several runs, each run is one observation ([`between`]) and that is in them.
+//! With one run a side, limits come from batches of the run ([`within`]) and are
+//! widened by an assumed deviation between runs ([`Options::between_runs`]). With
+//! several runs, each run is one observation ([`between`]) and the deviation is
+//! measured. A run may be played in slices that alternate with those of the other
+//! side; then two slices of each side are one observation. Where runs are added
+//! until the result is conclusive, limits hold at every look ([`anytime`]).
+//!
 //! All limits of a comparison hold together with the stated confidence, and a
 //! verdict follows from them alone: the false alarms of the whole comparison
 //! stay below [`Options::risk`]. `examples/compare_trials` measures both.
 
 pub mod alone;
+mod anytime;
 mod between;
 mod drift;
 mod probability;
+pub mod slices;
 mod verdict;
 mod within;
 
 use crate::clock::{Nanos, SECOND};
 
+pub use self::anytime::Looks;
 pub use self::between::Interval;
 pub use self::drift::Drift;
-pub use self::verdict::{Finding, Verdict};
+pub use self::verdict::{Doubt, Finding, Verdict};
 pub use self::within::{BATCHES, TooFew};
 
 use self::between::Moments;
+use self::probability::normal;
+use self::verdict::{DriftEffect, Tolerance};
 use self::within::{Estimate, Share};
 
 /// What a run left, in columns in the order of its schedule.
@@ -102,15 +111,46 @@ pub struct Options {
     pub further: Vec<Metric>,
     /// How runs belong together.
     pub pairing: Pairing,
-    /// Changes up to this share of the baseline's value do not matter (>= 0). Of
-    /// failures, which are no share of it, every change does.
+    /// Changes up to this share of the baseline's value are neither better nor worse
+    /// (>= 0). Of failures, which are no share of it, every change is.
     pub threshold: f64,
+    /// Changes up to this share of the baseline's value are equivalent (>= 0).
+    pub margin: f64,
     /// Probability of any false alarm among all metrics, in (0, 1).
     pub risk: f64,
+    /// How often the comparison is made while runs are added.
+    pub looks: Looks,
+    /// Standard deviation of the logarithm of a metric between runs of one system
+    /// (>= 0), assumed where each side has a single run.
+    pub between_runs: f64,
+    /// Runs in a row that may be pooled into one observation where each alone has
+    /// too few values (>= 1); for [`Pairing::InOrder`].
+    pub pooled_most: usize,
 }
 
-/// False alarms in a hundred comparisons of equals, unless others are asked for.
+/// Default probability of a false alarm.
 pub const RISK: f64 = 0.05;
+
+/// Default of [`Options::margin`].
+pub const MARGIN: f64 = 0.05;
+
+impl Options {
+    /// Returns the defaults for these metrics, in virtual time.
+    #[must_use]
+    pub fn new(headline: Metric, further: Vec<Metric>, pairing: Pairing) -> Self {
+        Self {
+            headline,
+            further,
+            pairing,
+            threshold: 0.0,
+            margin: MARGIN,
+            risk: RISK,
+            looks: Looks::One,
+            between_runs: 0.0,
+            pooled_most: 1,
+        }
+    }
+}
 
 /// The headline's part of the risk, if it is not alone. The others share the rest
 /// evenly: theirs must be large changes to count.
@@ -170,7 +210,7 @@ pub struct Comparison {
 #[must_use]
 pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Comparison {
     assert!(!baseline.is_empty() && !candidate.is_empty(), "a side without runs");
-    let sides = Sides { baseline, candidate, pairing: options.pairing };
+    let sides = Sides { baseline, candidate, options };
     let (mut rows, mut omitted) = (Vec::new(), Vec::new());
     let metrics = std::iter::once(&options.headline).chain(&options.further);
     for (at, &metric) in metrics.enumerate() {
@@ -179,19 +219,19 @@ pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Compar
             (0, _) => options.risk * HEADLINE_PART,
             (_, others) => options.risk * (1.0 - HEADLINE_PART) / others as f64,
         };
-        match sides.row(metric, risk, options.threshold) {
+        match sides.row(metric, risk) {
             Ok(row) => rows.push(row),
             Err(reason) => omitted.push(Omitted { metric, reason }),
         }
     }
-    let verdict = Verdict::of(&rows, options.headline);
+    let verdict = Verdict::new(&rows, options.headline);
     Comparison { rows, omitted, verdict }
 }
 
 struct Sides<'a> {
     baseline: &'a [Run],
     candidate: &'a [Run],
-    pairing: Pairing,
+    options: &'a Options,
 }
 
 /// What the two sides have of a metric, and how they differ.
@@ -202,23 +242,46 @@ struct Difference {
     drift: Option<Drift>,
 }
 
+impl Comparison {
+    /// Makes these metrics inconclusive because of the runs' conditions. A metric that
+    /// is worse stays worse unless `also_worse`.
+    pub fn doubt(
+        &mut self,
+        headline: Metric,
+        is_doubted: impl Fn(Metric) -> bool,
+        also_worse: bool,
+    ) {
+        for row in &mut self.rows {
+            let is_worse = row.finding == Finding::Worse;
+            if is_doubted(row.metric) && (also_worse || !is_worse) {
+                row.finding = Finding::Inconclusive(Doubt::Conditions);
+            }
+        }
+        self.verdict = Verdict::new(&self.rows, headline);
+    }
+}
+
 impl Sides<'_> {
-    fn row(&self, metric: Metric, risk: f64, threshold: f64) -> Result<Row, TooFew> {
+    fn row(&self, metric: Metric, risk: f64) -> Result<Row, TooFew> {
         let found = match (metric, self.baseline, self.candidate) {
             (Metric::Failures, ..) => self.failures(risk)?,
             (_, [a], [b]) => self.of_single_runs(a, b, metric, risk)?,
             _ => self.of_several_runs(metric, risk)?,
         };
-        // A share of failures has no baseline to be a share of.
-        let threshold = if metric.is_absolute() { 0.0 } else { threshold };
-        let is_explained =
-            found.drift.is_some_and(|drift| drift.could_explain(&found.interval, threshold));
+        let Options { threshold, margin, .. } = *self.options;
+        let tolerance = Tolerance { threshold, margin }.for_metric(metric);
+        let drift = DriftEffect {
+            could_explain: found
+                .drift
+                .is_some_and(|drift| drift.could_explain(&found.interval, tolerance.threshold)),
+            reach: found.drift.filter(Drift::is_seen).map_or(0.0, |drift| drift.explains),
+        };
         let detectable = found.interval.detectable(risk);
         let (change, detectable) = match metric.is_absolute() {
             true => (found.interval, detectable),
             false => (found.interval.exponential(), detectable.exp_m1()),
         };
-        let finding = Finding::of(metric, &change, threshold, is_explained);
+        let finding = Finding::new(metric, &change, tolerance, drift);
         let confidence = 1.0 - risk;
         let Difference { baseline, candidate, drift, .. } = found;
         Ok(Row { metric, baseline, candidate, change, confidence, detectable, drift, finding })
@@ -233,26 +296,54 @@ impl Sides<'_> {
     ) -> Result<Difference, TooFew> {
         let [a, b] = estimates([baseline, candidate], metric, risk)?;
         // A query that failed on one side only would shift all that follow.
-        let is_paired = self.pairing == Pairing::InOrder && baseline.failed == candidate.failed;
+        let is_paired =
+            self.options.pairing == Pairing::InOrder && baseline.failed == candidate.failed;
+        let interval = between::single(&a, &b, is_paired);
         Ok(Difference {
             baseline: a.value.exp(),
             candidate: b.value.exp(),
-            interval: between::single(&a, &b, is_paired),
+            interval: interval.widened(self.options.between_runs, risk),
             drift: None,
         })
     }
 
     fn of_several_runs(&self, metric: Metric, risk: f64) -> Result<Difference, TooFew> {
+        let is_paired =
+            self.options.pairing == Pairing::InOrder && self.baseline.len() == self.candidate.len();
+        if !is_paired {
+            return self.of_observations(self.baseline, self.candidate, metric, risk);
+        }
+        let mut found = self.of_observations(self.baseline, self.candidate, metric, risk);
+        let mut size = 2;
+        while found.is_err() && size <= self.options.pooled_most && self.baseline.len() >= 2 * size
+        {
+            let pooled = |runs: &[Run]| -> Vec<Run> { runs.chunks(size).map(Run::pool).collect() };
+            let (a, b) = (pooled(self.baseline), pooled(self.candidate));
+            found = self.of_observations(&a, &b, metric, risk);
+            size *= 2;
+        }
+        found
+    }
+
+    fn of_observations(
+        &self,
+        baseline: &[Run],
+        candidate: &[Run],
+        metric: Metric,
+        risk: f64,
+    ) -> Result<Difference, TooFew> {
         let each = |runs: &[Run]| -> Result<Vec<f64>, TooFew> {
             runs.iter().map(|run| estimate_alone(run, metric)).collect()
         };
-        let (a, b) = (each(self.baseline)?, each(self.candidate)?);
-        let interval = match self.pairing {
-            Pairing::InOrder if a.len() == b.len() => between::paired(&a, &b, risk),
+        let (a, b) = (each(baseline)?, each(candidate)?);
+        let interval = match self.options.pairing {
+            Pairing::InOrder if a.len() == b.len() => {
+                between::paired(&a, &b, risk, self.options.looks)
+            }
             _ => between::independent(&a, &b, risk),
         };
         let mean = |values: &[f64]| Moments::of(values).mean.exp();
-        let drift = self.drift(&a, &b);
+        let drift = self.drift((baseline, &a), (candidate, &b));
         Ok(Difference { baseline: mean(&a), candidate: mean(&b), interval, drift })
     }
 
@@ -266,19 +357,45 @@ impl Sides<'_> {
             b.independent = most * b.trials;
         }
         let (a, b) = (a?, b?);
-        let interval = between::shares(a, b, risk);
+        let reach = match self.options.looks {
+            Looks::One => normal(risk / 2.0),
+            Looks::Any => anytime::normal(self.baseline.len() as f64, risk),
+        };
+        let interval = between::shares(a, b, reach);
         Ok(Difference { baseline: a.value, candidate: b.value, interval, drift: None })
     }
 
-    fn drift(&self, baseline: &[f64], candidate: &[f64]) -> Option<Drift> {
-        let placed = |runs: &[Run], values: &[f64]| -> Option<Vec<(f64, f64)>> {
+    fn drift(&self, baseline: (&[Run], &[f64]), candidate: (&[Run], &[f64])) -> Option<Drift> {
+        let placed = |(runs, values): (&[Run], &[f64])| -> Option<Vec<(f64, f64)>> {
             runs.iter().zip(values).map(|(run, &value)| Some((run.position?, value))).collect()
         };
-        drift::of(&placed(self.baseline, baseline)?, &placed(self.candidate, candidate)?)
+        drift::of(&placed(baseline)?, &placed(candidate)?)
     }
 }
 
 impl Run {
+    /// Pools runs that were played one after the other, such as the slices of one.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn pool(runs: &[Self]) -> Self {
+        let first = runs.first().expect("at least one run is pooled");
+        let mut pooled = Self { stride: first.stride, ..Self::default() };
+        let mut begin = 0;
+        for run in runs {
+            pooled.latency.extend_from_slice(&run.latency);
+            pooled.first_token.extend_from_slice(&run.first_token);
+            pooled.time_per_output_token.extend_from_slice(&run.time_per_output_token);
+            pooled.completed.extend(run.completed.iter().map(|at| at.saturating_add(begin)));
+            pooled.failed.extend_from_slice(&run.failed);
+            begin = pooled.completed.last().copied().unwrap_or(begin);
+        }
+        let positions: Option<Vec<f64>> = runs.iter().map(|run| run.position).collect();
+        pooled.position = positions.map(|at| at.iter().sum::<f64>() / at.len() as f64);
+        pooled
+    }
+
     fn times(&self, series: Series) -> &[Nanos] {
         match series {
             Series::Latency => &self.latency,

@@ -1,82 +1,137 @@
-//! What follows from limits: for one metric, and for the whole comparison.
+//! What intervals conclude: for one metric, and for the whole comparison.
 
 use super::between::Interval;
 use super::{Metric, Row};
 
-/// What is said of one metric.
+/// Conclusion of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// The limits lie on the good side of the threshold.
+    /// The interval lies on the good side of 0 and of the threshold, and not within
+    /// the margin.
     Better,
-    /// The limits lie on the bad side of the threshold.
+    /// The interval lies on the bad side of 0 and of the threshold, and not within
+    /// the margin.
     Worse,
-    /// No difference was found; there is no threshold, or the limits reach
-    /// beyond it.
-    NoDifference,
-    /// The limits lie within the threshold.
-    WithinThreshold,
-    /// There is a difference, and the limits reach over the threshold.
-    AroundThreshold,
-    /// There is a limit on neither side that would show a difference.
+    /// The whole interval lies within the margin.
+    Equivalent,
+    /// None of these holds.
+    Inconclusive(Doubt),
+}
+
+/// Why a metric is inconclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// The interval reaches beyond the margin, and excludes neither 0 nor changes
+    /// below the threshold.
+    Wide,
+    /// The interval has no limit on a side that would show a difference.
     TooFew,
-    /// A difference that the drift of the runs could explain.
+    /// A drift of the runs could explain the difference.
     Drift,
+    /// The two sides do not measure the same, or one of them has no valid result.
+    Conditions,
+}
+
+/// Which changes matter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Tolerance {
+    /// Changes up to this are neither better nor worse (>= 0).
+    pub threshold: f64,
+    /// Changes up to this are equivalent (>= 0).
+    pub margin: f64,
+}
+
+/// Failures up to this share more or less are equivalent, unless there is a
+/// difference.
+const FAILURES_MARGIN: f64 = 0.01;
+
+impl Tolerance {
+    /// Returns the tolerance of a metric. Every change of failures matters.
+    pub fn for_metric(self, metric: Metric) -> Self {
+        match metric.is_absolute() {
+            true => Self { threshold: 0.0, margin: FAILURES_MARGIN },
+            false => self,
+        }
+    }
 }
 
 impl Finding {
-    pub(super) fn of(
+    /// Returns what a change concludes; `drift` is on the same scale.
+    pub(super) fn new(
         metric: Metric,
         change: &Interval,
-        threshold: f64,
-        is_explained_by_drift: bool,
+        tolerance: Tolerance,
+        drift: DriftEffect,
     ) -> Self {
         let &Interval { low, high, .. } = change;
+        let Tolerance { threshold, margin } = tolerance;
         let (is_higher, is_lower) = (low > threshold, high < -threshold);
+        let is_within = |reach: f64| -margin <= low - reach && high + reach <= margin;
+        // Of failures every difference counts, also one within the margin.
+        let is_difference = is_higher || is_lower;
+        if is_within(drift.reach) && !(metric.is_absolute() && is_difference) {
+            return Self::Equivalent;
+        }
         match (is_higher, is_lower) {
-            (true, _) | (_, true) if is_explained_by_drift => Self::Drift,
+            (true, _) | (_, true) if drift.could_explain => Self::Inconclusive(Doubt::Drift),
+            _ if is_within(0.0) && !metric.is_absolute() => Self::Inconclusive(Doubt::Drift),
             (true, _) if metric.is_better_high() => Self::Better,
             (_, true) if metric.is_better_high() => Self::Worse,
             (true, _) => Self::Worse,
             (_, true) => Self::Better,
-            _ if !low.is_finite() || !high.is_finite() || low <= -1.0 => Self::TooFew,
-            _ if threshold > 0.0 && -threshold < low && high < threshold => Self::WithinThreshold,
-            _ if low > 0.0 || high < 0.0 => Self::AroundThreshold,
-            _ => Self::NoDifference,
+            _ if !low.is_finite() || !high.is_finite() || low <= -1.0 => {
+                Self::Inconclusive(Doubt::TooFew)
+            }
+            _ => Self::Inconclusive(Doubt::Wide),
         }
     }
 
-    /// Whether it says that candidate and baseline differ by more than the
-    /// threshold.
+    /// Whether candidate and baseline differ by more than the threshold.
     #[must_use]
     pub fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
     }
+
+    /// Whether more runs could change it.
+    #[must_use]
+    pub fn is_conclusive(self) -> bool {
+        !matches!(self, Self::Inconclusive(_))
+    }
 }
 
-/// What is said of the whole comparison.
+/// What a drift of the runs could do to a change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct DriftEffect {
+    /// Whether it could be all of the part that matters.
+    pub could_explain: bool,
+    /// How far it could move the limits (>= 0).
+    pub reach: f64,
+}
+
+/// Conclusion of the whole comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Better in at least one metric, worse in none.
+    /// Better in at least one metric, worse in none; the headline is conclusive.
     Better,
     /// Worse in at least one metric.
     Worse,
-    /// Neither, though the headline could have shown it.
-    NoDifference,
-    /// Not even the headline says anything.
-    CannotTell,
+    /// The headline is equivalent, and no other metric is better or worse.
+    Equivalent,
+    /// The headline is inconclusive, and no metric is worse.
+    Inconclusive,
 }
 
 impl Verdict {
-    pub(super) fn of(rows: &[Row], headline: Metric) -> Self {
+    pub(super) fn new(rows: &[Row], headline: Metric) -> Self {
         let has = |finding| rows.iter().any(|row| row.finding == finding);
         let of_headline = rows.iter().find(|row| row.metric == headline).map(|row| row.finding);
         if has(Finding::Worse) {
             return Self::Worse;
         }
         match of_headline {
-            None | Some(Finding::TooFew | Finding::Drift) => Self::CannotTell,
+            None | Some(Finding::Inconclusive(_)) => Self::Inconclusive,
             Some(_) if has(Finding::Better) => Self::Better,
-            Some(_) => Self::NoDifference,
+            Some(_) => Self::Equivalent,
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{
-    Finding, Metric, Omitted, Options, Pairing, RISK, Row, Run, Series, TooFew, Verdict, compare,
+    Doubt, Finding, Metric, Omitted, Options, Pairing, RISK, Row, Run, Series, TooFew, Verdict,
+    compare,
 };
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::settings::TestSettings;
@@ -12,12 +13,13 @@ use crate::queueing::{MU, OneServer, server, simulate};
 
 const P99: Metric = Metric::Percentile(Series::Latency, 0.99);
 const P50: Metric = Metric::Percentile(Series::Latency, 0.5);
+const TOO_FEW: Finding = Finding::Inconclusive(Doubt::TooFew);
 const MEAN: Metric = Metric::Mean(Series::Latency);
 
 fn options(headline: Metric, pairing: Pairing) -> Options {
     let all = [P50, P99, MEAN, Metric::Throughput, Metric::Failures];
     let further = all.into_iter().filter(|metric| *metric != headline).collect();
-    Options { headline, further, pairing, threshold: 0.0, risk: RISK }
+    Options::new(headline, further, pairing)
 }
 
 /// A run of a queue at `load` whose service is exponential and `factor` times as
@@ -120,12 +122,12 @@ fn differences_that_are_all_the_same_are_not_taken_for_certain() {
         compare(&a, &b, &options).rows[0].finding
     };
     for pairs in [2, 3, 4] {
-        assert_eq!(finding(pairs, Pairing::InOrder), Finding::TooFew, "{pairs} pairs");
+        assert_eq!(finding(pairs, Pairing::InOrder), TOO_FEW, "{pairs} pairs");
     }
     // Of 64 ways to order six pairs two have all of one sign.
     assert_eq!(finding(6, Pairing::InOrder), Finding::Worse);
     // Of 6 ways to choose the slower two of four runs two choose a side.
-    assert_eq!(finding(2, Pairing::None), Finding::TooFew);
+    assert_eq!(finding(2, Pairing::None), TOO_FEW);
     assert_eq!(finding(5, Pairing::None), Finding::Worse);
 }
 
@@ -187,12 +189,17 @@ fn a_drift_that_could_be_all_of_a_difference_makes_it_untold() {
     let side = |positions: [usize; 5]| positions.map(run).to_vec();
     let (before, after) = (side([0, 1, 2, 3, 4]), side([5, 6, 7, 8, 9]));
     let found = compare(&before, &after, &options(P50, Pairing::None));
-    assert_eq!(found.rows[0].finding, Finding::Drift);
-    assert_eq!(found.verdict, Verdict::CannotTell);
+    assert_eq!(found.rows[0].finding, Finding::Inconclusive(Doubt::Drift));
+    assert_eq!(found.verdict, Verdict::Inconclusive);
     let (a, b) = (side([0, 3, 4, 7, 8]), side([1, 2, 5, 6, 9]));
     let found = compare(&a, &b, &options(P50, Pairing::InOrder));
     assert!(found.rows[0].drift.unwrap().is_seen(), "{:?}", found.rows[0]);
-    assert_eq!(found.verdict, Verdict::NoDifference, "taken in turn, both sides drift alike");
+    let finding = found.rows[0].finding;
+    assert_eq!(
+        finding,
+        Finding::Inconclusive(Doubt::Wide),
+        "taken in turn, both sides drift alike"
+    );
 }
 
 #[test]
@@ -201,7 +208,7 @@ fn the_same_run_twice_does_not_differ_at_all() {
     let found = compare(&[run()], &[run()], &options(MEAN, Pairing::InOrder));
     let row = &found.rows[0];
     assert_eq!((row.change.low, row.change.high), (0.0, 0.0));
-    assert_eq!(found.verdict, Verdict::NoDifference);
+    assert_eq!(found.verdict, Verdict::Equivalent);
 }
 
 #[test]
@@ -212,13 +219,13 @@ fn too_few_queries_are_told_and_nothing_is_made_of_them() {
     assert!(found.omitted.contains(&Omitted { metric: P99, reason }), "{:?}", found.omitted);
     let is_of_failures = |row: &Row| row.metric == Metric::Failures;
     assert!(found.rows.iter().all(is_of_failures), "{:?}", found.rows);
-    assert_eq!(found.verdict, Verdict::CannotTell);
+    assert_eq!(found.verdict, Verdict::Inconclusive);
     let none = compare(&[Run::default()], &[Run::default()], &options(P99, Pairing::None));
-    assert_eq!((none.rows.len(), none.verdict), (0, Verdict::CannotTell));
+    assert_eq!((none.rows.len(), none.verdict), (0, Verdict::Inconclusive));
     // Enough to name the percentile, too few to say that it is not twice as high.
     let (a, b) = (queue(0.9, 600, 1, 1.0), queue(0.9, 600, 2, 1.0));
     let found = compare(&[a], &[b], &options(P99, Pairing::None));
-    assert_eq!(found.rows[0].finding, Finding::TooFew, "{:?}", found.rows[0]);
+    assert_eq!(found.rows[0].finding, TOO_FEW, "{:?}", found.rows[0]);
 }
 
 #[test]
@@ -238,8 +245,9 @@ fn failures_are_compared_as_shares_and_bursts_count_once() {
     let row = of(&none, &spread);
     assert_eq!((row.baseline, row.candidate, row.finding), (0.0, 0.02, Finding::Worse));
     assert_eq!(of(&spread, &none).finding, Finding::Better);
-    assert_eq!(of(&none, &burst).finding, Finding::NoDifference, "one event is no rate");
-    assert_eq!(of(&none, &none).finding, Finding::NoDifference);
+    let wide = Finding::Inconclusive(Doubt::Wide);
+    assert_eq!(of(&none, &burst).finding, wide, "one event is no rate");
+    assert_eq!(of(&none, &none).finding, Finding::Equivalent);
 }
 
 #[test]
@@ -255,8 +263,8 @@ fn a_short_run_that_fails_is_worse_without_any_latency() {
     };
     assert_eq!(verdict(49, 49), Verdict::Worse);
     // One burst, and one query that stands for nothing.
-    assert_eq!(verdict(49, 5), Verdict::CannotTell);
-    assert_eq!(verdict(1, 1), Verdict::CannotTell);
+    assert_eq!(verdict(49, 5), Verdict::Inconclusive);
+    assert_eq!(verdict(1, 1), Verdict::Inconclusive);
 }
 
 #[test]
@@ -267,12 +275,12 @@ fn a_threshold_says_which_changes_matter() {
     };
     // The same seeds: pairs differ by the factor alone.
     let finding = |factor: f64, threshold: f64| {
-        let options = Options { threshold, ..options(MEAN, Pairing::InOrder) };
+        let options = Options { threshold, margin: threshold, ..options(MEAN, Pairing::InOrder) };
         compare(&side(1.0, 1), &side(factor, 1), &options).rows[0].finding
     };
     assert_eq!(finding(1.03, 0.0), Finding::Worse);
     assert_eq!(finding(1.03, 0.02), Finding::Worse);
-    assert_eq!(finding(1.03, 0.05), Finding::WithinThreshold);
+    assert_eq!(finding(1.03, 0.05), Finding::Equivalent);
     assert_eq!(finding(0.9, 0.05), Finding::Better);
     // It is a share of the baseline's value, and failures have none to begin with.
     let failing = |share: f64| {
@@ -289,4 +297,99 @@ fn a_threshold_says_which_changes_matter() {
     let options = Options { threshold: 0.03, ..options(MEAN, Pairing::None) };
     let around = compare(&side(1.0, 1), &side(1.03, 2), &options);
     assert!(!around.rows[0].finding.is_difference(), "{:?}", around.rows[0]);
+}
+
+/// The change of the mean of eight pairs whose every run has the same factor.
+fn conclusion(factor: f64, (threshold, margin): (f64, f64)) -> Finding {
+    let side = |factor: f64| -> Vec<Run> {
+        let mut run = |i: u64| {
+            let befalls = (0.004 * Mt19937::new(700 + i).normal()).exp();
+            let factor = if factor > 1.0 { factor * befalls } else { factor };
+            alike(4_000, &mut Mt19937::new(i), factor)
+        };
+        (0..8).map(&mut run).collect()
+    };
+    let options = Options { threshold, margin, ..options(MEAN, Pairing::InOrder) };
+    compare(&side(1.0), &side(factor), &options).rows[0].finding
+}
+
+#[test]
+fn what_lies_within_the_margin_is_equivalent_even_where_it_is_a_difference() {
+    // Each interval is about 1 % wide.
+    assert_eq!(conclusion(1.02, (0.0, 0.0)), Finding::Worse);
+    assert_eq!(conclusion(1.02, (0.0, 0.05)), Finding::Equivalent);
+    assert_eq!(conclusion(1.05, (0.0, 0.05)), Finding::Worse, "it reaches beyond the margin");
+    let around = conclusion(1.05, (0.05, 0.05));
+    assert_eq!(around, Finding::Inconclusive(Doubt::Wide), "on both sides of the threshold");
+    assert_eq!(conclusion(1.1, (0.05, 0.05)), Finding::Worse);
+}
+
+#[test]
+fn single_runs_are_equivalent_only_where_runs_do_not_differ_by_more() {
+    let run = |seed: u64, factor: f64| [alike(100_000, &mut Mt19937::new(seed), factor)];
+    let finding = |factor: f64, between_runs: f64| {
+        let options = Options { between_runs, ..options(MEAN, Pairing::None) };
+        compare(&run(1, 1.0), &run(2, factor), &options).rows[0].finding
+    };
+    assert_eq!(finding(1.0, 0.0), Finding::Equivalent);
+    assert_eq!(finding(1.1, 0.0), Finding::Worse);
+    // 5 % between runs are 2.05 * 5 % * sqrt 2 = 14.5 % between two of them.
+    let wide = Finding::Inconclusive(Doubt::Wide);
+    assert_eq!((finding(1.0, 0.05), finding(1.1, 0.05)), (wide, wide));
+    assert_eq!(finding(1.25, 0.05), Finding::Worse);
+    assert_eq!(finding(0.8, 0.05), Finding::Better);
+}
+
+#[test]
+fn pooled_slices_have_the_rate_of_all_of_their_time() {
+    let slice = |gap: Nanos| Run {
+        completed: (1..=100).map(|query| query * gap).collect(),
+        latency: vec![gap; 100],
+        failed: vec![false; 100],
+        stride: 1.0,
+        position: Some(gap as f64),
+        ..Run::default()
+    };
+    let pooled = Run::pool(&[slice(10), slice(30)]);
+    assert_eq!((pooled.completed.len(), pooled.completed[199]), (200, 4_000));
+    assert!(pooled.completed.is_sorted());
+    assert_eq!((pooled.latency.len(), pooled.position), (200, Some(20.0)));
+}
+
+#[test]
+fn observations_too_small_for_a_percentile_are_pooled() {
+    let side = |seed: u64| -> Vec<Run> {
+        (0..8).map(|i| alike(300, &mut Mt19937::new(8 * seed + i), 1.0)).collect()
+    };
+    let rows = |pooled_most: usize| {
+        let further = vec![P50];
+        let options = Options { pooled_most, ..Options::new(P99, further, Pairing::InOrder) };
+        compare(&side(1), &side(2), &options).rows
+    };
+    // A p99 takes 500 values; the p50 has enough without pooling.
+    assert_eq!(rows(1).len(), 1);
+    assert_eq!(rows(2)[0].change.freedom, 3.0);
+    assert_eq!(rows(2)[1].change.freedom, 7.0);
+}
+
+#[test]
+fn runs_that_do_not_measure_the_same_are_inconclusive_unless_one_is_worse() {
+    let compared = |factor: f64| {
+        let mut run = |i: u64| alike(4_000, &mut Mt19937::new(i), 1.0);
+        let a: Vec<Run> = (0..6).map(&mut run).collect();
+        let b: Vec<Run> = (0..6).map(|i| alike(4_000, &mut Mt19937::new(i), factor)).collect();
+        let options = Options::new(MEAN, vec![P50], Pairing::InOrder);
+        compare(&a, &b, &options)
+    };
+    let mut same = compared(1.0);
+    assert_eq!(same.verdict, Verdict::Equivalent);
+    same.doubt(MEAN, |metric| metric == P50, true);
+    assert_eq!(same.verdict, Verdict::Equivalent, "the headline is not doubted");
+    same.doubt(MEAN, |_| true, true);
+    assert_eq!(same.verdict, Verdict::Inconclusive);
+    let mut slower = compared(1.3);
+    slower.doubt(MEAN, |_| true, false);
+    assert_eq!(slower.verdict, Verdict::Worse);
+    slower.doubt(MEAN, |_| true, true);
+    assert_eq!(slower.verdict, Verdict::Inconclusive);
 }
