@@ -286,7 +286,8 @@ fn interleaved_runs_go_on_after_one_was_interrupted() {
                     duration = \"1s\"\n";
         folder.write(name, text);
     }
-    let interleave = "compare --interleave 2 a.toml b.toml --set min_query_count=1 --out il";
+    let interleave =
+        "compare --interleave 2 a.toml b.toml --slices 1 --set min_query_count=1 --out il";
     let mut child =
         folder.command(interleave).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
