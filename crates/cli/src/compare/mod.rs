@@ -20,7 +20,7 @@ pub use github::Annotations;
 pub use json::{Compared, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
-pub use source::{Played, columns, refuse_copies};
+pub use source::{Played, refuse_copies};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
@@ -164,12 +164,12 @@ impl Report {
     }
 
     /// Whether further pairs are of no use: each test is worse, its headline is
-    /// conclusive, or the conditions of the runs prevent a conclusion.
+    /// conclusive, or the conditions or the length of the runs prevent a conclusion.
     pub fn is_decided(&self) -> bool {
         self.tests.iter().all(|test| {
             let rows = &test.comparison.rows;
             let of_headline = rows.iter().find(|row| row.metric == test.headline);
-            let is_over = of_headline.is_some_and(|row| {
+            let is_over = of_headline.is_none_or(|row| {
                 let conditions = Finding::Inconclusive(Doubt::Conditions);
                 row.finding.is_conclusive() || row.finding == conditions
             });
@@ -376,10 +376,16 @@ impl Doubts {
         let is_invalid = |tests: &[PlayedTest]| tests.iter().any(|test| test.is_invalid);
         let invalid = sides.into_iter().filter(|(_, tests)| is_invalid(tests));
         let invalid = invalid.map(|(side, _)| side).collect();
-        let all = || baseline.iter().chain(candidate).filter_map(|test| test.definitions.as_ref());
-        let first = all().next();
-        let other = all().find(|other| Some(*other) != first);
-        let definitions = first.zip(other).map(|(first, other)| [first.clone(), other.clone()]);
+        // Only tokens are defined differently.
+        let mut definitions = baseline
+            .iter()
+            .chain(candidate)
+            .filter(|test| test.has_tokens() && !test.definitions.is_empty())
+            .map(|test| test.definitions.clone());
+        let definitions = definitions.next().and_then(|first| {
+            let other = definitions.find(|other| *other != first)?;
+            Some([first, other])
+        });
         Self { invalid, definitions, is_forced }
     }
 
@@ -389,7 +395,7 @@ impl Doubts {
         if let Some([a, b]) = &self.definitions {
             comparison.doubt(headline, is_by_definition, true);
             notes.push(format!(
-                "the runs define times of tokens differently ({a} and {b}): these are inconclusive"
+                "the runs define times of tokens differently ({a} and {b}), so these are inconclusive"
             ));
         }
         if self.invalid.is_empty() {

@@ -50,8 +50,8 @@ pub struct PlayedTest {
     pub is_invalid: bool,
     /// The word of its verdict.
     pub verdict: String,
-    /// How the times of its tokens are defined; `None` where that is not known or does not matter.
-    pub definitions: Option<String>,
+    /// How its metrics are defined; empty where it is not known.
+    pub definitions: String,
     /// When its queries were due, ns; of slices those of the first.
     pub scheduled: Vec<i64>,
     /// What was measured: of a run that was played at once one observation, of slices
@@ -80,8 +80,8 @@ impl Played {
             Failure::usage(error).hint("dyno compare takes the folders that dyno run leaves")
         })?;
         let measured = run.tests.iter().filter(|test| test.mode == "performance");
-        let tests =
-            measured.map(|test| PlayedTest::read(path, &run, test)).collect::<Result<_, _>>()?;
+        let read = |test| PlayedTest::read(path, test, &run.definitions);
+        let tests = measured.map(read).collect::<Result<_, _>>()?;
         let given = label::given(path, &run);
         let environment = &run.environment;
         let processor = environment.processor.as_deref().unwrap_or("an unknown processor");
@@ -162,7 +162,7 @@ impl Played {
 }
 
 impl PlayedTest {
-    fn read(directory: &Path, run: &summary::Run, test: &summary::Test) -> Result<Self, Failure> {
+    fn read(directory: &Path, test: &summary::Test, definitions: &str) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
             Failure::usage(error).hint("only the raw records tell chance from a difference")
@@ -172,12 +172,20 @@ impl PlayedTest {
             state: test.state,
             is_invalid: test.judged() == Verdict::Invalid,
             verdict: test.judged().name().into(),
-            definitions: definitions(run, test),
+            definitions: match definitions {
+                "" => EARLIER.into(),
+                definitions => definitions.into(),
+            },
             observations: vec![columns(&records)],
             scheduled: records.scheduled_ns,
             has_records: true,
             figures: foreign::of_summary(test),
         })
+    }
+
+    /// Whether it has times of tokens.
+    pub fn has_tokens(&self) -> bool {
+        self.observations.iter().any(|run| !run.first_token.is_empty())
     }
 
     fn foreign(test: &foreign::Test, is_only: bool) -> Self {
@@ -190,22 +198,13 @@ impl PlayedTest {
             state: State::Complete,
             is_invalid: false,
             verdict: Verdict::Valid.name().into(),
-            definitions: None,
+            definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
             observations: vec![columns],
             figures: test.figures.clone(),
         }
     }
-}
-
-/// Returns how a test defines the times of its tokens; `None` if it measures no tokens.
-fn definitions(run: &summary::Run, test: &summary::Test) -> Option<String> {
-    test.metrics.as_ref()?.first_token_ns?;
-    Some(match run.definitions.as_str() {
-        "" => "an earlier version".into(),
-        name => name.to_owned(),
-    })
 }
 
 impl Played {
@@ -237,6 +236,9 @@ impl Played {
     }
 }
 
+/// Definitions of runs of versions that did not name them.
+const EARLIER: &str = "an earlier version";
+
 /// Leaves the times of the first query out: the system was loaded for this slice, and
 /// slices are short.
 fn without_first(run: &mut compare::Run) {
@@ -248,7 +250,7 @@ fn without_first(run: &mut compare::Run) {
 }
 
 /// The columns that are compared.
-pub fn columns(records: &Records) -> compare::Run {
+fn columns(records: &Records) -> compare::Run {
     let answered: Vec<usize> = (0..records.len()).filter(|&row| records.is_answered(row)).collect();
     let latency = |row: usize| records.latency_ns[row];
     let first = |row: usize| records.first_token_ns.get(row).copied().filter(|&at| at != NEVER);

@@ -289,7 +289,8 @@ fn interleaved_runs_go_on_after_one_was_interrupted() {
                     duration = \"1s\"\n";
         folder.write(name, text);
     }
-    let interleave = "compare --interleave 2 a.toml b.toml --set min_query_count=1 --out il";
+    let interleave =
+        "compare --interleave 2 a.toml b.toml --slices 1 --set min_query_count=1 --out il";
     let mut child =
         folder.command(interleave).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -402,4 +403,28 @@ fn real_time_runs_alternate_in_slices_that_are_resumed_and_read_again() {
     assert!(other.stderr.contains("runs in 4 slices"), "{}", other.stderr);
     let labels = serde_json::json!(["a.toml", "b.toml"]);
     assert_eq!(again["labels"], labels);
+}
+
+#[test]
+fn runs_with_other_definitions_of_tokens_are_inconclusive() {
+    let folder = Folder::new();
+    let system = "lognormal=2ms,servers=4,tokens=4-9,per-token=100us";
+    let tokens = "--set use_token_latencies=true --set server_ttft_latency=1s \
+                  --set server_tpot_latency=1s";
+    play(&folder, "a", system, tokens);
+    play(&folder, "b", system, &format!("--seed 3 {tokens}"));
+    let tpot = "--metric tpot-p50 --margin 50% --strict --json";
+    let same = folder.dyno(&format!("compare a b {tpot}")).exits(0).json();
+    assert_eq!(same["verdict"], "equivalent", "{same}");
+    // A run of a version before the definitions had a name.
+    let summary = folder.read("b/summary.json");
+    let earlier = summary.replace("\"definitions\": \"native\"", "\"definitions\": \"\"");
+    assert_ne!(earlier, summary);
+    folder.write("b/summary.json", &earlier);
+    let differ = folder.dyno(&format!("compare a b {tpot}")).exits(1).json();
+    assert_eq!(differ["verdict"], "inconclusive", "{differ}");
+    assert_eq!(differ["tests"][0]["metrics"][0]["doubt"], "conditions");
+    assert!(differ["tests"][0]["notes"][0].as_str().unwrap().contains("an earlier version"));
+    let other = folder.dyno("compare a b --metric throughput --margin 50% --strict --json");
+    assert_eq!(other.exits(0).json()["verdict"], "equivalent", "throughput is defined alike");
 }

@@ -145,12 +145,11 @@ fn around(value: f64, reach: f64, freedom: f64) -> Interval {
     Interval { value, low: value - reach, high: value + reach, freedom }
 }
 
-/// The difference of two shares, with limits `reach` standard errors away.
+/// The difference of two shares, with limits `z` standard errors away.
 ///
 /// Source: Newcombe, "Interval estimation for the difference between
 /// independent proportions", 1998, method 10.
-pub fn shares(baseline: Share, candidate: Share, reach: f64) -> Interval {
-    let z = reach;
+pub fn shares(baseline: Share, candidate: Share, z: f64) -> Interval {
     let (low_a, high_a) = wilson(baseline, z);
     let (low_b, high_b) = wilson(candidate, z);
     let value = candidate.value - baseline.value;
