@@ -238,8 +238,7 @@ impl System {
         }
     }
 
-    /// The accounts of the answers to a tenant's samples in the last run, of all workers where
-    /// workers played it; empty where answers are not text.
+    /// The accounts of a tenant's answers in the last run; empty where answers are not text.
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
         let reported = self.remote_workers.as_ref().and_then(RemoteWorkers::reported);
         match (reported, self.remote()) {
