@@ -20,7 +20,7 @@ pub use github::Annotations;
 pub use json::{Compared, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
-pub use source::{Played, refuse_copies};
+pub use source::{Played, columns, refuse_copies};
 
 use crate::exit::{Exit, Failure};
 use crate::output;

@@ -250,7 +250,7 @@ fn without_first(run: &mut compare::Run) {
 }
 
 /// The columns that are compared.
-fn columns(records: &Records) -> compare::Run {
+pub fn columns(records: &Records) -> compare::Run {
     let answered: Vec<usize> = (0..records.len()).filter(|&row| records.is_answered(row)).collect();
     let latency = |row: usize| records.latency_ns[row];
     let first = |row: usize| records.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
