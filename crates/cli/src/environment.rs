@@ -35,6 +35,13 @@ pub fn host_name() -> Option<String> {
     Some(text.trim().to_string()).filter(|name| !name.is_empty())
 }
 
+/// A random number that processes of this machine can read, drawn when it was started; `None` if
+/// the system has none.
+pub fn boot_id() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_string()).filter(|id| !id.is_empty())
+}
+
 /// Work that others do on this machine: the load average of the last minute.
 pub fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()

@@ -8,7 +8,7 @@ pub mod net;
 mod npu;
 mod onnx;
 mod policy;
-mod rnn;
+pub mod rnn;
 mod sample;
 pub mod task;
 mod tokens;
@@ -22,6 +22,7 @@ use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
+use dyno_net::ledger::Entry;
 use dyno_sut::batch;
 use dyno_sut::cheat::Form;
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
@@ -227,6 +228,16 @@ impl System {
         match &self.kind {
             Kind::Remote(remote) => Some(remote),
             _ => None,
+        }
+    }
+
+    /// The accounts of a tenant's answers in the last run; empty where answers are not text.
+    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+        let reported = self.remote_workers.as_ref().and_then(RemoteWorkers::reported);
+        match (reported, self.remote()) {
+            (Some(reported), _) => reported.ledger(tenant, samples),
+            (None, Some(remote)) => remote.ledger(tenant, samples),
+            (None, None) => Vec::new(),
         }
     }
 

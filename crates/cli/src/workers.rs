@@ -1,14 +1,20 @@
-//! Workers that share the load of a run: who coordinates them, and what a worker
-//! measures. How they talk is [`dyno_net::worker`].
+//! Workers that share the load of a run: their coordinator, and what a worker measures. Their
+//! protocol is [`dyno_net::worker`].
+
+mod consent;
+mod report;
 
 use std::net::ToSocketAddrs as _;
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use dyno_loadgen::clock::Clock;
 use dyno_loadgen::drive::real::RealTime;
+use dyno_loadgen::drive::{Job, Played, PlayedTenant};
 use dyno_loadgen::plan::Library;
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
-use dyno_loadgen::share;
+use dyno_loadgen::share::{self, Share};
 use dyno_net::client::Seen;
 use dyno_net::worker::coordinator::{Coordinator, GatherError, Listen, Listening, SILENCE};
 use dyno_net::worker::member::{Gate, Instrument, Rig};
@@ -19,12 +25,18 @@ use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
 use crate::options::{RunOptions, find_key};
 use crate::system::System;
-use crate::{output, render};
+use crate::system::net::Remote;
+use crate::{environment, output, render};
+pub use consent::{Consent, GRAMMAR, Grant};
+pub use report::{Report, Reported, Worker};
 
-/// What keeps strangers out: the same on the coordinator and its workers.
+/// The variable with the secret of a coordinator and its workers.
 pub const TOKEN: &str = "DYNO_WORKER_TOKEN";
 
-/// Where nobody says. Nobody on another machine can join there.
+/// Systems in virtual time.
+const SIMULATED: [&str; 3] = ["model", "npu", "cheat"];
+
+/// The default address, where no other machine can join.
 pub const ADDRESS: &str = "127.0.0.1:7700";
 
 /// The token of this process; empty if there is none.
@@ -61,10 +73,16 @@ impl RemoteWorkers {
             ))
             .hint(format!("set {TOKEN} to the same secret here and for each worker")));
         }
+        let workers = u32::try_from(workers.get()).unwrap_or(u32::MAX);
+        let last = Share { index: workers - 1, of: workers };
+        if let Err(problem) = divided(run.system.as_deref().unwrap_or_default(), last) {
+            return Err(Failure::usage(problem).hint("raise it, or use fewer workers"));
+        }
         let listen = Listen {
             address,
-            workers: u32::try_from(workers.get()).unwrap_or(u32::MAX),
+            workers,
             token,
+            machine: environment::boot_id(),
             release: env!("CARGO_PKG_VERSION").into(),
             silence: SILENCE,
         };
@@ -149,6 +167,11 @@ impl RemoteWorkers {
         Ok(Some(self.gathered.get_or_init(|| coordinator)))
     }
 
+    /// What the workers reported of the last run; `None` before the first one.
+    pub fn reported(&self) -> Option<Reported> {
+        Some(Reported::new(self.gathered.get()?.shares()))
+    }
+
     /// Whether a worker is gone, so that no further test can be played.
     pub fn has_lost_worker(&self) -> bool {
         self.gathered.get().is_some_and(|coordinator| coordinator.lost().is_some())
@@ -181,43 +204,92 @@ fn is_loopback(address: &str) -> bool {
     addresses.iter().all(|address| address.ip().is_loopback())
 }
 
-/// The options that make up a system, in the spelling that reads back.
-fn options(run: &RunOptions) -> Vec<Pair> {
-    let mut pairs = Vec::new();
-    let mut add = |name: &str, value: Option<String>| {
-        pairs.extend(value.map(|value| Pair { name: name.into(), value }));
-    };
-    let path = |path: &std::path::PathBuf| path.display().to_string();
-    add("system", run.system.clone());
-    add("model", run.model.as_ref().map(path));
-    for (input, file) in &run.data {
-        let of = input.as_ref().map(|input| format!("{input}=")).unwrap_or_default();
-        add("data", Some(format!("{of}{}", path(file))));
-    }
-    add("labels", run.labels.as_ref().map(path));
-    for (name, file) in &run.with {
-        add("with", Some(format!("{name}={}", path(file))));
-    }
-    add("ort-lib", run.ort_lib.as_ref().map(path));
-    add("samples", run.samples.or(run.samples_of_round).map(|n| n.to_string()));
-    add("seed", run.seed.map(|n| n.to_string()));
-    add("workers", run.workers.map(|n| n.to_string()));
-    add("threads", run.threads.map(|n| n.to_string()));
-    add("cores", run.cores.as_ref().map(ToString::to_string));
-    add("warm-up", run.warm_up.map(|n| n.to_string()));
-    add("batch", run.batch.as_ref().map(ToString::to_string));
-    add("batch-wait", run.batch_wait.map(|ns| format!("{ns}ns")));
-    pairs
+/// An option that makes up a system, with its values in the spelling that reads back.
+type Sent = (&'static str, fn(&RunOptions) -> Vec<String>);
+
+/// The options that a coordinator sends. A worker takes no others.
+const SENT: [Sent; 15] = [
+    ("system", |run| run.system.iter().cloned().collect()),
+    ("model", |run| run.model.iter().map(|path| shown(path)).collect()),
+    ("data", |run| {
+        let one = |(input, file): &(Option<String>, PathBuf)| match input {
+            Some(input) => format!("{input}={}", file.display()),
+            None => shown(file),
+        };
+        run.data.iter().map(one).collect()
+    }),
+    ("labels", |run| run.labels.iter().map(|path| shown(path)).collect()),
+    ("with", |run| {
+        run.with.iter().map(|(name, file)| format!("{name}={}", file.display())).collect()
+    }),
+    ("ort-lib", |run| run.ort_lib.iter().map(|path| shown(path)).collect()),
+    ("samples", |run| texts(run.samples.or(run.samples_of_round))),
+    ("seed", |run| texts(run.seed)),
+    ("workers", |run| texts(run.workers)),
+    ("threads", |run| texts(run.threads)),
+    ("cores", |run| texts(run.cores.as_ref())),
+    ("warm-up", |run| texts(run.warm_up)),
+    ("batch", |run| texts(run.batch.as_ref())),
+    ("batch-wait", |run| texts(run.batch_wait.map(|ns| format!("{ns}ns")))),
+    // Added when it is known: see `RemoteWorkers::fail_fast`.
+    ("fail-fast", |_| Vec::new()),
+];
+
+fn texts(value: Option<impl ToString>) -> Vec<String> {
+    value.into_iter().map(|value| value.to_string()).collect()
 }
 
-/// The system of a worker, once the coordinator has said which.
-#[derive(Default)]
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The options that make up a system, in the spelling that reads back.
+fn options(run: &RunOptions) -> Vec<Pair> {
+    let pairs = SENT.iter().flat_map(|(name, values)| {
+        values(run).into_iter().map(|value| Pair { name: (*name).into(), value })
+    });
+    pairs.collect()
+}
+
+/// The option of a system that says how many requests may be in flight.
+const IN_FLIGHT: &str = "max-concurrency=";
+
+/// The specification of a system for one of several workers: requests in flight are divided, so
+/// that all workers together have as many as one client would.
+///
+/// # Errors
+/// More workers than requests, as a sentence.
+fn divided(spec: &str, share: Share) -> Result<String, String> {
+    let part = |option: &str| {
+        let all = option.strip_prefix(IN_FLIGHT).and_then(|number| number.parse().ok());
+        match all.map(|all| (all, share.part(all))) {
+            None => Ok(option.to_owned()),
+            Some((all, 0)) => {
+                Err(format!("{IN_FLIGHT}{all} cannot be divided among {} workers", share.of))
+            }
+            Some((_, part)) => Ok(format!("{IN_FLIGHT}{part}")),
+        }
+    };
+    let parts: Result<Vec<String>, String> = spec.split(',').map(part).collect();
+    parts.map(|parts| parts.join(","))
+}
+
+/// The system of a worker, once the coordinator has named it.
 pub struct WorkerRig {
+    consent: Consent,
+    share: Share,
     system: Option<System>,
     fails_fast: bool,
+    /// When the test began, and what the client had seen by then.
+    begun: Mutex<Option<(Clock, Seen)>>,
 }
 
 impl WorkerRig {
+    /// A worker without a system. It sets up what the consent covers.
+    pub fn new(consent: Consent, share: Share) -> Self {
+        Self { consent, share, system: None, fails_fast: false, begun: Mutex::default() }
+    }
+
     fn system(&self) -> &System {
         self.system.as_ref().expect("a system is set up before anything is asked of it")
     }
@@ -228,15 +300,18 @@ impl Rig for WorkerRig {
         self.system = None;
         let mut run = RunOptions::default();
         for Pair { name, value } in options {
-            let key = find_key(name)
-                .map_err(|near| format!("there is no option {name} here; the nearest is {near}"))?;
-            (key.set)(&mut run, value, std::path::Path::new(""))
+            let key = find_key(name).ok().filter(|_| SENT.iter().any(|(sent, _)| sent == name));
+            let key = key.ok_or_else(|| format!("a worker takes no option `{name}`"))?;
+            (key.set)(&mut run, value, Path::new(""))
                 .map_err(|expected| format!("{name}: {expected}"))?;
         }
-        let system = System::load(&run).map_err(|failure| failure.problems().join("; "))?;
-        if system.is_simulated() {
+        let name = run.system.as_deref().and_then(|spec| spec.split(':').next());
+        if name.is_some_and(|name| SIMULATED.contains(&name)) {
             return Err("a simulated system is not played by workers".into());
         }
+        self.consent.check(&run)?;
+        run.system = run.system.map(|spec| divided(&spec, self.share)).transpose()?;
+        let system = System::load(&run).map_err(|failure| failure.problems().join("; "))?;
         (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
         Ok(())
     }
@@ -258,9 +333,53 @@ impl Rig for WorkerRig {
         let started = system
             .real_time(scenario, &|| true)
             .map_err(|failure| failure.problems().join("; "))?;
+        let seen = system.remote().map(Remote::seen).unwrap_or_default();
+        *lock(&self.begun) = Some((Clock::start(), seen));
         let driver = RealTime::new(started);
         let (clock, monitor) = (driver.clock(), driver.monitor());
         monitor.fail_fast(self.fails_fast);
         Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
+    }
+
+    fn report(&self, _job: &Job<'_>, played: &Played) -> Vec<u8> {
+        let begun = lock(&self.begun);
+        let (Some(remote), Some((clock, before))) =
+            (self.system.as_ref().and_then(System::remote), &*begun)
+        else {
+            return Report::default().bytes();
+        };
+        let lateness = |(tenant, part): (u8, &PlayedTenant)| remote.lateness(tenant, &part.record);
+        let ledger = |(tenant, part): (u8, &PlayedTenant)| {
+            remote.ledger(tenant, part.record.completed_at.len())
+        };
+        let report = Report {
+            seen: Some(remote.seen().since(before)),
+            threads: remote.threads,
+            took: clock.now(),
+            lateness: (0..).zip(&played.tenants).map(lateness).collect(),
+            ledger: (0..).zip(&played.tenants).map(ledger).collect(),
+        };
+        report.bytes()
+    }
+}
+
+/// What it guards is consistent wherever a thread may have panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_in_flight_are_divided_and_sum_to_those_of_one_client() {
+        let spec = "openai:http://h/v1,max-concurrency=7,model=m";
+        let part = |index| divided(spec, Share { index, of: 3 }).unwrap();
+        let expected = |n: u32| format!("openai:http://h/v1,max-concurrency={n},model=m");
+        assert_eq!([part(0), part(1), part(2)], [3, 2, 2].map(expected));
+        let problem = divided("raw:http://h,max-concurrency=2", Share { index: 2, of: 3 });
+        assert!(problem.unwrap_err().contains("among 3 workers"));
+        assert_eq!(divided("digits", Share { index: 1, of: 2 }).as_deref(), Ok("digits"));
     }
 }

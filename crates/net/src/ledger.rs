@@ -8,12 +8,15 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use dyno_loadgen::clock::Nanos;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::protocol::Counted;
 use crate::trouble::{Kind, Trouble};
 
 /// Class of an answer. Only a whole answer is a success, unless a setting accepts its class.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub enum Class {
     /// Every choice holds output and is finished.
     #[default]
@@ -106,7 +109,9 @@ impl Accepted {
 }
 
 /// Why an answer ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub enum Finish {
     /// The server did not state it.
     #[default]
@@ -269,6 +274,18 @@ impl<F> PartialEq for Flags<F> {
 
 impl<F> Eq for Flags<F> {}
 
+impl<F> Serialize for Flags<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u16(self.0)
+    }
+}
+
+impl<'de, F> Deserialize<'de> for Flags<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u16::deserialize(deserializer).map(|flags| Self(flags, PhantomData))
+    }
+}
+
 impl<F: Flag> Flags<F> {
     /// Adds a flag.
     pub fn insert(&mut self, flag: F) {
@@ -306,7 +323,7 @@ impl<F: Flag + fmt::Debug> fmt::Debug for Flags<F> {
 }
 
 /// What a request demands of its answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     /// Output tokens at most, of each choice.
     pub most: Option<u32>,
@@ -316,8 +333,9 @@ pub struct Demand {
     pub choices: u16,
 }
 
-/// The account of an answer. Counts are of all its choices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The account of an answer. Counts are of all its choices. Workers send it to their coordinator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Entry {
     /// Its class.
     pub class: Class,

@@ -1,6 +1,7 @@
 //! What a protocol is to the client that carries it.
 
 use dyno_loadgen::qsl::SampleIndex;
+use serde::{Deserialize, Serialize};
 
 use crate::exchange::{Fields, HttpVersion, Request};
 use crate::ledger::Entry;
@@ -116,7 +117,9 @@ impl<'a> Answer<'a> {
 }
 
 /// Who counted the output tokens of an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub enum Counted {
     /// Answers have no tokens.
     #[default]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use dyno_loadgen::record::Failure;
+use serde::{Deserialize, Serialize};
 
 /// Why a request has no answer: a kind that is counted, and the words of the first of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct Trouble {
 }
 
 /// Kinds of trouble, each counted apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Kind {
     /// The name has no address.

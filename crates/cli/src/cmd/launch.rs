@@ -184,7 +184,10 @@ impl Launch {
         };
         let joining = |seat: u16| {
             let (join, seat) = (format!("127.0.0.1:{port}"), seat.to_string());
-            ["worker", "--quiet", "--join", &join, "--seat", &seat].map(String::from).to_vec()
+            // Its coordinator is the command of this one.
+            ["worker", "--quiet", "--join", &join, "--seat", &seat, "--allow", "all"]
+                .map(String::from)
+                .to_vec()
         };
         if self.dry_run {
             let mut text = format!("dyno {}\n", coordinator.join(" "));

@@ -1,30 +1,40 @@
 //! `dyno worker`: plays a share of the runs of a coordinator elsewhere.
 
+use std::time::Duration;
+
 use clap::Args;
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::workers::{TOKEN, WorkerRig, token};
+use crate::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
 use crate::{environment, output, render};
 
-#[derive(Debug, Args)]
-#[command(after_help = "\
+const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with
-these flags. It says what is measured; files that it names must be here, too.
-Both need the same secret in the environment variable DYNO_WORKER_TOKEN, unless they meet on loopback.")]
+these flags. It names the system to measure; its files must be here, too.
+Both sides need the same secret in the environment variable DYNO_WORKER_TOKEN, unless both run on
+this machine and meet on loopback. From a coordinator elsewhere a worker accepts files, environment
+variables, libraries and servers only with a grant. Environment variables always need one:
+";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{AFTER_HELP}{GRAMMAR}"))]
 pub struct Worker {
     /// The coordinator
     #[arg(long, value_name = "HOST:PORT")]
     join: String,
-    /// Which of the workers this is, from 1; where several ask for one place, or nobody says, any
+    /// Let the coordinator name these files, variables, libraries or servers; repeatable
+    #[arg(long, value_name = "WHAT")]
+    allow: Vec<Grant>,
+    /// Place among the workers, from 1; 0 is any
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     seat: u32,
-    /// How long to try while nobody listens there
+    /// How long to keep retrying the connection
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = render::parse_duration)]
     within: Nanos,
-    /// Join again when a run is over, until nobody listens for as long as --within says
+    /// Join again when a run is over, until no coordinator listens for as long as --within
     #[arg(long)]
     stay: bool,
     /// Print nothing but errors
@@ -34,6 +44,27 @@ pub struct Worker {
 
 /// Between two attempts.
 const PAUSE: Nanos = 200 * MILLISECOND;
+/// A worker that was interrupted ends within this time, whatever it is doing.
+const GRACE: Nanos = 1_500 * MILLISECOND;
+/// How often an interrupt is looked for.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Ends this process after an interrupt, if it does not end by itself: a name that is looked up,
+/// a model that is loaded or a system that does not answer cannot be interrupted.
+fn end_in_time(interrupt: &Interrupt) -> std::io::Result<()> {
+    let interrupt = interrupt.clone();
+    let watch = move || {
+        while !interrupt.is_asked() {
+            std::thread::park_timeout(GLANCE);
+        }
+        let clock = Clock::start();
+        while clock.now() < GRACE {
+            std::thread::park_timeout(GLANCE);
+        }
+        interrupt.ask();
+    };
+    std::thread::Builder::new().name("end in time".into()).spawn(watch).map(drop)
+}
 
 impl Worker {
     /// Joins, and works until there is nothing left to do.
@@ -42,6 +73,7 @@ impl Worker {
     /// If nobody can be joined, or the coordinator goes away.
     pub fn execute(self) -> Result<Exit, Failure> {
         let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        end_in_time(&interrupt).map_err(Failure::set_up)?;
         let mut runs = 0_u64;
         loop {
             let Some(member) = self.joined(&interrupt, runs)? else {
@@ -54,7 +86,9 @@ impl Worker {
                 share.index + 1,
                 share.of
             ));
-            let served = member.serve(&mut WorkerRig::default(), &|| !interrupt.is_asked());
+            let consent = Consent { grants: self.allow.clone(), is_local: member.is_local() };
+            let mut rig = WorkerRig::new(consent, share);
+            let served = member.serve(&mut rig, &|| !interrupt.is_asked());
             match served {
                 Ok(()) => {}
                 Err(MemberError::Interrupted) => return Ok(Exit::Interrupted),
@@ -84,6 +118,7 @@ impl Worker {
         let join = Join {
             address: self.join.clone(),
             token: token(),
+            machine: environment::boot_id(),
             release: env!("CARGO_PKG_VERSION").into(),
             name: format!("{host}, process {}", std::process::id()),
             seat: self.seat,
@@ -107,8 +142,8 @@ impl Worker {
             if !may_pass || is_over {
                 let failure = Failure::set_up(&error);
                 return Err(match error {
-                    MemberError::NotTheCoordinator => {
-                        failure.hint(format!("give both the same {TOKEN}"))
+                    MemberError::NotTheCoordinator | MemberError::NoToken => {
+                        failure.hint(format!("set {TOKEN} to the same secret on both sides"))
                     }
                     MemberError::Unreachable { .. } => failure.hint(
                         "start dyno run --remote-workers N --listen ADDRESS there, or wait longer \

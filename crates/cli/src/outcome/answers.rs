@@ -4,24 +4,21 @@
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
 use dyno_loadgen::record::Record;
+use dyno_net::ledger::Entry;
 
 use crate::render::count;
 use crate::summary::answers::{Accounts, Tokens};
 use crate::summary::{self, Cause, Reason, ReasonKind};
-use crate::system::net::Remote;
 
-/// Adds what the accounts of the answers tell of one tenant's run. Returns the record with the
+/// Adds what the accounts of the answers to one tenant's samples tell of its run. Returns the record with the
 /// tokens of the accounts, where the record itself has none because answers did not stream.
 pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
-    remote: &Remote,
-    tenant: usize,
+    entries: &[Option<Entry>],
 ) -> Option<Record> {
     let record = &report.run.record;
-    let tenant = u8::try_from(tenant).unwrap_or(u8::MAX);
-    let entries = remote.ledger(tenant, record.completed_at.len());
-    let accounts = Accounts::new(record, &entries)?;
+    let accounts = Accounts::new(record, entries)?;
     let window = match report.run.plan.load {
         Load::Offline => report.metrics.max_latency,
         _ => report.metrics.final_query.done,

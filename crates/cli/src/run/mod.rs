@@ -3,6 +3,7 @@
 
 mod longer;
 mod remarks;
+mod seen;
 mod tests;
 
 use std::path::Path;
@@ -13,14 +14,13 @@ use dyno_loadgen::log::{expected_bytes, reports, reports_by};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
-use dyno_net::client::Seen;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::TestResult;
 use crate::measure::{PlayedTest, Test, TestTenant, Watch};
 use crate::options::{CommandLine, Options};
-use crate::outcome::{Context, Outcome, Troubles, log_folder};
+use crate::outcome::{Context, Outcome, log_folder};
 use crate::records::Keep;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::summary::{self, State, Verdict};
@@ -29,6 +29,7 @@ use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
 use crate::{division, environment, output, render, report, series, throughput};
 use longer::SizedTest;
+use seen::{reported, seen_by_client};
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -289,7 +290,7 @@ impl Prepared {
             return Ok((played, Vec::new()));
         }
         let took = clock.now();
-        let troubles = troubles(system, before.as_ref());
+        let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
         let context = Context { troubles: &troubles, has_round };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
@@ -298,8 +299,8 @@ impl Prepared {
         };
         let logs = &played.logs;
         let mut outcomes: Vec<Outcome> = logs.iter().zip(&test.tenants).map(of).collect();
-        if let (Some(remote), Some(before)) = (system.remote(), &before) {
-            seen_by_client(remote, (before, took), logs, &mut outcomes);
+        if let Some(before) = &before {
+            seen_by_client(system, (before, took), logs, &mut outcomes);
         }
         Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
     }
@@ -490,7 +491,7 @@ fn play(
     watch.writes(true);
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
-    let troubles = troubles(system, before.as_ref());
+    let troubles = seen::troubles(system, before.as_ref());
     let context = Context { troubles: &troubles, has_round: kept.has_round };
     let mut outcomes = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
@@ -534,31 +535,13 @@ fn play(
         outcomes.push(outcome);
     }
     summary::settle_tenants(outcomes.iter_mut().map(|outcome| &mut outcome.summary));
-    let client = system
-        .remote()
-        .zip(before.as_ref())
-        .and_then(|(remote, before)| seen_by_client(remote, (before, took), &logs, &mut outcomes));
+    let client = before
+        .as_ref()
+        .and_then(|before| seen_by_client(system, (before, took), &logs, &mut outcomes));
+    if let Some(reported) = reported(system) {
+        outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
+    }
     Ok(Played { outcomes, client })
-}
-
-/// What the client of a server counted as failed since an earlier look at it.
-fn troubles(system: &System, before: Option<&Seen>) -> Troubles {
-    let seen = system.remote().zip(before).map(|(remote, before)| remote.seen().since(before));
-    seen.map(|seen| seen.troubles).unwrap_or_default()
-}
-
-/// What the client of a server saw in a test, which may be why its figures do not count.
-fn seen_by_client(
-    remote: &Remote,
-    (before, took): (&Seen, Nanos),
-    logs: &[TestLog],
-    outcomes: &mut [Outcome],
-) -> Option<summary::Client> {
-    let records = logs.iter().filter_map(|log| Some(&log.runs().last()?.record));
-    let tenants: Vec<_> = records.zip(outcomes.iter().map(|outcome| &outcome.summary)).collect();
-    let client = summary::Client::of(remote, (before, &remote.seen()), took, &tenants)?;
-    outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
-    Some(client)
 }
 
 /// What simulated NPUs did in a performance test, of which these are the tenants' parts.

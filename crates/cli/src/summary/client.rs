@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::metrics::Distribution;
 use super::{Cause, Metrics, Reason, ReasonKind, Test};
 use crate::render;
-use crate::system::net::Remote;
+use crate::workers::Worker;
 
 /// What the client of a server saw in a test, beside what its record holds. Of a test with several
 /// runs it counts them all, and times are those of the last one.
@@ -73,6 +73,21 @@ pub struct Client {
     /// answers by who counted their output tokens: `server` (usage), `tokenizer`, `events`
     /// (one for each part with output) or `nobody`
     pub tokens_counted_by: BTreeMap<String, u64>,
+    /// the workers that shared the load; the figures above are those of all
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Worker>,
+}
+
+/// What is known of the client of a test, or of the clients of all workers together.
+pub struct Sight<'a> {
+    /// Counted in the test.
+    pub seen: Seen,
+    /// Time that all threads of the client had, ns.
+    pub capacity: Nanos,
+    /// Returns how much later than due the requests of a tenant were accepted by a socket, ns.
+    pub lateness: &'a dyn Fn(u8, &Record) -> Vec<Nanos>,
+    /// The workers, where there were some.
+    pub workers: Vec<Worker>,
 }
 
 /// Samples that failed in one way.
@@ -112,24 +127,18 @@ const LEAST_QUEUE_NS: i64 = 200_000;
 const BUSY_BUDGET: f64 = 0.95;
 
 impl Client {
-    /// What was seen between two looks at the client, of the last runs of these tenants.
-    pub fn of(
-        remote: &Remote,
-        (before, after): (&Seen, &Seen),
-        took: Nanos,
-        tenants: &[(&Record, &Test)],
-    ) -> Option<Self> {
+    /// What was seen in a test, of the last runs of these tenants.
+    pub fn of(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Self> {
         let (_, test) = tenants.first()?;
-        let seen = after.since(before);
+        let seen = &sight.seen;
         let is_timed = test.metrics.is_some();
         let target = test.plan.percentile;
         let mut late = Vec::new();
         let mut from_issue = Vec::new();
         for (at, (record, _)) in tenants.iter().enumerate().filter(|_| is_timed) {
-            late.extend(remote.lateness(u8::try_from(at).unwrap_or(u8::MAX), record));
+            late.extend((sight.lateness)(u8::try_from(at).unwrap_or(u8::MAX), record));
             from_issue.extend(latencies_from_issue(record));
         }
-        let threads = remote.threads.max(1) as u64;
         let trouble = |(kind, (samples, first)): (&Kind, &(u64, String))| {
             (name_of(*kind).into(), Trouble { samples: *samples, first: first.clone() })
         };
@@ -151,15 +160,16 @@ impl Client {
             parser_waits: seen.parser_waits,
             bytes_sent: seen.bytes_sent,
             bytes_received: seen.bytes_received,
-            busy: seen.cpu_ns as f64 / took.saturating_mul(threads).max(1) as f64,
+            busy: seen.cpu_ns as f64 / sight.capacity.max(1) as f64,
             lateness_ns: distribution(late, target),
             latency_from_issue_ns: distribution(from_issue, target),
-            inter_token_ns: spans(&seen),
+            inter_token_ns: spans(seen),
             tokens_counted_by: seen
                 .counted_by
                 .iter()
                 .map(|(by, count)| (counter(*by).into(), *count))
                 .collect(),
+            workers: sight.workers.clone(),
         })
     }
 
@@ -277,7 +287,7 @@ fn latencies_from_issue(record: &Record) -> impl Iterator<Item = Nanos> {
 }
 
 /// Percentiles as all others: `sorted[floor(count * q)]`.
-pub(super) fn distribution(mut all: Vec<Nanos>, target: f64) -> Option<Distribution> {
+pub fn distribution(mut all: Vec<Nanos>, target: f64) -> Option<Distribution> {
     all.sort_unstable();
     let (first, last) = (*all.first()?, *all.last()?);
     let at = |q: f64| {

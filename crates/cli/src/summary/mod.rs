@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accelerator::Accelerator;
-pub use client::{Client, Spans};
+pub use client::{Client, Sight, Spans};
 pub use failing::Failing;
 pub use goodput::Limits;
 pub use metrics::Metrics;

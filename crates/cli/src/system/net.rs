@@ -27,6 +27,7 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::options::{RunOptions, is_open};
 use given::Given;
+pub use given::named;
 
 /// What is said of `oip:`.
 pub const OIP: &str = "a model behind the Open Inference Protocol over HTTP; binary=true sends \

@@ -6,7 +6,7 @@ mod source;
 mod spec;
 
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::sut::SystemUnderTest;
@@ -115,6 +115,21 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let parts = Parts { name, batching, steps, open: &open };
     let (engine, pools) = parts.build(&spec, &library, run)?;
     Ok(Loaded { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
+}
+
+/// All files that a specification names.
+pub fn files(text: &str) -> Vec<PathBuf> {
+    let Ok(spec) = spec::parse(text) else { return Vec::new() };
+    let file = |(model, _): &(String, Option<Cores>)| {
+        // A layer by its shape has none of these characters.
+        let is_file = model.contains(['/', '.', '#']) || Path::new(model).exists();
+        let path = match model.rsplit_once('#') {
+            Some((path, _)) if !Path::new(model).is_file() => path,
+            _ => model,
+        };
+        is_file.then(|| PathBuf::from(path))
+    };
+    spec.models.iter().filter_map(file).collect()
 }
 
 /// Loads the built-in LSTM; options may follow `digits-lstm:`.

@@ -1,6 +1,7 @@
 //! Runs that `dyno worker` processes share, over loopback.
 
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -16,8 +17,13 @@ struct Coordinator {
 }
 
 fn coordinator(folder: &Folder, arguments: &str) -> Coordinator {
+    coordinator_with(folder, arguments, "of this test")
+}
+
+fn coordinator_with(folder: &Folder, arguments: &str, token: &str) -> Coordinator {
     let mut command = folder.command(&format!("{arguments} --listen 127.0.0.1:0"));
-    command.env("DYNO_WORKER_TOKEN", "of this test").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("DYNO_WORKER_TOKEN", token).env("DYNO_TEST_SECRET", "open sesame");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let line = lines.find(|line| line.starts_with("waiting for ")).expect("it waits for workers");
@@ -33,15 +39,20 @@ impl Coordinator {
     }
 
     fn command(&self, folder: &Folder, token: &str) -> Command {
-        let mut command = folder.command(&format!("worker --join {} --within 8s", self.address));
-        command.env("DYNO_WORKER_TOKEN", token).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        joining(folder, &self.address, token, "")
     }
 
     fn ends(self) -> (Option<i32>, String) {
         let code = self.child.wait_with_output().unwrap().status.code();
         (code, self.said.join().unwrap())
     }
+}
+
+fn joining(folder: &Folder, address: &str, token: &str, arguments: &str) -> Command {
+    let mut command = folder.command(&format!("worker --join {address} --within 8s {arguments}"));
+    command.env("DYNO_WORKER_TOKEN", token).env("DYNO_TEST_SECRET", "the victim's");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 /// The samples of the trace log, in order, with the times at which they were due.
@@ -239,4 +250,159 @@ fn a_worker_whose_first_answers_all_fail_ends_the_run() {
     for worker in workers {
         assert_eq!(worker.wait_with_output().unwrap().status.code(), Some(0));
     }
+}
+
+/// An address of this machine that is not loopback, behind which connections are passed on to
+/// `to`; `None`, after saying so, where the machine has none.
+fn tunnel(to: &str) -> Option<String> {
+    let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Nothing is sent: the system only looks for a route.
+    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+    let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
+        println!("skipped: this machine has no address beside loopback");
+        return None;
+    };
+    let listener = TcpListener::bind((own.ip(), 0)).unwrap();
+    let (address, to) = (listener.local_addr().unwrap(), to.to_owned());
+    std::thread::spawn(move || {
+        for from in listener.incoming() {
+            let (from, to) = (from.unwrap(), TcpStream::connect(&to).unwrap());
+            let ends = [(from.try_clone().unwrap(), to.try_clone().unwrap()), (to, from)];
+            for (mut from, mut to) in ends {
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    Some(address.to_string())
+}
+
+const SHORT: &str = "--scenario server --mode performance --qps 50 --duration 300ms --out out \
+                     --no-progress --remote-workers 1";
+
+#[test]
+fn without_a_token_only_processes_of_one_machine_meet() {
+    let folder = Folder::new();
+    let run = format!("run --system null {SHORT}");
+    let mut coordinator = coordinator_with(&folder, &run, "");
+    if let Some(address) = tunnel(&coordinator.address) {
+        let ran = Ran::from(joining(&folder, &address, "", "").output().unwrap()).exits(3);
+        assert!(ran.stderr.contains("has no token"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("DYNO_WORKER_TOKEN"), "{}", ran.stderr);
+    }
+    // A coordinator with a token is not one of this worker's, nor the other way round.
+    let stranger = joining(&folder, &coordinator.address, "a guess", "").output().unwrap();
+    Ran::from(stranger).exits(3);
+    let address = coordinator.address.clone();
+    Ran::from(joining(&folder, &address, "", "").output().unwrap()).exits(0);
+    assert!(coordinator.child.wait().unwrap().code().is_some());
+    let (_, said) = coordinator.ends();
+    assert!(said.contains("1 of 1"), "{said}");
+}
+
+/// The summary of a run of this system on two workers.
+fn shared_by_two(folder: &Folder, run: &str) -> Value {
+    let coordinator = coordinator(folder, &format!("{run} --out out --remote-workers 2"));
+    let workers = [coordinator.worker(folder), coordinator.worker(folder)];
+    for worker in workers {
+        Ran::from(worker.wait_with_output().unwrap()).exits(0);
+    }
+    coordinator.ends();
+    keeps_to_schemas(folder, "out")
+}
+
+#[test]
+fn what_the_clients_of_all_workers_saw_is_put_together() {
+    let folder = Folder::new();
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    let summary = shared_by_two(
+        &folder,
+        &format!(
+            "run --system openai:http://{}/ok,model=m --scenario server --mode performance \
+             --qps 40 --duration 1s --no-progress",
+            server.address
+        ),
+    );
+    let test = &summary["tests"][0];
+    let samples = test["metrics"]["sample_count"].as_u64().unwrap();
+    assert!(samples >= 20, "{samples}");
+    let client = &summary["clients"][0];
+    assert_eq!(client["sent"], samples);
+    assert!(client["bytes_received"].as_u64().unwrap() > 500 * samples);
+    assert!(client["lateness_ns"]["count"] == samples);
+    // Each answer has three tokens in three parts, and says so.
+    assert_eq!(client["tokens_counted_by"]["server"], samples);
+    assert_eq!(client["inter_token_ns"]["count"], 2 * samples);
+    assert_eq!(test["metrics"]["tokens"]["output"], 3 * samples);
+    let workers = client["workers"].as_array().unwrap();
+    let sent: Vec<u64> = workers.iter().map(|worker| worker["sent"].as_u64().unwrap()).collect();
+    assert_eq!((sent.len(), sent.iter().sum::<u64>()), (2, samples));
+    assert!(sent.iter().all(|&sent| sent >= samples / 2), "{sent:?}");
+}
+
+#[test]
+fn failures_on_workers_are_counted_with_the_words_of_the_server() {
+    let folder = Folder::new();
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    let summary = shared_by_two(
+        &folder,
+        &format!(
+            "run --system openai:http://{}/event_error_json,model=m --scenario server \
+             --mode performance --qps 20 --duration 500ms --no-progress",
+            server.address
+        ),
+    );
+    assert_ne!(summary["verdict"], "VALID");
+    let troubles = &summary["clients"][0]["troubles"];
+    assert!(troubles.to_string().contains("overloaded"), "{troubles}");
+}
+
+#[test]
+fn a_worker_that_was_stopped_is_charged_and_named() {
+    let folder = Folder::new();
+    let coordinator = coordinator(
+        &folder,
+        "run --system null --scenario server --mode performance --qps 200 --duration 8s \
+         --no-progress --out out --remote-workers 2",
+    );
+    let [mut victim, mut other] = [coordinator.worker(&folder), coordinator.worker(&folder)];
+    for worker in [&mut victim, &mut other] {
+        let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("joined")));
+    }
+    // The run begins at once, and lasts for longer than this test needs.
+    pause(2);
+    send("-STOP", victim.id());
+    pause(3);
+    send("-CONT", victim.id());
+    let process = format!("process {}", victim.id());
+    for worker in [victim, other] {
+        Ran::from(worker.wait_with_output().unwrap()).exits(0);
+    }
+    coordinator.ends();
+    let summary = keeps_to_schemas(&folder, "out");
+    let test = &summary["tests"][0];
+    assert_eq!(test["verdict"], "INVALID");
+    let first = test["reasons"][0].as_str().unwrap();
+    assert!(first.starts_with("Worker ") && first.contains(&process), "{first}");
+    assert_eq!(test["causes"][0]["cause"], "client");
+}
+
+/// Waits for so many seconds.
+fn pause(seconds: u64) {
+    let clock = dyno_loadgen::clock::Clock::start();
+    while clock.now() < seconds * dyno_loadgen::clock::SECOND {
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_signal_ends_a_worker_in_a_run_and_the_run_with_it() {
+    let (folder, code, _) = lost("-TERM");
+    assert_eq!(code, Some(1));
+    names_the_lost_worker(&folder);
+    let summary = folder.read("out/summary.json");
+    assert!(summary.contains("it was interrupted"), "{summary}");
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dyno_loadgen::clock::Nanos;
+use serde::{Deserialize, Serialize};
 
 /// Each power of two is divided into this many buckets of equal width, so that a bucket is
 /// less than 1/64 wide of what it holds.
@@ -31,7 +32,8 @@ impl GapCounts {
 /// A histogram of the spans between the beats of answers.
 ///
 /// A percentile of it is at most 1/64 above the exact one, and never below it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub struct Gaps {
     counts: Vec<u64>,
     total: u64,
@@ -48,6 +50,25 @@ impl fmt::Debug for Gaps {
 impl Default for Gaps {
     fn default() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0 }
+    }
+}
+
+/// The buckets that are not empty.
+impl From<Gaps> for Vec<(usize, u64)> {
+    fn from(gaps: Gaps) -> Self {
+        gaps.counts.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Buckets that do not exist are counted in the last one.
+impl From<Vec<(usize, u64)>> for Gaps {
+    fn from(buckets: Vec<(usize, u64)>) -> Self {
+        let mut gaps = Self::default();
+        for (bucket, count) in buckets {
+            gaps.counts[bucket.min(BUCKETS - 1)] += count;
+            gaps.total += count;
+        }
+        gaps
     }
 }
 
@@ -149,5 +170,7 @@ mod tests {
             assert!(found >= exact && found <= exact + exact / 64 + 1, "{quantile}: {found}");
         }
         assert_eq!(Gaps::default().quantile(0.5), None);
+        let sent = serde_json::to_string(&gaps).unwrap();
+        assert_eq!(serde_json::from_str::<Gaps>(&sent).unwrap(), gaps);
     }
 }

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use dyno_loadgen::clock::Nanos;
+use serde::{Deserialize, Serialize};
 
 use super::gaps::{GapCounts, Gaps};
 use crate::protocol::Counted;
 use crate::trouble::{Kind, Trouble};
 
-/// What a client has seen since it was started.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What a client has seen since it was started. Workers send it to their coordinator.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Seen {
     /// Requests that the socket accepted wholly, repeated ones included.
     pub sent: u64,

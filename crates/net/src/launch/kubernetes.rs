@@ -17,7 +17,7 @@ pub fn manifest(placement: &Placement) -> Value {
     let script = format!(
         "if [ \"$JOB_COMPLETION_INDEX\" -eq 0 ]; then exec {coordinator}; fi\n\
          exec {program} worker --join {name}-0.{name}:{port} --seat \"$JOB_COMPLETION_INDEX\" \
-         --within {WITHIN}\n"
+         --within {WITHIN} --allow all\n"
     );
     let labels = json!({ "app.kubernetes.io/name": "dyno", "app.kubernetes.io/instance": name });
     let token = json!({ "secretKeyRef": { "name": format!("{name}-token"), "key": "token" } });

@@ -121,6 +121,8 @@ def run_workers(task):
         strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         place = Place.options(scheduling_strategy=strategy).remote()
         arguments = ["--join", f"{host}:{task['port']}", "--seat", str(seat), "--within", "600s"]
+        # The coordinator is the command of the same user, and only both know the token.
+        arguments += ["--allow", "all"]
         pid = ray.get(place.start.remote(task["program"], arguments, task["token"]))
         say(f"worker {seat} on node {node['NodeID'][:8]} ({node['NodeManagerAddress']}), process {pid}")
         places.append(place)

@@ -27,7 +27,7 @@ task() {{
     if [ "$SLURM_PROCID" -eq 0 ]; then
         exec {coordinator}
     fi
-    exec {program} worker --join "$DYNO_COORDINATOR:{port}" --seat "$SLURM_PROCID" --within {WITHIN}
+    exec {program} worker --join "$DYNO_COORDINATOR:{port}" --seat "$SLURM_PROCID" --within {WITHIN} --allow all
 }}
 export -f task
 

@@ -14,7 +14,7 @@ use dyno_loadgen::drive::real::{AnswerWindow, Failing};
 
 use super::door::{self, Role};
 use super::peer::{Event, Peer};
-use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome};
+use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome, plain};
 
 /// Whom to wait for, and where.
 #[derive(Debug, Clone)]
@@ -23,8 +23,11 @@ pub struct Listen {
     pub address: String,
     /// Workers that share the load (>= 1).
     pub workers: u32,
-    /// What both sides must know; may be empty.
+    /// Secret of both sides. Without one only workers of this machine join.
     pub token: String,
+    /// Secret that processes of this machine know, and others do not; `None` if the machine
+    /// has none.
+    pub machine: Option<String>,
     /// Release of this program, which must be the workers' as well.
     pub release: String,
     /// Of a worker that says nothing for this long nothing more is expected, ns.
@@ -54,11 +57,14 @@ pub struct Lost {
     pub worker: u32,
     /// What is known of it.
     pub why: String,
+    /// Whether it said so itself.
+    pub has_left: bool,
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "worker {} was lost: {}", self.worker + 1, self.why)
+        let how = if self.has_left { "left" } else { "was lost" };
+        write!(f, "worker {} {how}: {}", self.worker + 1, self.why)
     }
 }
 
@@ -99,7 +105,7 @@ pub struct Listening {
     listen: Listen,
     address: SocketAddr,
     door: Arc<Door>,
-    candidates: Receiver<Candidate>,
+    visits: Receiver<Visit>,
 }
 
 /// What the thread that accepts connections shares with the coordinator.
@@ -111,7 +117,18 @@ struct Door {
     strangers: AtomicUsize,
 }
 
-/// Somebody who knows the token.
+/// What came of a handshake.
+#[derive(Debug)]
+enum Visit {
+    Candidate(Candidate),
+    /// The worker does not want this coordinator.
+    Refusal {
+        name: String,
+        why: String,
+    },
+}
+
+/// A worker that knows the token.
 #[derive(Debug)]
 struct Candidate {
     stream: TcpStream,
@@ -135,6 +152,8 @@ pub struct Coordinator {
     failing: Mutex<Option<(Failing, Option<String>)>>,
     /// What was seen of clocks and starts, over all runs.
     pub(super) precision: Mutex<Precision>,
+    /// Of the last run.
+    pub(super) shares: Mutex<Vec<WorkerShare>>,
     /// Its end stops the pulse.
     _pulse: Sender<()>,
 }
@@ -148,6 +167,30 @@ pub struct Precision {
     pub error: Nanos,
     /// The most by which a worker began late, ns.
     pub late: Nanos,
+}
+
+/// What one worker did in a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerShare {
+    /// Which one, from 0.
+    pub worker: u32,
+    /// Display name, such as `host-3, process 77`.
+    pub name: String,
+    /// Queries that it issued.
+    pub queries: u64,
+    /// How much later than the others it began, ns.
+    pub late: Nanos,
+    /// How long its part of the run took, ns.
+    pub lasted: Nanos,
+    /// The longest time in the run in which it sent no message, ns. Workers send several a second.
+    pub longest_silence: Nanos,
+    /// How late the client issued each query that was due at a set time, ns, in ascending order;
+    /// an entry a tenant.
+    pub client_lag: Vec<Vec<u32>>,
+    /// Where its samples stand in the record of the run; an entry a tenant.
+    pub places: Vec<Vec<usize>>,
+    /// What its rig reports.
+    pub report: Vec<u8>,
 }
 
 impl Listening {
@@ -168,10 +211,10 @@ impl Listening {
             is_closed: AtomicBool::new(false),
             strangers: AtomicUsize::new(0),
         });
-        let (sender, candidates) = mpsc::channel();
+        let (sender, visits) = mpsc::channel();
         let (at, of) = (door.clone(), listen.clone());
         std::thread::spawn(move || at.keep(&listener, &of, &sender));
-        Ok(Self { listen, address, door, candidates })
+        Ok(Self { listen, address, door, visits })
     }
 
     /// Where.
@@ -211,7 +254,14 @@ impl Listening {
             for peer in seats.iter().flatten() {
                 let _ = peer.send(Body::Ping(clock.now()));
             }
-            let Ok(candidate) = self.candidates.recv_timeout(GLANCE) else { continue };
+            let candidate = match self.visits.recv_timeout(GLANCE) {
+                Ok(Visit::Candidate(candidate)) => candidate,
+                Ok(Visit::Refusal { name, why }) => {
+                    say(&format!("{name} did not join: {why}"));
+                    continue;
+                }
+                Err(_) => continue,
+            };
             let wanted = (candidate.seat as usize).checked_sub(1);
             let wanted = wanted.filter(|&at| seats.get(at).is_some_and(Option::is_none));
             let at = wanted.or_else(|| seats.iter().position(Option::is_none));
@@ -239,6 +289,7 @@ impl Listening {
             is_aborted: AtomicBool::new(false),
             failing: Mutex::default(),
             precision: Mutex::default(),
+            shares: Mutex::default(),
             _pulse: pulse,
         })
     }
@@ -266,7 +317,7 @@ impl Listening {
 
 impl Door {
     /// Accepts connections until it is closed.
-    fn keep(self: &Arc<Self>, listener: &TcpListener, of: &Listen, to: &Sender<Candidate>) {
+    fn keep(self: &Arc<Self>, listener: &TcpListener, of: &Listen, to: &Sender<Visit>) {
         for stream in listener.incoming() {
             if self.is_closed.load(Ordering::Relaxed) {
                 return;
@@ -278,19 +329,20 @@ impl Door {
             }
             let (door, of, to) = (self.clone(), of.clone(), to.clone());
             std::thread::spawn(move || {
-                let candidate = door.ask(stream, &of);
+                let visit = door.ask(stream, &of);
                 door.strangers.fetch_sub(1, Ordering::Relaxed);
-                // Nobody takes it in when the wait was ended.
-                candidate.map(|candidate| to.send(candidate))
+                // The receiver is gone when the wait was ended.
+                visit.map(|visit| to.send(visit))
             });
         }
     }
 
     /// Asks a stranger for its proof.
-    fn ask(&self, mut stream: TcpStream, of: &Listen) -> Option<Candidate> {
+    fn ask(&self, mut stream: TcpStream, of: &Listen) -> Option<Visit> {
         stream.set_nodelay(true).ok()?;
         stream.set_read_timeout(Some(HANDSHAKE)).ok()?;
         stream.set_write_timeout(Some(HANDSHAKE)).ok()?;
+        let is_loopback = door::is_loopback(&stream);
         let Ok(Body::Hello(hello)) = wire::read(&mut stream, MOST_OF_STRANGERS) else {
             return None;
         };
@@ -300,32 +352,45 @@ impl Door {
         };
         if (hello.protocol, &hello.release) != (wire::PROTOCOL, &of.release) {
             return refuse(format!(
-                "the coordinator is dyno {} (protocol {}), and this worker is dyno {} (protocol \
-                 {}); both must be of the same release",
+                "the coordinator is dyno {} with worker protocol {}, and this worker is dyno {} \
+                 with worker protocol {}; install the same release on both sides",
                 of.release,
                 wire::PROTOCOL,
                 hello.release,
                 hello.protocol
             ));
         }
+        if of.token.is_empty() && !is_loopback {
+            return refuse("the coordinator has no token, and this worker is elsewhere".into());
+        }
         let nonce = door::nonce();
         let nonces = [&hello.nonce[..], &nonce[..]];
-        let proof = door::proof(&of.token, Role::Coordinator, nonces);
-        let challenge = Challenge { nonce: nonce.clone(), proof };
+        let key = door::key(&of.token, of.machine.as_deref());
+        let proof = door::proof(&key, Role::Coordinator, nonces);
+        let machine = of.machine.as_ref().map_or_else(Vec::new, |machine| {
+            door::proof(&door::machine_key(machine), Role::Coordinator, nonces)
+        });
+        let challenge = Challenge { nonce: nonce.clone(), proof, machine };
         wire::write(&mut stream, Body::Challenge(challenge)).ok()?;
         let answer = wire::read(&mut stream, MOST_OF_STRANGERS);
         let mut refuse = |why: String| {
             let _ = wire::write(&mut stream, Body::Refused(why));
             None
         };
-        let Ok(Body::Proof(given)) = answer else { return None };
-        if !door::is_proof(&of.token, Role::Worker, nonces, &given) {
+        let given = match answer {
+            Ok(Body::Proof(given)) => given,
+            Ok(Body::Refused(why)) => {
+                return Some(Visit::Refusal { name: plain(&hello.name), why: plain(&why) });
+            }
+            _ => return None,
+        };
+        if !door::is_proof(&key, Role::Worker, nonces, &given) {
             return refuse("the token is not that of the coordinator".into());
         }
         if self.is_full.load(Ordering::Relaxed) {
             return refuse(format!("all {} workers of the run have joined", of.workers));
         }
-        Some(Candidate { stream, name: hello.name, seat: hello.seat })
+        Some(Visit::Candidate(Candidate { stream, name: plain(&hello.name), seat: hello.seat }))
     }
 
     fn close(&self, address: SocketAddr) {
@@ -415,6 +480,12 @@ impl Coordinator {
         *lock(&self.precision)
     }
 
+    /// The shares of the last run, one for each worker that sent its record.
+    #[must_use]
+    pub fn shares(&self) -> Vec<WorkerShare> {
+        lock(&self.shares).clone()
+    }
+
     /// The first worker that was lost.
     #[must_use]
     pub fn lost(&self) -> Option<Lost> {
@@ -423,8 +494,9 @@ impl Coordinator {
 
     /// Notes that a worker is lost; the first one is remembered.
     pub(super) fn lose(&self, worker: usize, why: &str) -> Lost {
-        let name = &self.peers[worker].name;
-        let lost = Lost { worker: worker as u32, why: format!("{name}: {why}") };
+        let peer = &self.peers[worker];
+        let why = format!("{}: {why}", peer.name);
+        let lost = Lost { worker: worker as u32, why, has_left: peer.has_left() };
         self.peers[worker].hang_up();
         lock(&self.lost).get_or_insert(lost).clone()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::drive::{Driver, Job, Played, PlayedTenant};
-use dyno_loadgen::plan::Library;
+use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::Process;
@@ -16,7 +16,7 @@ use dyno_loadgen::share;
 use dyno_loadgen::trace::Generated;
 
 use super::columns::{self, Arrived};
-use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, Lost, lock};
+use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, Lost, WorkerShare, lock};
 use super::offset::Offset;
 use super::peer::Event;
 use super::plans;
@@ -54,6 +54,7 @@ impl Coordinator {
         scenario: Scenario,
         settings: Vec<TestSettings>,
     ) -> Distributed<'_> {
+        lock(&self.shares).clear();
         let order = Body::Begin(Begin { scenario: scenario.name().into() });
         // A worker that is lost here is remembered, and the runs that follow say so.
         let _ = self.order(&order, done);
@@ -126,7 +127,7 @@ impl Distributed<'_> {
     /// Sends the run, and waits until all workers are ready to begin it.
     fn arm(&self, job: &Job<'_>) -> Result<(), Lost> {
         for peer in &self.coordinator.peers {
-            peer.rewind();
+            peer.rewind(self.coordinator.clock.now());
         }
         let tenant =
             |(tenant, settings): (&dyno_loadgen::drive::JobTenant<'_>, &TestSettings)| PlayTenant {
@@ -297,19 +298,30 @@ impl<'a> Run<'a> {
     /// The record that the parts of all workers make up.
     fn finish(mut self, job: &Job<'_>) -> Played {
         let mut parts: Vec<Vec<PlayedTenant>> = job.tenants.iter().map(|_| Vec::new()).collect();
+        let mut shares = Vec::new();
         for at in 0..self.played.len() {
             let Some(played) = self.played[at].take() else { continue };
-            let arrived = std::mem::take(&mut self.arrived[at]);
+            let mut arrived = std::mem::take(&mut self.arrived[at]);
+            let report = arrived.first_mut().and_then(|first| first.remove(&Column::Report));
             let told: Option<Vec<PlayedTenant>> =
                 played.tenants.iter().zip(arrived).map(|(t, a)| columns::part(t, a)).collect();
             match told.filter(|told| told.len() == parts.len()) {
-                Some(told) => parts.iter_mut().zip(told).for_each(|(of, part)| of.push(part)),
+                Some(told) => {
+                    shares.push(self.share(at, &played, &told, report.unwrap_or_default()));
+                    parts.iter_mut().zip(told).for_each(|(of, part)| of.push(part));
+                }
                 None => self.lose(at, "its record makes no sense"),
             }
             self.error = self.error.or(played.error);
             let mut precision = lock(&self.coordinator.precision);
             precision.late = precision.late.max(played.late);
         }
+        for (parts, tenant) in parts.iter().zip(&job.tenants) {
+            let records: Vec<&Record> = parts.iter().map(|part| &part.record).collect();
+            let places = places(&tenant.plan, &records);
+            shares.iter_mut().zip(places).for_each(|(share, places)| share.places.push(places));
+        }
+        *lock(&self.coordinator.shares) = shares;
         self.note_precision();
         let lost = self.coordinator.lost();
         let of = self.coordinator.workers();
@@ -333,6 +345,33 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What a worker did.
+    fn share(
+        &self,
+        at: usize,
+        played: &wire::Played,
+        parts: &[PlayedTenant],
+        report: Vec<u8>,
+    ) -> WorkerShare {
+        let peer = &self.coordinator.peers[at];
+        let lag = |part: &PlayedTenant| {
+            let mut lag = part.record.client_lag.clone();
+            lag.sort_unstable();
+            lag
+        };
+        WorkerShare {
+            worker: at as u32,
+            name: peer.name.clone(),
+            queries: parts.iter().map(|part| part.record.query_count() as u64).sum(),
+            late: played.late,
+            lasted: played.lasted,
+            longest_silence: peer.longest_silence(),
+            client_lag: parts.iter().map(lag).collect(),
+            places: Vec::new(),
+            report,
+        }
+    }
+
     fn note_precision(&self) {
         let mut precision = lock(&self.coordinator.precision);
         precision.runs += 1;
@@ -346,6 +385,35 @@ impl<'a> Run<'a> {
         let error = errors.iter().rev().take(2).sum();
         precision.error = precision.error.max(error);
     }
+}
+
+/// Where the samples of each part stand in the record that [`share::join`] makes of the parts:
+/// parts whose samples are numbered are joined, and the numbers are looked up.
+fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
+    let mut next = 0_u32;
+    let numbered = |record: &&Record| {
+        let first = next;
+        next += record.indices.len() as u32;
+        let numbers = Record {
+            samples_per_query: record.samples_per_query,
+            issued_at: record.issued_at.clone(),
+            indices: (first..next).collect(),
+            completed_at: record.completed_at.clone(),
+            ..Record::default()
+        };
+        PlayedTenant { ended: Ended::TraceIssued, generated: Generated::default(), record: numbers }
+    };
+    let numbered: Vec<PlayedTenant> = parts.iter().map(numbered).collect();
+    let mut places: Vec<Vec<usize>> =
+        parts.iter().map(|part| vec![0; part.indices.len()]).collect();
+    if numbered.is_empty() {
+        return places;
+    }
+    let mut slots: Vec<&mut usize> = places.iter_mut().flatten().collect();
+    for (place, number) in share::join(plan, numbered).record.indices.into_iter().enumerate() {
+        *slots[number as usize] = place;
+    }
+    places
 }
 
 /// What was measured when nobody was there to measure it.

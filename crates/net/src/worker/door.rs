@@ -1,9 +1,12 @@
-//! Who may join: both sides prove that they know one token, without sending it.
+//! Admission of workers: both sides prove that they know one token, without sending it.
 //!
-//! Each side says a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both and the
-//! side's role under the token. What follows is neither encrypted nor signed: the
-//! token keeps strangers out, not those who can change packets.
+//! Each side sends a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both nonces and the
+//! side's role under the token. Without a token the key is the secret of the machine, so that
+//! only processes of one machine meet, and a tunnel from elsewhere does not pass. The messages
+//! that follow are neither encrypted nor signed: the token keeps strangers out, not attackers
+//! who can change packets.
 
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dyno_loadgen::clock::WallTime;
@@ -54,15 +57,35 @@ fn said(role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
     said
 }
 
-/// That `role` knows the token. The nonces are the worker's and the coordinator's.
-pub(super) fn proof(token: &str, role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+/// Key of the proofs of both sides.
+pub(super) fn key(token: &str, machine: Option<&str>) -> String {
+    match (token, machine) {
+        ("", Some(machine)) => machine_key(machine),
+        (token, _) => token.to_owned(),
+    }
+}
+
+/// Key of the proof that a process runs on this machine. It differs from every token that a
+/// person would choose.
+pub(super) fn machine_key(machine: &str) -> String {
+    format!("dyno machine {machine}")
+}
+
+/// Whether both ends of a connection have loopback addresses.
+pub(super) fn is_loopback(stream: &TcpStream) -> bool {
+    let ends = [stream.local_addr(), stream.peer_addr()];
+    ends.iter().all(|end| end.as_ref().is_ok_and(|end| end.ip().to_canonical().is_loopback()))
+}
+
+/// Proof that `role` knows the key. The nonces are the worker's and the coordinator's.
+pub(super) fn proof(key: &str, role: Role, nonces: [&[u8]; 2]) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     hmac::sign(&key, &said(role, nonces)).as_ref().to_vec()
 }
 
-/// Whether it is a proof. Takes the same time for each wrong one.
-pub(super) fn is_proof(token: &str, role: Role, nonces: [&[u8]; 2], proof: &[u8]) -> bool {
-    let key = hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes());
+/// Whether `proof` proves that `role` knows the key. Takes the same time for each wrong proof.
+pub(super) fn is_proof(key: &str, role: Role, nonces: [&[u8]; 2], proof: &[u8]) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     hmac::verify(&key, &said(role, nonces), proof).is_ok()
 }
 
@@ -80,5 +103,19 @@ mod tests {
         assert!(!is_proof("secret", Role::Coordinator, [&w, &c], &given));
         assert!(!is_proof("secret", Role::Worker, [&c, &w], &given));
         assert!(!is_proof("secret", Role::Worker, [&w, &c], &[]));
+    }
+
+    #[test]
+    fn without_a_token_the_machine_is_the_key() {
+        assert_eq!(key("secret", Some("m")), "secret");
+        assert_ne!(key("", Some("m")), key("", Some("n")));
+        assert_eq!(key("", None), "");
+    }
+
+    #[test]
+    fn loopback_is_of_both_ends() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(is_loopback(&stream));
     }
 }

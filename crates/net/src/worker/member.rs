@@ -7,9 +7,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dyno_loadgen::clock::{Clock, Nanos};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_loadgen::drive::real::{AnswerWindow, Monitor, StartGate};
-use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, Played, PlayedTenant};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
@@ -18,8 +18,8 @@ use dyno_loadgen::trace::LoadedSet;
 
 use super::door::{self, Role};
 use super::wire::{
-    self, Beat, Body, CHUNK, Chunk, Hello, MOST, MOST_OF_STRANGERS, Pair, Play, Pong, Ready,
-    WireError,
+    self, Beat, Body, CHUNK, Chunk, Column, Hello, MOST, MOST_OF_STRANGERS, Pair, Play, Pong,
+    Ready, WireError,
 };
 use super::{columns, plans};
 
@@ -28,8 +28,11 @@ use super::{columns, plans};
 pub struct Join {
     /// Such as `host:7700`.
     pub address: String,
-    /// What both sides must know; may be empty.
+    /// Secret of both sides. A worker without one joins coordinators of its machine only.
     pub token: String,
+    /// Secret that processes of this machine know, and others do not; `None` if the machine
+    /// has none.
+    pub machine: Option<String>,
     /// Release of this program.
     pub release: String,
     /// For people.
@@ -58,6 +61,11 @@ pub trait Rig {
     /// # Errors
     /// In words.
     fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String>;
+    /// Returns what the coordinator's side gets of a run besides its record, in a format of its
+    /// own. Called after each run.
+    fn report(&self, _job: &Job<'_>, _played: &Played) -> Vec<u8> {
+        Vec::new()
+    }
 }
 
 /// What plays the runs of a test.
@@ -81,6 +89,8 @@ pub enum MemberError {
     },
     /// It does not know the token.
     NotTheCoordinator,
+    /// This worker has no token, and the coordinator has one or is elsewhere.
+    NoToken,
     /// The coordinator does not want this worker.
     Refused(String),
     /// The connection ended.
@@ -98,8 +108,12 @@ impl fmt::Display for MemberError {
                 write!(f, "no coordinator can be reached at {address}: {error}")
             }
             Self::NotTheCoordinator => {
-                f.write_str("who answers does not know this worker's token: it is not joined")
+                f.write_str("the coordinator does not know this worker's token and is not joined")
             }
+            Self::NoToken => f.write_str(
+                "this worker has no token: it joins a coordinator only on its own machine, over \
+                 loopback, and only if that has no token either",
+            ),
             Self::Refused(why) => write!(f, "the coordinator refused this worker: {why}"),
             Self::Gone(error) => write!(f, "the coordinator is gone: {error}"),
             Self::Failed(why) => f.write_str(why),
@@ -114,6 +128,7 @@ impl std::error::Error for MemberError {}
 #[derive(Debug)]
 pub struct Member {
     share: Share,
+    is_local: bool,
     shared: Arc<Shared>,
     orders: Receiver<Result<Body, WireError>>,
 }
@@ -144,8 +159,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Between two signs of life.
-const BEAT: Duration = Duration::from_millis(250);
-const GLANCE: Duration = Duration::from_millis(100);
+const BEAT: Nanos = 250 * MILLISECOND;
+/// How often an interrupt is looked for.
+const GLANCE: Duration = Duration::from_millis(50);
 
 impl Gate {
     /// Says that the run is ready, and waits for its start by the member's clock;
@@ -176,6 +192,14 @@ impl Gate {
 impl Shared {
     fn send(&self, body: Body) -> io::Result<()> {
         wire::write(&mut *lock(&self.writer), body)
+    }
+
+    /// Tells the coordinator why this worker goes away, ends its run and the connection.
+    fn leave(&self, why: &str) {
+        // A connection that is gone needs no word.
+        let _ = self.send(Body::Refused(why.into()));
+        self.abort();
+        let _ = lock(&self.writer).shutdown(std::net::Shutdown::Both);
     }
 
     fn abort(&self) {
@@ -222,9 +246,18 @@ impl Shared {
         }
     }
 
-    /// Says how far the run is until the worker is done.
-    fn beat(&self, is_over: &Receiver<()>) {
-        while is_over.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+    /// Reports the progress of the run until the worker is done, or leaves when `goes_on` ends.
+    fn beat(&self, is_over: &Receiver<()>, goes_on: &(dyn Fn() -> bool + Sync)) {
+        let mut last = self.clock.now();
+        while is_over.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
+            if !goes_on() {
+                self.leave("it was interrupted");
+                return;
+            }
+            if self.clock.now() < last + BEAT {
+                continue;
+            }
+            last = self.clock.now();
             let progress = lock(&self.monitor).as_ref().and_then(Monitor::progress);
             let beat = match progress {
                 Some((issued, completed, now)) => Beat { now, issued, completed },
@@ -247,35 +280,9 @@ impl Member {
         let mut stream = connect(&join.address).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         stream.set_read_timeout(Some(CONNECT)).map_err(unreachable)?;
-        let own = door::nonce();
-        let hello = Hello {
-            protocol: wire::PROTOCOL,
-            release: join.release.clone(),
-            nonce: own.clone(),
-            name: join.name.clone(),
-            seat: join.seat,
-        };
-        wire::write(&mut stream, Body::Hello(hello)).map_err(unreachable)?;
-        let mut read = || match wire::read(&mut stream, MOST_OF_STRANGERS) {
-            Ok(Body::Refused(why)) => Err(MemberError::Refused(why)),
-            Ok(body) => Ok(body),
-            Err(error) => Err(MemberError::Gone(error)),
-        };
-        let Body::Challenge(challenge) = read()? else {
-            return Err(MemberError::Gone(WireError::Malformed));
-        };
-        let nonces = [&own[..], &challenge.nonce[..]];
-        if !door::is_proof(&join.token, Role::Coordinator, nonces, &challenge.proof) {
-            return Err(MemberError::NotTheCoordinator);
-        }
-        let proof = door::proof(&join.token, Role::Worker, nonces);
-        wire::write(&mut stream, Body::Proof(proof)).map_err(unreachable)?;
-        let mut read = || match wire::read(&mut stream, MOST_OF_STRANGERS) {
-            Ok(Body::Refused(why)) => Err(MemberError::Refused(why)),
-            Ok(body) => Ok(body),
-            Err(error) => Err(MemberError::Gone(error)),
-        };
-        let Body::Welcome(welcome) = read()? else {
+        stream.set_write_timeout(Some(CONNECT)).map_err(unreachable)?;
+        let is_local = admit(join, &mut stream)?;
+        let Body::Welcome(welcome) = heard(&mut stream)? else {
             return Err(MemberError::Gone(WireError::Malformed));
         };
         let silence = Some(Duration::from_nanos(welcome.silence.max(1)));
@@ -292,7 +299,7 @@ impl Member {
         let (sender, orders) = mpsc::channel();
         let hearing = shared.clone();
         std::thread::spawn(move || hearing.hear(stream, &sender));
-        Ok(Self { share, shared, orders })
+        Ok(Self { share, is_local, shared, orders })
     }
 
     /// The part of the load that this worker has.
@@ -301,23 +308,38 @@ impl Member {
         self.share
     }
 
-    /// Carries out orders until there are no more, as long as `goes_on` says so.
+    /// Whether the coordinator runs on this machine and is reached over loopback.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Carries out orders until there are no more, as long as `goes_on` returns true.
     ///
     /// # Errors
     /// [`MemberError`].
-    pub fn serve(self, rig: &mut dyn Rig, goes_on: &dyn Fn() -> bool) -> Result<(), MemberError> {
+    pub fn serve(
+        self,
+        rig: &mut dyn Rig,
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), MemberError> {
         let (beating, is_over) = mpsc::channel::<()>();
-        let shared = self.shared.clone();
-        let beat = std::thread::spawn(move || shared.beat(&is_over));
-        let served = self.orders(rig, goes_on);
-        drop(beating);
-        if let Err(error) = &served {
-            let _ = self.shared.send(Body::Refused(error.to_string()));
-        }
-        // It ends within one beat.
-        let _ = beat.join();
-        let _ = lock(&self.shared.writer).shutdown(std::net::Shutdown::Both);
-        served
+        let shared = &self.shared;
+        std::thread::scope(|scope| {
+            let beat = scope.spawn(move || shared.beat(&is_over, goes_on));
+            let served = self.orders(rig, goes_on);
+            drop(beating);
+            if let Err(error) = &served {
+                let _ = self.shared.send(Body::Refused(error.to_string()));
+            }
+            // It ends within one glance.
+            let _ = beat.join();
+            let _ = lock(&self.shared.writer).shutdown(std::net::Shutdown::Both);
+            match served {
+                Err(_) if !goes_on() => Err(MemberError::Interrupted),
+                served => served,
+            }
+        })
     }
 
     fn orders(&self, rig: &mut dyn Rig, goes_on: &dyn Fn() -> bool) -> Result<(), MemberError> {
@@ -393,7 +415,7 @@ impl Member {
             answers: found.answers,
             words: rig.words_of_failure(),
         });
-        self.send(&played, failing)
+        self.send(&played, rig.report(&job, &played), failing)
     }
 
     /// The plans and sets of a run, if this worker comes to the same ones.
@@ -421,13 +443,20 @@ impl Member {
         Ok((plans, sets))
     }
 
-    fn send(&self, played: &Played, failing: Option<wire::Failing>) -> Result<(), MemberError> {
-        for (tenant, part) in (0..).zip(&played.tenants) {
-            for (column, bytes) in columns::columns(&part.record) {
-                for bytes in bytes.chunks(CHUNK) {
-                    let (column, bytes) = (column as i32, bytes.to_vec());
-                    self.answer(Body::Chunk(Chunk { tenant, column, bytes }))?;
-                }
+    fn send(
+        &self,
+        played: &Played,
+        report: Vec<u8>,
+        failing: Option<wire::Failing>,
+    ) -> Result<(), MemberError> {
+        let of_tenant = |(tenant, part): (u32, &PlayedTenant)| {
+            columns::columns(&part.record).into_iter().map(move |column| (tenant, column))
+        };
+        let columns = (0..).zip(&played.tenants).flat_map(of_tenant);
+        for (tenant, (column, bytes)) in columns.chain([(0, (Column::Report, report))]) {
+            for bytes in bytes.chunks(CHUNK) {
+                let (column, bytes) = (column as i32, bytes.to_vec());
+                self.answer(Body::Chunk(Chunk { tenant, column, bytes }))?;
             }
         }
         self.answer(Body::Played(wire::Played {
@@ -457,6 +486,56 @@ impl Member {
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+}
+
+/// Exchanges proofs with the coordinator. Returns whether it runs on this machine.
+fn admit(join: &Join, stream: &mut TcpStream) -> Result<bool, MemberError> {
+    let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
+    let own = door::nonce();
+    let hello = Hello {
+        protocol: wire::PROTOCOL,
+        release: join.release.clone(),
+        nonce: own.clone(),
+        name: join.name.clone(),
+        seat: join.seat,
+    };
+    wire::write(stream, Body::Hello(hello)).map_err(unreachable)?;
+    let Body::Challenge(challenge) = heard(stream)? else {
+        return Err(MemberError::Gone(WireError::Malformed));
+    };
+    let nonces = [&own[..], &challenge.nonce[..]];
+    let is_neighbor = match &join.machine {
+        Some(machine) => {
+            let key = door::machine_key(machine);
+            door::is_proof(&key, Role::Coordinator, nonces, &challenge.machine)
+        }
+        // The addresses are all there is to go by.
+        None => true,
+    };
+    let is_local = is_neighbor && door::is_loopback(stream);
+    let key = door::key(&join.token, join.machine.as_deref());
+    let is_known = door::is_proof(&key, Role::Coordinator, nonces, &challenge.proof);
+    let problem = match join.token.is_empty() {
+        true if !(is_known && is_local) => MemberError::NoToken,
+        false if !is_known => MemberError::NotTheCoordinator,
+        _ => {
+            let proof = door::proof(&key, Role::Worker, nonces);
+            wire::write(stream, Body::Proof(proof)).map_err(unreachable)?;
+            return Ok(is_local);
+        }
+    };
+    // It need not wait for a worker that does not come.
+    let _ = wire::write(stream, Body::Refused(problem.to_string()));
+    Err(problem)
+}
+
+/// The next message of the coordinator.
+fn heard(stream: &mut TcpStream) -> Result<Body, MemberError> {
+    match wire::read(stream, MOST_OF_STRANGERS) {
+        Ok(Body::Refused(why)) => Err(MemberError::Refused(wire::plain(&why))),
+        Ok(body) => Ok(body),
+        Err(error) => Err(MemberError::Gone(error)),
     }
 }
 

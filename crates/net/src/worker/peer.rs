@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,8 +27,17 @@ pub(super) struct Peer {
     writer: Mutex<TcpStream>,
     offsets: Mutex<Offsets>,
     beat: Mutex<Beat>,
-    /// When it said something last, by the coordinator's clock.
-    heard_at: AtomicU64,
+    silence: Mutex<Silence>,
+    has_left: AtomicBool,
+}
+
+/// How long a worker has sent nothing.
+#[derive(Debug, Default)]
+struct Silence {
+    /// When its last message came, by the clock of the coordinator.
+    heard_at: Nanos,
+    /// The longest time between two messages of the run, ns.
+    longest: Nanos,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -42,7 +51,8 @@ impl Peer {
             writer: Mutex::new(stream.try_clone()?),
             offsets: Mutex::default(),
             beat: Mutex::default(),
-            heard_at: AtomicU64::new(0),
+            silence: Mutex::default(),
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -64,13 +74,31 @@ impl Peer {
         *lock(&self.beat)
     }
 
+    /// When its last message came, by the clock of the coordinator.
     pub(super) fn heard_at(&self) -> Nanos {
-        self.heard_at.load(Ordering::Relaxed)
+        lock(&self.silence).heard_at
     }
 
-    /// Forgets how far the last run was.
-    pub(super) fn rewind(&self) {
+    /// Forgets the last run.
+    pub(super) fn rewind(&self, now: Nanos) {
         *lock(&self.beat) = Beat::default();
+        *lock(&self.silence) = Silence { heard_at: now, longest: 0 };
+    }
+
+    /// The longest time in the run without a message, ns.
+    pub(super) fn longest_silence(&self) -> Nanos {
+        lock(&self.silence).longest
+    }
+
+    /// Whether the worker said that it goes away.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    fn heard(&self, now: Nanos) {
+        let mut silence = lock(&self.silence);
+        silence.longest = silence.longest.max(now.saturating_sub(silence.heard_at));
+        silence.heard_at = now;
     }
 
     /// Reads what the worker says until it is lost, by the clock of the coordinator.
@@ -81,9 +109,9 @@ impl Peer {
         (index, events): (usize, &Sender<(usize, Event)>),
     ) {
         loop {
-            let read = wire::read(&mut stream, MOST);
-            self.heard_at.store(clock.now(), Ordering::Relaxed);
-            let event = match read {
+            let message = wire::read(&mut stream, MOST);
+            self.heard(clock.now());
+            let event = match message {
                 Ok(Body::Pong(pong)) => {
                     let heard = clock.now();
                     let trip = RoundTrip { asked: pong.asked, told: pong.at, heard };
@@ -96,7 +124,10 @@ impl Peer {
                     *lock(&self.beat) = beat;
                     continue;
                 }
-                Ok(Body::Refused(why)) => Event::Lost(why),
+                Ok(Body::Refused(why)) => {
+                    self.has_left.store(true, Ordering::Relaxed);
+                    Event::Lost(wire::plain(&why))
+                }
                 Ok(body) => Event::Said(body),
                 Err(error) => Event::Lost(error.to_string()),
             };

@@ -9,7 +9,7 @@ use prost::Message as _;
 
 /// Both sides must speak the same version. Their releases must be equal as well:
 /// a plan is what the code that resolves it makes of the settings.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Most bytes of a frame once a worker has proved that it knows the token.
 pub const MOST: u32 = 8 << 20;
@@ -117,14 +117,18 @@ pub struct Hello {
     pub seat: u32,
 }
 
-/// What a worker must answer to.
+/// The coordinator's proof, which the worker answers with its own.
 #[derive(Clone, PartialEq, prost::Message)]
-#[expect(missing_docs, reason = "the names say it")]
 pub struct Challenge {
+    /// Fresh for each connection.
     #[prost(bytes = "vec", tag = "1")]
     pub nonce: Vec<u8>,
+    /// That the coordinator knows the token.
     #[prost(bytes = "vec", tag = "2")]
     pub proof: Vec<u8>,
+    /// That the coordinator runs on the worker's machine; empty if it cannot prove that.
+    #[prost(bytes = "vec", tag = "3")]
+    pub machine: Vec<u8>,
 }
 
 /// A worker's place.
@@ -273,6 +277,8 @@ pub enum Column {
     Tokens = 6,
     Failed = 7,
     Responses = 8,
+    /// No column: what the rig reports besides, in one piece.
+    Report = 9,
 }
 
 /// What a worker says of its run once all columns are sent.
@@ -368,6 +374,15 @@ impl fmt::Display for WireError {
 }
 
 impl std::error::Error for WireError {}
+
+/// Most characters of a peer's words that are shown.
+const MOST_WORDS: usize = 1_000;
+
+/// Returns the words of a peer without control characters, which a terminal would obey.
+#[must_use]
+pub fn plain(words: &str) -> String {
+    words.chars().filter(|letter| !letter.is_control()).take(MOST_WORDS).collect()
+}
 
 /// Reads one message of at most `most` bytes.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dyno_loadgen::settings::nearest;
@@ -24,6 +24,39 @@ pub struct Given {
     keys: Vec<(String, String)>,
     /// Keys that somebody asked for, to tell the nearest.
     known: Vec<&'static str>,
+}
+
+/// What a spec names besides itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Of servers.
+    pub urls: Vec<String>,
+    /// Files that are read.
+    pub files: Vec<PathBuf>,
+    /// Environment variables that are sent.
+    pub variables: Vec<String>,
+}
+
+/// Keys whose values are no files, even where there is a file of that name.
+const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type", "method"];
+
+/// Lists what a spec names; nothing where it does not read.
+pub fn named(system: &str, argument: &str) -> Named {
+    let Ok(mut given) = Given::read(system, argument) else { return Named::default() };
+    let urls = std::iter::once(given.url.clone()).chain(given.all("node")).collect();
+    let variables = given.all("token-env");
+    let mut files = [given.all("ca"), given.all("tokenizer")].concat();
+    let bodies = given.all("body");
+    files.extend(bodies.iter().filter_map(|body| body.strip_prefix('@')).map(str::to_owned));
+    // A key that reads a file and is not known here is found by its file.
+    for (key, value) in &given.keys {
+        let is_text = key.starts_with("header.") || key.ends_with(':');
+        let path = value.strip_prefix('@').unwrap_or(value);
+        if !is_text && !PLAIN.contains(&key.as_str()) && Path::new(path).exists() {
+            files.push(path.to_owned());
+        }
+    }
+    Named { urls, files: files.into_iter().map(PathBuf::from).collect(), variables }
 }
 
 impl Given {

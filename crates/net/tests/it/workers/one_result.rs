@@ -127,3 +127,28 @@ fn workers_in_real_time_issue_the_trace_of_one_and_begin_together() {
         thread.join().unwrap().unwrap();
     }
 }
+
+#[test]
+fn reports_come_with_the_places_of_their_samples() {
+    let (coordinator, threads) = gathered(3, || Time::Virtual);
+    coordinator.set_up(&[], &|| true).unwrap();
+    for (name, settings) in cases() {
+        let log = played(&coordinator, &settings);
+        let record = &log.runs().last().unwrap().record;
+        let shares = coordinator.shares();
+        assert_eq!(shares.iter().map(|share| share.worker).collect::<Vec<_>>(), [0, 1, 2]);
+        let mut samples = 0;
+        for share in &shares {
+            let (indices, []) = share.report.as_chunks() else { panic!("{name}") };
+            let found = share.places[0].iter().map(|&place| record.indices[place]);
+            let expected = indices.iter().map(|index| u32::from_le_bytes(*index));
+            assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{name}");
+            samples += indices.len();
+        }
+        assert_eq!(samples, record.indices.len(), "{name}");
+    }
+    drop(coordinator);
+    for thread in threads {
+        thread.join().unwrap().unwrap();
+    }
+}

@@ -125,6 +125,11 @@ impl Rig for TestRig {
     fn library(&self) -> &dyn SampleLibrary {
         &Numbers
     }
+    /// The samples of the first tenant.
+    fn report(&self, _job: &Job<'_>, played: &Played) -> Vec<u8> {
+        let indices = played.tenants[0].record.indices.iter();
+        indices.flat_map(|index| index.to_le_bytes()).collect()
+    }
     fn begin(&self, _scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String> {
         Ok(match self.0 {
             Time::Virtual => Instrument {
@@ -146,6 +151,7 @@ pub fn listen(workers: u32) -> Listen {
         address: "127.0.0.1:0".into(),
         workers,
         token: "open sesame".into(),
+        machine: None,
         release: "1.2.3".into(),
         silence: 30 * SECOND,
     }
@@ -155,6 +161,7 @@ pub fn join(address: SocketAddr) -> Join {
     Join {
         address: address.to_string(),
         token: "open sesame".into(),
+        machine: None,
         release: "1.2.3".into(),
         name: "a thread".into(),
         seat: 0,

@@ -145,6 +145,77 @@ fn strangers_and_other_releases_are_told_why_they_are_refused() {
 }
 
 #[test]
+fn without_a_token_the_machine_is_proved() {
+    let machine = |name: &str| Some(name.to_owned());
+    let listen = Listen { token: String::new(), machine: machine("here"), ..listen(1) };
+    let listening = Listening::begin(listen).unwrap();
+    let own = Join { token: String::new(), machine: machine("here"), ..join(listening.address()) };
+    for machine in [machine("elsewhere"), None] {
+        let error = Member::join(&Join { machine, ..own.clone() }).unwrap_err();
+        assert!(matches!(error, MemberError::NoToken), "{error}");
+    }
+    let with_token = Member::join(&Join { token: "t".into(), ..own.clone() }).unwrap_err();
+    assert!(matches!(with_token, MemberError::NotTheCoordinator), "{with_token}");
+    let joining = std::thread::spawn(move || Member::join(&own).map(|member| member.is_local()));
+    let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+    assert!(joining.join().unwrap().unwrap());
+    drop(coordinator);
+}
+
+#[test]
+fn a_coordinator_of_another_machine_is_not_taken_for_a_local_one() {
+    for (here, there, is_local) in [("a", "a", true), ("a", "b", false)] {
+        let listen = Listen { machine: Some(there.into()), ..listen(1) };
+        let listening = Listening::begin(listen).unwrap();
+        let own = Join { machine: Some(here.into()), ..join(listening.address()) };
+        let joining = std::thread::spawn(move || Member::join(&own));
+        let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+        let member = joining.join().unwrap().unwrap();
+        assert_eq!(member.is_local(), is_local);
+        drop(coordinator);
+    }
+}
+
+#[test]
+fn the_versions_of_both_sides_are_named() {
+    let listening = Listening::begin(listen(1)).unwrap();
+    let mut stream = TcpStream::connect(listening.address()).unwrap();
+    let hello = Hello { protocol: 1, release: "1.2.3".into(), ..Hello::default() };
+    wire::write(&mut stream, Body::Hello(hello)).unwrap();
+    let Body::Refused(why) = wire::read(&mut stream, 4_096).unwrap() else { panic!() };
+    let own = format!("worker protocol {}", wire::PROTOCOL);
+    assert!(why.contains(&own) && why.contains("worker protocol 1"), "{why}");
+}
+
+#[test]
+fn a_worker_that_is_interrupted_says_so() {
+    let listening = Listening::begin(listen(1)).unwrap();
+    let address = listening.address();
+    let goes_on = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let asked = goes_on.clone();
+    let worker = std::thread::spawn(move || {
+        let goes_on = || asked.load(std::sync::atomic::Ordering::Relaxed);
+        Member::join(&join(address))?.serve(&mut super::rig::TestRig(Time::Real), &goes_on)
+    });
+    let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+    coordinator.set_up(&[], &|| true).unwrap();
+    let log = std::thread::scope(|scope| {
+        let run = scope.spawn(|| played(&coordinator, &long()));
+        let is_patient = patience();
+        while coordinator.glance().issued_queries < 50 && is_patient() {
+            std::thread::yield_now();
+        }
+        goes_on.store(false, std::sync::atomic::Ordering::Relaxed);
+        run.join().unwrap()
+    });
+    assert_eq!(log.runs().next().unwrap().ended, Ended::Lost { worker: 0, of: 1 });
+    let lost = coordinator.lost().unwrap().to_string();
+    assert_eq!(lost, "worker 1 left: a thread: it was interrupted");
+    let ended = worker.join().unwrap().unwrap_err();
+    assert!(matches!(ended, MemberError::Interrupted), "{ended}");
+}
+
+#[test]
 fn a_system_that_a_worker_lacks_is_named_with_the_worker() {
     let (coordinator, threads) = gathered(1, || Time::Virtual);
     let pair = Pair { name: "system".into(), value: "such model".into() };

@@ -1,0 +1,195 @@
+//! What workers report of a run besides its record, and what their clients did to it.
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_net::client::Seen;
+use dyno_net::ledger::Entry;
+use dyno_net::worker::coordinator::WorkerShare;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::render;
+use crate::summary::metrics::Distribution;
+use crate::summary::{Cause, Reason, ReasonKind, Test, client};
+
+/// What a worker reports of a run besides its record. It goes over the wire as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// What its client saw since the test began; `None` without a server.
+    pub seen: Option<Seen>,
+    /// Threads of its client.
+    pub threads: usize,
+    /// How long the test has taken, ns.
+    pub took: Nanos,
+    /// How much later than due each request was accepted by a socket, ns; an entry a tenant.
+    pub lateness: Vec<Vec<Nanos>>,
+    /// The accounts of its answers, by sample; an entry a tenant.
+    pub ledger: Vec<Vec<Option<Entry>>>,
+}
+
+impl Report {
+    /// The bytes that go over the wire.
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("keys are texts")
+    }
+
+    /// Share of the time for which the client's threads computed, in [0, 1].
+    fn busy(&self) -> Option<f64> {
+        let seen = self.seen.as_ref()?;
+        let threads = self.threads.max(1) as u64;
+        Some(seen.cpu_ns as f64 / self.took.saturating_mul(threads).max(1) as f64)
+    }
+}
+
+/// One worker of a test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Worker {
+    /// which one, from 1
+    pub worker: u32,
+    /// host and process
+    pub name: String,
+    /// queries that it issued in the last run
+    pub queries: u64,
+    /// requests that its sockets took; null without a server
+    pub sent: Option<u64>,
+    /// its samples that failed; null without a server
+    pub failed: Option<u64>,
+    /// share of the time for which the threads of its client computed, in [0, 1]; null without a
+    /// server
+    pub busy: Option<f64>,
+    /// how late it issued queries that were due at a set time; null where none was
+    pub client_lag_ns: Option<Distribution>,
+    /// accepted by a socket - scheduled time; null without a server
+    pub lateness_ns: Option<Distribution>,
+    /// longest time in the run without a message from it
+    pub longest_silence_ns: u64,
+    /// how much later than the others it began
+    pub began_late_ns: u64,
+}
+
+/// What the workers of a test did.
+#[derive(Debug, Clone, Default)]
+pub struct Reported {
+    shares: Vec<(WorkerShare, Report)>,
+}
+
+/// Workers send several messages a second. A worker that sends none for this long in a run was
+/// stopped or starved, or its connection was.
+const SILENCE_BUDGET: Nanos = SECOND;
+
+impl Reported {
+    /// What came with the shares of a run.
+    pub fn new(shares: Vec<WorkerShare>) -> Self {
+        let report = |share: &WorkerShare| serde_json::from_slice(&share.report);
+        let all = shares.into_iter().map(|share| {
+            let report = report(&share).unwrap_or_default();
+            (share, report)
+        });
+        Self { shares: all.collect() }
+    }
+
+    /// What the clients of all workers saw; `None` without a server.
+    pub fn seen(&self) -> Option<Seen> {
+        let seen = self.shares.iter().filter_map(|(_, report)| report.seen.as_ref());
+        seen.fold(None, |sum: Option<Seen>, seen| {
+            Some(sum.map_or_else(|| seen.clone(), |sum| sum.and(seen)))
+        })
+    }
+
+    /// Time that all threads of all clients had, ns.
+    pub fn capacity(&self) -> Nanos {
+        let of = |(_, report): &(_, Report)| report.took.saturating_mul(report.threads as u64);
+        self.shares.iter().map(of).sum()
+    }
+
+    /// How much later than due the requests of a tenant were accepted by sockets, ns.
+    pub fn lateness(&self, tenant: u8) -> Vec<Nanos> {
+        let of = |(_, report): &(_, Report)| report.lateness.get(usize::from(tenant)).cloned();
+        self.shares.iter().filter_map(of).flatten().collect()
+    }
+
+    /// The accounts of a tenant's answers, in the order of the run's record; empty where answers
+    /// are not text.
+    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+        let mut all = vec![None; samples];
+        for (share, report) in &self.shares {
+            let places = share.places.get(usize::from(tenant)).into_iter().flatten();
+            let entries = report.ledger.get(usize::from(tenant)).into_iter().flatten();
+            for (&place, &entry) in places.zip(entries) {
+                if let Some(slot) = all.get_mut(place) {
+                    *slot = entry;
+                }
+            }
+        }
+        if all.iter().all(Option::is_none) { Vec::new() } else { all }
+    }
+
+    /// The workers one by one, with percentiles of these.
+    pub fn workers(&self, target: f64) -> Vec<Worker> {
+        let row = |(share, report): &(WorkerShare, Report)| {
+            let lag = share.client_lag.iter().flatten().map(|&lag| Nanos::from(lag)).collect();
+            let lateness = report.lateness.iter().flatten().copied().collect();
+            Worker {
+                worker: share.worker + 1,
+                name: share.name.clone(),
+                queries: share.queries,
+                sent: report.seen.as_ref().map(|seen| seen.sent),
+                failed: report.seen.as_ref().map(Seen::failed),
+                busy: report.busy(),
+                client_lag_ns: client::distribution(lag, target),
+                lateness_ns: client::distribution(lateness, target),
+                longest_silence_ns: share.longest_silence,
+                began_late_ns: share.late,
+            }
+        };
+        self.shares.iter().map(row).collect()
+    }
+
+    /// Adds to a tenant's test what keeps its figures from being the system's, worker by worker.
+    /// These reasons come before those of the system: the client is judged first.
+    pub fn judge(&self, test: &mut Test) {
+        if test.metrics.is_none() {
+            return;
+        }
+        for worker in self.workers(test.plan.percentile) {
+            if let Some(text) = worker.reason(test) {
+                let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
+                test.add_client_reason(reason);
+            }
+        }
+        test.settle();
+    }
+}
+
+impl Worker {
+    /// Why the figures of a test are this worker's and not the system's.
+    fn reason(&self, test: &Test) -> Option<String> {
+        let shown = |ns: u64| render::duration(ns.cast_signed());
+        let who = format!("Worker {} ({})", self.worker, self.name);
+        if self.longest_silence_ns > SILENCE_BUDGET {
+            return Some(format!(
+                "{who} sent nothing for {} during the run: it was stopped, short of processors or \
+                 cut off. Its delays are the client's, not the system's. Run it again, on a \
+                 machine of its own.",
+                shown(self.longest_silence_ns)
+            ));
+        }
+        let is_paced = test.scenario == "Server";
+        let budget = test.plan.max_client_lag_ns.filter(|_| is_paced)?;
+        let late = |times: &Option<Distribution>| {
+            let target = u64::try_from(times.as_ref()?.target).unwrap_or(0);
+            (target > budget).then_some(target)
+        };
+        let (what, by) = match (late(&self.client_lag_ns), late(&self.lateness_ns)) {
+            (Some(by), _) => ("issued too late", by),
+            (None, Some(by)) => ("sent too late", by),
+            (None, None) => return None,
+        };
+        Some(format!(
+            "{who} {what}: at the target percentile {} after a query was due, more than the {} of \
+             max_client_lag_ns. Use a faster machine for it, more workers, or a lower rate.",
+            shown(by),
+            shown(budget)
+        ))
+    }
+}
