@@ -302,65 +302,6 @@ fn without_a_token_only_processes_of_one_machine_meet() {
     assert!(said.contains("1 of 1"), "{said}");
 }
 
-#[test]
-fn a_worker_elsewhere_uses_what_it_was_allowed_to() {
-    let folder = Folder::new();
-    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
-    folder.write("secret.txt", "{\"secret\": 1}");
-    let spec = format!(
-        "raw:http://{}/conc,method=POST,body=@secret.txt,token-env=DYNO_TEST_SECRET",
-        server.address
-    );
-    let run = format!("run --system {spec} {SHORT}");
-    let grants = [
-        ("", ["hosts:127.0.0.1", "files:secret.txt", "env:DYNO_TEST_SECRET"].as_slice()),
-        ("--allow hosts --allow files", ["env:DYNO_TEST_SECRET"].as_slice()),
-        ("--allow hosts --allow files:secret.txt --allow env:DYNO_TEST_SECRET", [].as_slice()),
-    ];
-    for (allow, missing) in grants {
-        let mut coordinator = coordinator(&folder, &run);
-        let Some(address) = tunnel(&coordinator.address) else {
-            coordinator.child.kill().unwrap();
-            return;
-        };
-        let before = server.requests().len();
-        let worker = joining(&folder, &address, "of this test", allow).output().unwrap();
-        let ran = Ran::from(worker).exits(if missing.is_empty() { 0 } else { 3 });
-        let (code, said) = coordinator.ends();
-        for flag in missing {
-            for said in [&ran.stderr, &said] {
-                assert!(said.contains(&format!("--allow {flag}")), "{flag}: {said}");
-            }
-        }
-        let sent = server.requests().split_off(before);
-        let is_victim = |key: &str| key.contains("the victim's");
-        let keys = sent.iter().filter_map(|request| request.field("authorization"));
-        assert_eq!(keys.filter(|key| is_victim(key)).count() > 0, missing.is_empty(), "{said}");
-        assert_eq!(code == Some(3), !missing.is_empty(), "{said}");
-    }
-}
-
-#[test]
-fn a_secret_is_not_used_for_a_coordinator_of_this_machine_either() {
-    let folder = Folder::new();
-    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
-    let spec = format!("raw:http://{}/conc,method=POST", server.address);
-    let run = |spec: &str, code: i32| {
-        let coordinator = coordinator(&folder, &format!("run --system {spec} {SHORT}"));
-        let worker = coordinator.worker(&folder).wait_with_output().unwrap();
-        let ran = Ran::from(worker).exits(code);
-        coordinator.ends();
-        ran.stderr
-    };
-    // The server itself needs no grant there.
-    run(&spec, 0);
-    let said = run(&format!("{spec},token-env=DYNO_TEST_SECRET"), 3);
-    assert!(said.contains("--allow env:DYNO_TEST_SECRET"), "{said}");
-    let heads = server.requests();
-    let keys = heads.iter().filter_map(|request| request.field("authorization"));
-    assert!(keys.into_iter().all(|key| !key.contains("the victim's")));
-}
-
 /// The summary of a run of this system on two workers.
 fn shared_by_two(folder: &Folder, run: &str) -> Value {
     let coordinator = coordinator(folder, &format!("{run} --out out --remote-workers 2"));
@@ -413,7 +354,7 @@ fn failures_on_workers_are_counted_with_the_words_of_the_server() {
             server.address
         ),
     );
-    assert_eq!(summary["verdict"], "INVALID");
+    assert_ne!(summary["verdict"], "VALID");
     let troubles = &summary["clients"][0]["troubles"];
     assert!(troubles.to_string().contains("overloaded"), "{troubles}");
 }
@@ -466,7 +407,71 @@ fn a_signal_ends_a_worker_in_a_run_and_the_run_with_it() {
     assert!(summary.contains("it was interrupted"), "{summary}");
 }
 
+/// So many runs have a folder of their own each.
+fn short(spec: &str, out: &str) -> String {
+    format!("run --system {spec} {}", SHORT.replace("--out out", &format!("--out {out}")))
+}
+
 #[test]
+fn a_worker_elsewhere_uses_what_it_was_allowed_to() {
+    let folder = Folder::new();
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    folder.write("secret.txt", "{\"secret\": 1}");
+    let spec = format!(
+        "raw:http://{}/conc,method=POST,body=@secret.txt,token-env=DYNO_TEST_SECRET",
+        server.address
+    );
+    let grants = [
+        ("", ["hosts:127.0.0.1", "files:secret.txt", "env:DYNO_TEST_SECRET"].as_slice()),
+        ("--allow hosts --allow files", ["env:DYNO_TEST_SECRET"].as_slice()),
+        ("--allow hosts --allow files:secret.txt --allow env:DYNO_TEST_SECRET", [].as_slice()),
+    ];
+    for (number, (allow, missing)) in grants.into_iter().enumerate() {
+        let mut coordinator = coordinator(&folder, &short(&spec, &format!("out-{number}")));
+        let Some(address) = tunnel(&coordinator.address) else {
+            coordinator.child.kill().unwrap();
+            return;
+        };
+        let before = server.requests().len();
+        let worker = joining(&folder, &address, "of this test", allow).output().unwrap();
+        let ran = Ran::from(worker).exits(if missing.is_empty() { 0 } else { 3 });
+        let (code, said) = coordinator.ends();
+        for flag in missing {
+            for said in [&ran.stderr, &said] {
+                assert!(said.contains(&format!("--allow {flag}")), "{flag}: {said}");
+            }
+        }
+        let sent = server.requests().split_off(before);
+        let keys = sent.iter().filter_map(|request| request.field("authorization"));
+        let of_victim = keys.filter(|key| key.contains("the victim's")).count();
+        assert_eq!(of_victim > 0, missing.is_empty(), "{said}");
+        assert_eq!(code == Some(3), !missing.is_empty(), "{said}");
+    }
+}
+
+#[test]
+fn a_secret_is_not_used_for_a_coordinator_of_this_machine_either() {
+    let folder = Folder::new();
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    let spec = format!("raw:http://{}/conc,method=POST", server.address);
+    let run = |spec: &str, out: &str, code: i32| {
+        let coordinator = coordinator(&folder, &short(spec, out));
+        let worker = coordinator.worker(&folder).wait_with_output().unwrap();
+        let ran = Ran::from(worker).exits(code);
+        coordinator.ends();
+        ran.stderr
+    };
+    // The server itself needs no grant there.
+    run(&spec, "one", 0);
+    let said = run(&format!("{spec},token-env=DYNO_TEST_SECRET"), "two", 3);
+    assert!(said.contains("--allow env:DYNO_TEST_SECRET"), "{said}");
+    let requests = server.requests();
+    let keys = requests.iter().filter_map(|request| request.field("authorization"));
+    assert_eq!(keys.filter(|key| key.contains("the victim's")).count(), 0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
 fn a_signal_ends_a_worker_that_waits() {
     let folder = Folder::new();
     // One that accepts connections and says nothing, and a place where nobody listens.
@@ -476,16 +481,15 @@ fn a_signal_ends_a_worker_that_waits() {
     let addresses =
         [silent.local_addr().unwrap().to_string(), nobody.to_string(), waiting.address.clone()];
     for address in addresses {
-        let mut command = joining(&folder, &address, "of this test", "");
-        let mut worker = command.arg("--within=300s").spawn().unwrap();
+        let mut command = folder.command(&format!("worker --join {address} --within 300s"));
+        command.env("DYNO_WORKER_TOKEN", "of this test").stderr(Stdio::piped());
+        let mut worker = command.spawn().unwrap();
         if address == waiting.address {
             let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
             assert!(lines.any(|line| line.unwrap().contains("joined")));
-        } else {
-            // Its handlers are in place soon after it has started.
-            while !handles_signals(worker.id()) {
-                std::thread::yield_now();
-            }
+        }
+        while worker.try_wait().unwrap().is_none() && !handles_signals(worker.id()) {
+            std::thread::yield_now();
         }
         send("-TERM", worker.id());
         assert_eq!(worker.wait().unwrap().code(), Some(130), "{address}");
@@ -495,6 +499,7 @@ fn a_signal_ends_a_worker_that_waits() {
 }
 
 /// Whether a process has a handler for SIGTERM.
+#[cfg(target_os = "linux")]
 fn handles_signals(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
