@@ -14,8 +14,7 @@ use crate::options::RunOptions;
 use crate::system::{net, rnn, tuned};
 
 /// The grammar of `--allow`, for help texts.
-pub const GRAMMAR: &str = "\
-  --allow files              any file that this process can read
+pub const GRAMMAR: &str = "\x20 --allow files              any file that this process can read
   --allow files:PATH         one file, or the files below a folder; links are resolved first
   --allow env:NAME           the environment variable NAME, such as that of token-env=NAME
   --allow libraries[:PATH]   a program library, such as that of --ort-lib
