@@ -62,25 +62,15 @@ pub fn begin() -> std::io::Result<()> {
     if STATE.set(state.clone()).is_err() {
         return Ok(());
     }
-    let interrupt = Interrupt { state };
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     if !survives_hang_up() {
         signals.add_signal(SIGHUP)?;
     }
-    let asked = interrupt.clone();
+    let asked = Interrupt { state };
     // A thread and not a handler: it may put the terminal in order.
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.forever().for_each(|_| asked.ask());
     })?;
-    if std::env::var_os(LIFELINE).is_some() {
-        std::thread::Builder::new().name("lifeline".into()).spawn(move || {
-            // Nothing is ever sent; an error is an end, too.
-            let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            if !interrupt.is_asked() {
-                interrupt.ask();
-            }
-        })?;
-    }
     Ok(())
 }
 
@@ -93,7 +83,27 @@ impl Interrupt {
         begin()?;
         let state = STATE.get().expect("it has begun").clone();
         state.keeps_results.store(true, Ordering::Relaxed);
-        Ok(Self { state })
+        let interrupt = Self { state };
+        interrupt.watch_lifeline()?;
+        Ok(interrupt)
+    }
+
+    /// Takes the end of standard input for a first Ctrl-C, if [`LIFELINE`] is set. Not before a run
+    /// is about to begin: until then the process may read its task from standard input.
+    fn watch_lifeline(&self) -> std::io::Result<()> {
+        static WATCHED: AtomicBool = AtomicBool::new(false);
+        if std::env::var_os(LIFELINE).is_none() || WATCHED.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let interrupt = self.clone();
+        std::thread::Builder::new().name("lifeline".into()).spawn(move || {
+            // Nothing is ever sent; an error is an end, too.
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            if !interrupt.is_asked() {
+                interrupt.ask();
+            }
+        })?;
+        Ok(())
     }
 
     /// As a signal does: the first one asks for an end, the second one is it.

@@ -181,7 +181,7 @@ mod tests {
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
-        check(Kind::Empty, "no output", "empty answer", "accept-answers=empty", false);
+        check(Kind::Empty, "no output", "empty", "accept-answers=empty", false);
         check(Kind::Server, "HTTP status 500: boom", "server error", "log of the server", false);
     }
 
