@@ -165,7 +165,7 @@ fn an_answer_that_is_not_whole_is_counted_by_class_and_decides_the_verdict() {
     // The one query of Offline, and whole bodies.
     for keys in ["", ",stream=false"] {
         let mode = if keys.is_empty() { "empty" } else { "allnull" };
-        let offline = bench.run(mode, keys, "Offline --qps 10");
+        let offline = bench.run(mode, keys, "Offline --set offline_expected_qps=10");
         assert!(matches!(offline.code, 1 | 4), "{}", offline.shown);
         assert!(offline.counts("empty") > 0, "{}", offline.metrics());
     }

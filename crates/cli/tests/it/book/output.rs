@@ -20,7 +20,7 @@ pub fn is_like(shown: &str, found: &str) -> bool {
 fn shape(line: &str) -> String {
     let is_figure = |word: &str| {
         let word = word.trim_end_matches(',');
-        let units = ["ns", "us", "ms", "s", "min", "VALID", "INVALID", "-"];
+        let units = ["ns", "us", "ms", "s", "min", "VALID", "INVALID", "UNDECIDED", "-"];
         word.starts_with(|c: char| c.is_ascii_digit()) || units.contains(&word)
     };
     let words = line.split(|c: char| c.is_whitespace() || "│─┌┐└┘├┤".contains(c));

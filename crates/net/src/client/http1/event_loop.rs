@@ -168,6 +168,7 @@ impl EventLoop {
                 }
                 Phase::Live(live) => {
                     live.note_done(now);
+                    live.settle_done(&self.pool, now);
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
                     if let (Some(since), Some(limit)) = (since, limit)

@@ -24,6 +24,8 @@ pub(super) struct Live {
     reader: Option<Box<dyn Reader>>,
     /// The answer that has begun.
     current: Option<Current>,
+    /// When the current answer was complete by its own word, before its body has ended.
+    done_at: Option<Nanos>,
     /// Since when the rest of an answer is awaited that was complete by its own word.
     drains_since: Option<Nanos>,
     /// Whether the server closed its side: the end is read without another event.
@@ -70,6 +72,7 @@ impl Live {
             framing: Framing::new(),
             reader: None,
             current: None,
+            done_at: None,
             drains_since: None,
             is_closed: false,
         }
@@ -133,7 +136,8 @@ impl Live {
                         _ => Err(Ending::Unasked),
                     };
                     self.current = current;
-                    self.complete(pool, at);
+                    let ended_at = self.done_at.take().unwrap_or(at);
+                    self.complete(pool, ended_at);
                     passed?;
                 }
             }
@@ -152,10 +156,20 @@ impl Live {
         let Some(current) = &mut self.current else { return Ok(()) };
         let owned = || Bytes::copy_from_slice(data);
         if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
+            // The body ends within moments as a rule. Until then the connection is not free, and
+            // a closed loop that heard of the answer now would wait for it.
+            self.done_at.get_or_insert(at);
+        }
+        Ok(())
+    }
+
+    /// Hands over an answer that was complete by its own word some time ago, and whose body has
+    /// not ended.
+    pub(super) fn settle_done(&mut self, pool: &Arc<Pool>, now: Nanos) {
+        if let Some(at) = self.done_at.take_if(|at| now.saturating_sub(*at) > END_OF_BODY) {
             self.complete(pool, at);
             self.drains_since = Some(at);
         }
-        Ok(())
     }
 
     /// Hands the answer over, which ended with what was read at `ended_at`, unless it was
@@ -215,8 +229,9 @@ impl Live {
         self.connection.shut_down();
         let is_whole = matches!(ending, Ending::Closed) && self.framing.ends_with_connection();
         let now = pool.shared.clock.now();
-        if is_whole {
-            self.complete(pool, now);
+        if is_whole || self.done_at.is_some() {
+            let ended_at = self.done_at.take().unwrap_or(now);
+            self.complete(pool, ended_at);
         }
         let has_begun = self.current.is_some();
         let was_asked = has_begun || asked.is_some();
@@ -266,6 +281,9 @@ impl Live {
         }
     }
 }
+
+/// The end of a body is awaited this long behind an answer that was complete by its own word.
+const END_OF_BODY: Nanos = 10 * dyno_loadgen::clock::MILLISECOND;
 
 /// Whoever hangs up within this time, without a request, did not want to be called.
 const SHORT_LIFE: Nanos = dyno_loadgen::clock::SECOND;
