@@ -23,7 +23,7 @@ use dyno_net::worker::wire::Pair;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
-use crate::options::{RunOptions, find_key};
+use crate::options::{RunOptions, ShapeOf, find_key};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::{environment, output, render};
@@ -218,7 +218,7 @@ const SENT: [Sent; 16] = [
         };
         run.data.iter().map(one).collect()
     }),
-    ("shape", |run| run.shapes.iter().map(|shape| shape.written()).collect()),
+    ("shape", |run| run.shapes.iter().map(ShapeOf::written).collect()),
     ("labels", |run| run.labels.iter().map(|path| shown(path)).collect()),
     ("with", |run| {
         run.with.iter().map(|(name, file)| format!("{name}={}", file.display())).collect()

@@ -411,10 +411,7 @@ impl Contradiction {
         let count = |count: Option<u32>| count.map_or_else(|| "no".into(), |n| n.to_string());
         let (claimed, input) = (count(entry.claimed), count(entry.input));
         match self {
-            Self::NoTokens => {
-                format!("usage counts {claimed} output tokens for {} bytes of output", entry.bytes)
-            }
-            Self::MoreTokensThanBytes => {
+            Self::NoTokens | Self::MoreTokensThanBytes => {
                 format!("usage counts {claimed} output tokens for {} bytes of output", entry.bytes)
             }
             Self::FewerTokensThanParts => {

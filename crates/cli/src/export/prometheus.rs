@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::series::{self, Histogram};
-use crate::summary::answers::Contradiction;
+use crate::summary::answers::{Answers, Contradiction};
 use crate::summary::metrics::Distribution;
 use crate::summary::{Accuracy, Metrics, RequirementFinding, Run, State, Test};
 
@@ -209,7 +209,7 @@ fn of_rates(text: &mut Text, run: &Run) {
 /// Answers of servers of texts, and their tokens.
 fn of_answers(text: &mut Text, run: &Run) {
     let classes = measured(run).flat_map(|(test, metrics)| {
-        let classes = metrics.answers.iter().flat_map(|answers| answers.by_class());
+        let classes = metrics.answers.iter().flat_map(Answers::by_class);
         let labelled = move |(class, n)| (with(labels(run, test), "class", class), n as f64);
         classes.map(labelled).collect::<Vec<_>>()
     });

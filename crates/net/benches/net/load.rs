@@ -14,6 +14,7 @@ use dyno_loadgen::sut::SystemUnderTest;
 use dyno_loadgen::trace::loadable_sets;
 use dyno_net::client::{Client, Library, Options};
 use dyno_net::exchange::{Fields, HttpVersion, Method, Request};
+use dyno_net::ledger::Accepted;
 use dyno_net::openai::{self, Input};
 use dyno_net::protocol::{Answer, Counted, Heard, Next, Protocol, Reader};
 use dyno_net::raw::{Raw, Template};
@@ -226,6 +227,7 @@ fn raw() -> Arc<dyn Protocol> {
         fields: vec![("content-type", "application/json".into())],
         body: r#"{"model":"tokens","prompt":{prompt}}"#.into(),
         pointer: None,
+        accepted: Accepted::default(),
     };
     let rows = Format::JsonLines.rows(br#"{"prompt": "word"}"#).expect("a row");
     Arc::new(Raw::new(template, rows, HttpVersion::Http1).expect("the row has the field"))

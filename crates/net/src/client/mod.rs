@@ -512,9 +512,15 @@ impl Shared {
             | Kind::Cut
             | Kind::Aborted
             | Kind::InBand => true,
-            Kind::Resolve | Kind::Tls | Kind::Request | Kind::Malformed | Kind::Mismatch => false,
-            // The server finished these answers: the next one may be no better.
-            Kind::Empty | Kind::Filtered | Kind::Short => false,
+            // The last three are answers that the server finished: the next one may be no better.
+            Kind::Resolve
+            | Kind::Tls
+            | Kind::Request
+            | Kind::Malformed
+            | Kind::Mismatch
+            | Kind::Empty
+            | Kind::Filtered
+            | Kind::Short => false,
         };
         let may_repeat = may_pass && !is_heard && job.tries < self.options.retries;
         if may_repeat && !responder.is_over() {

@@ -116,7 +116,7 @@ impl FaultServer {
                 }
                 let Ok(stream) = stream else { continue };
                 let shared = accepting.clone();
-                std::thread::spawn(move || shared.serve(stream));
+                std::thread::spawn(move || shared.serve(&stream));
             }
         })?;
         Ok(Self { address, shared, thread: Some(thread) })
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     /// Answers one request after the other.
-    fn serve(&self, stream: TcpStream) {
+    fn serve(&self, stream: &TcpStream) {
         self.count(|counts| {
             counts.connections += 1;
             counts.open += 1;
@@ -191,12 +191,12 @@ impl Shared {
         });
         let is_set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(GLANCE)));
         let goes_on = || !self.is_over();
-        let mut incoming = Incoming::new(&stream, &goes_on);
+        let mut incoming = Incoming::new(stream, &goes_on);
         while is_set.is_ok()
             && let Some(request) = incoming.next()
         {
             if request.first_segment() == "stat" {
-                if (&stream).write_all(&self.stat()).is_err() {
+                if (&*stream).write_all(&self.stat()).is_err() {
                     break;
                 }
                 continue;
@@ -206,7 +206,7 @@ impl Shared {
                 counts.in_flight += 1;
                 counts.max_in_flight = counts.max_in_flight.max(counts.in_flight);
             });
-            let next = self.answer(&stream, &request);
+            let next = self.answer(stream, &request);
             self.count(|counts| counts.in_flight -= 1);
             let mut kept = lock(&self.requests);
             if kept.len() < KEPT {

@@ -33,6 +33,7 @@ struct Stream {
     /// Of the first frame of data: its bytes that were not taken, and when it was read.
     first: (u32, Nanos),
     /// Of those behind it.
+    #[expect(clippy::box_collection, reason = "a pointer for each of very many streams")]
     others: Option<Box<VecDeque<(u32, Nanos)>>>,
     /// When the frame was read that ended the stream; 0 before.
     ended_at: Nanos,
