@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use dyno_loadgen::clock::{Clock, WallTime};
-use dyno_loadgen::log::{expected_bytes, reports, reports_by};
+use dyno_loadgen::log::{Report, expected_bytes, reports, reports_by};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
@@ -498,14 +498,7 @@ fn play(
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
         let judged = reports(log);
-        let native = match log.plan.measures_tokens() {
-            // An answer without a time per output token meets every bound on it by either
-            // definition. By the native one it would not count for early stopping: a run of short
-            // answers would never have enough queries.
-            true => reports_by(log, Definitions::Native, Definitions::Reference),
-            // The definitions differ in tokens alone.
-            false => Vec::new(),
-        };
+        let native = native_reports(log);
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
         let mut outcome = Outcome::of(log, shown, &test, system, (name, kept.keep), context);
@@ -515,12 +508,7 @@ fn play(
         if let (Some(limits), Some(metrics)) = (kept.limits, &mut outcome.summary.metrics)
             && let Some(run) = log.runs().last()
         {
-            let goodput = limits.goodput(&run.record, metrics.lasted_ns);
-            // One goodput a run: within the limits that were named, else within the bounds.
-            if metrics.rates.goodput_samples_per_s.is_some() {
-                metrics.rates.goodput_samples_per_s = goodput.samples_per_s;
-            }
-            metrics.goodput = Some(goodput);
+            add_goodput(metrics, limits.goodput(&run.record, metrics.lasted_ns));
         }
         if let Some(failing) = &failing {
             outcome.summary.end_failing(failing);
@@ -548,6 +536,27 @@ fn play(
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
     }
     Ok(Played { outcomes, client })
+}
+
+/// Returns the reports of a test by the native definitions; none where they do not differ from the
+/// reference's, which is in tokens alone.
+fn native_reports(log: &TestLog) -> Vec<Report<'_>> {
+    match log.plan.measures_tokens() {
+        // An answer without a time per output token meets every bound on it by either definition.
+        // By the native one it would not count for early stopping: a run of short answers would
+        // never have enough queries.
+        true => reports_by(log, Definitions::Native, Definitions::Reference),
+        false => Vec::new(),
+    }
+}
+
+/// Adds the goodput within the limits that were named. A run has one goodput: it replaces that
+/// within the bounds.
+fn add_goodput(metrics: &mut summary::Metrics, goodput: summary::metrics::Goodput) {
+    if metrics.rates.goodput_samples_per_s.is_some() {
+        metrics.rates.goodput_samples_per_s = goodput.samples_per_s;
+    }
+    metrics.goodput = Some(goodput);
 }
 
 /// What simulated NPUs did in a performance test, of which these are the tenants' parts.

@@ -11,7 +11,7 @@ use crate::tuned::{self, DATA, write};
 
 /// A run and its dry run are rejected alike.
 #[track_caller]
-fn rejected(folder: &Folder, arguments: &str, code: i32, expected: &str) {
+fn check_rejected(folder: &Folder, arguments: &str, code: i32, expected: &str) {
     for command in [format!("run {arguments}"), format!("run {arguments} --dry-run")] {
         let ran = folder.dyno(&command).exits(code);
         assert!(ran.stderr.contains(expected), "{command}: {expected:?} in\n{}", ran.stderr);
@@ -27,22 +27,22 @@ fn a_target_that_is_not_held_is_an_error() {
     let tuned = "--system tuned:model=digits.onnx --data test.npy --scenario SingleStream";
     let no_labels = "--accuracy-target has no effect: no answer is scored, because there are no \
                      labels";
-    rejected(&folder, &format!("{tuned} --accuracy-target 0.9"), 2, no_labels);
+    check_rejected(&folder, &format!("{tuned} --accuracy-target 0.9"), 2, no_labels);
     let no_test = "--accuracy-target has no effect: this run has no accuracy test";
     let labels = "--labels test-labels.npy";
     let asked = "--mode performance --accuracy-target 0.9";
-    rejected(&folder, &format!("{tuned} {labels} {asked}"), 2, no_test);
-    rejected(&folder, "--mode peak --accuracy-target 0.9", 2, no_test);
-    rejected(&folder, "--system null --accuracy-target 0.9", 2, "has no answers to score");
+    check_rejected(&folder, &format!("{tuned} {labels} {asked}"), 2, no_test);
+    check_rejected(&folder, "--mode peak --accuracy-target 0.9", 2, no_test);
+    check_rejected(&folder, "--system null --accuracy-target 0.9", 2, "has no answers to score");
     // In a file, too, and there a flag that makes it useless does not excuse it.
     let head = "version = 1\n[run]\nsystem = \"tuned:model=digits.onnx\"\ndata = \"test.npy\"\n\
                 scenario = [\"SingleStream\"]\nduration = \"50ms\"\naccuracy_target = 0.5\n";
     folder.write("gate3.toml", &format!("{head}mode = \"both\"\n"));
     let line = "gate3.toml:7: `accuracy_target` has no effect";
-    rejected(&folder, "--config gate3.toml", 2, line);
+    check_rejected(&folder, "--config gate3.toml", 2, line);
     folder.write("gate.toml", &format!("{head}mode = \"both\"\nlabels = \"test-labels.npy\"\n"));
     let narrowed = "--config gate.toml --mode performance";
-    rejected(&folder, narrowed, 2, "gate.toml:7: `accuracy_target` has no effect");
+    check_rejected(&folder, narrowed, 2, "gate.toml:7: `accuracy_target` has no effect");
     let ran = folder.dyno(&format!("run --config gate.toml {SHORT} --json"));
     assert_eq!(ran.json()["tests"][0]["accuracy"]["target"], 0.5, "{}", ran.stderr);
 }
@@ -50,7 +50,7 @@ fn a_target_that_is_not_held_is_an_error() {
 #[test]
 fn options_without_effect_are_rejected_before_the_run() {
     let folder = tuned::folder();
-    let check = |arguments: &str, expected: &str| rejected(&folder, arguments, 2, expected);
+    let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
     let short = "--scenario Offline --mode performance";
     check(&format!("{short} --qps 5"), "--qps has no effect: it belongs to Server");
     check("--mode accuracy --duration 5s", "--duration has no effect: this run has no perf");
@@ -126,7 +126,7 @@ fn a_sweep_rejects_what_has_no_effect_at_any_point() {
 fn a_dry_run_rejects_a_folder_that_is_taken() {
     let folder = Folder::new();
     folder.write("out/x", "");
-    rejected(&folder, "--out out", 3, "exists and is not empty");
+    check_rejected(&folder, "--out out", 3, "exists and is not empty");
 }
 
 /// Files of the test images, changed by `change`, and of their labels.
@@ -143,15 +143,15 @@ fn data_and_labels_that_are_none_are_rejected_with_their_place() {
     let folder = tuned::folder();
     let system = "--system tuned:model=digits.onnx --scenario offline";
     damaged(&folder, |at, ink| if at == 64 * 3 + 5 { f32::NAN } else { ink });
-    rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: NaN at [3, 5]");
+    check_rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: NaN at [3, 5]");
     damaged(&folder, |at, ink| if at == 64 { f32::NEG_INFINITY } else { ink });
-    rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: -inf at [1, 0]");
+    check_rejected(&folder, &format!("{system} --data x.npy"), 3, "x.npy: -inf at [1, 0]");
 
     let labels: Vec<i64> = digits::test().map(|digit| i64::from(digit.label)).collect();
     let count = labels.len();
     let check = |kind: &str, shape: &str, bytes: Vec<u8>, expected: &str| {
         write(&folder, "y.npy", &npy(kind, shape, &bytes));
-        rejected(&folder, &format!("{system} --data test.npy --labels y.npy"), 3, expected);
+        check_rejected(&folder, &format!("{system} --data test.npy --labels y.npy"), 3, expected);
     };
     let whole = |change: &dyn Fn(usize, i64) -> i64| -> Vec<u8> {
         let all = labels.iter().enumerate().map(|(at, &label)| change(at, label));
@@ -197,10 +197,10 @@ fn open_dimensions_are_given_or_the_run_is_rejected() {
     let folder = Folder::new();
     write(&folder, "mean.onnx", &open_network().unwrap());
     let system = "--system tuned:model=mean.onnx --scenario offline --mode performance";
-    rejected(&folder, system, 2, "words [batch, seq, 8]");
-    rejected(&folder, system, 2, "--shape words=1x128x8");
-    rejected(&folder, &format!("{system} --shape words=1x9"), 2, "3 dimensions, found 2");
-    rejected(&folder, &format!("{system} --shape words=1x9x7"), 2, "fixes dimension 2 at 8");
+    check_rejected(&folder, system, 2, "words [batch, seq, 8]");
+    check_rejected(&folder, system, 2, "--shape words=1x128x8");
+    check_rejected(&folder, &format!("{system} --shape words=1x9"), 2, "3 dimensions, found 2");
+    check_rejected(&folder, &format!("{system} --shape words=1x9x7"), 2, "fixes dimension 2 at 8");
 
     let run = format!("run {system} --shape words=1x9x8 --duration 50ms");
     let ran = folder.dyno(&format!("{run} --json --out one"));
@@ -262,7 +262,7 @@ fn a_requirement_is_met_missed_or_undecided() {
 #[test]
 fn requirements_are_of_scenarios_and_of_what_is_measured() {
     let folder = Folder::new();
-    let check = |arguments: &str, expected: &str| rejected(&folder, arguments, 2, expected);
+    let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
     check("--require ttft.p90<=5ms", "is not measured: the system reports no tokens");
     check("--require p99<=5ms --mode accuracy", "this run has no performance test");
     check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");

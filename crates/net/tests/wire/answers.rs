@@ -97,7 +97,7 @@ const JSON: &str = "application/json";
 const DONE: &str = "[DONE]";
 
 #[track_caller]
-fn class(events: &[&str], expected: Class, words: &str) -> Entry {
+fn check_class(events: &[&str], expected: Class, words: &str) -> Entry {
     let (read, entry) = read(&settings(), EVENTS, &stream(events));
     let entry = entry.expect("an account");
     assert_eq!(entry.class, expected);
@@ -114,19 +114,19 @@ fn class(events: &[&str], expected: Class, words: &str) -> Entry {
 
 #[test]
 fn only_a_finished_answer_with_output_is_whole() {
-    class(&[&says("a"), &ends("stop"), DONE], Class::Whole, "");
+    check_class(&[&says("a"), &ends("stop"), DONE], Class::Whole, "");
     // Without [DONE], and with reasons of vendors.
-    let entry = class(&[&says("a"), &ends("eos")], Class::Whole, "");
+    let entry = check_class(&[&says("a"), &ends("eos")], Class::Whole, "");
     assert!(entry.oddities.contains(Oddity::NoDone));
     assert_eq!(entry.finish, Finish::Stop);
     // Servers that never state a reason, but end with [DONE].
-    let entry = class(&[&says("a"), DONE], Class::Whole, "");
+    let entry = check_class(&[&says("a"), DONE], Class::Whole, "");
     assert!(entry.oddities.contains(Oddity::NoFinishReason));
     // White space is output.
-    class(&[&says(" \n"), &ends("stop"), DONE], Class::Whole, "");
+    check_class(&[&says(" \n"), &ends("stop"), DONE], Class::Whole, "");
     // A reason of no characters is none.
     let unstated = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":""}]}"#;
-    class(&[unstated], Class::Cut, "neither [DONE] nor a finish_reason");
+    check_class(&[unstated], Class::Cut, "neither [DONE] nor a finish_reason");
 }
 
 #[test]
@@ -134,16 +134,16 @@ fn answers_without_output_are_empty() {
     let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
     let zero = usage(&json!({"prompt_tokens": 5, "completion_tokens": 0}));
     let words = "the answer holds no output (finish_reason \"stop\")";
-    class(&[role, &ends("stop"), &zero, DONE], Class::Empty, words);
-    class(&[role, &ends("stop"), DONE], Class::Empty, words);
-    class(&[DONE], Class::Empty, "no output");
+    check_class(&[role, &ends("stop"), &zero, DONE], Class::Empty, words);
+    check_class(&[role, &ends("stop"), DONE], Class::Empty, words);
+    check_class(&[DONE], Class::Empty, "no output");
     // One token that ends the answer is no contradiction.
     let one = usage(&json!({"prompt_tokens": 5, "completion_tokens": 1}));
-    let entry = class(&[role, &ends("stop"), &one, DONE], Class::Empty, "no output");
+    let entry = check_class(&[role, &ends("stop"), &one, DONE], Class::Empty, "no output");
     assert!(entry.contradictions.is_empty());
     // One of two choices.
     let second = r#"{"choices":[{"index":1,"delta":{"content":""},"finish_reason":"stop"}]}"#;
-    class(
+    check_class(
         &[&says("a"), &ends("stop"), second, DONE],
         Class::Empty,
         "1 of 2 choices hold no output",
@@ -161,29 +161,30 @@ fn thoughts_refusals_and_calls_of_tools_are_output() {
         delta(json!({"tool_calls": [{"function": {"arguments": {"a": 1}}}]})),
         delta(json!({"function_call": {"name": "f"}})),
     ] {
-        class(&[&delta, &ends("tool_calls"), DONE], Class::Whole, "");
+        check_class(&[&delta, &ends("tool_calls"), DONE], Class::Whole, "");
     }
     // Markup of calls costs tokens that have no bytes.
     let call = delta(json!({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}));
     let tokens = usage(&json!({"prompt_tokens": 5, "completion_tokens": 18}));
-    let entry = class(&[&call, &ends("tool_calls"), &tokens, DONE], Class::Whole, "");
+    let entry = check_class(&[&call, &ends("tool_calls"), &tokens, DONE], Class::Whole, "");
     assert!(entry.contradictions.is_empty());
 }
 
 #[test]
 fn an_answer_that_lacks_an_end_is_cut() {
     let neither = "neither [DONE] nor a finish_reason";
-    class(&[&says("a"), &says("b")], Class::Cut, neither);
-    class(&[], Class::Cut, neither);
+    check_class(&[&says("a"), &says("b")], Class::Cut, neither);
+    check_class(&[], Class::Cut, neither);
     // Two choices, of which one has finished.
     let choice = |index: u8, text: &str, reason: Option<&str>| {
         let delta = json!({"content": text});
         json!({"choices": [{"index": index, "delta": delta, "finish_reason": reason}]}).to_string()
     };
     let (first, second) = (choice(0, "b", Some("stop")), choice(1, "B", None));
-    class(&[&first, &second], Class::Cut, "when 1 of 2 choices had finished");
-    class(&[&first, &second, DONE], Class::Cut, "when 1 of 2 choices had finished");
-    let both = class(&[&first, &second, &choice(1, "", Some("length")), DONE], Class::Whole, "");
+    check_class(&[&first, &second], Class::Cut, "when 1 of 2 choices had finished");
+    check_class(&[&first, &second, DONE], Class::Cut, "when 1 of 2 choices had finished");
+    let both =
+        check_class(&[&first, &second, &choice(1, "", Some("length")), DONE], Class::Whole, "");
     assert_eq!((both.choices, both.finished, both.finish), (2, 2, Finish::Length));
     // A choice that was requested and never came.
     let two = with(&json!({"n": 2}));
@@ -194,21 +195,21 @@ fn an_answer_that_lacks_an_end_is_cut() {
     assert_eq!(read(&two, JSON, whole).1.unwrap().class, Class::Cut);
     // Servers may number from 1.
     let one = choice(1, "b", Some("stop"));
-    assert_eq!(class(&[&one, DONE], Class::Whole, "").choices, 1);
+    assert_eq!(check_class(&[&one, DONE], Class::Whole, "").choices, 1);
 }
 
 #[test]
 fn an_answer_that_was_given_up_or_filtered_is_no_success() {
     for reason in ["abort", "error", "cancelled"] {
         let words = format!("the server gave up on the answer (finish_reason \"{reason}\")");
-        class(&[&says("a"), &ends(reason), DONE], Class::Aborted, &words);
+        check_class(&[&says("a"), &ends(reason), DONE], Class::Aborted, &words);
     }
     let words = "stopped the answer (finish_reason \"content_filter\")";
-    class(&[&says("a"), &ends("content_filter"), DONE], Class::Filtered, words);
-    class(&[&ends("content_filter"), DONE], Class::Filtered, words);
+    check_class(&[&says("a"), &ends("content_filter"), DONE], Class::Filtered, words);
+    check_class(&[&ends("content_filter"), DONE], Class::Filtered, words);
     // The worst of two choices counts.
     let second = r#"{"choices":[{"index":1,"delta":{"content":"B"},"finish_reason":"stop"}]}"#;
-    class(&[&says("a"), &ends("abort"), second, DONE], Class::Aborted, "\"abort\"");
+    check_class(&[&says("a"), &ends("abort"), second, DONE], Class::Aborted, "\"abort\"");
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn errors_within_an_answer_have_the_words_of_the_server() {
         assert_eq!(words, format!("expected an answer of the interface, found: {odd}"));
     }
     // An error that is null is none.
-    class(&[r#"{"error":null,"choices":[{"text":"a"}]}"#, DONE], Class::Whole, "");
+    check_class(&[r#"{"error":null,"choices":[{"text":"a"}]}"#, DONE], Class::Whole, "");
 }
 
 #[test]
@@ -379,7 +380,13 @@ fn the_last_usage_that_counts_something_is_right() {
 }
 
 #[track_caller]
-fn contradicts(events: &[String], kind: Contradiction, output: u32, by: Counted, example: &str) {
+fn check_contradiction(
+    events: &[String],
+    kind: Contradiction,
+    output: u32,
+    by: Counted,
+    example: &str,
+) {
     let entry = account(events);
     assert!(entry.contradictions.contains(kind), "{entry:?}");
     assert!(entry.is_output_doubtful() || entry.is_input_doubtful());
@@ -393,7 +400,7 @@ fn counts_that_contradict_each_other_are_found() {
     use Counted::{Events, Server};
     let of = |value: Value| [usage(&value)];
     let zero = "usage counts 0 output tokens for 2 bytes of output";
-    contradicts(
+    check_contradiction(
         &of(json!({"prompt_tokens": 5, "completion_tokens": 0})),
         NoTokens,
         2,
@@ -401,27 +408,27 @@ fn counts_that_contradict_each_other_are_found() {
         zero,
     );
     let none = "usage counts no output tokens for 2 bytes of output";
-    contradicts(&of(json!({})), NoTokens, 2, Events, none);
+    check_contradiction(&of(json!({})), NoTokens, 2, Events, none);
     let lies = of(json!({"prompt_tokens": 5, "completion_tokens": 1000}));
     let words = "usage counts 1000 output tokens for 2 bytes of output";
-    contradicts(&lies, MoreTokensThanBytes, 2, Events, words);
+    check_contradiction(&lies, MoreTokensThanBytes, 2, Events, words);
     let few = of(json!({"prompt_tokens": 5, "completion_tokens": 1}));
     let words = "usage counts 1 output tokens for 2 parts with output";
-    contradicts(&few, FewerTokensThanParts, 2, Events, words);
+    check_contradiction(&few, FewerTokensThanParts, 2, Events, words);
     let down = [3, 2].map(|n| usage(&json!({"prompt_tokens": 5, "completion_tokens": n})));
     let words = "the count of output tokens goes down from part to part, to 2";
-    contradicts(&down, Decreasing, 2, Server, words);
+    check_contradiction(&down, Decreasing, 2, Server, words);
     let total = of(json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 9}));
     let words = "usage counts 5 input and 2 output tokens, and a total of 9";
-    contradicts(&total, TotalDiffers, 2, Server, words);
+    check_contradiction(&total, TotalDiffers, 2, Server, words);
     let cached = of(json!({"prompt_tokens": 5, "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 6}}));
     let words = "usage counts 6 cached tokens among 5 input tokens";
-    contradicts(&cached, CachedExceedsInput, 2, Server, words);
+    check_contradiction(&cached, CachedExceedsInput, 2, Server, words);
     let thoughts = of(json!({"prompt_tokens": 5, "completion_tokens": 2,
         "completion_tokens_details": {"reasoning_tokens": 3}}));
     let words = "usage counts 3 reasoning tokens among 2 output tokens";
-    contradicts(&thoughts, ReasoningExceedsOutput, 2, Server, words);
+    check_contradiction(&thoughts, ReasoningExceedsOutput, 2, Server, words);
 }
 
 #[test]
@@ -437,7 +444,7 @@ fn what_servers_rightly_count_is_no_contradiction() {
     // Several tokens in a part, as of speculative decoding.
     let (part, end) = (says("aa bb cc dd "), ends("stop"));
     let tokens = usage(&json!({"prompt_tokens": 5, "completion_tokens": 4}));
-    let spec = class(&[&part, &end, &tokens, DONE], Class::Whole, "");
+    let spec = check_class(&[&part, &end, &tokens, DONE], Class::Whole, "");
     assert!(spec.contradictions.is_empty());
     assert_eq!((spec.output, spec.parts), (Some(4), 1));
 }
