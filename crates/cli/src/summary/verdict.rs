@@ -180,15 +180,6 @@ impl Test {
         self.causes.insert(0, reason);
     }
 
-    /// Adds a reason of the client: after what ended the run, before the reasons of the system.
-    pub fn add_client_reason(&mut self, reason: Reason) {
-        let comes_first =
-            |r: &&Reason| r.kind == ReasonKind::Ended || r.cause == Some(Cause::Client);
-        let at = self.causes.iter().take_while(comes_first).count().min(self.reasons.len());
-        self.reasons.insert(at, reason.text.clone());
-        self.causes.insert(at, reason);
-    }
-
     /// Whether the verdict says that there are too few queries to be certain.
     pub fn is_undecided(&self) -> bool {
         self.verdict == Verdict::Undecided.name()

@@ -151,10 +151,12 @@ impl Reported {
         if test.metrics.is_none() {
             return;
         }
-        for worker in self.workers(test.plan.percentile) {
+        // Each is added before the one behind it, and all before the lag of the client as a whole:
+        // the worker is what a reader can do something about.
+        for worker in self.workers(test.plan.percentile).into_iter().rev() {
             if let Some(text) = worker.reason(test) {
                 let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
-                test.add_client_reason(reason);
+                test.add_reason_after_failures(reason);
             }
         }
         test.settle();

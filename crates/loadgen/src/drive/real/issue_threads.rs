@@ -139,9 +139,12 @@ impl OwnThreads {
     /// As many of `wanted` as the system starts.
     fn start(wanted: u64) -> Self {
         let pool = IssueThreads::new();
-        let start = |_| {
+        let start = |number| {
             let pool = pool.clone();
-            std::thread::Builder::new().spawn(move || pool.serve()).ok()
+            std::thread::Builder::new()
+                .name(format!("issue-{number}"))
+                .spawn(move || pool.serve())
+                .ok()
         };
         let threads: Vec<_> = (0..wanted).map_while(start).collect();
         while pool.wait_for(threads.len(), REGISTRATION_TIMEOUT_MS) < threads.len() {}
@@ -302,7 +305,7 @@ impl StartedRun {
                         self.report_lane(session, issuer, now);
                     }
                     now = self.clock.now();
-                    issuer.free_at = now;
+                    issuer.lag.returned(now);
                 }
                 Step::WaitUntil(time) => now = self.wait_until(session, time),
                 Step::WaitCompletion { .. } | Step::Look { .. } | Step::Done => break,

@@ -2,6 +2,8 @@
 
 mod failing;
 mod issue_threads;
+mod issuer;
+mod lag;
 mod monitor;
 mod notes;
 mod responder;
@@ -18,6 +20,7 @@ pub use responder::Responder;
 pub use start::StartGate;
 pub use wait::Waiting;
 
+use issuer::{Columns, Issuer};
 use monitor::{Shape, Watched};
 use notes::Notes;
 use responder::{RunState, next_epoch};
@@ -31,8 +34,8 @@ use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
 use crate::run::Process;
-use crate::session::{Issue, Issued, Session, Step};
-use crate::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
+use crate::session::{Issued, Session, Step};
+use crate::sut::SystemUnderTest;
 
 /// Most counters that completing threads are spread over.
 const MOST_SHARDS: usize = 16;
@@ -268,7 +271,7 @@ impl StartedRun {
                         self.report_completions(session, now);
                     }
                     now = self.clock.now();
-                    issuer.free_at = now;
+                    issuer.lag.returned(now);
                 }
                 Step::WaitUntil(time) => {
                     if let Some(next) = session.upcoming() {
@@ -290,7 +293,7 @@ impl StartedRun {
                     let look = self.look(session, issuer, tenant);
                     now = self.clock.now();
                     session.looked(tenant, look, now);
-                    issuer.free_at = now;
+                    issuer.lag.returned(now);
                 }
                 Step::Done => break,
             }
@@ -425,161 +428,6 @@ impl Slabs {
             }
         }
     }
-}
-
-/// What one issuing thread notes of each query.
-#[derive(Debug, Default)]
-struct Columns {
-    issued_at: Vec<Nanos>,
-    client_lag: Vec<u32>,
-    /// Samples issued.
-    samples: usize,
-}
-
-/// Hands queries to the system.
-struct Issuer {
-    tenants: Vec<Columns>,
-    /// The samples of the query that is handed over lie at its begin.
-    memory: SampleMemory,
-    /// Or here, where more queries coalesce than `memory` has room for.
-    coalesced: Vec<QuerySample>,
-    /// Which query `memory` holds already, if any: tenant, number of its first
-    /// sample, number of samples. Offline hands over millions of samples, whose
-    /// list would otherwise be built within the timed part; Server queries are
-    /// built while their time is awaited.
-    built: Option<(usize, u64, usize)>,
-    /// When the system last returned from taking a query: until then a late
-    /// query is the system's doing, not the client's.
-    free_at: Nanos,
-    /// Whether onlookers see its queries: the notes have one writer.
-    is_noted: bool,
-}
-
-impl Issuer {
-    /// Reserves memory for all queries that are generated.
-    fn new(session: &Session, epoch: u16, system: &dyn SystemUnderTest) -> Self {
-        let columns = |tenant| {
-            let queries = session.generated_queries(tenant);
-            let paced = session.has_schedule(tenant);
-            Columns {
-                issued_at: touched(queries, 1),
-                client_lag: if paced { touched(queries, 1) } else { Vec::new() },
-                samples: 0,
-            }
-        };
-        let largest = (0..session.tenant_count()).map(|t| session.samples_per_query(t)).max();
-        let mut issuer = Self {
-            tenants: (0..session.tenant_count()).map(columns).collect(),
-            memory: system.sample_memory(largest.unwrap_or(1)),
-            coalesced: Vec::new(),
-            built: None,
-            free_at: 0,
-            is_noted: true,
-        };
-        if let Some(first) = session.upcoming() {
-            issuer.build(&first, epoch);
-        }
-        issuer
-    }
-
-    /// Lists the samples of a query, unless they are listed already.
-    #[inline]
-    fn build(&mut self, issue: &Issue<'_>, epoch: u16) {
-        let samples_per_query = issue.indices.len() / issue.queries;
-        let first = issue.first_query * samples_per_query as u64;
-        let wanted = Some((issue.tenant, first, issue.indices.len()));
-        if self.built == wanted {
-            return;
-        }
-        self.built = wanted;
-        let listed = if issue.indices.len() <= self.memory.len() {
-            &mut self.memory[..]
-        } else {
-            self.coalesced.resize(issue.indices.len(), QuerySample { id: ResponseId(0), index: 0 });
-            &mut self.coalesced[..]
-        };
-        let mut first = first;
-        let listed = listed.chunks_exact_mut(samples_per_query);
-        for (indices, samples) in issue.indices.chunks_exact(samples_per_query).zip(listed) {
-            let ids = ResponseId::new(epoch, issue.tenant as u8, first).0..;
-            for ((sample, &index), id) in samples.iter_mut().zip(indices).zip(ids) {
-                *sample = QuerySample { id: ResponseId(id), index: u64::from(index) };
-            }
-            first += issue.stride * samples_per_query as u64;
-        }
-    }
-
-    /// Does ahead of time what can be done before a query is due, and returns
-    /// its tenant's slab and how many samples are issued with it.
-    #[inline]
-    fn prepare<'r>(&mut self, run: &'r StartedRun, issue: &Issue<'_>) -> (&'r Slab, u64) {
-        self.build(issue, run.epoch);
-        let samples_per_query = issue.indices.len() / issue.queries;
-        let last_query = issue.first_query + (issue.queries as u64 - 1) * issue.stride;
-        let end = (last_query + 1) * samples_per_query as u64;
-        let slab = &run.responder.run.slabs[issue.tenant];
-        slab.provide(end as usize);
-        (slab, end)
-    }
-
-    #[inline]
-    fn hand_over(&mut self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
-        let (slab, end) = self.prepare(run, issue);
-        if issue.stride == 1 {
-            slab.admit(end);
-        } else {
-            slab.admit_at_least(end);
-        }
-        let samples = issue.indices.len();
-        let listed = if samples <= self.memory.len() { &self.memory } else { &self.coalesced[..] };
-        run.system.issue(&listed[..samples], &run.responder);
-
-        // Noted after the call, so that nothing stands between the time at
-        // which the query was due and the system.
-        if issue.stride != 1 {
-            run.monitor.count_of_lane(issue.queries as u64);
-        }
-        let number = self.tenants[issue.tenant].issued_at.len() as u64;
-        if run.responder.run.notes.wants(number) || issue.queries > 1 {
-            self.note(run, issue, now);
-        }
-        let columns = &mut self.tenants[issue.tenant];
-        columns.issued_at.resize(columns.issued_at.len() + issue.queries, now);
-        for &due in issue.scheduled {
-            let lag = now.saturating_sub(due.max(self.free_at));
-            columns.client_lag.push(u32::try_from(lag).unwrap_or(u32::MAX));
-        }
-        columns.samples += issue.indices.len();
-    }
-
-    /// Notes a call at `now` for onlookers.
-    #[cold]
-    #[inline(never)]
-    fn note(&self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
-        if !self.is_noted {
-            return;
-        }
-        let samples_per_query = (issue.indices.len() / issue.queries) as u64;
-        let number = self.tenants[issue.tenant].issued_at.len() as u64;
-        run.responder.run.notes.write(number, issue.queries as u64, |i| {
-            let sequence = (issue.first_query + i * issue.stride) * samples_per_query;
-            let first = ResponseId::new(run.epoch, issue.tenant as u8, sequence);
-            match issue.scheduled.get(i as usize) {
-                Some(&due) => (first, due, Some(now.saturating_sub(due.max(self.free_at)))),
-                None => (first, now, None),
-            }
-        });
-    }
-}
-
-/// An empty vector whose memory has been touched, so that the page faults fall
-/// before the timed part.
-///
-/// `with` must not be zero, which the allocator provides without touching anything.
-fn touched<T: Clone>(capacity: usize, with: T) -> Vec<T> {
-    let mut column = vec![with; capacity];
-    column.clear();
-    column
 }
 
 /// When all is issued and more samples than this are outstanding, the issuing
