@@ -83,7 +83,7 @@ Exit codes: 0 found and confirmed (with --no-confirm: found), 1 not found or not
 3 set-up, 4 the system stopped answering, 130 interrupted (go on with --resume DIR).
 Results are not official MLPerf results.";
 
-/// Repeats of a disturbed run where nobody says.
+/// Default number of repeats of a disturbed run.
 const REPEATS: u32 = 3;
 
 /// Tolerance where nobody says.

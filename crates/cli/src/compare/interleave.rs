@@ -497,5 +497,5 @@ fn cut(prepared: &mut Prepared, slices: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The time after which no further pair begins, if nobody says.
+/// Default time after which no further pair begins.
 pub const MOST: Nanos = 3_600 * SECOND;

@@ -53,7 +53,7 @@ pub struct Question {
 /// Runs of both sides.
 #[derive(Debug, Clone)]
 pub struct Sides {
-    /// Of baseline and candidate, at least one each.
+    /// Runs of the baseline and of the candidate, at least one each.
     pub runs: [Vec<Played>; 2],
     /// The configurations that they were played from, if they were played in turn.
     pub configs: Option<[String; 2]>,

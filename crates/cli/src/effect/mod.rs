@@ -96,7 +96,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Rejects options that the system of a run ignores, whoever set them.
+/// Rejects options that the system of a run ignores, from flags and files alike.
 ///
 /// # Errors
 /// Each such option with the reason, and what to do.

@@ -37,7 +37,7 @@ use crate::exit::Failure;
 /// Variables that set a setting begin so, as `DYNO_SETTINGS_SERVER_TARGET_QPS`.
 pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
 
-/// A key of a run that somebody set.
+/// A key of a run that was set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     /// Name of the key, with hyphens.
