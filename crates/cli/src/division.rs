@@ -348,6 +348,7 @@ mod tests {
             probe: None,
             accelerators: Vec::new(),
             clients: Vec::new(),
+            observers: Vec::new(),
             environment: environment::describe(),
         }
     }

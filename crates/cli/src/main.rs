@@ -17,6 +17,7 @@ mod foreign;
 mod interrupt;
 mod live;
 mod measure;
+mod observe;
 mod options;
 mod outcome;
 mod output;

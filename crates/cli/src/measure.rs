@@ -14,6 +14,7 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::live::Goals;
+use crate::observe::{Heart, Observation};
 use crate::progress::Progress;
 use crate::summary::Failing;
 use crate::system::System;
@@ -43,6 +44,8 @@ pub struct PlayedTest {
     pub logs: Vec<TestLog>,
     /// The failures that ended it before its time.
     pub failing: Option<Failing>,
+    /// What was seen of this process; `None` where it issued nothing, or in virtual time.
+    pub observation: Option<Observation>,
 }
 
 /// One tenant's part of a test.
@@ -138,7 +141,7 @@ impl Test {
         watch.progress.begin(title, Goals::of(self, system.is_simulated()));
         let played = if system.is_simulated() {
             let logs = self.play_virtual_time(system, &tenants, watch);
-            PlayedTest { logs, failing: None }
+            PlayedTest { logs, failing: None, observation: None }
         } else if let Some(workers) = &system.remote_workers {
             self.play_on_workers((system, workers), watch)?
         } else {
@@ -212,7 +215,7 @@ impl Test {
             logs
         });
         let failing = coordinator.failing().map(|(found, words)| Failing::new(found, words));
-        Ok(PlayedTest { logs, failing })
+        Ok(PlayedTest { logs, failing, observation: None })
     }
 
     fn play_real_time(
@@ -222,7 +225,9 @@ impl Test {
         watch: Watch<'_>,
     ) -> Result<PlayedTest, Failure> {
         let before = system.remote().map(Remote::seen);
-        let mut driver = RealTime::new(system.real_time(self.scenario, &|| !watch.ends(0))?);
+        let heart = Heart::begin();
+        let mut driver = RealTime::new(system.real_time(self.scenario, &|| !watch.ends(0))?)
+            .announce(heart.announce());
         let monitor = driver.monitor();
         let watched = monitor.clone();
         let logs = std::thread::scope(|scope| {
@@ -247,7 +252,7 @@ impl Test {
         });
         let words = || system.words_of_failure(before.as_ref());
         let failing = monitor.failing().map(|found| Failing::new(found, words()));
-        Ok(PlayedTest { logs, failing })
+        Ok(PlayedTest { logs, failing, observation: Some(heart.end()) })
     }
 
     /// Whether a run has the load that was asked for. Of further loads that a search or a

@@ -189,7 +189,7 @@ impl Probing<'_> {
     /// Sends so many samples, `in_flight` at the same time. `None` if it was interrupted.
     fn play(&mut self, samples: u64, in_flight: u64) -> Result<Option<Once>, Failure> {
         let test = self.test(samples, in_flight)?;
-        let PlayedTest { logs, failing } = test.play(self.system, self.watch, "probe")?;
+        let PlayedTest { logs, failing, .. } = test.play(self.system, self.watch, "probe")?;
         if self.watch.interrupt.is_some_and(Interrupt::is_asked) {
             return Ok(None);
         }

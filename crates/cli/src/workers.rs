@@ -23,10 +23,11 @@ use dyno_net::worker::wire::Pair;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
+use crate::observe::Heart;
 use crate::options::{RunOptions, ShapeOf, find_key};
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::{environment, output, render};
+use crate::{environment, output, render, run};
 pub use consent::{Consent, GRAMMAR, Grant};
 pub use report::{Report, Reported, Worker};
 
@@ -283,12 +284,21 @@ pub struct WorkerRig {
     fails_fast: bool,
     /// When the test began, and what the client had seen by then.
     begun: Mutex<Option<(Clock, Seen)>>,
+    /// Beats while a test is on.
+    heart: Mutex<Option<Heart>>,
 }
 
 impl WorkerRig {
     /// A worker without a system. It sets up what the consent covers.
     pub fn new(consent: Consent, share: Share) -> Self {
-        Self { consent, share, system: None, fails_fast: false, begun: Mutex::default() }
+        Self {
+            consent,
+            share,
+            system: None,
+            fails_fast: false,
+            begun: Mutex::default(),
+            heart: Mutex::default(),
+        }
     }
 
     fn system(&self) -> &System {
@@ -336,18 +346,26 @@ impl Rig for WorkerRig {
             .map_err(|failure| failure.problems().join("; "))?;
         let seen = system.remote().map(Remote::seen).unwrap_or_default();
         *lock(&self.begun) = Some((Clock::start(), seen));
-        let driver = RealTime::new(started);
+        let heart = Heart::begin();
+        let driver = RealTime::new(started).announce(heart.announce());
+        *lock(&self.heart) = Some(heart);
         let (clock, monitor) = (driver.clock(), driver.monitor());
         monitor.fail_fast(self.fails_fast);
         Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
     }
 
-    fn report(&self, _job: &Job<'_>, played: &Played) -> Vec<u8> {
+    fn report(&self, job: &Job<'_>, played: &Played) -> Vec<u8> {
         let begun = lock(&self.begun);
+        let observer = lock(&self.heart).take().map(|heart| {
+            let targets = job.tenants.iter().map(|tenant| tenant.plan.load.percentile());
+            let records = played.tenants.iter().map(|part| &part.record);
+            let tenants: Vec<_> = records.zip(targets).collect();
+            run::observer(self.system(), heart.end(), &tenants)
+        });
         let (Some(remote), Some((clock, before))) =
             (self.system.as_ref().and_then(System::remote), &*begun)
         else {
-            return Report::default().bytes();
+            return Report { observer, ..Report::default() }.bytes();
         };
         let lateness = |(tenant, part): (u8, &PlayedTenant)| remote.lateness(tenant, &part.record);
         let ledger = |(tenant, part): (u8, &PlayedTenant)| {
@@ -359,6 +377,7 @@ impl Rig for WorkerRig {
             took: clock.now(),
             lateness: (0..).zip(&played.tenants).map(lateness).collect(),
             ledger: (0..).zip(&played.tenants).map(ledger).collect(),
+            observer,
         };
         report.bytes()
     }

@@ -8,6 +8,7 @@ mod effective;
 mod found;
 mod many;
 mod members;
+mod observer;
 mod one;
 mod page;
 mod pareto;

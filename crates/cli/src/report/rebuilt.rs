@@ -53,6 +53,7 @@ pub fn empty(path: &Path) -> Run {
         probe: None,
         accelerators: Vec::new(),
         clients: Vec::new(),
+        observers: Vec::new(),
         environment: summary::Environment {
             processor: None,
             kernel: None,

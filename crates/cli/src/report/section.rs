@@ -8,7 +8,7 @@ use super::effective::is_relevant_to;
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
-use super::{answers, client, one, stopping};
+use super::{answers, client, observer, one, stopping};
 use crate::render::{self, count};
 use crate::summary::metrics::Distribution;
 use crate::summary::{Headline, Metrics, Test};
@@ -50,6 +50,7 @@ pub fn performance(
     }
     percentiles(html, test, metrics);
     client::section(html, test, series, &shown.run.clients);
+    observer::section(html, test, &shown.run.observers);
     stopping::section(html, test, series);
     if shown.is_in_directory {
         files(html, test, shown.absent);

@@ -31,6 +31,7 @@ use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
 use crate::{division, environment, output, render, report, requirement, series, throughput};
 use longer::SizedTest;
+pub use seen::observer;
 use seen::{reported, seen_by_client};
 
 /// A system that is ready to be measured, and what is to be measured of it.
@@ -236,6 +237,8 @@ impl Prepared {
                 see: &mut *see,
             };
             let played = play(self, test, watch, &title, &mut kept)?;
+            run.remarks.extend(played.observers.iter().filter_map(summary::Observer::remark));
+            run.observers.extend(played.observers);
             if let Some(client) = played.client {
                 run.remarks.push(client.remark());
                 run.clients.push(client);
@@ -302,6 +305,7 @@ impl Prepared {
         if let Some(before) = &before {
             seen_by_client(system, (before, took), logs, &mut outcomes);
         }
+        seen::observers(system, played.observation.clone(), logs, &mut outcomes);
         Ok((played, outcomes.into_iter().map(|outcome| outcome.summary).collect()))
     }
 
@@ -354,6 +358,7 @@ impl Prepared {
             tests: Vec::new(),
             accelerators: Vec::new(),
             clients: Vec::new(),
+            observers: Vec::new(),
             environment: environment::describe(),
         }
     }
@@ -453,6 +458,8 @@ struct Played {
     outcomes: Vec<Outcome>,
     /// Of a server.
     client: Option<summary::Client>,
+    /// In real time.
+    observers: Vec<summary::Observer>,
 }
 
 /// What only a performance test of one process has: a server for each tenant.
@@ -488,7 +495,7 @@ fn play(
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     watch.writes(false);
     let SizedTest { test, played, notes } = longer::play(prepared, test, watch, title)?;
-    let PlayedTest { logs, failing } = played;
+    let PlayedTest { logs, failing, observation } = played;
     watch.writes(true);
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
@@ -532,10 +539,11 @@ fn play(
     let client = before
         .as_ref()
         .and_then(|before| seen_by_client(system, (before, took), &logs, &mut outcomes));
+    let observers = seen::observers(system, observation, &logs, &mut outcomes);
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
     }
-    Ok(Played { outcomes, client })
+    Ok(Played { outcomes, client, observers })
 }
 
 /// Returns the reports of a test by the native definitions; none where they do not differ from the

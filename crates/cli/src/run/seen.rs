@@ -1,11 +1,14 @@
 //! What the clients of a server saw in a test: of this process, or of all workers together.
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_net::client::Seen;
 
+use crate::observe::Observation;
 use crate::outcome::{Outcome, Troubles};
 use crate::summary;
+use crate::summary::observer::{Observer, Part, Reach};
 use crate::system::System;
 use crate::workers::{RemoteWorkers, Reported};
 
@@ -51,6 +54,66 @@ pub(super) fn seen_by_client(
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
     Some(client)
+}
+
+/// What kept the client from its work in the last run of a test: of this process, or of each
+/// worker. Judges the tests by it.
+pub(super) fn observers(
+    system: &System,
+    observation: Option<Observation>,
+    logs: &[TestLog],
+    outcomes: &mut [Outcome],
+) -> Vec<Observer> {
+    let mut observers = match (reported(system), observation) {
+        (Some(reported), _) => reported.observers(),
+        (None, Some(observation)) => {
+            let runs = logs.iter().filter_map(|log| log.runs().last());
+            let parts: Vec<_> = runs.map(|run| (&run.record, run.plan.load.percentile())).collect();
+            vec![observer(system, observation, &parts)]
+        }
+        (None, None) => Vec::new(),
+    };
+    for observer in &mut observers {
+        if let Some(first) = outcomes.first() {
+            observer.scenario.clone_from(&first.summary.scenario);
+            observer.mode.clone_from(&first.summary.mode);
+        }
+        let is_remote = system.remote().is_some();
+        for (tenant, outcome) in outcomes.iter_mut().enumerate() {
+            observer.judge(tenant, &mut outcome.summary, is_remote);
+        }
+    }
+    observers
+}
+
+/// What an observation of this process says of a run, of which these are the tenants' records,
+/// each with the percentile that it is judged at.
+pub fn observer<'r>(
+    system: &System,
+    observation: Observation,
+    tenants: &[(&'r Record, f64)],
+) -> Observer {
+    let remote = system.remote();
+    let late_reads = remote.map(|remote| remote.late_reads(&observation.clock));
+    let reach = match remote {
+        None => Reach::InProcess,
+        Some(_) if cfg!(target_os = "linux") => Reach::Network,
+        Some(_) => Reach::NetworkUnstamped,
+    };
+    let part = |(tenant, &(record, target)): (u8, &(&'r Record, f64))| {
+        // Of an Offline query all samples are due at once, and wait for each other.
+        let sent_late = remote.map(|remote| match record.issued_at.len() {
+            1 => Vec::new(),
+            _ => remote
+                .sent_late(tenant, record)
+                .into_iter()
+                .map(Option::unwrap_or_default)
+                .collect(),
+        });
+        Part { record, sent_late, target }
+    };
+    let parts: Vec<Part<'_>> = (0..).zip(tenants).map(part).collect();
+    Observer::of(observation, reach, &parts, &late_reads.unwrap_or_default())
 }
 
 /// What workers reported of the test; `None` without workers.

@@ -339,7 +339,7 @@ impl Job {
         let watch = Watch { most: Some(self.left()), ..watch };
         let played = self.prepared.play_and_judge(&test, watch, &title);
         self.prepared.system.repeat(0);
-        let (PlayedTest { mut logs, failing }, judged) = played?;
+        let (PlayedTest { mut logs, failing, .. }, judged) = played?;
         let log = logs.swap_remove(0);
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);

@@ -10,6 +10,7 @@ pub mod client;
 mod failing;
 mod goodput;
 pub mod metrics;
+pub mod observer;
 mod of_metrics;
 mod probe;
 mod read;
@@ -26,6 +27,7 @@ pub use client::{Client, Sight, Spans};
 pub use failing::Failing;
 pub use goodput::Limits;
 pub use metrics::Metrics;
+pub use observer::Observer;
 pub use probe::Probe;
 pub use read::{ReadError, read_json};
 pub use requirement::{Requirement, RequirementFinding};
@@ -106,6 +108,9 @@ pub struct Run {
     /// of servers: what their client saw, one entry a test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<Client>,
+    /// in real time: what kept the client from its work, one entry a test, or a test and worker
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observers: Vec<Observer>,
     /// machine and build
     pub environment: Environment,
 }

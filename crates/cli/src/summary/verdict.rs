@@ -165,6 +165,18 @@ impl Test {
         self.causes.insert(at, reason);
     }
 
+    /// Takes the advice to change the system or the load out of reasons of bounds: the client's
+    /// delays are part of what was over them.
+    pub fn withdraw_advice(&mut self) {
+        for reason in self.causes.iter_mut().filter(|reason| reason.kind == ReasonKind::Bound) {
+            let Some((finding, _)) = reason.text.split_once("; lower ") else { continue };
+            let text = format!("{finding}; the client's delays are part of that");
+            let same = self.reasons.iter_mut().find(|same| **same == reason.text);
+            same.into_iter().for_each(|same| same.clone_from(&text));
+            reason.text = text;
+        }
+    }
+
     /// Removes the reasons of these kinds.
     pub fn remove_reasons(&mut self, kinds: &[ReasonKind]) {
         let (gone, kept) = std::mem::take(&mut self.causes)
@@ -314,6 +326,16 @@ mod tests {
             settle_tenants(both.iter_mut());
             assert_eq!(both[1].verdict, expected);
         }
+    }
+
+    #[test]
+    fn no_more_speed_is_advised_where_the_client_was_late() {
+        let bound = "17 samples are over the bound; lower server_target_qps or make it faster";
+        let mut late = test(vec![Reason::new(ReasonKind::Bound, bound), too_few()]);
+        late.withdraw_advice();
+        let expected = "17 samples are over the bound; the client's delays are part of that";
+        assert_eq!((&late.reasons[0][..], &late.causes[0].text[..]), (expected, expected));
+        assert_eq!(late.reasons[1], too_few().text);
     }
 
     #[test]

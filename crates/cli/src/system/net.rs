@@ -9,7 +9,7 @@ mod raw;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::plan::{Load, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
@@ -323,21 +323,32 @@ impl Remote {
         self.client.ledger(tenant, samples)
     }
 
-    /// How much later than due each request of a tenant was accepted by a socket, ns, in
+    /// How much later than due each request of a tenant was handed to a socket, ns, in
     /// ascending order; those that never were are left out. A request that waited because of
     /// `max-concurrency=N` was due when it might go.
     pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        let mut late: Vec<Nanos> = self.sent_late(tenant, record).into_iter().flatten().collect();
+        late.sort_unstable();
+        late
+    }
+
+    /// As [`Remote::lateness`], by sample; `None` where its request was never handed over.
+    pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {
         let each = record.samples_per_query.max(1);
         let samples = record.completed_at.len();
         let accepted = self.client.accepted(tenant, samples).into_iter();
         let held = self.client.held(tenant, samples);
-        let sent = accepted.enumerate().filter(|(_, at)| *at != 0);
-        let late = sent.map(|(sample, at)| {
-            at.saturating_sub(record.scheduled(sample / each).max(held[sample]))
+        let late = accepted.enumerate().map(|(sample, at)| {
+            let due = || record.scheduled(sample / each).max(held[sample]);
+            (at != 0).then(|| at.saturating_sub(due()))
         });
-        let mut late: Vec<Nanos> = late.collect();
-        late.sort_unstable();
-        late
+        late.collect()
+    }
+
+    /// The reads of the last run that came late behind what they read: when, by `clock`, and how
+    /// late, ns.
+    pub fn late_reads(&self, clock: &Clock) -> Vec<(Nanos, Nanos)> {
+        self.client.late_reads(clock)
     }
 }
 

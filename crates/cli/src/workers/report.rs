@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::render;
 use crate::summary::metrics::Distribution;
-use crate::summary::{Cause, Reason, ReasonKind, Test, client};
+use crate::summary::{Cause, Observer, Reason, ReasonKind, Test, client};
 
 /// What a worker reports of a run besides its record. It goes over the wire as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Report {
     pub lateness: Vec<Vec<Nanos>>,
     /// The accounts of its answers, by sample; an entry a tenant.
     pub ledger: Vec<Vec<Option<Entry>>>,
+    /// What kept it from its work.
+    pub observer: Option<Observer>,
 }
 
 impl Report {
@@ -122,6 +124,15 @@ impl Reported {
             }
         }
         if all.iter().all(Option::is_none) { Vec::new() } else { all }
+    }
+
+    /// What kept each worker from its work.
+    pub fn observers(&self) -> Vec<Observer> {
+        let of = |(share, report): &(WorkerShare, Report)| {
+            let observer = report.observer.clone()?;
+            Some(Observer { worker: Some(share.worker + 1), ..observer })
+        };
+        self.shares.iter().filter_map(of).collect()
     }
 
     /// The workers one by one, with percentiles of these.

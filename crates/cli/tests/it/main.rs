@@ -19,6 +19,8 @@ mod messages;
 mod npu;
 mod npu_fleet;
 mod npu_sweep;
+#[cfg(unix)]
+mod observer;
 mod output;
 mod package;
 mod probe;

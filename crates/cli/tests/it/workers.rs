@@ -131,7 +131,8 @@ fn lost(signal: &str) -> (Folder, Option<i32>, String) {
     (folder, ended.0, ended.1)
 }
 
-fn send(signal: &str, process: u32) {
+/// Sends a signal to a process.
+pub fn send(signal: &str, process: u32) {
     let kill = Command::new("kill").args([signal, &process.to_string()]).status().unwrap();
     assert!(kill.success());
 }

@@ -10,6 +10,7 @@ mod backoff;
 mod gaps;
 mod http1;
 mod http2;
+mod kernel;
 mod ledger;
 mod library;
 mod parsers;
@@ -43,6 +44,7 @@ use crate::protocol::{Protocol, Reader};
 use crate::tls::{self, Trust, TrustError};
 use crate::trouble::{Kind, Trouble};
 use accepted::Accepted;
+use kernel::LateReads;
 use ledger::Ledger;
 use library::Requests;
 use parsers::Parsers;
@@ -232,6 +234,8 @@ struct Shared {
     accepted: Accepted,
     /// Until when samples waited because as many requests were under way as may be.
     held: Accepted,
+    /// Reads that came late behind what they read.
+    late_reads: LateReads,
     parsers: Parsers,
     /// Used again, with their memory.
     readers: Mutex<Vec<Box<dyn Reader>>>,
@@ -321,6 +325,7 @@ impl Client {
             threads: (0..threads).map(|_| ThreadCounters::new()).collect(),
             accepted: Accepted::new(),
             held: Accepted::new(),
+            late_reads: LateReads::new(),
             parsers: Parsers::default(),
             readers: Mutex::default(),
             ledger: Ledger::new(),
@@ -383,6 +388,7 @@ impl Client {
         self.shared.accepted.expect_run();
         self.shared.ledger.expect_run();
         self.shared.held.expect_run();
+        self.shared.late_reads.expect_run();
         match &self.transport {
             Transport::Http1(http1) => http1.prepare(samples),
             Transport::Http2(http2) => http2.prepare(samples),
@@ -404,12 +410,21 @@ impl Client {
         self.seen().trouble()
     }
 
-    /// When the socket had accepted the request of each of the first `samples` samples of a
-    /// tenant in the last run, in ns since its start; 0 where it never did. With the time a
+    /// When the request of each of the first `samples` samples of a tenant was handed to a socket
+    /// in the last run, all of it, in ns since its start; 0 where it never was. With the time a
     /// query was due, that is how late its request was.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)
+    }
+
+    /// Returns the reads of the last run that came more than 50 us behind the bytes that they
+    /// read, which is the client's delay: when each was, by `clock`, and how long the last byte
+    /// had been there, ns. An answer that such a read completed has its time. Empty where the
+    /// operating system does not tell when bytes come.
+    #[must_use]
+    pub fn late_reads(&self, clock: &Clock) -> Vec<(Nanos, Nanos)> {
+        self.shared.late_reads.by(clock, &self.shared.clock)
     }
 
     /// Returns the accounts of the answers to the first `samples` samples of a tenant in the

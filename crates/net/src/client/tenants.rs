@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
@@ -60,6 +60,12 @@ impl Clients {
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.of(tenant).accepted(tenant, samples)
+    }
+
+    /// As [`Client::late_reads`], of all clients.
+    #[must_use]
+    pub fn late_reads(&self, clock: &Clock) -> Vec<(Nanos, Nanos)> {
+        self.clients.iter().flat_map(|client| client.late_reads(clock)).collect()
     }
 
     /// As [`Client::ledger`].

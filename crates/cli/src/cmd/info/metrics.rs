@@ -25,7 +25,7 @@ impl Metric {
 }
 
 /// Formula and window of each figure.
-pub const METRICS: [Metric; 26] = [
+pub const METRICS: [Metric; 27] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
@@ -136,7 +136,7 @@ pub const METRICS: [Metric; 26] = [
             "bytes_received",
             "tokens_counted_by",
         ],
-        what: "lateness is when a socket had accepted the whole request - its scheduled time; \
+        what: "lateness is when the whole request was handed to a socket - its scheduled time; \
                over max_client_lag_ns at the target percentile, a Server run is INVALID. busy is \
                CPU time of the client's threads / (their number * the time that the test took); \
                above 0.95 any run is INVALID. Waits are of samples that found no connection free; \
@@ -145,6 +145,22 @@ pub const METRICS: [Metric; 26] = [
                waits for max-concurrency: they count in the latency and not in the lateness. \
                Requests that are sent again (retries=N) are counted, and their latency still \
                counts from the schedule.",
+        elsewhere: "",
+    },
+    Metric {
+        name: "time lost by the client (real time)",
+        keys: &["observers"],
+        what: "what kept Dyno's own process from running in the last run of a test: pauses of at \
+               least 10 ms that a thread sees which beats every 20 ms, and what took the time \
+               (stopped: a signal or a debugger; quota: of the control group; processors: other \
+               programs; hypervisor). Over a network, the client's part of each latency is from \
+               when the request was due to its write, and from when the kernel had the answer to \
+               the read (Linux); figures have each percentile with and without that part. A run is \
+               INVALID, cause client, where p50, p90, p99 or the target percentile of the latency \
+               or of the time to first token differs by more than 5 % and 200 us, or where the \
+               process was stopped for more than 5 % of the run and 50 ms (Offline over a network: \
+               did not run, for whatever reason). In process, a quota or other programs delay the \
+               system, too: that is shown, and is no reason.",
         elsewhere: "",
     },
     Metric {

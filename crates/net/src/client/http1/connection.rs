@@ -5,7 +5,7 @@
 //! few instructions and never across a system call, but for a request that the socket did not
 //! take at once.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read as _, Write};
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +15,7 @@ use mio::net::TcpStream;
 use rustls::ClientConnection;
 
 use super::super::Job;
+use super::super::kernel;
 use super::super::library::Encoded;
 
 /// A request whose answer is awaited.
@@ -31,6 +32,17 @@ pub(super) struct Unsent {
     pub from: usize,
     pub job: Job,
     pub responder: Responder,
+}
+
+/// Bytes that a read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Read {
+    /// How many bytes of answers.
+    pub bytes: usize,
+    /// When the socket delivered the last of them.
+    pub at: Nanos,
+    /// How long that one had been there, ns; 0 where the system does not tell.
+    pub waited: Nanos,
 }
 
 #[derive(Default)]
@@ -61,10 +73,13 @@ pub(super) struct Connection {
     clock: Clock,
 }
 
-/// The encryption of a connection, and when it last got bytes from the socket.
+/// The encryption of a connection, and the last read that it got bytes from.
 struct Encryption {
     tls: ClientConnection,
+    /// When it was.
     read_at: Nanos,
+    /// As [`Read::waited`].
+    waited: Nanos,
 }
 
 /// How far writing came.
@@ -84,7 +99,7 @@ impl Connection {
         tls: Option<ClientConnection>,
         clock: Clock,
     ) -> Self {
-        let tls = tls.map(|tls| Mutex::new(Encryption { tls, read_at: 0 }));
+        let tls = tls.map(|tls| Mutex::new(Encryption { tls, read_at: 0, waited: 0 }));
         Self { node, thread, slot, stream, tls, state: Mutex::default(), clock }
     }
 
@@ -166,13 +181,16 @@ impl Connection {
         }
     }
 
-    /// Reads what there is to `buffer`. Returns how many bytes of answers that was, and when
-    /// the socket delivered the last of them. Only the connection's event loop calls it.
+    /// Reads what there is to `buffer`. Only the connection's event loop calls it.
     #[inline]
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<(usize, Nanos)> {
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Read> {
         loop {
             let read = match self.tls() {
-                None => (&self.stream).read(buffer).map(|n| (n, self.clock.now())),
+                None => kernel::receive(&self.stream, buffer).map(|(bytes, waited)| Read {
+                    bytes,
+                    at: self.clock.now(),
+                    waited,
+                }),
                 Some(mut tls) => self.read_decrypted(&mut tls, buffer),
             };
             match read {
@@ -184,27 +202,25 @@ impl Connection {
 
     /// What one read from the socket brought is decrypted at once: all that is there to take
     /// was completed by the last one.
-    fn read_decrypted(
-        &self,
-        encryption: &mut Encryption,
-        buffer: &mut [u8],
-    ) -> io::Result<(usize, Nanos)> {
-        let Encryption { tls, read_at } = encryption;
+    fn read_decrypted(&self, encryption: &mut Encryption, buffer: &mut [u8]) -> io::Result<Read> {
+        let Encryption { tls, read_at, waited } = encryption;
         loop {
+            let read = |bytes, at: &Nanos, waited: &Nanos| Read { bytes, at: *at, waited: *waited };
             match tls.reader().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // An end without the word for it may be an attack; what comes of it is an
                 // answer that is cut off, or whole by its own length.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Ok((0, *read_at));
+                    return Ok(read(0, read_at, waited));
                 }
-                read => return read.map(|n| (n, *read_at)),
+                decrypted => return decrypted.map(|n| read(n, read_at, waited)),
             }
-            let n = tls.read_tls(&mut &self.stream)?;
-            *read_at = self.clock.now();
+            let mut socket = Received { stream: &self.stream, waited: 0 };
+            let n = tls.read_tls(&mut socket)?;
+            (*read_at, *waited) = (self.clock.now(), socket.waited);
             process(tls, &self.stream)?;
             if n == 0 {
-                return Ok((0, *read_at));
+                return Ok(read(0, read_at, waited));
             }
             flush(tls, &self.stream)?;
         }
@@ -213,7 +229,7 @@ impl Connection {
     /// Goes on with the handshake of TLS; whether it is complete.
     pub(super) fn shake_hands(&self) -> io::Result<bool> {
         let Some(mut encryption) = self.tls() else { return Ok(true) };
-        let Encryption { tls, read_at } = &mut *encryption;
+        let Encryption { tls, read_at, .. } = &mut *encryption;
         while tls.is_handshaking() {
             flush(tls, &self.stream)?;
             if !tls.is_handshaking() {
@@ -232,6 +248,20 @@ impl Connection {
         }
         flush(tls, &self.stream)?;
         Ok(true)
+    }
+}
+
+/// A socket that notes how long the last byte of a read had been there.
+struct Received<'a> {
+    stream: &'a TcpStream,
+    waited: Nanos,
+}
+
+impl io::Read for Received<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (n, waited) = kernel::receive(self.stream, buffer)?;
+        self.waited = waited;
+        Ok(n)
     }
 }
 

@@ -11,6 +11,7 @@ use rustls::ClientConnection;
 use super::connection::Connection;
 use crate::client::Node;
 use crate::client::backoff::{not_reached, tls_error};
+use crate::client::kernel;
 use crate::trouble::{Kind, Trouble};
 
 /// A connection that is being made.
@@ -39,6 +40,7 @@ impl Dialing {
         let mut stream = TcpStream::connect(addresses[address]).map_err(no_socket)?;
         // A request is one write, and the last one: there is nothing to wait for.
         stream.set_nodelay(true).map_err(no_socket)?;
+        kernel::stamp_arrivals(&stream);
         let interest = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut stream, token, interest).map_err(no_socket)?;
         let tls = match &node.tls {

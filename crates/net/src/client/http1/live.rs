@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dyno_loadgen::clock::Nanos;
 
 use super::answer::{Framing, Part};
-use super::connection::{Connection, Flight};
+use super::connection::{Connection, Flight, Read};
 use super::{Freed, Pool};
 use crate::client::answering::{Answering, Carrier as _, Reading};
 use crate::protocol::Reader;
@@ -88,8 +88,11 @@ impl Live {
         self.is_closed |= is_closed;
         loop {
             let (n, at) = match self.connection.read(buffer) {
-                Ok((0, _)) => return Err(Ending::Closed),
-                Ok(read) => read,
+                Ok(Read { bytes: 0, .. }) => return Err(Ending::Closed),
+                Ok(Read { bytes, at, waited }) => {
+                    pool.shared.late_reads.note(at, waited);
+                    (bytes, at)
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Over),
                 Err(error) => return Err(Ending::Broken(error)),
             };

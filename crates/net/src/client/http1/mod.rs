@@ -318,19 +318,20 @@ impl Pool {
             self.failed(job, responder, wrong, false, self.shared.clock.now());
             return Sent::Answered;
         }
-        {
+        // Before it is written: the answer may be here before this thread goes on.
+        let sent_at = {
             let mut state = connection.state();
             if state.is_dead {
                 return Sent::Not;
             }
-            // Before it is written: the answer may be here before this thread goes on.
             let sent_at = self.shared.clock.now();
             state.flight = Some(Flight { job, responder: responder.clone(), sent_at });
             (state.is_sending, state.is_answered) = (true, false);
-        }
+            sent_at
+        };
         let written = connection.write(&request, 0);
         if let Written::All = written {
-            self.accepted(connection, job, responder, &request);
+            self.accepted(connection, (job, responder), &request, sent_at);
         }
         let mut state = connection.state();
         state.is_sending = false;
@@ -361,9 +362,11 @@ impl Pool {
     /// Goes on with a request that the socket did not take at once.
     fn write_rest(&self, connection: &Connection, state: &mut connection::State) {
         let Some(unsent) = &mut state.unsent else { return };
+        let sent_at = self.shared.clock.now();
         match connection.write(&unsent.request, unsent.from) {
             Written::All => {
-                self.accepted(connection, unsent.job, &unsent.responder, &unsent.request);
+                let asked = (unsent.job, &unsent.responder);
+                self.accepted(connection, asked, &unsent.request, sent_at);
                 state.unsent = None;
             }
             Written::UpTo(from) => unsent.from = from,
@@ -374,15 +377,18 @@ impl Pool {
         }
     }
 
+    /// Notes that a socket took a request, the last of it with a write that began at `sent_at`.
+    /// The time after the write would hold what this thread waits for a processor when the
+    /// server, woken by the request, has taken its own.
     #[inline]
     fn accepted(
         &self,
         connection: &Connection,
-        job: Job,
-        responder: &Responder,
+        (job, responder): (Job, &Responder),
         request: &super::library::Encoded,
+        sent_at: Nanos,
     ) {
-        self.shared.accepted.stamp(job.id, responder.now());
+        self.shared.accepted.stamp(job.id, responder.time_of(&self.shared.clock, sent_at));
         self.shared.threads[connection.thread].request(request.len(connection.node));
     }
 

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::super::kernel;
 use super::Lane;
 use super::arrivals::Arrivals;
 use super::link::{Departures, Link};
@@ -103,8 +104,14 @@ async fn dial(
         }
     }
     let read_at = Arc::new(AtomicU64::new(0));
-    let clock = lane.shared.clock;
-    let stream = Stamped { stream: reached?, clock, read_at: read_at.clone() };
+    let departures = Arc::<Departures>::default();
+    let stream = Stamped {
+        stream: reached?,
+        lane: lane.clone(),
+        read_at: read_at.clone(),
+        departures: departures.clone(),
+    };
+    kernel::stamp_arrivals(&stream.stream);
     let io: Box<dyn Socket> = match &node.tls {
         None => Box::new(stream),
         Some((config, name)) => {
@@ -123,7 +130,7 @@ async fn dial(
             Box::new(tls)
         }
     };
-    let (departures, arrivals) = Notes::default();
+    let arrivals = Arc::<Arrivals>::default();
     let wire = Metered {
         io,
         lane: lane.clone(),

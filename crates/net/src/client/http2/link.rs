@@ -1,15 +1,16 @@
 //! A connection of HTTP/2, as those see it who send over it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::ResponseId;
 use h2::client::SendRequest;
 
-use super::super::accepted::Accepted;
+use super::super::Shared;
 use super::super::seen::ThreadCounters;
 use super::arrivals::Arrivals;
 
@@ -51,25 +52,38 @@ impl Link {
 
 /// Requests that were handed to a connection and may not have left.
 #[derive(Default)]
-pub(super) struct Departures(Mutex<Vec<(ResponseId, Responder)>>);
+pub(super) struct Departures {
+    departing: Mutex<Vec<(ResponseId, Responder)>>,
+    /// When the last write to the socket began, by the client's clock.
+    written_at: AtomicU64,
+}
 
 impl Departures {
+    fn departing(&self) -> MutexGuard<'_, Vec<(ResponseId, Responder)>> {
+        self.departing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn note(&self, id: ResponseId, responder: Responder) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((id, responder));
+        self.departing().push((id, responder));
+    }
+
+    /// A write to the socket begins.
+    pub(super) fn writes(&self, now: Nanos) {
+        self.written_at.store(now, Relaxed);
     }
 
     /// The last one was none.
     pub(super) fn withdraw(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.departing().pop();
     }
 
-    /// All of them have left.
-    pub(super) fn departed(&self, accepted: &Accepted, counters: &ThreadCounters) {
-        let mut departing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// All of them have left, the last of them with the write that began last.
+    pub(super) fn departed(&self, shared: &Shared, counters: &ThreadCounters) {
+        let mut departing = self.departing();
         let Some((_, first)) = departing.first() else { return };
-        let now = first.now();
+        let at = first.time_of(&shared.clock, self.written_at.load(Relaxed));
         for (id, _) in &*departing {
-            accepted.stamp(*id, now);
+            shared.accepted.stamp(*id, at);
         }
         counters.sent.fetch_add(departing.len() as u64, Relaxed);
         departing.clear();

@@ -5,23 +5,33 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use dyno_loadgen::clock::Clock;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::Lane;
 use super::arrivals::Arrivals;
 use super::link::Departures;
+use crate::client::kernel;
 
 /// A socket that notes when it last delivered bytes, before they are decrypted.
 pub(super) struct Stamped {
     pub stream: TcpStream,
-    pub clock: Clock,
-    /// By that clock.
+    pub lane: Arc<Lane>,
+    /// By the client's clock.
     pub read_at: Arc<AtomicU64>,
+    pub departures: Arc<Departures>,
 }
+
+impl Stamped {
+    fn writes(&self) {
+        self.departures.writes(self.lane.shared.clock.now());
+    }
+}
+
+/// So much is read at most at a time: the memory for it is cleared before.
+const MOST_BYTES: usize = 16 << 10;
 
 impl AsyncRead for Stamped {
     fn poll_read(
@@ -30,12 +40,24 @@ impl AsyncRead for Stamped {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = buffer.filled().len();
-        let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            this.read_at.store(this.clock.now(), Relaxed);
+        let most = buffer.remaining().min(MOST_BYTES);
+        loop {
+            ready!(this.stream.poll_read_ready(cx))?;
+            let free = buffer.initialize_unfilled_to(most);
+            let receive = || kernel::receive(&this.stream, free);
+            match this.stream.try_io(Interest::READABLE, receive) {
+                Ok((n, waited)) => {
+                    let at = this.lane.shared.clock.now();
+                    this.read_at.store(at, Relaxed);
+                    this.lane.shared.late_reads.note(at, waited);
+                    buffer.advance(n);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
         }
-        polled
     }
 }
 
@@ -45,7 +67,9 @@ impl AsyncWrite for Stamped {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+        let this = self.get_mut();
+        this.writes();
+        Pin::new(&mut this.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -53,7 +77,9 @@ impl AsyncWrite for Stamped {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, parts)
+        let this = self.get_mut();
+        this.writes();
+        Pin::new(&mut this.stream).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -130,7 +156,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.io).poll_flush(cx);
         if let Poll::Ready(Ok(())) = polled {
-            this.departures.departed(&this.lane.shared.accepted, this.lane.counters());
+            this.departures.departed(&this.lane.shared, this.lane.counters());
         }
         polled
     }

@@ -1,0 +1,172 @@
+//! What Linux counts of time that a process wanted and did not get. Elsewhere nothing is known.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+
+/// Where control groups are mounted, of version 2 and of version 1.
+const MOUNTS: [&str; 4] = [
+    "/sys/fs/cgroup",
+    "/sys/fs/cgroup/unified",
+    "/sys/fs/cgroup/cpu",
+    "/sys/fs/cgroup/cpu,cpuacct",
+];
+
+/// Ticks of the processors' times in `/proc/stat`: the same on all machines of today.
+const TICK: Nanos = SECOND / 100;
+
+/// Where the counters of this process are.
+#[derive(Debug)]
+pub(super) struct Counters {
+    /// `cpu.stat` of its control group and of those above it, whose quotas hold for it, too.
+    groups: Vec<PathBuf>,
+}
+
+/// The counters at one time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Totals {
+    /// By thread: its name, and how long it was ready and waited.
+    run_delay: BTreeMap<u64, (String, Nanos)>,
+    throttled: Option<Nanos>,
+    stolen: Option<Nanos>,
+}
+
+impl Counters {
+    /// Finds them for the control group that this process is in now.
+    pub(super) fn find() -> Self {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let files = stat_files(&groups).into_iter().filter(|file| file.exists());
+        Self { groups: files.collect() }
+    }
+
+    /// How long this control group and those above it were out of their quotas, over all
+    /// processors.
+    pub(super) fn throttled(&self) -> Option<Nanos> {
+        let of = |file: &PathBuf| throttled(&fs::read_to_string(file).ok()?);
+        self.groups.iter().filter_map(of).reduce(|sum, one| sum.saturating_add(one))
+    }
+
+    /// All counters.
+    pub(super) fn totals(&self) -> Totals {
+        Totals { run_delay: run_delays(), throttled: self.throttled(), stolen: stolen() }
+    }
+}
+
+impl Totals {
+    /// How long threads waited since earlier counters, by name; threads that ended since are not
+    /// known any more.
+    pub(super) fn run_delay_since(&self, earlier: &Self) -> BTreeMap<String, Nanos> {
+        let mut by_name = BTreeMap::new();
+        for (thread, (name, delay)) in &self.run_delay {
+            let before = earlier.run_delay.get(thread).map_or(0, |(_, delay)| *delay);
+            *by_name.entry(name.clone()).or_default() += delay.saturating_sub(before);
+        }
+        by_name
+    }
+
+    pub(super) fn throttled_since(&self, earlier: &Self) -> Option<Nanos> {
+        Some(self.throttled?.saturating_sub(earlier.throttled?))
+    }
+
+    pub(super) fn stolen_since(&self, earlier: &Self) -> Option<Nanos> {
+        Some(self.stolen?.saturating_sub(earlier.stolen?))
+    }
+}
+
+/// How long the calling thread was ready and waited for a processor.
+pub(super) fn own_run_delay() -> Option<Nanos> {
+    run_delay(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+}
+
+/// How much time of all processors the hypervisor gave to others.
+pub(super) fn stolen() -> Option<Nanos> {
+    steal(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
+}
+
+/// The second number: `on a processor`, `ready and waiting`, `turns`.
+fn run_delay(schedstat: &str) -> Option<Nanos> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn run_delays() -> BTreeMap<u64, (String, Nanos)> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of = |thread: fs::DirEntry| {
+        let number = thread.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(thread.path().join("comm")).ok()?;
+        let delay = run_delay(&fs::read_to_string(thread.path().join("schedstat")).ok()?)?;
+        Some((number, (name.trim_end().to_owned(), delay)))
+    };
+    threads.filter_map(of).collect()
+}
+
+/// The eighth time of the line `cpu` of `/proc/stat`.
+fn steal(line: &str) -> Option<Nanos> {
+    let ticks: Nanos = line.strip_prefix("cpu ")?.split_whitespace().nth(7)?.parse().ok()?;
+    Some(ticks.saturating_mul(TICK))
+}
+
+/// `throttled_usec` of version 2, or `throttled_time` (ns) of version 1.
+fn throttled(stat: &str) -> Option<Nanos> {
+    stat.lines().find_map(|line| {
+        let (key, number) = line.split_once(' ')?;
+        let number: Nanos = number.trim().parse().ok()?;
+        match key {
+            "throttled_usec" => Some(number.saturating_mul(1_000)),
+            "throttled_time" => Some(number),
+            _ => None,
+        }
+    })
+}
+
+/// Where `cpu.stat` may be of the groups that `/proc/self/cgroup` names, and of all above them.
+fn stat_files(groups: &str) -> Vec<PathBuf> {
+    let of_cpu = |line: &str| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let is_of_cpu = controllers.is_empty() || controllers.split(',').any(|one| one == "cpu");
+        is_of_cpu.then(|| PathBuf::from(path.trim_start_matches('/')))
+    };
+    let mut files = Vec::new();
+    for group in groups.lines().filter_map(of_cpu) {
+        for mount in MOUNTS {
+            let above = group.ancestors();
+            files.extend(above.map(|group| PathBuf::from(mount).join(group).join("cpu.stat")));
+        }
+    }
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_as_the_kernel_writes_them() {
+        assert_eq!(run_delay("154321 98765 42\n"), Some(98_765));
+        assert_eq!(run_delay(""), None);
+        assert_eq!(steal("cpu  10 20 30 40 50 60 70 8 90 100"), Some(80_000_000));
+        assert_eq!(steal("cpu0 10 20 30 40 50 60 70 8 90 100"), None);
+        let second = "usage_usec 5\nnr_periods 3\nnr_throttled 2\nthrottled_usec 1500\n";
+        assert_eq!(throttled(second), Some(1_500_000));
+        assert_eq!(throttled("nr_periods 3\nthrottled_time 1500\n"), Some(1_500));
+        assert_eq!(throttled("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn quotas_of_all_groups_above_are_looked_for() {
+        let files = stat_files("2:memory:/m\n1:cpu,cpuacct:/a/b\n0::/c\n");
+        for expected in [
+            "/sys/fs/cgroup/cpu/a/b/cpu.stat",
+            "/sys/fs/cgroup/cpu/a/cpu.stat",
+            "/sys/fs/cgroup/c/cpu.stat",
+            "/sys/fs/cgroup/cpu.stat",
+        ] {
+            assert!(files.contains(&PathBuf::from(expected)), "{expected}");
+        }
+        assert!(files.iter().all(|file| !file.to_string_lossy().contains("/m/")));
+    }
+}

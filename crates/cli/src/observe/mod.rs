@@ -1,0 +1,222 @@
+//! Watches this process while a test is on: when it did not run, for how long, and what took the
+//! time.
+//!
+//! A thread beats fifty times a second. A beat that comes late shows a pause of the process, and
+//! the counters of the operating system tell why: a CPU quota, other programs, the hypervisor, or
+//! none of them, as when the process is stopped by a signal. What a pause did to the samples of a
+//! run is judged in [`crate::summary::observer`].
+
+mod machine;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
+use dyno_loadgen::drive::real::Announce;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use machine::Counters;
+
+/// Between two beats.
+const BEAT: Nanos = 20 * MILLISECOND;
+/// A beat that is late by less is no pause: so long a busy machine may take to wake a thread.
+const LEAST_PAUSE: Nanos = 10 * MILLISECOND;
+/// Time that the hypervisor took is read every so many beats: of many processors it is long.
+const BEATS_TO_STEAL: u64 = 50;
+
+/// What kept the process from running.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Nothing that the system counts: a signal (SIGSTOP), a debugger, memory that is paged in
+    Stopped,
+    /// The quota of its control group was used up
+    Quota,
+    /// Other programs had the processors
+    Processors,
+    /// The hypervisor gave the processors to other machines
+    Hypervisor,
+}
+
+impl Loss {
+    /// Such as `stopped`, behind a span of time.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Quota => "out of its CPU quota",
+            Self::Processors => "waiting for a processor",
+            Self::Hypervisor => "waiting for the hypervisor",
+        }
+    }
+}
+
+/// A span in which no thread of the process was seen to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pause {
+    /// when it began, after the start of the run; it may have begun up to 20 ms before
+    pub at_ns: u64,
+    /// how long it lasted
+    pub lasted_ns: u64,
+    /// `stopped`, `quota`, `processors` (other programs had them) or `hypervisor`
+    pub loss: Loss,
+}
+
+/// What was seen of this process during a test. Times are ns since the start of its last run.
+#[derive(Debug, Clone)]
+pub struct Observation {
+    /// The clock by which that run began at 0.
+    pub clock: Clock,
+    /// Pauses of that run, in order.
+    pub pauses: Vec<Pause>,
+    /// How long threads were ready and waited for a processor during the test, by name.
+    pub run_delay: BTreeMap<String, Nanos>,
+    /// How long the control group was out of its quota, over all processors; `None` where that
+    /// is not told.
+    pub throttled: Option<Nanos>,
+    /// How much time of all processors the hypervisor took; `None` where that is not told.
+    pub stolen: Option<Nanos>,
+}
+
+/// A thread that beats until the test is over.
+#[derive(Debug)]
+pub struct Heart {
+    clock: Clock,
+    /// When the last run began, by that clock.
+    run_began: Arc<AtomicU64>,
+    before: machine::Totals,
+    beats: Option<(mpsc::Sender<()>, JoinHandle<Vec<Pause>>)>,
+}
+
+impl Heart {
+    /// Begins to watch. Without a thread, if there can be none, no pause is seen.
+    pub fn begin() -> Self {
+        let (clock, counters) = (Clock::start(), Counters::find());
+        let before = counters.totals();
+        let (sender, is_over) = mpsc::channel();
+        let beat = move || beat(clock, &counters, &is_over);
+        let thread = std::thread::Builder::new().name("heartbeat".into()).spawn(beat);
+        let beats = thread.ok().map(|thread| (sender, thread));
+        Self { clock, run_began: Arc::default(), before, beats }
+    }
+
+    /// Notes when each run begins; for [`dyno_loadgen::drive::real::RealTime::announce`].
+    pub fn announce(&self) -> Announce {
+        let (clock, run_began) = (self.clock, self.run_began.clone());
+        Arc::new(move |responder| {
+            if let Some(responder) = responder {
+                let now = clock.now();
+                let began = now.saturating_sub(responder.time_of(&clock, now));
+                run_began.store(began, Ordering::Relaxed);
+            }
+        })
+    }
+
+    /// Ends the watch.
+    pub fn end(mut self) -> Observation {
+        let began = self.run_began.load(Ordering::Relaxed);
+        let pauses = self.beats.take().map(|(running, thread)| {
+            drop(running);
+            // A panic is on standard error already.
+            thread.join().unwrap_or_default()
+        });
+        let after = Counters::find().totals();
+        let of_run = |pause: Pause| {
+            let end = pause.at_ns + pause.lasted_ns;
+            let at_ns = pause.at_ns.max(began);
+            let lasted_ns = end.checked_sub(at_ns).filter(|&lasted| lasted > 0)?;
+            Some(Pause { at_ns: at_ns - began, lasted_ns, ..pause })
+        };
+        Observation {
+            clock: self.clock.shifted(began),
+            pauses: pauses.into_iter().flatten().filter_map(of_run).collect(),
+            run_delay: after.run_delay_since(&self.before),
+            throttled: after.throttled_since(&self.before),
+            stolen: after.stolen_since(&self.before),
+        }
+    }
+}
+
+/// Beats until the other end of the channel is gone. Returns the pauses by the clock.
+fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Vec<Pause> {
+    let mut pauses = Vec::new();
+    let (mut delay, mut throttled) = (machine::own_run_delay(), counters.throttled());
+    let mut stolen = machine::stolen();
+    let mut beats = 0;
+    let mut due = clock.now() + BEAT;
+    loop {
+        let left = Duration::from_nanos(due.saturating_sub(clock.now()));
+        let waited = is_over.recv_timeout(left);
+        let now = clock.now();
+        beats += 1;
+        let late = now.saturating_sub(due);
+        let (delay_now, throttled_now) = (machine::own_run_delay(), counters.throttled());
+        let is_pause = late >= LEAST_PAUSE;
+        if is_pause || beats % BEATS_TO_STEAL == 0 {
+            let stolen_now = machine::stolen();
+            if is_pause {
+                let since = |now: Option<Nanos>, then: Option<Nanos>| {
+                    now.zip(then).map_or(0, |(now, then)| now.saturating_sub(then))
+                };
+                let loss = loss_of(
+                    late,
+                    since(throttled_now, throttled),
+                    since(delay_now, delay),
+                    since(stolen_now, stolen),
+                );
+                pauses.push(Pause { at_ns: due, lasted_ns: late, loss });
+            }
+            stolen = stolen_now;
+        }
+        (delay, throttled) = (delay_now, throttled_now);
+        if waited != Err(RecvTimeoutError::Timeout) {
+            return pauses;
+        }
+        due = now + BEAT;
+    }
+}
+
+/// What took the time of a pause, by what the counters of the system grew in it: the quota's, this
+/// thread's wait for a processor, and the hypervisor's. Whatever explains half of it took it.
+fn loss_of(lasted: Nanos, throttled: Nanos, delay: Nanos, stolen: Nanos) -> Loss {
+    let explains = |grown: Nanos| grown >= lasted / 2;
+    match () {
+        () if explains(throttled) => Loss::Quota,
+        () if explains(stolen) => Loss::Hypervisor,
+        () if explains(delay) => Loss::Processors,
+        () => Loss::Stopped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_explained_by_the_counter_that_grew_with_it() {
+        let lasted = 100 * MILLISECOND;
+        for (throttled, delay, stolen, expected) in [
+            (0, 0, 0, Loss::Stopped),
+            (0, 60, 0, Loss::Processors),
+            (90, 90, 0, Loss::Quota),
+            (0, 90, 70, Loss::Hypervisor),
+            (20, 30, 10, Loss::Stopped),
+        ] {
+            let [throttled, delay, stolen] = [throttled, delay, stolen].map(|ms| ms * MILLISECOND);
+            assert_eq!(loss_of(lasted, throttled, delay, stolen), expected);
+        }
+    }
+
+    #[test]
+    fn a_watch_ends_at_once_and_knows_its_threads() {
+        let observation = Heart::begin().end();
+        assert!(observation.pauses.iter().all(|pause| pause.lasted_ns >= LEAST_PAUSE));
+        assert_eq!(cfg!(target_os = "linux"), !observation.run_delay.is_empty());
+    }
+}

@@ -1,0 +1,478 @@
+//! What the client did to the figures of a test: samples that it delayed, and time in which it did
+//! not run.
+//!
+//! Of a sample that goes over a network the client's part of the latency is known: from when it
+//! was due to the write of its request, and from when the kernel had the answer to the read. In
+//! process it is the lateness of the issue, and the time in which the process was stopped. If the
+//! figures without these parts are others, they are not the system's, and the test does not count.
+
+use std::collections::{BTreeMap, HashMap};
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos};
+use dyno_loadgen::record::Record;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Cause, Reason, ReasonKind, Test};
+use crate::observe::{Loss, Observation, Pause};
+use crate::render;
+
+/// What was seen of the client's process in a test, of its last run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Observer {
+    /// of the test
+    pub scenario: String,
+    /// of the test: `accuracy`, `performance` or `peak`
+    pub mode: String,
+    /// which worker, from 1; null where the load was not shared
+    pub worker: Option<u32>,
+    /// from the start of the run to its last answer
+    pub lasted_ns: u64,
+    /// time in which the process did not run, by what took it: `stopped` (a signal, a debugger),
+    /// `quota` (of its control group), `processors` (other programs had them), `hypervisor`
+    pub lost_ns: BTreeMap<Loss, u64>,
+    /// pauses of at least 10 ms
+    pub pauses: u64,
+    /// the longest of them, in order of time
+    pub longest: Vec<Pause>,
+    /// how long threads of the process were ready and waited for a processor, by name of thread
+    pub run_delay_ns: BTreeMap<String, u64>,
+    /// how long the control group was out of its quota, over all processors; null where unknown
+    pub throttled_ns: Option<u64>,
+    /// time of all processors that the hypervisor took; null where unknown
+    pub stolen_ns: Option<u64>,
+    /// samples that the client delayed by more than 50 us
+    pub delayed: u64,
+    /// the longest such delay
+    pub longest_delay_ns: u64,
+    /// figures with and without the client's delays; empty where no sample was delayed by more
+    /// than 50 us
+    pub figures: Vec<Figure>,
+}
+
+/// A figure as it was measured, and without the client's delays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    /// of the tenant, from 0
+    pub tenant: u32,
+    /// such as `latency p99`
+    pub name: String,
+    /// with the client's delays
+    pub measured_ns: u64,
+    /// without them
+    pub without_client_ns: u64,
+}
+
+/// One tenant's part of a run, as the client knows it.
+pub struct Part<'a> {
+    /// What happened.
+    pub record: &'a Record,
+    /// By sample: how much later than due its request was written, where it goes over a network
+    /// and the delay is the client's.
+    pub sent_late: Option<Vec<Nanos>>,
+    /// Where on the distribution the test is judged.
+    pub target: f64,
+}
+
+/// How a client reaches its system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Both are this process: what keeps it from running keeps the system, too.
+    InProcess,
+    /// Over a network, with the operating system's word for when answers came.
+    Network,
+    /// Over a network, without it.
+    NetworkUnstamped,
+}
+
+/// A figure that differs by more than this part, and by more than so many ns, is not the system's.
+const SHARE: u64 = 20;
+const LEAST: Nanos = 200_000;
+/// Lost time is over budget beyond this part of a run, and beyond so many ns.
+const LOST_SHARE: u64 = 20;
+const LEAST_LOST: Nanos = 50 * MILLISECOND;
+/// Samples that were delayed by less are not counted.
+const LEAST_DELAY: Nanos = 50_000;
+/// So many pauses are listed.
+const LISTED: usize = 20;
+
+impl Observer {
+    /// What an observation and the late reads of sockets say of a run. `late_reads` are those of
+    /// the observation's clock: when, and how late.
+    pub fn of(
+        observation: Observation,
+        reach: Reach,
+        parts: &[Part<'_>],
+        late_reads: &[(Nanos, Nanos)],
+    ) -> Self {
+        let last = |part: &Part<'_>| part.record.completed_at.iter().copied().max().unwrap_or(0);
+        let lasted_ns = parts.iter().map(last).max().unwrap_or(0);
+        let Observation { pauses, run_delay, throttled, stolen, .. } = observation;
+        let within = |pause: &Pause| pause.at_ns < lasted_ns;
+        let pauses: Vec<Pause> = pauses.into_iter().filter(within).collect();
+        let mut lost_ns = BTreeMap::new();
+        for pause in &pauses {
+            let lasted = pause.lasted_ns.min(lasted_ns - pause.at_ns);
+            *lost_ns.entry(pause.loss).or_default() += lasted;
+        }
+        let mut observer = Self {
+            lasted_ns,
+            lost_ns,
+            pauses: pauses.len() as u64,
+            longest: longest(&pauses),
+            run_delay_ns: run_delay,
+            throttled_ns: throttled,
+            stolen_ns: stolen,
+            ..Self::default()
+        };
+        let late: HashMap<Nanos, Nanos> = late_reads.iter().copied().collect();
+        for (tenant, part) in (0..).zip(parts) {
+            let delays = Delays { reach, part, late: &late, pauses: &pauses };
+            observer.add(tenant, &delays);
+        }
+        observer
+    }
+
+    /// Adds the figures of a tenant, where the client delayed any of its samples.
+    fn add(&mut self, tenant: u32, delays: &Delays<'_>) {
+        if !delays.are_possible() {
+            return;
+        }
+        let mut most = 0;
+        let mut count = |delay: Nanos| {
+            self.delayed += u64::from(delay > LEAST_DELAY);
+            most = most.max(delay);
+        };
+        let latencies = delays.of_answers(&mut count);
+        self.longest_delay_ns = self.longest_delay_ns.max(most);
+        let target = delays.part.target;
+        self.figures.extend(figures(tenant, "latency", &latencies, target));
+        let first_tokens = delays.of_first_tokens();
+        self.figures.extend(figures(tenant, "time to first token", &first_tokens, target));
+    }
+
+    /// Time that was lost, with what took it and when, such as `2.00 s stopped, from 1.20 s on`.
+    fn lost(&self) -> String {
+        let of = |(loss, ns): (&Loss, &u64)| format!("{} {}", shown(*ns), loss.words());
+        let mut parts: Vec<String> = self.lost_ns.iter().map(of).collect();
+        let which = if self.pauses == 1 { "from" } else { "the longest from" };
+        let longest = self.longest.iter().max_by_key(|pause| pause.lasted_ns);
+        parts.extend(longest.map(|pause| format!("{which} {} on", shown(pause.at_ns))));
+        parts.join(", ")
+    }
+
+    fn is_over_budget(&self, lost: u64) -> bool {
+        lost > LEAST_LOST && lost > self.lasted_ns / LOST_SHARE
+    }
+
+    /// Adds to a tenant's test why its figures are the client's and not the system's, and what the
+    /// machine did.
+    pub fn judge(&self, tenant: usize, test: &mut Test, is_remote: bool) {
+        if test.metrics.is_none() {
+            return;
+        }
+        let who = match self.worker {
+            Some(worker) => format!("The client of worker {worker}"),
+            None => "The client".into(),
+        };
+        let all: u64 = self.lost_ns.values().sum();
+        let stopped = self.lost_ns.get(&Loss::Stopped).copied().unwrap_or(0);
+        // In Offline a client that does not run has nothing in flight for it.
+        let charged = if is_remote && test.scenario == "Offline" { all } else { stopped };
+        let text = if self.is_over_budget(charged) {
+            Some(format!(
+                "{who} did not run for {} of {} ({}). The figures are not the system's. Run it \
+                 again without what kept it from running.",
+                shown(charged),
+                shown(self.lasted_ns),
+                self.lost(),
+            ))
+        } else {
+            self.worst(tenant).map(|figure| {
+                let lost = match self.lost_ns.is_empty() {
+                    true => String::new(),
+                    false => format!(" ({})", self.lost()),
+                };
+                format!(
+                    "{who} delayed {} samples, by up to {}{lost}: {} is {}, and {} without that. \
+                     The figures are not the system's. Give Dyno processors of its own, or more \
+                     of its quota, and run it again.",
+                    render::count(self.delayed),
+                    shown(self.longest_delay_ns),
+                    figure.name,
+                    shown(figure.measured_ns),
+                    shown(figure.without_client_ns),
+                )
+            })
+        };
+        if let Some(text) = text {
+            let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
+            test.add_reason_after_failures(reason);
+            test.withdraw_advice();
+            test.settle();
+        } else if self.is_over_budget(all) {
+            test.notes.push(format!(
+                "The machine kept this process from running for {} of {}: {}. Its latencies hold \
+                 that time.",
+                shown(all),
+                shown(self.lasted_ns),
+                self.lost()
+            ));
+        }
+    }
+
+    /// The figure of a tenant that the client changed most, if by too much.
+    fn worst(&self, tenant: usize) -> Option<&Figure> {
+        let own = self.figures.iter().filter(|figure| figure.tenant as usize == tenant);
+        let changed = own.filter(|figure| figure.change() > LEAST.max(figure.without() / SHARE));
+        changed.max_by_key(|figure| figure.change() * 1_000 / figure.without().max(1))
+    }
+
+    /// The client in a sentence, where it lost time.
+    pub fn remark(&self) -> Option<String> {
+        if self.lost_ns.is_empty() {
+            return None;
+        }
+        let who = match self.worker {
+            Some(worker) => format!("worker {worker}"),
+            None => "the client".into(),
+        };
+        let times = if self.pauses == 1 { "once".into() } else { format!("{} times", self.pauses) };
+        Some(format!(
+            "{} {}: {who} paused {times} in {}: {}.",
+            self.scenario,
+            self.mode,
+            shown(self.lasted_ns),
+            self.lost()
+        ))
+    }
+}
+
+impl Figure {
+    fn change(&self) -> Nanos {
+        self.measured_ns.abs_diff(self.without_client_ns)
+    }
+
+    fn without(&self) -> Nanos {
+        self.without_client_ns
+    }
+}
+
+fn shown(ns: u64) -> String {
+    render::duration(ns.cast_signed())
+}
+
+fn longest(pauses: &[Pause]) -> Vec<Pause> {
+    let mut longest = pauses.to_vec();
+    longest.sort_by_key(|pause| std::cmp::Reverse(pause.lasted_ns));
+    longest.truncate(LISTED);
+    longest.sort_by_key(|pause| pause.at_ns);
+    longest
+}
+
+/// What the client's part of each latency is made of.
+struct Delays<'a> {
+    reach: Reach,
+    part: &'a Part<'a>,
+    /// How late each late read was, by its time.
+    late: &'a HashMap<Nanos, Nanos>,
+    pauses: &'a [Pause],
+}
+
+impl Delays<'_> {
+    /// Whether any sample can have been delayed by as much as is counted.
+    fn are_possible(&self) -> bool {
+        let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
+        let is_sent_late = match &self.part.sent_late {
+            Some(late) => late.iter().any(is_long),
+            None => self.part.record.client_lag.iter().any(|&lag| is_long(&lag.into())),
+        };
+        let is_read_late = match self.reach {
+            Reach::Network => !self.late.is_empty(),
+            Reach::NetworkUnstamped | Reach::InProcess => !self.pauses.is_empty(),
+        };
+        is_sent_late || is_read_late
+    }
+
+    /// The latencies of answered queries, and those without the client's part. A query is as slow
+    /// as its slowest sample; of an Offline query each sample has its own latency. Each sample's
+    /// delay is shown to `count`.
+    fn of_answers(&self, count: &mut dyn FnMut(Nanos)) -> Vec<(Nanos, Nanos)> {
+        let record = self.part.record;
+        let is_offline = record.issued_at.len() == 1;
+        let mut queries: Vec<(Nanos, Nanos)> = Vec::new();
+        let mut last = None;
+        for (sample, due, at) in super::goodput::answered(record) {
+            let latency = at.saturating_sub(due);
+            let delay = self.of(sample, (due, at)).min(latency);
+            count(delay);
+            let without = latency - delay;
+            let query = if is_offline { sample } else { self.query_of(sample) };
+            match queries.last_mut().filter(|_| last == Some(query)) {
+                Some((slowest, slowest_without)) => {
+                    *slowest = latency.max(*slowest);
+                    *slowest_without = without.max(*slowest_without);
+                }
+                None => queries.push((latency, without)),
+            }
+            last = Some(query);
+        }
+        queries
+    }
+
+    fn query_of(&self, sample: usize) -> usize {
+        sample / self.part.record.samples_per_query.max(1)
+    }
+
+    /// The times to first token of answered samples, and those without the client's part.
+    fn of_first_tokens(&self) -> Vec<(Nanos, Nanos)> {
+        let record = self.part.record;
+        let first = |(sample, due, _): (usize, Nanos, Nanos)| {
+            let at = *record.first_token_at.get(sample).filter(|&&at| at != 0)?;
+            let time = at.saturating_sub(due);
+            Some((time, time - self.of(sample, (due, at)).min(time)))
+        };
+        super::goodput::answered(record).filter_map(first).collect()
+    }
+
+    /// The client's part of what lies between the time a sample was due and `at`.
+    fn of(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
+        let lag = || self.part.record.client_lag.get(self.query_of(sample)).copied();
+        let sent_late = match &self.part.sent_late {
+            Some(late) => late.get(sample).copied().unwrap_or(0),
+            None => lag().unwrap_or(0).into(),
+        };
+        let read_late = match self.reach {
+            Reach::Network => self.late.get(&at).copied().unwrap_or(0),
+            Reach::NetworkUnstamped => self.paused((due + sent_late, at), |_| true),
+            Reach::InProcess => self.paused((due + sent_late, at), |loss| loss == Loss::Stopped),
+        };
+        sent_late + read_late
+    }
+
+    /// How much of a span the process did not run for these reasons.
+    fn paused(&self, (from, to): (Nanos, Nanos), counts: impl Fn(Loss) -> bool) -> Nanos {
+        let begun = self.pauses.partition_point(|pause| pause.at_ns + pause.lasted_ns <= from);
+        let own = self.pauses[begun..].iter().take_while(|pause| pause.at_ns < to);
+        let within = |pause: &Pause| {
+            (pause.at_ns + pause.lasted_ns).min(to).saturating_sub(pause.at_ns.max(from))
+        };
+        own.filter(|pause| counts(pause.loss)).map(within).sum()
+    }
+}
+
+/// The percentiles that a test is known by, with and without the client's delays.
+fn figures(tenant: u32, name: &str, times: &[(Nanos, Nanos)], target: f64) -> Vec<Figure> {
+    if times.is_empty() {
+        return Vec::new();
+    }
+    let sorted = |of: fn(&(Nanos, Nanos)) -> Nanos| {
+        let mut all: Vec<Nanos> = times.iter().map(of).collect();
+        all.sort_unstable();
+        all
+    };
+    let is_new = ![0.5, 0.9, 0.99].contains(&target) && target > 0.0 && target < 1.0;
+    let (measured, without) = (sorted(|time| time.0), sorted(|time| time.1));
+    let points = [0.5, 0.9, 0.99].into_iter().chain(is_new.then_some(target));
+    let of = |q: f64| {
+        let at = ((times.len() as f64 * q) as usize).min(times.len() - 1);
+        Figure {
+            tenant,
+            name: format!("{name} {}", render::percentile(q)),
+            measured_ns: measured[at],
+            without_client_ns: without[at],
+        }
+    };
+    points.map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = MILLISECOND;
+
+    /// A record of queries that are due each 10 ms and take so long.
+    fn record(latencies: &[Nanos]) -> Record {
+        let issued_at: Vec<Nanos> =
+            (0..latencies.len() as u64).map(|query| query * 10 * MS).collect();
+        let completed_at = issued_at.iter().zip(latencies).map(|(at, latency)| at + latency);
+        Record {
+            samples_per_query: 1,
+            completed_at: completed_at.collect(),
+            issued_at,
+            ..Record::default()
+        }
+    }
+
+    fn observation(pauses: &[Pause]) -> Observation {
+        Observation {
+            clock: dyno_loadgen::clock::Clock::start(),
+            pauses: pauses.to_vec(),
+            run_delay: BTreeMap::new(),
+            throttled: None,
+            stolen: None,
+        }
+    }
+
+    fn part(record: &Record, sent_late: Option<Vec<Nanos>>) -> Part<'_> {
+        Part { record, sent_late, target: 0.9 }
+    }
+
+    #[test]
+    fn late_writes_and_late_reads_are_the_clients() {
+        let record = record(&[5 * MS; 10]);
+        let sent_late: Vec<Nanos> = (0..10).map(|query| if query < 6 { MS } else { 0 }).collect();
+        // The answers to the first six queries were read 2 ms late.
+        let late: Vec<_> = record.completed_at[..6].iter().map(|&at| (at, 2 * MS)).collect();
+        let parts = [part(&record, Some(sent_late))];
+        let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
+        let figure = |name: &str| seen.figures.iter().find(|figure| figure.name == name).unwrap();
+        assert_eq!((seen.delayed, seen.longest_delay_ns), (6, 3 * MS));
+        assert_eq!(figure("latency p50").without_client_ns, 2 * MS);
+        assert_eq!(figure("latency p90").without_client_ns, 5 * MS);
+        assert_eq!(seen.worst(0).map(|figure| &figure.name[..]), Some("latency p50"));
+        assert_eq!(seen.worst(1), None, "there is one tenant");
+    }
+
+    #[test]
+    fn in_process_only_a_stop_of_the_process_is_the_clients() {
+        let record = record(&[5 * MS, 5 * MS, 45 * MS, 5 * MS]);
+        for (loss, expected) in [(Loss::Stopped, 40 * MS), (Loss::Quota, 0), (Loss::Processors, 0)]
+        {
+            let pause = Pause { at_ns: 22 * MS, lasted_ns: 40 * MS, loss };
+            let parts = [part(&record, None)];
+            let seen = Observer::of(observation(&[pause]), Reach::InProcess, &parts, &[]);
+            assert_eq!(seen.longest_delay_ns, expected, "{loss:?}");
+            assert_eq!(seen.lost_ns[&loss], 40 * MS);
+        }
+    }
+
+    #[test]
+    fn delays_below_what_a_figure_may_differ_by_are_no_reason() {
+        // Of 5 ms, 5 % are more than 200 us; of 1 ms they are not.
+        for (latency, delay, is_reason) in [
+            (5 * MS, 230_000, false),
+            (5 * MS, 260_000, true),
+            (MS, 190_000, false),
+            (MS, 210_000, true),
+        ] {
+            let record = record(&[latency; 4]);
+            let late: Vec<_> = record.completed_at.iter().map(|&at| (at, delay)).collect();
+            let parts = [part(&record, Some(vec![0; 4]))];
+            let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
+            assert_eq!(seen.worst(0).is_some(), is_reason, "{delay} of {latency}");
+        }
+    }
+
+    #[test]
+    fn pauses_after_the_last_answer_do_not_count() {
+        let record = record(&[5 * MS; 2]);
+        let pause = |at_ns| Pause { at_ns, lasted_ns: 100 * MS, loss: Loss::Stopped };
+        let pauses = [pause(10 * MS), pause(200 * MS)];
+        let parts = [part(&record, None)];
+        let seen = Observer::of(observation(&pauses), Reach::InProcess, &parts, &[]);
+        assert_eq!((seen.pauses, seen.lost_ns[&Loss::Stopped]), (1, 5 * MS));
+    }
+}
