@@ -108,7 +108,7 @@ pub struct Run {
     /// of servers: what their client saw, one entry a test
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<Client>,
-    /// in real time: what kept the client from its work, one entry a test, or a test and worker
+    /// in real time: what kept the client from its work, one entry a performance test, or worker of it
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observers: Vec<Observer>,
     /// machine and build

@@ -3,8 +3,9 @@
 //!
 //! Of a sample that goes over a network the client's part of the latency is known: from when it
 //! was due to the write of its request, and from when the kernel had the answer to the read. In
-//! process it is the lateness of the issue, and the time in which the process was stopped. If the
-//! figures without these parts are others, they are not the system's, and the test does not count.
+//! process it is the time in which the process was stopped; how late queries were issued there has
+//! a budget of its own. If the figures without these parts are others, they are not the system's,
+//! and the test does not count.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -68,9 +69,10 @@ pub struct Figure {
 pub struct Part<'a> {
     /// What happened.
     pub record: &'a Record,
-    /// By sample: how much later than due its request was written, where it goes over a network
-    /// and the delay is the client's.
-    pub sent_late: Option<Vec<Nanos>>,
+    /// By sample: how much later than due its request was written, over a network. Empty where
+    /// that is no delay of the client's, and in process: there the lag of the client has a budget
+    /// of its own.
+    pub sent_late: Vec<Nanos>,
     /// Where on the distribution the test is judged.
     pub target: f64,
 }
@@ -139,17 +141,12 @@ impl Observer {
         if !delays.are_possible() {
             return;
         }
-        let mut most = 0;
-        let mut count = |delay: Nanos| {
-            self.delayed += u64::from(delay > LEAST_DELAY);
-            most = most.max(delay);
-        };
-        let latencies = delays.of_answers(&mut count);
-        self.longest_delay_ns = self.longest_delay_ns.max(most);
+        let found = delays.of_answers();
+        self.delayed += found.delayed;
+        self.longest_delay_ns = self.longest_delay_ns.max(found.longest);
         let target = delays.part.target;
-        self.figures.extend(figures(tenant, "latency", &latencies, target));
-        let first_tokens = delays.of_first_tokens();
-        self.figures.extend(figures(tenant, "time to first token", &first_tokens, target));
+        self.figures.extend(figures(tenant, "latency", &found.latencies, target));
+        self.figures.extend(figures(tenant, "time to first token", &found.first_tokens, target));
     }
 
     /// Time that was lost, with what took it and when, such as `2.00 s stopped, from 1.20 s on`.
@@ -206,7 +203,9 @@ impl Observer {
                 )
             })
         };
-        if let Some(text) = text {
+        if let Some(text) = text.as_ref().filter(|_| is_unjudged(test)) {
+            test.notes.push(format!("max_client_lag_ns=0 does not judge the client. {text}"));
+        } else if let Some(text) = text {
             let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
             test.add_reason_after_failures(reason);
             test.withdraw_advice();
@@ -259,6 +258,11 @@ impl Figure {
     }
 }
 
+/// Whether whoever runs the test does not want the client to be judged.
+fn is_unjudged(test: &Test) -> bool {
+    test.settings.get("max_client_lag_ns").is_some_and(|setting| setting.value == "0")
+}
+
 fn shown(ns: u64) -> String {
     render::duration(ns.cast_signed())
 }
@@ -284,10 +288,7 @@ impl Delays<'_> {
     /// Whether any sample can have been delayed by as much as is counted.
     fn are_possible(&self) -> bool {
         let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
-        let is_sent_late = match &self.part.sent_late {
-            Some(late) => late.iter().any(is_long),
-            None => self.part.record.client_lag.iter().any(|&lag| is_long(&lag.into())),
-        };
+        let is_sent_late = self.part.sent_late.iter().any(is_long);
         let is_read_late = match self.reach {
             Reach::Network => !self.late.is_empty(),
             Reach::NetworkUnstamped | Reach::InProcess => !self.pauses.is_empty(),
@@ -295,54 +296,37 @@ impl Delays<'_> {
         is_sent_late || is_read_late
     }
 
-    /// The latencies of answered queries, and those without the client's part. A query is as slow
-    /// as its slowest sample; of an Offline query each sample has its own latency. Each sample's
-    /// delay is shown to `count`.
-    fn of_answers(&self, count: &mut dyn FnMut(Nanos)) -> Vec<(Nanos, Nanos)> {
+    /// The times of all answered samples.
+    fn of_answers(&self) -> Found {
         let record = self.part.record;
         let is_offline = record.issued_at.len() == 1;
-        let mut queries: Vec<(Nanos, Nanos)> = Vec::new();
+        let mut found = Found::default();
         let mut last = None;
         for (sample, due, at) in super::goodput::answered(record) {
             let latency = at.saturating_sub(due);
-            let delay = self.of(sample, (due, at)).min(latency);
-            count(delay);
-            let without = latency - delay;
+            let mut delay = self.of(sample, (due, at)).min(latency);
             let query = if is_offline { sample } else { self.query_of(sample) };
-            match queries.last_mut().filter(|_| last == Some(query)) {
-                Some((slowest, slowest_without)) => {
-                    *slowest = latency.max(*slowest);
-                    *slowest_without = without.max(*slowest_without);
-                }
-                None => queries.push((latency, without)),
-            }
+            found.add_latency((latency, latency - delay), last == Some(query));
             last = Some(query);
+            if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
+                let time = at.saturating_sub(due);
+                let of_first = self.of(sample, (due, at)).min(time);
+                found.first_tokens.push((time, time - of_first));
+                delay = delay.max(of_first);
+            }
+            found.delayed += u64::from(delay > LEAST_DELAY);
+            found.longest = found.longest.max(delay);
         }
-        queries
+        found
     }
 
     fn query_of(&self, sample: usize) -> usize {
         sample / self.part.record.samples_per_query.max(1)
     }
 
-    /// The times to first token of answered samples, and those without the client's part.
-    fn of_first_tokens(&self) -> Vec<(Nanos, Nanos)> {
-        let record = self.part.record;
-        let first = |(sample, due, _): (usize, Nanos, Nanos)| {
-            let at = *record.first_token_at.get(sample).filter(|&&at| at != 0)?;
-            let time = at.saturating_sub(due);
-            Some((time, time - self.of(sample, (due, at)).min(time)))
-        };
-        super::goodput::answered(record).filter_map(first).collect()
-    }
-
     /// The client's part of what lies between the time a sample was due and `at`.
     fn of(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let lag = || self.part.record.client_lag.get(self.query_of(sample)).copied();
-        let sent_late = match &self.part.sent_late {
-            Some(late) => late.get(sample).copied().unwrap_or(0),
-            None => lag().unwrap_or(0).into(),
-        };
+        let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
         let read_late = match self.reach {
             Reach::Network => self.late.get(&at).copied().unwrap_or(0),
             Reach::NetworkUnstamped => self.paused((due + sent_late, at), |_| true),
@@ -359,6 +343,26 @@ impl Delays<'_> {
             (pause.at_ns + pause.lasted_ns).min(to).saturating_sub(pause.at_ns.max(from))
         };
         own.filter(|pause| counts(pause.loss)).map(within).sum()
+    }
+}
+
+/// Times of answered samples, each with and without the client's part.
+#[derive(Default)]
+struct Found {
+    /// By query, which is as slow as its slowest sample; of an Offline query by sample.
+    latencies: Vec<(Nanos, Nanos)>,
+    first_tokens: Vec<(Nanos, Nanos)>,
+    /// Samples with a part that counts.
+    delayed: u64,
+    longest: Nanos,
+}
+
+impl Found {
+    fn add_latency(&mut self, (latency, without): (Nanos, Nanos), is_of_last_query: bool) {
+        match self.latencies.last_mut().filter(|_| is_of_last_query) {
+            Some(slowest) => *slowest = (latency.max(slowest.0), without.max(slowest.1)),
+            None => self.latencies.push((latency, without)),
+        }
     }
 }
 
@@ -416,7 +420,7 @@ mod tests {
         }
     }
 
-    fn part(record: &Record, sent_late: Option<Vec<Nanos>>) -> Part<'_> {
+    fn part(record: &Record, sent_late: Vec<Nanos>) -> Part<'_> {
         Part { record, sent_late, target: 0.9 }
     }
 
@@ -426,7 +430,7 @@ mod tests {
         let sent_late: Vec<Nanos> = (0..10).map(|query| if query < 6 { MS } else { 0 }).collect();
         // The answers to the first six queries were read 2 ms late.
         let late: Vec<_> = record.completed_at[..6].iter().map(|&at| (at, 2 * MS)).collect();
-        let parts = [part(&record, Some(sent_late))];
+        let parts = [part(&record, sent_late)];
         let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
         let figure = |name: &str| seen.figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!((seen.delayed, seen.longest_delay_ns), (6, 3 * MS));
@@ -442,7 +446,7 @@ mod tests {
         for (loss, expected) in [(Loss::Stopped, 40 * MS), (Loss::Quota, 0), (Loss::Processors, 0)]
         {
             let pause = Pause { at_ns: 22 * MS, lasted_ns: 40 * MS, loss };
-            let parts = [part(&record, None)];
+            let parts = [part(&record, Vec::new())];
             let seen = Observer::of(observation(&[pause]), Reach::InProcess, &parts, &[]);
             assert_eq!(seen.longest_delay_ns, expected, "{loss:?}");
             assert_eq!(seen.lost_ns[&loss], 40 * MS);
@@ -460,7 +464,7 @@ mod tests {
         ] {
             let record = record(&[latency; 4]);
             let late: Vec<_> = record.completed_at.iter().map(|&at| (at, delay)).collect();
-            let parts = [part(&record, Some(vec![0; 4]))];
+            let parts = [part(&record, vec![0; 4])];
             let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
             assert_eq!(seen.worst(0).is_some(), is_reason, "{delay} of {latency}");
         }
@@ -471,7 +475,7 @@ mod tests {
         let record = record(&[5 * MS; 2]);
         let pause = |at_ns| Pause { at_ns, lasted_ns: 100 * MS, loss: Loss::Stopped };
         let pauses = [pause(10 * MS), pause(200 * MS)];
-        let parts = [part(&record, None)];
+        let parts = [part(&record, Vec::new())];
         let seen = Observer::of(observation(&pauses), Reach::InProcess, &parts, &[]);
         assert_eq!((seen.pauses, seen.lost_ns[&Loss::Stopped]), (1, 5 * MS));
     }

@@ -77,12 +77,14 @@ fn summary_json_is_as_documented() {
     let folder = Folder::new();
     let ran = folder.dyno(&format!("{SHORT} --json --scenario server --qps 500")).exits_either();
     let mut printed = ran.json();
-    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let mut summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
     assert_eq!(printed.as_object_mut().unwrap().remove("run_directory").unwrap(), "out");
     assert_eq!(printed, summary, "stdout and file agree");
 
     assert_eq!(summary["schema"], "dyno.summary");
     assert_eq!(summary["official"], false);
+    let observer = summary.as_object_mut().unwrap().shift_remove("observers").unwrap();
+    has_documented_keys(&observer[0], "An observer");
     has_documented_keys(&summary, "The run");
     has_documented_keys(&summary["environment"], "Environment");
     let [accuracy, performance] = &summary["tests"].as_array().unwrap()[..] else {

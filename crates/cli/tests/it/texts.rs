@@ -28,7 +28,7 @@ impl Bench {
     fn run(&self, mode: &str, keys: &str, scenario: &str) -> Left {
         let ran = self.folder.dyno(&format!(
             "run --system openai:http://{}/{mode},model=m{keys} --data prompts.jsonl --scenario \
-             {scenario} --mode performance --duration 1ms --set min_query_count=4 --out out",
+             {scenario} --mode performance --duration 1ms --set min_query_count=4 --set max_client_lag_ns=0 --out out",
             self.server.address
         ));
         let summary = self.folder.0.join("out/summary.json");
