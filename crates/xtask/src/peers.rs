@@ -26,6 +26,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -97,6 +98,7 @@ const GROUPS: &[(&str, Group)] = &[
 
 /// Runs the named group, or all; fails when a comparison failed, and with
 /// `--strict` when one was skipped.
+#[expect(clippy::disallowed_methods, reason = "nothing of ours runs in this process")]
 pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
     let (quick, strict) = (args.contains(&"--quick"), args.contains(&"--strict"));
     let is_name = |arg: &&str| !["--quick", "--strict"].contains(arg);
@@ -114,8 +116,10 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         std::fs::create_dir_all(&bench.folder)
             .with_context(|| format!("cannot create {}", bench.folder.display()))?;
         // A group that breaks is a failure of its own, and the others still run.
+        let begun = Instant::now();
         let found = group(&bench)
             .unwrap_or_else(|error| vec![("the group", Outcome::Failed(format!("{error:#}")))]);
+        println!("peers {name}: took {} s", begun.elapsed().as_secs());
         for (comparison, outcome) in found {
             println!("peers {name}: {comparison}: {outcome}");
             outcomes.push(outcome);

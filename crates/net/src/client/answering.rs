@@ -157,6 +157,18 @@ impl Reading {
         }
     }
 
+    /// Has what has come of it parsed now, where that is done on another thread.
+    pub(super) fn nudge(&self) {
+        if let Self::Away(away) = self {
+            away.nudge();
+        }
+    }
+
+    /// Whether it is read on a thread for parsing.
+    pub(super) fn is_away(&self) -> bool {
+        matches!(self, Self::Away(_))
+    }
+
     /// As [`Answering::data`]; `owned` returns the same bytes for another thread. What that
     /// thread finds is known when the next bytes come.
     pub(super) fn data<C: Carrier + 'static>(

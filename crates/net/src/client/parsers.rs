@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use http::HeaderMap;
 
 use super::answering::{Answering, Carrier};
@@ -18,6 +18,11 @@ use crate::trouble::Trouble;
 const MOST_THREADS: usize = 4;
 /// While so many bytes wait to be parsed, who brings more waits: memory is bounded.
 const MOST_BYTES: usize = 256 << 20;
+
+/// While an answer comes, so much of it is collected before it is parsed, by its bytes or by the
+/// time in which they came: a thread that parses takes memory and time from the one that reads.
+const BATCH_BYTES: usize = 8 << 20;
+const BATCH_TIME: Nanos = 10 * MILLISECOND;
 
 /// The threads, which start with the first large answer.
 #[derive(Default)]
@@ -91,6 +96,7 @@ impl Queue {
     }
 
     fn run(&self, thread: usize) {
+        yield_to_readers();
         let mut state = self.lock();
         loop {
             if let Some(away) = state.answers.pop_front() {
@@ -134,6 +140,18 @@ impl Queue {
     }
 }
 
+/// Gives the calling thread a tenth of the weight of others, where the system has priorities of
+/// threads: no time is lost if an answer is parsed later, and one that is read later has a later
+/// time.
+fn yield_to_readers() {
+    #[cfg(target_os = "linux")]
+    {
+        let thread = rustix::thread::gettid();
+        // Without it the thread has the weight of others.
+        let _ = rustix::process::setpriority_process(Some(thread), 10);
+    }
+}
+
 /// An answer that is read on a thread for parsing: one at a time, in the order of its pieces.
 pub(super) struct Away {
     carrier: Arc<dyn Carrier>,
@@ -147,6 +165,9 @@ pub(super) struct Away {
 #[derive(Default)]
 struct Inbox {
     pieces: VecDeque<Piece>,
+    /// Bytes that came since it was last worked on, and when the first of them were read.
+    bytes: usize,
+    since: Option<Nanos>,
     /// Whether it stands in the queue, or a thread works on it.
     is_queued: bool,
 }
@@ -203,7 +224,29 @@ impl Away {
 
     fn push(self: &Arc<Self>, piece: Piece) {
         let mut inbox = self.inbox();
+        let goes_on = match &piece {
+            Piece::Data(bytes, at) => {
+                inbox.bytes += bytes.len();
+                let since = *inbox.since.get_or_insert(*at);
+                inbox.bytes < BATCH_BYTES && at.saturating_sub(since) < BATCH_TIME
+            }
+            Piece::End(..) | Piece::Broke(..) => false,
+        };
         inbox.pieces.push_back(piece);
+        if !goes_on {
+            self.queue_up(inbox);
+        }
+    }
+
+    /// Has what has come parsed now, although more may come.
+    pub(super) fn nudge(self: &Arc<Self>) {
+        let inbox = self.inbox();
+        if !inbox.pieces.is_empty() {
+            self.queue_up(inbox);
+        }
+    }
+
+    fn queue_up(self: &Arc<Self>, mut inbox: MutexGuard<'_, Inbox>) {
         if !std::mem::replace(&mut inbox.is_queued, true) {
             drop(inbox);
             self.carrier.shared().parsers.queue().add(self.clone());
@@ -217,7 +260,7 @@ impl Away {
             let piece = {
                 let mut inbox = self.inbox();
                 let Some(piece) = inbox.pieces.pop_front() else {
-                    inbox.is_queued = false;
+                    *inbox = Inbox::default();
                     return;
                 };
                 piece

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use mio::{Events, Poll, Token};
 
+use super::buffer::Buffer;
 use super::dial::Dialing;
 use super::live::{Ending, Live, Turn};
 use super::{Freed, Pool};
@@ -16,8 +17,6 @@ use crate::trouble::{Kind, Trouble};
 
 /// Time limits are looked at, and lost connections dialed again, this often.
 const TICK: Nanos = 10 * MILLISECOND;
-/// Read at once: answers of embeddings and pictures come in few calls.
-const BUFFER: usize = 256 << 10;
 /// The rest of an answer that was complete by its own word is awaited this long.
 const LONGEST_DRAIN: Nanos = SECOND;
 const EVENTS: usize = 1024;
@@ -38,7 +37,7 @@ pub(super) struct EventLoop {
     kept: Vec<usize>,
     /// By node.
     dialed: Vec<Dialed>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     /// Connections that may have more to read than was read in their turn.
     unread: Vec<usize>,
     /// Bytes that all threads had received at the last tick, and when that last changed.
@@ -69,7 +68,7 @@ impl EventLoop {
             slots: Vec::new(),
             down: Vec::new(),
             kept: vec![0; nodes],
-            buffer: vec![0; BUFFER],
+            buffer: Buffer::new(),
             unread: Vec::new(),
         }
     }

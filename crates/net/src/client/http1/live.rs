@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use dyno_loadgen::clock::Nanos;
 
 use super::answer::{Framing, Part};
+use super::buffer::{Buffer, Chunk};
 use super::connection::{Connection, Flight, Read};
 use super::{Freed, Pool};
 use crate::client::answering::{Answering, Carrier as _, Reading};
@@ -82,12 +82,12 @@ impl Live {
     pub(super) fn read(
         &mut self,
         pool: &Arc<Pool>,
-        buffer: &mut [u8],
+        buffer: &mut Buffer,
         is_closed: bool,
     ) -> Result<Turn, Ending> {
         self.is_closed |= is_closed;
         loop {
-            let (n, at) = match self.connection.read(buffer) {
+            let (n, at) = match self.connection.read(buffer.whole()) {
                 Ok(Read { bytes: 0, .. }) => return Err(Ending::Closed),
                 Ok(Read { bytes, at, waited }) => {
                     pool.shared.late_reads.note(at, waited);
@@ -98,8 +98,10 @@ impl Live {
             };
             let bytes = &pool.shared.threads[self.connection.thread].bytes_received;
             bytes.fetch_add(n as u64, std::sync::atomic::Ordering::Relaxed);
-            self.hear(pool, &buffer[..n], at)?;
-            if n == buffer.len() {
+            let is_full = n == buffer.whole().len();
+            let goes_along = self.current.as_ref().is_some_and(|current| current.reading.is_away());
+            self.hear(pool, &buffer.read(n, goes_along), at)?;
+            if is_full {
                 return Ok(Turn::More);
             }
             // Less than was asked for: the next bytes raise another event, and so does the end.
@@ -110,7 +112,8 @@ impl Live {
     }
 
     /// Takes bytes that were read at `at`.
-    fn hear(&mut self, pool: &Arc<Pool>, mut bytes: &[u8], at: Nanos) -> Result<(), Ending> {
+    fn hear(&mut self, pool: &Arc<Pool>, chunk: &Chunk<'_>, at: Nanos) -> Result<(), Ending> {
+        let mut bytes = chunk.bytes();
         loop {
             if self.current.is_none() && self.drains_since.is_none() {
                 if bytes.is_empty() {
@@ -127,7 +130,7 @@ impl Live {
             match self.framing.next(&mut bytes, begin).map_err(Ending::Trouble)? {
                 None => return Ok(()),
                 Some(Part::Head) => {}
-                Some(Part::Data(data)) => self.data(pool, data, at)?,
+                Some(Part::Data(data)) => self.data(pool, (data, chunk), at)?,
                 Some(Part::End) => {
                     self.drains_since = None;
                     self.framing.restart();
@@ -155,9 +158,14 @@ impl Live {
         self.current = Some(Current { sent_at: flight.sent_at, reading });
     }
 
-    fn data(&mut self, pool: &Arc<Pool>, data: &[u8], at: Nanos) -> Result<(), Ending> {
+    fn data(
+        &mut self,
+        pool: &Arc<Pool>,
+        (data, chunk): (&[u8], &Chunk<'_>),
+        at: Nanos,
+    ) -> Result<(), Ending> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        let owned = || Bytes::copy_from_slice(data);
+        let owned = || chunk.owned(data);
         if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
             // The body ends within moments as a rule. Until then the connection is not free, and
             // a closed loop that heard of the answer now would wait for it.
@@ -185,6 +193,9 @@ impl Live {
 
     /// Looks whether a thread for parsing found the answer to be complete by its own word.
     pub(super) fn note_done(&mut self, now: Nanos) {
+        if let Some(current) = &self.current {
+            current.reading.nudge();
+        }
         if self.current.take_if(|current| current.reading.is_done()).is_some() {
             self.answers += 1;
             self.drains_since = Some(now);

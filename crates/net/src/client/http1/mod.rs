@@ -1,6 +1,7 @@
 //! HTTP/1.1 without a runtime: the issuing thread writes requests itself, event loops read.
 
 mod answer;
+mod buffer;
 mod chunked;
 mod connection;
 mod dial;

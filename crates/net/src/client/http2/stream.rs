@@ -139,6 +139,7 @@ impl Open {
                 self.complete(None, at);
                 return Ok(Some(body));
             }
+            reading.nudge();
         }
         let trailers = poll_fn(|cx| Pin::new(&mut body).poll_trailers(cx)).await;
         let trailers = trailers.map_err(|error| self.broke(&error))?;
