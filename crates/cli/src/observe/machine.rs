@@ -45,7 +45,7 @@ impl Counters {
     /// processors.
     pub(super) fn throttled(&self) -> Option<Nanos> {
         let of = |file: &PathBuf| throttled(&fs::read_to_string(file).ok()?);
-        self.groups.iter().filter_map(of).reduce(|sum, one| sum.saturating_add(one))
+        self.groups.iter().filter_map(of).reduce(Nanos::saturating_add)
     }
 
     /// All counters.
