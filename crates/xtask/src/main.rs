@@ -1,5 +1,5 @@
 //! Chores of the repository: `cargo xtask tidy`, `book`, `peers`, `screenshots`,
-//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `npu`, `tune`, `tasks`, `task-table` and `dropin`.
+//! `install-c`, `wheel`, `release`, `fuzz`, `report`, `rnn`, `npu`, `tune`, `tasks`, `task-table`, `witness` and `dropin`.
 //!
 //! Depends on no other crate of the workspace, so that it runs when they do
 //! not compile.
@@ -34,8 +34,11 @@ usage: cargo xtask COMMAND
   peers [GROUP] [--quick] [--strict]
                            compares with peers from other registries (needs python3 and PyPI)
                            groups: book, browser, fuzz, graphs, images, interop, loadgen,
-                           metrics, number, onnx, release, tasks; all when none is named
+                           metrics, net, number, onnx, ray, release, rnn, tasks, tune, witness;
+                           all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
+  witness [RUNS]           what `bench/truth` runs: disturbs RUNS runs (300) of the release build,
+                           and judges their verdicts by the clock of a server
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
                            tui, `dyno run --tui` on a pseudo terminal (Linux)
@@ -80,6 +83,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),
+        ["witness", runs @ ..] => peers::witness::bench(&root(), runs),
         ["screenshots", parts @ ..] => screenshots::run(&root(), parts),
         ["install-c", prefix] if !prefix.starts_with('-') => install_c::run(&root(), prefix),
         ["release", rest @ ..] => release::run(&root(), rest),

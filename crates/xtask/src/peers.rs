@@ -21,6 +21,7 @@ mod rnn;
 pub mod tasks;
 mod tune;
 pub mod venv;
+pub mod witness;
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -94,6 +95,7 @@ const GROUPS: &[(&str, Group)] = &[
     ("rnn", rnn::run),
     ("tasks", tasks::run),
     ("tune", tune::run),
+    ("witness", witness::run),
 ];
 
 /// Runs the named group, or all; fails when a comparison failed, and with

@@ -62,7 +62,7 @@ pub struct Client {
     pub bytes_received: u64,
     /// share of the time for which the client's threads computed, in [0, 1]
     pub busy: f64,
-    /// accepted by a socket - the scheduled time, or the end of a wait for `max-concurrency`, of
+    /// handed to a socket - the scheduled time, or the end of a wait for `max-concurrency`, of
     /// all tenants' samples; null of an accuracy test
     pub lateness_ns: Option<Distribution>,
     /// completion - issue, of answered samples: what a client that waits for answers would
@@ -229,7 +229,10 @@ impl Client {
     fn own_queue(&self, test: &Test) -> Option<String> {
         let (late, metrics) = (self.lateness_ns.as_ref()?, test.metrics.as_ref()?);
         // Of an Offline query all samples are due at once.
-        let is_judged = self.queue_waits > 0 && test.scenario != "Offline";
+        // Fewer waits than that do not reach the target percentile.
+        let least = (1.0 - test.plan.percentile) * late.count as f64;
+        let has_queued = self.queue_waits > 0 && self.queue_waits as f64 >= least;
+        let is_judged = has_queued && test.scenario != "Offline";
         let budget = LEAST_QUEUE_NS.max(metrics.latency_ns.target / QUEUE_SHARE);
         (is_judged && late.target > budget).then(|| {
             format!(

@@ -290,7 +290,7 @@ impl Delays<'_> {
         let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
         let is_sent_late = self.part.sent_late.iter().any(is_long);
         let is_read_late = match self.reach {
-            Reach::Network => !self.late.is_empty(),
+            Reach::Network => self.late.values().any(is_long),
             Reach::NetworkUnstamped | Reach::InProcess => !self.pauses.is_empty(),
         };
         is_sent_late || is_read_late

@@ -61,7 +61,7 @@ pub struct Worker {
     pub busy: Option<f64>,
     /// how late it issued queries that were due at a set time; null where none was
     pub client_lag_ns: Option<Distribution>,
-    /// accepted by a socket - scheduled time; null without a server
+    /// handed to a socket - scheduled time; null without a server
     pub lateness_ns: Option<Distribution>,
     /// longest time in the run without a message from it
     pub longest_silence_ns: u64,

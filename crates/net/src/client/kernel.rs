@@ -10,11 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos};
 
-/// Reads that came later than this behind their bytes are kept: a quarter of what figures may
-/// differ by before anybody calls them wrong.
-const LATE: Nanos = 50_000;
-/// So many late reads are kept. Beyond that the shorter half of them is dropped.
-const MOST: usize = 1 << 20;
+/// So many reads are kept that came at least so long (ns) behind their bytes, then only those that
+/// came later: what few delays do to a figure shows in the long ones.
+const KEPT: [(usize, Nanos); 3] = [(2 << 20, 5_000), (4 << 20, 50_000), (8 << 20, 500_000)];
 
 /// Reads of sockets that came late: when, by the client's clock, and how late.
 #[derive(Debug)]
@@ -26,33 +24,27 @@ pub(super) struct LateReads {
 
 impl LateReads {
     pub(super) fn new() -> Self {
-        Self { reads: Mutex::default(), least: AtomicU64::new(LATE) }
+        Self { reads: Mutex::default(), least: AtomicU64::new(KEPT[0].1) }
     }
 
     /// Forgets the reads of the run before.
     pub(super) fn expect_run(&self) {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.least.store(LATE, Relaxed);
+        self.least.store(KEPT[0].1, Relaxed);
     }
 
     /// Notes a read at `at` of bytes that had waited for so long.
     #[inline]
     pub(super) fn note(&self, at: Nanos, waited: Nanos) {
-        if waited >= self.least.load(Relaxed) {
-            self.keep(at, waited);
+        if waited < self.least.load(Relaxed) {
+            return;
         }
-    }
-
-    #[cold]
-    fn keep(&self, at: Nanos, waited: Nanos) {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        if reads.len() >= MOST {
-            let mut delays: Vec<Nanos> = reads.iter().map(|(_, waited)| *waited).collect();
-            let (_, &mut median, _) = delays.select_nth_unstable(MOST / 2);
-            reads.retain(|(_, waited)| *waited > median);
-            self.least.store(median + 1, Relaxed);
-        }
         reads.push((at, waited));
+        if KEPT.iter().any(|(most, _)| reads.len() == *most) {
+            let next = KEPT.iter().find(|(most, _)| reads.len() < *most);
+            self.least.store(next.map_or(Nanos::MAX, |(_, least)| *least), Relaxed);
+        }
     }
 
     /// The late reads of the last run by another clock: when, and how late.
@@ -128,5 +120,45 @@ mod system {
     {
         let mut socket = socket;
         socket.read(buffer).map(|n| (n, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_reads_are_kept_the_later_they_have_to_be() {
+        let (late, clock) = (LateReads::new(), Clock::start());
+        (0..KEPT[0].0 as u64).for_each(|at| late.note(at, 6_000));
+        for waited in [4_000, 49_000, 50_000, 80_000] {
+            late.note(waited, waited);
+        }
+        let kept = late.by(&clock, &clock);
+        assert_eq!(kept[KEPT[0].0..], [(50_000, 50_000), (80_000, 80_000)]);
+        late.expect_run();
+        late.note(1, 6_000);
+        assert_eq!(late.by(&clock, &clock), [(1, 6_000)]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_read_knows_how_long_its_bytes_had_been_there() {
+        use std::io::Write as _;
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        stamp_arrivals(&receiver);
+        // The system may need some time until it stamps.
+        let mut buffer = [0; 8];
+        let found = (0..100).find_map(|_| {
+            sender.write_all(b"bytes").unwrap();
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+            let (n, waited) = receive(&receiver, &mut buffer).unwrap();
+            assert_eq!(&buffer[..n], b"bytes");
+            (waited > 1_000_000).then_some(waited)
+        });
+        assert!(found.is_some(), "Linux stamps what arrives");
     }
 }

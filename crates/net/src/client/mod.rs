@@ -418,7 +418,7 @@ impl Client {
         self.shared.accepted.stamps(tenant, samples)
     }
 
-    /// Returns the reads of the last run that came more than 50 us behind the bytes that they
+    /// Returns the reads of the last run that came at least 5 us behind the bytes that they
     /// read, which is the client's delay: when each was, by `clock`, and how long the last byte
     /// had been there, ns. An answer that such a read completed has its time. Empty where the
     /// operating system does not tell when bytes come.

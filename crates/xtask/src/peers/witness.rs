@@ -1,0 +1,103 @@
+//! Runs that are disturbed (stopped, short of quota or of processors), judged by a server that keeps its own times.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::{Bench, Named, Outcome, built_dyno, target_folder};
+use crate::release::shell;
+
+const NAME: &str = "verdicts of disturbed runs, by the clock of a server";
+/// Beyond this a busy machine is no excuse.
+const QUICK_WRONG_INVALID_PERCENT: f64 = 10.0;
+
+pub fn run(bench: &Bench) -> Result<Vec<Named>> {
+    if !cfg!(target_os = "linux") {
+        return Ok(vec![(NAME, Outcome::Skipped("the witness needs Linux".into()))]);
+    }
+    let runs = if bench.quick { "10" } else { "60" };
+    let dyno = built_dyno(bench.root)?;
+    let found = match campaign(bench.root, &bench.folder, &dyno, runs)? {
+        Ok(said) => said,
+        Err(missing) => return Ok(vec![(NAME, Outcome::Skipped(missing))]),
+    };
+    print!("{found}");
+    let outcome = match (
+        figure(&found, "truth.wrong_valid"),
+        figure(&found, "truth.wrong_invalid_percent"),
+    ) {
+        (Some(0.0), Some(percent)) if percent <= QUICK_WRONG_INVALID_PERCENT => Outcome::Passed,
+        (valid, invalid) => {
+            Outcome::Failed(format!("wrong VALID: {valid:?}, wrong INVALID: {invalid:?} %"))
+        }
+    };
+    Ok(vec![(NAME, outcome)])
+}
+
+/// Runs of `bench/truth`.
+const RUNS: &str = "300";
+
+/// Disturbs runs of the release build and prints the figures.
+///
+/// # Errors
+/// If it does not build, or a run breaks.
+pub fn bench(root: &Path, runs: &[&str]) -> Result<ExitCode> {
+    let mut build = shell::tool("CARGO", "cargo", root);
+    shell::run(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
+    let target = target_folder(root)?;
+    let runs = runs.first().unwrap_or(&RUNS);
+    match campaign(root, &target.join("peers/witness"), &target.join("release/dyno"), runs)? {
+        Ok(figures) => print!("{figures}"),
+        Err(missing) => eprintln!("skipped: {missing}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Disturbs so many runs of a program. Returns the figures, or what is missing here.
+fn campaign(root: &Path, folder: &Path, dyno: &Path, runs: &str) -> Result<Result<String, String>> {
+    let scripts = root.join("crates/xtask/peers");
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    let server = folder.join("server");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut compile = Command::new(&compiler);
+    compile.args(["-O2", "-pthread", "-o"]).arg(&server).arg(scripts.join("witness/server.c"));
+    match compile.arg("-lm").status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Ok(Err(format!("{compiler} does not compile the server: {status}"))),
+        Err(error) => return Ok(Err(format!("there is no C compiler {compiler}: {error}"))),
+    }
+    let mut script = Command::new("python3");
+    script.arg("-B").arg(scripts.join("witness.py")).arg(dyno).arg(&server);
+    let ran = match script.arg(folder.join("runs")).arg(runs).stderr(Stdio::inherit()).output() {
+        Ok(ran) => ran,
+        Err(error) => return Ok(Err(format!("there is no python3: {error}"))),
+    };
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    if !ran.status.success() {
+        anyhow::bail!("the witness ends with {}", ran.status);
+    }
+    Ok(Ok(said))
+}
+
+/// A figure of a line of JSON.
+fn figure(said: &str, name: &str) -> Option<f64> {
+    let lines = said.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let mut figures = lines.filter(|line: &serde_json::Value| line["name"] == name);
+    figures.next()?["ours"].as_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_between_other_lines() {
+        let said = "0: SingleStream, none: right\n{\"name\": \"a\", \"ours\": 0}\n{\"name\": \"b\", \"ours\": 1.5}\n";
+        assert_eq!(
+            (figure(said, "a"), figure(said, "b"), figure(said, "c")),
+            (Some(0.0), Some(1.5), None)
+        );
+    }
+}
