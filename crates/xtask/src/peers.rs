@@ -145,9 +145,22 @@ fn summarise(outcomes: &[Outcome], strict: bool) -> (String, bool) {
 
 /// Builds the command, and says where it is.
 pub fn built_dyno(root: &Path) -> Result<PathBuf> {
-    let mut build = crate::release::shell::tool("CARGO", "cargo", root);
-    crate::release::shell::run(build.args(["build", "--package", "dyno"]))?;
-    Ok(target_folder(root)?.join("debug/dyno"))
+    Ok(built(root)?.join("dyno"))
+}
+
+/// Builds the command as people install it, and says where it is.
+pub fn released_dyno(root: &Path) -> Result<PathBuf> {
+    let mut build = shell::tool("CARGO", "cargo", root);
+    shell::run(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
+    Ok(target_folder(root)?.join("release/dyno"))
+}
+
+/// Builds the command and all examples as `cargo test --workspace` does, and says where they are.
+/// For one package alone features differ, and most of its dependencies would be compiled again.
+pub fn built(root: &Path) -> Result<PathBuf> {
+    let mut build = shell::tool("CARGO", "cargo", root);
+    shell::run(build.args(["test", "--quiet", "--workspace", "--no-run"]))?;
+    Ok(target_folder(root)?.join("debug"))
 }
 
 /// Where cargo builds; absolute, because tests run in the folder of their crate.

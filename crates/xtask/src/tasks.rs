@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::bench::Bench;
 use crate::dropin::figure::{Better, Figure, Rounds};
 use crate::peers::metrics::{Cases, differences, ours};
-use crate::peers::target_folder;
+use crate::peers::{built_dyno, released_dyno, target_folder};
 
 const ROUNDS: usize = 3;
 
@@ -43,15 +43,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let mut build = Command::new(cargo());
-    build.args(["build", "--package", "dyno"]).current_dir(root);
     // What is small is no figure anyway, and tests have built that one.
-    let profile = if bench.quick { "debug" } else { "release" };
-    build.args((!bench.quick).then_some("--release"));
-    if !build.status().context("cannot start cargo")?.success() {
-        bail!("cargo build --package dyno failed");
-    }
-    let dyno = target_folder(root)?.join(profile).join("dyno");
+    let dyno = if bench.quick { built_dyno(root)? } else { released_dyno(root)? };
     for case in cases.list()? {
         let name = format!("metric.{}", case.case);
         if !bench.wants(&name) {

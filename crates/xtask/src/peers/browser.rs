@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built_dyno, target_folder};
 
 const WHEEL: &str = "playwright==1.65.2";
 const SCRIPT: &str = "crates/xtask/peers/browser.py";
@@ -148,12 +148,7 @@ fn chromium() -> Option<PathBuf> {
 
 /// Makes the reports.
 fn pages(root: &Path, folder: &Path) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--package", "dyno"]).current_dir(root).status();
-    if !built.context("cannot start cargo")?.success() {
-        bail!("dyno does not build");
-    }
-    let dyno = target_folder(root)?.join("debug/dyno");
+    let dyno = built_dyno(root)?;
     let (runs, pages) = (folder.join("runs"), folder.join("pages"));
     for folder in [&runs, &pages] {
         if folder.exists() {

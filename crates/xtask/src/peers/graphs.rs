@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::venv::{ONNX_RUNTIME, Venv};
-use super::{Bench, Named, Outcome};
+use super::{Bench, Named, Outcome, built};
 use crate::release::shell;
 
 const FILES: &str = "valid, of the operations that are counted, and finite in ONNX Runtime";
@@ -58,10 +58,9 @@ fn exported(bench: &Bench, venv: &Venv) -> Result<Outcome> {
 fn compare(bench: &Bench, venv: &Venv) -> Result<Outcome> {
     let folder = bench.folder.join("models");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let example = built(bench.root)?.join("examples/write_graphs");
     let write = |names: &[&str]| {
-        let mut write = Command::new(&cargo);
-        write.args(["run", "--quiet", "--package", "dyno-task", "--example", "write_graphs", "--"]);
+        let mut write = Command::new(&example);
         shell::said(write.arg(&folder).args(names).current_dir(bench.root))
     };
     let all = write(&[])?;

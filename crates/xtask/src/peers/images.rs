@@ -1,11 +1,9 @@
 //! Pictures as samples beside the libraries of the references' data sets.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built};
 
 const PACKAGES: &str = "numpy==2.4.6 pillow==13.0.0 opencv-python-headless==5.0.0.93";
 const SAMPLES: &str = "decoding and preparing beside Pillow, OpenCV and NumPy";
@@ -23,13 +21,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 }
 
 fn compare(bench: &Bench, venv: &Venv) -> Result<Outcome> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--package", "dyno-task", "--example", "prepare"]).current_dir(bench.root);
-    if !build.status().context("cannot start cargo")?.success() {
-        bail!("cargo build --package dyno-task --example prepare failed");
-    }
-    let prepare = target_folder(bench.root)?.join("debug/examples/prepare");
+    let prepare = built(bench.root)?.join("examples/prepare");
     let samples = bench.folder.join("samples");
     if samples.exists() {
         std::fs::remove_dir_all(&samples)

@@ -1,11 +1,10 @@
 //! What `dyno export` writes, read by the libraries that its users have.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::venv::Venv;
 use super::{Bench, Named, Outcome, target_folder};
+use crate::release::shell;
 
 const PACKAGES: &str = "pyarrow==26.0.1 prometheus-client==0.26.0 jsonschema==4.26.0";
 const READS: &str = "parquet, CSV, Prometheus text, schemas and JUnit by Python's libraries";
@@ -23,12 +22,10 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 }
 
 fn read_with(bench: &Bench, venv: &Venv) -> Result<Outcome> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--package", "dyno", "--features", "parquet"]).current_dir(bench.root);
-    if !build.status().context("cannot start cargo")?.success() {
-        bail!("cargo build --package dyno --features parquet failed");
-    }
+    let mut build = shell::tool("CARGO", "cargo", bench.root);
+    // As `built` does, with the feature.
+    build.args(["test", "--quiet", "--workspace", "--no-run", "--test", "it"]);
+    shell::run(build.args(["--features", "dyno/parquet"]))?;
     // Another build, without the feature, must not take its place meanwhile.
     let (built, dyno) = (target_folder(bench.root)?.join("debug/dyno"), bench.folder.join("dyno"));
     std::fs::copy(&built, &dyno).with_context(|| format!("cannot copy {}", built.display()))?;

@@ -8,8 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
-use crate::release::shell;
+use super::{Bench, Named, Outcome, built, released_dyno};
 
 const FORMATS: &str = "codes, casts and scales beside ml_dtypes, ONNX Runtime and ONNX's reference";
 const SCORES: &str = "networks of the built-in evaluator beside ONNX Runtime";
@@ -29,10 +28,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
             return Ok([FORMATS, SCORES, NETS].map(skipped).into());
         }
     };
-    let mut build = shell::tool("CARGO", "cargo", bench.root);
-    build.args(["build", "--quiet", "--package", "dyno-number"]);
-    shell::said(build.args(["--example", "convert", "--example", "scores"]))?;
-    let examples = target_folder(bench.root)?.join("debug/examples");
+    let examples = built(bench.root)?.join("examples");
     let mut formats = script(bench, &venv, "number.py");
     formats.arg(examples.join("convert")).arg(bench.root.join(PAGE));
     let mut scores = script(bench, &venv, "scores.py");
@@ -58,10 +54,8 @@ fn nets(bench: &Bench, venv: &Venv, examples: &Path) -> Result<Outcome> {
     if let Err(missing) = install_weights(venv) {
         return Ok(Outcome::Skipped(missing));
     }
-    let mut build = shell::tool("CARGO", "cargo", bench.root);
-    shell::said(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
     let mut nets = script(bench, venv, "nets.py");
-    nets.arg(target_folder(bench.root)?.join("release/dyno")).arg(examples.join("scores"));
+    nets.arg(released_dyno(bench.root)?).arg(examples.join("scores"));
     nets.arg(&bench.folder);
     outcome(bench, nets)
 }

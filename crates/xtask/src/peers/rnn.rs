@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::tasks::{Profile, Program};
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built, target_folder};
 use crate::release::shell;
 use crate::rnn::{ALL, FEW};
 
@@ -92,9 +92,7 @@ impl<'a> Peers<'a> {
         let venv = Venv::with(&home, packages)?;
         let cache = bench.folder.join("cache");
         let program = Program::build(bench, Profile::Debug, cache.clone())?;
-        let mut build = shell::tool("CARGO", "cargo", bench.root);
-        build.args(["build", "--quiet", "--package", "dyno-rnn", "--examples"]);
-        shell::said(&mut build).map_err(said)?;
+        built(bench.root).map_err(said)?;
         Ok(Self { bench, venv, program, cache, folder: bench.folder.join("real") })
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Bench, Named, Outcome, cargo_test, onnx, target_folder};
+use super::{Bench, Named, Outcome, built_dyno, cargo_test, onnx, released_dyno};
 use crate::release::shell;
 
 const REAL: &str = "real tasks reach their targets from a clean cache";
@@ -93,14 +93,12 @@ impl Program {
     /// Says what cannot be had on this machine.
     pub fn build(bench: &Bench, profile: Profile, cache: PathBuf) -> Result<Self, String> {
         let (venv, library) = onnx::library(bench)?;
-        let mut build = shell::tool("CARGO", "cargo", bench.root);
-        build.args(["build", "--quiet", "--package", "dyno"]);
-        build.args((profile == Profile::Release).then_some("--release"));
-        shell::said(&mut build).map_err(|error| format!("{error:#}"))?;
-        let target = target_folder(bench.root).map_err(|error| format!("{error:#}"))?;
-        let folder = if profile == Profile::Release { "release" } else { "debug" };
+        let path = match profile {
+            Profile::Debug => built_dyno(bench.root),
+            Profile::Release => released_dyno(bench.root),
+        };
         Ok(Self {
-            path: target.join(folder).join("dyno"),
+            path: path.map_err(|error| format!("{error:#}"))?,
             python: venv.interpreter(),
             library,
             cache,

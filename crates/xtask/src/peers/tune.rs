@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built};
 use crate::install_c::Compiler;
 use crate::release::shell;
 use crate::tune::mnist;
@@ -35,11 +35,8 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 fn compare(bench: &Bench, compiler: &Compiler) -> Result<Outcome> {
     let folder = &bench.folder;
     let mut build = shell::tool("CARGO", "cargo", bench.root);
-    build.args(["build", "--package", "dyno", "--package", "dyno-number-c"]);
-    shell::said(&mut build)?;
-    let mut build = shell::tool("CARGO", "cargo", bench.root);
-    shell::said(build.args(["build", "--package", "dyno-number", "--example", "train_lenet"]))?;
-    let built = target_folder(bench.root)?.join("debug");
+    shell::said(build.args(["build", "--package", "dyno-number-c"]))?;
+    let built = built(bench.root)?;
     let mut train = Command::new(built.join("examples/train_lenet"));
     train.arg(folder).arg("--mnist").args(bench.quick.then_some("8000"));
     let layers = shell::said(&mut train)?;

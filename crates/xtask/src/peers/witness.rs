@@ -5,8 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::{Bench, Named, Outcome, built_dyno, target_folder};
-use crate::release::shell;
+use super::{Bench, Named, Outcome, built_dyno, released_dyno, target_folder};
 
 const NAME: &str = "verdicts of disturbed runs, by the clock of a server";
 /// Beyond this a busy machine is no excuse.
@@ -43,11 +42,8 @@ const RUNS: &str = "300";
 /// # Errors
 /// If it does not build, or a run breaks.
 pub fn bench(root: &Path, runs: &[&str]) -> Result<ExitCode> {
-    let mut build = shell::tool("CARGO", "cargo", root);
-    shell::run(build.args(["build", "--quiet", "--release", "--package", "dyno"]))?;
-    let target = target_folder(root)?;
-    let runs = runs.first().unwrap_or(&RUNS);
-    match campaign(root, &target.join("peers/witness"), &target.join("release/dyno"), runs)? {
+    let (dyno, folder) = (released_dyno(root)?, target_folder(root)?.join("peers/witness"));
+    match campaign(root, &folder, &dyno, runs.first().unwrap_or(&RUNS))? {
         Ok(figures) => print!("{figures}"),
         Err(missing) => eprintln!("skipped: {missing}"),
     }
