@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::venv::Venv;
-use super::{Bench, Named, Outcome, target_folder};
+use super::{Bench, Named, Outcome, built_dyno, target_folder};
 use crate::release::shell;
 
 const PACKAGES: &str = "pyarrow==26.0.1 prometheus-client==0.26.0 jsonschema==4.26.0";
@@ -22,12 +22,17 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 }
 
 fn read_with(bench: &Bench, venv: &Venv) -> Result<Outcome> {
-    let mut build = shell::tool("CARGO", "cargo", bench.root);
-    // As `built` does, with the feature.
-    build.args(["test", "--quiet", "--workspace", "--no-run", "--test", "it"]);
-    shell::run(build.args(["--features", "dyno/parquet"]))?;
+    // With parquet most dependencies are compiled again.
+    if !bench.quick {
+        let mut build = shell::tool("CARGO", "cargo", bench.root);
+        shell::run(build.args(["build", "--package", "dyno", "--features", "parquet"]))?;
+    }
+    let built = match bench.quick {
+        true => built_dyno(bench.root)?,
+        false => target_folder(bench.root)?.join("debug/dyno"),
+    };
     // Another build, without the feature, must not take its place meanwhile.
-    let (built, dyno) = (target_folder(bench.root)?.join("debug/dyno"), bench.folder.join("dyno"));
+    let dyno = bench.folder.join("dyno");
     std::fs::copy(&built, &dyno).with_context(|| format!("cannot copy {}", built.display()))?;
     let runs = bench.folder.join("runs");
     if runs.exists() {
@@ -38,6 +43,7 @@ fn read_with(bench: &Bench, venv: &Venv) -> Result<Outcome> {
     let script = bench.root.join("crates/xtask/peers/interop.py");
     let mut read = venv.python();
     read.arg(script).arg(dyno).arg(bench.root).arg(runs);
+    read.args(bench.quick.then_some("--quick"));
     Ok(match read.status().context("cannot start python")?.success() {
         true => Outcome::Passed,
         false => Outcome::Failed("what Python reads is not what dyno wrote".into()),
