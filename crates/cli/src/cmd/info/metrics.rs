@@ -157,7 +157,7 @@ pub const METRICS: [Metric; 27] = [
                when the request was due to its write, and from when the kernel had the answer to \
                the read (Linux); figures have each percentile with and without that part. A run is \
                INVALID, cause client, where p50, p90, p99 or the target percentile of the latency \
-               or of the time to first token differs by more than 4 % and 150 us, or where the \
+               or of the time to first token differs by more than 5 % and 200 us, or where the \
                process was stopped for more than 5 % of the run and 50 ms (Offline over a network: \
                did not run, for whatever reason). In process, a quota or other programs delay the \
                system, too: that is shown, and is no reason.",
