@@ -8,8 +8,10 @@ use anyhow::{Context, Result};
 use super::{Bench, Named, Outcome, built_dyno, released_dyno, target_folder};
 
 const NAME: &str = "verdicts of disturbed runs, by the clock of a server";
-/// Beyond this a busy machine is no excuse.
-const QUICK_WRONG_INVALID_PERCENT: f64 = 10.0;
+/// Wrong verdicts that fail the comparison when there are more. Of ten runs one may be at the border
+/// of what counts as wrong; `bench/truth` has many runs and no such excuse.
+const WRONG_VALID: f64 = 1.0;
+const WRONG_INVALID_PERCENT: f64 = 20.0;
 
 pub fn run(bench: &Bench) -> Result<Vec<Named>> {
     if !cfg!(target_os = "linux") {
@@ -26,7 +28,11 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
         figure(&found, "truth.wrong_valid"),
         figure(&found, "truth.wrong_invalid_percent"),
     ) {
-        (Some(0.0), Some(percent)) if percent <= QUICK_WRONG_INVALID_PERCENT => Outcome::Passed,
+        (Some(valid), Some(percent))
+            if valid <= WRONG_VALID && percent <= WRONG_INVALID_PERCENT =>
+        {
+            Outcome::Passed
+        }
         (valid, invalid) => {
             Outcome::Failed(format!("wrong VALID: {valid:?}, wrong INVALID: {invalid:?} %"))
         }
