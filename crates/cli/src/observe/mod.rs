@@ -1,7 +1,7 @@
 //! Watches this process while a test is on: when it did not run, for how long, and what took the
 //! time.
 //!
-//! A thread beats fifty times a second. A beat that comes late shows a pause of the process, and
+//! A thread beats a hundred times a second. A beat that comes late shows a pause of the process, and
 //! the counters of the operating system tell why: a CPU quota, other programs, the hypervisor, or
 //! none of them, as when the process is stopped by a signal. What a pause did to the samples of a
 //! run is judged in [`crate::summary::observer`].
@@ -23,11 +23,13 @@ use serde::{Deserialize, Serialize};
 use machine::Counters;
 
 /// Between two beats.
-const BEAT: Nanos = 20 * MILLISECOND;
+pub const BEAT: Nanos = 10 * MILLISECOND;
 /// A beat that is late by less is no pause: so long a busy machine may take to wake a thread.
 const LEAST_PAUSE: Nanos = 10 * MILLISECOND;
+/// A beat that is late by so much, for which no counter has a reason, fell into a brief stop.
+const LEAST_STOP: Nanos = MILLISECOND / 2;
 /// Time that the hypervisor took is read every so many beats: of many processors it is long.
-const BEATS_TO_STEAL: u64 = 50;
+const BEATS_TO_STEAL: u64 = 100;
 
 /// What kept the process from running.
 #[derive(
@@ -60,7 +62,7 @@ impl Loss {
 /// A span in which no thread of the process was seen to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// when it began, after the start of the run; it may have begun up to 20 ms before
+    /// when it began, after the start of the run; it may have begun up to 10 ms before
     pub at_ns: u64,
     /// how long it lasted
     pub lasted_ns: u64,
@@ -75,6 +77,9 @@ pub struct Observation {
     pub clock: Clock,
     /// Pauses of that run, in order.
     pub pauses: Vec<Pause>,
+    /// When beats of that run were due that fell into a stop which was too short for a pause. As
+    /// beats are evenly spread over time, each stands for [`BEAT`] of such stops.
+    pub brief_stops: Vec<Nanos>,
     /// How long threads were ready and waited for a processor during the test, by name.
     pub run_delay: BTreeMap<String, Nanos>,
     /// How long the control group was out of its quota, over all processors; `None` where that
@@ -84,6 +89,13 @@ pub struct Observation {
     pub stolen: Option<Nanos>,
 }
 
+/// What late beats showed, by the clock of their thread.
+#[derive(Debug, Default)]
+struct Beats {
+    pauses: Vec<Pause>,
+    brief_stops: Vec<Nanos>,
+}
+
 /// A thread that beats until the test is over.
 #[derive(Debug)]
 pub struct Heart {
@@ -91,7 +103,7 @@ pub struct Heart {
     /// When the last run began, by that clock.
     run_began: Arc<AtomicU64>,
     before: machine::Totals,
-    beats: Option<(mpsc::Sender<()>, JoinHandle<Vec<Pause>>)>,
+    beats: Option<(mpsc::Sender<()>, JoinHandle<Beats>)>,
 }
 
 impl Heart {
@@ -121,11 +133,12 @@ impl Heart {
     /// Ends the watch.
     pub fn end(mut self) -> Observation {
         let began = self.run_began.load(Ordering::Relaxed);
-        let pauses = self.beats.take().map(|(running, thread)| {
+        let beats = self.beats.take().map(|(running, thread)| {
             drop(running);
             // A panic is on standard error already.
             thread.join().unwrap_or_default()
         });
+        let Beats { pauses, brief_stops } = beats.unwrap_or_default();
         let after = Counters::find().totals();
         let of_run = |pause: Pause| {
             let end = pause.at_ns + pause.lasted_ns;
@@ -135,7 +148,8 @@ impl Heart {
         };
         Observation {
             clock: self.clock.shifted(began),
-            pauses: pauses.into_iter().flatten().filter_map(of_run).collect(),
+            pauses: pauses.into_iter().filter_map(of_run).collect(),
+            brief_stops: brief_stops.iter().filter_map(|at| at.checked_sub(began)).collect(),
             run_delay: after.run_delay_since(&self.before),
             throttled: after.throttled_since(&self.before),
             stolen: after.stolen_since(&self.before),
@@ -143,9 +157,9 @@ impl Heart {
     }
 }
 
-/// Beats until the other end of the channel is gone. Returns the pauses by the clock.
-fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Vec<Pause> {
-    let mut pauses = Vec::new();
+/// Beats until the other end of the channel is gone.
+fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beats {
+    let mut seen = Beats::default();
     let (mut delay, mut throttled) = (machine::own_run_delay(), counters.throttled());
     let mut stolen = machine::stolen();
     let mut beats = 0;
@@ -157,26 +171,31 @@ fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Vec<
         beats += 1;
         let late = now.saturating_sub(due);
         let (delay_now, throttled_now) = (machine::own_run_delay(), counters.throttled());
+        let since = |now: Option<Nanos>, then: Option<Nanos>| {
+            now.zip(then).map_or(0, |(now, then)| now.saturating_sub(then))
+        };
         let is_pause = late >= LEAST_PAUSE;
+        let counted = since(delay_now, delay) + since(throttled_now, throttled);
+        // Without the counters of Linux, a late beat may have waited for a processor.
+        if !is_pause && delay_now.is_some() && late.saturating_sub(counted) >= LEAST_STOP {
+            seen.brief_stops.push(due);
+        }
         if is_pause || beats % BEATS_TO_STEAL == 0 {
             let stolen_now = machine::stolen();
             if is_pause {
-                let since = |now: Option<Nanos>, then: Option<Nanos>| {
-                    now.zip(then).map_or(0, |(now, then)| now.saturating_sub(then))
-                };
                 let loss = loss_of(
                     late,
                     since(throttled_now, throttled),
                     since(delay_now, delay),
                     since(stolen_now, stolen),
                 );
-                pauses.push(Pause { at_ns: due, lasted_ns: late, loss });
+                seen.pauses.push(Pause { at_ns: due, lasted_ns: late, loss });
             }
             stolen = stolen_now;
         }
         (delay, throttled) = (delay_now, throttled_now);
         if waited != Err(RecvTimeoutError::Timeout) {
-            return pauses;
+            return seen;
         }
         due = now + BEAT;
     }

@@ -14,8 +14,10 @@ use dyno_loadgen::record::Record;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use dyno_net::client::LateRead;
+
 use super::{Cause, Reason, ReasonKind, Test};
-use crate::observe::{Loss, Observation, Pause};
+use crate::observe::{BEAT, Loss, Observation, Pause};
 use crate::render;
 
 /// What was seen of the client's process in a test, of its last run.
@@ -35,6 +37,9 @@ pub struct Observer {
     pub lost_ns: BTreeMap<Loss, u64>,
     /// pauses of at least 10 ms
     pub pauses: u64,
+    /// of the beats that come every 10 ms, those that fell into a stop of less than 10 ms; each
+    /// stands for 10 ms, which `lost_ns` holds if they are at least 2 % of all
+    pub brief_stops: u64,
     /// the longest of them, in order of time
     pub longest: Vec<Pause>,
     /// how long threads of the process were ready and waited for a processor, by name of thread
@@ -97,23 +102,25 @@ const BETWEEN: Nanos = 40_000;
 /// Lost time is over budget beyond this part of a run, and beyond so many ns.
 const LOST_SHARE: u64 = 20;
 const LEAST_LOST: Nanos = 50 * MILLISECOND;
+/// Brief stops of less than this part of a run are no lost time: a timer may be late at times.
+const BRIEF_SHARE: u64 = 50;
 /// Samples that were delayed by less are not counted.
 const LEAST_DELAY: Nanos = 50_000;
 /// So many pauses are listed.
 const LISTED: usize = 20;
 
 impl Observer {
-    /// What an observation and the late reads of sockets say of a run. `late_reads` are those of
-    /// the observation's clock: when, and how late.
+    /// What an observation and the late reads of sockets, by the observation's clock, say of a
+    /// run.
     pub fn of(
         observation: Observation,
         reach: Reach,
         parts: &[Part<'_>],
-        late_reads: &[(Nanos, Nanos)],
+        late_reads: &[LateRead],
     ) -> Self {
         let last = |part: &Part<'_>| part.record.completed_at.iter().copied().max().unwrap_or(0);
         let lasted_ns = parts.iter().map(last).max().unwrap_or(0);
-        let Observation { pauses, run_delay, throttled, stolen, .. } = observation;
+        let Observation { pauses, brief_stops, run_delay, throttled, stolen, .. } = observation;
         let within = |pause: &Pause| pause.at_ns < lasted_ns;
         let pauses: Vec<Pause> = pauses.into_iter().filter(within).collect();
         let mut lost_ns = BTreeMap::new();
@@ -121,8 +128,13 @@ impl Observer {
             let lasted = pause.lasted_ns.min(lasted_ns - pause.at_ns);
             *lost_ns.entry(pause.loss).or_default() += lasted;
         }
+        let brief_stops = brief_stops.iter().filter(|&&at| at < lasted_ns).count() as u64;
+        if brief_stops * BEAT >= lasted_ns / BRIEF_SHARE && brief_stops > 0 {
+            *lost_ns.entry(Loss::Stopped).or_default() += brief_stops * BEAT;
+        }
         let mut observer = Self {
             lasted_ns,
+            brief_stops,
             lost_ns,
             pauses: pauses.len() as u64,
             longest: longest(&pauses),
@@ -131,7 +143,8 @@ impl Observer {
             stolen_ns: stolen,
             ..Self::default()
         };
-        let late: HashMap<Nanos, Nanos> = late_reads.iter().copied().collect();
+        let late: HashMap<Nanos, &LateRead> =
+            late_reads.iter().map(|read| (read.at, read)).collect();
         for (tenant, part) in (0..).zip(parts) {
             let delays = Delays { reach, part, late: &late, pauses: &pauses };
             observer.add(tenant, &delays);
@@ -241,7 +254,11 @@ impl Observer {
             Some(worker) => format!("worker {worker}"),
             None => "the client".into(),
         };
-        let times = if self.pauses == 1 { "once".into() } else { format!("{} times", self.pauses) };
+        let times = match self.pauses {
+            0 => "briefly and often".into(),
+            1 => "once".into(),
+            many => format!("{many} times"),
+        };
         Some(format!(
             "{} {}: {who} paused {times} in {}: {}.",
             self.scenario,
@@ -283,8 +300,8 @@ fn longest(pauses: &[Pause]) -> Vec<Pause> {
 struct Delays<'a> {
     reach: Reach,
     part: &'a Part<'a>,
-    /// How late each late read was, by its time.
-    late: &'a HashMap<Nanos, Nanos>,
+    /// Late reads, by their time.
+    late: &'a HashMap<Nanos, &'a LateRead>,
     pauses: &'a [Pause],
 }
 
@@ -294,7 +311,7 @@ impl Delays<'_> {
         let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
         let is_sent_late = self.part.sent_late.iter().any(is_long);
         let is_read_late = match self.reach {
-            Reach::Network => self.late.values().any(is_long),
+            Reach::Network => self.late.values().any(|read| is_long(&read.waited)),
             Reach::NetworkUnstamped | Reach::InProcess => !self.pauses.is_empty(),
         };
         is_sent_late || is_read_late
@@ -314,7 +331,7 @@ impl Delays<'_> {
             last = Some(query);
             if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
                 let time = at.saturating_sub(due);
-                let of_first = self.of(sample, (due, at)).min(time);
+                let of_first = self.of_first_token(sample, (due, at)).min(time);
                 found.first_tokens.push((time, time - of_first));
                 delay = delay.max(of_first);
             }
@@ -332,11 +349,25 @@ impl Delays<'_> {
     fn of(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
         let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
         let read_late = match self.reach {
-            Reach::Network => self.late.get(&at).copied().unwrap_or(0),
+            Reach::Network => self.late.get(&at).map_or(0, |read| read.waited),
             Reach::NetworkUnstamped => self.paused((due + sent_late, at), |_| true),
             Reach::InProcess => self.paused((due + sent_late, at), |loss| loss == Loss::Stopped),
         };
         sent_late + read_late
+    }
+
+    /// The client's part of a time to first token. If one read brought the first token together
+    /// with the last, it may have been there for as long as the thread that read, or the process,
+    /// did not run.
+    fn of_first_token(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
+        let known = self.of(sample, (due, at));
+        let record = self.part.record;
+        let has_more = record.tokens.get(sample).is_some_and(|&tokens| tokens > 1);
+        let is_last = record.completed_at.get(sample) == Some(&at);
+        let Some(read) = self.late.get(&at).filter(|_| has_more && is_last) else { return known };
+        let sent_at = due + self.part.sent_late.get(sample).copied().unwrap_or(0);
+        let stopped = self.paused((sent_at, at), |loss| loss == Loss::Stopped);
+        known.max(sent_at - due + read.thread_waited + stopped)
     }
 
     /// How much of a span the process did not run for these reasons.
@@ -418,10 +449,15 @@ mod tests {
         Observation {
             clock: dyno_loadgen::clock::Clock::start(),
             pauses: pauses.to_vec(),
+            brief_stops: Vec::new(),
             run_delay: BTreeMap::new(),
             throttled: None,
             stolen: None,
         }
+    }
+
+    fn late(at: Nanos, waited: Nanos) -> LateRead {
+        LateRead { at, waited, thread_waited: 0 }
     }
 
     fn part(record: &Record, sent_late: Vec<Nanos>) -> Part<'_> {
@@ -433,7 +469,7 @@ mod tests {
         let record = record(&[5 * MS; 10]);
         let sent_late: Vec<Nanos> = (0..10).map(|query| if query < 6 { MS } else { 0 }).collect();
         // The answers to the first six queries were read 2 ms late.
-        let late: Vec<_> = record.completed_at[..6].iter().map(|&at| (at, 2 * MS)).collect();
+        let late: Vec<_> = record.completed_at[..6].iter().map(|&at| late(at, 2 * MS)).collect();
         let parts = [part(&record, sent_late)];
         let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
         let figure = |name: &str| seen.figures.iter().find(|figure| figure.name == name).unwrap();
@@ -458,6 +494,38 @@ mod tests {
     }
 
     #[test]
+    fn a_first_token_that_came_with_the_last_may_be_as_old_as_the_threads_wait() {
+        let mut record = record(&[5 * MS; 4]);
+        record.tokens = vec![2, 1, 2, 2];
+        record.first_token_at = record.completed_at.clone();
+        // The last answer came in two reads, of which only the second was late.
+        record.first_token_at[3] -= MS;
+        let late: Vec<_> = record.completed_at.iter().map(|&at| late(at, MS)).collect();
+        let late: Vec<_> = late.iter().map(|l| LateRead { thread_waited: 3 * MS, ..*l }).collect();
+        let part = part(&record, vec![MS / 2; 4]);
+        let by_time = late.iter().map(|read| (read.at, read)).collect();
+        let delays =
+            Delays { reach: Reach::Network, part: &part, late: &by_time, pauses: &[] }.of_answers();
+        let without: Vec<_> = delays.first_tokens.iter().map(|time| time.1).collect();
+        assert_eq!(without, [MS + MS / 2, 3 * MS + MS / 2, MS + MS / 2, 3 * MS + MS / 2]);
+        assert!(delays.latencies.iter().all(|time| time.1 == 3 * MS + MS / 2));
+    }
+
+    #[test]
+    fn brief_stops_count_by_the_beats_that_fell_into_them() {
+        let record = record(&[5 * MS; 200]);
+        for (beats, lost) in [(0, None), (3, None), (20, Some(200 * MS))] {
+            let brief_stops = (0..beats).map(|beat| beat * 50 * MS).collect();
+            let observation = Observation { brief_stops, ..observation(&[]) };
+            let parts = [part(&record, Vec::new())];
+            let seen = Observer::of(observation, Reach::Network, &parts, &[]);
+            assert_eq!(seen.lost_ns.get(&Loss::Stopped).copied(), lost, "{beats} beats");
+            assert_eq!((seen.pauses, seen.brief_stops), (0, beats));
+            assert_eq!(seen.is_over_budget(lost.unwrap_or(0)), lost.is_some());
+        }
+    }
+
+    #[test]
     fn delays_below_what_a_figure_may_differ_by_are_no_reason() {
         // Of 5 ms, 5 % are more than 200 us; of 1 ms they are not.
         for (latency, delay, is_reason) in [
@@ -467,7 +535,7 @@ mod tests {
             (MS, 165_000, true),
         ] {
             let record = record(&[latency; 4]);
-            let late: Vec<_> = record.completed_at.iter().map(|&at| (at, delay)).collect();
+            let late: Vec<_> = record.completed_at.iter().map(|&at| late(at, delay)).collect();
             let parts = [part(&record, vec![0; 4])];
             let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
             assert_eq!(seen.worst(0).is_some(), is_reason, "{delay} of {latency}");

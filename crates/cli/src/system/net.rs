@@ -347,7 +347,7 @@ impl Remote {
 
     /// The reads of the last run that came late behind what they read: when, by `clock`, and how
     /// late, ns.
-    pub fn late_reads(&self, clock: &Clock) -> Vec<(Nanos, Nanos)> {
+    pub fn late_reads(&self, clock: &Clock) -> Vec<dyno_net::client::LateRead> {
         self.client.late_reads(clock)
     }
 }

@@ -235,3 +235,38 @@ fn latency_ends_with_the_last_output_and_the_end_of_the_stream_is_beside_it() {
     // [DONE] is sent 300 ms after the last part with output.
     assert!(end - latency >= 250_000_000, "{end} {latency}");
 }
+
+/// A server that refuses every request ends the run at once, with its own words.
+#[test]
+fn a_server_that_refuses_everything_is_left_alone() {
+    let bench = Bench::new();
+    for (mode, words) in [
+        ("auth", "Incorrect API key provided"),
+        ("e500", "Internal Server Error"),
+        ("notfound", "The model `m` does not exist."),
+    ] {
+        for (load, code) in [
+            ("--scenario SingleStream", 4),
+            ("--scenario Server --qps 500", 4),
+            // It is probed for its rate.
+            ("--scenario Offline", 3),
+            ("--scenario Server --qps 10 --set server_arrivals=concurrency:2", 4),
+        ] {
+            let before = bench.server.counts().requests;
+            let ran = bench.folder.dyno(&format!(
+                "run --system openai:http://{}/{mode},model=m --data prompts.jsonl {load} --mode \
+                 performance --duration 60s --out out",
+                bench.server.address
+            ));
+            let said = format!("{}{}", ran.stdout, ran.stderr);
+            assert_eq!(ran.code, Some(code), "{mode} {load}: {said}");
+            assert!(said.contains(words), "{mode} {load}: {said}");
+            let requests = bench.server.counts().requests - before;
+            assert!((20..1_000).contains(&requests), "{mode} {load}: {requests}");
+            // A probe leaves nothing.
+            if code == 4 {
+                std::fs::remove_dir_all(bench.folder.0.join("out")).unwrap();
+            }
+        }
+    }
+}

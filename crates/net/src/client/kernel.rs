@@ -4,6 +4,9 @@
 //! takes that for the time of the answer. Where the system stamps what it receives (Linux:
 //! `SO_TIMESTAMPNS`), each read tells how long its last byte had been there. Reads that were late
 //! are kept, so that a run can tell the client's delays from the server's.
+//!
+//! A late read may bring the first token together with the last one, and the stamp is that of the
+//! last. How late the first can be is known from how long the thread had waited for a processor.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +17,22 @@ use dyno_loadgen::clock::{Clock, Nanos};
 /// came later: what few delays do to a figure shows in the long ones.
 const KEPT: [(usize, Nanos); 3] = [(2 << 20, 5_000), (4 << 20, 50_000), (8 << 20, 500_000)];
 
-/// Reads of sockets that came late: when, by the client's clock, and how late.
+/// A read of a socket that came at least 5 us after the bytes that it brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateRead {
+    /// When it was.
+    pub at: Nanos,
+    /// How long the last of its bytes had been there, ns.
+    pub waited: Nanos,
+    /// How long the thread that read had waited for a processor, ns: by so much the first of its
+    /// bytes may be older than the last. 0 where that is not known.
+    pub thread_waited: Nanos,
+}
+
+/// The reads of a run that came late, by the client's clock.
 #[derive(Debug)]
 pub(super) struct LateReads {
-    reads: Mutex<Vec<(Nanos, Nanos)>>,
+    reads: Mutex<Vec<LateRead>>,
     /// Shorter delays are not kept.
     least: AtomicU64,
 }
@@ -33,25 +48,91 @@ impl LateReads {
         self.least.store(KEPT[0].1, Relaxed);
     }
 
-    /// Notes a read at `at` of bytes that had waited for so long.
+    /// Notes a read at `at` of bytes that had waited for so long. If that is long,
+    /// `thread_waited` is asked for how long the thread waited for a processor.
     #[inline]
-    pub(super) fn note(&self, at: Nanos, waited: Nanos) {
+    pub(super) fn note(&self, at: Nanos, waited: Nanos, thread_waited: impl FnOnce() -> Nanos) {
         if waited < self.least.load(Relaxed) {
             return;
         }
+        let thread_waited = thread_waited();
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.push((at, waited));
+        reads.push(LateRead { at, waited, thread_waited });
         if KEPT.iter().any(|(most, _)| reads.len() == *most) {
             let next = KEPT.iter().find(|(most, _)| reads.len() < *most);
             self.least.store(next.map_or(Nanos::MAX, |(_, least)| *least), Relaxed);
         }
     }
 
-    /// The late reads of the last run by another clock: when, and how late.
-    pub(super) fn by(&self, clock: &Clock, own: &Clock) -> Vec<(Nanos, Nanos)> {
+    /// Returns the late reads of the last run with their times by another clock.
+    pub(super) fn by(&self, clock: &Clock, own: &Clock) -> Vec<LateRead> {
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.iter().map(|(at, waited)| (clock.when(own, *at), *waited)).collect()
+        reads.iter().map(|read| LateRead { at: clock.when(own, read.at), ..*read }).collect()
     }
+}
+
+/// How long the thread that owns it was ready to run and waited for a processor, as Linux counts
+/// it in `/proc/thread-self/schedstat`.
+#[derive(Debug)]
+pub(super) struct RunDelay {
+    counter: Option<std::fs::File>,
+    /// The counter when it was last read, and when that was.
+    before: (Nanos, Nanos),
+    /// Growth since, if it was asked for already.
+    grown: Option<Nanos>,
+}
+
+impl RunDelay {
+    /// A look at the counter takes a microsecond or two; it is not taken more often than this.
+    const BETWEEN: Nanos = dyno_loadgen::clock::MILLISECOND;
+
+    /// Of the calling thread.
+    pub(super) fn of_this_thread() -> Self {
+        let counter = std::fs::File::open("/proc/thread-self/schedstat").ok();
+        let mut new = Self { counter, before: (0, 0), grown: None };
+        new.before.0 = new.count();
+        new
+    }
+
+    /// To be called before the thread waits for events.
+    pub(super) fn is_about_to_wait(&mut self, now: Nanos) {
+        self.grown = None;
+        if self.counter.is_some() && now.saturating_sub(self.before.1) >= Self::BETWEEN {
+            self.before = (self.count(), now);
+        }
+    }
+
+    /// Returns how long the thread has waited for a processor since it last waited for events,
+    /// and a millisecond longer at most.
+    pub(super) fn since_wait(&mut self) -> Nanos {
+        if let Some(grown) = self.grown {
+            return grown;
+        }
+        let grown = self.count().saturating_sub(self.before.0);
+        self.grown = Some(grown);
+        grown
+    }
+
+    /// The second number: `on a processor`, `ready and waiting`, `turns`. 0 where it is not told.
+    fn count(&self) -> Nanos {
+        let mut text = [0; 96];
+        let Some(file) = &self.counter else { return 0 };
+        let read = read_at_start(file, &mut text).unwrap_or(0);
+        let text = std::str::from_utf8(&text[..read]).unwrap_or_default();
+        let delay = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+        delay.unwrap_or(0)
+    }
+}
+
+#[cfg(unix)]
+fn read_at_start(file: &std::fs::File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, 0)
+}
+
+/// No other system has the file.
+#[cfg(not(unix))]
+fn read_at_start(_file: &std::fs::File, _buffer: &mut [u8]) -> std::io::Result<usize> {
+    Ok(0)
 }
 
 pub(super) use system::{receive, stamp_arrivals};
@@ -130,15 +211,36 @@ mod tests {
     #[test]
     fn the_more_reads_are_kept_the_later_they_have_to_be() {
         let (late, clock) = (LateReads::new(), Clock::start());
-        (0..KEPT[0].0 as u64).for_each(|at| late.note(at, 6_000));
+        (0..KEPT[0].0 as u64).for_each(|at| late.note(at, 6_000, || 0));
         for waited in [4_000, 49_000, 50_000, 80_000] {
-            late.note(waited, waited);
+            late.note(waited, waited, || 7);
         }
+        let read = |at, waited, thread_waited| LateRead { at, waited, thread_waited };
         let kept = late.by(&clock, &clock);
-        assert_eq!(kept[KEPT[0].0..], [(50_000, 50_000), (80_000, 80_000)]);
+        assert_eq!(kept[KEPT[0].0..], [read(50_000, 50_000, 7), read(80_000, 80_000, 7)]);
         late.expect_run();
-        late.note(1, 6_000);
-        assert_eq!(late.by(&clock, &clock), [(1, 6_000)]);
+        late.note(1, 6_000, || 0);
+        assert_eq!(late.by(&clock, &clock), [read(1, 6_000, 0)]);
+    }
+
+    #[test]
+    fn a_delay_counts_from_the_last_wait_on() {
+        let text = std::env::temp_dir().join(format!("dyno-schedstat-{}", std::process::id()));
+        let set = |delay: u64| std::fs::write(&text, format!("900 {delay} 3\n")).unwrap();
+        set(100);
+        let counter = std::fs::File::open(&text).ok();
+        let mut delay = RunDelay { counter, before: (40, 0), grown: None };
+        assert_eq!(delay.since_wait(), if cfg!(unix) { 60 } else { 0 });
+        // Too soon for another look: what was seen before counts once more.
+        delay.is_about_to_wait(RunDelay::BETWEEN - 1);
+        set(130);
+        assert_eq!(delay.since_wait(), if cfg!(unix) { 90 } else { 0 });
+        delay.is_about_to_wait(RunDelay::BETWEEN);
+        set(180);
+        assert_eq!(delay.since_wait(), if cfg!(unix) { 50 } else { 0 });
+        set(500);
+        assert_eq!(delay.since_wait(), if cfg!(unix) { 50 } else { 0 }, "until the next wait");
+        std::fs::remove_file(&text).unwrap();
     }
 
     #[cfg(target_os = "linux")]

@@ -32,6 +32,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 pub use gaps::Gaps;
+pub use kernel::LateRead;
 pub use library::Library;
 pub use seen::Seen;
 pub use start_error::StartError;
@@ -374,12 +375,12 @@ impl Client {
         self.shared.accepted.stamps(tenant, samples)
     }
 
-    /// Returns the reads of the last run that came at least 5 us behind the bytes that they
-    /// read, which is the client's delay: when each was, by `clock`, and how long the last byte
-    /// had been there, ns. An answer that such a read completed has its time. Empty where the
-    /// operating system does not tell when bytes come.
+    /// Returns the reads of the last run that came at least 5 us after the bytes that they
+    /// brought, with their times by `clock`. That span is the client's delay. An answer that such
+    /// a read completed has its time. Empty where the operating system does not tell when bytes
+    /// come.
     #[must_use]
-    pub fn late_reads(&self, clock: &Clock) -> Vec<(Nanos, Nanos)> {
+    pub fn late_reads(&self, clock: &Clock) -> Vec<LateRead> {
         self.shared.late_reads.by(clock, &self.shared.clock)
     }
 

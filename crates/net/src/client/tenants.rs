@@ -7,7 +7,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
-use super::{Client, Library, Seen};
+use super::{Client, LateRead, Library, Seen};
 use crate::ledger::Entry;
 
 /// Clients of which each tenant has one.
@@ -64,7 +64,7 @@ impl Clients {
 
     /// As [`Client::late_reads`], of all clients.
     #[must_use]
-    pub fn late_reads(&self, clock: &Clock) -> Vec<(Nanos, Nanos)> {
+    pub fn late_reads(&self, clock: &Clock) -> Vec<LateRead> {
         self.clients.iter().flat_map(|client| client.late_reads(clock)).collect()
     }
 

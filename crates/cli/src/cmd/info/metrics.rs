@@ -151,7 +151,7 @@ pub const METRICS: [Metric; 27] = [
         name: "time lost by the client (real time)",
         keys: &["observers"],
         what: "what kept Dyno's own process from running in the last run of a test: pauses of at \
-               least 10 ms that a thread sees which beats every 20 ms, and what took the time \
+               least 10 ms that a thread sees which beats every 10 ms, brief stops by the beats that fall into them, and what took the time \
                (stopped: a signal or a debugger; quota: of the control group; processors: other \
                programs; hypervisor). Over a network, the client's part of each latency is from \
                when the request was due to its write, and from when the kernel had the answer to \

@@ -10,6 +10,7 @@ use super::buffer::{Buffer, Chunk};
 use super::connection::{Connection, Flight, Read};
 use super::{Freed, Pool};
 use crate::client::answering::{Answering, Carrier as _, Reading};
+use crate::client::kernel::RunDelay;
 use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
 
@@ -82,7 +83,7 @@ impl Live {
     pub(super) fn read(
         &mut self,
         pool: &Arc<Pool>,
-        buffer: &mut Buffer,
+        (buffer, run_delay): (&mut Buffer, &mut RunDelay),
         is_closed: bool,
     ) -> Result<Turn, Ending> {
         self.is_closed |= is_closed;
@@ -90,7 +91,7 @@ impl Live {
             let (n, at) = match self.connection.read(buffer.whole()) {
                 Ok(Read { bytes: 0, .. }) => return Err(Ending::Closed),
                 Ok(Read { bytes, at, waited }) => {
-                    pool.shared.late_reads.note(at, waited);
+                    pool.shared.late_reads.note(at, waited, || run_delay.since_wait());
                     (bytes, at)
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Over),

@@ -105,9 +105,11 @@ impl Http1 {
         });
         let mut http1 = Self { pool, threads: Vec::new() };
         for (thread, poll) in polls.into_iter().enumerate() {
-            let mut events = event_loop::EventLoop::new(http1.pool.clone(), thread, poll);
+            let pool = http1.pool.clone();
             let builder = std::thread::Builder::new().name(format!("net-client-{thread}"));
-            http1.threads.push(builder.spawn(move || events.run())?);
+            http1
+                .threads
+                .push(builder.spawn(move || event_loop::EventLoop::new(pool, thread, poll).run())?);
         }
         Ok(http1)
     }
