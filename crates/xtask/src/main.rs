@@ -37,8 +37,10 @@ usage: cargo xtask COMMAND
                            metrics, net, number, onnx, ray, release, rnn, tasks, tune, witness;
                            all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
-  witness [RUNS]           what `bench/truth` runs: disturbs RUNS runs (300) of the release build,
-                           and judges their verdicts by the clock of a server
+  witness [RUNS | load [SECONDS]]
+                           what `bench/truth` runs: disturbs RUNS runs (300) of the release build,
+                           and judges their verdicts by the clock of a server; or measures how late it
+                           issues, and what that takes from a program next to it
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);
                            tui, `dyno run --tui` on a pseudo terminal (Linux)

@@ -17,12 +17,14 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_loadgen::drive::real::Announce;
+use dyno_loadgen::rng::Mt19937;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use machine::Counters;
 
-/// Between two beats.
+/// Between two beats on average. Each is between half and one and a half of it, by chance: stops
+/// that come at even times would otherwise fall on all beats or on none.
 pub const BEAT: Nanos = 10 * MILLISECOND;
 /// A beat that is late by less is no pause: so long a busy machine may take to wake a thread.
 const LEAST_PAUSE: Nanos = 10 * MILLISECOND;
@@ -62,7 +64,7 @@ impl Loss {
 /// A span in which no thread of the process was seen to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pause {
-    /// when it began, after the start of the run; it may have begun up to 10 ms before
+    /// when it began, after the start of the run; it may have begun up to 15 ms before
     pub at_ns: u64,
     /// how long it lasted
     pub lasted_ns: u64,
@@ -163,7 +165,9 @@ fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beat
     let (mut delay, mut throttled) = (machine::own_run_delay(), counters.throttled());
     let mut stolen = machine::stolen();
     let mut beats = 0;
-    let mut due = clock.now() + BEAT;
+    let mut chance = Mt19937::new(clock.now());
+    let mut pause = || BEAT / 2 + (chance.canonical() * BEAT as f64) as Nanos;
+    let mut due = clock.now() + pause();
     loop {
         let left = Duration::from_nanos(due.saturating_sub(clock.now()));
         let waited = is_over.recv_timeout(left);
@@ -197,7 +201,7 @@ fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beat
         if waited != Err(RecvTimeoutError::Timeout) {
             return seen;
         }
-        due = now + BEAT;
+        due = now + pause();
     }
 }
 

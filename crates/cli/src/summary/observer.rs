@@ -97,8 +97,8 @@ pub enum Reach {
 const SHARE: u64 = 20;
 const LEAST: Nanos = 200_000;
 /// Of that, so much is left for what lies between the clocks of client and server besides, such as
-/// the sending itself.
-const BETWEEN: Nanos = 40_000;
+/// the sending itself: 60 to 200 us on a quiet virtual machine, by `peers witness`.
+const BETWEEN: Nanos = 80_000;
 /// Lost time is over budget beyond this part of a run, and beyond so many ns.
 const LOST_SHARE: u64 = 20;
 const LEAST_LOST: Nanos = 50 * MILLISECOND;
@@ -529,10 +529,10 @@ mod tests {
     fn delays_below_what_a_figure_may_differ_by_are_no_reason() {
         // Of 5 ms, 5 % are more than 200 us; of 1 ms they are not.
         for (latency, delay, is_reason) in [
-            (5 * MS, 190_000, false),
-            (5 * MS, 215_000, true),
-            (MS, 155_000, false),
-            (MS, 165_000, true),
+            (5 * MS, 150_000, false),
+            (5 * MS, 180_000, true),
+            (MS, 115_000, false),
+            (MS, 125_000, true),
         ] {
             let record = record(&[latency; 4]);
             let late: Vec<_> = record.completed_at.iter().map(|&at| late(at, delay)).collect();

@@ -43,13 +43,24 @@ pub fn run(bench: &Bench) -> Result<Vec<Named>> {
 /// Runs of `bench/truth`.
 const RUNS: &str = "300";
 
-/// Disturbs runs of the release build and prints the figures.
+/// Seconds of each measurement of the lag and of the load on a program next to dyno.
+const SECONDS: &str = "5";
+
+/// Prints figures of the release build: of so many disturbed runs, or after `load` of how late it
+/// issues and what it takes from a program next to it, measured for so many seconds each.
 ///
 /// # Errors
 /// If it does not build, or a run breaks.
-pub fn bench(root: &Path, runs: &[&str]) -> Result<ExitCode> {
+pub fn bench(root: &Path, words: &[&str]) -> Result<ExitCode> {
     let (dyno, folder) = (released_dyno(root)?, target_folder(root)?.join("peers/witness"));
-    match campaign(root, &folder, &dyno, runs.first().unwrap_or(&RUNS))? {
+    let figures = match words {
+        ["load", seconds @ ..] => {
+            let seconds = seconds.first().unwrap_or(&SECONDS);
+            witness(root, &folder, &dyno, ("clock.c", "witness_load.py"), seconds)?
+        }
+        runs => campaign(root, &folder, &dyno, runs.first().unwrap_or(&RUNS))?,
+    };
+    match figures {
         Ok(figures) => print!("{figures}"),
         Err(missing) => eprintln!("skipped: {missing}"),
     }
@@ -58,21 +69,33 @@ pub fn bench(root: &Path, runs: &[&str]) -> Result<ExitCode> {
 
 /// Disturbs so many runs of a program. Returns the figures, or what is missing here.
 fn campaign(root: &Path, folder: &Path, dyno: &Path, runs: &str) -> Result<Result<String, String>> {
+    witness(root, folder, dyno, ("server.c", "witness.py"), runs)
+}
+
+/// Compiles a C program and runs a script with it. Returns what the script prints, or what is
+/// missing here.
+fn witness(
+    root: &Path,
+    folder: &Path,
+    dyno: &Path,
+    (source, script): (&str, &str),
+    size: &str,
+) -> Result<Result<String, String>> {
     let scripts = root.join("crates/xtask/peers");
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
-    let server = folder.join("server");
+    let program = folder.join(source.trim_end_matches(".c"));
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut compile = Command::new(&compiler);
-    compile.args(["-O2", "-pthread", "-o"]).arg(&server).arg(scripts.join("witness/server.c"));
+    compile.args(["-O2", "-pthread", "-o"]).arg(&program).arg(scripts.join("witness").join(source));
     match compile.arg("-lm").status() {
         Ok(status) if status.success() => {}
-        Ok(status) => return Ok(Err(format!("{compiler} does not compile the server: {status}"))),
+        Ok(status) => return Ok(Err(format!("{compiler} does not compile {source}: {status}"))),
         Err(error) => return Ok(Err(format!("there is no C compiler {compiler}: {error}"))),
     }
-    let mut script = Command::new("python3");
-    script.arg("-B").arg(scripts.join("witness.py")).arg(dyno).arg(&server);
-    let ran = match script.arg(folder.join("runs")).arg(runs).stderr(Stdio::inherit()).output() {
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(scripts.join(script)).arg(dyno).arg(&program);
+    let ran = match python.arg(folder.join("runs")).arg(size).stderr(Stdio::inherit()).output() {
         Ok(ran) => ran,
         Err(error) => return Ok(Err(format!("there is no python3: {error}"))),
     };
