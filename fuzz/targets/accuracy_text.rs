@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
-use dyno_mlperf::round::Round;
-use dyno_mlperf::submission::facts::accuracy::{Patterns, scan};
+use dyno_rules::Round;
+use dyno_rules::accuracy::{Patterns, scan};
 use libfuzzer_sys::fuzz_target;
 
 static ROUNDS: LazyLock<Vec<(&Round, Patterns)>> = LazyLock::new(|| {

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use dyno_mlperf::accuracy::text::punkt::Punkt;
-use dyno_mlperf::accuracy::text::tokenizer::Tokenizer;
+use dyno_metrics::text::punkt::Punkt;
+use dyno_metrics::text::tokenizer::Tokenizer;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -8,8 +8,8 @@
 use std::fs;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_mlperf::audit::{Accuracies, Element, Evidence, Played, Test, plan, verify, write_folder};
-use dyno_mlperf::round::Round;
+use dyno_submission::audit::{Accuracies, Element, Evidence, Played, Test, plan, verify, write_folder};
+use dyno_rules::Round;
 use libfuzzer_sys::fuzz_target;
 
 const FILES: [&str; 3] =

@@ -1,7 +1,7 @@
 //! A detail log as the checker reads it: what it says of a key is a line of the log.
 #![no_main]
 
-use dyno_mlperf::submission::facts::detail::scan;
+use dyno_submission::facts::detail::scan;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

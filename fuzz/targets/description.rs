@@ -1,7 +1,7 @@
 //! What describes a system, as a submitter writes it: TOML of `dyno package`.
 #![no_main]
 
-use dyno_mlperf::package::Description;
+use dyno_submission::package::Description;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

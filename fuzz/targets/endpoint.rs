@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use dyno_mlperf::round::Round;
-use dyno_mlperf::submission::check::{Options, Program, check};
-use dyno_mlperf::submission::facts::endpoint::{CONFIG, Endpoint, SCORES, SUMMARY};
-use dyno_mlperf::submission::tree::Tree;
+use dyno_rules::Round;
+use dyno_submission::check::{Options, Program, check};
+use dyno_submission::facts::endpoint::{CONFIG, Endpoint, SCORES, SUMMARY};
+use dyno_submission::tree::Tree;
 use libfuzzer_sys::fuzz_target;
 
 /// The first round that has them.

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use dyno_mlperf::accuracy::payload::Element;
-use dyno_mlperf::accuracy::{Inputs, METHODS};
+use dyno_metrics::payload::Element;
+use dyno_metrics::{Inputs, METHODS};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

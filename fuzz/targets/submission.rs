@@ -11,9 +11,9 @@ use std::cell::OnceCell;
 use std::fs;
 use std::path::PathBuf;
 
-use dyno_mlperf::round::Round;
-use dyno_mlperf::submission::check::{Options, Program, check};
-use dyno_mlperf::submission::layout::Layout;
+use dyno_rules::Round;
+use dyno_submission::check::{Options, Program, check};
+use dyno_submission::layout::Layout;
 use libfuzzer_sys::fuzz_target;
 
 /// A line of a power meter.

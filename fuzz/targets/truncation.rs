@@ -1,7 +1,7 @@
 //! An accuracy log that is cut in one pass is what one cuts that has it all in memory.
 #![no_main]
 
-use dyno_mlperf::package::{ELLIPSIS, KEPT_BYTES, LIMIT_BYTES, truncate};
+use dyno_submission::package::{ELLIPSIS, KEPT_BYTES, LIMIT_BYTES, truncate};
 use libfuzzer_sys::fuzz_target;
 use sha2::{Digest, Sha256};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dyno_mlperf::finding::{Finding, Severity};
-use dyno_mlperf::round::Version;
-use dyno_mlperf::submission::check::{Checked, Outcome, Program};
+use dyno_rules::Version;
+use dyno_submission::check::{Checked, Outcome, Program};
+use dyno_submission::finding::{Finding, Severity};
 
 use crate::render::{Color, count, painted, wrap};
 

@@ -7,9 +7,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use dyno_mlperf::round::{Suite, Version};
+use dyno_equivalence::fingerprint;
+use dyno_rules::{Suite, Version};
 use dyno_task::card::{self, Card, Tier, Wanted};
-use dyno_task::equivalence::fingerprint;
 use serde_json::Value;
 
 use crate::exit::Failure;

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
-use dyno_mlperf::finding::Severity;
-use dyno_mlperf::submission::check::{Program, catalogue};
+use dyno_submission::check::{Program, catalogue};
+use dyno_submission::finding::Severity;
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
 use crate::effect::needs_of;
@@ -213,7 +213,7 @@ fn checks() -> String {
 }
 
 fn power_checks() -> impl Iterator<Item = (String, String)> {
-    dyno_mlperf::power::CHECKS.iter().map(|(id, what)| ((*id).to_owned(), (*what).to_owned()))
+    dyno_submission::power::CHECKS.iter().map(|(id, what)| ((*id).to_owned(), (*what).to_owned()))
 }
 
 fn environment() -> String {

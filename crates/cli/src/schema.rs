@@ -2,7 +2,7 @@
 //! they cannot differ from what the program does. The doc comments of the types
 //! are the descriptions.
 
-use dyno_mlperf::submission::json;
+use dyno_submission::json;
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};

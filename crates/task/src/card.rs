@@ -157,7 +157,7 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
-    /// One of [`dyno_mlperf::accuracy::METHODS`].
+    /// One of [`dyno_metrics::METHODS`].
     pub method: String,
     /// Choices that the method leaves.
     #[serde(default)]
@@ -286,9 +286,9 @@ mod tests {
     use super::*;
     use crate::graphs::GRAPHS;
     use crate::package::packages;
-    use dyno_mlperf::accuracy::Method;
-    use dyno_mlperf::accuracy::payload::Element;
-    use dyno_mlperf::round::Round;
+    use dyno_metrics::Method;
+    use dyno_metrics::payload::Element;
+    use dyno_rules::Round;
 
     #[test]
     fn each_card_names_what_there_is() {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_mlperf::accuracy::{AnswerError, DataError, Repeats, Scorer, Scores};
+use dyno_metrics::{AnswerError, DataError, Repeats, Scorer, Scores};
 use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::Search;

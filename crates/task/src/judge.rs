@@ -1,12 +1,12 @@
-//! How the answers of a task are judged: a method of `dyno-mlperf`, its references, and the
+//! How the answers of a task are judged: a method of `dyno-metrics`, its references, and the
 //! figures that decide.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_mlperf::accuracy::payload::Element;
-use dyno_mlperf::accuracy::{DataError, Inputs, Method, Scorer};
+use dyno_metrics::payload::Element;
+use dyno_metrics::{DataError, Inputs, Method, Scorer};
 
 use crate::card::{Bound, Quality, Unit};
 use crate::features::Networks;

@@ -8,7 +8,6 @@ pub mod cache;
 pub mod card;
 pub mod data;
 pub mod encoder;
-pub mod equivalence;
 pub mod features;
 pub mod files;
 pub mod fit;

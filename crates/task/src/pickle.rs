@@ -13,7 +13,7 @@ mod torch;
 use std::fmt;
 use std::sync::Arc;
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 
 pub use torch::weights;
 

@@ -5,7 +5,7 @@ pub mod safetensors;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use dyno_mlperf::accuracy::payload::Element as Payload;
+use dyno_metrics::payload::Element as Payload;
 use dyno_onnx::{Element, Tensor, Values};
 
 use crate::pickle::{self, PickleError, Value};

@@ -36,7 +36,7 @@ const SEED_MAX: u64 = 1 << 15;
 const LINES_TOLD: usize = 30;
 
 /// Folders with such files, relative to the root.
-const SEEDS: [&str; 3] = ["crates/loadgen/testdata", "crates/mlperf/testdata", "fuzz/seeds"];
+const SEEDS: [&str; 3] = ["crates/loadgen/testdata", "crates/submission/testdata", "fuzz/seeds"];
 
 /// Fuzzes the targets named, or all.
 ///

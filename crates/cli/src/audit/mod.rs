@@ -7,8 +7,8 @@ mod quality;
 mod told;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_mlperf::audit::{self, AuditResult, Plan, Test};
-use dyno_mlperf::round::Round;
+use dyno_rules::Round;
+use dyno_submission::audit::{self, AuditResult, Plan, Test};
 
 pub use play::Schedule;
 pub use told::{Told, json, text};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
-use dyno_mlperf::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
-use dyno_mlperf::round::{Round, Version};
+use dyno_rules::{Round, Version};
+use dyno_submission::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
 
 use super::loads::{Loads, is_repeated};
 use super::{Audited, Bounds, plan, quality};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dyno_loadgen::log::read::{AccuracyEntry, open_accuracy};
-use dyno_mlperf::audit::{Accuracies, Evidence};
-use dyno_mlperf::round::Round;
+use dyno_rules::Round;
+use dyno_submission::audit::{Accuracies, Evidence};
 use dyno_sut::top1;
 
 use crate::exit::Failure;

@@ -1,7 +1,7 @@
 //! A verdict on a terminal, and for programs.
 
-use dyno_mlperf::audit::{AuditResult, Figure, Part, Test, Verdict};
-use dyno_mlperf::round::Version;
+use dyno_rules::Version;
+use dyno_submission::audit::{AuditResult, Figure, Part, Test, Verdict};
 use serde_json::{Value, json};
 
 use super::Audited;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use dyno_loadgen::settings::Scenario;
-use dyno_mlperf::audit::{Accuracies, Element, Evidence, Test};
-use dyno_mlperf::round::Round;
+use dyno_rules::Round;
+use dyno_submission::audit::{Accuracies, Element, Evidence, Test};
 
 use crate::audit::{self, Audited, Bounds, Schedule, Told};
 use crate::exit::{Exit, Failure};
@@ -261,7 +261,7 @@ impl Answers {
         if let Some(audited) = &self.audited_accuracy {
             let text = read(audited)?;
             if test == Test::Test07 {
-                let found = dyno_mlperf::audit::metrics_in(&text, round, &["exact_match"]);
+                let found = dyno_submission::audit::metrics_in(&text, round, &["exact_match"]);
                 evidence.quality = found[0];
             }
             if let Some(baseline) = &self.baseline_accuracy {

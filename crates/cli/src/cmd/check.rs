@@ -6,10 +6,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use dyno_mlperf::round::{Round, Version};
-use dyno_mlperf::submission::check::{Options, Program, Skip, check};
-use dyno_mlperf::submission::table::write_csv;
-use dyno_mlperf::submission::{json, sarif};
+use dyno_rules::{Round, Version};
+use dyno_submission::check::{Options, Program, Skip, check};
+use dyno_submission::table::write_csv;
+use dyno_submission::{json, sarif};
 
 use crate::check::{Extent, Shown};
 use crate::exit::{Exit, Failure};

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use clap::{Args, ValueEnum};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
-use dyno_mlperf::audit::{self, Test};
-use dyno_mlperf::round::Round;
+use dyno_rules::Round;
+use dyno_submission::audit::{self, Test};
 use dyno_sut::cheat::Trick;
 
 use crate::exit::{Exit, Failure};

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_mlperf::package::{
+use dyno_rules::{Round, Suite};
+use dyno_submission::entry::Division;
+use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
     check_place, package,
 };
-use dyno_mlperf::round::{Round, Suite};
-use dyno_mlperf::submission::entry::Division;
 
 use crate::environment::VERSION;
 use crate::exit::{Exit, Failure};

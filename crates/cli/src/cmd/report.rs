@@ -7,9 +7,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_mlperf::round::Round;
-use dyno_mlperf::submission::check::{Options, Program, check};
-use dyno_mlperf::submission::results::{Ids, Results};
+use dyno_rules::Round;
+use dyno_submission::check::{Options, Program, check};
+use dyno_submission::results::{Ids, Results};
 
 use crate::exit::{Exit, Failure};
 use crate::output;

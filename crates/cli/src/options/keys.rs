@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
-use dyno_mlperf::round::Round;
+use dyno_rules::Round;
 use dyno_sut::cores::{Cores, CoresError};
 
 use super::batch::BatchSizes;

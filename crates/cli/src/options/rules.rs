@@ -7,7 +7,7 @@
 
 use dyno_loadgen::config::built_in_models;
 use dyno_loadgen::settings::{Origin, Scenario, Settings};
-use dyno_mlperf::round::{self, Benchmark, Leeway, Round};
+use dyno_rules::{Benchmark, Leeway, Round};
 
 use super::keys::RunOptions;
 
@@ -61,7 +61,9 @@ impl Rules {
             )]);
         };
         let rules = Self { round, benchmark, is_interactive: run.is_interactive };
-        if rules.is_interactive && !benchmark.scenarios().contains(&round::Scenario::Interactive) {
+        if rules.is_interactive
+            && !benchmark.scenarios().contains(&dyno_rules::Scenario::Interactive)
+        {
             let (version, name) = (round.version, &benchmark.name);
             return Err(vec![format!("{name} of round {version} has no scenario Interactive")]);
         }
@@ -77,13 +79,13 @@ impl Rules {
     }
 
     /// The scenario of the rules that a played one stands for.
-    pub fn scenario(&self, played: Scenario) -> round::Scenario {
+    pub fn scenario(&self, played: Scenario) -> dyno_rules::Scenario {
         match played {
-            Scenario::SingleStream => round::Scenario::SingleStream,
-            Scenario::MultiStream => round::Scenario::MultiStream,
-            Scenario::Server if self.is_interactive => round::Scenario::Interactive,
-            Scenario::Server => round::Scenario::Server,
-            Scenario::Offline => round::Scenario::Offline,
+            Scenario::SingleStream => dyno_rules::Scenario::SingleStream,
+            Scenario::MultiStream => dyno_rules::Scenario::MultiStream,
+            Scenario::Server if self.is_interactive => dyno_rules::Scenario::Interactive,
+            Scenario::Server => dyno_rules::Scenario::Server,
+            Scenario::Offline => dyno_rules::Scenario::Offline,
         }
     }
 
@@ -154,7 +156,7 @@ impl Rules {
     pub fn leaves_streams(&self, played: Scenario) -> bool {
         let rules = self.round.scenarios.get(&self.scenario(played));
         played == Scenario::MultiStream
-            && rules.is_some_and(|rules| rules.arrivals == round::Arrivals::FixedInterval)
+            && rules.is_some_and(|rules| rules.arrivals == dyno_rules::Arrivals::FixedInterval)
     }
 
     /// What readers of a run of this scenario must know of the round.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::run::TestLog;
-use dyno_mlperf::accuracy::{Scored, score_answers};
+use dyno_metrics::{Scored, score_answers};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
@@ -209,7 +209,7 @@ fn short_of(accuracy: &Accuracy) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dyno_mlperf::accuracy::{AnswerError, Figure, Inputs, Malformed, Method, Scores};
+    use dyno_metrics::{AnswerError, Figure, Inputs, Malformed, Method, Scores};
 
     use super::*;
 

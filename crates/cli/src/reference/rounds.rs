@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_mlperf::round::{Benchmark, Round, Scenario, confidence};
+use dyno_rules::{Benchmark, Round, Scenario, confidence};
 
 use super::{MADE, cell};
 use crate::cmd::words;
@@ -14,7 +14,7 @@ pub fn rounds() -> String {
         "# Rounds of MLPerf Inference\n\n{MADE}What `--round` and `--benchmark` know. `dyno info rules \
          --round v5.1 resnet` prints one benchmark with everything that a run takes from it, `--json` \
          the same for programs ([schema](../schema/rules.schema.json)); see [a run by the \
-         rules](../tasks/rounds.md). The data and their sources are `crates/mlperf/rules`.\n\n\
+         rules](../tasks/rounds.md). The data and their sources are `crates/rules/rounds`.\n\n\
          | round | results | benchmarks | a run lasts | audits with seeds of their own |\n\
          | --- | --- | --- | --- | --- |\n"
     );

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_mlperf::submission::results::{Key, Kind, Line, Matrix, Results, Sheet, Spread, grouped};
+use dyno_submission::results::{Key, Kind, Line, Matrix, Results, Sheet, Spread, grouped};
 
 use super::page::{self, Masthead};
 use super::words::{counted, escaped};

@@ -1,7 +1,7 @@
 //! `cheat:TRICK`: a system that an audit should catch.
 
 use dyno_loadgen::plan::{Plan, Seeds};
-use dyno_mlperf::round::Round;
+use dyno_rules::Round;
 use dyno_sut::cheat::{Cheat, Form, Images, Told, Trick};
 
 use crate::exit::Failure;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::nearest;
-use dyno_mlperf::round::{self, Benchmark, Round};
+use dyno_rules::{Benchmark, Round};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::Engine;
 use dyno_sut::tensors::TensorLibrary;
@@ -225,11 +225,15 @@ fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
 
 /// What a benchmark asks for, where Server is played as itself or as Interactive.
 fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
-    let other = if is_interactive { round::Scenario::Server } else { round::Scenario::Interactive };
+    let other = if is_interactive {
+        dyno_rules::Scenario::Server
+    } else {
+        dyno_rules::Scenario::Interactive
+    };
     let asked = benchmark.accuracy.iter().filter(|target| target.scenario != Some(other));
     let both = asked.flat_map(|target| {
         let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
-        let scenario = target.scenario.map(round::Scenario::played_as);
+        let scenario = target.scenario.map(dyno_rules::Scenario::played_as);
         let of = move |bound| Target { metric: target.metric.clone(), bound, scenario };
         bounds.into_iter().flatten().map(of)
     });

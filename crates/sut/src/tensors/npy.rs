@@ -4,7 +4,7 @@
 //! length of the header, header as a Python dictionary, elements.
 //!
 //! Of samples, as models take them. References of metrics have a reader of their own,
-//! `dyno_mlperf::accuracy::arrays::npy`, which says why.
+//! `dyno_metrics::arrays::npy`, which says why.
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 //!
 //! Source: Sennrich et al., *Neural Machine Translation of Rare Words with Subword Units*,
 //! 2016, on bytes; words are those of GPT-2's pattern. What turns tokens into text is in
-//! `dyno-mlperf`, whose accuracy needs no more.
+//! `dyno-metrics`, whose accuracy needs no more.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
-use dyno_mlperf::accuracy::DataError;
+use dyno_metrics::DataError;
 
 /// Turns texts into tokens.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
 
 use super::clip::Clip;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, Tensor, TensorLibrary};
 
 use super::npy;

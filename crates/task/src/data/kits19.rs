@@ -12,9 +12,9 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_mlperf::accuracy::arrays::nifti::Volume;
-use dyno_mlperf::accuracy::payload::Element;
-use dyno_mlperf::accuracy::segmentation::segmentation;
+use dyno_metrics::arrays::nifti::Volume;
+use dyno_metrics::payload::Element;
+use dyno_metrics::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use crate::card::Card;

@@ -10,8 +10,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_mlperf::accuracy::DataError;
-use dyno_mlperf::accuracy::speech::{LONGEST_SECONDS, Utterance, read_utterances};
+use dyno_metrics::DataError;
+use dyno_metrics::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::item;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_mlperf::accuracy::DataError;
+use dyno_metrics::DataError;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::item;

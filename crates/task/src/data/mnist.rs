@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 use flate2::read::GzDecoder;
 

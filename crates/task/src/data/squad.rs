@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_mlperf::accuracy::DataError;
-use dyno_mlperf::accuracy::squad::features::{LONGEST, Questions};
-use dyno_mlperf::accuracy::squad::wordpiece::WordPieces;
+use dyno_metrics::DataError;
+use dyno_metrics::squad::features::{LONGEST, Questions};
+use dyno_metrics::squad::wordpiece::WordPieces;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::item;

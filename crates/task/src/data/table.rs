@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 use flate2::read::MultiGzDecoder;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};

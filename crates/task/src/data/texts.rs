@@ -10,8 +10,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_mlperf::accuracy::squad::features::{BEGIN, END};
-use dyno_mlperf::accuracy::squad::wordpiece::WordPieces;
+use dyno_metrics::squad::features::{BEGIN, END};
+use dyno_metrics::squad::wordpiece::WordPieces;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde::Deserialize;
 

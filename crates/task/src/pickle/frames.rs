@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 
 use super::arrays::{Unfolding, tuple};
 use super::machine::{Id, Object};

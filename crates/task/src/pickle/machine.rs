@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 
 use super::arrays::{self, Global};
 use super::frames::Part;

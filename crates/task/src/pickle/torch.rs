@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 use zip::ZipArchive;
 
 use super::machine::{Machine, Object};

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use dyno_loadgen::sut::ResponseId;
-use dyno_mlperf::accuracy::payload::Element;
+use dyno_metrics::payload::Element;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::ort::Callable;
 use dyno_sut::tensors::SampleTensor;

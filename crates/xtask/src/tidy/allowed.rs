@@ -20,28 +20,30 @@ pub const LONG_FILES: &[Long] = &[];
 pub const LONG_FUNCTIONS: &[Long] = &[];
 
 /// A dependency of one of our crates on another: from, to, reason.
-/// Folder names below `crates/`. A dev-dependency on `testkit` needs no entry.
+/// Folder names below `crates/`.
 pub type Edge = (&'static str, &'static str, &'static str);
 
 /// All of them. The tree has these and no others.
 pub const EDGES: &[Edge] = &[
+    ("cli", "equivalence", "tells whether a model is the reference's"),
     ("cli", "loadgen", "wires a run together: settings, plan, driver, logs"),
-    ("cli", "mlperf", "takes settings from a round, and checks, audits and packs what runs left"),
+    ("cli", "metrics", "scores the answers of a run"),
     ("cli", "net", "loads servers, serves systems, and divides a load among workers"),
     ("cli", "npu", "plays networks and schedules on a model of an accelerator"),
     ("cli", "number", "tunes the formats of a network"),
     ("cli", "onnx", "tells what models cost"),
     ("cli", "rnn", "tells how layers are run"),
+    ("cli", "rules", "takes settings from a round"),
+    ("cli", "submission", "checks, audits and packs what runs left"),
     ("cli", "sut", "picks the system under test that a run measures"),
     ("cli", "task", "names a task as a system, with its samples and its figure of quality"),
+    ("equivalence", "loadgen", "in tests: draws random weights"),
+    ("equivalence", "onnx", "compares weights and graphs of models"),
     ("loadgen-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("loadgen-py", "loadgen", "gives the load generator to Python programs"),
-    (
-        "mlperf",
-        "loadgen",
-        "reads the logs with the code that writes them, and names settings and scenarios",
-    ),
+    ("metrics", "loadgen", "reads accuracy logs with the code that writes them"),
+    ("metrics", "rules", "in tests: reads what it prints as the checker does"),
     ("net", "loadgen", "a client is a system under test"),
     ("net", "sut", "serves the engines that are measured in this process"),
     ("npu", "onnx", "derives tables of layers from models"),
@@ -54,14 +56,19 @@ pub const EDGES: &[Edge] = &[
     ("rnn-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("rnn-c", "rnn", "gives the engine of recurrent networks to C programs"),
     ("rnn-py", "rnn", "gives the engine of recurrent networks to Python programs"),
+    ("rules", "loadgen", "names settings and scenarios"),
+    ("submission", "loadgen", "reads the logs with the code that writes them"),
+    ("submission", "metrics", "reads tensors that accuracy logs hold, and spreads work over cores"),
+    ("submission", "rules", "judges by the rules of a round"),
     ("sut", "kernels", "multiplies on cores that networks share block by block"),
     ("sut", "loadgen", "adapts engines to the traits of what is measured"),
     ("sut", "npu", "puts a simulated accelerator behind the instrument"),
     ("sut", "number", "feeds samples to networks in formats of few bits"),
     ("sut", "rnn", "feeds batches of sequences to recurrent networks, the built-in one included"),
     ("task", "loadgen", "names samples and scenarios"),
-    ("task", "mlperf", "scores answers by the metrics of the rules"),
+    ("task", "metrics", "scores answers by the metrics of the benchmarks"),
     ("task", "onnx", "builds the graphs of the benchmarks"),
+    ("task", "rules", "in tests: holds the cards against the rules"),
     ("task", "sut", "gives its samples to engines, and what is done to their outputs"),
 ];
 

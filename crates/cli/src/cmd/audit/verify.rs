@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_loadgen::settings::{Scenario, TestMode};
-use dyno_mlperf::audit::{Played, Test, baseline_log, verify, write_folder};
-use dyno_mlperf::round;
+use dyno_rules::Scenario as RuleScenario;
+use dyno_submission::audit::{Played, Test, baseline_log, verify, write_folder};
 
 use super::{Answers, Rules, Shown, exit};
 use crate::audit::{self, Audited, Told};
@@ -117,6 +117,6 @@ fn find(folder: &Path, mode: TestMode) -> Result<Played, Failure> {
 /// The scenario that a folder of a submission lies in.
 fn named(folder: &Path) -> Option<Scenario> {
     let whole = folder.canonicalize().ok()?;
-    let mut names = whole.iter().rev().filter_map(|name| round::Scenario::named(name.to_str()?));
-    names.next().map(round::Scenario::played_as)
+    let mut names = whole.iter().rev().filter_map(|name| RuleScenario::named(name.to_str()?));
+    names.next().map(RuleScenario::played_as)
 }

@@ -5,7 +5,7 @@ pub mod words;
 
 use std::fmt::Write as _;
 
-use dyno_mlperf::round::{Asks, Benchmark, Division, Round, Scenario};
+use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
 
 use super::{WIDTH, definitions};
 use crate::exit::Failure;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
-use dyno_mlperf::accuracy::Method;
+use dyno_metrics::Method;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
 use dyno_task::{package, shape};

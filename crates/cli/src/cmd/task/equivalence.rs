@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_task::equivalence::{
+use dyno_equivalence::{
     Away, Compared, Equivalence, Finding, Told, Verdict, compare_files, fingerprint,
 };
 use serde_json::{Value, json};

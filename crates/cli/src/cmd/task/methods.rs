@@ -1,7 +1,7 @@
 //! `dyno task methods`: the ways to score.
 
 use clap::Args;
-use dyno_mlperf::accuracy::{METHODS, Method};
+use dyno_metrics::{METHODS, Method};
 
 use crate::exit::{Exit, Failure};
 use crate::output;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
-use dyno_mlperf::accuracy::payload::Element;
-use dyno_mlperf::accuracy::{
+use dyno_metrics::payload::Element;
+use dyno_metrics::{
     DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, Scored, Scorer,
     score,
 };

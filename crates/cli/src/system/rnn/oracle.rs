@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dyno_mlperf::accuracy::{Inputs, Method};
+use dyno_metrics::{Inputs, Method};
 use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use dyno_mlperf::accuracy::DataError;
+use dyno_metrics::DataError;
 
 /// What begins a vocabulary: what stands for a piece that it does not have, the begin and the
 /// end of a sentence.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dyno_mlperf::round::{self, Asks, Leeway, Round, Scenario};
+use dyno_rules::{Asks, Leeway, Round, Scenario};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -177,11 +177,11 @@ impl Rules {
     }
 }
 
-fn of_round(round: &Round, benchmarks: &[round::Benchmark]) -> RoundRules {
-    let seeds = |seeds: &round::Seeds| {
+fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
+    let seeds = |seeds: &dyno_rules::Seeds| {
         [seeds.qsl, seeds.sample_index, seeds.schedule].map(|seed| seed.to_string())
     };
-    let played = |rules: &round::ScenarioRules| Played {
+    let played = |rules: &dyno_rules::ScenarioRules| Played {
         arrivals: rules.arrivals.name().into(),
         percentile: rules.percentile,
         samples_per_query: rules.samples_per_query,
@@ -209,7 +209,7 @@ fn of_round(round: &Round, benchmarks: &[round::Benchmark]) -> RoundRules {
     }
 }
 
-fn of_benchmark(round: &Round, of: &round::Benchmark) -> Benchmark {
+fn of_benchmark(round: &Round, of: &dyno_rules::Benchmark) -> Benchmark {
     let names = |scenarios: &[Scenario]| -> Vec<String> {
         scenarios.iter().map(|scenario| scenario.name().to_string()).collect()
     };
@@ -245,7 +245,7 @@ fn of_benchmark(round: &Round, of: &round::Benchmark) -> Benchmark {
     }
 }
 
-fn quality(target: &round::QualityTarget) -> Quality {
+fn quality(target: &dyno_rules::QualityTarget) -> Quality {
     Quality {
         metric: target.metric.clone(),
         at_least: target.at_least,
@@ -255,8 +255,8 @@ fn quality(target: &round::QualityTarget) -> Quality {
     }
 }
 
-fn settings(round: &Round, of: &round::Benchmark, scenario: Scenario) -> Vec<Setting> {
-    let setting = |fixed: round::Fixed| Setting {
+fn settings(round: &Round, of: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
+    let setting = |fixed: dyno_rules::Fixed| Setting {
         key: fixed.key.into(),
         value: fixed.value,
         kind: match fixed.leeway {

@@ -1,6 +1,6 @@
 //! Rules in words, for terminals and for the book.
 
-use dyno_mlperf::round::{
+use dyno_rules::{
     Arrivals, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
     ScenarioRules, Suite,
 };

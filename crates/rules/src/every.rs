@@ -1,0 +1,242 @@
+//! `rounds/every_round.toml`: what stays the same over several rounds.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::file::{PerScenario, per_scenario, scenario, suite, version};
+use super::{
+    Arrivals, Asks, Availability, Confidence, Confirmation, Division, NetworkRules, Scenario,
+    ScenarioRules, SystemFields, Version,
+};
+
+const TEXT: &str = include_str!("../rounds/every_round.toml");
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EveryRound {
+    accuracy_patterns: Vec<Pattern>,
+    system_fields: Vec<Fields>,
+    measurement_files: Vec<Files>,
+    result_keys: Vec<Keys>,
+    scenarios: Vec<Scenarios>,
+    offline_samples: Vec<OfflineSamples>,
+    #[serde(deserialize_with = "confidence")]
+    pub(super) confidence: Vec<Confidence>,
+    divisions: Vec<Title>,
+    availabilities: Vec<Title>,
+    network: Vec<Network>,
+    datacenter: Vec<Datacenter>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pattern {
+    since: String,
+    metric: String,
+    pattern: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields {
+    since: String,
+    #[serde(default)]
+    required: Vec<String>,
+    #[serde(default)]
+    meaningful: Vec<String>,
+    #[serde(default)]
+    network: Vec<String>,
+    #[serde(default)]
+    power: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Files {
+    since: String,
+    required: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Keys {
+    since: String,
+    #[serde(flatten)]
+    keys: PerScenario<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scenarios {
+    since: String,
+    name: String,
+    arrivals: String,
+    percentile: Option<f64>,
+    samples_per_query: Option<u64>,
+    min_duration_ms: u64,
+    runs: Option<u64>,
+    confirmations: Option<Confirmations>,
+    #[serde(default)]
+    stops_early: bool,
+    min_queries: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Confirmations {
+    runs: u64,
+    lower_by: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfflineSamples {
+    since: String,
+    samples: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Title {
+    since: Option<String>,
+    name: String,
+    title: String,
+    asks: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Network {
+    since: String,
+    permitted: Vec<String>,
+    also_named: Vec<String>,
+    forbidden: Vec<String>,
+    forbidden_also_named: Vec<String>,
+    name_of_system: String,
+    suite: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Datacenter {
+    since: String,
+    asks: Vec<String>,
+}
+
+fn confidence<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Vec<Confidence>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Row {
+        percentile: f64,
+        margin: f64,
+        queries: u64,
+        rounded: u64,
+    }
+    let row = |Row { percentile, margin, queries, rounded }| Confidence {
+        percentile,
+        margin,
+        queries,
+        rounded,
+    };
+    Ok(Vec::deserialize(reader)?.into_iter().map(row).collect())
+}
+
+/// The file. It is part of the program, and tests read it.
+pub(super) fn rules() -> &'static EveryRound {
+    static RULES: OnceLock<EveryRound> = OnceLock::new();
+    RULES.get_or_init(|| toml::from_str(TEXT).expect("the rules of every round are tested"))
+}
+
+fn holds(since: &str, round: Version) -> bool {
+    version(since) <= round
+}
+
+impl EveryRound {
+    pub(super) fn system_fields(&self, round: Version) -> SystemFields {
+        let mut all = SystemFields::default();
+        for fields in self.system_fields.iter().filter(|fields| holds(&fields.since, round)) {
+            all.required.extend(fields.required.clone());
+            all.meaningful.extend(fields.meaningful.clone());
+            all.network.extend(fields.network.clone());
+            all.power.extend(fields.power.clone());
+        }
+        all
+    }
+
+    pub(super) fn measurement_files(&self, round: Version) -> Vec<String> {
+        let files = self.measurement_files.iter().rfind(|files| holds(&files.since, round));
+        files.map(|files| files.required.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn accuracy_patterns(&self, round: Version) -> BTreeMap<String, String> {
+        let held = self.accuracy_patterns.iter().filter(|pattern| holds(&pattern.since, round));
+        held.map(|pattern| (pattern.metric.clone(), pattern.pattern.clone())).collect()
+    }
+
+    pub(super) fn result_keys(&self, round: Version) -> BTreeMap<Scenario, String> {
+        let held = self.result_keys.iter().filter(|keys| holds(&keys.since, round));
+        held.flat_map(|keys| per_scenario(keys.keys.clone())).collect()
+    }
+
+    pub(super) fn scenarios(&self, round: Version) -> BTreeMap<Scenario, ScenarioRules> {
+        let held = self.scenarios.iter().filter(|rules| holds(&rules.since, round));
+        held.map(|rules| (scenario(&rules.name), scenario_rules(rules))).collect()
+    }
+
+    pub(super) fn offline_samples(&self, round: Version) -> u64 {
+        let held = self.offline_samples.iter().rfind(|rule| holds(&rule.since, round));
+        held.expect("the first holds from the first round on").samples
+    }
+
+    pub(super) fn divisions(&self, round: Version) -> BTreeMap<Division, Asks> {
+        let held = self.divisions.iter();
+        let held = held.filter(|title| title.since.iter().all(|since| holds(since, round)));
+        let named = |name: &str| Division::named(name).expect("divisions of the rules read");
+        held.map(|title| (named(&title.name), asks(title))).collect()
+    }
+
+    pub(super) fn availabilities(&self) -> BTreeMap<Availability, Asks> {
+        let named = |name: &str| Availability::named(name).expect("availabilities read");
+        self.availabilities.iter().map(|title| (named(&title.name), asks(title))).collect()
+    }
+
+    pub(super) fn network(&self, round: Version) -> Option<NetworkRules> {
+        let held = self.network.iter().rfind(|rules| holds(&rules.since, round))?;
+        Some(NetworkRules {
+            permitted: held.permitted.clone(),
+            also_named: held.also_named.clone(),
+            forbidden: held.forbidden.clone(),
+            forbidden_also_named: held.forbidden_also_named.clone(),
+            name_of_system: held.name_of_system.clone(),
+            suite: suite(&held.suite),
+        })
+    }
+
+    pub(super) fn datacenter(&self, round: Version) -> Vec<String> {
+        let held = self.datacenter.iter().filter(|rules| holds(&rules.since, round));
+        held.flat_map(|rules| rules.asks.clone()).collect()
+    }
+}
+
+fn scenario_rules(rules: &Scenarios) -> ScenarioRules {
+    let mut named = Arrivals::NAMES.into_iter().filter(|(name, _)| *name == rules.arrivals);
+    let (_, arrivals) = named.next().expect("arrivals of the rules read");
+    ScenarioRules {
+        arrivals,
+        percentile: rules.percentile,
+        samples_per_query: rules.samples_per_query,
+        min_duration_ms: rules.min_duration_ms,
+        runs: rules.runs.unwrap_or(1),
+        confirmation: rules.confirmations.as_ref().map(|confirmations| Confirmation {
+            runs: confirmations.runs,
+            lower_by: confirmations.lower_by.clone(),
+        }),
+        stops_early: rules.stops_early,
+        min_queries: rules.min_queries,
+    }
+}
+
+fn asks(title: &Title) -> Asks {
+    Asks { title: title.title.clone(), asks: title.asks.clone() }
+}

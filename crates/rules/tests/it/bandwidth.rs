@@ -1,0 +1,56 @@
+//! The table of the rules' appendix on bandwidth (`reference/rules/bandwidth.md`),
+//! computed by hand for 1,000 samples/s.
+
+use dyno_rules::{Bandwidth, ElementBytes, Needed, Round};
+
+fn at_1000(name: &str, bytes: ElementBytes) -> Option<Bandwidth> {
+    // Of the rounds that have the benchmark, any does.
+    let mut rounds = Round::names().into_iter().rev().map(|name| Round::named(name).unwrap());
+    let (round, benchmark) =
+        rounds.find_map(|round| Some((round, round.benchmark(name)?))).unwrap();
+    round.bandwidth(benchmark, 1000.0, bytes)
+}
+
+#[test]
+fn the_table_of_the_rules() {
+    let (at_least, something) = (Needed::AtLeast, Needed::Something);
+    #[rustfmt::skip]
+    let table = [
+        // One byte an element.
+        ("resnet50", 1.0, at_least(150_528_000.0), something),
+        ("retinanet", 1.0, at_least(1_920_000_000.0), something),
+        ("3d-unet-99", 1.0, at_least(32_944_795_000.0), at_least(32_944_795_000.0)),
+        // Four.
+        ("bert-99", 4.0, at_least(4_608_000.0), something),
+        ("gptj-99", 4.0, at_least(8_192_000.0), something),
+        ("llama2-70b-99.9", 4.0, at_least(4_096_000.0), at_least(4_096_000.0)),
+        ("llama3.1-405b", 4.0, at_least(80_000_000.0), at_least(80_000_000.0)),
+        ("mixtral-8x7b", 4.0, at_least(8_192_000.0), at_least(8_192_000.0)),
+        ("stable-diffusion-xl", 1.0, at_least(77_000.0), at_least(3_145_728_000.0)),
+        ("rgat", 4.0, something, something),
+    ];
+    for (name, bytes, ingress, egress) in table {
+        let got = at_1000(name, ElementBytes::all(bytes));
+        assert_eq!(got, Some(Bandwidth { ingress, egress }), "{name}");
+    }
+    // 270 * (13 * 2 + 26 * 4) = 35,100 bytes a sample.
+    let bytes = ElementBytes { numerical: 2.0, categorical: 4.0 };
+    let dlrm = at_1000("dlrm-v2-99", bytes).unwrap();
+    assert_eq!(dlrm, Bandwidth { ingress: at_least(35_100_000.0), egress: something });
+}
+
+#[test]
+fn what_the_rules_do_not_list_needs_nothing_known() {
+    assert_eq!(at_1000("deepseek-r1", ElementBytes::all(4.0)), None);
+    let round = Round::named("v2.0").unwrap();
+    let resnet = round.benchmark("resnet").unwrap();
+    assert_eq!(round.bandwidth(resnet, 1.0, ElementBytes::all(1.0)), None, "a rule of v2.1");
+}
+
+#[test]
+fn a_path_is_enough_from_the_needed_bandwidth_on() {
+    assert!(Needed::AtLeast(8.0).is_met_by(8.0));
+    assert!(!Needed::AtLeast(8.0).is_met_by(7.9));
+    assert!(Needed::Something.is_met_by(0.1));
+    assert!(!Needed::Something.is_met_by(0.0));
+}

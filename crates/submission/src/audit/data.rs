@@ -1,0 +1,308 @@
+//! TEST01: the answers of a performance run against those of the accuracy run.
+//!
+//! Payloads are not kept: of each sample there is a digest, so that logs of
+//! several GB take the memory of their number of samples.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use dyno_loadgen::log::read::{AccuracyEntry, open_accuracy};
+use sha2::{Digest as _, Sha256};
+
+use super::evidence::unreadable;
+use super::reason::Reason;
+use super::text::{self, Counts};
+use super::{Figure, Part, TextFile, Verdict};
+use dyno_metrics::payload;
+
+/// What an answer is a list of, little-endian: the `--dtype` of the official scripts, which
+/// know these five and name one as NumPy does not. What they are in numbers is
+/// [`payload::Element`]'s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Element {
+    /// 8 bits.
+    #[default]
+    Byte,
+    /// 16 bits.
+    Int16,
+    /// 32 bits.
+    Int32,
+    /// 64 bits.
+    Int64,
+    /// IEEE 754, 32 bits.
+    Float32,
+}
+
+impl Element {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Byte, Self::Int16, Self::Int32, Self::Int64, Self::Float32];
+
+    /// As the official scripts name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Byte => "byte",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Float32 => "float32",
+        }
+    }
+
+    fn payload(self) -> payload::Element {
+        match self {
+            Self::Byte => payload::Element::Int8,
+            Self::Int16 => payload::Element::Int16,
+            Self::Int32 => payload::Element::Int32,
+            Self::Int64 => payload::Element::Int64,
+            Self::Float32 => payload::Element::Float32,
+        }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn size(self) -> usize {
+        self.payload().size()
+    }
+
+    /// An element of so many bytes as a number; what is whole is exact up to 2^53.
+    pub(super) fn value(self, bytes: &[u8]) -> Option<f64> {
+        (bytes.len() == self.size()).then(|| self.payload().real(bytes))
+    }
+}
+
+/// What is kept of an answer: enough to tell whether another one is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    length: usize,
+    /// The first bytes, for the comparison of the official script.
+    first: [u8; 8],
+    /// Half of a SHA-256: whoever forges an answer must not be able to forge this.
+    digest: [u8; 16],
+}
+
+impl Kept {
+    fn of(data: &[u8]) -> Self {
+        let mut kept = Self { length: data.len(), first: [0; 8], digest: [0; 16] };
+        let begins = data.len().min(8);
+        kept.first[..begins].copy_from_slice(&data[..begins]);
+        if data.len() <= kept.digest.len() {
+            kept.digest[..data.len()].copy_from_slice(data);
+        } else {
+            kept.digest.copy_from_slice(&Sha256::digest(data)[..16]);
+        }
+        kept
+    }
+
+    /// Whether the official script takes both for the same; `Err` if it stops.
+    fn agrees(&self, other: &Self, element: Element) -> Result<bool, Reason> {
+        let size = element.size();
+        if !self.length.is_multiple_of(size) || !other.length.is_multiple_of(size) {
+            return Err(Reason::ScriptStops { why: "an answer is no whole number of elements" });
+        }
+        if self.length == 0 || other.length == 0 {
+            return Ok(self.length == other.length);
+        }
+        let [a, b] = [self, other].map(|kept| &kept.first[..size]);
+        // Of floats 0 equals -0, and NaN nothing.
+        Ok(match element {
+            Element::Float32 => element.value(a) == element.value(b),
+            _ => a == b,
+        })
+    }
+}
+
+/// Reads an accuracy log and hands over its entries.
+pub(super) fn read_entries(path: &Path, mut each: impl FnMut(AccuracyEntry)) -> Result<(), Reason> {
+    let entries = open_accuracy(path).map_err(|error| unreadable(path, &error))?;
+    for entry in entries {
+        each(entry.map_err(|problem| unreadable(path, &problem))?);
+    }
+    Ok(())
+}
+
+/// What comes of comparing two logs.
+#[derive(Debug, Default)]
+struct Compared {
+    counts: Counts,
+    different: u64,
+    first_different: u64,
+    unmatched: u64,
+    /// Logged answers of no bytes.
+    empty: u64,
+    stops: Option<Reason>,
+}
+
+/// Compares the answers of two logs, whole and as the official script does.
+///
+/// `needs_match`: the script of v0.5 passed where nothing could be compared. `samples`: so
+/// many the accuracy run must have an answer to, where its log says.
+pub(super) fn answers(
+    reference: &Path,
+    audited: &Path,
+    element: Element,
+    needs_match: bool,
+    samples: Option<u64>,
+    notes: &mut Vec<String>,
+) -> Part {
+    let compared = match compare(reference, audited, element) {
+        Ok(compared) => compared,
+        Err(reason) => return Part::failed("answers", text::ACCURACY, &reason),
+    };
+    let counts = compared.counts;
+    if counts.logged > 0 && compared.empty == counts.logged {
+        notes.push("All logged answers are empty: that they are the same proves nothing.".into());
+    }
+    let mut corrected = Vec::new();
+    if compared.different > 0 {
+        corrected.push(Reason::Answers {
+            different: compared.different,
+            of: counts.logged - compared.unmatched,
+            first: compared.first_different,
+        });
+    }
+    if compared.unmatched > 0 {
+        corrected.push(Reason::Unmatched { count: compared.unmatched, of: counts.logged });
+    }
+    if counts.logged == compared.unmatched {
+        corrected.push(Reason::NothingLogged);
+    }
+    let distinct = counts.entries - counts.repeated;
+    if let Some(expected) = samples.filter(|samples| distinct < *samples) {
+        corrected.push(Reason::FewSamples { found: distinct, expected });
+    }
+    let mut official: Vec<Reason> = compared.stops.into_iter().collect();
+    if counts.different > 0 {
+        let (different, of) = (counts.different, counts.matched);
+        official.push(Reason::Answers { different, of, first: counts.first_different });
+    }
+    if needs_match && counts.matched == 0 {
+        official.push(Reason::NothingLogged);
+    }
+    let count = |name, value: u64| Figure { name, value: value as f64, unit: "" };
+    let figures = vec![
+        count("answers of the accuracy run", counts.entries),
+        count("logged answers", counts.logged),
+        count("different answers", compared.different),
+        count("different by the script", counts.different),
+        count("samples without a counterpart", compared.unmatched),
+    ];
+    let is_passed = corrected.is_empty() && official.is_empty();
+    let file = TextFile { path: text::ACCURACY, text: text::answers(&counts, is_passed) };
+    Part {
+        name: "answers",
+        corrected: Verdict::of(corrected),
+        official: Verdict::of(official),
+        figures,
+        file: Some(file),
+    }
+}
+
+fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compared, Reason> {
+    let mut compared = Compared::default();
+    let mut known: HashMap<u64, Kept> = HashMap::new();
+    read_entries(reference, |entry| {
+        compared.counts.entries += 1;
+        let kept = Kept::of(&entry.data);
+        match known.entry(entry.qsl_idx) {
+            Slot::Vacant(slot) => drop(slot.insert(kept)),
+            Slot::Occupied(slot) => {
+                compared.counts.repeated += 1;
+                compared.counts.contradicting += u64::from(*slot.get() != kept);
+            }
+        }
+    })?;
+    // The script writes every answer that it has compared over the one that it was
+    // compared with, and those that it could not compare beside them.
+    let mut overwritten: HashMap<u64, Kept> = HashMap::new();
+    read_entries(audited, |entry| {
+        let (index, kept) = (entry.qsl_idx, Kept::of(&entry.data));
+        compared.empty += u64::from(entry.data.is_empty());
+        let counts = &mut compared.counts;
+        counts.logged += 1;
+        match known.get(&index) {
+            Some(of_accuracy) if *of_accuracy != kept => {
+                if compared.different == 0 {
+                    compared.first_different = index;
+                }
+                compared.different += 1;
+            }
+            Some(_) => {}
+            None => compared.unmatched += 1,
+        }
+        let Some(last) = overwritten.insert(index, kept).or_else(|| known.get(&index).copied())
+        else {
+            counts.missing += 1;
+            return;
+        };
+        counts.matched += 1;
+        match last.agrees(&kept, element) {
+            Ok(true) => {}
+            Ok(false) => {
+                if counts.different == 0 {
+                    counts.first_different = index;
+                }
+                counts.different += 1;
+            }
+            Err(reason) => compared.stops = Some(reason),
+        }
+    })?;
+    Ok(compared)
+}
+
+/// Writes the entries of the accuracy run whose samples the audited run has logged,
+/// each once, for the accuracy script: `mlperf_log_accuracy_baseline.json`. Returns
+/// how many there are.
+///
+/// # Errors
+/// A log that does not read, a file that cannot be written or is one of the logs.
+pub fn baseline_log(reference: &Path, audited: &Path, into: &Path) -> Result<u64, Reason> {
+    let real = |path: &Path| path.canonicalize().ok();
+    if real(into).is_some() && [reference, audited].into_iter().any(|log| real(log) == real(into)) {
+        return Err(unreadable(into, &"is a log of the runs; name another file"));
+    }
+    let mut wanted = std::collections::HashSet::new();
+    read_entries(audited, |entry| {
+        wanted.insert(entry.qsl_idx);
+    })?;
+    let failed = |error: std::io::Error| unreadable(into, &error);
+    let mut name = into.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    // A pipe or a device is written through.
+    let is_file = into.is_file() || !into.exists();
+    let partial = if is_file { into.with_file_name(name) } else { into.to_owned() };
+    let mut writer = BufWriter::new(File::create(&partial).map_err(failed)?);
+    let (mut count, mut written) = (0_u64, writer.write_all(b"[\n"));
+    read_entries(reference, |entry| {
+        if written.is_ok() && wanted.remove(&entry.qsl_idx) {
+            written = write_entry(&mut writer, &entry, count > 0);
+            count += 1;
+        }
+    })?;
+    let ended = written.and_then(|()| writer.write_all(b"\n]\n")).and_then(|()| writer.flush());
+    ended
+        .and_then(|()| if is_file { fs::rename(&partial, into) } else { Ok(()) })
+        .map_err(failed)?;
+    Ok(count)
+}
+
+fn write_entry(writer: &mut impl Write, entry: &AccuracyEntry, more: bool) -> std::io::Result<()> {
+    let comma = if more { ",\n" } else { "" };
+    write!(writer, "{comma}{{ \"seq_id\" : {}, \"qsl_idx\" : {}", entry.seq_id, entry.qsl_idx)?;
+    let mut hex = |name: &str, data: &[u8]| {
+        write!(writer, ", \"{name}\" : \"")?;
+        data.iter().try_for_each(|byte| write!(writer, "{byte:02X}"))?;
+        write!(writer, "\"")
+    };
+    hex("data", &entry.data)?;
+    if let Some(data) = &entry.token_data {
+        hex("token_data", data)?;
+    }
+    if let Some(count) = entry.token_count {
+        write!(writer, ", \"token_count\" : {count}")?;
+    }
+    write!(writer, " }}")
+}

@@ -1,0 +1,149 @@
+//! What an audit is judged by: the logs of runs that are over.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::log::read::{Detail, read_detail_file, read_summary};
+use dyno_loadgen::settings::{Scenario, TestMode};
+
+use super::data::Element;
+use super::quality::Accuracies;
+use super::reason::Reason;
+use dyno_rules::Scenario as RuleScenario;
+
+const DETAIL: &str = "mlperf_log_detail.txt";
+const SUMMARY: &str = "mlperf_log_summary.txt";
+const ACCURACY: &str = "mlperf_log_accuracy.json";
+
+/// A run that is over, by the folder of its logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Played {
+    /// The folder of `mlperf_log_summary.txt` and `mlperf_log_detail.txt`.
+    pub folder: PathBuf,
+    /// The folder of `mlperf_log_accuracy.json`.
+    pub answers: PathBuf,
+}
+
+impl Played {
+    /// The run whose logs are in this folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        Self { answers: folder.clone(), folder }
+    }
+
+    /// The run at or below a folder: one of logs, of a test within a run directory or
+    /// a submission, or of an audit within a submission, which keeps the accuracy log
+    /// apart, and of TEST06 may keep nothing else. `None` if there is no log.
+    #[must_use]
+    pub fn find(folder: &Path, mode: TestMode) -> Option<Self> {
+        let below: &[&str] = match mode {
+            TestMode::AccuracyOnly => &["accuracy", ""],
+            _ => &["performance/run_1", "performance", ""],
+        };
+        let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
+        let mut folders = below.iter().map(|part| folder.join(part));
+        let is_run = |at: &PathBuf| [SUMMARY, DETAIL, ACCURACY].iter().any(|name| has(at, name));
+        let answers = folder.join("accuracy");
+        let found = folders.find(is_run);
+        let found = found.or_else(|| has(&answers, ACCURACY).then(|| folder.join(below[0])))?;
+        let is_apart = !has(&found, ACCURACY) && has(&answers, ACCURACY);
+        Some(Self { answers: if is_apart { answers } else { found.clone() }, folder: found })
+    }
+
+    /// Whether there are answers and no log of how they were asked for.
+    pub(super) fn has_answers_alone(&self) -> bool {
+        let logs = [self.detail_path(), self.summary_path()];
+        self.accuracy_path().is_file() && !logs.iter().any(|log| log.exists())
+    }
+
+    /// The scenario that its logs tell.
+    #[must_use]
+    pub fn scenario(&self) -> Option<Scenario> {
+        let detail = self.detail().ok();
+        let of_detail = detail.as_ref().and_then(|detail| detail.text("effective_scenario"));
+        let text = self.summary().unwrap_or_default();
+        let summary = read_summary(&text).0;
+        scenario_named(of_detail.or_else(|| summary.value("Scenario"))?)
+    }
+
+    /// Its detail log.
+    #[must_use]
+    pub fn detail_path(&self) -> PathBuf {
+        self.folder.join(DETAIL)
+    }
+
+    /// Its summary log.
+    #[must_use]
+    pub fn summary_path(&self) -> PathBuf {
+        self.folder.join(SUMMARY)
+    }
+
+    /// Its accuracy log.
+    #[must_use]
+    pub fn accuracy_path(&self) -> PathBuf {
+        self.answers.join(ACCURACY)
+    }
+
+    pub(super) fn detail(&self) -> Result<Detail, Reason> {
+        let path = self.detail_path();
+        match read_detail_file(&path) {
+            Ok((detail, _)) => Ok(detail),
+            Err(error) => Err(unreadable(&path, &error)),
+        }
+    }
+
+    /// The text of the summary.
+    pub(super) fn summary(&self) -> Result<String, Reason> {
+        let path = self.summary_path();
+        let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// Old summaries write `Single Stream`.
+pub(super) fn scenario_named(name: &str) -> Option<Scenario> {
+    RuleScenario::named(&name.replace(' ', "")).map(RuleScenario::played_as)
+}
+
+pub(super) fn unreadable(path: &Path, problem: &impl ToString) -> Reason {
+    Reason::Unreadable { path: path.to_owned(), problem: problem.to_string() }
+}
+
+/// What an audit is judged by. What a test does not need may be absent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// The accuracy run of the submission.
+    pub accuracy: Option<Played>,
+    /// The performance run of the submission.
+    pub performance: Option<Played>,
+    /// The runs of the audit, in the order of the plan.
+    pub audited: Vec<Played>,
+    /// What the answers are lists of.
+    pub element: Element,
+    /// TEST06: the token that ends a text.
+    pub end_of_text: i64,
+    /// TEST01: the qualities of both runs over the same samples, for systems that
+    /// are not deterministic.
+    pub qualities: Option<Accuracies>,
+    /// TEST07: the quality of the audited run.
+    pub quality: Option<f64>,
+    /// TEST07 and TEST09: distinct samples that must be logged, where it is known.
+    pub samples: Option<u64>,
+}
+
+impl Evidence {
+    /// The runs of an audit alone, whose answers are lists of `element`.
+    #[must_use]
+    pub fn new(audited: Vec<Played>, element: Element) -> Self {
+        Self {
+            accuracy: None,
+            performance: None,
+            audited,
+            element,
+            end_of_text: 2,
+            qualities: None,
+            quality: None,
+            samples: None,
+        }
+    }
+}

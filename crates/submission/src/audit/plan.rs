@@ -1,0 +1,312 @@
+//! Which runs an audit takes in a round: `audits.toml`, read for one
+//! benchmark and scenario.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+use dyno_loadgen::settings::{Scenario, TestMode};
+use serde::Deserialize;
+
+use super::Test;
+use dyno_rules::{Round, Version};
+
+const TABLE: &str = include_str!("audits.toml");
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    audit: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    test: String,
+    since: String,
+    until: Option<String>,
+    reference: Vec<String>,
+    seeds: Option<String>,
+    #[serde(default)]
+    tolerance: f64,
+    #[serde(default)]
+    short_tolerance: f64,
+    #[serde(default)]
+    side: Deviation,
+    #[serde(default)]
+    threshold: BTreeMap<String, f64>,
+    #[serde(default)]
+    mean_tokens: BTreeMap<String, [f64; 2]>,
+    run: Vec<RunEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunEntry {
+    name: String,
+    settings: Vec<String>,
+}
+
+/// Which deviation from the reference counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deviation {
+    /// Either.
+    #[default]
+    Both,
+    /// Only a better score.
+    Faster,
+    /// Only a worse one.
+    Slower,
+}
+
+/// What of the submission an audit is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Its accuracy run.
+    pub accuracy: bool,
+    /// Its performance run.
+    pub performance: bool,
+}
+
+/// One run of an audit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedRun {
+    /// Its name within the audit, such as `audit` or `unique`.
+    pub name: &'static str,
+    /// Settings that differ from the submission's: fields of
+    /// [`TestSettings`](dyno_loadgen::settings::TestSettings) and their values as text.
+    pub settings: Vec<(&'static str, String)>,
+    /// The same as LoadGen's `audit.config`. Seeds are in it, too, though LoadGen
+    /// no longer takes them from there.
+    pub config: String,
+}
+
+/// What an audit takes and how it is judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The audit.
+    pub test: Test,
+    /// Of this round.
+    pub round: Version,
+    /// Of this scenario.
+    pub scenario: Scenario,
+    /// What it is compared with.
+    pub needs: Needs,
+    /// Its runs, in order; at least one.
+    pub runs: Vec<PlannedRun>,
+    /// How far the score may be from the reference, as a share of it; 0 where
+    /// no score is compared.
+    pub tolerance: f64,
+    /// The same where the reference latency is short.
+    pub short_tolerance: f64,
+    /// Which deviation counts.
+    pub deviation: Deviation,
+    /// TEST07: the quality that is asked for, where the round says.
+    pub threshold: Option<f64>,
+    /// TEST09: the fewest and most output tokens in the mean, where the round says.
+    pub mean_tokens: Option<[f64; 2]>,
+    /// TEST01: how far apart the qualities of two runs may be, in percent, by
+    /// metric; of others, the last.
+    pub quality_delta_percent: (BTreeMap<String, f64>, f64),
+}
+
+impl Plan {
+    /// How many answers the audited run logs at least: as many as it samples, of as
+    /// many as it plays; 1 where the plan leaves that to the run.
+    #[must_use]
+    pub fn logged(&self) -> u64 {
+        let settings = || self.runs.iter().flat_map(|run| &run.settings);
+        let number = |field: &str| {
+            let (_, value) = settings().find(|(known, _)| *known == field)?;
+            value.parse::<u64>().ok()
+        };
+        let counts = [number("min_query_count"), number("accuracy_log_sampling_target")];
+        match counts {
+            [Some(played), Some(sampled)] => played.min(sampled).max(1),
+            _ => 1,
+        }
+    }
+}
+
+/// An audit that a round does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unplanned {
+    /// The audit.
+    pub test: Test,
+    /// The round.
+    pub round: Version,
+    /// Rounds that have it: the first, and the last if it has gone.
+    pub rounds: (String, Option<String>),
+}
+
+impl fmt::Display for Unplanned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "round {} has no {}; ", self.round, self.test)?;
+        match &self.rounds {
+            (since, None) => write!(f, "it came with {since}"),
+            (since, Some(until)) if since == until => write!(f, "only {since} has it"),
+            (since, Some(until)) => write!(f, "{since} to {until} have it"),
+        }
+    }
+}
+
+impl std::error::Error for Unplanned {}
+
+/// The runs of an audit in a round, of a benchmark if one is named.
+///
+/// # Errors
+/// The round has no such audit.
+pub fn plan(
+    test: Test,
+    round: &Round,
+    benchmark: Option<&str>,
+    scenario: Scenario,
+) -> Result<Plan, Unplanned> {
+    let version = |text: &str| text.parse::<Version>().expect("the table is tested");
+    let entries = || table().audit.iter().filter(|entry| entry.test == test.name());
+    let is_of_round = |entry: &&Entry| {
+        let until = entry.until.as_deref().map(version);
+        version(&entry.since) <= round.version && until.is_none_or(|until| round.version <= until)
+    };
+    let entry = entries().filter(is_of_round).max_by_key(|entry| version(&entry.since));
+    let entry = entry.ok_or_else(|| Unplanned {
+        test,
+        round: round.version,
+        rounds: (
+            entries().map(|entry| entry.since.clone()).next().unwrap_or_default(),
+            entries().next_back().and_then(|entry| entry.until.clone()),
+        ),
+    })?;
+    let seeds = entry.seeds.as_deref().and(round.test05_seeds);
+    assert_eq!(entry.seeds.is_some(), seeds.is_some(), "a round with TEST05 has seeds for it");
+    let official = benchmark.map(|name| round.benchmark(name).map_or(name, |known| &known.name));
+    let model = official.unwrap_or("*");
+    let of_model = |name: &&String| official == Some(name.as_str());
+    let mut runs: Vec<PlannedRun> =
+        entry.run.iter().map(|run| planned(run, model, scenario)).collect();
+    if let Some(seeds) = seeds {
+        let seeds = [
+            ("qsl_rng_seed", seeds.qsl),
+            ("sample_index_rng_seed", seeds.sample_index),
+            ("schedule_rng_seed", seeds.schedule),
+        ];
+        for run in &mut runs {
+            for (key, seed) in seeds {
+                run.settings.push((key, seed.to_string()));
+                run.config += &format!("*.*.{key} = {seed}\n");
+            }
+        }
+    }
+    let needs = |what: &str| entry.reference.iter().any(|needed| needed == what);
+    let known = benchmark.and_then(|name| round.benchmark(name));
+    let deltas = known.map(|known| known.audit_accuracy_delta_percent.clone()).unwrap_or_default();
+    let strict = model.ends_with("-99.9");
+    Ok(Plan {
+        test,
+        round: round.version,
+        scenario,
+        needs: Needs { accuracy: needs("accuracy"), performance: needs("performance") },
+        runs,
+        tolerance: entry.tolerance,
+        short_tolerance: entry.short_tolerance,
+        deviation: entry.side,
+        threshold: entry.threshold.iter().find(|(name, _)| of_model(name)).map(|(_, at)| *at),
+        mean_tokens: entry.mean_tokens.iter().find(|(name, _)| of_model(name)).map(|(_, at)| *at),
+        quality_delta_percent: (deltas, if strict { 0.1 } else { 1.0 }),
+    })
+}
+
+fn table() -> &'static Table {
+    static READ: OnceLock<Table> = OnceLock::new();
+    READ.get_or_init(|| toml::from_str(TABLE).expect("the table is tested"))
+}
+
+/// A row of `settings`.
+struct Row<'a> {
+    model: &'a str,
+    scenario: &'a str,
+    key: &'a str,
+    value: &'a str,
+}
+
+fn row(text: &str) -> Option<Row<'_>> {
+    let (name, value) = text.split_once(" = ")?;
+    // Names of models have dots of their own.
+    let (name, key) = name.rsplit_once('.')?;
+    let (model, scenario) = name.rsplit_once('.')?;
+    Some(Row { model, scenario, key, value })
+}
+
+impl Row<'_> {
+    fn fits(&self, model: &str, scenario: Scenario) -> bool {
+        let is_model = match self.model.strip_suffix('*') {
+            Some(beginning) => model.starts_with(beginning),
+            None => self.model == model,
+        };
+        is_model && (self.scenario == "*" || self.scenario == scenario.name())
+    }
+}
+
+fn planned(run: &'static RunEntry, model: &str, scenario: Scenario) -> PlannedRun {
+    let mut settings: Vec<(&'static str, String)> = Vec::new();
+    let mut config = String::new();
+    let rows = run.settings.iter().map(|text| row(text).expect("the table is tested"));
+    let rows: Vec<Row<'static>> = rows.filter(|row| row.fits(model, scenario)).collect();
+    for (at, row) in rows.iter().enumerate() {
+        if rows[at + 1..].iter().any(|later| later.key == row.key) {
+            continue;
+        }
+        config += &format!("*.*.{} = {}\n", row.key, row.value);
+        settings.push(setting(row.key, row.value).expect("the table is tested"));
+    }
+    PlannedRun { name: &run.name, settings, config }
+}
+
+/// The field that a key of `audit.config` sets, and its value.
+fn setting(key: &'static str, value: &str) -> Option<(&'static str, String)> {
+    let whole: u64 = value.parse().ok()?;
+    let flag = || (whole != 0).to_string();
+    Some(match key {
+        "mode" => (key, TestMode::ALL.get(usize::try_from(whole).ok()?)?.name().to_owned()),
+        "min_duration" => ("min_duration_ms", value.to_owned()),
+        "accuracy_log_probability" => (key, (whole as f64 / 100.0).to_string()),
+        "performance_issue_unique"
+        | "performance_issue_same"
+        | "sample_concatenate_permutation" => (key, flag()),
+        "accuracy_log_rng_seed"
+        | "accuracy_log_sampling_target"
+        | "min_query_count"
+        | "performance_issue_same_index" => (key, value.to_owned()),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::settings::{Origin, Settings};
+
+    use super::*;
+
+    /// What the accessors of the plan expect of the table: every row reads, every
+    /// test and round is known, and every setting exists with that value.
+    #[test]
+    fn the_table_reads_and_its_settings_exist() {
+        for entry in &table().audit {
+            assert!(Test::ALL.iter().any(|test| test.name() == entry.test), "{}", entry.test);
+            entry.since.parse::<Version>().unwrap();
+            assert!(entry.until.iter().all(|until| until.parse::<Version>().is_ok()));
+            for run in &entry.run {
+                for text in &run.settings {
+                    let row = row(text).unwrap();
+                    let (field, value) = setting(row.key, row.value).unwrap();
+                    Settings::default().set(field, &value, Origin::Code("a test")).unwrap();
+                    assert!(
+                        row.scenario == "*"
+                            || Scenario::ALL.iter().any(|known| known.name() == row.scenario)
+                    );
+                }
+            }
+        }
+    }
+}

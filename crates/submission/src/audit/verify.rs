@@ -1,0 +1,151 @@
+//! The verdict on an audit, from logs alone.
+
+use super::evidence::{Evidence, Played};
+use super::plan::{Plan, PlannedRun};
+use super::quality;
+use super::reason::Reason;
+use super::{AuditResult, Part, Test, Verdict, data, entropy, score, text, tokens};
+use dyno_rules::Version;
+
+/// Judges an audit by the logs that its runs left. What is missing or does not
+/// read is a reason to fail.
+#[must_use]
+pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
+    let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
+    let runs: Vec<(&PlannedRun, &Played)> = plan.runs.iter().zip(&evidence.audited).collect();
+    let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {
+        result.parts.push(missing("run of the audit", text::ACCURACY));
+        return result;
+    };
+    // The scripts do not ask whether a run was made with the settings of the audit. The
+    // comparison of scores does, too.
+    let wrong = || score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
+    match plan.test {
+        Test::Test01 => {
+            result.parts.push(answers(plan, evidence, audited, &mut result.notes));
+            scores(plan, run, evidence.performance.as_ref(), audited, &mut result);
+        }
+        Test::Test03 | Test::Test04 | Test::Test05 => {
+            scores(plan, run, evidence.performance.as_ref(), audited, &mut result);
+        }
+        Test::Test04Pair => scores(plan, run, Some(runs[0].1), audited, &mut result),
+        Test::Test06 => {
+            let log = audited.accuracy_path();
+            let (element, end) = (evidence.element, evidence.end_of_text);
+            let wrong = if audited.has_answers_alone() {
+                result.notes.push(
+                    "There are answers and no log of their run, which the rules do not ask for: \
+                     its settings are not judged."
+                        .into(),
+                );
+                Vec::new()
+            } else {
+                wrong()
+            };
+            let notes = &mut result.notes;
+            result.parts.push(tokens::consistency(&log, element, end, plan, wrong, notes));
+        }
+        Test::Test07 => {
+            let part = match distinct(audited) {
+                Ok(logged) => {
+                    let samples = evidence.samples.unwrap_or_else(|| most_distinct(plan, audited));
+                    quality::high_enough(evidence.quality, plan, logged, samples, wrong())
+                }
+                Err(reason) => Part::failed("quality", text::ACCURACY, &reason),
+            };
+            result.parts.push(part);
+        }
+        Test::Test08 => result.parts.push(match &evidence.accuracy {
+            Some(accuracy) => entropy::compare(
+                &accuracy.accuracy_path(),
+                &audited.accuracy_path(),
+                plan.tolerance,
+                wrong(),
+            ),
+            None => missing("accuracy run", text::ACCURACY),
+        }),
+        Test::Test09 => {
+            let log = audited.accuracy_path();
+            result.parts.push(tokens::length(&log, plan, evidence.samples, wrong()));
+        }
+    }
+    result
+}
+
+fn missing(what: &'static str, path: &'static str) -> Part {
+    Part::failed("evidence", path, &Reason::NotGiven { what })
+}
+
+fn scores(
+    plan: &Plan,
+    run: &PlannedRun,
+    reference: Option<&Played>,
+    audited: &Played,
+    result: &mut AuditResult,
+) {
+    match reference {
+        Some(reference) => {
+            let (part, notes) = score::compare(plan, run, reference, audited);
+            result.parts.push(part);
+            result.notes.extend(notes);
+        }
+        None => result.parts.push(missing("performance run", text::PERFORMANCE)),
+    }
+}
+
+/// TEST01: the answers are the same, or at least as good.
+fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<String>) -> Part {
+    let Some(accuracy) = &evidence.accuracy else {
+        return missing("accuracy run", text::ACCURACY);
+    };
+    let needs_match = plan.round > Version::new(0, 5);
+    let samples = accuracy.detail().ok().and_then(|detail| {
+        let keys = ["effective_accuracy_sample_count", "qsl_reported_total_count"];
+        keys.iter().find_map(|key| detail.whole(key).filter(|count| *count > 0))
+    });
+    let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
+    let element = evidence.element;
+    let mut part = data::answers(&reference, &audited, element, needs_match, samples, notes);
+    let is_passed = part.corrected.is_passed() && part.official.is_passed();
+    let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
+    let close = quality::close(qualities, plan);
+    // Determinism is all that a quality makes up for.
+    let differs = |reason: &Reason| matches!(reason, Reason::Answers { .. });
+    for (verdict, instead) in
+        [(&mut part.corrected, &close.corrected), (&mut part.official, &close.official)]
+    {
+        if verdict.reasons().iter().any(differs) {
+            let others = verdict.reasons().iter().filter(|reason| !differs(reason));
+            let reasons = others.chain(instead.reasons()).cloned().collect();
+            if instead.is_passed() {
+                *verdict = Verdict::of(reasons);
+            } else if let Verdict::Failed(reasons) = verdict {
+                reasons.extend(instead.reasons().iter().cloned());
+            }
+        }
+    }
+    part.figures.extend(close.figures);
+    if close.corrected.is_passed() {
+        notes.push(
+            "Answers differ from the accuracy run, and are as good: the system is not \
+             deterministic. A submission needs baseline_accuracy.txt and compliance_accuracy.txt."
+                .into(),
+        );
+    }
+    part
+}
+
+fn distinct(audited: &Played) -> Result<u64, Reason> {
+    let mut samples = std::collections::HashSet::new();
+    data::read_entries(&audited.accuracy_path(), |entry| {
+        samples.insert(entry.qsl_idx);
+    })?;
+    Ok(samples.len() as u64)
+}
+
+/// A run that issues each sample once logs no more than there are.
+fn most_distinct(plan: &Plan, audited: &Played) -> u64 {
+    let detail = audited.detail().ok();
+    let there = detail.and_then(|detail| detail.whole("effective_performance_sample_count"));
+    plan.logged().min(there.unwrap_or(u64::MAX))
+}

@@ -1,0 +1,240 @@
+//! The audits of a result, as the files of a submission tell them.
+
+use super::catalogue::*;
+use super::files;
+use super::issues::{At, Issues};
+use super::performance::Run;
+use super::{Place, Program};
+use crate::facts::text::TextFile;
+use crate::facts::{Audit, Facts, Missing};
+use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY};
+use dyno_rules::accuracy::{AccuracyText, Found};
+
+const PASS: &str = "TEST PASS";
+/// Audits of the rounds up to v2.0, of whose runs the checkers looked at the files only.
+const EARLY: [&str; 3] = ["TEST03", "TEST04-A", "TEST04-B"];
+
+/// Judges all audits of the model.
+pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
+    let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
+    let Some(folder) = place.entry.compliance else {
+        if !wanted.is_empty() {
+            let path = place.entry.folder.path();
+            issues.add(&AUDIT_FOLDER, At::path(&path), "the result has no audits");
+        }
+        return;
+    };
+    // One audit of tokens among them, and the program in one file looks at no run.
+    let looks_at_runs =
+        issues.program() != Program::Mono || !wanted.iter().any(|name| name == "TEST06");
+    for name in wanted {
+        let path = folder.path().join(name);
+        match facts.audit(name) {
+            None => issues.add(&AUDIT_TEST_MISSING, At::path(&path), format!("there is no {name}")),
+            Some(audit) => self::audit(place, audit, looks_at_runs, issues),
+        }
+    }
+}
+
+fn audit(place: &Place<'_, '_>, audit: &Audit<'_>, looks_at_runs: bool, issues: &mut Issues) {
+    let has_run = match (audit.name.as_str(), issues.program()) {
+        ("TEST06", _) => false,
+        (name, _) if EARLY.contains(&name) => false,
+        (_, Program::Mono) => looks_at_runs,
+        (name, _) => matches!(name, "TEST01" | "TEST04" | "TEST05"),
+    };
+    if has_run {
+        performance(place, audit, issues);
+        verify_performance(audit, issues);
+    }
+    match audit.name.as_str() {
+        // The second run of the two has no text: it is compared with the first.
+        "TEST04-B" => run_files(audit, issues),
+        name if EARLY.contains(&name) => verify_performance(audit, issues),
+        "TEST01" => first_audit(place, audit, issues),
+        "TEST06" => tokens(audit, issues),
+        "TEST07" => {
+            passes(audit, &audit.verify_accuracy, "verify_accuracy.txt", &AUDIT_ACCURACY, issues);
+        }
+        "TEST08" => {
+            if let Some(text) = text(audit, &audit.verify_accuracy, "verify_accuracy.txt", issues)
+                && !text.has_line(PASS)
+            {
+                fails(audit, "verify_accuracy.txt", &AUDIT_ACCURACY, issues);
+            }
+        }
+        "TEST09" => {
+            let name = "verify_output_len.txt";
+            passes(audit, &audit.verify_output_length, name, &AUDIT_OUTPUT_LENGTH, issues);
+        }
+        _ => {}
+    }
+}
+
+/// A text that the audit must have.
+fn text<'a>(
+    audit: &Audit<'_>,
+    text: &'a Result<TextFile, Missing>,
+    name: &str,
+    issues: &mut Issues,
+) -> Option<&'a TextFile> {
+    if text.is_err() {
+        let path = audit.folder.path().join(name);
+        issues.add(&AUDIT_TEXT_MISSING, At::path(&path), format!("there is no {name}"));
+    }
+    text.as_ref().ok()
+}
+
+fn fails(audit: &Audit<'_>, name: &str, check: &'static Check, issues: &mut Issues) {
+    let path = audit.folder.path().join(name);
+    issues.add(check, At::path(&path), format!("{name} does not say {PASS}"));
+}
+
+/// Whether the text says that the audit passes: by the rules in a line of its own, to
+/// the official programs anywhere.
+fn passes(
+    audit: &Audit<'_>,
+    read: &Result<TextFile, Missing>,
+    name: &str,
+    check: &'static Check,
+    issues: &mut Issues,
+) {
+    let says = |text: &TextFile| match issues.program() {
+        Program::Strict => text.has_line(PASS),
+        Program::Mono | Program::Modular => text.text.contains(PASS),
+    };
+    let said = read.as_ref().is_ok_and(says);
+    if text(audit, read, name, issues).is_some() && !said {
+        fails(audit, name, check, issues);
+    }
+}
+
+fn performance(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
+    let path = audit.folder.path().join("performance/run_1").join(DETAIL);
+    match &audit.performance {
+        Err(_) => issues.add(&AUDIT_RUN_MISSING, At::path(&path), "there is no run of the audit"),
+        Ok(log) => {
+            let run = Run { place, log, path: &path, is_audit: true };
+            run.judge(issues);
+        }
+    }
+}
+
+fn verify_performance(audit: &Audit<'_>, issues: &mut Issues) {
+    let name = "verify_performance.txt";
+    passes(audit, &audit.verify_performance, name, &AUDIT_PERFORMANCE, issues);
+    run_files(audit, issues);
+}
+
+fn run_files(audit: &Audit<'_>, issues: &mut Issues) {
+    match audit.folder.folder("performance/run_1") {
+        None => {
+            let path = audit.folder.path();
+            issues.add(&AUDIT_RUN_MISSING, At::path(&path), "there is no performance/run_1");
+        }
+        Some(run) => {
+            if let Some(mismatch) = files::mismatch(run, &[SUMMARY, DETAIL], &[ACCURACY_LOG]) {
+                let path = run.path();
+                issues.add(&AUDIT_RUN_FILES, At::path(&path), mismatch);
+            }
+        }
+    }
+}
+
+/// TEST01: the answers of the two runs are the same, or, without determinism, as
+/// accurate.
+fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
+    let Some(text) = text(audit, &audit.verify_accuracy, "verify_accuracy.txt", issues) else {
+        return;
+    };
+    let passed = match issues.program() {
+        Program::Modular | Program::Strict => text.has_line(PASS),
+        Program::Mono => text.text.contains(PASS),
+    };
+    let Some(folder) = audit.folder.folder("accuracy") else {
+        let path = audit.folder.path();
+        let message = "TEST01 has no folder accuracy";
+        if passed {
+            issues.add(&AUDIT_ACCURACY_FOLDER, At::path(&path), message);
+        } else {
+            issues.add(&AUDIT_ACCURACY, At::path(&path), message);
+        }
+        return;
+    };
+    if passed && issues.program() == Program::Modular {
+        return;
+    }
+    let all = [ACCURACY_LOG, ACCURACY_TEXT, "baseline_accuracy.txt", "compliance_accuracy.txt"];
+    let required = if passed { &all[..2] } else { &all[..] };
+    if let Some(mismatch) = files::mismatch(folder, required, &[]) {
+        let path = folder.path();
+        issues.add(&AUDIT_ACCURACY_FILES, At::path(&path), mismatch);
+    } else if !passed {
+        without_determinism(place, audit, issues);
+    }
+}
+
+/// The accuracies of the two runs over the same samples may differ by so much.
+fn without_determinism(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
+    let path = audit.folder.path().join("accuracy/compliance_accuracy.txt");
+    let (Ok(baseline), Ok(compliance)) = (&audit.baseline_accuracy, &audit.compliance_accuracy)
+    else {
+        issues.add(&AUDIT_ACCURACY, At::path(&path), "the accuracies of the two runs do not read");
+        return;
+    };
+    for target in place.targets().iter().filter(|target| target.at_least.is_some()) {
+        let metric = &target.metric;
+        let last = |text: &AccuracyText| {
+            let mut of_metric = text.found.iter().filter(|found| found.metric == *metric);
+            of_metric.next_back().and_then(Found::number).filter(|value| *value != 0.0)
+        };
+        let (Some(baseline), Some(compliance)) = (last(baseline), last(compliance)) else {
+            let message = format!("the two runs do not both say {metric}");
+            issues.add(&AUDIT_ACCURACY, At::path(&path), message);
+            return;
+        };
+        let percent = (1.0 - baseline / compliance).abs() * 100.0;
+        let most = allowed_percent(place, metric);
+        // Written so that what is no number fails.
+        let is_near = percent <= most;
+        if !is_near {
+            let message = format!("{metric} of the two runs differ by {percent:.4} %");
+            issues.add_expected(
+                &AUDIT_ACCURACY,
+                At::path(&path),
+                message,
+                format!("at most {most} %"),
+            );
+            return;
+        }
+    }
+}
+
+fn allowed_percent(place: &Place<'_, '_>, metric: &str) -> f64 {
+    let own = place.model.benchmark.and_then(|b| b.audit_accuracy_delta_percent.get(metric));
+    let by_target = if place.model.official.contains("99.9") { 0.1 } else { 1.0 };
+    own.copied().unwrap_or(by_target)
+}
+
+/// TEST06: what the script says of first tokens, ends and lengths.
+fn tokens(audit: &Audit<'_>, issues: &mut Issues) {
+    let name = "verify_accuracy.txt";
+    let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
+    let path = audit.folder.path().join(name);
+    let lines: [(&str, &[&str]); 3] = [
+        ("first token", &["First token check pass: True", "First token check pass: Skipped"]),
+        ("end of sequence", &["EOS check pass: True"]),
+        ("sample length", &["Sample length check pass: True"]),
+    ];
+    for (what, wanted) in lines {
+        if !wanted.iter().any(|line| text.has_line(line)) {
+            let message = format!("the check of {what} does not pass");
+            issues.add_expected(
+                &AUDIT_ACCURACY,
+                At::path(&path),
+                message,
+                format!("`{}`", wanted[0]),
+            );
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A result that was measured on an endpoint: there are no logs of LoadGen, but the
+//! same is asked as far as the client tells it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::accuracy::{self, Accuracy};
+use super::catalogue::*;
+use super::issues::{At, Issues};
+use super::performance::{Metric, Run, is_language};
+use super::{Place, Program, Skip};
+use crate::facts::endpoint::{CONFIG, Endpoint, SCORES, SUMMARY};
+use crate::facts::{Facts, json};
+use crate::python;
+use dyno_rules::{Endpoints, Scenario};
+
+/// Rates of a run may differ by so much: the client counts until the last answer, or
+/// until the last request.
+const RATE_TOLERANCE: f64 = 0.02;
+
+/// A result and what it was measured with.
+pub struct OnEndpoint<'a, 't> {
+    /// Which result.
+    pub place: &'a Place<'a, 't>,
+    /// What its client says.
+    pub said: &'a Endpoint,
+    /// What the round takes.
+    pub endpoints: &'static Endpoints,
+}
+
+impl<'a, 't> OnEndpoint<'a, 't> {
+    /// The result, if it was measured so.
+    pub fn of(place: &'a Place<'a, 't>, facts: &'a Facts<'_>) -> Option<Self> {
+        let (said, endpoints) = facts.endpoint.as_ref().zip(place.round.endpoints)?;
+        Some(Self { place, said, endpoints })
+    }
+}
+
+impl OnEndpoint<'_, '_> {
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.entry.folder.path().join(name)
+    }
+
+    /// Judges the run; the metric is there where the client says it.
+    pub fn performance(&self, issues: &mut Issues) -> Option<Metric> {
+        for (name, why) in &self.said.unreadable {
+            issues.add(&ENDPOINT_FILES, At::path(&self.path(name)), why.clone());
+        }
+        if let Some(why) = self.said.crash {
+            issues.crash(At::path(&self.path(SCORES)), why);
+        }
+        let model = &self.place.model.official;
+        if !self.endpoints.models.contains(model) {
+            let path = self.place.entry.folder.path();
+            let message = format!("{model} was measured on an endpoint");
+            let wanted = format!("one of {}", self.endpoints.models.join(", "));
+            issues.add_expected(&ENDPOINT, At::path(&path), message, wanted);
+        }
+        let path = self.path(SUMMARY);
+        let run =
+            Run { place: self.place, log: &self.said.performance, path: &path, is_audit: false };
+        let played = self.played(issues)?;
+        run.errors(issues);
+        run.seeds_of_issue(issues);
+        // Limits are found by names as the client writes them: other cases have none.
+        let limited = match issues.program() {
+            Program::Strict => self.place.scenario,
+            Program::Mono | Program::Modular => played.as_limited,
+        };
+        if is_language(model) {
+            if let Some(limited @ (Scenario::Server | Scenario::Interactive)) = limited {
+                let _ = run.token_limits(limited, issues);
+            }
+        } else {
+            let _ = limited.map(|limited| run.tail(limited, issues));
+        }
+        let _ = run.duration(issues);
+        run.network(issues);
+        let Some(scenario) = played.scenario else {
+            let message = "the client names no scenario that the rules have";
+            issues.add(&RUN_KEY, At::path(&path), message);
+            return None;
+        };
+        run.inference(scenario, issues);
+        self.rates(&path, issues);
+        run.metric_of(scenario, self.endpoints.result_keys.get(&scenario)?, issues).ok()
+    }
+
+    /// The scenario that was played: by the folder if it is a single stream, which the
+    /// client does not know, else by the client, which calls Server `online`.
+    fn played(&self, issues: &mut Issues) -> Option<Played> {
+        let name = self.said.performance.text("effective_scenario");
+        if self.place.entry.name.eq_ignore_ascii_case(Scenario::SingleStream.name()) {
+            let stream = Some(Scenario::SingleStream);
+            return Some(Played { scenario: stream, as_limited: stream });
+        }
+        let Some(name) = name else {
+            let path = self.path(CONFIG[0]);
+            issues.add(&RUN_KEY, At::path(&path), "the client names no scenario");
+            issues.crash(At::path(&path), "the client names no scenario");
+            return None;
+        };
+        if name.eq_ignore_ascii_case("online") {
+            let server = Some(Scenario::Server);
+            return Some(Played { scenario: server, as_limited: server });
+        }
+        let scenario = Scenario::named(name);
+        let as_limited = scenario.filter(|scenario| scenario.name() == name);
+        Some(Played { scenario, as_limited })
+    }
+
+    /// What was completed, the time that it took, and the rate follow from one another, and
+    /// it took the time that was asked for.
+    fn rates(&self, path: &Path, issues: &mut Issues) {
+        let number = |key: &str| self.said.performance.number(key);
+        let took = number("generated_query_duration").map(|ns| ns / 1e6);
+        let pair = took.zip(number("effective_min_duration_ms"));
+        if let Some((took, least)) =
+            pair.filter(|(took, least)| took * (1.0 + RATE_TOLERANCE) < *least)
+        {
+            let message = format!("the run took {:.3} s", took / 1e3);
+            let expected = format!("at least {:.3} s, the least duration", least / 1e3);
+            issues.add_expected(&RUN_CONSISTENT, At::path(path), message, expected);
+        }
+        let keys = ["result_query_count", "generated_query_duration"];
+        let Some((count, ns)) = number(keys[0]).zip(number(keys[1])) else { return };
+        let Some(rate) = number("result_completed_samples_per_sec") else { return };
+        let derived = count / (ns / 1e9);
+        // Written so that what is no number fails.
+        let is_near = (rate - derived).abs() <= RATE_TOLERANCE * derived.abs();
+        if !is_near {
+            let message = format!("the client says {rate} a second");
+            let expected = format!("{count} in {ns} ns, which is {derived}");
+            issues.add_expected(&RUN_CONSISTENT, At::path(path), message, expected);
+        }
+    }
+
+    /// Judges the accuracy run.
+    pub fn accuracy(&self, issues: &mut Issues) -> Accuracy {
+        let (place, path) = (self.place, self.path(SCORES));
+        let at = At::path(&path);
+        accuracy::check_errors(place, &self.said.accuracy, &path, issues);
+        accuracy::check_samples(place, &self.said.accuracy, &path, issues);
+        match place.entry.accuracy() {
+            Some(folder) => accuracy::check_outputs(place, folder, issues),
+            None => issues.add(&ACCURACY_OUTPUTS, at, "there is no accuracy run"),
+        }
+        let Some(first) = self.said.scores.first() else {
+            issues.add(&ACCURACY_METRIC_MISSING, at, "the client says no score");
+            return Accuracy::default();
+        };
+        let mut own = Issues::new(issues.program());
+        self.targets(at, &mut own);
+        if !place.submitter.division.is_closed_or_network() {
+            own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH]);
+        }
+        issues.append(own);
+        let targets = place.targets();
+        let metric = targets.first().map_or("score", |target| target.metric.as_str());
+        Accuracy::of(metric, &python::text(first))
+    }
+
+    /// Scores against their targets, which the official program does not look at.
+    fn targets(&self, at: At<'_>, issues: &mut Issues) {
+        if issues.program() != Program::Strict {
+            return;
+        }
+        let targets = self.place.targets();
+        let bounded: Vec<_> = targets.iter().filter(|target| target.at_least.is_some()).collect();
+        for target in &targets {
+            let value = match self.said.scores.as_slice() {
+                [Value::Object(scores)] => {
+                    let named = scores.iter().find(|(name, _)| is_same(name, &target.metric));
+                    named.and_then(|(_, value)| python::number(value))
+                }
+                [score] if bounded.len() == 1 && target.at_least.is_some() => python::number(score),
+                _ => None,
+            };
+            let metric = &target.metric;
+            let Some(value) = value else {
+                let message = format!("{metric} cannot be told from what the client says");
+                issues.add(&ENDPOINT_SCORE, at, message);
+                continue;
+            };
+            let message = format!("{metric} is {}", python::float(value));
+            if let Some(least) = target.at_least.filter(|least| value < *least) {
+                let expected = format!("at least {least}");
+                issues.add_expected(&ACCURACY_LOW, at, message.clone(), expected);
+            }
+            if let Some(most) = target.at_most.filter(|most| value > *most) {
+                issues.add_expected(&ACCURACY_HIGH, at, message, format!("at most {most}"));
+            }
+        }
+    }
+
+    /// Judges the audits. The official program asks the open division for them, too.
+    pub fn audits(&self, issues: &mut Issues) {
+        let place = self.place;
+        let is_asked =
+            issues.program() == Program::Modular || place.submitter.division.is_closed_or_network();
+        if !is_asked || place.options.skips(Skip::Compliance) {
+            return;
+        }
+        for audit in place.model.benchmark.into_iter().flat_map(|benchmark| &benchmark.audits) {
+            if let Some(name) = self.endpoints.audits.get(audit) {
+                self.audit(audit, name, issues);
+            }
+            if audit == "TEST09" {
+                self.output_length(issues);
+            }
+        }
+    }
+
+    fn audit(&self, audit: &str, name: &str, issues: &mut Issues) {
+        let file = format!("audit/audit_{name}.json");
+        let path = self.path(&file);
+        let at = At::path(&path);
+        let Some(node) = self.place.entry.folder.file(&file) else {
+            // Clients know no other audit yet.
+            if audit == "TEST04" && self.endpoints.models.contains(&self.place.model.official) {
+                issues.add(&AUDIT_TEST_MISSING, at, format!("there is no {audit}"));
+            }
+            return;
+        };
+        let verdict = match json::read(node) {
+            Ok(verdict) => verdict,
+            Err(problem) => {
+                let at = at.line(problem.line);
+                return issues.add(&AUDIT_TEXT_MISSING, at, problem.to_string());
+            }
+        };
+        if verdict.get("test").and_then(Value::as_str) != Some(name) {
+            let found = verdict.get("test").map_or("nothing".to_owned(), Value::to_string);
+            let message = format!("is of the audit {found}");
+            issues.add_expected(&AUDIT_TEXT_MISSING, at, message, name);
+        } else if !verdict.get("passed").is_some_and(python::is_true) {
+            issues.add(&AUDIT_PERFORMANCE, at, format!("{audit} does not pass"));
+        }
+    }
+
+    fn output_length(&self, issues: &mut Issues) {
+        let path = self.path(SUMMARY);
+        let (least, most) = self.endpoints.output_tokens;
+        let found = self.said.performance.value("mean_output_tokens").and_then(python::number);
+        if !found.is_some_and(|mean| (least..=most).contains(&mean)) {
+            let found = found.map_or("not told".to_owned(), python::float);
+            let message = format!("the mean number of output tokens is {found}");
+            let expected = format!("{least} to {most}");
+            issues.add_expected(&AUDIT_OUTPUT_LENGTH, At::path(&path), message, expected);
+        }
+    }
+}
+
+/// What was played, and under which name limits are looked up.
+struct Played {
+    scenario: Option<Scenario>,
+    as_limited: Option<Scenario>,
+}
+
+/// Whether two names of a metric differ only in case and signs.
+fn is_same(one: &str, other: &str) -> bool {
+    let letters = |name: &str| -> String {
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    letters(one) == letters(other)
+}

@@ -1,0 +1,26 @@
+//! Which files a folder must have.
+
+use std::collections::BTreeSet;
+
+use crate::tree::Node;
+
+/// Files that may lie in any folder of logs.
+const ANYWHERE: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
+
+/// What a folder lacks, and what it has too much, as a sentence; `None` if nothing.
+pub fn mismatch(folder: Node<'_>, required: &[&str], optional: &[&str]) -> Option<String> {
+    let names: Vec<String> = folder.files().map(|file| file.text().into_owned()).collect();
+    let there: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let required: BTreeSet<&str> = required.iter().copied().collect();
+    let matters = |name: &&&str| !optional.contains(*name) && !ANYWHERE.contains(*name);
+    let list = |these: &BTreeSet<&str>, those: &BTreeSet<&str>| {
+        these.difference(those).filter(matters).copied().collect::<Vec<_>>().join(", ")
+    };
+    let (missing, extra) = (list(&required, &there), list(&there, &required));
+    match (missing.is_empty(), extra.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("there is no {missing}")),
+        (true, false) => Some(format!("{extra} should not be there")),
+        (false, false) => Some(format!("there is no {missing}, and {extra} should not be there")),
+    }
+}

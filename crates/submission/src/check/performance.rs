@@ -1,0 +1,527 @@
+//! A performance run, by its detail log.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::catalogue::*;
+use super::issues::{At, Issues};
+use super::{Place, Program};
+use crate::facts::detail::DetailLog;
+use crate::python;
+use dyno_rules::{Scenario, Seeds, Version};
+
+/// Models whose samples differ so much in size that each must be issued equally often,
+/// as mlperf.conf has them.
+const EQUAL_ISSUE: [&str; 10] = [
+    "3d-unet",
+    "rgat",
+    "gptj",
+    "llama2-70b",
+    "mixtral-8x7b",
+    "llama3.1-405b",
+    "llama3.1-8b",
+    "llama3.1-8b-edge",
+    "deepseek-r1",
+    "whisper",
+];
+/// Language models, of which token latencies are asked.
+const LANGUAGE: [&str; 7] = [
+    "llama2-70b",
+    "mixtral-8x7b",
+    "llama3.1-405b",
+    "llama3.1-8b",
+    "llama3.1-8b-edge",
+    "deepseek-r1",
+    "gpt-oss-120b",
+];
+const NS_PER_MS: f64 = 1e6;
+const MS_PER_S: f64 = 1e3;
+/// Samples of a MultiStream query.
+const STREAMS: f64 = 8.0;
+
+/// A run to judge.
+pub struct Run<'a, 't> {
+    /// Of which result.
+    pub place: &'a Place<'a, 't>,
+    /// Its detail log.
+    pub log: &'a DetailLog,
+    /// Where that lies.
+    pub path: &'a Path,
+    /// Audits may have several configuration files.
+    pub is_audit: bool,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// The value.
+    pub value: f64,
+    /// As the official programs print it.
+    pub text: String,
+    /// Whether it was inferred from another scenario.
+    pub is_inferred: bool,
+}
+
+impl Metric {
+    fn of(value: f64) -> Self {
+        Self { value, text: python::float(value), is_inferred: false }
+    }
+}
+
+/// A comparison cannot be made: the log lacks the key, or has no number there.
+pub(super) struct NoNumber;
+
+impl Run<'_, '_> {
+    /// Judges it; the metric is there where the log has it.
+    pub fn judge(&self, issues: &mut Issues) -> Option<Metric> {
+        if let Some(line) = self.log.broken(issues.program() != Program::Strict) {
+            let at = self.at("").line(Some(line));
+            issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key, or no UTF-8");
+            return None;
+        }
+        let Some(scenario) = self.log.text("effective_scenario").and_then(known) else {
+            issues.add(&RUN_KEY, self.at("effective_scenario"), "the log names no scenario");
+            return None;
+        };
+        if self.log.text("result_validity") != Some("VALID") {
+            let found = self.log.text("result_validity").unwrap_or("nothing");
+            let at = self.at("result_validity");
+            issues.add_expected(&RUN_INVALID, at, format!("the result is {found}"), "VALID");
+        }
+        let _ = self.tokens(scenario, issues);
+        self.equal_issue(issues);
+        self.errors(issues);
+        let _ = self.samples(issues);
+        self.seeds(issues);
+        // The program in one file leaves these out for the first round.
+        if issues.program() != Program::Mono || self.place.round.version > Version::new(0, 5) {
+            let _ = self.latency(scenario, issues);
+            let _ = self.queries(scenario, issues);
+            let _ = self.duration(issues);
+        }
+        self.network(issues);
+        self.inference(scenario, issues);
+        self.metric(scenario, issues).ok()
+    }
+
+    fn at(&self, key: &str) -> At<'_> {
+        let line = if key.is_empty() { None } else { self.log.line_of(key) };
+        At::path(self.path).line(line)
+    }
+
+    /// A number of the log; that it is not there is a finding.
+    fn number(&self, key: &str, issues: &mut Issues) -> Result<f64, NoNumber> {
+        let number = self.log.value(key).and_then(python::number);
+        number.ok_or_else(|| {
+            let message = match self.log.value(key) {
+                None => format!("the log has no `{key}`"),
+                Some(value) => format!("`{key}` is no number but {value}"),
+            };
+            issues.add(&RUN_KEY, self.at(key), message);
+            NoNumber
+        })
+    }
+
+    /// Whether early stopping decides how long a run must be, which came with v2.0.
+    fn stops_early(&self, scenario: Scenario) -> bool {
+        !self.is_early()
+            && matches!(scenario, Scenario::Server | Scenario::SingleStream | Scenario::MultiStream)
+    }
+
+    /// Whether the round is one of those with streams at a fixed interval in MultiStream
+    /// and without early stopping.
+    fn is_early(&self) -> bool {
+        self.place.round.version < Version::new(2, 0)
+    }
+
+    fn model(&self) -> &str {
+        &self.place.model.official
+    }
+
+    /// Language models: token latencies must be measured and, under load, be low.
+    fn tokens(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+        if !is_of(&LANGUAGE, self.model()) {
+            return Ok(());
+        }
+        let on = self.log.value("requested_use_token_latencies").is_some_and(python::is_true);
+        if !on {
+            let at = self.at("requested_use_token_latencies");
+            issues.add(&RUN_TOKENS_OFF, at, "token latencies were not measured");
+            return Ok(());
+        }
+        // LoadGen plays Interactive as Server: its log says Server, so that the checker
+        // in modules applies the limits of Server.
+        let judged = match issues.program() {
+            Program::Modular => Some(scenario),
+            Program::Mono | Program::Strict => self.place.scenario,
+        };
+        let Some(judged @ (Scenario::Server | Scenario::Interactive)) = judged else {
+            return Ok(());
+        };
+        self.token_limits(judged, issues)
+    }
+
+    /// The limits of a scenario under load.
+    pub(super) fn token_limits(
+        &self,
+        judged: Scenario,
+        issues: &mut Issues,
+    ) -> Result<(), NoNumber> {
+        let limits = self.place.model.benchmark.and_then(|b| b.token_latency.get(&judged));
+        let Some(limits) = limits else {
+            let message = format!("there are no limits of {} in {}", self.model(), judged.name());
+            issues.add(&RUN_TOKEN_LATENCY, self.at(""), message);
+            return Ok(());
+        };
+        let pairs = [
+            ("result_first_token_99.00_percentile_latency_ns", limits.ttft),
+            ("result_time_per_output_token_99.00_percentile_ns", limits.tpot),
+        ];
+        for (key, limit) in pairs {
+            let found = self.number(key, issues)?;
+            #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53 ns")]
+            if found >= limit as f64 {
+                let message = format!("{key} is {}", python::float(found));
+                issues.add_expected(
+                    &RUN_TOKEN_LATENCY,
+                    self.at(key),
+                    message,
+                    format!("less than {limit}"),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn equal_issue(&self, issues: &mut Issues) {
+        let closed = self.place.submitter.division.is_closed_or_network();
+        let since = self.place.round.version >= Version::new(4, 1);
+        let key = "effective_sample_concatenate_permutation";
+        if !closed || !since || self.is_audit || !is_of(&EQUAL_ISSUE, self.model()) {
+            return;
+        }
+        let on = match self.log.value(key) {
+            Some(Value::String(text)) => text == "true",
+            Some(value) => python::is_true(value),
+            None => false,
+        };
+        if !on {
+            issues.add_expected(&RUN_EQUAL_ISSUE, self.at(key), format!("{key} is off"), "true");
+        }
+    }
+
+    pub(super) fn errors(&self, issues: &mut Issues) {
+        let errors = &self.log.errors;
+        let exceptions = self.place.options.submission_exceptions;
+        let fails = match issues.program() {
+            // It trusts the log's own count where there is one.
+            Program::Mono => {
+                let told = self.log.value("num_errors").and_then(python::number);
+                let any = told.map_or(errors.count > 0, |told| told != 0.0);
+                any && (!exceptions || errors.not_uncommitted > 0)
+            }
+            // It looks only when it is told to accept some of them.
+            Program::Modular => {
+                exceptions && (errors.others > 0 || (!self.is_audit && errors.several_confs > 0))
+            }
+            Program::Strict => errors.count > 0,
+        };
+        self.marks(issues);
+        if fails {
+            let (line, text) = match errors.first.first() {
+                Some((line, text)) => (Some(*line), text.as_str()),
+                None => (self.log.line_of("num_errors"), "the log counts errors"),
+            };
+            issues.add(&RUN_ERRORS, self.at("").line(line), format!("the run had errors: {text}"));
+        }
+    }
+
+    /// The program in modules asks each line whether it is an error, and fails where one
+    /// does not say.
+    fn marks(&self, issues: &mut Issues) {
+        if let Some(line) = self.log.unmarked {
+            let at = self.at("").line(Some(line));
+            issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
+        }
+    }
+
+    fn samples(&self, issues: &mut Issues) -> Result<(), NoNumber> {
+        let key = "effective_performance_sample_count";
+        let found = self.number(key, issues)?;
+        let wanted = self.place.model.benchmark.and_then(|b| b.performance_samples);
+        let Some(wanted) = wanted else {
+            let message = format!("the round has no {}", self.model());
+            issues.add(&MODEL_UNKNOWN, self.at(""), message);
+            return Ok(());
+        };
+        self.at_least(&RUN_SAMPLES, key, found, wanted, issues);
+        Ok(())
+    }
+
+    fn at_least(
+        &self,
+        check: &'static Check,
+        key: &str,
+        found: f64,
+        wanted: u64,
+        issues: &mut Issues,
+    ) {
+        #[expect(clippy::cast_precision_loss, reason = "counts and times far below 2^53")]
+        if found < wanted as f64 {
+            let message = format!("{key} is {found}");
+            issues.add_expected(check, self.at(key), message, format!("at least {wanted}"));
+        }
+    }
+
+    fn seeds(&self, issues: &mut Issues) {
+        let is_test05 = self.path.components().any(|part| part.as_os_str() == "TEST05");
+        let round = self.place.round;
+        let seeds = round.test05_seeds.filter(|_| is_test05).unwrap_or(round.seeds);
+        self.seed("effective_qsl_rng_seed", seeds.qsl, issues);
+        self.seeds_of(seeds, issues);
+    }
+
+    /// Clients of endpoints load no samples, so that they lack the first seed.
+    pub(super) fn seeds_of_issue(&self, issues: &mut Issues) {
+        self.seeds_of(self.place.round.seeds, issues);
+    }
+
+    fn seeds_of(&self, seeds: Seeds, issues: &mut Issues) {
+        self.seed("effective_sample_index_rng_seed", seeds.sample_index, issues);
+        self.seed("effective_schedule_rng_seed", seeds.schedule, issues);
+    }
+
+    fn seed(&self, key: &str, wanted: u64, issues: &mut Issues) {
+        if self.log.whole(key) != Some(wanted) {
+            let found = self.log.value(key).map_or("missing".to_owned(), Value::to_string);
+            let at = self.at(key);
+            issues.add_expected(&RUN_SEEDS, at, format!("{key} is {found}"), wanted.to_string());
+        }
+    }
+
+    fn latency(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+        if !self.stops_early(scenario) {
+            return self.tail(scenario, issues);
+        }
+        if !self.log.value("early_stopping_met").is_some_and(python::is_true) {
+            let said = self.log.text("early_stopping_result").unwrap_or("it says no more");
+            let at = self.at("early_stopping_met");
+            issues.add(&RUN_EARLY_STOPPING, at, format!("early stopping is not met: {said}"));
+        }
+        self.bound(&RUN_TARGET_LATENCY, "effective_target_latency_ns", scenario, issues)
+    }
+
+    /// The latency at a percentile against the bound of a scenario: at that of the
+    /// benchmark, where the official programs take the 99th.
+    pub(super) fn tail(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+        let benchmark = self.place.model.benchmark;
+        let own = benchmark.and_then(|of| self.place.round.percentile(of, scenario));
+        let own = own.filter(|_| issues.program() == Program::Strict);
+        let percent = 100.0 * own.unwrap_or(0.99);
+        let key = match scenario {
+            Scenario::MultiStream => {
+                format!("result_{percent:.2}_percentile_per_query_latency_ns")
+            }
+            _ => format!("result_{percent:.2}_percentile_latency_ns"),
+        };
+        self.bound(&RUN_LATENCY, &key, scenario, issues)
+    }
+
+    fn bound(
+        &self,
+        check: &'static Check,
+        key: &str,
+        scenario: Scenario,
+        issues: &mut Issues,
+    ) -> Result<(), NoNumber> {
+        let bound = self.place.model.benchmark.and_then(|b| b.latency.get(&scenario)).copied();
+        let Some(bound) = bound.filter(|bound| *bound > 0) else { return Ok(()) };
+        let found = self.number(key, issues)?;
+        #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53 ns")]
+        if found > bound as f64 {
+            let message = format!("{key} is {found}");
+            issues.add_expected(check, self.at(key), message, format!("at most {bound}"));
+        }
+        Ok(())
+    }
+
+    fn queries(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+        let benchmark = self.place.model.benchmark;
+        let wanted = benchmark.and_then(|b| b.min_queries.get(&scenario)).copied();
+        let frees = issues.program() == Program::Mono && is_of(&EQUAL_ISSUE, self.model());
+        if let Some(wanted) = wanted.filter(|_| !self.stops_early(scenario) && !frees) {
+            let key = "effective_min_query_count";
+            let found = self.number(key, issues)?;
+            self.at_least(&RUN_MIN_QUERIES, key, found, wanted, issues);
+        }
+        let closed = self.place.submitter.division == crate::entry::Division::Closed;
+        let judged = issues.program() == Program::Mono || closed;
+        if scenario == Scenario::Offline && judged {
+            let key = "effective_samples_per_query";
+            let found = self.number(key, issues)?;
+            // One bound for all models until v4.0.
+            let of_round = benchmark.filter(|_| self.place.round.version < Version::new(4, 0));
+            let of_round = of_round.map(|_| self.place.round.offline_samples);
+            match benchmark.and_then(|b| b.offline_samples).or(of_round) {
+                Some(wanted) => self.at_least(&RUN_OFFLINE_SAMPLES, key, found, wanted, issues),
+                None => {
+                    let message = format!("{} has no Offline scenario", self.model());
+                    issues.add(&RUN_OFFLINE_SAMPLES, self.at(key), message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn duration(&self, issues: &mut Issues) -> Result<(), NoNumber> {
+        if issues.program() == Program::Modular && self.model().starts_with("e2e-rag") {
+            return Ok(());
+        }
+        let early = self.place.round.version < Version::new(1, 0);
+        let wanted = if early { 60_000 } else { 600_000 };
+        let key = "effective_min_duration_ms";
+        let found = self.number(key, issues)?;
+        self.at_least(&RUN_DURATION, key, found, wanted, issues);
+        Ok(())
+    }
+
+    /// Behind a network the name of the system must say so; whether the division
+    /// allows a network is a matter of the system's description.
+    pub(super) fn network(&self, issues: &mut Issues) {
+        let network = self.place.description.get("is_network").and_then(Value::as_str);
+        if !network.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+            return;
+        }
+        let name = self.log.text("sut_name").unwrap_or_default();
+        if !name.contains("Network SUT") {
+            let message = format!("the system under test is named `{name}`");
+            issues.add_expected(
+                &RUN_NETWORK_NAME,
+                self.at("sut_name"),
+                message,
+                "`Network SUT` in it",
+            );
+        }
+    }
+
+    /// Whether the result may stand for the scenario of its folder.
+    pub(super) fn inference(&self, played: Scenario, issues: &mut Issues) {
+        use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
+        let Some(folder) = self.place.scenario else { return };
+        if folder == played || (played, folder) == (Server, Interactive) {
+            return;
+        }
+        let pairs = [(SingleStream, Offline), (SingleStream, MultiStream), (MultiStream, Offline)];
+        let pairs = if self.is_early() { &pairs[..1] } else { &pairs[..] };
+        let kind = self.place.description.get("system_type").and_then(Value::as_str);
+        let at = self.at("effective_scenario");
+        let names = format!("{} from a run of {}", folder.name(), played.name());
+        if !kind.unwrap_or_default().to_lowercase().contains("edge") {
+            issues.add(&RUN_INFERRED, at, format!("{names}, and the system is no edge system"));
+        } else if !pairs.contains(&(played, folder)) {
+            issues.add(&RUN_INFERRED, at, format!("{names} cannot be inferred"));
+        }
+    }
+
+    fn metric(&self, played: Scenario, issues: &mut Issues) -> Result<Metric, NoNumber> {
+        let round = self.place.round;
+        let mut value = None;
+        // The key of the round must be there even where the model has one of its own.
+        let own = self.place.model.benchmark.and_then(|b| b.result_keys.get(&played));
+        for key in round.result_keys.get(&played).into_iter().chain(own) {
+            value = Some(self.number_or_text(key, issues)?);
+        }
+        self.in_units(played, value.ok_or(NoNumber)?, issues)
+    }
+
+    /// The result that a key holds.
+    pub(super) fn metric_of(
+        &self,
+        played: Scenario,
+        key: &str,
+        issues: &mut Issues,
+    ) -> Result<Metric, NoNumber> {
+        let value = self.number_or_text(key, issues)?;
+        self.in_units(played, value, issues)
+    }
+
+    fn in_units(
+        &self,
+        played: Scenario,
+        value: f64,
+        issues: &mut Issues,
+    ) -> Result<Metric, NoNumber> {
+        let mut metric = Metric::of(value);
+        let is_streams = played == Scenario::MultiStream && self.is_early();
+        if matches!(played, Scenario::SingleStream | Scenario::MultiStream) && !is_streams {
+            let mut ms = metric.value / NS_PER_MS;
+            if self.model() == "wan-2.2-t2v-a14b" {
+                ms /= MS_PER_S;
+            }
+            metric = Metric::of(ms);
+        }
+        match self.place.scenario {
+            Some(folder) if folder != played => self.inferred(played, folder, metric, issues),
+            _ => Ok(metric),
+        }
+    }
+
+    fn number_or_text(&self, key: &str, issues: &mut Issues) -> Result<f64, NoNumber> {
+        let text = self.log.text(key).filter(|_| issues.program() != Program::Strict);
+        match text.and_then(|text| text.trim().parse().ok()) {
+            Some(number) => Ok(number),
+            None => self.number(key, issues),
+        }
+    }
+
+    /// What the run says of another scenario.
+    fn inferred(
+        &self,
+        played: Scenario,
+        folder: Scenario,
+        metric: Metric,
+        issues: &mut Issues,
+    ) -> Result<Metric, NoNumber> {
+        let inferred = |value: f64| Metric { is_inferred: true, ..Metric::of(value) };
+        match (played, folder) {
+            (Scenario::SingleStream, Scenario::Offline) => {
+                let key = "result_qps_without_loadgen_overhead";
+                let value = self.number(key, issues)?;
+                let text = self.log.value(key).map(python::text).unwrap_or_default();
+                Ok(Metric { text, ..inferred(value) })
+            }
+            (Scenario::MultiStream, Scenario::Offline) => {
+                let samples = self.number("effective_samples_per_query", issues)?;
+                let mean = self.number("result_mean_query_latency_ns", issues)?;
+                Ok(inferred(samples * MS_PER_S / (mean / NS_PER_MS)))
+            }
+            (Scenario::SingleStream, Scenario::MultiStream) => {
+                let key = "early_stopping_latency_ms";
+                let estimate = self.number(key, issues)?;
+                if estimate == 0.0 {
+                    let message = "early stopping made no estimate of the 99th percentile";
+                    issues.add(&RUN_NO_ESTIMATE, self.at(key), message);
+                }
+                Ok(inferred(estimate * STREAMS / NS_PER_MS))
+            }
+            _ => Ok(metric),
+        }
+    }
+}
+
+/// Whether it is a language model, of which token latencies are asked.
+pub(super) fn is_language(model: &str) -> bool {
+    is_of(&LANGUAGE, model)
+}
+
+/// The scenario that a log says, in its own spelling.
+fn known(name: &str) -> Option<Scenario> {
+    Scenario::ALL.into_iter().find(|scenario| scenario.name() == name)
+}
+
+/// Whether a model is one of these, at any of its targets.
+fn is_of(models: &[&str], name: &str) -> bool {
+    let base = name.strip_suffix("-99.9").or_else(|| name.strip_suffix("-99")).unwrap_or(name);
+    models.contains(&base)
+}

@@ -1,0 +1,71 @@
+//! Results with measured power.
+
+use super::catalogue::*;
+use super::files;
+use super::issues::{At, Issues};
+use super::{Place, Program, Skip};
+use crate::facts::Facts;
+use crate::layout::{ACCURACY_LOG, DETAIL, SUMMARY};
+use crate::power::{self, Energy, Measurement, RunLog};
+use crate::tree::Node;
+
+const RUN: [&str; 3] = [SUMMARY, DETAIL, "spl.txt"];
+const POWER: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
+
+/// Judges the measurement; the metric is there where the files have it.
+pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Option<Energy> {
+    let folder = place.entry.folder.folder("performance")?;
+    for (name, required, optional) in [
+        ("run_1", &RUN[..], &[ACCURACY_LOG][..]),
+        ("ranging", &RUN[..], &[ACCURACY_LOG][..]),
+        ("power", &POWER[..], &[][..]),
+    ] {
+        let path = folder.path().join(name);
+        match folder.folder(name) {
+            None => issues.add(&POWER_FILES, At::path(&path), "there is no such folder"),
+            Some(folder) => check_files(folder, required, optional, issues),
+        }
+    }
+    let path = folder.path();
+    let Some(scenario) = place.scenario else {
+        issues.add(&POWER_METRIC, At::path(&path), "there is no metric of an unknown scenario");
+        return None;
+    };
+    let absolute = folder.absolute();
+    let round = place.round.version;
+    let log = log_of_run(facts);
+    let log = log.as_ref();
+    let measurement = Measurement { folder: &absolute, shown: &path, round, scenario, log };
+    let program = match issues.program() {
+        Program::Strict => power::Program::Rules,
+        Program::Mono | Program::Modular => power::Program::Official,
+    };
+    let power = power::check(&measurement, program);
+    if !place.options.skips(Skip::Power) {
+        issues.extend(power.findings);
+    }
+    if power.energy.is_none() {
+        issues.add(&POWER_METRIC, At::path(&path), "the power metric cannot be computed");
+    }
+    power.energy
+}
+
+/// What is known of the detail log already: no file is read twice.
+fn log_of_run(facts: &Facts<'_>) -> Option<RunLog> {
+    let (log, sha1) = facts.performance.as_ref().ok().zip(facts.performance_sha1.clone())?;
+    let text = |key: &str| log.text(key).map(str::to_owned);
+    Some(RunLog {
+        sha1,
+        begin: text("power_begin"),
+        end: text("power_end"),
+        queries: log.whole("result_query_count"),
+        scenario: text("effective_scenario"),
+    })
+}
+
+fn check_files(folder: Node<'_>, required: &[&str], optional: &[&str], issues: &mut Issues) {
+    if let Some(mismatch) = files::mismatch(folder, required, optional) {
+        let path = folder.path();
+        issues.add(&POWER_FILES, At::path(&path), mismatch);
+    }
+}

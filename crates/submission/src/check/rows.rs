@@ -1,0 +1,151 @@
+//! Rows of the table of results, from what counts.
+
+use serde_json::Value;
+
+use super::accuracy::Accuracy;
+use super::issues::{At, Issues};
+use super::performance::Metric;
+use super::{Place, Program};
+use crate::facts::json::JsonFile;
+use crate::power::Energy;
+use crate::python;
+use crate::table::{Column, Row};
+use dyno_rules::{Scenario, Version};
+
+/// Language models whose results are in tokens.
+const TOKENS: [&str; 9] = [
+    "gptj-99",
+    "gptj-99.9",
+    "llama2-70b-99",
+    "llama2-70b-99.9",
+    "mixtral-8x7b",
+    "llama3.1-405b",
+    "llama3.1-8b",
+    "deepseek-r1",
+    "gpt-oss-120b",
+];
+
+/// A result that counts.
+pub struct Result_<'a, 't> {
+    /// Which.
+    pub place: &'a Place<'a, 't>,
+    /// Its metric.
+    pub metric: &'a Metric,
+    /// Its accuracy.
+    pub accuracy: &'a Accuracy,
+    /// Its power.
+    pub energy: Option<Energy>,
+    /// What describes the measurement.
+    pub measurement: &'a JsonFile,
+    /// Cells that the programs fill in each in its own way.
+    pub own: Vec<(Column, String)>,
+}
+
+impl Result_<'_, '_> {
+    /// Its rows: the result and, if it was measured, the power.
+    pub fn rows(&self, issues: &mut Issues) -> Vec<Row> {
+        let mut row = self.row(issues);
+        let Some(energy) = self.energy.filter(|energy| energy.value > 0.0) else {
+            return vec![row];
+        };
+        let mut rows = Vec::new();
+        let only_power = self.place.description.get("system_power_only").is_some_and(is_set);
+        if issues.program() != Program::Mono || !only_power {
+            rows.push(row.clone());
+        }
+        row.value = energy.value;
+        row.set(Column::Result, python::float(energy.value));
+        row.set(Column::Units, energy.unit.name());
+        rows.push(row);
+        rows
+    }
+
+    fn row(&self, issues: &mut Issues) -> Row {
+        let Place { round, submitter, system, model, .. } = *self.place;
+        let mut row = Row::default();
+        row.value = self.metric.value;
+        row.set(Column::Organization, &*submitter.name);
+        row.set(Column::Division, submitter.division.name());
+        row.set(Column::Platform, &*system.name);
+        row.set(Column::Model, &*model.name);
+        row.set(Column::MlperfModel, &*model.official);
+        row.set(Column::Result, &*self.metric.text);
+        row.set(Column::Accuracy, self.accuracy.text());
+        row.set(Column::Version, round.version.to_string());
+        row.set(Column::HasPower, if self.energy.is_some() { "True" } else { "False" });
+        row.set(Column::Units, self.unit());
+        for (column, field, must_be_text) in [
+            (Column::Availability, "status", true),
+            (Column::SystemType, "system_type", true),
+            (Column::SystemName, "system_name", true),
+            (Column::Nodes, "number_of_nodes", false),
+            (Column::Processor, "host_processor_model_name", true),
+            (Column::Processors, "host_processors_per_node", false),
+            (Column::Cores, "host_processor_core_count", false),
+            (Column::Accelerator, "accelerator_model_name", true),
+            (Column::Accelerators, "accelerators_per_node", false),
+            (Column::Framework, "framework", true),
+            (Column::OperatingSystem, "operating_system", true),
+        ] {
+            let value = self.place.description.get(field);
+            self.must_be_text(field, value.filter(|_| must_be_text), issues);
+            row.set(column, value.map(python::text).unwrap_or_default());
+        }
+        row.set(Column::Notes, self.notes());
+        let weights = self.measurement.get("weight_data_types");
+        self.must_be_text("weight_data_types", weights, issues);
+        row.set(Column::WeightDataTypes, weights.map(python::text).unwrap_or_default());
+        for (column, text) in &self.own {
+            row.set(*column, &**text);
+        }
+        row
+    }
+
+    /// The program in one file puts quotes around these with `+`, which takes texts.
+    fn must_be_text(&self, field: &str, value: Option<&Value>, issues: &mut Issues) {
+        if issues.program() == Program::Mono && value.is_some_and(|value| !value.is_string()) {
+            let path = self.place.entry.folder.path();
+            issues.crash(At::path(&path), &format!("`{field}` is no text"));
+        }
+    }
+
+    fn notes(&self) -> String {
+        let note = |field| self.place.description.get(field).and_then(Value::as_str).unwrap_or("");
+        let (hardware, software) = (note("hw_notes"), note("sw_notes"));
+        match (hardware.is_empty(), software.is_empty()) {
+            (_, true) => hardware.to_owned(),
+            (true, false) => software.to_owned(),
+            (false, false) => format!("{hardware}. {software}"),
+        }
+    }
+
+    fn unit(&self) -> &'static str {
+        let scenario = self.place.scenario.unwrap_or(Scenario::Offline);
+        // The checkers of these rounds wrote no unit.
+        if scenario == Scenario::MultiStream && self.place.round.version < Version::new(2, 0) {
+            return "Streams";
+        }
+        unit(&self.place.model.official, scenario)
+    }
+}
+
+/// Unit of a result.
+pub fn unit(model: &str, scenario: Scenario) -> &'static str {
+    use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
+    match (model, scenario) {
+        ("wan-2.2-t2v-a14b", SingleStream) => "Latency (s)",
+        (_, SingleStream | MultiStream) => "Latency (ms)",
+        ("llama3.1-8b-edge", Offline) => "Tokens/s",
+        ("e2e-rag-qna", Offline) => "Tasks/s",
+        (model, Offline | Server | Interactive) if TOKENS.contains(&model) => "Tokens/s",
+        (_, Offline) => "Samples/s",
+        (_, Server | Interactive) => "Queries/s",
+    }
+}
+
+fn is_set(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.eq_ignore_ascii_case("true"),
+        value => python::is_true(value),
+    }
+}

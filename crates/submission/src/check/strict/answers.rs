@@ -1,0 +1,75 @@
+//! The answers that TEST01 logged: what is left of them, against what is left of those of
+//! the accuracy run.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::quality;
+use crate::check::accuracy as log;
+use crate::check::catalogue::AUDIT_TEXT_CONTRADICTS;
+use crate::check::issues::{At, Issues};
+use crate::check::place::Place;
+use crate::facts::{Audit, read_accuracy, text};
+use crate::finding::counted;
+use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT};
+use crate::tree::Node;
+
+/// Checks the accuracy folder of TEST01.
+pub(super) fn check(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
+    let Some(folder) = audit.folder.folder("accuracy") else { return };
+    // That it is missing is told elsewhere.
+    let Some(logged) = folder.file(ACCURACY_LOG) else { return };
+    log::check_log(folder, issues);
+    if let Ok(said) = read_accuracy(folder.file(ACCURACY_TEXT), &[]) {
+        let text = folder.path().join(ACCURACY_TEXT);
+        quality::check_hash(&said, &text, Some(logged), issues);
+    }
+    // Without determinism answers differ, and their qualities are compared.
+    let is_same = audit.verify_accuracy.as_ref().is_ok_and(|text| text.has_line("TEST PASS"));
+    let reference = place.entry.accuracy().and_then(|folder| folder.file(ACCURACY_LOG));
+    if let Some(reference) = reference.filter(|_| is_same) {
+        compare(reference, logged, issues);
+    }
+}
+
+/// An entry of a log, as far as it is compared.
+#[derive(Deserialize)]
+struct Entry<'a> {
+    qsl_idx: u64,
+    #[serde(borrow)]
+    data: Cow<'a, str>,
+}
+
+fn compare(reference: Node<'_>, logged: Node<'_>, issues: &mut Issues) {
+    let (Ok(answers), Ok(text)) = (text::read(Some(reference)), text::read(Some(logged))) else {
+        return;
+    };
+    let known: BTreeMap<u64, Cow<'_, str>> =
+        entries(&answers.text).map(|(_, entry)| (entry.qsl_idx, entry.data)).collect();
+    let mut differ = entries(&text.text).filter(|(_, entry)| {
+        let known = known.get(&entry.qsl_idx);
+        known.is_some_and(|known| !known.eq_ignore_ascii_case(&entry.data))
+    });
+    if let Some((line, first)) = differ.next() {
+        let path = logged.path();
+        let count = 1 + differ.count();
+        let message = format!(
+            "the audit says TEST PASS, beside {} that the accuracy run does not give; the first \
+             is that of sample {}",
+            counted(count as u64, "answer", "answers"),
+            first.qsl_idx
+        );
+        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path).line(Some(line)), message);
+    }
+}
+
+/// The entries of a log, of which the middle and parts of lines may have been cut out, with
+/// their lines.
+fn entries(log: &str) -> impl Iterator<Item = (usize, Entry<'_>)> {
+    log.lines().enumerate().filter_map(|(at, line)| {
+        let entry = line.trim().trim_end_matches(',');
+        Some((at + 1, serde_json::from_str(entry).ok()?))
+    })
+}

@@ -1,0 +1,226 @@
+//! Audits derived from the logs, beside what the submitter's text says: by the rule of
+//! `dyno audit`.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use dyno_loadgen::log::read::read_summary;
+use serde_json::Value;
+
+use super::answers;
+use crate::audit::ratio::{self, Facts as RunFacts, RunLog};
+use crate::audit::reason::shown;
+use crate::audit::{Plan, Reason, Side, Test, plan};
+use crate::check::Skip;
+use crate::check::catalogue::{
+    AUDIT_OTHER, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
+};
+use crate::check::issues::{At, Issues};
+use crate::check::place::Place;
+use crate::entry::Division;
+use crate::facts::detail::DetailLog;
+use crate::facts::{Audit, Facts, text};
+use crate::layout::SUMMARY;
+use crate::tree::Node;
+use dyno_rules::Scenario;
+
+/// Audits whose run is judged like that of the result, beside what follows here.
+const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
+
+impl RunLog for DetailLog {
+    fn said(&self, key: &str) -> Option<Cow<'_, str>> {
+        let held = self.held(key)?;
+        Some(match held.other.as_ref().map_or(&held.value, |other| &other.1) {
+            Value::String(text) => text.as_str().into(),
+            Value::Bool(flag) => flag.to_string().into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        })
+    }
+
+    fn errors(&self) -> u64 {
+        self.errors.count as u64
+    }
+
+    fn contradictions(&self) -> Vec<String> {
+        let keys = self.contradicted().map(|(key, ..)| key);
+        keys.filter(|key| ratio::is_said_once(key)).map(str::to_owned).collect()
+    }
+}
+
+/// Checks an audit against the run of the result, which played this scenario.
+pub(super) fn check(
+    place: &Place<'_, '_>,
+    facts: &Facts<'_>,
+    audit: &Audit<'_>,
+    played: Scenario,
+    issues: &mut Issues,
+) {
+    let path = audit.folder.path();
+    check_counters(audit, &path, issues);
+    if audit.name == "TEST01" {
+        answers::check(place, audit, issues);
+    }
+    let (Ok(log), Some(test)) = (&audit.performance, Test::named(&audit.name)) else { return };
+    let benchmark = place.model.benchmark.map(|benchmark| benchmark.name.as_str());
+    let Ok(plan) = plan(test, place.round, benchmark, played.played_as()) else { return };
+    let Some(reasons) = reasons(&plan, place, facts, audit, log) else { return };
+    let detail = path.join("performance/run_1/mlperf_log_detail.txt");
+    for reason in &reasons {
+        tell(reason, audit, log, &detail, issues);
+    }
+    let has_score = plan.tolerance > 0.0 && audit.name != "TEST04-A";
+    let is_of_score = |reason: &Reason| check_of(reason) == Some(Finds::Score);
+    let says_otherwise = audit.verify_performance.as_ref().is_ok_and(|text| !passes(text));
+    if has_score && says_otherwise && !reasons.iter().any(is_of_score) {
+        let message = "does not say TEST PASS, though the scores of the two logs are near enough";
+        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path.join(PERFORMANCE)), message);
+    }
+}
+
+/// Warns of audits that are there and fail, where the result counts without them.
+pub(super) fn tell_others(
+    place: &Place<'_, '_>,
+    facts: &Facts<'_>,
+    division: Division,
+    issues: &mut Issues,
+) {
+    if place.options.skips(Skip::Compliance) || facts.endpoint.is_some() {
+        return;
+    }
+    let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
+    let is_judged =
+        |audit: &&Audit<'_>| division.is_closed_or_network() && wanted.contains(&audit.name);
+    for audit in facts.audits.iter().filter(|audit| !is_judged(audit)) {
+        let texts = [
+            ("verify_accuracy.txt", &audit.verify_accuracy),
+            (PERFORMANCE, &audit.verify_performance),
+            ("verify_output_len.txt", &audit.verify_output_length),
+        ];
+        let says =
+            |text: &str| ["TEST FAIL", "verification failed"].iter().any(|w| text.contains(w));
+        let failed = |text: &Result<text::TextFile, _>| text.as_ref().is_ok_and(|t| says(&t.text));
+        for (name, _) in texts.into_iter().filter(|(_, text)| failed(text)) {
+            let message = format!("{} fails, and the result counts without it", audit.name);
+            issues.add(&AUDIT_OTHER, At::path(&audit.folder.path().join(name)), message);
+        }
+    }
+}
+
+const PERFORMANCE: &str = "verify_performance.txt";
+
+fn passes(text: &text::TextFile) -> bool {
+    text.has_line("TEST PASS")
+}
+
+/// What speaks against it; `None` if what it is compared with is not there, which is
+/// told elsewhere.
+fn reasons(
+    plan: &Plan,
+    place: &Place<'_, '_>,
+    facts: &Facts<'_>,
+    audit: &Audit<'_>,
+    log: &DetailLog,
+) -> Option<Vec<Reason>> {
+    let (first, last) = (&plan.runs[0], &plan.runs[plan.runs.len() - 1]);
+    let audited = || of_run(log, audit.folder.file(format!("performance/run_1/{SUMMARY}")));
+    match (plan.test, audit.name.as_str()) {
+        (Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09, _) => {
+            Some(ratio::alone(last, log))
+        }
+        (Test::Test04Pair, "TEST04-A") => Some(ratio::alone_and_unique(first, log)),
+        (Test::Test04Pair, _) => {
+            let unique = facts.audit("TEST04-A")?;
+            let summary = unique.folder.file(format!("performance/run_1/{SUMMARY}"));
+            let reference = of_run(unique.performance.as_ref().ok()?, summary);
+            Some(ratio::compare(plan, last, &reference, &audited()))
+        }
+        _ => {
+            let summary = place.entry.run().and_then(|run| run.file(SUMMARY));
+            let reference = of_run(facts.performance.as_ref().ok()?, summary);
+            Some(ratio::compare(plan, last, &reference, &audited()))
+        }
+    }
+}
+
+/// What a run says: a summary is read only where the detail log lacks something.
+fn of_run<'a>(log: &'a DetailLog, summary: Option<Node<'_>>) -> RunFacts<'a> {
+    let facts = RunFacts::of(log);
+    if facts.is_complete() {
+        return facts;
+    }
+    match text::read(summary) {
+        Ok(text) => facts.or_summary(&read_summary(&text.text).0),
+        Err(_) => facts,
+    }
+}
+
+/// What a reason is about.
+#[derive(PartialEq, Eq)]
+enum Finds {
+    Score,
+    Setting,
+    Verdict,
+    Errors,
+}
+
+/// `None` of what the check of the result tells.
+fn check_of(reason: &Reason) -> Option<Finds> {
+    Some(match reason {
+        Reason::Score { .. } | Reason::NoScore { .. } => Finds::Score,
+        Reason::Setting { .. } | Reason::Scenarios { .. } => Finds::Setting,
+        Reason::NotValid { side: Side::Audit } => Finds::Verdict,
+        Reason::Errors { side: Side::Audit, .. } => Finds::Errors,
+        // Of a contradiction the check of keys that are repeated.
+        _ => return None,
+    })
+}
+
+fn tell(reason: &Reason, audit: &Audit<'_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let Some(finds) = check_of(reason) else { return };
+    let is_judged = JUDGED_AS_RUN.contains(&audit.name.as_str());
+    let line = |key: &str| At::path(path).line(log.line_of(key));
+    let message = reason.to_string();
+    match (finds, reason) {
+        (Finds::Score, Reason::Score { reference, unit, tolerance, .. }) => {
+            let is_told = audit.verify_performance.as_ref().is_ok_and(passes);
+            let also = if is_told { ", though the text says TEST PASS" } else { "" };
+            let reference = shown(*reference, unit);
+            let expected = format!("within {:.0} % of {reference}", 100.0 * tolerance);
+            issues.add_expected(&AUDIT_RATIO, At::path(path), message + also, expected);
+        }
+        (Finds::Score, _) => issues.add(&AUDIT_RATIO, At::path(path), message),
+        (Finds::Setting, Reason::Setting { side: Side::Audit, key, expected, .. }) => {
+            let message = format!("{message}: this is no run of {}", audit.name);
+            issues.add_expected(&AUDIT_SETTINGS, line(key), message, expected);
+        }
+        (Finds::Setting, _) => issues.add(&AUDIT_SETTINGS, line("effective_scenario"), message),
+        (Finds::Verdict, _) if !is_judged => {
+            issues.add(&RUN_INVALID, line("result_validity"), message);
+        }
+        (Finds::Errors, _) if !is_judged => issues.add(&RUN_ERRORS, At::path(path), message),
+        (Finds::Verdict | Finds::Errors, _) => {}
+    }
+}
+
+/// What the script of TEST01 counted must be what it says.
+fn check_counters(audit: &Audit<'_>, path: &Path, issues: &mut Issues) {
+    let Ok(text) = &audit.verify_accuracy else { return };
+    if audit.name != "TEST01" || !text.has_line("TEST PASS") {
+        return;
+    }
+    let file = path.join("verify_accuracy.txt");
+    for (at, line) in text.text.lines().enumerate() {
+        let Some((name, count)) = line.split_once('=') else { continue };
+        let (name, Ok(count)) = (name.trim(), count.trim().parse::<u64>()) else { continue };
+        let contradicts = match name {
+            "num_perf_log_data_mismatch" | "num_missing_qsl_idxs" => count != 0,
+            "num_perf_log_entries" | "num_perf_log_qsl_idx_match" => count == 0,
+            _ => false,
+        };
+        if contradicts {
+            let message = format!("says TEST PASS with {name} = {count}");
+            issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&file).line(Some(at + 1)), message);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! A run against itself: what its detail log says must follow from what else it says.
+//!
+//! The official programs take every number of a log as it stands. Percentiles, counts
+//! and rates of one run are not independent, though. Of rates see `rates`, of times
+//! `wall_clock`, of early stopping `stopping`.
+
+use std::borrow::Cow;
+use std::iter::once;
+use std::path::Path;
+
+use crate::check::catalogue::RUN_CONSISTENT;
+use crate::check::issues::{At, Issues};
+use crate::check::place::Place;
+use crate::facts::detail::DetailLog;
+use dyno_rules::Scenario;
+
+/// Keys of percentiles, in the order of their ranks.
+pub(super) const RANKS: [(&str, f64); 6] = [
+    ("50.00", 0.5),
+    ("90.00", 0.9),
+    ("95.00", 0.95),
+    ("97.00", 0.97),
+    ("99.00", 0.99),
+    ("99.90", 0.999),
+];
+/// What early stopping says in words.
+pub(super) const STOPPING: [&str; 3] =
+    ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"];
+/// What was played, and what the rules of the round decide it by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judged {
+    pub(super) played: Scenario,
+    /// The percentile that the rules fix; none in the open division.
+    pub(super) percentile: Option<f64>,
+    pub(super) by: Decision,
+}
+
+/// How a percentile is known to be within its bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It is, of the queries that there were: before v2.0.
+    Percentile,
+    /// With confidence.
+    EarlyStopping,
+}
+
+impl Judged {
+    /// A run at this place that was played as this scenario.
+    pub(super) fn of(place: &Place<'_, '_>, played: Scenario) -> Self {
+        let rules = place.round.scenarios.get(&played);
+        let by = match rules.is_some_and(|rules| rules.stops_early) {
+            true => Decision::EarlyStopping,
+            false => Decision::Percentile,
+        };
+        let is_fixed = place.submitter.division.is_closed_or_network();
+        let benchmark = place.model.benchmark.filter(|_| is_fixed);
+        let percentile = benchmark.and_then(|of| place.round.percentile(of, played));
+        Self { played, percentile, by }
+    }
+}
+
+/// Checks a run.
+pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut Issues) {
+    let run = Run { log, path, judged };
+    run.check_flags(issues);
+    run.check_least(issues);
+    for family in &FAMILIES {
+        run.check_order(family, issues);
+    }
+    run.check_first_tokens(issues);
+    run.check_counts(issues);
+    run.check_rates(issues);
+    run.check_span(issues);
+    run.check_stopping(issues);
+}
+
+/// Keys of one quantity: its percentiles, and its edges.
+struct Family {
+    begin: &'static str,
+    end: &'static str,
+    least: &'static str,
+    mean: &'static str,
+    most: &'static str,
+}
+
+const FAMILIES: [Family; 4] = [
+    Family {
+        begin: "result_",
+        end: "_percentile_per_query_latency_ns",
+        least: "result_min_query_latency_ns",
+        mean: "result_mean_query_latency_ns",
+        most: "result_max_query_latency_ns",
+    },
+    LATENCY,
+    FIRST_TOKEN,
+    Family {
+        begin: "result_time_per_output_token_",
+        end: "_percentile_ns",
+        least: "result_time_to_output_token_min",
+        mean: "result_time_to_output_token_mean",
+        most: "result_time_to_output_token_max",
+    },
+];
+const LATENCY: Family = Family {
+    begin: "result_",
+    end: "_percentile_latency_ns",
+    least: "result_min_latency_ns",
+    mean: "result_mean_latency_ns",
+    most: "result_max_latency_ns",
+};
+const FIRST_TOKEN: Family = Family {
+    begin: "result_first_token_",
+    end: "_percentile_latency_ns",
+    least: "result_first_token_min_latency_ns",
+    mean: "result_first_token_mean_latency_ns",
+    most: "result_first_token_max_latency_ns",
+};
+
+impl Family {
+    /// The keys of its percentiles, in the order of their ranks.
+    fn ranked(&self) -> impl Iterator<Item = Cow<'static, str>> {
+        RANKS.iter().map(|(rank, _)| format!("{}{rank}{}", self.begin, self.end).into())
+    }
+
+    /// Minimum, percentiles and maximum, where they are there.
+    fn ordered(&self) -> impl Iterator<Item = Cow<'static, str>> {
+        once(self.least.into()).chain(self.ranked()).chain(once(self.most.into()))
+    }
+}
+
+/// A log, and what it is held against.
+pub(super) struct Run<'a> {
+    pub(super) log: &'a DetailLog,
+    path: &'a Path,
+    pub(super) judged: Judged,
+}
+
+impl Run<'_> {
+    pub(super) fn at(&self, key: &str) -> At<'_> {
+        At::path(self.path).line(self.log.line_of(key))
+    }
+
+    /// A run is valid if each of its conditions is met.
+    fn check_flags(&self, issues: &mut Issues) {
+        let flags = [
+            "result_min_duration_met",
+            "result_min_queries_met",
+            "result_perf_constraints_met",
+            "early_stopping_met",
+        ];
+        let valid = self.log.text("result_validity") == Some("VALID");
+        for key in flags.into_iter().filter(|key| valid && self.log.flag(key) == Some(false)) {
+            let message = format!("{key} is false in a run that says it is VALID");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, "true");
+        }
+    }
+
+    /// As much was issued as the settings ask for at least. Audits that issue each sample
+    /// once may have fewer.
+    fn check_least(&self, issues: &mut Issues) {
+        let is_met = self.log.flag("result_min_queries_met") == Some(true);
+        let is_offline = self.judged.played == Scenario::Offline
+            && self.log.flag("effective_performance_issue_unique") != Some(true);
+        for (key, least_key, asked) in [
+            ("result_query_count", "effective_min_query_count", is_met),
+            ("generated_samples_per_query", "effective_samples_per_query", is_offline),
+        ] {
+            let Some((found, least)) = self.log.whole(key).zip(self.log.whole(least_key)) else {
+                continue;
+            };
+            if asked && found < least {
+                let message = format!("{key} is {found}");
+                let expected = format!("at least {least}, which is {least_key}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
+            }
+        }
+    }
+
+    fn check_order(&self, family: &Family, issues: &mut Issues) {
+        let known = |key: Cow<'static, str>| Some((self.log.number(&key)?, key));
+        let latencies: Vec<_> = family.ordered().filter_map(known).collect();
+        for pair in latencies.windows(2) {
+            let [(low, low_key), (high, high_key)] = pair else { continue };
+            if low > high {
+                let message = format!("{high_key} is {high}, below {low_key}");
+                let expected = format!("at least {low}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(high_key), message, expected);
+            }
+        }
+        let edges = self.log.number(family.least).zip(self.log.number(family.most));
+        let mean = self.log.number(family.mean).zip(edges);
+        if let Some((mean, (least, most))) = mean.filter(|(m, (low, high))| m < low || m > high) {
+            let message = format!("{} is {mean}, outside of minimum and maximum", family.mean);
+            let expected = format!("{least} to {most}");
+            issues.add_expected(&RUN_CONSISTENT, self.at(family.mean), message, expected);
+        }
+    }
+
+    /// No answer ends before its first token.
+    fn check_first_tokens(&self, issues: &mut Issues) {
+        let keys = |of: &Family| of.ordered().chain(once(of.mean.into())).collect::<Vec<_>>();
+        for (first_key, key) in keys(&FIRST_TOKEN).iter().zip(keys(&LATENCY)) {
+            let pair = self.log.number(first_key).zip(self.log.number(&key));
+            if let Some((first, whole)) = pair.filter(|(first, whole)| first > whole) {
+                let message = format!("{first_key} is {first}, and {key} {whole}");
+                let expected = format!("at most {whole}");
+                issues.add_expected(&RUN_CONSISTENT, self.at(first_key), message, expected);
+            }
+        }
+    }
+
+    /// Whether the run draws further queries when those that were made beforehand are over.
+    /// The reference ends.
+    fn goes_on(&self) -> bool {
+        [("dyno_continue_trace", "true"), ("dyno_early_stopping", "extend")]
+            .iter()
+            .any(|(key, value)| self.log.text(key) == Some(value))
+    }
+
+    /// No more queries are done than were made, and early stopping says how many it saw.
+    fn check_counts(&self, issues: &mut Issues) {
+        let key = "result_query_count";
+        let Some(queries) = self.log.whole(key) else { return };
+        let mut wrong = |key: &str, count: u64, expected: String| {
+            let message = format!("{key} is {count}");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
+        };
+        if queries == 0 {
+            wrong(key, queries, "at least 1".to_owned());
+        }
+        let made = self.log.whole("generated_query_count").filter(|_| !self.goes_on());
+        if let Some(made) = made.filter(|made| queries > *made) {
+            wrong(key, queries, format!("at most {made}, which is generated_query_count"));
+        }
+        let seen = STOPPING.into_iter().find_map(|text| queries_seen(self.log.text(text)?));
+        if let Some(seen) = seen.filter(|seen| *seen != queries) {
+            wrong(key, queries, format!("{seen}, of which early stopping says that it saw them"));
+        }
+        let key = "result_overlatency_query_count";
+        if let Some(over) = self.log.whole(key).filter(|over| *over > queries) {
+            wrong(key, over, format!("at most {queries}, which is result_query_count"));
+        }
+    }
+}
+
+/// How many queries a text of early stopping is about, such as `Processed at least 64
+/// queries (1167425).`.
+fn queries_seen(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(" queries (")?;
+    rest.split_once(')')?.0.parse().ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::check::Program;
+    use crate::check::strict::tests::log;
+
+    /// Messages about a run with these values.
+    pub(in super::super) fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
+        found_by(Decision::EarlyStopping, played, pairs)
+    }
+
+    pub(in super::super) fn found_by(
+        by: Decision,
+        played: Scenario,
+        pairs: &[(&str, &str)],
+    ) -> Vec<String> {
+        let mut issues = Issues::new(Program::Strict);
+        let judged = Judged { played, percentile: Some(0.99), by };
+        check(&log(pairs), Path::new("log"), judged, &mut issues);
+        issues.into_findings().into_iter().map(|finding| finding.message).collect()
+    }
+
+    /// What a MultiStream run of a real system said.
+    const MULTI_STREAM: [(&str, &str); 12] = [
+        ("result_validity", "\"VALID\""),
+        ("early_stopping_met", "true"),
+        ("result_query_count", "408675"),
+        ("result_min_query_latency_ns", "1369296"),
+        ("result_max_query_latency_ns", "2914698"),
+        ("result_mean_query_latency_ns", "1460146"),
+        ("result_50.00_percentile_per_query_latency_ns", "1461758"),
+        ("result_90.00_percentile_per_query_latency_ns", "1470054"),
+        ("result_97.00_percentile_per_query_latency_ns", "1474989"),
+        ("result_99.00_percentile_per_query_latency_ns", "1482562"),
+        ("result_99.90_percentile_per_query_latency_ns", "1493882"),
+        ("early_stopping_latency_ms", "1482812"),
+    ];
+
+    fn with(key: &'static str, value: &'static str) -> Vec<(&'static str, &'static str)> {
+        let set = |(k, v): (&'static str, &'static str)| (k, if k == key { value } else { v });
+        MULTI_STREAM.into_iter().map(set).collect()
+    }
+
+    #[test]
+    fn a_run_that_agrees_with_itself_is_fine() {
+        assert_eq!(found(Scenario::MultiStream, &MULTI_STREAM), [""; 0]);
+    }
+
+    #[test]
+    fn what_contradicts_the_rest_of_a_log_is_found() {
+        for (key, value, part) in [
+            ("early_stopping_met", "false", "in a run that says it is VALID"),
+            ("result_90.00_percentile_per_query_latency_ns", "1400000", "below result_50.00"),
+            ("result_mean_query_latency_ns", "3000000", "outside of minimum and maximum"),
+            // 3938 queries may be set aside, which leaves a latency beyond the 99th percentile ..
+            (
+                "early_stopping_latency_ms",
+                "1482561",
+                "3938 of 408675 queries set aside, it is at least",
+            ),
+            // .. and below the 99.9th.
+            ("early_stopping_latency_ms", "1493883", "it is at most"),
+            ("result_query_count", "600", "with 600 queries too few for an estimate"),
+            ("result_query_count", "1", "with 1 query too few for an estimate"),
+        ] {
+            let found = found(Scenario::MultiStream, &with(key, value));
+            assert!(found.iter().any(|message| message.contains(part)), "{key} {value}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn words_and_tokens_of_a_run_are_those_of_its_numbers() {
+        let run = |key: &'static str, value: &'static str| {
+            let mut pairs = vec![
+                ("early_stopping_met", "true"),
+                ("early_stopping_ttft_result", "\" * Run successful.\""),
+                ("result_min_latency_ns", "1266580680"),
+                ("result_99.00_percentile_latency_ns", "5050407029"),
+                ("result_first_token_min_latency_ns", "27311099"),
+                ("result_first_token_99.00_percentile_latency_ns", "1911170364"),
+                ("result_first_token_max_latency_ns", "2283248914"),
+                ("result_time_to_output_token_min", "8799072"),
+                ("result_time_per_output_token_99.00_percentile_ns", "25128964"),
+            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
+            found(Scenario::Server, &pairs)
+        };
+        assert_eq!(run("early_stopping_met", "true"), [""; 0]);
+        for (key, value) in [
+            ("early_stopping_ttft_result", "\" * Run unsuccessful.\\n * Processed 9 queries.\""),
+            ("result_first_token_99.00_percentile_latency_ns", "19111703"),
+            ("result_time_per_output_token_99.00_percentile_ns", "251289"),
+            ("result_min_latency_ns", "12665806"),
+        ] {
+            assert_eq!(run(key, value).len(), 1, "{key} {value}");
+        }
+    }
+
+    #[test]
+    fn counts_of_a_run_bound_one_another() {
+        let run = |key: &'static str, value: &'static str| {
+            let text = "\" * Processed at least 64 queries (1000). * Would discard 3\"";
+            let mut pairs = vec![
+                ("generated_query_count", "2000"),
+                ("result_query_count", "1000"),
+                ("early_stopping_result", text),
+                ("result_overlatency_query_count", "10"),
+            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
+            found(Scenario::Offline, &pairs)
+        };
+        assert_eq!(run("generated_query_count", "1000"), [""; 0]);
+        // A system that is faster than was expected of it.
+        for goes_on in [("dyno_continue_trace", "\"true\""), ("dyno_early_stopping", "\"extend\"")]
+        {
+            let pairs = [("generated_query_count", "10"), ("result_query_count", "1000"), goes_on];
+            assert_eq!(found(Scenario::SingleStream, &pairs), [""; 0]);
+            assert!(!found(Scenario::SingleStream, &pairs[..2]).is_empty());
+        }
+        for (key, value) in [
+            ("result_query_count", "0"),
+            ("result_query_count", "500"),
+            ("result_query_count", "2001"),
+            ("generated_query_count", "999"),
+            ("result_overlatency_query_count", "1001"),
+        ] {
+            assert!(!run(key, value).is_empty(), "{key} {value}");
+        }
+    }
+
+    #[test]
+    fn a_run_issues_what_its_settings_ask_for() {
+        let run = |key: &'static str, value: &'static str| {
+            let mut pairs = vec![
+                ("effective_min_query_count", "100"),
+                ("result_query_count", "100"),
+                ("result_min_queries_met", "true"),
+                ("effective_samples_per_query", "24576"),
+                ("generated_samples_per_query", "24576"),
+                ("effective_performance_issue_unique", "false"),
+            ];
+            pairs.retain(|(known, _)| *known != key);
+            pairs.push((key, value));
+            found(Scenario::Offline, &pairs).len()
+        };
+        for (key, value, findings) in [
+            ("result_query_count", "100", 0),
+            ("result_query_count", "99", 1),
+            ("generated_samples_per_query", "100", 1),
+            ("generated_samples_per_query", "30000", 0),
+        ] {
+            assert_eq!(run(key, value), findings, "{key} {value}");
+        }
+        let unique = [
+            ("effective_samples_per_query", "24576"),
+            ("generated_samples_per_query", "1024"),
+            ("effective_performance_issue_unique", "true"),
+        ];
+        assert_eq!(found(Scenario::Offline, &unique), [""; 0]);
+    }
+}

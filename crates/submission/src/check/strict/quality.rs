@@ -1,0 +1,230 @@
+//! The accuracy run: its hash, its log, and values in the unit of their target.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::check::accuracy::ERROR;
+use crate::check::catalogue::{
+    ACCURACY_HASH_DIFFERS, ACCURACY_HASH_FORMAT, ACCURACY_LOG_EMPTY, ACCURACY_PLACEHOLDER,
+    ACCURACY_UNIT, RUN_CONSISTENT,
+};
+use crate::check::issues::{At, Issues};
+use crate::check::place::Place;
+use crate::facts::Facts;
+use crate::layout::DETAIL;
+use crate::tree::Node;
+use dyno_rules::accuracy::{AccuracyText, Found};
+use dyno_rules::{Benchmark, QualityTarget, Scenario};
+
+/// A log that is larger was not cut, which is another finding.
+const LARGEST_LOG: u64 = 10240;
+/// The metric that says how long answers are.
+const LENGTH: &str = "TOKENS_PER_SAMPLE";
+/// The line that the official tool puts in place of what it cuts out.
+const CUT: &[u8] = b"...";
+/// Answers are drawn, and a run may issue some samples more often than others.
+const LENGTH_TOLERANCE: f64 = 0.2;
+/// Rates of tokens, and of the samples that they are of.
+const TOKEN_RATES: [(&str, &str); 4] = [
+    ("result_tokens_per_second", "result_samples_per_second"),
+    ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
+    ("result_inferred_tokens_per_second", "result_samples_per_second"),
+    ("result_inferred_completed_tokens_per_second", "result_completed_samples_per_sec"),
+];
+/// Rates are written with six digits.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Bounds that stand in the official tables because nobody filled them in.
+const PLACEHOLDER: f64 = 9999.0;
+
+/// Answers are as long in the performance run as the accuracy script found them, and no
+/// longer than the round lets them be.
+pub(super) fn check_length(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
+    let Ok(log) = &facts.performance else { return };
+    let said = facts.accuracy_text.as_ref().ok();
+    let mean = said.and_then(|said| said.found.iter().rfind(|found| found.metric == LENGTH));
+    let mean = mean.and_then(Found::number).filter(|mean| *mean > 0.0);
+    let is_fixed = place.submitter.division.is_closed_or_network();
+    let benchmark = place.model.benchmark.filter(|_| is_fixed);
+    let most = benchmark.and_then(|benchmark| benchmark.inference.max_output_tokens);
+    let path = place.entry.folder.path().join("performance/run_1").join(DETAIL);
+    for (tokens_key, samples_key) in TOKEN_RATES {
+        let samples = log.number(samples_key).filter(|samples| *samples > 0.0);
+        let Some((tokens, samples)) = log.number(tokens_key).zip(samples) else { continue };
+        let each = tokens / samples;
+        let is_other = |mean: &f64| (each - mean).abs() > LENGTH_TOLERANCE * mean;
+        #[expect(clippy::cast_precision_loss, reason = "answers are far below 2^53 tokens")]
+        let is_longer = |most: &u64| each > (1.0 + RATE_TOLERANCE) * *most as f64;
+        let expected = match (mean.filter(is_other), most.filter(is_longer)) {
+            (_, Some(most)) => format!("at most {most}, where the round ends an answer"),
+            (Some(mean), None) => format!("about {mean}, as in the accuracy run"),
+            (None, None) => continue,
+        };
+        let at = At::path(&path).line(log.line_of(tokens_key));
+        let message = format!("{tokens_key} is that of {each:.3} tokens a sample");
+        issues.add_expected(&RUN_CONSISTENT, at, message, expected);
+    }
+}
+
+/// The hash must be one of SHA-256, and that of the log where the log is whole.
+pub(super) fn check_hash(
+    said: &AccuracyText,
+    text: &Path,
+    log: Option<Node<'_>>,
+    issues: &mut Issues,
+) {
+    let whole = log.and_then(|log| content(log, issues));
+    let Some(line) = said.hashes.last() else { return };
+    let at = At::path(text).line(Some(line.line));
+    let hash = line.text.trim();
+    let is_sha256 = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_sha256 {
+        let message = format!("`{}` is no SHA-256", hash.chars().take(80).collect::<String>());
+        return issues.add_expected(&ACCURACY_HASH_FORMAT, at, message, "64 hexadecimal digits");
+    }
+    let different = said.hashes.iter().any(|other| !other.text.trim().eq_ignore_ascii_case(hash));
+    if different {
+        issues.add(&ACCURACY_HASH_FORMAT, at, "there are lines `hash=` that differ");
+    }
+    if let Some(whole) = whole {
+        let real: String = Sha256::digest(whole).iter().map(|byte| format!("{byte:02x}")).collect();
+        if !real.eq_ignore_ascii_case(hash) {
+            let message = "the hash is not that of mlperf_log_accuracy.json, which is whole";
+            issues.add_expected(&ACCURACY_HASH_DIFFERS, at, message, real);
+        }
+    }
+}
+
+/// The accuracy log, if it is whole.
+fn content(log: Node<'_>, issues: &mut Issues) -> Option<Vec<u8>> {
+    let path = log.path();
+    if log.size() == 0 {
+        issues.add(&ACCURACY_LOG_EMPTY, At::path(&path), "is empty");
+        return None;
+    }
+    if log.size() > LARGEST_LOG {
+        return None;
+    }
+    let bytes = std::fs::read(log.absolute()).ok()?;
+    let is_cut = bytes.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == CUT);
+    let text = bytes.trim_ascii();
+    if is_cut {
+        return None;
+    }
+    if text == b"[]" || text == b"[\n]" {
+        issues.add(&ACCURACY_LOG_EMPTY, At::path(&path), "holds no sample");
+    } else if !(text.starts_with(b"[") && text.ends_with(b"]")) {
+        let message = "is neither a whole log nor one that was cut";
+        issues.add(&ACCURACY_LOG_EMPTY, At::path(&path), message);
+        return None;
+    }
+    Some(bytes)
+}
+
+/// Values against their targets in the unit of the target, where the official programs
+/// compare percent with a fraction, an error with a floor, or with a placeholder.
+pub(super) fn check_units(
+    benchmark: &Benchmark,
+    scenario: Option<Scenario>,
+    said: &AccuracyText,
+    text: &Path,
+    issues: &mut Issues,
+) {
+    let targets = benchmark.accuracy.iter();
+    for target in targets.filter(|target| target.scenario.is_none() || target.scenario == scenario)
+    {
+        let of_metric = said.found.iter().rfind(|found| found.metric == target.metric);
+        let Some((found, value)) = of_metric.and_then(|found| Some((found, found.number()?)))
+        else {
+            continue;
+        };
+        check_unit(target, found, value, text, issues);
+    }
+}
+
+fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, issues: &mut Issues) {
+    let at = At::path(text).line(Some(found.line));
+    let metric = &target.metric;
+    if let Some(least) = target.at_least {
+        let is_error = metric == ERROR;
+        if is_error {
+            // The official floor is 99.9 % of the reference; what may not be exceeded is
+            // the reference and as much.
+            let most = least / 0.999 * 1.001;
+            if value > most {
+                let message = format!("{metric} is {value}, and lower is better");
+                issues.add_expected(&ACCURACY_UNIT, at, message, format!("at most {most}"));
+            }
+        } else if least <= 1.0 && value > 100.0 {
+            let message = format!("{metric} is {value}, and its target a fraction");
+            issues.add_expected(&ACCURACY_UNIT, at, message, "at most 1, or 100 %");
+        } else if least <= 1.0 && value > 1.0 && value / 100.0 < least {
+            let message = format!("{metric} is {value} %, and its target a fraction");
+            issues.add_expected(
+                &ACCURACY_UNIT,
+                at,
+                message,
+                format!("at least {} %", least * 100.0),
+            );
+        } else if least > 1.5 && least <= 100.0 && value > 100.0 && target.at_most.is_none() {
+            let message = format!("{metric} is {value}, and its target in percent");
+            issues.add_expected(&ACCURACY_UNIT, at, message, "at most 100");
+        } else if least > 1.5 && value < 1.0 && least <= 100.0 && value * 100.0 >= least {
+            let message = format!(
+                "{metric} is {value}, which looks like a fraction of its target in percent"
+            );
+            issues.add_expected(&ACCURACY_UNIT, at, message, format!("at least {least}"));
+        }
+    }
+    if target.at_most.is_some_and(|most| (most - PLACEHOLDER * 1.1).abs() < 1.0) {
+        let message =
+            format!("the bound of {metric} is a placeholder, so that {value} is not judged");
+        issues.add(&ACCURACY_PLACEHOLDER, at, message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Program;
+    use dyno_rules::Round;
+    use dyno_rules::accuracy::{Patterns, scan};
+
+    /// Checks that find something in what a script printed for a benchmark.
+    fn found(round: &str, benchmark: &str, text: &str) -> Vec<&'static str> {
+        let round = Round::named(round).unwrap();
+        let benchmark = round.benchmark(benchmark).unwrap();
+        let patterns = Patterns::new(round);
+        let said = scan(&mut text.as_bytes(), patterns.of(Some(benchmark))).unwrap();
+        let mut issues = Issues::new(Program::Strict);
+        check_units(benchmark, None, &said, Path::new("accuracy.txt"), &mut issues);
+        check_hash(&said, Path::new("accuracy.txt"), None, &mut issues);
+        issues.into_findings().into_iter().map(|finding| finding.check).collect()
+    }
+
+    #[test]
+    fn percent_is_not_held_against_a_fraction() {
+        // Targets are 0.7213 and 0.542; the scripts print percent.
+        assert_eq!(found("v5.1", "rgat", "accuracy: 72.9\n"), [""; 0]);
+        assert_eq!(found("v5.1", "rgat", "accuracy: 71.9\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "rgat", "accuracy: 1.2\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "rgat", "accuracy: 150.0\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "pointpainting", "'Total': 54.3\n"), [""; 0]);
+        assert_eq!(found("v5.1", "pointpainting", "'Total': 53.3\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "resnet50", "accuracy=0.7606\n"), ["accuracy.unit"]);
+        assert_eq!(found("v5.1", "resnet50", "accuracy=76.064%\n"), [""; 0]);
+        assert_eq!(found("v5.1", "resnet50", "accuracy=760.64%\n"), ["accuracy.unit"]);
+    }
+
+    #[test]
+    fn a_hash_is_one_of_sha_256() {
+        let hash = "58c98cf75988c2e19231d7e5254c281592292760c7c4d2603eae8df94b337edd";
+        assert_eq!(found("v5.1", "resnet50", &format!("hash={hash}\n")), [""; 0]);
+        for bad in ["abc", &hash[1..], &hash.replace('5', "g")] {
+            let text = format!("hash={bad}\n");
+            assert_eq!(found("v5.1", "resnet50", &text), ["accuracy.hash_format"], "{bad}");
+        }
+        let two = format!("hash={}\nhash={hash}\n", hash.replace('5', "6"));
+        assert_eq!(found("v5.1", "resnet50", &two), ["accuracy.hash_format"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! The rates of a run: they follow from its counts, its latencies and the wall clock.
+
+use crate::check::catalogue::RUN_CONSISTENT;
+use crate::check::issues::Issues;
+use dyno_rules::Scenario;
+
+use super::derive::Run;
+use super::wall_clock::SPAN_TOLERANCE_S;
+
+const NS: f64 = 1e9;
+/// Rates are written with six digits, and some are counted to slightly different ends.
+const RATE_TOLERANCE: f64 = 0.01;
+/// Arrivals are drawn: the mean of so many strays by one over the root of their number, and
+/// by more than four times that once in ten thousand runs.
+const ARRIVAL_DEVIATIONS: f64 = 4.0;
+
+impl Run<'_> {
+    /// Checks them.
+    pub(super) fn check_rates(&self, issues: &mut Issues) {
+        self.check_rate(issues);
+        self.check_rates_of_server(issues);
+        self.check_tokens(issues);
+    }
+
+    /// The rate follows from the latencies where nothing overlaps, or all begins at once.
+    fn check_rate(&self, issues: &mut Issues) {
+        let number = |key: &str| self.log.number(key);
+        let derived = match self.judged.played {
+            Scenario::SingleStream => {
+                let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
+                ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
+            }
+            Scenario::Offline => {
+                let samples =
+                    number("generated_query_count").zip(number("generated_samples_per_query"));
+                let last = number("result_max_latency_ns").filter(|last| *last > 0.0);
+                let rate =
+                    samples.zip(last).map(|((queries, each), last)| queries * each * NS / last);
+                ("result_samples_per_second", rate)
+            }
+            _ => return,
+        };
+        let (key, Some(rate)) = derived else { return };
+        let Some(told) = number(key) else { return };
+        if (told - rate).abs() > RATE_TOLERANCE * rate {
+            let message =
+                format!("{key} is {told}, which the latencies of the same log contradict");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, format!("{rate:.6}"));
+        }
+    }
+
+    /// Queries arrive as they were made, none is done before it arrives, and all are done
+    /// while the wall clock sees the run.
+    fn check_rates_of_server(&self, issues: &mut Issues) {
+        if !matches!(self.judged.played, Scenario::Server | Scenario::Interactive) {
+            return;
+        }
+        let number = |key: &str| self.log.number(key).filter(|number| *number > 0.0);
+        let (scheduled_key, completed_key) =
+            ("result_scheduled_samples_per_sec", "result_completed_samples_per_sec");
+        let Some(queries) = number("result_query_count") else { return };
+        let each = number("generated_samples_per_query").unwrap_or(1.0);
+        let mut contradicts = |key: &str, told: f64, by: &str, expected: String| {
+            let message = format!("{key} is {told}, which {by} of the same log contradict");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
+        };
+        let scheduled = number(scheduled_key);
+        // A failure may have lowered the load that was begun with.
+        let made = number("generated_query_count").zip(number("generated_query_duration"));
+        let made = made.filter(|_| self.log.value("dyno_result_target_qps").is_none());
+        if let Some((told, (count, ns))) = scheduled.zip(made) {
+            let rate = count * each * NS / ns;
+            let tolerance = RATE_TOLERANCE + ARRIVAL_DEVIATIONS / queries.sqrt();
+            if (told - rate).abs() > tolerance * rate {
+                contradicts(scheduled_key, told, "the generated queries", format!("{rate:.6}"));
+            }
+        }
+        let Some(completed) = number(completed_key) else { return };
+        if let Some(most) = scheduled.filter(|most| completed > most * (1.0 + RATE_TOLERANCE)) {
+            contradicts(completed_key, completed, "the arrivals", format!("at most {most}"));
+        }
+        let seen = self.span_s().zip(number("result_max_latency_ns"));
+        let Some((span, slowest)) = seen else { return };
+        // The last query to arrive need not be the last that is done.
+        let slack = slowest / NS + SPAN_TOLERANCE_S;
+        let took = queries * each / completed;
+        if took * (1.0 + RATE_TOLERANCE) + slack < span {
+            let expected = format!("about {:.6}", queries * each / span);
+            contradicts(completed_key, completed, "power_begin and power_end", expected);
+        }
+    }
+
+    /// Tokens of a sample are the same by either pair of rates.
+    fn check_tokens(&self, issues: &mut Issues) {
+        let ratio = |tokens: &str, samples: &str| {
+            let pair = self.log.number(tokens).zip(self.log.number(samples));
+            pair.filter(|(_, samples)| *samples > 0.0).map(|(tokens, samples)| tokens / samples)
+        };
+        let key = "result_completed_tokens_per_second";
+        let completed = ratio(key, "result_completed_samples_per_sec");
+        let offered = ratio(
+            "result_token_throughput_with_loadgen_overhead",
+            "result_scheduled_samples_per_sec",
+        );
+        let Some((completed, offered)) = completed.zip(offered) else { return };
+        if (completed - offered).abs() > RATE_TOLERANCE * offered {
+            let message = format!("{key} is that of {completed:.3} tokens a sample");
+            let expected =
+                format!("{offered:.3}, by result_token_throughput_with_loadgen_overhead");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::strict::derive::tests::found;
+
+    #[test]
+    fn rates_follow_from_latencies() {
+        let single = |rate| {
+            let pairs = [
+                ("result_mean_latency_ns", "1000000"),
+                ("result_qps_without_loadgen_overhead", rate),
+            ];
+            found(Scenario::SingleStream, &pairs)
+        };
+        assert_eq!(single("1000.2"), [""; 0]);
+        assert_eq!(single("1100").len(), 1);
+        let offline = |rate| {
+            let pairs = [
+                ("generated_query_count", "1"),
+                ("generated_samples_per_query", "66000"),
+                ("result_max_latency_ns", "600000000000"),
+                ("result_samples_per_second", rate),
+            ];
+            found(Scenario::Offline, &pairs)
+        };
+        assert_eq!(offline("110.0"), [""; 0]);
+        assert_eq!(offline("1100.0").len(), 1);
+    }
+
+    /// What Server runs of real systems said: of images, and of text.
+    #[test]
+    fn rates_of_server_follow_from_counts_and_from_the_wall_clock() {
+        let run = |scheduled: &'static str, completed: &'static str, tokens: &'static str| {
+            let pairs = [
+                ("result_query_count", "26736"),
+                ("generated_query_count", "26736"),
+                ("generated_samples_per_query", "1"),
+                ("generated_query_duration", "674472826893"),
+                ("result_max_latency_ns", "5399301127"),
+                ("power_begin", "\"07-23-2025 02:30:20.000\""),
+                ("power_end", "\"07-23-2025 02:41:35.734\""),
+                ("result_scheduled_samples_per_sec", scheduled),
+                ("result_completed_samples_per_sec", completed),
+                ("result_completed_tokens_per_second", tokens),
+                ("result_token_throughput_with_loadgen_overhead", "5113.59"),
+            ];
+            found(Scenario::Server, &pairs)
+        };
+        assert_eq!(run("39.6388", "39.5644", "5103.99"), [""; 0]);
+        for (scheduled, completed, tokens, part) in [
+            ("42.8", "39.5644", "5103.99", "the generated queries"),
+            ("39.6388", "42.8", "5103.99", "the arrivals"),
+            ("42.8", "42.8", "5521", "power_begin and power_end"),
+            ("39.6388", "39.5644", "10208", "258.0"),
+        ] {
+            let found = run(scheduled, completed, tokens);
+            assert!(found.iter().any(|message| message.contains(part)), "{part}: {found:?}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Early stopping: its decision follows from two counts, and its estimates lie between
+//! percentiles.
+
+use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
+
+use super::derive::{Decision, RANKS, Run, STOPPING};
+use crate::check::catalogue::RUN_STOPPING;
+use crate::check::issues::Issues;
+use crate::finding::counted;
+use dyno_rules::Scenario;
+
+/// Of a run that has too many queries over its bound.
+const UNSUCCESSFUL: &str = "Run unsuccessful";
+
+impl Run<'_> {
+    /// Checks what it decided, by which numbers, and in which words.
+    pub(super) fn check_stopping(&self, issues: &mut Issues) {
+        self.check_words(issues);
+        let Some(queries) = self.log.whole("result_query_count").filter(|count| *count < 1 << 40)
+        else {
+            return;
+        };
+        let estimates: &[(f64, &str)] = match (self.judged.played, self.judged.by) {
+            (Scenario::Server | Scenario::Interactive, _) => {
+                return self.check_server(queries, issues);
+            }
+            (Scenario::SingleStream, Decision::EarlyStopping) => &[
+                (self.percentile().unwrap_or(0.9), "early_stopping_latency_ss"),
+                (0.99, "early_stopping_latency_ms"),
+            ],
+            (Scenario::MultiStream, Decision::EarlyStopping) => {
+                &[(self.percentile().unwrap_or(0.99), "early_stopping_latency_ms")]
+            }
+            (_, Decision::Percentile) | (Scenario::Offline, _) => &[],
+        };
+        for (percentile, key) in estimates {
+            self.check_estimate(queries, *percentile, key, issues);
+        }
+    }
+
+    /// The percentile that decided: the log's own, or else the rules'.
+    fn percentile(&self) -> Option<f64> {
+        let own = self.log.number("effective_target_latency_percentile");
+        own.filter(|share| (0.5..1.0).contains(share)).or(self.judged.percentile)
+    }
+
+    /// With latencies of tokens, the count of queries over the bound means nothing.
+    fn check_server(&self, queries: u64, issues: &mut Issues) {
+        let Some(over) = self.log.whole("result_overlatency_query_count") else { return };
+        let bound = self.log.number("effective_target_latency_ns").filter(|bound| *bound > 0.0);
+        let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
+        let Some((bound, percentile)) = bound.filter(|_| !tokens).zip(self.percentile()) else {
+            return;
+        };
+        // Told among the counts.
+        if over > queries {
+            return;
+        }
+        let needed = minimum_queries(over, &Params::rules(percentile));
+        let met = queries >= needed;
+        let told = self.log.flag("early_stopping_met");
+        let told = told.filter(|_| self.judged.by == Decision::EarlyStopping);
+        if told.is_some_and(|told| told != met) {
+            let message = format!(
+                "early stopping is {}, with {over} of {queries} queries over the bound",
+                !met
+            );
+            let expected = format!("{met}: so many need {needed} queries");
+            issues.add_expected(&RUN_STOPPING, self.at("early_stopping_met"), message, expected);
+        }
+        let name =
+            RANKS.iter().find(|(_, share)| (share - percentile).abs() < 1e-9).map(|(name, _)| name);
+        let key = format!("result_{}_percentile_latency_ns", name.unwrap_or(&"99.00"));
+        let Some(reached) = self.log.number(&key).filter(|_| name.is_some()) else { return };
+        let share = over as f64 / queries as f64;
+        // One query more or less may be the one at the percentile.
+        let slack = 2.0 / queries as f64;
+        let contradicts = if reached > bound {
+            share < 1.0 - percentile - slack
+        } else {
+            share > 1.0 - percentile + slack
+        };
+        if contradicts {
+            let message =
+                format!("{key} is {reached}, with {over} of {queries} queries over {bound} ns");
+            issues.add(&RUN_STOPPING, self.at(&key), message);
+        }
+    }
+
+    /// The estimate is a latency of the run: that of the worst query that is left when as
+    /// many as allowed are set aside. It lies where that rank lies among the percentiles.
+    fn check_estimate(&self, queries: u64, percentile: f64, key: &str, issues: &mut Issues) {
+        let Some(estimate) = self.log.number(key) else { return };
+        let params = Params::rules(percentile);
+        let enough = queries >= minimum_queries(1, &params);
+        let discarded = largest_overlatency(queries, &params).filter(|_| enough);
+        let Some(discarded) = discarded else {
+            if estimate > 0.0 {
+                let needed = minimum_queries(1, &params);
+                let seen = counted(queries, "query", "queries");
+                let message = format!("{key} is {estimate}, with {seen} too few for an estimate");
+                issues.add_expected(
+                    &RUN_STOPPING,
+                    self.at(key),
+                    message,
+                    format!("{needed} queries"),
+                );
+            }
+            return;
+        };
+        // LoadGen sets one less aside, as the query that it reports may be over as well.
+        let discarded = discarded.saturating_sub(1);
+        let rank = (queries - discarded) as f64;
+        // With latencies of tokens, the estimate is of the first token.
+        let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
+        let (begin, family) = if tokens {
+            ("result_first_token_", "_percentile_latency_ns")
+        } else if self.log.number("result_99.00_percentile_per_query_latency_ns").is_some() {
+            ("result_", "_percentile_per_query_latency_ns")
+        } else {
+            ("result_", "_percentile_latency_ns")
+        };
+        for (name, share) in RANKS {
+            let of = format!("{begin}{name}{family}");
+            let Some(value) = self.log.number(&of) else { continue };
+            let at = share * queries as f64;
+            let too_low = at + 2.0 < rank && estimate < value;
+            let too_high = at - 2.0 > rank && estimate > value;
+            if too_low || too_high {
+                let side = if too_low { "at least" } else { "at most" };
+                let message = format!(
+                    "{key} is {estimate}: with {discarded} of {queries} queries set aside, it is \
+                     {side} {of}"
+                );
+                issues.add_expected(
+                    &RUN_STOPPING,
+                    self.at(key),
+                    message,
+                    format!("{side} {value}"),
+                );
+                return;
+            }
+        }
+    }
+
+    /// What early stopping says in words is what it decided.
+    fn check_words(&self, issues: &mut Issues) {
+        let is_met = self.log.flag("early_stopping_met") == Some(true);
+        let says = |key: &&str| self.log.text(key).is_some_and(|text| text.contains(UNSUCCESSFUL));
+        for key in STOPPING.into_iter().filter(|_| is_met).filter(says) {
+            let message = format!("{key} says `{UNSUCCESSFUL}`, and early_stopping_met is true");
+            issues.add(&RUN_STOPPING, self.at(key), message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::strict::derive::tests::found_by;
+
+    #[test]
+    fn early_stopping_of_server_follows_from_two_counts() {
+        let by = |by, over: &'static str, met: &'static str, p99: &'static str| {
+            let pairs = [
+                ("effective_target_latency_ns", "15000000"),
+                ("effective_target_latency_percentile", "0.99"),
+                ("result_query_count", "100000"),
+                ("result_overlatency_query_count", over),
+                ("early_stopping_met", met),
+                ("result_99.00_percentile_latency_ns", p99),
+            ];
+            found_by(by, Scenario::Server, &pairs)
+        };
+        let run = |over, met, p99| by(Decision::EarlyStopping, over, met, p99);
+        assert_eq!(run("900", "true", "14900000"), [""; 0]);
+        // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
+        assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
+        assert_eq!(run("990", "false", "14900000"), [""; 0]);
+        assert!(run("100", "true", "15100000")[0].contains("result_99.00"));
+        assert!(run("200000", "true", "1")[0].contains("result_overlatency_query_count"));
+        // Before v2.0 the percentile itself decides.
+        let early = |over, p99| by(Decision::Percentile, over, "true", p99);
+        assert_eq!(early("990", "14900000"), [""; 0]);
+        assert!(early("1100", "14900000")[0].contains("result_99.00"));
+    }
+}

@@ -1,0 +1,140 @@
+//! What a check found, for programs: one JSON document, with a published schema.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::check::{Checked, Outcome, Program};
+use crate::finding::{Finding, Severity};
+use dyno_rules::Round;
+
+/// What `schema` says.
+pub const SCHEMA: &str = "dyno/check";
+/// What `schema_version` says: keys are added within a version, and none is taken away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A checked submission tree.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Document {
+    /// Which document this is.
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: &'static str,
+    /// Its version.
+    #[schemars(extend("const" = SCHEMA_VERSION))]
+    pub schema_version: u32,
+    /// Round whose rules were taken, such as `v5.1`.
+    pub round: String,
+    /// Who judged: `strict` by the rules, `mono` and `modular` as the official programs.
+    pub program: &'static str,
+    /// Whether there are results, and nothing is wrong.
+    pub valid: bool,
+    /// How many results count.
+    pub valid_results: usize,
+    /// Files and folders of the tree.
+    pub entries: usize,
+    /// How many findings there are of each severity: `error`, `warning`, `note`.
+    pub counts: BTreeMap<&'static str, usize>,
+    /// Results, and parts that an official program gave up, in the order of their paths.
+    pub results: Vec<ResultEntry>,
+    /// What was found, in the order of the tree.
+    pub findings: Vec<FindingEntry>,
+}
+
+/// A result.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ResultEntry {
+    /// Its folder, relative to the tree.
+    pub path: String,
+    /// Whether it counts.
+    pub valid: bool,
+    /// The metric of one that counts, in the unit of the table of results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric: Option<f64>,
+}
+
+/// Something that a check found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FindingEntry {
+    /// Id of the check, such as `performance.seeds`.
+    pub check: &'static str,
+    /// `error`: the result does not count; `warning`: probably a mistake; `note`.
+    pub severity: &'static str,
+    /// File or folder, relative to the tree; empty for the tree itself.
+    pub path: String,
+    /// Line, from 1, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What was found.
+    pub message: String,
+    /// What was expected, where that is a value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// How to mend it.
+    pub mend: String,
+}
+
+impl Document {
+    /// Of a checked tree.
+    #[must_use]
+    pub fn of(checked: &Checked, round: &Round, program: Program) -> Self {
+        let results = checked.results.iter().map(|(path, outcome)| ResultEntry {
+            path: path.to_string_lossy().into_owned(),
+            valid: matches!(outcome, Outcome::Valid { .. }),
+            metric: match outcome {
+                Outcome::Valid { metric } => Some(*metric).filter(|metric| metric.is_finite()),
+                Outcome::Invalid => None,
+            },
+        });
+        let mut counts: BTreeMap<&'static str, usize> =
+            [Severity::Error, Severity::Warning, Severity::Note].map(|s| (s.name(), 0)).into();
+        for finding in &checked.findings {
+            *counts.entry(finding.severity.name()).or_default() += 1;
+        }
+        Self {
+            schema: SCHEMA,
+            schema_version: SCHEMA_VERSION,
+            round: round.version.to_string(),
+            program: name(program),
+            valid: checked.is_valid(),
+            valid_results: checked.valid(),
+            entries: checked.entries,
+            counts,
+            results: results.collect(),
+            findings: checked.findings.iter().map(FindingEntry::of).collect(),
+        }
+    }
+
+    /// Writes it, with a line end.
+    ///
+    /// # Errors
+    /// The writer fails.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        out.write_all(b"\n")
+    }
+}
+
+impl FindingEntry {
+    fn of(finding: &Finding) -> Self {
+        Self {
+            check: finding.check,
+            severity: finding.severity.name(),
+            path: finding.path.to_string_lossy().into_owned(),
+            line: finding.line,
+            message: finding.message.clone(),
+            expected: finding.expected.clone(),
+            mend: finding.mend.clone(),
+        }
+    }
+}
+
+/// Name of a program, as a flag takes it.
+pub(super) fn name(program: Program) -> &'static str {
+    match program {
+        Program::Strict => "strict",
+        Program::Mono => "mono",
+        Program::Modular => "modular",
+    }
+}

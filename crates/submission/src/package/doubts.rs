@@ -1,0 +1,133 @@
+//! Why a result may not count, as far as a look at what is packed tells: a check of
+//! the tree tells all.
+
+use std::fs;
+
+use super::plan::Planned;
+use super::runs::{AuditFiles, Found, Part};
+use crate::entry::Division;
+use dyno_rules::{Benchmark, Round, Version};
+
+const ACCURACY: &str = "verify_accuracy.txt";
+const PERFORMANCE: &str = "verify_performance.txt";
+const OUTPUT_LENGTH: &str = "verify_output_len.txt";
+
+/// In place of answers that are the same, of TEST01: two accuracies that are as good.
+const WAY_OUT: [&str; 2] = ["accuracy/baseline_accuracy.txt", "accuracy/compliance_accuracy.txt"];
+
+/// What the logs of the runs show.
+pub(super) fn of_runs(round: &Round, found: &Found) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let seeds = round.seeds;
+    for test in &found.tests {
+        let (name, folder) = (test.scenario.name(), test.folder.display());
+        let of = format!("{name} {} ({folder})", test.part.name());
+        let validity = test.detail.text("result_validity");
+        match (test.part, validity) {
+            (_, Some("VALID")) | (Part::Accuracy, None) => {}
+            (_, Some(other)) => doubts.push(format!("{of}: the log says {other}")),
+            (Part::Performance, None) => {
+                doubts.push(format!("{of}: the log has no verdict; was the run interrupted?"));
+            }
+        }
+        for key in ["effective_performance_issue_same", "effective_performance_issue_unique"] {
+            if test.detail.flag(key) == Some(true) {
+                doubts.push(format!("{of}: {key} is true, as in audits alone"));
+            }
+        }
+        if test.part == Part::Accuracy {
+            let scored = test.quality.map(|quality| quality.scored);
+            let samples = test.detail.whole("effective_accuracy_sample_count");
+            if let (Some(scored), Some(samples)) = (scored, samples)
+                && scored < samples
+            {
+                doubts.push(format!("{of}: {scored} of {samples} samples were scored"));
+            }
+            continue;
+        }
+        let seed = |key: &str| test.detail.whole(&format!("effective_{key}_rng_seed"));
+        let found = [seed("qsl"), seed("sample_index"), seed("schedule")];
+        let official = [Some(seeds.qsl), Some(seeds.sample_index), Some(seeds.schedule)];
+        if found != official {
+            doubts.push(format!("{of}: the seeds are not those of round {}", round.version));
+        }
+        // v0.5 and v0.7 asked for a minute.
+        let least = if round.version < Version::new(1, 0) { 60_000 } else { 600_000 };
+        if let Some(ms) = test.detail.whole("effective_min_duration_ms").filter(|&ms| ms < least) {
+            doubts.push(format!("{of}: asked for {ms} ms at least, the rules for {least} ms"));
+        }
+    }
+    doubts
+}
+
+/// Audits that the division asks for and that did not pass, or that nobody brought. Of
+/// others it is noted.
+pub(super) fn of_audits(
+    division: Division,
+    benchmark: &Benchmark,
+    results: &[Planned<'_>],
+    notes: &mut Vec<String>,
+) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let is_wanted =
+        |test: &String| division.is_closed_or_network() && benchmark.audits.contains(test);
+    for result in results {
+        let name = result.scenario.name();
+        // An inferred result has the audits of its source.
+        for audit in result.audits.iter().filter(|_| result.scenario == result.run) {
+            match failed(audit) {
+                Some(doubt) if is_wanted(&audit.name) => doubts.push(doubt),
+                Some(note) => notes.push(format!("{note}; the result counts without this audit")),
+                None => {}
+            }
+        }
+        let is_there = |test: &&String| result.audits.iter().any(|audit| audit.name == **test);
+        let missing = benchmark.audits.iter().filter(|test| is_wanted(test) && !is_there(test));
+        doubts.extend(missing.map(|test| format!("{name}: there is no {test}: dyno audit {test}")));
+    }
+    doubts
+}
+
+/// Which texts of an audit say that it passes, and in which lines.
+fn words_of_passing(audit: &str) -> &'static [(&'static str, &'static [&'static str])] {
+    const PASS: &[&str] = &["TEST PASS"];
+    const TOKENS: &[&str] = &["EOS check pass: True", "Sample length check pass: True"];
+    match audit {
+        "TEST01" => &[(ACCURACY, PASS), (PERFORMANCE, PASS)],
+        "TEST03" | "TEST04" | "TEST04-A" | "TEST05" => &[(PERFORMANCE, PASS)],
+        "TEST06" => &[(ACCURACY, TOKENS)],
+        "TEST07" | "TEST08" => &[(ACCURACY, PASS)],
+        "TEST09" => &[(OUTPUT_LENGTH, PASS)],
+        // TEST04-B is told beside TEST04-A.
+        _ => &[],
+    }
+}
+
+/// Why an audit does not pass by its own texts, in words.
+fn failed(audit: &AuditFiles) -> Option<String> {
+    let has_way_out =
+        audit.name == "TEST01" && WAY_OUT.iter().all(|path| audit.folder.join(path).is_file());
+    let problem = |(file, wanted): &(&str, &[&str])| {
+        if *file == ACCURACY && has_way_out {
+            return None;
+        }
+        let Ok(bytes) = fs::read(audit.folder.join(file)) else {
+            return Some(format!("there is no {file}"));
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let has = |wanted: &str| text.lines().any(|line| line.trim() == wanted);
+        if text.contains("TEST FAIL") {
+            return Some(format!("{file} says TEST FAIL"));
+        }
+        let first =
+            text.lines().find_map(|line| line.trim().strip_prefix("First token check pass: "));
+        if audit.name == "TEST06" && !matches!(first, Some("True" | "Skipped")) {
+            return Some(format!("{file} does not say `First token check pass: True`"));
+        }
+        let missing = wanted.iter().find(|wanted| !has(wanted))?;
+        Some(format!("{file} does not say `{missing}`"))
+    };
+    let problem = words_of_passing(&audit.name).iter().find_map(problem)?;
+    let (scenario, name) = (audit.scenario.name(), &audit.name);
+    Some(format!("{scenario} {name} ({}): {problem}", audit.folder.display()))
+}

@@ -1,0 +1,335 @@
+//! TEST01 and TEST08.
+
+use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_submission::audit::{
+    Accuracies, AuditResult, Element, Evidence, Plan, Played, Reason, Test, baseline_log, plan,
+    verify, write_folder,
+};
+use proptest::prelude::*;
+
+use super::logs::{Folder, Performance, write_answers};
+use super::round;
+
+fn planned(of: &str) -> Plan {
+    plan(Test::Test01, round(of), Some("resnet"), Scenario::Offline).unwrap()
+}
+
+/// TEST01 of two runs with these answers, and equal scores.
+fn audit(
+    folder: &Folder,
+    plan: &Plan,
+    [accuracy, audited]: [&[(u64, Vec<u8>)]; 2],
+    element: Element,
+) -> (AuditResult, Evidence) {
+    let runs = ["accuracy", "performance", "audit"].map(|name| folder.run(name));
+    write_answers(&runs[0], accuracy);
+    let performance = Performance::of(Scenario::Offline, 100.0);
+    performance.write(&runs[1]);
+    write_answers(&runs[2], audited);
+    performance.planned(plan, 0).write(&runs[2]);
+    let [accuracy, performance, audited] = runs;
+    let mut evidence = Evidence::new(vec![audited], element);
+    evidence.accuracy = Some(accuracy);
+    evidence.performance = Some(performance);
+    (verify(plan, &evidence), evidence)
+}
+
+fn verdicts(result: &AuditResult) -> (bool, bool) {
+    (result.corrected().is_passed(), result.official().is_passed())
+}
+
+#[test]
+fn empty_answers_are_the_same_and_are_told() {
+    let notes = |logged: &[(u64, Vec<u8>)]| {
+        let folder = Folder::new();
+        let known = [(0, vec![]), (1, vec![7])];
+        let (result, _) = audit(&folder, &planned("v5.1"), [&known, logged], Element::Byte);
+        assert!(result.is_passed(), "{result:?}");
+        result.notes.len()
+    };
+    assert_eq!(notes(&[(0, vec![])]), 1);
+    assert_eq!(notes(&[(0, vec![]), (1, vec![7])]), 0);
+}
+
+#[test]
+fn equal_answers_pass_and_are_written_as_checkers_search_for_them() {
+    let folder = Folder::new();
+    let answers: Vec<(u64, Vec<u8>)> = (0..5).map(|i| (i, vec![i as u8; 40])).collect();
+    let logged = [answers[3].clone(), answers[1].clone(), answers[3].clone()];
+    let (result, evidence) = audit(&folder, &planned("v5.1"), [&answers, &logged], Element::Byte);
+    assert!(result.is_passed(), "{result:?}");
+
+    let scenario = folder.0.join("Offline");
+    write_folder(&result, &evidence, &scenario).unwrap();
+    let read = |name: &str| std::fs::read_to_string(scenario.join("TEST01").join(name)).unwrap();
+    assert_eq!(
+        read("verify_accuracy.txt"),
+        "num_acc_log_entries = 5\nnum_acc_log_duplicate_keys = 0\nnum_acc_log_data_mismatch = 0\n\
+         num_perf_log_entries = 3\nnum_perf_log_qsl_idx_match = 3\nnum_perf_log_data_mismatch = 0\n\
+         num_missing_qsl_idxs = 0\nTEST PASS\n\n"
+    );
+    assert_eq!(
+        read("verify_performance.txt"),
+        "Verifying performance.\nReference score = 100.0\nTest score = 100.0\nTEST PASS\n"
+    );
+    // sha256sum of the log as it is written here.
+    assert!(read("accuracy/accuracy.txt").starts_with("hash="));
+    assert_eq!(read("accuracy/accuracy.txt").len(), "hash=\n".len() + 64);
+    assert!(read("performance/run_1/mlperf_log_summary.txt").starts_with("Scenario"));
+    assert!(read("performance/run_1/mlperf_log_detail.txt").starts_with(":::MLLOG"));
+}
+
+/// SPEC 2.3: the script compares the first element alone.
+#[test]
+fn an_answer_that_agrees_in_its_first_element_only_is_different() {
+    let folder = Folder::new();
+    let (before, now) = (vec![(0, vec![1, 0, 0, 0, 9, 9, 9, 9])], vec![(0, vec![1, 0, 0, 0])]);
+    let (result, _) = audit(&folder, &planned("v5.1"), [&before, &now], Element::Int32);
+    assert_eq!(verdicts(&result), (false, true));
+    let reasons = result.corrected();
+    assert_eq!(reasons.reasons(), [Reason::Answers { different: 1, of: 1, first: 0 }]);
+    // What fails by the rules is not handed in as passed.
+    let file = result.parts[0].file.as_ref().unwrap();
+    assert!(file.text.contains("TEST FAIL") && !file.text.contains("TEST PASS"), "{}", file.text);
+}
+
+/// The script overwrites what it compares with: a sample that the accuracy run does
+/// not have is compared with its own first answer.
+#[test]
+fn a_sample_that_the_accuracy_run_does_not_have_is_no_match() {
+    let folder = Folder::new();
+    let now = [(7, vec![1]), (7, vec![1])];
+    let (result, _) = audit(&folder, &planned("v5.1"), [&[(0, vec![1])], &now], Element::Byte);
+    assert_eq!(verdicts(&result), (false, true));
+    let reasons = result.corrected();
+    assert!(reasons.reasons().contains(&Reason::NothingLogged), "{reasons:?}");
+    assert!(reasons.reasons().contains(&Reason::Unmatched { count: 2, of: 2 }));
+}
+
+#[test]
+fn nothing_logged_passes_in_the_first_round_only() {
+    for (of, official) in [("v0.5", true), ("v0.7", false)] {
+        let folder = Folder::new();
+        let (result, _) = audit(&folder, &planned(of), [&[(0, vec![1])], &[]], Element::Byte);
+        assert_eq!(verdicts(&result), (false, official), "{of}");
+    }
+}
+
+#[test]
+fn the_script_stops_at_half_an_element() {
+    let folder = Folder::new();
+    let answers = [(0, vec![1, 2, 3])];
+    let (result, _) = audit(&folder, &planned("v5.1"), [&answers, &answers], Element::Int32);
+    assert_eq!(verdicts(&result), (true, false));
+}
+
+fn qualities(values: [f64; 2]) -> Accuracies {
+    let benchmark = round("v5.1").benchmark("resnet");
+    let texts = values.map(|value| format!("accuracy={value}%, good=1, total=2\n"));
+    Accuracies::of(round("v5.1"), benchmark, texts)
+}
+
+/// The way out for systems that are not deterministic: 1 % of difference.
+#[test]
+fn other_answers_pass_if_they_are_as_good() {
+    for (now, passes) in [(76.0, true), (75.25, true), (75.24, false), (12.0, false)] {
+        let folder = Folder::new();
+        let plan = planned("v5.1");
+        let (_, mut evidence) =
+            audit(&folder, &plan, [&[(0, vec![1])], &[(0, vec![2])]], Element::Byte);
+        evidence.qualities = Some(qualities([76.0, now]));
+        let result = verify(&plan, &evidence);
+        assert_eq!(verdicts(&result), (passes, passes), "{now}");
+        let text = &result.parts[0].file.as_ref().unwrap().text;
+        assert!(text.contains("TEST FAIL"), "the first file tells of determinism alone: {text}");
+        write_folder(&result, &evidence, &folder.0.join("out")).unwrap();
+        let baseline = folder.0.join("out/TEST01/accuracy/baseline_accuracy.txt");
+        let written = std::fs::read_to_string(baseline).unwrap_or_default();
+        assert_eq!(written.starts_with("accuracy=76%"), passes, "{written}");
+    }
+}
+
+/// Accuracy scripts score the first answer to each sample, and no later one.
+#[test]
+fn later_answers_must_be_as_good_as_first_ones() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let now = [(0, vec![1]), (0, vec![2])];
+    let (_, mut evidence) = audit(&folder, &plan, [&[(0, vec![1])], &now], Element::Byte);
+    let same = Accuracies { of_every_answer: Some([76.0, 40.0]), ..qualities([76.0, 76.0]) };
+    evidence.qualities = Some(same);
+    assert_eq!(verdicts(&verify(&plan, &evidence)), (false, true));
+}
+
+#[test]
+fn the_bound_of_a_target_of_99_9_percent_is_a_tenth_of_a_percent() {
+    let of = |benchmark| {
+        let plan = plan(Test::Test01, round("v5.1"), Some(benchmark), Scenario::Offline).unwrap();
+        (plan.quality_delta_percent.0.get("FID_SCORE").copied(), plan.quality_delta_percent.1)
+    };
+    assert_eq!(of("3d-unet-99.9"), (None, 0.1));
+    assert_eq!(of("3d-unet-99"), (None, 1.0));
+    assert_eq!(of("stable-diffusion-xl"), (Some(2.0), 1.0));
+}
+
+#[test]
+fn the_baseline_log_has_the_audited_samples_once_and_reads_back() {
+    let folder = Folder::new();
+    let [accuracy, audited] = ["accuracy", "audited"].map(|name| folder.run(name));
+    let answers: Vec<(u64, Vec<u8>)> = (0..6).map(|i| (i, vec![0xa0 + i as u8; 3])).collect();
+    write_answers(&accuracy, &answers);
+    write_answers(&audited, &[(4, vec![0]), (1, vec![0]), (4, vec![0])]);
+    let into = folder.0.join("mlperf_log_accuracy_baseline.json");
+    let count = baseline_log(&accuracy.accuracy_path(), &audited.accuracy_path(), &into).unwrap();
+    assert_eq!(count, 2);
+    let entries = dyno_loadgen::log::read::open_accuracy(&into).unwrap();
+    let entries: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
+    assert_eq!(entries.iter().map(|entry| entry.qsl_idx).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(entries[1].data, [0xa4; 3]);
+}
+
+#[test]
+fn a_baseline_log_over_a_log_of_the_runs_is_refused() {
+    let folder = Folder::new();
+    let [accuracy, audited] = ["accuracy", "audited"].map(|name| folder.run(name));
+    for run in [&accuracy, &audited] {
+        write_answers(run, &[(0, vec![1])]);
+    }
+    for into in [accuracy.accuracy_path(), audited.accuracy_path()] {
+        let before = std::fs::read(&into).unwrap();
+        baseline_log(&accuracy.accuracy_path(), &audited.accuracy_path(), &into).unwrap_err();
+        assert_eq!(std::fs::read(&into).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_folder_that_is_judged_is_not_written_over() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let answers = [(0, vec![1])];
+    let (result, mut evidence) = audit(&folder, &plan, [&answers, &answers], Element::Byte);
+    let scenario = folder.0.join("Offline");
+    write_folder(&result, &evidence, &scenario).unwrap();
+    let again = scenario.join("TEST01");
+    evidence.audited = vec![Played::find(&again, TestMode::PerformanceOnly).unwrap()];
+    let log = again.join("accuracy/mlperf_log_accuracy.json");
+    let before = std::fs::read(&log).unwrap();
+    assert!(!before.is_empty());
+    write_folder(&result, &evidence, &scenario).unwrap_err();
+    assert_eq!(std::fs::read(&log).unwrap(), before);
+}
+
+/// The text of an audit that passed is gone when the next one fails.
+#[test]
+fn a_failed_audit_leaves_no_pass_of_an_earlier_one() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let answers = [(0, vec![1])];
+    let (result, evidence) = audit(&folder, &plan, [&answers, &answers], Element::Byte);
+    let scenario = folder.0.join("Offline");
+    write_folder(&result, &evidence, &scenario).unwrap();
+    for file in [evidence.audited[0].accuracy_path(), evidence.audited[0].detail_path()] {
+        std::fs::remove_file(file).unwrap();
+    }
+    let result = verify(&plan, &evidence);
+    write_folder(&result, &evidence, &scenario).unwrap();
+    for name in ["verify_accuracy.txt", "verify_performance.txt"] {
+        let text = std::fs::read_to_string(scenario.join("TEST01").join(name)).unwrap();
+        assert_eq!(text, "TEST FAIL\n", "{name}");
+    }
+    assert!(!scenario.join("TEST01/accuracy").exists());
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// TEST08: answers are matched by time and query, whatever the sample's number, and
+/// an entropy may be a thousandth away.
+#[test]
+fn a_streaming_recommender_is_compared_by_entropy() {
+    let plan = plan(Test::Test08, round("v6.1"), Some("dlrm-v3"), Scenario::Offline).unwrap();
+    let before = floats(&[3.0, 8.0, 0.9, 0.2, 1.0, 0.0, 1.0, 1.0, 2.0]);
+    for (now, passes) in [
+        (vec![3.0, 8.0, 0.9, 0.2], true),
+        (vec![3.0, 8.0, 0.900_01, 0.2], true),
+        (vec![3.0, 8.0, 0.89, 0.2], false),
+        (vec![3.0, 9.0, 0.9, 0.2], false),
+        (vec![3.0, 8.0, 0.9], false),
+        (vec![3.0], false),
+    ] {
+        let folder = Folder::new();
+        let [accuracy, audited] = ["accuracy", "audited"].map(|name| folder.run(name));
+        write_answers(&accuracy, &[(0, before.clone())]);
+        write_answers(&audited, &[(55, floats(&now))]);
+        Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&audited);
+        let mut evidence = Evidence::new(vec![audited], Element::Float32);
+        evidence.accuracy = Some(accuracy);
+        let result = verify(&plan, &evidence);
+        assert_eq!(verdicts(&result), (passes, passes), "{now:?} {result:?}");
+        let text = &result.parts[0].file.as_ref().unwrap().text;
+        assert_eq!(text.contains("TEST PASS"), passes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the logs hold, the verdict is a verdict.
+    #[test]
+    fn no_logs_make_an_audit_panic(
+        logs in proptest::collection::vec(
+            prop_oneof![
+                any::<Vec<u8>>(),
+                "[\\[\\]{}\",: a0\\n]{0,60}".prop_map(String::into_bytes),
+                "\\[\n(\\{ \"seq_id\" : 1, \"qsl_idx\" : [0-9], \"data\" : \"([0-9A-F]{2}){0,9}\" \\},\n){0,4}\\{ \"seq_id\" : 0, \"qsl_idx\" : 3, \"data\" : \"[0-9A-F]{8}\" \\}\n\\]\n"
+                    .prop_map(String::into_bytes),
+                "(Scenario : (Server|Offline|SingleStream)\n)?(Samples per second: [0-9a-z.-]{0,5}\n)?(Result is : (IN)?VALID\n)?"
+                    .prop_map(String::into_bytes),
+            ],
+            9,
+        ),
+        element in proptest::sample::select(Element::ALL.to_vec()),
+    ) {
+        let folder = Folder::new();
+        let runs = ["a", "b", "c"].map(|name| folder.run(name));
+        for (run, logs) in runs.iter().zip(logs.chunks(3)) {
+            let paths = [run.detail_path(), run.summary_path(), run.accuracy_path()];
+            for (path, bytes) in paths.iter().zip(logs) {
+                std::fs::write(path, bytes).unwrap();
+            }
+        }
+        let [accuracy, performance, audited] = runs;
+        for test in Test::ALL {
+            for (name, scenario) in [("v0.5", Scenario::Server), ("v4.1", Scenario::SingleStream), ("v6.1", Scenario::Offline)] {
+                let Ok(plan) = plan(test, round(name), None, scenario) else { continue };
+                let mut evidence = Evidence::new(vec![audited.clone(); plan.runs.len()], element);
+                evidence.accuracy = Some(accuracy.clone());
+                evidence.performance = Some(performance.clone());
+                evidence.samples = Some(4);
+                evidence.quality = Some(f64::NAN);
+                let result = verify(&plan, &evidence);
+                prop_assert!(!result.parts.is_empty());
+                for reason in result.corrected().reasons() {
+                    prop_assert!(!reason.to_string().is_empty());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_accuracy_run_of_one_sample_has_not_answered_the_others() {
+    let folder = Folder::new();
+    let plan = planned("v5.1");
+    let one = vec![(0, vec![1]); 3];
+    let (_, evidence) = audit(&folder, &plan, [&one, &one], Element::Byte);
+    let accuracy = evidence.accuracy.clone().unwrap();
+    let failed = |samples: &str| {
+        let settings = vec![("effective_accuracy_sample_count".to_owned(), samples.to_owned())];
+        Performance { settings, ..Performance::of(Scenario::Offline, 1.0) }.write(&accuracy);
+        verify(&plan, &evidence).corrected().reasons().to_vec()
+    };
+    assert_eq!(failed("1"), []);
+    assert_eq!(failed("3"), [Reason::FewSamples { found: 1, expected: 3 }]);
+}

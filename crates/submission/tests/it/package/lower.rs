@@ -1,0 +1,90 @@
+//! What reaches 99.9 % of the reference's quality counts for the target of 99 %, too.
+
+use std::fs;
+
+use dyno_rules::{Round, Scenario};
+use dyno_submission::check::{Options, Program, check};
+use dyno_submission::package::{Asked, Infer, capture, package};
+
+use super::trees::{open, single_stream};
+use crate::made::folder::Folder;
+use crate::made::submission::description;
+
+#[test]
+fn no_lower_target_asks_for_more_than_the_high_one() {
+    let mut pairs = 0;
+    for name in Round::names() {
+        let round = Round::named(name).unwrap();
+        for high in round.benchmarks.iter().filter(|b| b.name.ends_with("-99.9")) {
+            let low = high.name.strip_suffix(".9").unwrap();
+            let Some(low) = round.benchmark(low) else { continue };
+            assert!(low.factor < high.factor);
+            let rest = |b: &dyno_rules::Benchmark| {
+                (
+                    (b.audits.clone(), b.latency.clone(), b.token_latency.clone()),
+                    (b.min_queries.clone(), b.performance_samples, b.dataset_samples),
+                    (b.offline_samples, b.equal_issue, b.accuracy_outputs.clone()),
+                )
+            };
+            assert_eq!(rest(low), rest(high), "{name} {}", low.name);
+            pairs += 1;
+        }
+    }
+    assert!(pairs > 20, "{pairs}");
+}
+
+#[test]
+fn results_are_copied_to_the_lower_target_when_asked_for() {
+    for (round, programs) in [
+        ("v5.1", &[Program::Strict, Program::Mono, Program::Modular][..]),
+        ("v6.0", &[Program::Strict, Program::Modular]),
+    ] {
+        let round = Round::named(round).unwrap();
+        let scratch = Folder::new(&format!("lower-{}", round.version));
+        let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+        single_stream(round, 43, &run);
+        let asked = Asked {
+            benchmark: "3d-unet-99.9".into(),
+            stands_for: None,
+            captured: capture(&run),
+            description: description(&[]),
+            ..open(round, &run)
+        };
+        // Nobody is surprised by it, and it is offered.
+        let plain = package(&asked, &scratch.path().join("plain")).unwrap();
+        assert_eq!(plain.lower, []);
+        assert!(plain.notes[0].contains("`3d-unet-99`, too: --infer"), "{:?}", plain.notes);
+
+        let asked = Asked { infer: Infer::Missing, ..asked };
+        let packaged = package(&asked, &out).unwrap();
+        let low = |scenario| ("3d-unet-99".to_owned(), scenario);
+        assert_eq!(packaged.lower, [low(Scenario::SingleStream), low(Scenario::Offline)]);
+        assert_eq!((packaged.to_fill, packaged.notes), (vec![], vec![]));
+        for program in programs {
+            let checked = check(&out, round, &Options::new(*program)).unwrap();
+            let found: Vec<&str> = checked.findings.iter().map(|finding| finding.check).collect();
+            let told = if *program == Program::Strict { 2 } else { 0 };
+            let expected = vec!["performance.lower_target"; told];
+            assert_eq!((checked.valid(), found), (4, expected), "{program:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_tree_has_of_the_lower_target_stays() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Folder::new("lower-kept");
+    let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+    single_stream(round, 43, &run);
+    let low = Asked { benchmark: "3d-unet-99".into(), stands_for: None, ..open(round, &run) };
+    package(&low, &out).unwrap();
+    let own = out.join("open/Us/results/box/3d-unet-99/SingleStream/accuracy/accuracy.txt");
+    fs::write(&own, "its own").unwrap();
+    let high = Asked { benchmark: "3d-unet-99.9".into(), infer: Infer::Missing, ..low };
+    let packaged = package(&high, &out).unwrap();
+    assert_eq!(packaged.lower, [("3d-unet-99".to_owned(), Scenario::Offline)]);
+    assert_eq!(fs::read_to_string(own).unwrap(), "its own");
+    let readme = out.join("open/Us/measurements/box/3d-unet-99/Offline/README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    assert!(readme.contains("from the result of `3d-unet-99.9`"), "{readme}");
+}

@@ -1,0 +1,77 @@
+//! Runs whose power was measured become submissions.
+
+use std::fs;
+use std::path::Path;
+
+use dyno_rules::Round;
+use dyno_submission::check::{Options, Program, check};
+use dyno_submission::package::{Asked, Infer, capture, package};
+use dyno_submission::table::Column;
+
+use super::trees::{files, open, single_stream};
+use crate::made::folder::Folder;
+use crate::made::power::Measured;
+use crate::made::submission::description;
+
+/// Moves the run that counts to where the power director leaves it: beside `power` and
+/// `ranging`, not around them.
+fn as_the_director(performance: &Path) {
+    let run = performance.join("run_1");
+    fs::create_dir(&run).unwrap();
+    for entry in fs::read_dir(performance).unwrap().flatten() {
+        if entry.file_type().unwrap().is_file() {
+            fs::rename(entry.path(), run.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
+    for (round, is_directors) in [("v5.1", true), ("v5.1", false), ("v6.0", true), ("v6.0", false)]
+    {
+        let round = Round::named(round).unwrap();
+        let scratch = Folder::new(&format!("power-{}-{is_directors}", round.version));
+        let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+        single_stream(round, 43, &run);
+        let performance = run.join("performance");
+        Measured { folder: &performance, run: "" }.make();
+        if is_directors {
+            as_the_director(&performance);
+        }
+        for note in ["analyzer_table.md", "power_settings.md"] {
+            fs::write(performance.join(note), "made").unwrap();
+        }
+        let asked = Asked {
+            stands_for: Some("3d-unet-99".into()),
+            infer: Infer::Missing,
+            captured: capture(&run),
+            description: description(&[]),
+            ..open(round, &run)
+        };
+        let packaged = package(&asked, &out).unwrap();
+        assert_eq!((packaged.to_fill, packaged.doubts), (vec![], vec![]));
+        let found = files(&out);
+        for scenario in ["SingleStream", "Offline"] {
+            let result = format!("open/Us/results/box/own/{scenario}/performance");
+            for file in ["power/client.json", "power/server.json", "power/ptd_logs.txt"] {
+                assert!(found.contains(&format!("{result}/{file}")), "{file}: {found:#?}");
+            }
+            for run in ["run_1", "ranging"] {
+                let spl = format!("{result}/{run}/spl.txt");
+                assert!(found.contains(&spl), "{spl}: {found:#?}");
+            }
+        }
+        for program in [Program::Strict, Program::Mono, Program::Modular] {
+            // The single file knows the first layout alone.
+            if program == Program::Mono && round.version.to_string() != "v5.1" {
+                continue;
+            }
+            let checked = check(&out, round, &Options::new(program)).unwrap();
+            let found: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
+            assert_eq!((checked.valid(), found), (2, vec![]), "{program:?} {}", round.version);
+            // Each result has a row of its own, and one of its power.
+            let powered = checked.rows.iter().filter(|row| row.get(Column::HasPower) == "True");
+            assert_eq!((checked.rows.len(), powered.count()), (4, 4), "{program:?}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What is read of the files of a result.
+
+use dyno_rules::Round;
+use dyno_rules::accuracy::{self, Patterns};
+use dyno_submission::facts::detail::{self, DetailLog};
+use dyno_submission::facts::{json, text};
+use dyno_submission::tree::Tree;
+use proptest::prelude::*;
+use sha1::{Digest, Sha1};
+
+use crate::made::folder::Folder;
+
+fn line(key: &str, value: &str, is_error: bool) -> String {
+    format!(
+        ":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"time_ms\": 1.0, \"namespace\": \
+         \"mlperf::logging\", \"event_type\": \"POINT_IN_TIME\", \"metadata\": {{\"is_error\": \
+         {is_error}, \"is_warning\": false, \"file\": \"x.cc\", \"line_no\": 1, \"pid\": 1, \
+         \"tid\": 1}}}}\n"
+    )
+}
+
+fn scan(log: &str) -> DetailLog {
+    detail::scan(&mut log.as_bytes()).unwrap()
+}
+
+#[test]
+fn the_first_value_of_a_key_counts_and_another_is_known() {
+    let seed = line("effective_qsl_rng_seed", "18446744073709551615", false);
+    let other = line("effective_qsl_rng_seed", "\"7\"", false);
+    let log = scan(&format!("{seed}{}{other}", line("not_asked_for", "[1,2]", false)));
+    assert_eq!(log.whole("effective_qsl_rng_seed"), Some(u64::MAX));
+    let held = log.held("effective_qsl_rng_seed").unwrap();
+    assert_eq!((held.line, held.times), (1, 2));
+    let (key, of, found) = log.contradicted().next().unwrap();
+    assert_eq!((key, of), ("effective_qsl_rng_seed", held));
+    assert_eq!(*found, (3, serde_json::json!("7")));
+    assert_eq!(log.value("result_validity"), None);
+    assert!(log.begins_with_marker && log.is_utf8 && log.malformed.is_empty());
+}
+
+#[test]
+fn errors_are_sorted_by_what_they_say() {
+    let log = scan(
+        &[
+            line("error_runtime", "\"Loadgen built with uncommitted changes!\"", true),
+            line("error_runtime", "\"Multiple conf files are used\"", true),
+            line("error_runtime", "\"Ran out of generated queries\"", true),
+        ]
+        .concat(),
+    );
+    let errors = &log.errors;
+    assert_eq!((errors.count, errors.not_uncommitted), (3, 2));
+    assert_eq!((errors.several_confs, errors.others), (1, 1));
+    assert_eq!(errors.first[2], (3, "Ran out of generated queries".to_owned()));
+}
+
+#[test]
+fn lines_that_are_no_json_are_named() {
+    let log = scan(&format!("hello\n:::MLLOG {{\"key\": \"broken\", \n{}", line("a", "]", false)));
+    assert_eq!(log.malformed, [2, 3]);
+    assert!(!log.begins_with_marker);
+    // The last of two fields of one name counts, as in Python.
+    let log = scan(":::MLLOG {\"key\": \"a\", \"key\": \"sut_name\", \"value\": \"x\"}\n");
+    assert_eq!(log.text("sut_name"), Some("x"));
+}
+
+#[test]
+fn lists_of_numbers_must_be_json_as_well() {
+    for (list, is_json) in [
+        ("[1,20,3]", true),
+        ("[0,10]", true),
+        ("[]", true),
+        ("[1, 2]", true),
+        ("[1.5,-2]", true),
+        ("[[1],{}]", true),
+        ("[01]", false),
+        ("[1,]", false),
+        ("[,1]", false),
+        ("[1,2", false),
+        ("[1]2", false),
+    ] {
+        let log = scan(&line("loaded_qsl_set", list, true));
+        assert_eq!(log.malformed.is_empty(), is_json, "{list}");
+        assert_eq!(log.errors.count, usize::from(is_json), "{list}");
+    }
+}
+
+#[test]
+fn an_accuracy_text_says_its_metrics_and_its_hash() {
+    let round = Round::named("v5.1").unwrap();
+    let patterns = Patterns::new(round);
+    let text =
+        "Results\n{'rouge1': '38.9139', 'rouge2': 16.194, 'gen_len': 3052751}\r\nhash=ab12\n";
+    let llama = patterns.of(round.benchmark("llama3.1-8b-edge"));
+    let said = accuracy::scan(&mut text.as_bytes(), llama).unwrap();
+    let found: Vec<_> = said.found.iter().map(|f| (f.line, &f.metric[..], &f.value[..])).collect();
+    assert_eq!(
+        found,
+        [(2, "ROUGE1", "38.9139"), (2, "ROUGE2", "16.194"), (2, "GEN_LEN", "3052751")]
+    );
+    assert_eq!((said.hashes[0].line, &said.hashes[0].text[..]), (3, "ab12"));
+    assert!(said.hashes[0].is_word());
+}
+
+#[test]
+fn the_patterns_of_every_round_compile() {
+    for name in Round::names() {
+        let round = Round::named(name).unwrap();
+        let patterns = Patterns::new(round);
+        for benchmark in &round.benchmarks {
+            let found = patterns.of(Some(benchmark)).len();
+            assert!(found > 0 || benchmark.accuracy.is_empty(), "{name} {}", benchmark.name);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_readers_panic(bytes: Vec<u8>, cut in 0usize..400, value in "[\\[\\]{}\":,\\\\a0 .eE-]*") {
+        let whole = line("result_validity", &value, true).into_bytes();
+        let part = whole.get(..cut.min(whole.len())).unwrap_or(&[]);
+        let patterns = Patterns::new(Round::named("v5.1").unwrap());
+        for bytes in [&bytes[..], &whole, part, &[b":::MLLOG", &bytes[..]].concat()] {
+            let log = detail::scan(&mut &bytes[..]).unwrap();
+            prop_assert!(log.malformed.iter().all(|line| *line <= log.lines));
+            for benchmark in ["resnet", "llama2-70b-99", "stable-diffusion-xl"] {
+                let patterns = patterns.of(Round::named("v5.1").unwrap().benchmark(benchmark));
+                accuracy::scan(&mut &bytes[..], patterns).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_result_of_every_benchmark_of_every_round_is_kept() {
+    for name in Round::names() {
+        let round = Round::named(name).unwrap();
+        let of_benchmarks = round.benchmarks.iter().flat_map(|one| one.result_keys.values());
+        for key in round.result_keys.values().chain(of_benchmarks) {
+            let log = DetailLog::of([(key.clone(), 1.into())]);
+            assert_eq!(log.number(key), Some(1.0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_too_long_does_not_read_instead_of_being_cut() {
+    let folder = Folder::new("long");
+    folder.write("long.json", "{}".to_owned() + &" ".repeat(16 << 20) + "more");
+    folder.write("just.json", "{}".to_owned() + &" ".repeat((16 << 20) - 2));
+    let tree = Tree::walk(folder.path()).unwrap();
+    let file = |name: &str| tree.top().file(name).unwrap();
+    let problem = json::read(file("long.json")).unwrap_err();
+    assert!(problem.why.contains("16777222 bytes") && problem.to_python().is_err());
+    assert!(text::read(Some(file("long.json"))).is_err());
+    assert!(json::read(file("just.json")).is_ok() && text::read(Some(file("just.json"))).is_ok());
+}
+
+#[test]
+fn a_log_is_hashed_while_it_is_read() {
+    let folder = Folder::new("hashed");
+    let tree = |bytes: &[u8]| {
+        folder.write("log", bytes);
+        Tree::walk(folder.path()).unwrap()
+    };
+    let long = line("loaded_qsl_set", &format!("[{}1]", "1,".repeat(1 << 18)), false);
+    let whole = line("sut_name", "\"made\"", false).repeat(3000) + &long + "no end of the line";
+    for bytes in [whole.as_bytes(), b"", b"\xff\n:::MLLOG {}"] {
+        let tree = tree(bytes);
+        let (log, sha1) = detail::read_hashed(tree.top().file("log")).unwrap();
+        assert_eq!(Ok(log), detail::read(tree.top().file("log")));
+        let expected: String = Sha1::digest(bytes).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(sha1, expected);
+    }
+}

@@ -1,0 +1,166 @@
+//! What `dyno audit` says of two runs, `dyno check` says of them in a submission.
+
+use std::collections::BTreeSet;
+
+use dyno_loadgen::settings::Scenario;
+use dyno_rules::Round;
+use dyno_submission::audit::{Element, Evidence, Plan, Played, Test, plan, verify};
+use dyno_submission::check::{Options, Program, check};
+use dyno_submission::finding::Severity;
+use dyno_submission::layout::Layout;
+
+use super::made::submission;
+use crate::audits::logs::Performance;
+use crate::made::folder::Folder;
+
+const AUDITS: [(&str, Test); 6] = [
+    ("v5.1", Test::Test01),
+    ("v5.1", Test::Test04),
+    ("v4.1", Test::Test05),
+    ("v0.7", Test::Test04Pair),
+    ("v0.7", Test::Test05),
+    ("v0.7", Test::Test01),
+];
+
+/// Findings that are the audit's verdict.
+const VERDICTS: [&str; 4] =
+    ["audit.ratio", "audit.settings", "performance.result", "performance.errors"];
+
+/// A result of ResNet-50 with one audit, in a tree.
+struct Made {
+    tree: Folder,
+    round: &'static Round,
+    plan: Plan,
+    result: String,
+    audit: String,
+}
+
+impl Made {
+    fn new(round: &str, test: Test, scenario: Scenario) -> Self {
+        let round = Round::named(round).unwrap();
+        let tree = submission(round);
+        let plan = plan(test, round, Some("resnet"), scenario).unwrap();
+        let of = format!("box/resnet50/{scenario}");
+        let compliance = Layout::of(round.version).compliance();
+        let result = format!("closed/acme/results/{of}");
+        let audit = format!("closed/acme/{compliance}/{of}");
+        Self { tree, round, plan, result, audit }
+    }
+
+    fn run(&self, folder: &str) -> Played {
+        let folder = format!("{folder}/performance/run_1");
+        self.tree.write(&format!("{folder}/mlperf_log_summary.txt"), "");
+        Played::new(self.tree.path().join(folder))
+    }
+
+    /// Whether both pass it: `dyno audit`, and `dyno check` with what it finds.
+    fn judged(&self, before: &Performance, now: &Performance) -> (bool, bool, BTreeSet<String>) {
+        let name = self.plan.test.name();
+        let audited = match self.plan.test {
+            Test::Test04Pair => format!("{}/TEST04-B", self.audit),
+            _ => format!("{}/{name}", self.audit),
+        };
+        let is_pair = self.plan.test == Test::Test04Pair;
+        let first = match is_pair {
+            true => format!("{}/TEST04-A", self.audit),
+            false => self.result.clone(),
+        };
+        let [reference, audit] = [&first, &audited].map(|folder| self.run(folder));
+        before.write(&reference);
+        now.write(&audit);
+        self.tree.write(&format!("{audited}/verify_performance.txt"), "TEST PASS\n");
+        let runs = if is_pair { vec![reference.clone(), audit] } else { vec![audit] };
+        let mut evidence = Evidence::new(runs, Element::Byte);
+        evidence.performance = (!is_pair).then_some(reference);
+        let result = verify(&self.plan, &evidence);
+        let score = result.parts.iter().find(|part| part.name == "score").unwrap();
+        let checked = check(self.tree.path(), self.round, &Options::new(Program::Strict)).unwrap();
+        let of_audit = |path: &std::path::Path| {
+            path.starts_with(&audited) || (!is_pair && path.starts_with(&first))
+        };
+        let found = checked.findings.iter().filter(|finding| {
+            finding.severity == Severity::Error
+                && VERDICTS.contains(&finding.check)
+                && of_audit(&finding.path)
+        });
+        let found: BTreeSet<String> =
+            found.map(|finding| format!("{}: {}", finding.check, finding.message)).collect();
+        (score.corrected.is_passed(), found.is_empty(), found)
+    }
+}
+
+/// A run with the settings that the audit asks for, and one of the reference.
+fn pair(plan: &Plan, scores: [f64; 2]) -> [Performance; 2] {
+    let [before, now] = scores.map(|score| Performance::of(plan.scenario, score));
+    let before = match plan.test {
+        Test::Test04Pair => before.planned(plan, 0),
+        _ => before,
+    };
+    [before, now.planned(plan, plan.runs.len() - 1)]
+}
+
+fn without(run: &Performance, key: &str) -> Performance {
+    let mut run = run.clone();
+    run.settings.retain(|(known, _)| known != key);
+    run
+}
+
+fn with(run: &Performance, key: &str, value: &str) -> Performance {
+    let mut run = without(run, key);
+    run.settings.push((key.into(), value.into()));
+    run
+}
+
+#[test]
+fn the_check_of_a_tree_and_the_audit_judge_scores_alike() {
+    let mut verdicts = [0; 2];
+    for (round, test) in AUDITS {
+        for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline] {
+            let made = Made::new(round, test, scenario);
+            // Short and long latencies, and both sides of every bound.
+            for base in [150e3, 5e6] {
+                for ratio in [0.5, 0.81, 0.89, 0.94, 0.96, 1.0, 1.04, 1.06, 1.09, 1.12, 1.21, 3.0] {
+                    let [before, now] = pair(&made.plan, [base, base * ratio]);
+                    let (audit, tree, found) = made.judged(&before, &now);
+                    let of = format!("{round} {test} {scenario} {base} * {ratio}");
+                    assert_eq!(audit, tree, "{of}: {found:?}");
+                    verdicts[usize::from(audit)] += 1;
+                }
+            }
+        }
+    }
+    assert!(verdicts.iter().all(|count| *count > 50), "{verdicts:?}");
+}
+
+#[test]
+fn the_check_of_a_tree_and_the_audit_ask_for_the_same_settings() {
+    for (round, test) in AUDITS {
+        let made = Made::new(round, test, Scenario::MultiStream);
+        let [before, now] = pair(&made.plan, [1e6, 1e6]);
+        let streams = |run: &Performance, count| with(run, "dyno_result_samples_per_query", count);
+        let same = "effective_performance_issue_same";
+        let target = "effective_accuracy_log_sampling_target";
+        let percentile = "effective_target_latency_percentile";
+        for (case, before, now) in [
+            ("as asked", before.clone(), now.clone()),
+            ("INVALID", before.clone(), Performance { validity: "INVALID", ..now.clone() }),
+            ("errors", before.clone(), Performance { errors: 1, ..now.clone() }),
+            ("other seeds", before.clone(), Performance { seeds: 8, ..now.clone() }),
+            ("another bound", before.clone(), Performance { target_latency: 5, ..now.clone() }),
+            ("Offline", before.clone(), Performance { scenario: Scenario::Offline, ..now.clone() }),
+            ("no score", before.clone(), Performance { score: 0.0, ..now.clone() }),
+            ("no reference", Performance { score: 0.0, ..before.clone() }, now.clone()),
+            ("not one sample", before.clone(), without(&now, same)),
+            ("few answers", before.clone(), with(&now, target, "5")),
+            ("many answers", before.clone(), with(&now, target, "100000")),
+            ("a percentile", with(&before, percentile, "0.9"), with(&now, percentile, "0.99")),
+            ("a number", with(&before, percentile, "0.90"), with(&now, percentile, "0.9")),
+            ("as many streams", streams(&before, "5"), streams(&now, "5")),
+            ("more streams", streams(&before, "5"), streams(&now, "50")),
+            ("streams and none", streams(&before, "5"), now.clone()),
+        ] {
+            let (audit, tree, found) = made.judged(&before, &now);
+            assert_eq!(audit, tree, "{round} {test}, {case}: {found:?}");
+        }
+    }
+}
