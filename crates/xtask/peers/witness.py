@@ -7,8 +7,9 @@ end one JSON line a figure:
   truth.wrong_valid            runs that count although p50, p90 or p99 of the latency or of the time to first token is not
                                the server's, by more than 5 % and 200 us; or although the client was stopped for more than
                                6 % of the run and 60 ms, so that the rate is not the server's
-  truth.wrong_invalid_percent  of all runs, those that do not count because of the client although all is the server's and
+  truth.wrong_invalid_percent  of all runs, those that are INVALID because of the client although all is the server's and
                                the client was stopped for less than 4 % of the run (dyno's limit is 5 %)
+  truth.open_percent           of all runs, those that are UNDECIDED because of the client; no verdict on them is wrong
 
 The server's latency of a request is from when the kernel had the whole request to just before the last part with text is
 written. A query of MultiStream is as slow as its slowest request. Offline has no latencies to compare: a request is due
@@ -171,8 +172,10 @@ def wrong_figures(scenario, test, requests):
 
 def judged(scenario, test, requests, disturbed):
     """What is wrong with the figures by the server, and what dyno says."""
-    by_client = [reason["kind"] for reason in test["causes"] if reason["cause"] == "client"]
-    counts = test["verdict"] in ("VALID", "UNDECIDED")
+    by_client = [reason for reason in test["causes"] if reason["cause"] == "client"]
+    is_open = any(reason["undecided"] for reason in by_client)
+    # Too few queries for the percentile are no statement on the client.
+    counts = test["verdict"] in ("VALID", "UNDECIDED") and not is_open
     # Requests of a probe come before; the run is what lasted as long as it says.
     end = max(last for *_, last in requests)
     begin = end - test["metrics"]["lasted_ns"]
@@ -183,7 +186,7 @@ def judged(scenario, test, requests, disturbed):
         wrong.append(f"stopped for {lost / 1e6:.0f} of {(end - begin) / 1e6:.0f} ms")
     # What a quota or neighbors do to the rate of Offline, the server cannot tell.
     is_known = scenario != "Offline" or disturbed.kind in ("none", "stop", "stops")
-    return shown, wrong, counts and bool(wrong), bool(by_client) and not wrong and not is_stopped and is_known
+    return shown, wrong, counts and bool(wrong), any(not reason["undecided"] for reason in by_client) and not wrong and not is_stopped and is_known, is_open
 
 
 def main():
@@ -193,14 +196,15 @@ def main():
     kinds = [kind for kind in DISTURBANCES if kind != "quota" or own]
     if not own:
         print("no CPU quota: this user cannot make a control group", file=sys.stderr)
-    chance, wrong_valid, wrong_invalid = random.Random(SEED), 0, 0
+    chance, wrong_valid, wrong_invalid, undecided = random.Random(SEED), 0, 0, 0
     try:
         for number in range(RUNS):
             kind, scenario = kinds[number % len(kinds)], list(SCENARIOS)[number // len(kinds) % len(SCENARIOS)]
             test, requests, disturbed, figures = played(number, scenario, kind, own, chance)
-            shown, wrong, is_wrong_valid, is_wrong_invalid = judged(scenario, test, requests, disturbed)
+            shown, wrong, is_wrong_valid, is_wrong_invalid, is_open = judged(scenario, test, requests, disturbed)
             wrong_valid += is_wrong_valid
             wrong_invalid += is_wrong_invalid
+            undecided += is_open
             word = "WRONG VALID" if is_wrong_valid else "WRONG INVALID" if is_wrong_invalid else "right"
             causes = ",".join(sorted({reason["cause"] or reason["kind"] for reason in test["causes"]}))
             print(f"{number}: {scenario}, {kind} {disturbed.strength}: {test['verdict']} {causes} {' '.join(shown)} {'; '.join(wrong[:2])}: {word}", file=sys.stderr)
@@ -212,8 +216,8 @@ def main():
         if own:
             own[0].rmdir()
     unit = f"of {RUNS} disturbed runs, by a server's own clock; the peer is the limit"
-    share = 100 * wrong_invalid / RUNS
-    for name, value, limit in (("truth.wrong_valid", wrong_valid, 0), ("truth.wrong_invalid_percent", share, 1)):
+    shares = [round(100 * many / RUNS, 2) for many in (wrong_invalid, undecided)]
+    for name, value, limit in (("truth.wrong_valid", wrong_valid, 0), ("truth.wrong_invalid_percent", shares[0], 1), ("truth.open_percent", shares[1], 5)):
         ratio = 1.0 if value <= limit else limit / value
         print(json.dumps({"name": name, "ours": value, "peer": limit, "ratio": ratio, "unit": unit}), flush=True)
 

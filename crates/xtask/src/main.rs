@@ -29,6 +29,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy                     checks the tree: edges between crates, sizes, names, leftovers
+  house                    counts lines, functions, names, import cycles and examples of each crate
   book                     builds docs/ into target/book and checks its links (installs mdBook
                            from crates.io once)
   peers [GROUP] [--quick] [--strict]
@@ -82,6 +83,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&root()),
+        ["house"] => tidy::house::run(&root()),
         ["book"] => book::run(&root()),
         ["wheel"] => wheel::run(&root()),
         ["peers", rest @ ..] => peers::run(&root(), rest),

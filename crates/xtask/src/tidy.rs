@@ -5,6 +5,7 @@ mod allowed;
 mod assertions;
 mod docs;
 mod edges;
+pub mod house;
 mod naming;
 mod prose;
 mod safety;

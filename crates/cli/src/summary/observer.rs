@@ -82,6 +82,15 @@ pub struct Part<'a> {
     pub target: f64,
 }
 
+/// What the client's part of a figure means for a verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ClientShare {
+    /// So close to the limit that what lies between the clocks decides.
+    Open,
+    /// The figure is not the system's.
+    TooLarge,
+}
+
 /// How a client reaches its system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -96,9 +105,9 @@ pub enum Reach {
 /// A figure that is off by more than this part, and by more than so many ns, is not the system's.
 const SHARE: u64 = 20;
 const LEAST: Nanos = 200_000;
-/// Of that, so much is left for what lies between the clocks of client and server besides, such as
-/// the sending itself: 60 to 200 us on a quiet virtual machine, by `peers witness`.
-const BETWEEN: Nanos = 80_000;
+/// At least and at most this lies between the clocks of client and server besides, such as the
+/// sending itself: 60 to 200 us on a quiet virtual machine, by `peers witness`.
+const BETWEEN: (Nanos, Nanos) = (20_000, 120_000);
 /// Lost time is over budget beyond this part of a run, and beyond so many ns.
 const LOST_SHARE: u64 = 20;
 const LEAST_LOST: Nanos = 50 * MILLISECOND;
@@ -193,37 +202,23 @@ impl Observer {
         let stopped = self.lost_ns.get(&Loss::Stopped).copied().unwrap_or(0);
         // In Offline a client that does not run has nothing in flight for it.
         let charged = if is_remote && test.scenario == "Offline" { all } else { stopped };
-        let text = if self.is_over_budget(charged) {
-            Some(format!(
+        let reason = if self.is_over_budget(charged) {
+            let text = format!(
                 "{who} did not run for {} of {} ({}). The figures are not the system's. Run it \
                  again without what kept it from running.",
                 shown(charged),
                 shown(self.lasted_ns),
                 self.lost(),
-            ))
+            );
+            Some(Reason::new(ReasonKind::ClientLag, text))
         } else {
-            self.worst(tenant).map(|figure| {
-                let lost = match self.lost_ns.is_empty() {
-                    true => String::new(),
-                    false => format!(" ({})", self.lost()),
-                };
-                format!(
-                    "{who} delayed {} samples, by up to {}{lost}: {} is {}, and {} without that. \
-                     The figures are not the system's. Give Dyno processors of its own, or more \
-                     of its quota, and run it again.",
-                    render::count(self.delayed),
-                    shown(self.longest_delay_ns),
-                    figure.name,
-                    shown(figure.measured_ns),
-                    shown(figure.without_client_ns),
-                )
-            })
+            self.worst(tenant).map(|(figure, share)| self.reason(&who, figure, share))
         };
-        if let Some(text) = text.as_ref().filter(|_| is_unjudged(test)) {
+        if let Some(reason) = reason.as_ref().filter(|_| is_unjudged(test)) {
+            let text = &reason.text;
             test.notes.push(format!("max_client_lag_ns=0 does not judge the client. {text}"));
-        } else if let Some(text) = text {
-            let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
-            test.add_reason_after_failures(reason);
+        } else if let Some(reason) = reason {
+            test.add_reason_after_failures(reason.because_of(Cause::Client));
             test.withdraw_advice();
             test.settle();
         } else if self.is_over_budget(all) {
@@ -237,12 +232,42 @@ impl Observer {
         }
     }
 
-    /// The figure of a tenant that the client changed most, if by too much.
-    fn worst(&self, tenant: usize) -> Option<&Figure> {
+    /// Why a figure that the client changed does not count, or may not count.
+    fn reason(&self, who: &str, figure: &Figure, share: ClientShare) -> Reason {
+        let lost = match self.lost_ns.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.lost()),
+        };
+        let verdict = match share {
+            ClientShare::TooLarge => "The figures are not the system's.",
+            ClientShare::Open => {
+                "That is close to the limit of 5 %, so that the run cannot decide whether the \
+                 figures are the system's."
+            }
+        };
+        let text = format!(
+            "{who} delayed {} samples, by up to {}{lost}: {} is {}, and {} without that. {verdict} \
+             Give Dyno processors of its own, or more of its quota, and run it again.",
+            render::count(self.delayed),
+            shown(self.longest_delay_ns),
+            figure.name,
+            shown(figure.measured_ns),
+            shown(figure.without_client_ns),
+        );
+        let reason = Reason::new(ReasonKind::ClientLag, text);
+        match share {
+            ClientShare::TooLarge => reason,
+            ClientShare::Open => reason.undecided(),
+        }
+    }
+
+    /// Returns the figure of a tenant that the client changed most, if by too much or nearly so.
+    fn worst(&self, tenant: usize) -> Option<(&Figure, ClientShare)> {
         let own = self.figures.iter().filter(|figure| figure.tenant as usize == tenant);
-        let changed =
-            own.filter(|figure| figure.change() + BETWEEN > LEAST.max(figure.without() / SHARE));
-        changed.max_by_key(|figure| figure.change() * 1_000 / figure.without().max(1))
+        let changed = own.filter_map(|figure| Some((figure, figure.share_of_client()?)));
+        changed.max_by_key(|(figure, share)| {
+            (*share, figure.change() * 1_000 / figure.without().max(1))
+        })
     }
 
     /// The client in a sentence, where it lost time.
@@ -276,6 +301,17 @@ impl Figure {
 
     fn without(&self) -> Nanos {
         self.without_client_ns
+    }
+
+    /// Judges the client's part; `None` where it is small.
+    fn share_of_client(&self) -> Option<ClientShare> {
+        let limit = LEAST.max(self.without() / SHARE);
+        let may_be_over = |between| self.change() + between > limit;
+        match (may_be_over(BETWEEN.0), may_be_over(BETWEEN.1)) {
+            (true, _) => Some(ClientShare::TooLarge),
+            (false, true) => Some(ClientShare::Open),
+            (false, false) => None,
+        }
     }
 }
 
@@ -476,7 +512,7 @@ mod tests {
         assert_eq!((seen.delayed, seen.longest_delay_ns), (6, 3 * MS));
         assert_eq!(figure("latency p50").without_client_ns, 2 * MS);
         assert_eq!(figure("latency p90").without_client_ns, 5 * MS);
-        assert_eq!(seen.worst(0).map(|figure| &figure.name[..]), Some("latency p50"));
+        assert_eq!(seen.worst(0).map(|(figure, _)| &figure.name[..]), Some("latency p50"));
         assert_eq!(seen.worst(1), None, "there is one tenant");
     }
 
@@ -528,17 +564,21 @@ mod tests {
     #[test]
     fn delays_below_what_a_figure_may_differ_by_are_no_reason() {
         // Of 5 ms, 5 % are more than 200 us; of 1 ms they are not.
-        for (latency, delay, is_reason) in [
-            (5 * MS, 150_000, false),
-            (5 * MS, 180_000, true),
-            (MS, 115_000, false),
-            (MS, 125_000, true),
+        for (latency, delay, expected) in [
+            (5 * MS, 110_000, None),
+            (5 * MS, 150_000, Some(ClientShare::Open)),
+            (5 * MS, 240_000, Some(ClientShare::TooLarge)),
+            (MS, 75_000, None),
+            (MS, 85_000, Some(ClientShare::Open)),
+            (MS, 175_000, Some(ClientShare::Open)),
+            (MS, 185_000, Some(ClientShare::TooLarge)),
         ] {
             let record = record(&[latency; 4]);
             let late: Vec<_> = record.completed_at.iter().map(|&at| late(at, delay)).collect();
             let parts = [part(&record, vec![0; 4])];
             let seen = Observer::of(observation(&[]), Reach::Network, &parts, &late);
-            assert_eq!(seen.worst(0).is_some(), is_reason, "{delay} of {latency}");
+            let found = seen.worst(0).map(|(_, share)| share);
+            assert_eq!(found, expected, "{delay} of {latency}");
         }
     }
 
