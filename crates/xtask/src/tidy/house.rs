@@ -266,8 +266,8 @@ fn largest_cycle(graph: &BTreeMap<&str, BTreeSet<&str>>) -> usize {
     let all: BTreeMap<&str, BTreeSet<&str>> =
         graph.keys().map(|module| (*module, reached(module))).collect();
     let joined =
-        |module: &&str| all[*module].iter().filter(|other| all[**other].contains(*module)).count();
-    all.keys().map(|module| joined(&module)).max().unwrap_or(0)
+        |module: &&str| all[module].iter().filter(|other| all[**other].contains(module)).count();
+    all.keys().map(joined).max().unwrap_or(0)
 }
 
 #[cfg(test)]
