@@ -29,7 +29,8 @@ pub const BEAT: Nanos = 10 * MILLISECOND;
 /// A beat that is late by less is no pause: so long a busy machine may take to wake a thread.
 const LEAST_PAUSE: Nanos = 10 * MILLISECOND;
 /// A beat that is late by so much, for which no counter has a reason, fell into a brief stop.
-const LEAST_STOP: Nanos = MILLISECOND / 2;
+/// On a quiet virtual machine one beat in twenty is 0.6 ms late, one in two hundred 1.7 ms.
+pub const LEAST_STOP: Nanos = 2 * MILLISECOND;
 /// Time that the hypervisor took is read every so many beats: of many processors it is long.
 const BEATS_TO_STEAL: u64 = 100;
 
@@ -79,9 +80,9 @@ pub struct Observation {
     pub clock: Clock,
     /// Pauses of that run, in order.
     pub pauses: Vec<Pause>,
-    /// When beats of that run were due that fell into a stop which was too short for a pause. As
-    /// beats are evenly spread over time, each stands for [`BEAT`] of such stops.
-    pub brief_stops: Vec<Nanos>,
+    /// Beats of that run that fell into a stop which was too short for a pause: when each was
+    /// due, and how late it was. As beats are spread evenly over time, each stands for [`BEAT`].
+    pub brief_stops: Vec<(Nanos, Nanos)>,
     /// How long threads were ready and waited for a processor during the test, by name.
     pub run_delay: BTreeMap<String, Nanos>,
     /// How long the control group was out of its quota, over all processors; `None` where that
@@ -95,7 +96,7 @@ pub struct Observation {
 #[derive(Debug, Default)]
 struct Beats {
     pauses: Vec<Pause>,
-    brief_stops: Vec<Nanos>,
+    brief_stops: Vec<(Nanos, Nanos)>,
 }
 
 /// A thread that beats until the test is over.
@@ -151,7 +152,10 @@ impl Heart {
         Observation {
             clock: self.clock.shifted(began),
             pauses: pauses.into_iter().filter_map(of_run).collect(),
-            brief_stops: brief_stops.iter().filter_map(|at| at.checked_sub(began)).collect(),
+            brief_stops: brief_stops
+                .iter()
+                .filter_map(|(at, late)| Some((at.checked_sub(began)?, *late)))
+                .collect(),
             run_delay: after.run_delay_since(&self.before),
             throttled: after.throttled_since(&self.before),
             stolen: after.stolen_since(&self.before),
@@ -182,7 +186,7 @@ fn beat(clock: Clock, counters: &Counters, is_over: &mpsc::Receiver<()>) -> Beat
         let counted = since(delay_now, delay) + since(throttled_now, throttled);
         // Without the counters of Linux, a late beat may have waited for a processor.
         if !is_pause && delay_now.is_some() && late.saturating_sub(counted) >= LEAST_STOP {
-            seen.brief_stops.push(due);
+            seen.brief_stops.push((due, late));
         }
         if is_pause || beats % BEATS_TO_STEAL == 0 {
             let stolen_now = machine::stolen();

@@ -7,6 +7,8 @@
 //! a budget of its own. If the figures without these parts are others, they are not the system's,
 //! and the test does not count.
 
+mod delays;
+
 use std::collections::{BTreeMap, HashMap};
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
@@ -17,8 +19,10 @@ use serde::{Deserialize, Serialize};
 use dyno_net::client::LateRead;
 
 use super::{Cause, Reason, ReasonKind, Test};
-use crate::observe::{BEAT, Loss, Observation, Pause};
+use crate::observe::{BEAT, LEAST_STOP, Loss, Observation, Pause};
 use crate::render;
+
+use delays::{Delays, figures};
 
 /// What was seen of the client's process in a test, of its last run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,9 +41,11 @@ pub struct Observer {
     pub lost_ns: BTreeMap<Loss, u64>,
     /// pauses of at least 10 ms
     pub pauses: u64,
-    /// of the beats that come every 10 ms, those that fell into a stop of less than 10 ms; each
-    /// stands for 10 ms, which `lost_ns` holds if they are at least 2 % of all
+    /// of the beats that come every 10 ms, those that fell into a stop of less than 10 ms;
+    /// `lost_ns` holds an estimate of such stops if it is at least 2 % of the run
     pub brief_stops: u64,
+    /// that estimate; 0 where it is less
+    pub brief_stops_ns: u64,
     /// the longest of them, in order of time
     pub longest: Vec<Pause>,
     /// how long threads of the process were ready and waited for a processor, by name of thread
@@ -137,13 +143,17 @@ impl Observer {
             let lasted = pause.lasted_ns.min(lasted_ns - pause.at_ns);
             *lost_ns.entry(pause.loss).or_default() += lasted;
         }
-        let brief_stops = brief_stops.iter().filter(|&&at| at < lasted_ns).count() as u64;
-        if brief_stops * BEAT >= lasted_ns / BRIEF_SHARE && brief_stops > 0 {
-            *lost_ns.entry(Loss::Stopped).or_default() += brief_stops * BEAT;
+        let late: Vec<Nanos> =
+            brief_stops.iter().filter(|(at, _)| *at < lasted_ns).map(|(_, late)| *late).collect();
+        let estimate = Some(stopped_by(&late)).filter(|&ns| ns >= lasted_ns / BRIEF_SHARE);
+        let brief_stops_ns = estimate.unwrap_or(0);
+        if brief_stops_ns > 0 {
+            *lost_ns.entry(Loss::Stopped).or_default() += brief_stops_ns;
         }
         let mut observer = Self {
             lasted_ns,
-            brief_stops,
+            brief_stops: late.len() as u64,
+            brief_stops_ns,
             lost_ns,
             pauses: pauses.len() as u64,
             longest: longest(&pauses),
@@ -152,10 +162,10 @@ impl Observer {
             stolen_ns: stolen,
             ..Self::default()
         };
-        let late: HashMap<Nanos, &LateRead> =
+        let late_reads: HashMap<Nanos, &LateRead> =
             late_reads.iter().map(|read| (read.at, read)).collect();
         for (tenant, part) in (0..).zip(parts) {
-            let delays = Delays { reach, part, late: &late, pauses: &pauses };
+            let delays = Delays { reach, part, late: &late_reads, pauses: &pauses };
             observer.add(tenant, &delays);
         }
         observer
@@ -203,14 +213,19 @@ impl Observer {
         // In Offline a client that does not run has nothing in flight for it.
         let charged = if is_remote && test.scenario == "Offline" { all } else { stopped };
         let reason = if self.is_over_budget(charged) {
+            let share = match self.is_over_budget(charged.saturating_sub(self.brief_error())) {
+                true => ClientShare::TooLarge,
+                false => ClientShare::Open,
+            };
             let text = format!(
-                "{who} did not run for {} of {} ({}). The figures are not the system's. Run it \
-                 again without what kept it from running.",
+                "{who} did not run for {} of {} ({}). {} Run it again without what kept it from \
+                 running.",
                 shown(charged),
                 shown(self.lasted_ns),
                 self.lost(),
+                share.words(),
             );
-            Some(Reason::new(ReasonKind::ClientLag, text))
+            Some(share.reason(text))
         } else {
             self.worst(tenant).map(|(figure, share)| self.reason(&who, figure, share))
         };
@@ -238,27 +253,22 @@ impl Observer {
             true => String::new(),
             false => format!(" ({})", self.lost()),
         };
-        let verdict = match share {
-            ClientShare::TooLarge => "The figures are not the system's.",
-            ClientShare::Open => {
-                "That is close to the limit of 5 %, so that the run cannot decide whether the \
-                 figures are the system's."
-            }
-        };
         let text = format!(
-            "{who} delayed {} samples, by up to {}{lost}: {} is {}, and {} without that. {verdict} \
-             Give Dyno processors of its own, or more of its quota, and run it again.",
+            "{who} delayed {} samples, by up to {}{lost}: {} is {}, and {} without that. {} Give \
+             Dyno processors of its own, or more of its quota, and run it again.",
             render::count(self.delayed),
             shown(self.longest_delay_ns),
             figure.name,
             shown(figure.measured_ns),
             shown(figure.without_client_ns),
+            share.words(),
         );
-        let reason = Reason::new(ReasonKind::ClientLag, text);
-        match share {
-            ClientShare::TooLarge => reason,
-            ClientShare::Open => reason.undecided(),
-        }
+        share.reason(text)
+    }
+
+    /// Returns two standard deviations of the estimate of brief stops, which rests on few beats.
+    fn brief_error(&self) -> Nanos {
+        (2.0 * self.brief_stops_ns as f64 / (self.brief_stops.max(1) as f64).sqrt()) as Nanos
     }
 
     /// Returns the figure of a tenant that the client changed most, if by too much or nearly so.
@@ -294,6 +304,26 @@ impl Observer {
     }
 }
 
+impl ClientShare {
+    fn words(self) -> &'static str {
+        match self {
+            Self::TooLarge => "The figures are not the system's.",
+            Self::Open => {
+                "That is close to the limit of 5 %, so that the run cannot decide whether the \
+                 figures are the system's."
+            }
+        }
+    }
+
+    fn reason(self, text: String) -> Reason {
+        let reason = Reason::new(ReasonKind::ClientLag, text);
+        match self {
+            Self::TooLarge => reason,
+            Self::Open => reason.undecided(),
+        }
+    }
+}
+
 impl Figure {
     fn change(&self) -> Nanos {
         self.measured_ns.abs_diff(self.without_client_ns)
@@ -324,142 +354,26 @@ fn shown(ns: u64) -> String {
     render::duration(ns.cast_signed())
 }
 
+/// Estimates how long stops lasted together, by how late beats were that fell into them.
+///
+/// Beats are spread evenly over time, so that each stands for [`BEAT`]. Those that fell into the
+/// last [`LEAST_STOP`] of a stop are not among them: their number follows from the length of the
+/// stops, which are twice as long as a beat is late on average.
+fn stopped_by(late: &[Nanos]) -> Nanos {
+    let Some(beats) = Some(late.len() as u64).filter(|&beats| beats > 0) else { return 0 };
+    let mean = late.iter().sum::<Nanos>() / beats;
+    let seen = 2 * mean.saturating_sub(LEAST_STOP);
+    // Where the stops are hardly longer than what is not seen of them, the estimate is a guess.
+    let unseen = LEAST_STOP.min(seen);
+    beats * BEAT * (seen + unseen) / seen.max(1)
+}
+
 fn longest(pauses: &[Pause]) -> Vec<Pause> {
     let mut longest = pauses.to_vec();
     longest.sort_by_key(|pause| std::cmp::Reverse(pause.lasted_ns));
     longest.truncate(LISTED);
     longest.sort_by_key(|pause| pause.at_ns);
     longest
-}
-
-/// What the client's part of each latency is made of.
-struct Delays<'a> {
-    reach: Reach,
-    part: &'a Part<'a>,
-    /// Late reads, by their time.
-    late: &'a HashMap<Nanos, &'a LateRead>,
-    pauses: &'a [Pause],
-}
-
-impl Delays<'_> {
-    /// Whether any sample can have been delayed by as much as is counted.
-    fn are_possible(&self) -> bool {
-        let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
-        let is_sent_late = self.part.sent_late.iter().any(is_long);
-        let is_read_late = match self.reach {
-            Reach::Network => self.late.values().any(|read| is_long(&read.waited)),
-            Reach::NetworkUnstamped | Reach::InProcess => !self.pauses.is_empty(),
-        };
-        is_sent_late || is_read_late
-    }
-
-    /// The times of all answered samples.
-    fn of_answers(&self) -> Found {
-        let record = self.part.record;
-        let is_offline = record.issued_at.len() == 1;
-        let mut found = Found::default();
-        let mut last = None;
-        for (sample, due, at) in super::goodput::answered(record) {
-            let latency = at.saturating_sub(due);
-            let mut delay = self.of(sample, (due, at)).min(latency);
-            let query = if is_offline { sample } else { self.query_of(sample) };
-            found.add_latency((latency, latency - delay), last == Some(query));
-            last = Some(query);
-            if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
-                let time = at.saturating_sub(due);
-                let of_first = self.of_first_token(sample, (due, at)).min(time);
-                found.first_tokens.push((time, time - of_first));
-                delay = delay.max(of_first);
-            }
-            found.delayed += u64::from(delay > LEAST_DELAY);
-            found.longest = found.longest.max(delay);
-        }
-        found
-    }
-
-    fn query_of(&self, sample: usize) -> usize {
-        sample / self.part.record.samples_per_query.max(1)
-    }
-
-    /// The client's part of what lies between the time a sample was due and `at`.
-    fn of(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
-        let read_late = match self.reach {
-            Reach::Network => self.late.get(&at).map_or(0, |read| read.waited),
-            Reach::NetworkUnstamped => self.paused((due + sent_late, at), |_| true),
-            Reach::InProcess => self.paused((due + sent_late, at), |loss| loss == Loss::Stopped),
-        };
-        sent_late + read_late
-    }
-
-    /// The client's part of a time to first token. If one read brought the first token together
-    /// with the last, it may have been there for as long as the thread that read, or the process,
-    /// did not run.
-    fn of_first_token(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let known = self.of(sample, (due, at));
-        let record = self.part.record;
-        let has_more = record.tokens.get(sample).is_some_and(|&tokens| tokens > 1);
-        let is_last = record.completed_at.get(sample) == Some(&at);
-        let Some(read) = self.late.get(&at).filter(|_| has_more && is_last) else { return known };
-        let sent_at = due + self.part.sent_late.get(sample).copied().unwrap_or(0);
-        let stopped = self.paused((sent_at, at), |loss| loss == Loss::Stopped);
-        known.max(sent_at - due + read.thread_waited + stopped)
-    }
-
-    /// How much of a span the process did not run for these reasons.
-    fn paused(&self, (from, to): (Nanos, Nanos), counts: impl Fn(Loss) -> bool) -> Nanos {
-        let begun = self.pauses.partition_point(|pause| pause.at_ns + pause.lasted_ns <= from);
-        let own = self.pauses[begun..].iter().take_while(|pause| pause.at_ns < to);
-        let within = |pause: &Pause| {
-            (pause.at_ns + pause.lasted_ns).min(to).saturating_sub(pause.at_ns.max(from))
-        };
-        own.filter(|pause| counts(pause.loss)).map(within).sum()
-    }
-}
-
-/// Times of answered samples, each with and without the client's part.
-#[derive(Default)]
-struct Found {
-    /// By query, which is as slow as its slowest sample; of an Offline query by sample.
-    latencies: Vec<(Nanos, Nanos)>,
-    first_tokens: Vec<(Nanos, Nanos)>,
-    /// Samples with a part that counts.
-    delayed: u64,
-    longest: Nanos,
-}
-
-impl Found {
-    fn add_latency(&mut self, (latency, without): (Nanos, Nanos), is_of_last_query: bool) {
-        match self.latencies.last_mut().filter(|_| is_of_last_query) {
-            Some(slowest) => *slowest = (latency.max(slowest.0), without.max(slowest.1)),
-            None => self.latencies.push((latency, without)),
-        }
-    }
-}
-
-/// The percentiles that a test is known by, with and without the client's delays.
-fn figures(tenant: u32, name: &str, times: &[(Nanos, Nanos)], target: f64) -> Vec<Figure> {
-    if times.is_empty() {
-        return Vec::new();
-    }
-    let sorted = |of: fn(&(Nanos, Nanos)) -> Nanos| {
-        let mut all: Vec<Nanos> = times.iter().map(of).collect();
-        all.sort_unstable();
-        all
-    };
-    let is_new = ![0.5, 0.9, 0.99].contains(&target) && target > 0.0 && target < 1.0;
-    let (measured, without) = (sorted(|time| time.0), sorted(|time| time.1));
-    let points = [0.5, 0.9, 0.99].into_iter().chain(is_new.then_some(target));
-    let of = |q: f64| {
-        let at = ((times.len() as f64 * q) as usize).min(times.len() - 1);
-        Figure {
-            tenant,
-            name: format!("{name} {}", render::percentile(q)),
-            measured_ns: measured[at],
-            without_client_ns: without[at],
-        }
-    };
-    points.map(of).collect()
 }
 
 #[cfg(test)]
@@ -550,15 +464,22 @@ mod tests {
     #[test]
     fn brief_stops_count_by_the_beats_that_fell_into_them() {
         let record = record(&[5 * MS; 200]);
-        for (beats, lost) in [(0, None), (3, None), (20, Some(200 * MS))] {
-            let brief_stops = (0..beats).map(|beat| beat * 50 * MS).collect();
+        for (beats, lost) in [(0, None), (2, None), (20, Some(300 * MS))] {
+            // Stops of 6 ms: a beat that falls into one is 4 ms late on average, if at least 2 ms.
+            let late = |beat: u64| if beat % 2 == 0 { 3 * MS } else { 5 * MS };
+            let brief_stops = (0..beats).map(|beat| (beat * 50 * MS, late(beat))).collect();
             let observation = Observation { brief_stops, ..observation(&[]) };
             let parts = [part(&record, Vec::new())];
             let seen = Observer::of(observation, Reach::Network, &parts, &[]);
             assert_eq!(seen.lost_ns.get(&Loss::Stopped).copied(), lost, "{beats} beats");
             assert_eq!((seen.pauses, seen.brief_stops), (0, beats));
+            assert_eq!(seen.brief_stops_ns, lost.unwrap_or(0));
+            // 2 / sqrt(20) of it.
+            assert_eq!(seen.brief_error() / MS, if beats == 20 { 134 } else { 0 });
             assert_eq!(seen.is_over_budget(lost.unwrap_or(0)), lost.is_some());
         }
+        assert_eq!(stopped_by(&[LEAST_STOP]), 0, "of noise nothing is concluded");
+        assert_eq!(stopped_by(&[LEAST_STOP + MS / 4]), 2 * BEAT, "at most twice what is seen");
     }
 
     #[test]
