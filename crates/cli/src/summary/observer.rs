@@ -466,7 +466,7 @@ mod tests {
         let record = record(&[5 * MS; 200]);
         for (beats, lost) in [(0, None), (2, None), (20, Some(300 * MS))] {
             // Stops of 6 ms: a beat that falls into one is 4 ms late on average, if at least 2 ms.
-            let late = |beat: u64| if beat % 2 == 0 { 3 * MS } else { 5 * MS };
+            let late = |beat: u64| if beat.is_multiple_of(2) { 3 * MS } else { 5 * MS };
             let brief_stops = (0..beats).map(|beat| (beat * 50 * MS, late(beat))).collect();
             let observation = Observation { brief_stops, ..observation(&[]) };
             let parts = [part(&record, Vec::new())];
