@@ -86,7 +86,7 @@ impl RunDelay {
     /// A look at the counter takes a microsecond or two; it is not taken more often than this.
     const BETWEEN: Nanos = dyno_loadgen::clock::MILLISECOND;
 
-    /// Of the calling thread.
+    /// Opens the counter of the calling thread.
     pub(super) fn of_this_thread() -> Self {
         let counter = std::fs::File::open("/proc/thread-self/schedstat").ok();
         let mut new = Self { counter, before: (0, 0), grown: None };

@@ -24,7 +24,9 @@ impl Delays<'_> {
         let is_long = |delay: &Nanos| *delay > LEAST_DELAY;
         let is_sent_late = self.part.sent_late.iter().any(is_long);
         let is_read_late = match self.reach {
-            Reach::Network => self.late.values().any(|read| is_long(&read.waited)),
+            Reach::Network => {
+                self.late.values().any(|read| is_long(&read.waited.max(read.thread_waited)))
+            }
             Reach::NetworkUnstamped | Reach::InProcess => !self.pauses.is_empty(),
         };
         is_sent_late || is_read_late
@@ -38,13 +40,13 @@ impl Delays<'_> {
         let mut last = None;
         for (sample, due, at) in crate::summary::goodput::answered(record) {
             let latency = at.saturating_sub(due);
-            let mut delay = self.of(sample, (due, at)).min(latency);
+            let mut delay = self.client_part(sample, (due, at)).min(latency);
             let query = if is_offline { sample } else { self.query_of(sample) };
             found.add_latency((latency, latency - delay), last == Some(query));
             last = Some(query);
             if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
                 let time = at.saturating_sub(due);
-                let of_first = self.of_first_token(sample, (due, at)).min(time);
+                let of_first = self.client_part_of_first_token(sample, (due, at)).min(time);
                 found.first_tokens.push((time, time - of_first));
                 delay = delay.max(of_first);
             }
@@ -58,8 +60,8 @@ impl Delays<'_> {
         sample / self.part.record.samples_per_query.max(1)
     }
 
-    /// The client's part of what lies between the time a sample was due and `at`.
-    fn of(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
+    /// Returns the client's part of the span from when a sample was due to `at`.
+    fn client_part(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
         let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
         let read_late = match self.reach {
             Reach::Network => self.late.get(&at).map_or(0, |read| read.waited),
@@ -72,8 +74,8 @@ impl Delays<'_> {
     /// The client's part of a time to first token. If one read brought the first token together
     /// with the last, it may have been there for as long as the thread that read, or the process,
     /// did not run.
-    fn of_first_token(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let known = self.of(sample, (due, at));
+    fn client_part_of_first_token(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
+        let known = self.client_part(sample, (due, at));
         let record = self.part.record;
         let has_more = record.tokens.get(sample).is_some_and(|&tokens| tokens > 1);
         let is_last = record.completed_at.get(sample) == Some(&at);
