@@ -7,8 +7,9 @@ use std::path::Path;
 use dyno_rules::Version;
 use dyno_submission::check::{Checked, Outcome, Program};
 use dyno_submission::finding::{Finding, Severity};
+use dyno_results::units::count;
 
-use crate::render::{Color, count, painted, wrap};
+use crate::render::{Color, painted, wrap};
 
 /// Findings that fit a screen with what stands around them.
 const SHOWN: usize = 12;

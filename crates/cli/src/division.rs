@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use dyno_equivalence::fingerprint;
 use dyno_rules::{Suite, Version};
 use dyno_task::card::{self, Card, Tier, Wanted};
+use dyno_results::summary::{Calibration, Division, Run, State, Test};
 use serde_json::Value;
 
 use crate::exit::Failure;
 use crate::options::{Options, Rules, RunOptions};
-use crate::summary::{Calibration, Division, Run, State, Test};
 use crate::system::{System, tuned};
 
 /// What `dyno task equivalence --json` said of the model.
@@ -275,9 +275,10 @@ fn closed_provided(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{CommandLine, GivenKeys};
-    use crate::summary::{self, Accuracy};
+    use dyno_results::summary::{self, Accuracy};
+
     use crate::{environment, measure};
+    use crate::options::{CommandLine, GivenKeys};
     use dyno_loadgen::settings::TestMode;
 
     fn options(set: &[&str]) -> Options {

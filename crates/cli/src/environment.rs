@@ -3,8 +3,7 @@
 use std::fs;
 
 use dyno_loadgen::log;
-
-use crate::summary::Environment;
+use dyno_results::summary::Environment;
 
 /// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

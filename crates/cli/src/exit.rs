@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use dyno_results::export::ExportError;
+use dyno_results::run_directory::DirectoryError;
+
 use crate::output;
 
 /// The exit codes, as scripts see them.
@@ -127,5 +130,23 @@ impl Failure {
             output::say(format_args!("hint: {hint}"));
         }
         self.exit.into()
+    }
+}
+
+impl From<DirectoryError> for Failure {
+    fn from(error: DirectoryError) -> Self {
+        let advice = error.advice();
+        advice.into_iter().fold(Self::set_up(error), Self::hint)
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        let advice = error.advice();
+        let failure = match error.is_usage() {
+            true => Self::usage(error),
+            false => Self::set_up(error),
+        };
+        advice.into_iter().fold(failure, Self::hint)
     }
 }

@@ -10,13 +10,13 @@ use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode};
+use dyno_results::summary::Failing;
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::observe::{Heart, Observation};
 use crate::progress::Progress;
-use crate::summary::Failing;
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;

@@ -18,15 +18,16 @@ use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Violation;
+use dyno_results::{series, units};
+use dyno_results::records::{Keep, Records};
+use dyno_results::summary::{self, Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State};
 
 use self::failures::Failures;
 pub use self::failures::Troubles;
 pub use self::reasons::Context;
+
 use crate::measure::{Test, mode_name};
-use crate::records::{Keep, Records};
-use crate::summary::{Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State};
 use crate::system::System;
-use crate::{render, series, summary};
 
 /// What is kept of one tenant's test.
 #[derive(Debug)]
@@ -239,7 +240,7 @@ fn without_load(
             "No lower load was tried, because a lower load would not change that.".into()
         }
         Failure::TooHigh { first, times } => {
-            let show = |load: f64| if is_whole { format!("{load:.0}") } else { render::rate(load) };
+            let show = |load: f64| if is_whole { format!("{load:.0}") } else { units::rate(load) };
             let tried = match times {
                 0 => format!("No {what} was confirmed: there is none below {}.", show(first)),
                 _ => {
@@ -304,7 +305,7 @@ fn headline(metrics: &Metrics, plan: &plan::Plan, peak: Option<f64>) -> Headline
     if peak.is_some() {
         return of("peak rate", peak, "queries/s");
     }
-    let percentile = render::percentile(plan.percentile());
+    let percentile = units::percentile(plan.percentile());
     let target = metrics.answered().map(|timed| timed.target as f64);
     match &plan.load {
         Load::SingleStream { .. } => of(&format!("{percentile} latency"), target, "ns"),

@@ -5,13 +5,13 @@ use dyno_loadgen::compare;
 use dyno_loadgen::compare::alone::{self, Factors};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
+use dyno_results::units;
+use dyno_results::records::{Keep, Records};
+use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State};
 
 use crate::compare::columns;
 use crate::options::Requirement;
-use crate::records::{Keep, Records};
-use crate::render;
 use crate::search::limits;
-use crate::summary::{self, Reason, ReasonKind, RequirementFinding, State};
 
 /// Of the intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -109,7 +109,7 @@ fn metric(limit: &Limit) -> String {
         Quantity::ClientLag => "lag",
         Quantity::Errors => return "errors".into(),
     };
-    format!("{name}.{}", render::percentile(1.0 - limit.allowed))
+    format!("{name}.{}", units::percentile(1.0 - limit.allowed))
 }
 
 fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
@@ -214,7 +214,7 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
             let more = match found.more_queries {
                 Some(more) => format!(
                     "About {} more queries would decide it: raise --duration or min_query_count.",
-                    render::count(more)
+                    units::count(more)
                 ),
                 None if found.value.is_none() => {
                     "The run has no such measurement; leave the requirement out.".into()

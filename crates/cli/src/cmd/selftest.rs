@@ -18,12 +18,12 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::run::{self, Keep, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_sut::null::Null;
+use dyno_results::units::duration;
 
+use crate::{environment, output};
 use crate::exit::{Exit, Failure};
-use crate::render::duration;
 use crate::run::pretty;
 use crate::system::Numbers;
-use crate::{environment, output};
 
 pub use document::{Document, SCHEMA_VERSION};
 

@@ -13,14 +13,13 @@ use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Se
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::Infer;
+use dyno_results::units::parse_duration;
 
+use crate::{environment, output};
 use crate::effect::check_served;
-use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{BatchSizes, RunOptions, ShapeOf};
-use crate::output;
-use crate::render::parse_duration;
 use crate::system::BATCH_DEFAULT;
 use crate::system::by_value::{self, Loaded};
 

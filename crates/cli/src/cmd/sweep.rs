@@ -5,22 +5,20 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use dyno_loadgen::clock::{Nanos, WallTime};
+use dyno_results::{VERSION, units};
+use dyno_results::run_directory::free_folder;
+use dyno_results::summary::DISCLAIMER;
 
-use crate::environment::VERSION;
+use crate::{output, render, report};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{CommandLine, GivenKeys, Options, SweepTable};
 use crate::progress::Progress;
-use crate::report;
 use crate::run::{command, pretty, variables};
-use crate::run_directory::free_folder;
-use crate::summary::DISCLAIMER;
+use crate::sweep::{self, Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep, replace, table};
 use crate::sweep::plan::{Plan, Request, expected, merged};
 use crate::sweep::play::{Limits, Player, Stopped, hand_out};
 use crate::sweep::resume::{self, Lock};
-use crate::sweep::{Axis, PointState, State, Sweep, replace, table};
-use crate::sweep::{SCHEMA, SCHEMA_VERSION};
-use crate::{output, render, sweep};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]
@@ -58,16 +56,16 @@ pub struct SweepCommand {
     #[arg(long, value_name = "VALUE=NUMBER", action = ArgAction::Append)]
     operations: Vec<String>,
     /// Wait between points, such as 2s
-    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pause: Option<Nanos>,
     /// End after this long, in the middle of a point if need be
-    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     max_time: Option<Nanos>,
     /// Run at most so many points, then end
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
     /// Also tell which point has the highest throughput with a p99 below this
-    #[arg(long, value_name = "TIME", value_parser = render::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     p99_below: Option<Nanos>,
     /// Go on with the sweep in this directory
     #[arg(long, value_name = "DIR")]
@@ -310,7 +308,7 @@ fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String)
         name,
         official: false,
         disclaimer: DISCLAIMER.into(),
-        started_at: render::utc(WallTime::now()),
+        started_at: units::utc(WallTime::now()),
         command: command(),
         working_directory: std::env::current_dir().unwrap_or_default(),
         dyno_version: VERSION.into(),
@@ -375,7 +373,7 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
         total = total.saturating_add(length);
         if at < LISTED {
             let _ = write!(text, "  {:>4}  {}", point.number, point.name);
-            let long = render::duration(length.cast_signed());
+            let long = units::duration(length.cast_signed());
             let _ =
                 writeln!(text, "{}", if length > 0 { format!("  {long}") } else { String::new() });
         }
@@ -393,7 +391,7 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
         0 => "in virtual time, which takes what computing takes".to_string(),
         ns => format!(
             "at least {} in all; loading, and accuracy tests, take what the systems take",
-            render::duration(ns)
+            units::duration(ns)
         ),
     };
     let _ = writeln!(text, "{} points to run, {length}", pending.len());

@@ -5,11 +5,12 @@ use std::time::Duration;
 use clap::Args;
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};
+use dyno_results::units;
 
+use crate::{environment, output};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
-use crate::{environment, output, render};
 
 const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with
@@ -32,7 +33,7 @@ pub struct Worker {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     seat: u32,
     /// How long to keep retrying the connection
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = render::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
     within: Nanos,
     /// Join again when a run is over, until no coordinator listens for as long as --within
     #[arg(long)]

@@ -1,13 +1,14 @@
 //! What two tests must have in common for a comparison to mean anything.
 
+use dyno_results::{foreign, units};
+use dyno_results::summary::{self, Data, Plan};
+
 use super::source::Played;
+
 use crate::exit::Failure;
-use crate::foreign;
 use crate::measure::{Test, TestTenant};
 use crate::outcome::plan_of;
-use crate::render;
 use crate::run::Prepared;
-use crate::summary::{self, Data, Plan};
 
 /// What a test was, or is to be, played with.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +110,7 @@ const BOUNDS: [(&str, Bound); 3] = [
 
 /// What differs between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
-    let time = |ns: Option<u64>| ns.map_or("none".into(), |ns| render::duration(ns.cast_signed()));
+    let time = |ns: Option<u64>| ns.map_or("none".into(), |ns| units::duration(ns.cast_signed()));
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
     let mut found = Vec::new();
     let mut compare = |what: &str, baseline: String, candidate: String, may_be_forced| {
@@ -121,12 +122,12 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     let (of_a, of_b) = (&a.plan, &b.plan);
     if a.is_told() && b.is_told() {
         compare("data set", a.data.name.clone(), b.data.name.clone(), false);
-        let size = |test: &Conditions| format!("{} samples", render::count(test.data.total));
+        let size = |test: &Conditions| format!("{} samples", units::count(test.data.total));
         compare("size of the data set", size(a), size(b), false);
         let loaded =
-            |test: &Conditions| format!("{} samples", render::count(test.data.performance));
+            |test: &Conditions| format!("{} samples", units::count(test.data.performance));
         compare("performance set", loaded(a), loaded(b), true);
-        let percentile = |p: f64| render::percentile(p);
+        let percentile = |p: f64| units::percentile(p);
         compare(
             "target percentile",
             percentile(of_a.percentile),
@@ -138,7 +139,7 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         }
     }
     if a.scenario == "Server" {
-        let rate = |qps: f64| format!("{}/s", render::rate(qps));
+        let rate = |qps: f64| format!("{}/s", units::rate(qps));
         compare("arrival rate", rate(of_a.target_qps), rate(of_b.target_qps), true);
         compare("arrivals", text(&of_a.arrivals), text(&of_b.arrivals), true);
     }

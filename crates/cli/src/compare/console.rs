@@ -1,12 +1,14 @@
 //! A comparison on a terminal: a table for each test, and the conclusion.
 
 use dyno_loadgen::compare::{Doubt, Finding, Looks, Metric, Omitted, POWER, Row, TooFew, Verdict};
+use dyno_results::VERSION;
+use dyno_results::summary::DISCLAIMER;
+use dyno_results::units::{duration, rate};
 
 use super::metric::{self, percent};
 use super::{Report, TestReport, verdict_name};
-use crate::environment::VERSION;
-use crate::render::{Alignment, Color, Frame, duration, painted, rate};
-use crate::summary::DISCLAIMER;
+
+use crate::render::{Alignment, Color, Frame, painted};
 
 /// The whole of it.
 pub fn text(report: &Report, is_colored: bool) -> String {

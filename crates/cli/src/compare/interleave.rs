@@ -13,18 +13,20 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::settings::{Origin, Scenario};
+use dyno_results::units;
+use dyno_results::run_directory::make_way;
+use dyno_results::summary::{self, State};
 
 use super::Sides;
 use super::conditions::{self, Conditions};
 use super::layout::{Layout, NAMES, PAIRS_FEWEST, Place};
+
+use crate::{output, report};
 use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, Options};
 use crate::run::{Prepared, variables};
-use crate::run_directory::make_way;
-use crate::summary::{self, State};
-use crate::{output, render, report};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -183,7 +185,7 @@ impl Schedule {
                 config.display(),
                 prepared.system.spec,
                 titles.join(", "),
-                render::duration(each.cast_signed()),
+                units::duration(each.cast_signed()),
                 match layout.slices {
                     1 => String::new(),
                     slices => format!(" in {slices} slices"),
@@ -196,7 +198,7 @@ impl Schedule {
         let order: Vec<&str> = order.map(|place| NAMES[place.side]).collect();
         let order = order.join(" ");
         let (lasts, most) =
-            (render::duration(lasts.cast_signed()), render::duration(self.most.cast_signed()));
+            (units::duration(lasts.cast_signed()), units::duration(self.most.cast_signed()));
         let (pairs, more) = match self.until_decided {
             true => (format!("at least {} pairs", self.pairs), " until the headline is decided"),
             false => (format!("{} pairs", self.pairs), ""),
@@ -329,7 +331,7 @@ impl Schedule {
     fn stop_after(&self, pairs: usize, longest: Nanos) -> Result<Exit, Failure> {
         if pairs < PAIRS_FEWEST {
             let [most, pair] =
-                [self.most, longest].map(|time| render::duration(time.cast_signed()));
+                [self.most, longest].map(|time| units::duration(time.cast_signed()));
             let problem = format!("{most} are too short for two pairs; one takes {pair}");
             return Err(Failure::usage(problem)
                 .hint("--max-time lets more of them be played, --duration shortens them"));

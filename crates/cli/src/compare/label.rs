@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use dyno_results::summary;
+
 use super::Played;
-use crate::{report, summary};
+
+use crate::report;
 
 /// Options and settings that differ in every run, or do not describe the system.
 const NOT_LABELS: [&str; 8] = [

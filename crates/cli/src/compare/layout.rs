@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::compare::slices;
+use dyno_results::summary;
 use serde::{Deserialize, Serialize};
 
 use super::{Played, Sides};
+
 use crate::exit::Failure;
 use crate::run::pretty;
-use crate::summary;
 
 /// Name of the file that describes the folder.
 const FILE: &str = "interleave.json";

@@ -1,9 +1,9 @@
 //! Names of what is compared, and which of it by default.
 
 use dyno_loadgen::compare::{Interval, Metric, Row, Series};
+use dyno_results::units;
 
 use super::source::PlayedTest;
-use crate::render;
 
 /// For help texts.
 pub const GRAMMAR: &str =
@@ -23,7 +23,7 @@ pub fn name(metric: Metric) -> String {
         Series::TimePerOutputToken => "tpot-",
     };
     match metric {
-        Metric::Percentile(series, p) => format!("{}{}", of(series), render::percentile(p)),
+        Metric::Percentile(series, p) => format!("{}{}", of(series), units::percentile(p)),
         Metric::Mean(series) => format!("{}mean", of(series)),
         Metric::Throughput => "throughput".into(),
         Metric::Failures => "failures".into(),
@@ -38,7 +38,7 @@ pub fn title(metric: Metric) -> String {
         Series::TimePerOutputToken => "time per output token",
     };
     match metric {
-        Metric::Percentile(series, p) => format!("{} {}", render::percentile(p), of(series)),
+        Metric::Percentile(series, p) => format!("{} {}", units::percentile(p), of(series)),
         Metric::Mean(series) => format!("mean {}", of(series)),
         Metric::Throughput => "throughput".into(),
         Metric::Failures => "share of failures".into(),

@@ -15,6 +15,7 @@ mod told;
 use dyno_loadgen::compare::{
     self, Comparison, Doubt, Finding, Looks, Metric, Pairing, Series, Verdict,
 };
+use dyno_results::summary::State;
 
 pub use github::Annotations;
 pub use json::{Compared, SCHEMA_VERSION};
@@ -22,9 +23,8 @@ pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use source::{Played, columns, refuse_copies};
 
-use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::summary::State;
+use crate::exit::{Exit, Failure};
 use conditions::Conditions;
 use source::PlayedTest;
 

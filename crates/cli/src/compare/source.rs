@@ -8,13 +8,14 @@ use std::path::Path;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare;
+use dyno_results::foreign::{self, Figures, Foreign};
+use dyno_results::records::{self, NEVER, Records};
+use dyno_results::summary::{self, State, Verdict};
 
 use super::conditions::Conditions;
 use super::label;
+
 use crate::exit::Failure;
-use crate::foreign::{self, Figures, Foreign};
-use crate::records::{self, NEVER, Records};
-use crate::summary::{self, State, Verdict};
 
 /// A run that was played.
 #[derive(Debug, Clone)]

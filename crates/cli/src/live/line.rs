@@ -1,5 +1,7 @@
 //! The run that is on, in one line as wide as the terminal.
 
+use dyno_results::units;
+
 use super::{Live, Until};
 use crate::render;
 
@@ -46,7 +48,7 @@ struct Part {
 /// In the order in which they are shown.
 fn parts(live: &Live) -> Vec<Part> {
     let (seen, goals) = (&live.seen, &live.goals);
-    let ns = |time: u64| render::duration(i64::try_from(time).unwrap_or(i64::MAX));
+    let ns = |time: u64| units::duration(i64::try_from(time).unwrap_or(i64::MAX));
     let mut parts = vec![Part { rank: 0, text: live.title.clone() }];
     let mut add = |rank, text: String| parts.push(Part { rank, text });
     if !live.remark.is_empty() {
@@ -58,8 +60,8 @@ fn parts(live: &Live) -> Vec<Part> {
     let seconds = seen.last.now as f64 / 1e9;
     let so_far = match goals.until {
         Until::Samples(samples) => {
-            let (done, of) = (seen.last.completed_samples, render::count(samples));
-            format!("{}/{of} samples", render::count(done))
+            let (done, of) = (seen.last.completed_samples, units::count(samples));
+            format!("{}/{of} samples", units::count(done))
         }
         Until::Least { duration, .. } if duration > 0 => {
             let of = duration as f64 / 1e9;
@@ -67,8 +69,8 @@ fn parts(live: &Live) -> Vec<Part> {
             format!("{seconds:.decimals$}/{of:.decimals$} s")
         }
         Until::Least { queries, .. } => {
-            let issued = render::count(seen.last.issued_queries);
-            format!("{issued}/{} queries", render::count(queries))
+            let issued = units::count(seen.last.issued_queries);
+            format!("{issued}/{} queries", units::count(queries))
         }
         Until::Unknown => format!("{seconds:.1} s"),
     };
@@ -78,16 +80,16 @@ fn parts(live: &Live) -> Vec<Part> {
         add(8, format!("{} left", in_seconds(left)));
     }
     if let Some(rate) = seen.rate(goals) {
-        add(2, format!("{}/s", render::rate(rate)));
+        add(2, format!("{}/s", units::rate(rate)));
     }
     if seen.last.failed_samples > 0 {
-        add(3, format!("{} failed", render::count(seen.last.failed_samples)));
+        add(3, format!("{} failed", units::count(seen.last.failed_samples)));
     }
     if let (Some(p50), Some(p99)) = (seen.latency.quantile(0.5), seen.latency.quantile(0.99)) {
         add(5, format!("p50 {}", ns(p50)));
         add(4, format!("p99 {}", ns(p99)));
     }
-    add(6, format!("{} in flight", render::count(seen.last.in_flight())));
+    add(6, format!("{} in flight", units::count(seen.last.in_flight())));
     if let Some(lag) = seen.client_lag.quantile(0.99) {
         // A client that is too slow is what a reader must know.
         let is_high = goals.max_client_lag.is_some_and(|most| lag > most / 2);

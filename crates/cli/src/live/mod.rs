@@ -7,10 +7,10 @@ mod time_line;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::Glance;
+use dyno_results::series::Counts;
+use dyno_results::summary::Verdict;
 
 use crate::measure::Test;
-use crate::series::Counts;
-use crate::summary::Verdict;
 
 pub use goals::{Goals, Until};
 pub use line::{bar, line};

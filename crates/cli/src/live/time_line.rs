@@ -2,8 +2,7 @@
 //! wider as the run goes on.
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
-
-use crate::series::Counts;
+use dyno_results::series::Counts;
 
 /// Slices at most: more than a terminal has columns for.
 const MOST_SLICES: usize = 240;

@@ -4,7 +4,7 @@
 //! A thread beats a hundred times a second. A beat that comes late shows a pause of the process, and
 //! the counters of the operating system tell why: a CPU quota, other programs, the hypervisor, or
 //! none of them, as when the process is stopped by a signal. What a pause did to the samples of a
-//! run is judged in [`crate::summary::observer`].
+//! run is judged in [`crate::gather::observer`].
 
 mod machine;
 
@@ -18,8 +18,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_loadgen::drive::real::Announce;
 use dyno_loadgen::rng::Mt19937;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use dyno_results::summary::observer::{Loss, Pause};
 
 use machine::Counters;
 
@@ -33,45 +32,6 @@ const LEAST_PAUSE: Nanos = 10 * MILLISECOND;
 pub const LEAST_STOP: Nanos = 2 * MILLISECOND;
 /// Time that the hypervisor took is read every so many beats: of many processors it is long.
 const BEATS_TO_STEAL: u64 = 100;
-
-/// What kept the process from running.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Loss {
-    /// Nothing that the system counts: a signal (SIGSTOP), a debugger, memory that is paged in
-    Stopped,
-    /// The quota of its control group was used up
-    Quota,
-    /// Other programs had the processors
-    Processors,
-    /// The hypervisor gave the processors to other machines
-    Hypervisor,
-}
-
-impl Loss {
-    /// Such as `stopped`, behind a span of time.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Quota => "out of its CPU quota",
-            Self::Processors => "waiting for a processor",
-            Self::Hypervisor => "waiting for the hypervisor",
-        }
-    }
-}
-
-/// A span in which no thread of the process was seen to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Pause {
-    /// when it began, after the start of the run; it may have begun up to 15 ms before
-    pub at_ns: u64,
-    /// how long it lasted
-    pub lasted_ns: u64,
-    /// `stopped`, `quota`, `processors` (other programs had them) or `hypervisor`
-    pub loss: Loss,
-}
 
 /// What was seen of this process during a test. Times are ns since the start of its last run.
 #[derive(Debug, Clone)]

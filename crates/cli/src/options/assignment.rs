@@ -4,9 +4,9 @@ use std::fmt;
 
 use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, nearest_field};
+use dyno_results::units;
 
 use super::keys;
-use crate::render;
 
 /// Sets `key` to `value`, in one scenario or in all.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,8 +63,8 @@ impl Assignment {
             return Err(bad(problem));
         }
         let value = match field.unit {
-            "ns" => render::parse_duration(value).ok().map(|ns| ns.to_string()),
-            "ms" => render::parse_duration(value).ok().map(|ns| (ns / MILLISECOND).to_string()),
+            "ns" => units::parse_duration(value).ok().map(|ns| ns.to_string()),
+            "ms" => units::parse_duration(value).ok().map(|ns| (ns / MILLISECOND).to_string()),
             _ => None,
         }
         .unwrap_or_else(|| value.to_string());

@@ -11,14 +11,14 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_rules::Round;
 use dyno_sut::cores::{Cores, CoresError};
+use dyno_results::units;
+use dyno_results::records::Keep;
+use dyno_results::summary::Limits;
 
 use super::batch::BatchSizes;
 use super::profile::Profile;
 use super::require::Requirement;
 use super::shape::ShapeOf;
-use crate::records::Keep;
-use crate::render;
-use crate::summary::Limits;
 
 /// Which tests are run in each scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,13 +146,13 @@ keys! {
     "profile" "PROFILE" "quick (5 s a test) or rules (600 s a test, as official runs have)" "quick"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
     "duration" "TIME" "Each performance test lasts at least this long, such as 10s" "by profile"
-        |o, v, _| { o.duration = Some(render::parse_duration(v)?); Ok(()) };
+        |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
     "qps" "RATE" "Server: mean arrival rate in queries/s" "a tenth of what a short probe reaches, at most 1000"
         |o, v, _| { o.qps = Some(number(v)?); Ok(()) };
     "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
-        |o, v, _| { o.deadline = Some(render::parse_duration(v)?); Ok(()) };
+        |o, v, _| { o.deadline = Some(units::parse_duration(v)?); Ok(()) };
     "fail-fast" "on|off" "End a run whose first 20 answers all failed, or more than half of the last 200 (not in virtual time)" "on, but off with --profile rules or --round"
         |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
@@ -184,7 +184,7 @@ keys! {
     "batch" "N|SCENARIO=N,.." "Samples in a batch at most, if there are workers, in all scenarios or in each; 32,Server=8 is 8 in Server and 32 elsewhere" "32, for models 1"
         |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for others" "0ns"
-        |o, v, _| { o.batch_wait = Some(render::parse_duration(v)?); Ok(()) };
+        |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
     "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
     "require" "[SCENARIO:]LIMIT" "A bound that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; once for each" "none"

@@ -5,10 +5,11 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
 use dyno_loadgen::record::Record;
 use dyno_net::ledger::Entry;
+use dyno_results::summary::{self, Cause, Reason, ReasonKind};
+use dyno_results::summary::answers::Tokens;
+use dyno_results::units::count;
 
-use crate::render::count;
-use crate::summary::answers::{Accounts, Tokens};
-use crate::summary::{self, Cause, Reason, ReasonKind};
+use crate::gather::answers::Accounts;
 
 /// Adds what the accounts of the answers to one tenant's samples tell of its run. Returns the record with the
 /// tokens of the accounts, where the record itself has none because answers did not stream.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use dyno_loadgen::record::Failure;
 use dyno_net::trouble::{Kind, Trouble};
+use dyno_results::units::count;
 
-use crate::render::count;
-use crate::summary::client::name_of;
+use crate::gather::client::kind_name;
 
 /// What a client counted during a test: of each kind how many samples, and the words of the first.
 pub type Troubles = BTreeMap<Kind, (u64, String)>;
@@ -88,7 +88,7 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> Failed {
         (Kind::Request, Some(404)) => {
             ("not found", "Check the path of the address and the name of the model (model=NAME).")
         }
-        _ => (name_of(kind), advice_on(kind)),
+        _ => (kind_name(kind), advice_on(kind)),
     };
     Failed {
         samples,

@@ -9,9 +9,10 @@ use dyno_metrics::{Scored, score_answers};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
+use dyno_results::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
 
 use super::failures::{Failures, Troubles};
-use crate::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
+
 use crate::system::System;
 use crate::system::net::Remote;
 

@@ -7,10 +7,10 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::verdict::{Bounded, EarlyStoppingResult, Finding, Verdict, Violation};
+use dyno_results::summary::{Cause, Reason, ReasonKind};
+use dyno_results::units::{count, duration, percentile};
 
 use super::failures::{Failures, Troubles};
-use crate::render::{count, duration, percentile};
-use crate::summary::{Cause, Reason, ReasonKind};
 
 /// What the reasons of a run depend on besides its report.
 #[derive(Debug, Clone, Copy)]

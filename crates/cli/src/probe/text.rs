@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::units::{count, duration};
+
 use super::{Answer, Probe, Query, Sample, Tensor};
-use crate::render::{count, duration};
+
 use crate::system::SampleInput;
 
 /// Columns before a value.

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use dyno_rules::{Benchmark, Round, Scenario, confidence};
+use dyno_results::units::count;
 
 use super::{MADE, cell};
+
 use crate::cmd::words;
-use crate::render::count;
 
 /// `docs/reference/rounds.md`.
 pub fn rounds() -> String {

@@ -1,9 +1,9 @@
 //! What the summary says of a test beside its figures: its load, what early
 //! stopping makes of it, tokens, failures; and of the machine and the command.
 
-use super::{answers, count, duration, percentile, rate};
-use crate::summary::metrics::{Bound, EarlyStopping};
-use crate::summary::{Environment, Metrics, Plan, State, Test, Verdict};
+use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
+use dyno_results::summary::metrics::{Bound, EarlyStopping};
+use dyno_results::units::{count, duration, percentile, rate};
 
 /// Lines about a performance test; none where there is nothing to say.
 pub fn of(test: &Test) -> Vec<String> {
@@ -15,10 +15,10 @@ pub fn of(test: &Test) -> Vec<String> {
     let parts = [
         load(test, metrics),
         tokens(metrics),
-        answers::tokens(metrics),
-        answers::end_of_stream(metrics),
+        answer_lines::tokens(metrics),
+        answer_lines::end_of_stream(metrics),
         goodput(metrics),
-        answers::classes(metrics),
+        answer_lines::classes(metrics),
         lost(metrics),
     ];
     let said = parts.into_iter().flatten().filter(|part| !part.is_empty());
@@ -213,7 +213,7 @@ fn estimate(of: &EarlyStopping, plan: &Plan) -> Option<String> {
 
 /// Times and rates of tokens.
 fn tokens(metrics: &Metrics) -> Option<String> {
-    let of = |name: &str, times: Option<crate::summary::metrics::Distribution>| {
+    let of = |name: &str, times: Option<dyno_results::summary::metrics::Distribution>| {
         let times = times.filter(|times| times.count > 0)?;
         Some(format!("{name} p50 {} p99 {}", duration(times.p50), duration(times.p99)))
     };

@@ -1,17 +1,15 @@
 //! What people read on a terminal: numbers with units, and boxes of text.
 
-pub mod answers;
 mod box_drawing;
 mod console;
 mod details;
-mod units;
 
 pub use box_drawing::{Alignment, Frame, shortened, wrap};
 pub use console::{accuracy, headline, plan, summary};
 pub use details::command;
-pub use units::{bytes, count, duration, parse_duration, percentile, rate, utc, utc_compact};
 
-use crate::summary::Verdict;
+use dyno_results::summary::Verdict;
+
 use crate::terminal;
 
 /// Whether colours are welcome on stdout.

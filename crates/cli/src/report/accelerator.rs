@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use dyno_npu::machine::Placed;
+use dyno_results::series;
+use dyno_results::summary::accelerator::{Accelerator, Network};
+use dyno_results::units::count;
 
 use super::words::{self, escaped};
+
 use crate::cmd::npu::timeline::{Bar, Timeline};
-use crate::render::count;
-use crate::series;
-use crate::summary::accelerator::{Accelerator, Network};
 
 /// A section for each test in which there were some, with its timeline if that is known.
 pub fn sections(html: &mut String, accelerators: &[Accelerator], timelines: &[series::Timeline]) {

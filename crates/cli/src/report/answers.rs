@@ -1,9 +1,10 @@
 //! Answers of a server of texts and their tokens, within the section of a test.
 
+use dyno_results::summary::Metrics;
+use dyno_results::summary::answers::Tokens;
+use dyno_results::units::{self, count};
+
 use super::words;
-use crate::render::{self, count};
-use crate::summary::Metrics;
-use crate::summary::answers::Tokens;
 
 /// Names and values; none of a test whose answers are not text.
 pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
@@ -37,7 +38,7 @@ fn of_tokens(tokens: &Tokens) -> Vec<(&'static str, String)> {
     let rates = [("input tokens/s", tokens.input_per_s), ("total tokens/s", tokens.total_per_s)];
     let mut rows: Vec<(&'static str, String)> = Vec::new();
     rows.extend(totals.into_iter().filter_map(|(name, n)| Some((name, count(n?)))));
-    rows.extend(rates.into_iter().filter_map(|(name, rate)| Some((name, render::rate(rate?)))));
+    rows.extend(rates.into_iter().filter_map(|(name, rate)| Some((name, units::rate(rate?)))));
     if let Some(lengths) = &tokens.lengths {
         rows.push((
             "output tokens requested at most",

@@ -1,9 +1,10 @@
 //! The charts of one test, each from its series.
 
+use dyno_results::summary;
+use dyno_results::series::{self, Distribution, Slice};
+
 use super::plot::{Across, Axis, Chart, Format, Ink, Point, Shape};
 use super::words;
-use crate::series::{self, Distribution, Slice};
-use crate::summary;
 
 /// Bars of a histogram at most: more are as wide as a hair.
 const BARS_MOST: usize = 72;
@@ -84,7 +85,7 @@ fn bars(of: &Distribution) -> (Vec<Point>, f64) {
         // Nothing at all has no logarithm.
         let (x, to) = ((from as f64).max(0.5), to as f64);
         let y = count as f64 * usual / (to / x).log2();
-        Point { x, y, to, tip: crate::render::count(count) }
+        Point { x, y, to, tip: dyno_results::units::count(count) }
     };
     (joined.into_iter().map(bar).collect(), usual.exp2() - 1.0)
 }
@@ -311,7 +312,7 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::Counts;
+    use dyno_results::series::Counts;
 
     #[test]
     fn every_point_of_a_chart_lies_on_its_axes() {
@@ -381,7 +382,7 @@ mod tests {
             for bar in &bars {
                 let inside = times.partition_point(|t| (*t as f64) < bar.to)
                     - times.partition_point(|t| (*t as f64) < bar.x);
-                assert_eq!(bar.tip, crate::render::count(inside as u64), "{} to {}", bar.x, bar.to);
+                assert_eq!(bar.tip, dyno_results::units::count(inside as u64), "{} to {}", bar.x, bar.to);
                 let area = bar.y * (bar.to / bar.x).ln() / (1.0 + share).ln();
                 assert!((area - inside as f64).abs() < 1e-6 * inside as f64, "{area} {inside}");
             }

@@ -3,12 +3,14 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::series;
+use dyno_results::summary::{Client, Test, metrics};
+use dyno_results::summary::client::Spans;
+use dyno_results::units::{self, count};
+
 use super::charts::{self, Judged};
 use super::plot;
 use super::words::{self, counted, escaped};
-use crate::render::{self, count};
-use crate::series;
-use crate::summary::{Client, Spans, Test, metrics};
 
 /// Nothing, where no client belongs to the test.
 pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, all: &[Client]) {
@@ -51,8 +53,8 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
         rows.push(("waits for max-concurrency", count(client.limit_waits)));
         rows.push(("longest wait for it", words::span_ns(client.longest_limited_ns)));
     }
-    rows.push(("sent", render::bytes(client.bytes_sent)));
-    rows.push(("received", render::bytes(client.bytes_received)));
+    rows.push(("sent", units::bytes(client.bytes_sent)));
+    rows.push(("received", units::bytes(client.bytes_received)));
     rows.push(("threads busy", words::share(client.busy)));
     let late = client.lateness_ns.as_ref();
     rows.extend(late.map(|late| ("on the wire after due, p99", words::time_ns(late.p99))));

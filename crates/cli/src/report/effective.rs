@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{FIELDS, Scenario};
+use dyno_results::records::Keep;
+use dyno_results::summary::{Run, Test};
 
 use crate::options::{FILE_VERSION, Options};
-use crate::records::Keep;
-use crate::summary::{Run, Test};
 
 /// The name of the settings of a run.
 pub const FILE: &str = "effective.toml";

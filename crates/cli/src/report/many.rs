@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use dyno_results::units;
+
 use super::members::{Row, Several};
 use super::page::{self, Masthead, Tone, badge};
 use super::pareto::{self, Candidate};
 use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
 use super::words::{self, escaped};
 use super::{charts, one, searched};
-use crate::render;
 
 /// Curves in one chart at most: more cannot be told apart.
 const CURVES: usize = 12;
@@ -118,7 +119,7 @@ fn table(html: &mut String, several: &Several, rows: &[Row<'_>], home: &Path) {
             html,
             "throughput",
             row.throughput(),
-            &row.throughput().map_or("–".into(), |rate| format!("{}/s", render::rate(rate))),
+            &row.throughput().map_or("–".into(), |rate| format!("{}/s", units::rate(rate))),
         );
         for (name, time) in [
             ("p50", row.timed().map(|timed| timed.p50)),
@@ -222,7 +223,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
             // Rates have the unit of the result beside them.
             let of = |value| match &result.unit[..] {
                 "ns" => words::time(value),
-                _ => render::rate(value),
+                _ => units::rate(value),
             };
             let share = words::share(interval.confidence);
             format!(" <small>{} to {} ({share})</small>", of(interval.low), of(interval.high))
@@ -249,7 +250,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
 /// What a tooltip says of a run.
 fn tip(row: &Row<'_>) -> String {
     let mut lines = vec![row.label()];
-    lines.extend(row.throughput().map(|rate| format!("{}/s", render::rate(rate))));
+    lines.extend(row.throughput().map(|rate| format!("{}/s", units::rate(rate))));
     if let Some(timed) = row.timed() {
         lines.push(format!("p50 {}", words::time_ns(timed.p50)));
         lines.push(format!("p99 {}", words::time_ns(timed.p99)));
@@ -310,7 +311,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         .with("not VALID", Ink::Bad, Shape::Dots, dots(&of, false, |c| c.gain, |c| c.cost));
     if let Some(knee) = pareto::knee(&front) {
         let Candidate { gain, cost } = front[knee];
-        let name = format!("knee: {}/s at {}", render::rate(gain), words::time(cost));
+        let name = format!("knee: {}/s at {}", units::rate(gain), words::time(cost));
         chart.labels.push(Label { x: gain, y: cost, name });
     }
     let name = bound.map(|bound| format!("bound {}", words::round_time(bound)));
@@ -381,7 +382,7 @@ fn accuracy_operations(rows: &[Row<'_>]) -> Option<Chart> {
     )
 }
 
-fn plotted<'a>(rows: &[Row<'a>]) -> Vec<(String, &'a crate::series::Test)> {
+fn plotted<'a>(rows: &[Row<'a>]) -> Vec<(String, &'a dyno_results::series::Test)> {
     let of = rows.iter().filter_map(|row| Some((row.label(), row.series?)));
     of.filter(|(_, series)| !series.latency.spectrum.is_empty()).take(CURVES).collect()
 }
@@ -412,7 +413,7 @@ fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
 
 fn spectra(rows: &[Row<'_>]) -> Option<Chart> {
     let of = plotted(rows);
-    let named: Vec<(&str, &crate::series::Distribution)> =
+    let named: Vec<(&str, &dyno_results::series::Distribution)> =
         of.iter().map(|(name, series)| (name.as_str(), &series.latency)).collect();
     let judged = charts::Judged::latency(rows.first()?.test);
     let chart = charts::spectrum(

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use dyno_results::series;
+use dyno_results::summary::{Metrics, Test};
+use dyno_results::summary::metrics::Distribution;
+
 use super::found::{self, Found};
 use super::searched::{self, Searched};
+
 use crate::search;
-use crate::series;
-use crate::summary::metrics::Distribution;
-use crate::summary::{Metrics, Test};
 use crate::sweep::{FILE as SWEEP, PointState, Sweep};
 
 /// Several runs.

@@ -33,12 +33,12 @@ pub use words::{division_and_why, escaped};
 
 use std::path::{Path, PathBuf};
 
+use dyno_results::{series, summary};
+use dyno_results::records::{self, Keep};
 use found::Found;
 
 use crate::exit::Failure;
-use crate::records::{self, Keep};
 use crate::sweep::replace;
-use crate::{series, summary};
 
 /// The name of a report.
 pub const FILE: &str = "report.html";

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::summary::{Observer, Test};
+use dyno_results::units::count;
+
 use super::words::{counted, escaped, span_ns};
-use crate::render::count;
-use crate::summary::{Observer, Test};
 
 /// Nothing, where the client lost no time and delayed no sample.
 pub fn section(html: &mut String, test: &Test, all: &[Observer]) {

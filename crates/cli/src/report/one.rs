@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::series;
+use dyno_results::summary::{self, Metrics, Run, Test};
+use dyno_results::units::count;
+
 use super::accelerator;
 use super::effective::FILE;
 use super::page::{self, Masthead, Tone, badge};
 use super::rebuilt;
 use super::section;
 use super::words::{self, escaped, typeset};
-use crate::render::count;
-use crate::series;
-use crate::summary::{self, Metrics, Run, Test};
 
 /// What a page is made of.
 pub struct Shown<'a> {

@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::VERSION;
+use dyno_results::summary::{DISCLAIMER, Verdict};
+
 use super::words::escaped;
-use crate::environment::VERSION;
-use crate::summary::{DISCLAIMER, Verdict};
 
 /// Nothing is loaded, from anywhere, and no script runs but ours, of which this is the
 /// hash. Marks of charts are placed by attributes, so that style must stand in the page.

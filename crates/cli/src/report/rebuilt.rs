@@ -10,14 +10,12 @@ use dyno_loadgen::log::read::{Detail, Value, open_accuracy, read_detail_file};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
+use dyno_results::series;
+use dyno_results::records::{self, NEVER, Records, Row};
+use dyno_results::summary::{self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test};
+use dyno_results::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverBound, Rates};
 
 use crate::measure::mode_name;
-use crate::records::{self, NEVER, Records, Row};
-use crate::series;
-use crate::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverBound, Rates};
-use crate::summary::{
-    self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test,
-};
 
 /// How deep the folders of tests lie: scenario, mode, tenant.
 const DEPTH: usize = 3;
@@ -494,7 +492,7 @@ fn record_of(records: &Records) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::Keep;
+    use dyno_results::records::Keep;
 
     #[test]
     fn thinned_records_make_plots_of_as_many_samples_as_there_were() {

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use dyno_results::units;
+
 use super::members::is_inside;
 use super::page::{self, Tone, badge};
 use super::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
 use super::words::{self, escaped};
-use crate::render;
 use crate::search::{self, Purpose, State, limits};
 
 /// Runs around the peak that are enough to look at it closely.
@@ -259,7 +260,7 @@ fn table(html: &mut String, state: &State) {
             (
                 "throughput",
                 point.throughput.unwrap_or(0.0),
-                point.throughput.map_or("–".into(), |rate| format!("{}/s", render::rate(rate))),
+                point.throughput.map_or("–".into(), |rate| format!("{}/s", units::rate(rate))),
             ),
             ("p50", point.p50_ns as f64, words::time_ns(point.p50_ns)),
             ("p99", point.p99_ns as f64, words::time_ns(point.p99_ns)),

@@ -3,16 +3,17 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use dyno_results::{records, series};
+use dyno_results::summary::{Headline, Metrics, Test};
+use dyno_results::summary::metrics::Distribution;
+use dyno_results::units::{self, count};
+
 use super::charts::{self, Judged};
 use super::effective::is_relevant_to;
 use super::page::{Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
 use super::{answers, client, observer, one, stopping};
-use crate::render::{self, count};
-use crate::summary::metrics::Distribution;
-use crate::summary::{Headline, Metrics, Test};
-use crate::{records, series};
 
 /// The section.
 pub fn performance(
@@ -217,13 +218,13 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         ("rate, client excluded", rates.queries_per_s_without_overhead),
     ];
     for (name, rate) in more {
-        rows.extend(rate.map(|rate| (name, format!("{}/s", render::rate(rate)))));
+        rows.extend(rate.map(|rate| (name, format!("{}/s", units::rate(rate)))));
     }
     if let Some(tokens) = metrics.token_count {
         rows.push(("output tokens", count(tokens.unsigned_abs())));
         let of = metrics.token_rates.as_ref();
         let rate = of.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
-        rows.extend(rate.map(|rate| ("tokens/s", render::rate(rate))));
+        rows.extend(rate.map(|rate| ("tokens/s", units::rate(rate))));
     }
     rows.extend(answers::facts(metrics));
     rows.push((
@@ -372,7 +373,7 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
 
 /// Settings of all tests in one table; what is the same for several is one row.
 pub fn settings_table(html: &mut String, tests: &[Test]) {
-    let mut rows: Vec<(&str, &crate::summary::Setting, Vec<String>)> = Vec::new();
+    let mut rows: Vec<(&str, &dyno_results::summary::Setting, Vec<String>)> = Vec::new();
     for test in tests {
         let of = name_of(test);
         for (name, setting) in &test.settings {

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use dyno_loadgen::early_stopping::{Params, largest_overlatency};
+use dyno_results::series;
+use dyno_results::summary::Test;
+use dyno_results::summary::metrics::{Bound, EarlyStopping, Estimate};
+use dyno_results::units::count;
 
 use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
 use super::words::{self, counted, escaped};
-use crate::render::count;
-use crate::series;
-use crate::summary::Test;
-use crate::summary::metrics::{Bound, EarlyStopping, Estimate};
 
 /// Points of the boundary.
 const STEPS: u64 = 90;

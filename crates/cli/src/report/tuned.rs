@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 
 use dyno_number::Network;
 use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+use dyno_results::units;
 use serde_json::Value;
 
 use super::page::{self, Masthead, Tone};
 use super::words::{self, escaped};
-use crate::render;
 use crate::tune::Provenance;
 
 /// What a page is of.
@@ -93,7 +93,7 @@ fn answer(html: &mut String, of: &Tuning<'_>) {
 
 fn headline(html: &mut String, network: &Network, outcome: &Outcome, answer: &Answer) {
     let unit = network.objective.unit();
-    let count = |value: f64| render::count(value.max(0.0).round() as u64);
+    let count = |value: f64| units::count(value.max(0.0).round() as u64);
     let _ = write!(
         html,
         "<p class=\"headline\"><span class=\"number\">{:.1}×</span> <span class=\"unit\">less</span> \
@@ -233,7 +233,7 @@ fn formats(html: &mut String, network: &Network, answer: &Answer) {
                 escaped(&format.to_string()),
                 100.0 * f64::from(format.bits()) / 32.0,
                 format.bits(),
-                render::count(size)
+                units::count(size)
             );
         }
         let share = if of > 0.0 { 100.0 * bits / of } else { 100.0 };

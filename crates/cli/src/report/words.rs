@@ -3,8 +3,8 @@
 
 use std::path::{Component, Path};
 
-use crate::render;
-use crate::summary::{Accuracy, Division, QualityUnit};
+use dyno_results::units;
+use dyno_results::summary::{Accuracy, Division, QualityUnit};
 
 /// Between a number and its unit: narrow, and no line is broken there.
 const NARROW: char = '\u{202f}';
@@ -70,7 +70,7 @@ pub fn time(nanos: f64) -> String {
     if !nanos.is_finite() {
         return "–".into();
     }
-    let text = render::duration(nanos.round() as i64);
+    let text = units::duration(nanos.round() as i64);
     match text.split_once("m ") {
         Some((minutes, seconds)) => {
             format!("{minutes}{NARROW}min {}{NARROW}s", seconds.trim_end_matches('s'))
@@ -114,7 +114,7 @@ pub fn round_time(nanos: f64) -> String {
 pub fn round_number(value: f64) -> String {
     match value.abs() {
         ..1_000.0 => trimmed(value, 3),
-        ..10_000.0 => render::count(value.round() as u64),
+        ..10_000.0 => units::count(value.round() as u64),
         ..999_500.0 => format!("{}k", trimmed(value / 1e3, 1)),
         ..999.5e6 => format!("{}M", trimmed(value / 1e6, 1)),
         ..999.5e9 => format!("{}G", trimmed(value / 1e9, 1)),
@@ -146,7 +146,7 @@ pub fn percentile(share: f64) -> String {
     match share {
         ..=0.0 => "min".into(),
         1.0.. => "max".into(),
-        _ => render::percentile(share),
+        _ => units::percentile(share),
     }
 }
 
@@ -161,7 +161,7 @@ pub fn trimmed(value: f64, decimals: usize) -> String {
 
 /// `1 query`, `2,000 queries`.
 pub fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", render::count(count), if count == 1 { one } else { many })
+    format!("{} {}", units::count(count), if count == 1 { one } else { many })
 }
 
 /// A value in its unit, as the summary has both.
@@ -169,7 +169,7 @@ pub fn in_unit(value: f64, unit: &str) -> String {
     match unit {
         "ns" => time(value),
         "streams" => format!("{value:.0} {unit}"),
-        _ => format!("{} {unit}", render::rate(value)),
+        _ => format!("{} {unit}", units::rate(value)),
     }
 }
 
@@ -191,7 +191,7 @@ pub fn typeset(text: &str) -> String {
 
 /// A rate that somebody asked for: without zeros that nobody wrote.
 pub fn asked_rate(rate: f64) -> String {
-    if rate >= 1_000.0 { render::rate(rate) } else { trimmed(rate, 3) }
+    if rate >= 1_000.0 { units::rate(rate) } else { trimmed(rate, 3) }
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 
 use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_results::units;
 
 use super::{Prepared, tests};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{PlayedTest, Test, Watch};
 use crate::options::Profile;
-use crate::render;
 
 /// How often a query is made larger.
 const MOST_TIMES: usize = 4;
@@ -48,11 +48,11 @@ pub fn play<'a>(
         let rate = samples as f64 * 1e9 / lasted as f64;
         let longer = tests::resized(&prepared.options, &prepared.system, &sized.test, rate)?;
         let Some(longer) = longer else { break };
-        let count = |test: &Test| render::count(test.tenants[0].plan.samples_per_query);
+        let count = |test: &Test| units::count(test.tenants[0].plan.samples_per_query);
         sized.notes.push(format!(
             "A probe sized the query too small: {} samples took {}. It was issued again with {}.",
             count(&sized.test),
-            render::duration(lasted.cast_signed()),
+            units::duration(lasted.cast_signed()),
             count(&longer)
         ));
         sized.played = longer.play(&prepared.system, watch, title)?;

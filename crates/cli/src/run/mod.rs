@@ -15,7 +15,12 @@ use dyno_loadgen::log::{Report, expected_bytes, reports, reports_by};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+use dyno_results::{series, units};
+use dyno_results::records::Keep;
+use dyno_results::run_directory::{Finished, RunDirectory};
+use dyno_results::summary::{self, State, Verdict};
 
+use crate::{division, environment, output, render, report, requirement, throughput};
 use crate::effect::{self, Facts};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -23,13 +28,9 @@ use crate::live::TestResult;
 use crate::measure::{PlayedTest, Test, TestTenant, Watch};
 use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
-use crate::records::Keep;
-use crate::run_directory::{Finished, RunDirectory};
-use crate::summary::{self, State, Verdict};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
-use crate::{division, environment, output, render, report, requirement, series, throughput};
 use longer::SizedTest;
 pub use seen::observer;
 use seen::{reported, seen_by_client};
@@ -185,7 +186,7 @@ impl Prepared {
         let trace_log = self.options.run.trace_log;
         let of = |tenant: &TestTenant| expected_bytes(&tenant.plan, trace_log);
         let log_bytes = tests.iter().flat_map(|test| &test.tenants).map(of).sum();
-        RunDirectory::create(out, &self.name(), log_bytes, trace_log)
+        Ok(RunDirectory::create(out, &self.name(), log_bytes, trace_log)?)
     }
 
     fn name(&self) -> String {
@@ -267,7 +268,7 @@ impl Prepared {
         run.remarks.extend(self.system.remote_workers.iter().flat_map(RemoteWorkers::remarks));
         if !self.system.is_simulated() {
             let now = WallTime::now();
-            run.finished_at = render::utc(now);
+            run.finished_at = units::utc(now);
             run.duration_ns = now.unix_ns.saturating_sub(begun.unix_ns);
         }
         run.settle();
@@ -347,7 +348,7 @@ impl Prepared {
             rules: self.rules(),
             started_at: match system.is_simulated() {
                 true => String::new(),
-                false => render::utc(begun),
+                false => units::utc(begun),
             },
             finished_at: String::new(),
             duration_ns: 0,
@@ -375,7 +376,14 @@ impl Prepared {
             ("report.html", report::html(&summary, series, self.options.run.records)),
             (report::EFFECTIVE, report::effective_toml(&summary, &self.options)),
         ])?;
+        warn(&directory.warnings);
         Ok(Measured { summary, directory })
+    }
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        output::say(format_args!("warning: {warning}"));
     }
 }
 
@@ -528,10 +536,12 @@ fn play(
         }
         let folder = log_folder(&test, name);
         kept.directory.write_test(&folder, log, &judged, outcome.records.as_ref())?;
+        warn(&kept.directory.take_warnings());
         // As a submission keeps them, which has a folder for each.
         for (number, run) in (1..).zip(log.repeated()) {
             let folder = format!("{folder}/run_{number}");
             kept.directory.write_test(&folder, &run, &reports(&run), None)?;
+            warn(&kept.directory.take_warnings());
         }
         outcomes.push(outcome);
     }
@@ -575,8 +585,8 @@ fn accelerator(
     let npu = system.npu()?;
     let observed = npu.seen()?;
     tests.first()?.metrics.as_ref()?;
-    let accelerator = summary::Accelerator::of(&observed, npu.deployment(), tests)?;
-    Some((accelerator, series::Timeline::of(&observed, npu.deployment())))
+    let accelerator = crate::gather::accelerator::accelerator(&observed, npu.deployment(), tests)?;
+    Some((accelerator, crate::gather::accelerator::timeline(&observed, npu.deployment())))
 }
 
 /// What came of a test, in a few words: of its first tenant, and whether that of

@@ -4,11 +4,12 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_net::client::Seen;
+use dyno_results::summary::{self, Observer};
 
+use crate::gather::client::{self, Sight};
+use crate::gather::observer::{self, Part, Reach};
 use crate::observe::Observation;
 use crate::outcome::{Outcome, Troubles};
-use crate::summary;
-use crate::summary::observer::{Observer, Part, Reach};
 use crate::system::System;
 use crate::workers::{RemoteWorkers, Reported};
 
@@ -34,22 +35,22 @@ pub(super) fn seen_by_client(
     let target = tenants.first().map_or(0.5, |(_, test)| test.plan.percentile);
     let client = match reported(system) {
         Some(reported) => {
-            let sight = summary::Sight {
+            let sight = Sight {
                 seen: reported.seen().unwrap_or_default(),
                 capacity: reported.capacity(),
                 lateness: &|tenant, _| reported.lateness(tenant),
                 workers: reported.workers(target),
             };
-            summary::Client::of(&sight, &tenants)
+            client::client(&sight, &tenants)
         }
         None => {
-            let sight = summary::Sight {
+            let sight = Sight {
                 seen: remote.seen().since(before),
                 capacity: took.saturating_mul(remote.threads.max(1) as u64),
                 lateness: &|tenant, record| remote.lateness(tenant, record),
                 workers: Vec::new(),
             };
-            summary::Client::of(&sight, &tenants)
+            client::client(&sight, &tenants)
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
@@ -112,7 +113,7 @@ pub fn observer<'r>(
         Part { record, sent_late, target }
     };
     let parts: Vec<Part<'_>> = (0..).zip(tenants).map(part).collect();
-    Observer::of(observation, reach, &parts, &late_reads.unwrap_or_default())
+    observer::observer(observation, reach, &parts, &late_reads.unwrap_or_default())
 }
 
 /// What workers reported of the test; `None` without workers.

@@ -4,12 +4,13 @@
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
+use dyno_results::units;
 
+use crate::environment;
 use crate::exit::Failure;
 use crate::measure::{Test, TestTenant};
 use crate::options::{Options, TenantTable, is_open};
 use crate::system::System;
-use crate::{environment, render};
 
 /// Share of the probed throughput at which Server queries arrive.
 const SERVER_SHARE: f64 = 0.1;
@@ -254,7 +255,7 @@ fn check_memory(plan: &Plan) -> Result<(), String> {
     Err(format!(
         "a trace of about {} samples{each} takes {:.1} GB of memory, and {:.1} GB are free; lower \
          the rate, the duration or the counts",
-        render::count(samples as u64),
+        units::count(samples as u64),
         needed / 1e9,
         available as f64 / 1e9
     ))

@@ -9,6 +9,8 @@ use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Search, Step};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
+use dyno_results::{summary, units};
+use dyno_results::run_directory::{free_folder, make_way};
 
 use self::observed::is_of_client;
 use super::asked::{self, Ask, First};
@@ -16,15 +18,14 @@ use super::disturbed::{self, Disturbance, Patience};
 use super::load::Load;
 use super::screen;
 use super::state::{self, Confirmed, Definition, Disturbed, Phase, Point, State, Unfinished};
+
+use crate::{environment, output};
 use crate::effect::{self, Facts, Strictness};
-use crate::environment;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{PlayedTest, Test, Watch};
 use crate::options::{CommandLine, Options};
 use crate::run::Prepared;
-use crate::run_directory::{free_folder, make_way};
-use crate::{output, render, summary};
 
 /// A search that is prepared or on.
 pub struct Job {
@@ -134,8 +135,8 @@ impl Job {
     pub fn create(&mut self) -> Result<(), Failure> {
         let name = format!("search-{}", self.prepared.system.short_name());
         let out = self.prepared.options.run.out.clone();
-        self.directory = free_folder(out.as_deref(), &name).map_err(|failure| {
-            failure.hint("go on with the search in a folder that has one: --resume DIR")
+        self.directory = free_folder(out.as_deref(), &name).map_err(|error| {
+            Failure::from(error).hint("go on with the search in a folder that has one: --resume DIR")
         })?;
         self.keep()
     }
@@ -533,7 +534,7 @@ fn begin(prepared: &Prepared, definition: Definition) -> State {
         disclaimer: summary::DISCLAIMER.into(),
         started_at: match prepared.system.is_simulated() {
             true => String::new(),
-            false => render::utc(WallTime::now()),
+            false => units::utc(WallTime::now()),
         },
         command: crate::run::command(),
         dyno_version: environment::describe().dyno_version,

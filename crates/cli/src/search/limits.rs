@@ -3,8 +3,7 @@
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::search::{Limit, Quantity};
 use dyno_loadgen::settings::nearest;
-
-use crate::render;
+use dyno_results::units;
 
 /// For help texts and messages.
 pub const GRAMMAR: &str = "p99<=100ms, ttft.p99<=200ms, tpot.p90<=50ms, errors<=0.1%, lag.p99<=1ms";
@@ -62,7 +61,7 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         None => percentile,
     };
     let bound =
-        render::parse_duration(value).map_err(|expected| format!("limit `{text}`: {expected}"))?;
+        units::parse_duration(value).map_err(|expected| format!("limit `{text}`: {expected}"))?;
     if bound == 0 {
         return Err(expected("a bound above 0"));
     }
@@ -115,8 +114,8 @@ pub fn show(limit: &Limit) -> String {
         Quantity::ClientLag => "client lag",
         Quantity::Errors => return format!("errors <= {}", percent(limit.allowed)),
     };
-    let bound = render::duration(limit.bound as Nanos as i64);
-    format!("{name} {} <= {bound}", render::percentile(1.0 - limit.allowed))
+    let bound = units::duration(limit.bound as Nanos as i64);
+    format!("{name} {} <= {bound}", units::percentile(1.0 - limit.allowed))
 }
 
 /// As it is read: `ttft.p99<=200000000ns`.
@@ -128,7 +127,7 @@ pub fn key(limit: &Limit) -> String {
         Quantity::ClientLag => "lag",
         Quantity::Errors => return format!("errors<={}%", limit.allowed * 100.0),
     };
-    format!("{name}.{}<={}ns", render::percentile(1.0 - limit.allowed), limit.bound)
+    format!("{name}.{}<={}ns", units::percentile(1.0 - limit.allowed), limit.bound)
 }
 
 /// A share with three digits: `0.1 %`, `12.4 %`.

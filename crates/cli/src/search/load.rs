@@ -2,11 +2,10 @@
 
 use dyno_loadgen::search::{Limit, Quantity, Unit};
 use dyno_loadgen::settings::Scenario;
+use dyno_results::units;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::render;
 
 /// What is raised.
 #[derive(
@@ -77,7 +76,7 @@ impl Load {
     /// A load without its unit.
     pub fn number(self, load: f64) -> String {
         match self.unit() {
-            Unit::Rate => render::rate(load),
+            Unit::Rate => units::rate(load),
             Unit::Whole => format!("{load:.0}"),
         }
     }

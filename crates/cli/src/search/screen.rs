@@ -5,6 +5,7 @@ use std::path::Path;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::search::{Block, Unit};
+use dyno_results::units;
 
 use super::job::Job;
 use super::limits::{self, percent};
@@ -48,7 +49,7 @@ pub fn plan(job: &Job) -> String {
             text,
             "  confirmed  by {by} of at least {} and {} queries; up to {} tries",
             time(rules.full),
-            render::count(rules.full_queries),
+            units::count(rules.full_queries),
             rules.confirmations
         );
     } else {
@@ -88,7 +89,7 @@ pub fn plan(job: &Job) -> String {
 fn time(nanos: Nanos) -> String {
     let seconds = nanos / SECOND;
     match seconds {
-        ..120 => render::duration(nanos as i64),
+        ..120 => units::duration(nanos as i64),
         120..7_200 => format!("{} min", (seconds + 30) / 60),
         _ => format!("{:.1} h", seconds as f64 / 3_600.0),
     }
@@ -151,13 +152,13 @@ pub fn result(job: &Job, is_colored: bool) -> String {
             &[Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Left],
             &rows(point),
         );
-        let throughput = point.throughput.map_or("-".into(), render::rate);
-        let goodput = render::rate(point.goodput);
+        let throughput = point.throughput.map_or("-".into(), units::rate);
+        let goodput = units::rate(point.goodput);
         frame.line(
             &format!(
                 "At {}: {throughput} samples/s, goodput {goodput}/s, p99 {}",
                 job.load.show(point.load),
-                render::duration(point.p99_ns)
+                units::duration(point.p99_ns)
             ),
             2,
         );

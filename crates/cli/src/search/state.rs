@@ -7,12 +7,13 @@ use std::io;
 use std::path::Path;
 
 use dyno_loadgen::search::{self, Block, End, Observation, Probe};
+use dyno_results::summary::{Cause, ReadError, Rules, read_json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::load::Load;
+
 use crate::run::pretty;
-use crate::summary::{Cause, ReadError, Rules, read_json};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use dyno_loadgen::settings::nearest;
+use dyno_results::units;
 
 use super::state::{Axis, Selection};
 use crate::options::Swept;
-use crate::render;
 
 /// Values of one axis at most.
 const MOST_VALUES: usize = 1_000;
@@ -138,7 +138,7 @@ fn in_unit(number: f64, unit: &str, wanted: &str) -> Option<f64> {
     if unit == wanted {
         return Some(number);
     }
-    let ns = |unit: &str| render::parse_duration(&format!("1{unit}")).ok();
+    let ns = |unit: &str| units::parse_duration(&format!("1{unit}")).ok();
     Some(number * ns(unit)? as f64 / ns(wanted)? as f64)
 }
 

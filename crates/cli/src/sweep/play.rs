@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::rng::Mt19937;
+use dyno_results::{summary, units};
+use dyno_results::run_directory::make_way;
 
 use super::process::{self, Ended};
 use super::state::{Point, PointState, State, Sweep, results};
 use super::{plan, table};
+
+use crate::output;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::options::CommandLine;
 use crate::progress::Progress;
-use crate::run_directory::make_way;
-use crate::{output, render, summary};
 
 /// When to stop, and how long to wait.
 #[derive(Debug, Clone, Copy, Default)]
@@ -322,7 +324,7 @@ fn rough(nanos: Nanos) -> String {
     let seconds = nanos / 1_000_000_000;
     match seconds {
         0..100 => format!("{seconds}s"),
-        100..7_200 => render::duration((seconds.max(120) * 1_000_000_000).cast_signed()),
+        100..7_200 => units::duration((seconds.max(120) * 1_000_000_000).cast_signed()),
         _ => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
     }
 }

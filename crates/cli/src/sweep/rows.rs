@@ -1,8 +1,9 @@
 //! What a sweep found, combination by combination: the medians of the repeats,
 //! and which of them no other one beats.
 
+use dyno_results::summary::Verdict;
+
 use super::state::{Point, PointResult, PointState, Sweep, is_bad};
-use crate::summary::Verdict;
 
 /// One scenario of one combination, over its repeats.
 #[derive(Debug, Clone, PartialEq)]

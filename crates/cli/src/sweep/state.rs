@@ -7,11 +7,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dyno_results::summary::{self, Headline, ReadError, Verdict, read_json};
+use dyno_results::summary::metrics::Distribution;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::summary::metrics::Distribution;
-use crate::summary::{self, Headline, ReadError, Verdict, read_json};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;

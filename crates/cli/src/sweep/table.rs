@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use dyno_loadgen::clock::Nanos;
+use dyno_results::{VERSION, units};
+use dyno_results::export::quoted;
+use dyno_results::summary::DISCLAIMER;
 
 use super::rows::{Row, rows};
 use super::state::{Point, PointResult, PointState, Sweep};
-use crate::environment::VERSION;
-use crate::export::quoted;
+
 use crate::render::{self, Alignment, Color, Frame, painted};
-use crate::summary::DISCLAIMER;
 
 /// Name of the table for spreadsheets.
 pub const CSV_FILE: &str = "sweep.csv";
@@ -115,7 +116,7 @@ fn figures(frame: &mut Frame, rows: &[Row], has_repeats: bool, is_colored: bool)
     alignments.push(Alignment::Left);
     let mut lines: Vec<Vec<String>> = vec![head.iter().map(ToString::to_string).collect()];
     for row in rows.iter().take(MOST_ROWS) {
-        let time = |ns: Option<f64>| ns.map_or("-".into(), |ns| render::duration(ns as i64));
+        let time = |ns: Option<f64>| ns.map_or("-".into(), |ns| units::duration(ns as i64));
         let mut cells = vec![
             if row.is_best { "*" } else { "" }.to_string(),
             shortened(&row.name),
@@ -123,7 +124,7 @@ fn figures(frame: &mut Frame, rows: &[Row], has_repeats: bool, is_colored: bool)
                 Some(tenant) => format!("{} {tenant}", row.scenario),
                 None => row.scenario.clone(),
             },
-            row.throughput.map_or("-".into(), render::rate),
+            row.throughput.map_or("-".into(), units::rate),
         ];
         if has_repeats {
             cells.push(spread(row));
@@ -172,8 +173,8 @@ fn best(
     let title = tenant.map_or(scenario.to_string(), |tenant| format!("{scenario} of {tenant}"));
     let mut say = |what: &str, row: Option<&&Row>| {
         let found = row.map_or("no valid point".into(), |row| {
-            let rate = row.throughput.map_or("-".into(), render::rate);
-            let p99 = row.p99_ns.map_or("-".into(), |ns| render::duration(ns as i64));
+            let rate = row.throughput.map_or("-".into(), units::rate);
+            let p99 = row.p99_ns.map_or("-".into(), |ns| units::duration(ns as i64));
             format!("{} ({rate} samples/s, p99 {p99})", row.name)
         });
         frame.line(&format!("{title}, {what}: {found}"), 2);
@@ -188,7 +189,7 @@ fn best(
     if let Some(bound) = p99_below {
         let within = timed.filter(|row| row.p99_ns.is_some_and(|ns| ns <= bound as f64));
         let what =
-            format!("highest throughput with p99 below {}", render::duration(bound.cast_signed()));
+            format!("highest throughput with p99 below {}", units::duration(bound.cast_signed()));
         say(&what, within.max_by(by_rate));
     }
 }

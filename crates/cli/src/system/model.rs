@@ -4,8 +4,7 @@ use std::num::NonZero;
 
 use dyno_loadgen::settings::nearest;
 use dyno_sut::model::{Cost, Faults, Model, ServiceTime, Tokens};
-
-use crate::render::parse_duration;
+use dyno_results::units::parse_duration;
 
 /// For help texts.
 pub const GRAMMAR: &str = "a queue in virtual time: fixed=TIME, exponential=TIME or lognormal=TIME \

@@ -10,10 +10,10 @@ use dyno_npu::serve::Batching;
 use dyno_npu::spatial::{Parts, Split};
 use dyno_npu::workload::Network;
 use dyno_sut::npu::{Npu, Npus, Observed, Seen};
+use dyno_results::units::parse_duration;
 
 use crate::cmd::npu::{Changes, Hardware};
 use crate::exit::Failure;
-use crate::render::parse_duration;
 
 /// For help texts.
 pub const GRAMMAR: &str = "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \

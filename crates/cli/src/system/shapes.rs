@@ -7,10 +7,10 @@ use dyno_loadgen::settings::nearest;
 use dyno_onnx::Dim;
 use dyno_sut::engine::Port;
 use dyno_sut::tensors::{ModelInput, TensorError, TensorLibrary};
+use dyno_results::summary::InputShape;
 
 use crate::exit::Failure;
 use crate::options::{RunOptions, ShapeOf};
-use crate::summary::InputShape;
 
 /// Names of open dimensions, by input; those of a file.
 pub type Symbols = BTreeMap<String, Vec<Option<String>>>;

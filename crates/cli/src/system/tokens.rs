@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use dyno_loadgen::settings::nearest;
 use dyno_net::serve::{Pace, Text, Tokens};
+use dyno_results::units::parse_duration;
 use serde::Deserialize;
 
 use crate::exit::Failure;
-use crate::render::parse_duration;
 
 const KEYS: [&str; 6] = ["first", "each", "tokens", "slots", "text", "replay"];
 

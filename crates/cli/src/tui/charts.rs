@@ -1,12 +1,12 @@
 //! Charts of block characters, drawn into the cells of a terminal.
 
+use dyno_results::series::Histogram;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
 use super::draw::Look;
 use super::panels::time;
-use crate::series::Histogram;
 
 /// A column of eighths of cells.
 const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];

@@ -1,5 +1,6 @@
 //! What is drawn where: panels, by importance, as many as there is room for.
 
+use dyno_results::VERSION;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -7,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::panels;
-use crate::environment::VERSION;
+
 use crate::live::{self, Live};
 
 /// How it is drawn.

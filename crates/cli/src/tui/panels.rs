@@ -1,5 +1,7 @@
 //! The panels: numbers, conditions, charts, and the list of tests.
 
+use dyno_results::units;
+use dyno_results::summary::Verdict;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
@@ -8,13 +10,12 @@ use ratatui::widgets::Paragraph;
 
 use super::charts;
 use super::draw::Look;
+
 use crate::live::{Live, Until};
-use crate::render;
-use crate::summary::Verdict;
 
 /// A time, as people write it.
 pub fn time(ns: u64) -> String {
-    render::duration(i64::try_from(ns).unwrap_or(i64::MAX))
+    units::duration(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 
 /// How far the test is, and how long it still takes.
@@ -28,8 +29,8 @@ pub fn how_far(live: &Live) -> String {
         }
         Until::Samples(samples) => format!(
             "{} of {} samples, {now} s{kind}",
-            render::count(seen.last.completed_samples),
-            render::count(samples)
+            units::count(seen.last.completed_samples),
+            units::count(samples)
         ),
         Until::Least { .. } | Until::Unknown => format!("{now} s{kind}"),
     };
@@ -53,22 +54,22 @@ pub fn now(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let row = |name: &str, value: String| {
         Line::from(vec![Span::styled(format!(" {name:<10} "), look.dim()), Span::raw(value)])
     };
-    let percentiles = |counts: &crate::series::Counts, of: &[f64]| {
+    let percentiles = |counts: &dyno_results::series::Counts, of: &[f64]| {
         let one =
-            |q: &f64| Some(format!("{} {}", render::percentile(*q), time(counts.quantile(*q)?)));
+            |q: &f64| Some(format!("{} {}", units::percentile(*q), time(counts.quantile(*q)?)));
         of.iter().map(one).collect::<Option<Vec<_>>>().map_or("-".into(), |all| all.join("  "))
     };
     let rate = match seen.rate(goals) {
-        Some(rate) => format!("{} {}/s", render::rate(rate), goals.unit),
+        Some(rate) => format!("{} {}/s", units::rate(rate), goals.unit),
         None => "-".into(),
     };
     let failed = match seen.last.failed_samples {
         0 => String::new(),
-        failed => format!(", {} failed", render::count(failed)),
+        failed => format!(", {} failed", units::count(failed)),
     };
     let mut lines = vec![
         row("rate", rate),
-        row("in flight", format!("{}{failed}", render::count(seen.last.in_flight()))),
+        row("in flight", format!("{}{failed}", units::count(seen.last.in_flight()))),
         row("latency", percentiles(&seen.latency, &[0.5, 0.99])),
     ];
     if seen.first_token.quantile(0.5).is_some() {
@@ -100,12 +101,12 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
             let (now, issued) = (seen.last.now, seen.last.issued_queries);
             let of = format!("{}, {} wanted", time(now), time(duration));
             lines.push(row(reached(now, duration), "duration", of));
-            let of = format!("{}, {} wanted", render::count(issued), render::count(queries));
+            let of = format!("{}, {} wanted", units::count(issued), units::count(queries));
             lines.push(row(reached(issued, queries), "queries", of));
         }
         Until::Samples(samples) => {
             let done = seen.last.completed_samples;
-            let of = format!("{} of {}", render::count(done), render::count(samples));
+            let of = format!("{} of {}", units::count(done), units::count(samples));
             lines.push(row(reached(done, samples), "samples", of));
         }
         Until::Unknown => {}
@@ -125,11 +126,11 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         (goals.max_client_lag, seen.client_lag.quantile(goals.percentile))
     {
         let of =
-            format!("{} {} of {}", render::percentile(goals.percentile), time(lag), time(most));
+            format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
         lines.push(row(Some(lag <= most), "client lag", of));
     }
     if seen.last.failed_samples > 0 {
-        let failed = format!("{} samples", render::count(seen.last.failed_samples));
+        let failed = format!("{} samples", units::count(seen.last.failed_samples));
         lines.push(row(Some(false), "failed", failed));
     }
     rows(frame, look, area, "Conditions", lines);
@@ -152,7 +153,7 @@ pub fn rates(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     let values = seen.time_line.rates(usize::from(area.width.saturating_sub(2)), seen.last.now);
     let values: Vec<f64> = values.into_iter().map(|rate| rate / per).collect();
     let top = values.iter().copied().fold(0.0, f64::max);
-    let title = format!("{}/s, top {}", goals.unit, render::rate(top));
+    let title = format!("{}/s, top {}", goals.unit, units::rate(top));
     over_time(frame, live, look, (area, &title), &values);
 }
 

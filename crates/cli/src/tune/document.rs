@@ -2,13 +2,13 @@
 
 use dyno_number::Network;
 use dyno_number::tune::{self, End, Outcome, Stop, Subset};
+use dyno_results::VERSION;
+use dyno_results::summary::DISCLAIMER;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Provenance;
-use crate::environment::VERSION;
-use crate::summary::DISCLAIMER;
 
 /// Of tune.json.
 pub const SCHEMA_VERSION: u32 = 1;

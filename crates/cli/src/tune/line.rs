@@ -3,8 +3,9 @@
 use std::io::Write as _;
 
 use dyno_number::tune::Progress;
+use dyno_results::units;
 
-use crate::{render, terminal};
+use crate::terminal;
 
 /// A line on stderr that is drawn over, or nothing.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ fn counted(done: usize, all: usize, ns: u64) -> String {
     let left = all.saturating_sub(done);
     if done > 0 && left > 0 {
         let each = ns as f64 / done as f64;
-        text += &format!(", {left} to go ({})", render::duration((each * left as f64) as i64));
+        text += &format!(", {left} to go ({})", units::duration((each * left as f64) as i64));
     }
     text
 }
@@ -67,11 +68,11 @@ fn text(progress: &Progress<'_>, unit: &str) -> String {
         format!("{} on the {} set, {evaluated} evaluated", progress.phase, progress.subset);
     if progress.remaining > 0 {
         let left = each * progress.remaining as f64;
-        let left = render::duration((left * 1e9) as i64);
+        let left = units::duration((left * 1e9) as i64);
         text += &format!(", about {} to go ({left})", progress.remaining);
     }
     if let Some(best) = progress.best {
-        let size = render::count(best.objective.max(0.0).round() as u64);
+        let size = units::count(best.objective.max(0.0).round() as u64);
         text += &format!("; best {size} {unit}, accuracy {:.4}", best.accuracy);
     }
     if progress.journal_problem.is_some() {

@@ -2,11 +2,11 @@
 
 use dyno_number::tune::{Evaluation, Width};
 use dyno_number::{Dictionary, Format, Kind, Network};
+use dyno_results::VERSION;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::document::Baseline;
-use crate::environment::VERSION;
 
 /// Of what `dyno tune plot --json` prints.
 pub const PLOT_SCHEMA_VERSION: u32 = 1;

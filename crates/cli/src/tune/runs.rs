@@ -10,15 +10,16 @@ use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_number::evaluate::Samples;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
+use dyno_results::records;
 
 use super::data::Data;
+
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, TestTenant, Watch};
 use crate::options::RunOptions;
 use crate::outcome::{Context, Outcome, Troubles};
 use crate::progress::Progress;
-use crate::records;
 use crate::system::System;
 
 /// A system that reads formats from a file.

@@ -3,18 +3,19 @@
 use dyno_number::Radix;
 use dyno_number::network::Network;
 use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+use dyno_results::{VERSION, units};
+use dyno_results::summary::DISCLAIMER;
 
 use super::Provenance;
-use crate::environment::VERSION;
-use crate::render::{self, Alignment, Frame};
-use crate::summary::DISCLAIMER;
+
+use crate::render::{Alignment, Frame};
 
 /// Layers that a terminal gets.
 const MOST_LAYERS: usize = 12;
 
 /// opt_conf.txt: the answer, and in comments what it is.
 pub fn best_file(network: &Network, answer: &Answer) -> String {
-    let (unit, size) = (network.objective.unit(), render::count(rounded(answer.objective)));
+    let (unit, size) = (network.objective.unit(), units::count(rounded(answer.objective)));
     let mut text = format!(
         "# dyno tune{}: {size} {unit}, accuracy {} on the {} set\n",
         if network.name.is_empty() { String::new() } else { format!(" {}", network.name) },
@@ -62,9 +63,9 @@ fn layers(frame: &mut Frame, network: &Network, answer: &Answer) {
         rows.push(vec![
             layer.name.clone(),
             formats[at].to_string(),
-            render::count(layer.weight_size),
+            units::count(layer.weight_size),
             formats[network.layers.len() + at].to_string(),
-            render::count(layer.activation_size),
+            units::count(layer.activation_size),
         ]);
     }
     use Alignment::{Left, Right};
@@ -77,7 +78,7 @@ fn layers(frame: &mut Frame, network: &Network, answer: &Answer) {
 
 fn size(frame: &mut Frame, network: &Network, outcome: &Outcome, answer: &Answer) {
     let unit = network.objective.unit();
-    let count = |value: f64| render::count(rounded(value));
+    let count = |value: f64| units::count(rounded(value));
     let ratio = outcome.base_objective / answer.objective;
     let (found, base) = (count(answer.objective), count(outcome.base_objective));
     frame.line(

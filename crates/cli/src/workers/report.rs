@@ -4,12 +4,10 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_net::client::Seen;
 use dyno_net::ledger::Entry;
 use dyno_net::worker::coordinator::WorkerShare;
-use schemars::JsonSchema;
+use dyno_results::units;
+use dyno_results::summary::{Cause, Observer, Reason, ReasonKind, Test, Worker};
+use dyno_results::summary::metrics::Distribution;
 use serde::{Deserialize, Serialize};
-
-use crate::render;
-use crate::summary::metrics::Distribution;
-use crate::summary::{Cause, Observer, Reason, ReasonKind, Test, client};
 
 /// What a worker reports of a run besides its record. It goes over the wire as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,32 +39,6 @@ impl Report {
         let threads = self.threads.max(1) as u64;
         Some(seen.cpu_ns as f64 / self.took.saturating_mul(threads).max(1) as f64)
     }
-}
-
-/// One worker of a test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Worker {
-    /// which one, from 1
-    pub worker: u32,
-    /// host and process
-    pub name: String,
-    /// queries that it issued in the last run
-    pub queries: u64,
-    /// requests that its sockets took; null without a server
-    pub sent: Option<u64>,
-    /// its samples that failed; null without a server
-    pub failed: Option<u64>,
-    /// share of the time for which the threads of its client computed, in [0, 1]; null without a
-    /// server
-    pub busy: Option<f64>,
-    /// how late it issued queries that were due at a set time; null where none was
-    pub client_lag_ns: Option<Distribution>,
-    /// handed to a socket - scheduled time; null without a server
-    pub lateness_ns: Option<Distribution>,
-    /// longest time in the run without a message from it
-    pub longest_silence_ns: u64,
-    /// how much later than the others it began
-    pub began_late_ns: u64,
 }
 
 /// What the workers of a test did.
@@ -147,8 +119,8 @@ impl Reported {
                 sent: report.seen.as_ref().map(|seen| seen.sent),
                 failed: report.seen.as_ref().map(Seen::failed),
                 busy: report.busy(),
-                client_lag_ns: client::distribution(lag, target),
-                lateness_ns: client::distribution(lateness, target),
+                client_lag_ns: Distribution::from_times(lag, target),
+                lateness_ns: Distribution::from_times(lateness, target),
                 longest_silence_ns: share.longest_silence,
                 began_late_ns: share.late,
             }
@@ -165,7 +137,7 @@ impl Reported {
         // Each is added before the one behind it, and all before the lag of the client as a whole:
         // the worker is what a reader can do something about.
         for worker in self.workers(test.plan.percentile).into_iter().rev() {
-            if let Some(text) = worker.reason(test) {
+            if let Some(text) = reason(&worker, test) {
                 let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
                 test.add_reason_after_failures(reason);
             }
@@ -174,35 +146,33 @@ impl Reported {
     }
 }
 
-impl Worker {
-    /// Why the figures of a test are this worker's and not the system's.
-    fn reason(&self, test: &Test) -> Option<String> {
-        let shown = |ns: u64| render::duration(ns.cast_signed());
-        let who = format!("Worker {} ({})", self.worker, self.name);
-        if self.longest_silence_ns > SILENCE_BUDGET {
-            return Some(format!(
-                "{who} sent nothing for {} during the run: it was stopped, short of processors or \
-                 cut off. Its delays are the client's, not the system's. Run it again, on a \
-                 machine of its own.",
-                shown(self.longest_silence_ns)
-            ));
-        }
-        let is_paced = test.scenario == "Server";
-        let budget = test.plan.max_client_lag_ns.filter(|_| is_paced)?;
-        let late = |times: &Option<Distribution>| {
-            let target = u64::try_from(times.as_ref()?.target).unwrap_or(0);
-            (target > budget).then_some(target)
-        };
-        let (what, by) = match (late(&self.client_lag_ns), late(&self.lateness_ns)) {
-            (Some(by), _) => ("issued too late", by),
-            (None, Some(by)) => ("sent too late", by),
-            (None, None) => return None,
-        };
-        Some(format!(
-            "{who} {what}: at the target percentile {} after a query was due, more than the {} of \
-             max_client_lag_ns. Use a faster machine for it, more workers, or a lower rate.",
-            shown(by),
-            shown(budget)
-        ))
+/// Returns why the figures of a test are this worker's and not the system's.
+fn reason(worker: &Worker, test: &Test) -> Option<String> {
+    let shown = |ns: u64| units::duration(ns.cast_signed());
+    let who = format!("Worker {} ({})", worker.worker, worker.name);
+    if worker.longest_silence_ns > SILENCE_BUDGET {
+        return Some(format!(
+            "{who} sent nothing for {} during the run: it was stopped, short of processors or \
+             cut off. Its delays are the client's, not the system's. Run it again, on a \
+             machine of its own.",
+            shown(worker.longest_silence_ns)
+        ));
     }
+    let is_paced = test.scenario == "Server";
+    let budget = test.plan.max_client_lag_ns.filter(|_| is_paced)?;
+    let late = |times: &Option<Distribution>| {
+        let target = u64::try_from(times.as_ref()?.target).unwrap_or(0);
+        (target > budget).then_some(target)
+    };
+    let (what, by) = match (late(&worker.client_lag_ns), late(&worker.lateness_ns)) {
+        (Some(by), _) => ("issued too late", by),
+        (None, Some(by)) => ("sent too late", by),
+        (None, None) => return None,
+    };
+    Some(format!(
+        "{who} {what}: at the target percentile {} after a query was due, more than the {} of \
+         max_client_lag_ns. Use a faster machine for it, more workers, or a lower rate.",
+        shown(by),
+        shown(budget)
+    ))
 }

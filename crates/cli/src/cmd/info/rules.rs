@@ -6,10 +6,12 @@ pub mod words;
 use std::fmt::Write as _;
 
 use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
+use dyno_results::units::count;
 
 use super::{WIDTH, definitions};
+
 use crate::exit::Failure;
-use crate::render::{self, count, wrap};
+use crate::render::{self, wrap};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy)]

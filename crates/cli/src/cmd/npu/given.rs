@@ -15,8 +15,8 @@ use dyno_npu::workload::{Network, PRESETS};
 use dyno_onnx::{Model, Weights};
 use dyno_task::graphs::{COUNTED, GRAPHS};
 
-use crate::exit::Failure;
 use crate::output;
+use crate::exit::Failure;
 
 /// Where nobody says.
 const NPU: &str = "memory-centric";
@@ -283,7 +283,7 @@ pub struct Blocks {
     #[arg(long, value_name = "N")]
     block_bytes: Option<u64>,
     /// Computation of a tile at most; without it only bytes count, and with it only this unless bytes are given
-    #[arg(long, value_name = "TIME", value_parser = crate::render::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = dyno_results::units::parse_duration)]
     block_time: Option<Nanos>,
     /// Count what of activations has no room in their buffer: written, and read again
     #[arg(long)]

@@ -8,11 +8,12 @@ use dyno_npu::hardware::Npu;
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::{Made, Options, ProfileError, make};
 use dyno_npu::workload::Network;
+use dyno_results::units;
 use serde_json::{Value, json};
 
 use super::given::{Blocks, Changes, Hardware};
+use crate::output;
 use crate::exit::{Exit, Failure};
-use crate::{output, render};
 
 /// Which network, on which NPU.
 #[derive(Debug, Args)]
@@ -121,8 +122,8 @@ impl Laid<'_> {
                 "{:NAME$} {:10} {:>15} {:>10} {:>12.3} {:>12.3}  {}",
                 layer.name,
                 layer.kind.name(),
-                render::count(layer.macs().saturating_mul(batch)),
-                render::bytes(layer.fetched(batch)),
+                units::count(layer.macs().saturating_mul(batch)),
+                units::bytes(layer.fetched(batch)),
                 micros(time.compute),
                 micros(time.fetch),
                 Bound::of(time.compute, time.fetch).name(),
@@ -160,7 +161,7 @@ impl Laid<'_> {
             let _ = writeln!(text, "split: {split}");
         }
         if made.spilled > 0 {
-            let spilled = render::bytes(made.spilled);
+            let spilled = units::bytes(made.spilled);
             let _ = writeln!(text, "{spilled} of activations are written, and read again");
         }
         if let Some(joules) = pass.joules {

@@ -1,9 +1,8 @@
 //! What `dyno selftest --json` prints.
 
+use dyno_results::summary::Environment;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use crate::summary::Environment;
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -10,13 +10,14 @@ use dyno_metrics::Method;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
 use dyno_task::{package, shape};
+use dyno_results::units;
 use serde_json::{Value, json};
 
+use crate::{cache, output};
 use crate::cmd::fetch::packages_of;
 use crate::exit::{Exit, Failure};
-use crate::render::{self, wrap};
+use crate::render::wrap;
 use crate::system::task;
-use crate::{cache, output};
 
 /// Columns of a line.
 const WIDTH: usize = 80;
@@ -89,7 +90,7 @@ fn state(card: &Card, cache: &Cache) -> String {
     match (packages.is_empty(), bytes) {
         (true, _) => "built in".into(),
         (false, 0) => "in the cache".into(),
-        (false, bytes) => format!("dyno fetch {}: {}", card.name, render::bytes(bytes)),
+        (false, bytes) => format!("dyno fetch {}: {}", card.name, units::bytes(bytes)),
     }
 }
 
@@ -218,7 +219,7 @@ fn figure(value: f64) -> String {
 /// Bounds of latency, of the newest round that has the benchmark.
 fn bounds(card: &Card) -> Vec<String> {
     let Some((round, benchmark)) = task::newest(card) else { return Vec::new() };
-    let shown = |nanos: Nanos| render::duration(i64::try_from(nanos).unwrap_or(i64::MAX));
+    let shown = |nanos: Nanos| units::duration(i64::try_from(nanos).unwrap_or(i64::MAX));
     let whole = benchmark.latency.iter().map(|(scenario, &bound)| {
         format!("{} within {} in round {}", scenario.name(), shown(bound), round.version)
     });

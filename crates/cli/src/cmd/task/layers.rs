@@ -7,10 +7,11 @@ use clap::Args;
 use dyno_loadgen::settings::nearest;
 use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count};
 use dyno_task::graphs::{COUNTED, GRAPHS};
+use dyno_results::units;
 use serde_json::{Value, json};
 
+use crate::output;
 use crate::exit::{Exit, Failure};
-use crate::{output, render};
 
 /// Which model.
 #[derive(Debug, Args)]
@@ -155,9 +156,9 @@ fn table(cost: &Cost, total: &Total) -> String {
             layer.op,
             layer.times,
             scaled(per_run(layer)),
-            render::bytes(layer.weight_bytes),
-            render::bytes(layer.input_bytes),
-            render::bytes(layer.output_bytes),
+            units::bytes(layer.weight_bytes),
+            units::bytes(layer.input_bytes),
+            units::bytes(layer.output_bytes),
             layer.operations_per_byte(),
         );
     }
@@ -169,8 +170,8 @@ fn table(cost: &Cost, total: &Total) -> String {
          moved: {intensity:.2} operations a byte",
         scaled(total.parameters),
         scaled(total.operations),
-        render::bytes(total.weight_bytes),
-        render::bytes(total.moved_bytes),
+        units::bytes(total.weight_bytes),
+        units::bytes(total.moved_bytes),
     );
     for node in &cost.uncounted {
         let _ = writeln!(text, "not counted: {} ({}): {}", node.name, node.op, node.why);

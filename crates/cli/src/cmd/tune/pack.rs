@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_number::evaluate::{Packed, PackedFile, Source};
 use dyno_onnx::Model;
+use dyno_results::{summary, units};
 
+use crate::output;
 use crate::exit::{Exit, Failure};
-use crate::render::{self, Alignment, Frame};
+use crate::render::{Alignment, Frame};
 use crate::sweep::replace;
 use crate::system::tuned;
-use crate::{environment, output, summary};
 
 /// Which model, and its formats.
 #[derive(Debug, Args)]
@@ -77,9 +78,9 @@ fn beside(model: &Model) -> usize {
 /// A line a layer, and the size of all.
 fn told(network: &Packed, path: &Path, packed: usize, model: &Path, plain: usize) -> String {
     use Alignment::{Left, Right};
-    let title = format!("dyno {}, {}", environment::VERSION, path.display());
+    let title = format!("dyno {}, {}", dyno_results::VERSION, path.display());
     let mut frame = Frame::new(&title, summary::DISCLAIMER);
-    let count = |n: usize| render::count(n as u64);
+    let count = |n: usize| units::count(n as u64);
     let head = ["layer", "weights", "values", "bytes", "FLOAT 32"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     rows.extend(network.layers().iter().map(|layer| {

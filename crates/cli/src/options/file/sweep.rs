@@ -2,12 +2,12 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
+use dyno_results::units;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Reader, text_of};
 use crate::options::Swept;
-use crate::render;
 use crate::sweep::{Axis, Selection, axis_values};
 
 /// What `[sweep]` says.
@@ -207,7 +207,7 @@ fn in_order<'t, 's>(table: &'t DeTable<'s>) -> Vec<Entry<'t, 's>> {
 fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), String> {
     let text = text_of(value).ok_or_else(|| format!("`{key}` must be a plain value"))?;
     let expected = |what: &str| format!("`{key}`: expected {what}, found `{text}`");
-    let duration = || render::parse_duration(&text).map_err(|e| format!("`{key}`: {e}"));
+    let duration = || units::parse_duration(&text).map_err(|e| format!("`{key}`: {e}"));
     match key {
         "zip" => sweep.zip = Some(text.parse().map_err(|_| expected("true or false"))?),
         "order" => {

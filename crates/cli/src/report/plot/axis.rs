@@ -1,6 +1,7 @@
 //! Axes: where a value stands, and which values are named beside it.
 
-use crate::render;
+use dyno_results::units;
+
 use crate::report::words;
 
 /// How values are spread over an axis.
@@ -272,8 +273,8 @@ impl Format {
         match self {
             Self::Time => words::time(value),
             Self::Elapsed => words::elapsed(value),
-            Self::Count => render::count(value.max(0.0).round() as u64),
-            Self::Rate => render::rate(value),
+            Self::Count => units::count(value.max(0.0).round() as u64),
+            Self::Rate => units::rate(value),
             Self::Share => words::share(value),
             Self::Percentile => words::percentile(value),
         }

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use dyno_number::tune::Subset;
+use dyno_results::units;
 use serde_json::Value;
 
 use super::Tuning;
-use crate::render;
 use crate::report::words::escaped;
 
 /// What each set is for.
@@ -31,7 +31,7 @@ pub fn section(html: &mut String, of: &Tuning<'_>) {
         let at = set as usize;
         let Some(baseline) = of.outcome.baselines[at] else { continue };
         let listed = of.provenance.map(|of| of.sets[at].samples.len() as u64);
-        let samples = listed.or(of.outcome.samples[at]).map_or("not said".into(), render::count);
+        let samples = listed.or(of.outcome.samples[at]).map_or("not said".into(), units::count);
         let _ = writeln!(
             html,
             "<tr><th scope=\"row\">{set}</th><td data-label=\"for\">{}</td>\

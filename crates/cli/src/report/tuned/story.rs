@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use dyno_number::tune::{Outcome, Phase, Step};
+use dyno_results::units;
 
-use crate::render;
 use crate::report::page::{Tone, badge};
 use crate::report::words::{self, escaped};
 
@@ -121,7 +121,7 @@ fn table(html: &mut String, first: &str, last: &str, rows: usize) {
 }
 
 fn size(objective: f64) -> String {
-    render::count(objective.max(0.0).round() as u64)
+    units::count(objective.max(0.0).round() as u64)
 }
 
 /// Every step with every candidate, for who wants to know.

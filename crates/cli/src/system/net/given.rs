@@ -11,9 +11,9 @@ use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::ledger::Accepted;
 use dyno_net::tls::Trust;
+use dyno_results::units::parse_duration;
 
 use crate::exit::Failure;
-use crate::render::parse_duration;
 
 /// The URL of a spec, and its keys; each is taken once.
 pub struct Given {

@@ -4,8 +4,7 @@ use dyno_rules::{
     Arrivals, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
     ScenarioRules, Suite,
 };
-
-use crate::render::{self, count, duration};
+use dyno_results::units::{self, count, duration};
 
 /// Such as `acc >= 75.6954 (99 % of 76.46)`.
 pub fn quality(target: &QualityTarget) -> String {
@@ -63,7 +62,7 @@ pub fn played(rules: &ScenarioRules, percentile: Option<f64>) -> String {
         Arrivals::AtOnce => "all samples at once",
     };
     let mut said = vec![issued.to_string()];
-    said.extend(percentile.map(render::percentile));
+    said.extend(percentile.map(units::percentile));
     match rules.samples_per_query {
         Some(1) => said.push("1 sample a query".into()),
         Some(samples) => said.push(format!("{samples} samples a query")),
@@ -88,7 +87,7 @@ pub fn played(rules: &ScenarioRules, percentile: Option<f64>) -> String {
 /// The bound of a scenario; empty where there is none.
 pub fn bound(round: &Round, benchmark: &Benchmark, scenario: Scenario) -> String {
     let ns = |ns: u64| duration(i64::try_from(ns).unwrap_or(i64::MAX));
-    let at = round.percentile(benchmark, scenario).map(render::percentile).unwrap_or_default();
+    let at = round.percentile(benchmark, scenario).map(units::percentile).unwrap_or_default();
     if let Some(bounds) = benchmark.token_latency.get(&scenario) {
         let (ttft, tpot) = (ns(bounds.ttft), ns(bounds.tpot));
         return format!("{at} of the time to first token <= {ttft}, per output token <= {tpot}");

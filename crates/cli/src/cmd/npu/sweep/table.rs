@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::export::quoted;
 use serde_json::{Value, json};
 
 use super::grid::Grid;
 use super::point::Metric;
-use crate::export::quoted;
+
 use crate::render::shortened;
 
 /// Columns of a label at most.

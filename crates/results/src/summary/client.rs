@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::record::Record;
-use dyno_net::client::Seen;
-use dyno_net::protocol::Counted;
-use dyno_net::trouble::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
 use super::{Cause, Metrics, Reason, ReasonKind, Test};
-use crate::render;
-use crate::workers::Worker;
+use crate::units;
 
 /// What the client of a server saw in a test, beside what its record holds. Of a test with several
 /// runs it counts them all, and times are those of the last one.
@@ -78,18 +72,6 @@ pub struct Client {
     pub workers: Vec<Worker>,
 }
 
-/// What is known of the client of a test, or of the clients of all workers together.
-pub struct Sight<'a> {
-    /// Counted in the test.
-    pub seen: Seen,
-    /// Time that all threads of the client had, ns.
-    pub capacity: Nanos,
-    /// Returns how much later than due the requests of a tenant were accepted by a socket, ns.
-    pub lateness: &'a dyn Fn(u8, &Record) -> Vec<Nanos>,
-    /// The workers, where there were some.
-    pub workers: Vec<Worker>,
-}
-
 /// Samples that failed in one way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trouble {
@@ -127,52 +109,6 @@ const LEAST_QUEUE_NS: i64 = 200_000;
 const BUSY_BUDGET: f64 = 0.95;
 
 impl Client {
-    /// What was seen in a test, of the last runs of these tenants.
-    pub fn of(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Self> {
-        let (_, test) = tenants.first()?;
-        let seen = &sight.seen;
-        let is_timed = test.metrics.is_some();
-        let target = test.plan.percentile;
-        let mut late = Vec::new();
-        let mut from_issue = Vec::new();
-        for (at, (record, _)) in tenants.iter().enumerate().filter(|_| is_timed) {
-            late.extend((sight.lateness)(u8::try_from(at).unwrap_or(u8::MAX), record));
-            from_issue.extend(latencies_from_issue(record));
-        }
-        let trouble = |(kind, (samples, first)): (&Kind, &(u64, String))| {
-            (name_of(*kind).into(), Trouble { samples: *samples, first: first.clone() })
-        };
-        Some(Self {
-            scenario: test.scenario.clone(),
-            mode: test.mode.clone(),
-            sent: seen.sent,
-            retries: seen.retries.iter().map(|(kind, n)| (name_of(*kind).into(), *n)).collect(),
-            troubles: seen.troubles.iter().map(trouble).collect(),
-            connects: seen.connects,
-            lost_connections: seen.lost_connections,
-            connection_waits: seen.connection_waits,
-            waited_ns: seen.waited_ns,
-            longest_wait_ns: seen.longest_wait_ns,
-            queue_waits: seen.queue_waits,
-            limit_waits: seen.limit_waits,
-            limited_ns: seen.limited_ns,
-            longest_limited_ns: seen.longest_limited_ns,
-            parser_waits: seen.parser_waits,
-            bytes_sent: seen.bytes_sent,
-            bytes_received: seen.bytes_received,
-            busy: seen.cpu_ns as f64 / sight.capacity.max(1) as f64,
-            lateness_ns: distribution(late, target),
-            latency_from_issue_ns: distribution(from_issue, target),
-            inter_token_ns: spans(seen),
-            tokens_counted_by: seen
-                .counted_by
-                .iter()
-                .map(|(by, count)| (counter(*by).into(), *count))
-                .collect(),
-            workers: sight.workers.clone(),
-        })
-    }
-
     /// Says of a tenant's test what keeps its figures from being the server's, and what a reader
     /// must know of them.
     pub fn judge(&self, test: &mut Test) {
@@ -191,14 +127,14 @@ impl Client {
                 waits => format!(
                     "{waits} samples waited for a free connection, the longest for {}: raise \
                      connections=N, or use HTTP/2.",
-                    render::duration(self.longest_wait_ns.cast_signed())
+                    units::duration(self.longest_wait_ns.cast_signed())
                 ),
             };
             let text = format!(
                 "The client sent too late: at the target percentile a request was on the wire {} \
                  after it was due, more than the {} of max_client_lag_ns. {waits}",
-                render::duration(late.target),
-                render::duration(budget.cast_signed())
+                units::duration(late.target),
+                units::duration(budget.cast_signed())
             );
             test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
         } else if let Some(text) = self.own_queue(test) {
@@ -240,8 +176,8 @@ impl Client {
                  the longest for {}, and at the target percentile a request was on the wire {} \
                  after it was due. Leave out connections=N, or raise it.",
                 self.queue_waits,
-                render::duration(self.longest_wait_ns.cast_signed()),
-                render::duration(late.target),
+                units::duration(self.longest_wait_ns.cast_signed()),
+                units::duration(late.target),
             )
         })
     }
@@ -251,20 +187,20 @@ impl Client {
         let mut text =
             format!("{} {}: client busy {:.0} %", self.scenario, self.mode, 100.0 * self.busy);
         if let Some(late) = &self.lateness_ns {
-            text += &format!(", on the wire p99 {} after due", render::duration(late.p99));
+            text += &format!(", on the wire p99 {} after due", units::duration(late.p99));
         }
         if self.limit_waits > 0 {
             text += &format!(
                 ", {} waits for max-concurrency, the longest {}",
                 self.limit_waits,
-                render::duration(self.longest_limited_ns.cast_signed())
+                units::duration(self.longest_limited_ns.cast_signed())
             );
         }
         if self.connection_waits > 0 {
             text += &format!(", {} waits for a connection", self.connection_waits);
         }
         if let Some(gaps) = &self.inter_token_ns {
-            let show = |span: u64| render::duration(span.cast_signed());
+            let show = |span: u64| units::duration(span.cast_signed());
             text += &format!(", inter-token p50 {}, p99 {}", show(gaps.p50), show(gaps.p99));
         }
         let by: Vec<&str> = self.tokens_counted_by.keys().map(String::as_str).collect();
@@ -282,78 +218,28 @@ impl Client {
     }
 }
 
-/// Completion - issue of answered samples.
-fn latencies_from_issue(record: &Record) -> impl Iterator<Item = Nanos> {
-    let each = record.samples_per_query.max(1);
-    let answered = super::goodput::answered(record);
-    answered.map(move |(sample, _, at)| at.saturating_sub(record.issued_at[sample / each]))
-}
-
-/// Percentiles as all others: `sorted[floor(count * q)]`.
-pub fn distribution(mut all: Vec<Nanos>, target: f64) -> Option<Distribution> {
-    all.sort_unstable();
-    let (first, last) = (*all.first()?, *all.last()?);
-    let at = |q: f64| {
-        let position = (all.len() as f64 * q) as usize;
-        all[position.min(all.len() - 1)].cast_signed()
-    };
-    let sum: u128 = all.iter().map(|&time| u128::from(time)).sum();
-    Some(Distribution {
-        count: all.len() as u64,
-        min: first.cast_signed(),
-        mean: i64::try_from(sum / all.len() as u128).unwrap_or(i64::MAX),
-        p50: at(0.5),
-        p90: at(0.9),
-        p95: at(0.95),
-        p97: at(0.97),
-        p99: at(0.99),
-        p99_9: at(0.999),
-        max: last.cast_signed(),
-        target: at(target),
-    })
-}
-
-fn spans(seen: &Seen) -> Option<Spans> {
-    let at = |q: f64| seen.gaps.quantile(q);
-    Some(Spans {
-        count: seen.gaps.count(),
-        p50: at(0.5)?,
-        p90: at(0.9)?,
-        p95: at(0.95)?,
-        p99: at(0.99)?,
-        p99_9: at(0.999)?,
-        max: at(1.0)?,
-    })
-}
-
-/// Name of a kind of trouble, as files and screens show it.
-pub fn name_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Resolve => "no address",
-        Kind::Connect => "no connection",
-        Kind::Tls => "TLS",
-        Kind::Closed => "closed",
-        Kind::TimedOut => "timed out",
-        Kind::Refused => "refused",
-        Kind::Request => "wrong request",
-        Kind::Server => "server error",
-        Kind::Malformed => "malformed answer",
-        Kind::Mismatch => "other answer",
-        Kind::Empty => "empty",
-        Kind::Cut => "cut",
-        Kind::Aborted => "aborted",
-        Kind::Filtered => "filtered",
-        Kind::InBand => "error in the answer",
-        Kind::Short => "short",
-        _ => "other",
-    }
-}
-
-pub(super) fn counter(by: Counted) -> &'static str {
-    match by {
-        Counted::Nobody => "nobody",
-        Counted::Server => "server",
-        Counted::Tokenizer => "tokenizer",
-        Counted::Events => "events",
-    }
+/// One worker of a test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Worker {
+    /// which one, from 1
+    pub worker: u32,
+    /// host and process
+    pub name: String,
+    /// queries that it issued in the last run
+    pub queries: u64,
+    /// requests that its sockets took; null without a server
+    pub sent: Option<u64>,
+    /// its samples that failed; null without a server
+    pub failed: Option<u64>,
+    /// share of the time for which the threads of its client computed, in [0, 1]; null without a
+    /// server
+    pub busy: Option<f64>,
+    /// how late it issued queries that were due at a set time; null where none was
+    pub client_lag_ns: Option<Distribution>,
+    /// handed to a socket - scheduled time; null without a server
+    pub lateness_ns: Option<Distribution>,
+    /// longest time in the run without a message from it
+    pub longest_silence_ns: u64,
+    /// how much later than the others it began
+    pub began_late_ns: u64,
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::render;
+use crate::units;
 
 /// A bound that a performance test must keep.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,7 +61,7 @@ impl Requirement {
     pub fn measured_text(&self) -> String {
         let of = |value: f64| match &self.unit[..] {
             "share" => format!("{:.3} %", value * 100.0),
-            _ => render::duration(value as i64),
+            _ => units::duration(value as i64),
         };
         let (Some(value), Some(low)) = (self.value, self.low) else {
             return "not measured".into();

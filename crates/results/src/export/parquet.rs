@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 use super::rows::Row;
 use super::{ExportError, TestRecords};
-use crate::environment::VERSION;
-use crate::exit::Failure;
+use crate::VERSION;
 
 /// The columns of [`Row`], in order.
 const SCHEMA: &str = "
@@ -48,9 +47,9 @@ impl From<ParquetError> for ExportError {
             // A full disk, or a reader that has seen enough.
             ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
                 Ok(error) => Self::Io(*error),
-                Err(other) => Self::Failure(Failure::set_up(format!("parquet: {other}"))),
+                Err(other) => Self::Parquet(other.to_string()),
             },
-            other => Self::Failure(Failure::set_up(format!("parquet: {other}"))),
+            other => Self::Parquet(other.to_string()),
         }
     }
 }

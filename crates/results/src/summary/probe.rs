@@ -4,7 +4,7 @@ use dyno_loadgen::clock::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::render;
+use crate::units;
 
 /// What a probe sent to the system before the first test, to find a rate that was not given.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,12 +27,12 @@ impl Probe {
     /// What readers must know of it.
     pub fn remark(&self) -> String {
         let Self { requests, failed, refused, most_in_flight, .. } = self;
-        let took = render::duration(self.took_ns.cast_signed());
+        let took = units::duration(self.took_ns.cast_signed());
         let plural = if *requests == 1 { "" } else { "s" };
         let mut text = format!(
             "A probe before the run sent {requests} request{plural} in {took}, {most_in_flight} at \
              the same time at most, and found {} samples/s.",
-            render::rate(self.samples_per_s)
+            units::rate(self.samples_per_s)
         );
         if *failed > 0 {
             text += &format!(" {failed} of them failed.");

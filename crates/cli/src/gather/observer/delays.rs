@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_net::client::LateRead;
+use dyno_results::units;
+use dyno_results::summary::goodput;
+use dyno_results::summary::observer::{Figure, Loss, Pause};
 
-use super::{Figure, LEAST_DELAY, Part, Reach};
-use crate::observe::{Loss, Pause};
-use crate::render;
+use super::{LEAST_DELAY, Part, Reach};
 
 /// What the client's part of each latency is made of.
 pub(super) struct Delays<'a> {
@@ -38,7 +39,7 @@ impl Delays<'_> {
         let is_offline = record.issued_at.len() == 1;
         let mut found = Found::default();
         let mut last = None;
-        for (sample, due, at) in crate::summary::goodput::answered(record) {
+        for (sample, due, at) in goodput::answered(record) {
             let latency = at.saturating_sub(due);
             let mut delay = self.client_part(sample, (due, at)).min(latency);
             let query = if is_offline { sample } else { self.query_of(sample) };
@@ -138,7 +139,7 @@ pub(super) fn figures(
         let at = ((times.len() as f64 * q) as usize).min(times.len() - 1);
         Figure {
             tenant,
-            name: format!("{name} {}", render::percentile(q)),
+            name: format!("{name} {}", units::percentile(q)),
             measured_ns: measured[at],
             without_client_ns: without[at],
         }

@@ -10,9 +10,82 @@ use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::log::{LogError, LogFiles, LogSettings, Report};
 use dyno_loadgen::run::TestLog;
 
-use crate::exit::Failure;
+use thiserror::Error;
+
 use crate::records::{self, Records};
-use crate::{output, render, summary};
+use crate::{summary, units};
+
+/// Why results cannot be written to a folder.
+#[derive(Debug, Error)]
+pub enum DirectoryError {
+    /// The operating system refuses it.
+    #[error("cannot write to {}: {source}", folder.display())]
+    Refused {
+        /// The folder.
+        folder: PathBuf,
+        /// The reason of the operating system.
+        source: io::Error,
+    },
+    /// There are files in it.
+    #[error("{} exists and is not empty", .0.display())]
+    NotEmpty(PathBuf),
+    /// It is a symbolic link without a target.
+    #[error("{} is a link to nothing", .0.display())]
+    DanglingLink(PathBuf),
+    /// Another run fills it, or was killed while it did.
+    #[error("{} is of a run that is on, or that was killed", partial.display())]
+    Unfinished {
+        /// Where results were to go.
+        out: PathBuf,
+        /// What the other run has written.
+        partial: PathBuf,
+    },
+    /// The disk has no room for the logs, or they cannot be written.
+    #[error("{0}")]
+    NoRoom(String),
+    /// A folder of an earlier attempt stays.
+    #[error("cannot remove {}: {source}", folder.display())]
+    NotRemoved {
+        /// The folder.
+        folder: PathBuf,
+        /// The reason of the operating system.
+        source: io::Error,
+    },
+    /// Neither the folder nor the system's temporary directory takes the results.
+    #[error(
+        "the run is over, but its results can be written neither to {} ({problem}) nor to {} \
+         ({error})", partial.display(), temporary.display()
+    )]
+    Lost {
+        /// The folder that was filled.
+        partial: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// The folder that was tried instead.
+        temporary: PathBuf,
+        /// What is wrong with that one.
+        error: String,
+    },
+}
+
+impl DirectoryError {
+    /// Returns what to do about it, one entry an advice.
+    pub fn advice(&self) -> Vec<String> {
+        let other = "choose another folder with --out";
+        match self {
+            Self::Refused { .. } => {
+                vec!["choose a folder that you may write to with --out, or free some space".into()]
+            }
+            Self::NotEmpty(_) | Self::DanglingLink(_) => vec![other.into()],
+            Self::Unfinished { out, .. } => vec![
+                format!("dyno report {} shows what a killed run left", out.display()),
+                format!("{other}, or remove that one"),
+            ],
+            Self::NoRoom(_) => vec!["--out DIR chooses where results go".into()],
+            Self::NotRemoved { .. } | Self::Lost { .. } => Vec::new(),
+        }
+    }
+}
 
 /// A run directory on its way.
 #[derive(Debug)]
@@ -26,6 +99,7 @@ pub struct RunDirectory {
     enable_trace: bool,
     /// Folders in the system's temporary directory that took what this one could not.
     rescued: Vec<PathBuf>,
+    warnings: Vec<String>,
 }
 
 /// Where runs go if nobody says.
@@ -46,18 +120,18 @@ impl RunDirectory {
         name: &str,
         log_bytes: u64,
         enable_trace: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DirectoryError> {
         let (target, partial) = match out {
             Some(out) => claim(out)?,
             None => claim_unnamed(name)?,
         };
-        let directory = Self { target, partial, enable_trace, rescued: Vec::new() };
+        let directory = Self { target, partial, enable_trace, rescued: Vec::new(), warnings: Vec::new() };
         directory.check_room(log_bytes)?;
         Ok(directory)
     }
 
     /// Opens log files once, before anything is measured.
-    fn check_room(&self, log_bytes: u64) -> Result<(), Failure> {
+    fn check_room(&self, log_bytes: u64) -> Result<(), DirectoryError> {
         let trial = self.partial.join("trial");
         let opened = fs::create_dir_all(&trial).map_err(|error| error.to_string()).and_then(|()| {
             let settings = LogSettings { outdir: trial.clone(), ..LogSettings::default() };
@@ -66,10 +140,12 @@ impl RunDirectory {
         });
         let removed = fs::remove_dir_all(&trial);
         match opened {
-            Ok(_) => removed.map_err(Failure::set_up),
+            Ok(_) => {
+                removed.map_err(|source| DirectoryError::NotRemoved { folder: trial, source })
+            }
             Err(problem) => {
                 let _ = fs::remove_dir_all(&self.partial);
-                Err(Failure::set_up(problem).hint("--out DIR chooses where results go"))
+                Err(DirectoryError::NoRoom(problem))
             }
         }
     }
@@ -85,9 +161,10 @@ impl RunDirectory {
         log: &TestLog,
         reports: &[Report<'_>],
         records: Option<&Records>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DirectoryError> {
         let records = records.map(Records::to_bytes);
-        self.rescuing(&|root| {
+        let enable_trace = self.enable_trace;
+        let rescued = self.rescuing(&|root| {
             let outdir = root.join(folder);
             fs::create_dir_all(&outdir).map_err(|error| error.to_string())?;
             if let Some(records) = &records {
@@ -95,19 +172,20 @@ impl RunDirectory {
                 fs::write(&path, records).map_err(|e| format!("{}: {e}", path.display()))?;
             }
             let settings =
-                LogSettings { outdir, enable_trace: self.enable_trace, ..LogSettings::default() };
+                LogSettings { outdir, enable_trace, ..LogSettings::default() };
             let text = |error: LogError| error.to_string();
             let mut files = LogFiles::open(&settings, None, 0).map_err(text)?;
             files.write_reports(log, reports).map_err(text)
-        })
-        .map(|rescued| self.note(rescued))
+        })?;
+        self.note(rescued);
+        Ok(())
     }
 
     /// Writes the files of the run itself, and gives it its name.
     ///
     /// # Errors
     /// If neither this folder nor the system's temporary directory takes them.
-    pub fn finish(mut self, files: &[(&str, String)]) -> Result<Finished, Failure> {
+    pub fn finish(mut self, files: &[(&str, String)]) -> Result<Finished, DirectoryError> {
         let write = |root: &Path| -> Result<(), String> {
             for (name, text) in files {
                 let path = root.join(name);
@@ -124,14 +202,17 @@ impl RunDirectory {
         let path = match renamed {
             Ok(()) => self.target,
             Err(error) => {
-                output::say(format_args!(
-                    "warning: cannot rename {}: {error}",
-                    self.partial.display()
-                ));
+                let warning = format!("cannot rename {}: {error}", self.partial.display());
+                self.warnings.push(warning);
                 self.partial
             }
         };
-        Ok(Finished { path, rescued: self.rescued })
+        Ok(Finished { path, rescued: self.rescued, warnings: self.warnings })
+    }
+
+    /// Returns what went wrong since the last call without a loss of results.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     fn note(&mut self, rescued: Option<PathBuf>) {
@@ -143,34 +224,30 @@ impl RunDirectory {
     /// Writes here, or else in the system's temporary directory; returns the
     /// folder there if it was needed.
     fn rescuing(
-        &self,
+        &mut self,
         write: &dyn Fn(&Path) -> Result<(), String>,
-    ) -> Result<Option<PathBuf>, Failure> {
+    ) -> Result<Option<PathBuf>, DirectoryError> {
         let Err(problem) = write(&self.partial) else { return Ok(None) };
         let temporary = std::env::temp_dir().join(format!("dyno-{}", name_of(&self.target)));
         let root = match self.rescued.first() {
             Some(root) => Ok(root.clone()),
             None => numbered(&temporary, |path| fs::create_dir(path).map(|()| path.into())),
         };
-        output::say(format_args!("warning: {problem}"));
+        self.warnings.push(problem.clone());
         let written = root.map_err(|error| error.to_string()).and_then(|root| {
-            output::say(format_args!("warning: writing to {} instead", root.display()));
+            self.warnings.push(format!("writing to {} instead", root.display()));
             write(&root).map(|()| root)
         });
-        written.map(Some).map_err(|error| {
-            Failure::set_up(format!(
-                "the run is over, but its results can be written neither to {} ({problem}) nor to \
-                 {} ({error})",
-                self.partial.display(),
-                temporary.display()
-            ))
-        })
+        let partial = self.partial.clone();
+        written
+            .map(Some)
+            .map_err(|error| DirectoryError::Lost { partial, problem, temporary, error })
     }
 }
 
 /// The folder for a run that was given none, and the one to fill: new, so that
 /// of two runs that begin in one second each has its own.
-fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), Failure> {
+fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), DirectoryError> {
     let claimed = fs::create_dir_all(RUNS).and_then(|()| {
         numbered(&unnamed(name), |target| {
             let partial = beside(target);
@@ -183,27 +260,27 @@ fn claim_unnamed(name: &str) -> Result<(PathBuf, PathBuf), Failure> {
             Ok((target.to_path_buf(), partial))
         })
     });
-    claimed.map_err(|error| refused(Path::new(RUNS), &error))
+    claimed.map_err(|error| refused(Path::new(RUNS), error))
 }
 
 /// The same for a run with `--out`.
-fn claim(out: &Path) -> Result<(PathBuf, PathBuf), Failure> {
+fn claim(out: &Path) -> Result<(PathBuf, PathBuf), DirectoryError> {
     check_link(out)?;
     let partial = if out.exists() {
         check_empty(out)?;
         // The folder itself has a name, even if it is given as `.`.
-        let real = fs::canonicalize(out).map_err(|error| refused(out, &error))?;
+        let real = fs::canonicalize(out).map_err(|error| refused(out, error))?;
         out.join(hidden(&real))
     } else {
         let parent = out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let made = fs::create_dir_all(parent.unwrap_or(Path::new(".")));
-        made.map_err(|error| refused(out, &error))?;
+        made.map_err(|error| refused(out, error))?;
         beside(out)
     };
     match fs::create_dir(&partial) {
         Ok(()) => Ok((out.to_path_buf(), partial)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(left_over(out, &partial)),
-        Err(error) => Err(refused(out, &error)),
+        Err(error) => Err(refused(out, error)),
     }
 }
 
@@ -212,7 +289,7 @@ fn claim(out: &Path) -> Result<(PathBuf, PathBuf), Failure> {
 ///
 /// # Errors
 /// If there is something in it, or it cannot be made.
-pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
+pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, DirectoryError> {
     let made = match out {
         Some(out) if out.exists() => return check_empty(out).map(|()| out.to_path_buf()),
         Some(out) => fs::create_dir_all(out).map(|()| out.to_path_buf()),
@@ -220,21 +297,20 @@ pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
             numbered(&unnamed(name), |path| fs::create_dir(path).map(|()| path.into()))
         }),
     };
-    made.map_err(|error| refused(out.unwrap_or(Path::new(RUNS)), &error))
+    made.map_err(|error| refused(out.unwrap_or(Path::new(RUNS)), error))
 }
 
 /// Whether results could go to `out`; nothing is made.
 ///
 /// # Errors
 /// If there is something in it, or it is a link to nothing.
-pub fn check_free(out: &Path) -> Result<(), Failure> {
+pub fn check_free(out: &Path) -> Result<(), DirectoryError> {
     if out.exists() { check_empty(out) } else { check_link(out) }
 }
 
-fn check_link(out: &Path) -> Result<(), Failure> {
+fn check_link(out: &Path) -> Result<(), DirectoryError> {
     if out.is_symlink() && !out.exists() {
-        return Err(Failure::set_up(format!("{} is a link to nothing", out.display()))
-            .hint("choose another folder with --out"));
+        return Err(DirectoryError::DanglingLink(out.to_path_buf()));
     }
     Ok(())
 }
@@ -244,12 +320,11 @@ fn check_link(out: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If it cannot be removed.
-pub fn make_way(folder: &Path) -> Result<(), Failure> {
+pub fn make_way(folder: &Path) -> Result<(), DirectoryError> {
     for path in [folder.to_path_buf(), beside(folder)] {
         match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                let problem = format!("cannot remove {}: {error}", path.display());
-                return Err(Failure::set_up(problem));
+            Err(source) if source.kind() != ErrorKind::NotFound => {
+                return Err(DirectoryError::NotRemoved { folder: path, source });
             }
             _ => {}
         }
@@ -257,35 +332,30 @@ pub fn make_way(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_empty(folder: &Path) -> Result<(), Failure> {
-    let mut entries = fs::read_dir(folder).map_err(|error| refused(folder, &error))?;
+fn check_empty(folder: &Path) -> Result<(), DirectoryError> {
+    let mut entries = fs::read_dir(folder).map_err(|error| refused(folder, error))?;
     let Some(first) = entries.next() else { return Ok(()) };
-    let first = first.map_err(|error| refused(folder, &error))?.path();
+    let first = first.map_err(|error| refused(folder, error))?.path();
     let name = name_of(&first);
     if entries.next().is_none() && name.starts_with('.') && name.ends_with(".partial") {
         return Err(left_over(folder, &first));
     }
-    let problem = format!("{} exists and is not empty", folder.display());
-    Err(Failure::set_up(problem).hint("choose another folder with --out"))
+    Err(DirectoryError::NotEmpty(folder.to_path_buf()))
 }
 
-fn left_over(out: &Path, partial: &Path) -> Failure {
-    let partial = partial.display();
-    Failure::set_up(format!("{partial} is of a run that is on, or that was killed"))
-        .hint(format!("dyno report {} shows what a killed run left", out.display()))
-        .hint("choose another folder with --out, or remove that one")
+fn left_over(out: &Path, partial: &Path) -> DirectoryError {
+    DirectoryError::Unfinished { out: out.to_path_buf(), partial: partial.to_path_buf() }
 }
 
-fn refused(folder: &Path, error: &io::Error) -> Failure {
-    Failure::set_up(format!("cannot write to {}: {error}", folder.display()))
-        .hint("choose a folder that you may write to with --out, or free some space")
+fn refused(folder: &Path, source: io::Error) -> DirectoryError {
+    DirectoryError::Refused { folder: folder.to_path_buf(), source }
 }
 
 /// Below `runs`, after the time and a name.
 fn unnamed(name: &str) -> PathBuf {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name = name.replace(|c| !is_plain(c), "-");
-    Path::new(RUNS).join(format!("{}-{name}", render::utc_compact(WallTime::now())))
+    Path::new(RUNS).join(format!("{}-{name}", units::utc_compact(WallTime::now())))
 }
 
 fn name_of(path: &Path) -> String {
@@ -320,6 +390,8 @@ pub struct Finished {
     pub path: PathBuf,
     /// Folders that took what it could not.
     pub rescued: Vec<PathBuf>,
+    /// What went wrong at the end without a loss of results.
+    pub warnings: Vec<String>,
 }
 
 /// What comes of the path, or of the first of `path-2`, `path-3`, ... that is not

@@ -5,10 +5,11 @@
 //! Enumerations are texts, so that a summary of a later version still reads.
 
 pub mod accelerator;
+pub mod answer_lines;
 pub mod answers;
 pub mod client;
 mod failing;
-mod goodput;
+pub mod goodput;
 pub mod metrics;
 pub mod observer;
 mod of_metrics;
@@ -23,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accelerator::Accelerator;
-pub use client::{Client, Sight, Spans};
+pub use client::{Client, Worker};
 pub use failing::Failing;
 pub use goodput::Limits;
 pub use metrics::Metrics;

@@ -2,14 +2,8 @@
 
 use std::fmt::Write as _;
 
-use dyno_npu::bounds::throughput;
-use dyno_npu::deploy::Deployment;
-use dyno_npu::profile::Picos;
-use dyno_sut::npu::{Answered, Observed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::Test;
 
 /// What simulated NPUs did in the last run of a test, from its first query to the last computation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,43 +63,7 @@ pub struct Version {
     pub requests: u64,
 }
 
-fn ns(time: Picos) -> u64 {
-    time / 1_000
-}
-
 impl Accelerator {
-    /// Of a test, of which these are the tenants' parts.
-    pub fn of(observed: &Observed, deployment: &Deployment, tests: &[Test]) -> Option<Self> {
-        let test = tests.first()?;
-        let count = observed.npus.len().max(1) as u64;
-        let whole = (observed.lasted.max(1) * count) as f64;
-        let sum = |of: fn(&Answered) -> Picos| -> Picos { observed.networks.iter().map(of).sum() };
-        let [compute, memory] = [sum(|of| of.compute), sum(|of| of.fetch)];
-        let bound = compute.max(memory) / count;
-        let networks = observed.networks.iter().enumerate();
-        let networks: Vec<Network> = networks
-            .map(|(at, answered)| Network::of((at, answered), observed.lasted, deployment, tests))
-            .collect();
-        let busy: (Picos, Picos) = observed
-            .npus
-            .iter()
-            .fold((0, 0), |sum, busy| (sum.0 + busy.compute, sum.1 + busy.memory));
-        Some(Self {
-            scenario: test.scenario.clone(),
-            mode: test.mode.clone(),
-            npus: count,
-            lasted_ns: ns(observed.lasted),
-            pe_busy: busy.0 as f64 / whole,
-            memory_busy: busy.1 as f64 / whole,
-            stp: networks.iter().map(|network| network.share).sum(),
-            stp_bound: throughput(&deployment.largest(), false).0 * count as f64,
-            compute_bound_ns: ns(compute / count),
-            memory_bound_ns: ns(memory / count),
-            over_bound: (bound > 0).then(|| observed.lasted as f64 / bound as f64),
-            networks,
-        })
-    }
-
     /// Throughput, violations and accuracy together, in a sentence.
     pub fn remark(&self) -> String {
         let npus = if self.npus == 1 { "NPU".into() } else { format!("{} NPUs", self.npus) };
@@ -136,41 +94,6 @@ impl Accelerator {
 }
 
 impl Network {
-    fn of(
-        (at, answered): (usize, &Answered),
-        lasted: Picos,
-        deployment: &Deployment,
-        tests: &[Test],
-    ) -> Self {
-        let passes = &deployment.served[at].passes;
-        let each = passes.last().map_or(0.0, |pass| pass.alone as f64 / passes.len() as f64);
-        // Tenants beyond the networks share them in turn.
-        let own = tests.iter().skip(at).step_by(deployment.names.len());
-        let over = own.filter(|test| test.plan.latency_bound_ns.is_some());
-        let over: Vec<u64> =
-            over.filter_map(|test| test.metrics.as_ref()?.over_bound.latency).collect();
-        let versions: Vec<Version> = answered
-            .versions
-            .iter()
-            .map(|(name, accuracy, requests)| Version {
-                name: name.clone(),
-                accuracy: *accuracy,
-                requests: *requests,
-            })
-            .collect();
-        let answers: u64 = versions.iter().map(|version| version.requests).sum();
-        let sum: f64 =
-            versions.iter().map(|version| version.accuracy * version.requests as f64).sum();
-        Self {
-            name: deployment.names[at].clone(),
-            requests: answered.requests,
-            share: answered.requests as f64 * each / lasted.max(1) as f64,
-            violations: (!over.is_empty()).then(|| over.iter().sum()),
-            accuracy: (answers > 0).then(|| sum / answers as f64),
-            versions,
-        }
-    }
-
     /// Of its requests, those over a bound.
     pub fn violation_share(&self) -> Option<f64> {
         Some(self.violations? as f64 / self.requests.max(1) as f64)

@@ -1,8 +1,8 @@
 //! Answers of a server of texts and their tokens, as lines of the box.
 
-use super::{count, duration, rate};
-use crate::summary::Metrics;
-use crate::summary::answers::Tokens;
+use super::Metrics;
+use super::answers::Tokens;
+use crate::units::{count, duration, rate};
 
 /// The classes of the answers, such as `answers: 160 whole, 8 empty`.
 pub fn classes(metrics: &Metrics) -> Option<String> {

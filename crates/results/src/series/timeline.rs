@@ -1,7 +1,5 @@
 //! What the first of the simulated NPUs of a test did at first.
 
-use dyno_npu::deploy::Deployment;
-use dyno_sut::npu::{Bar, Observed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,26 +25,4 @@ pub struct Block {
     pub fetch_ns: [u64; 2],
     /// when its computation did
     pub compute_ns: [u64; 2],
-}
-
-impl Timeline {
-    /// Of what was seen of these networks.
-    pub fn of(observed: &Observed, deployment: &Deployment) -> Self {
-        let block = |bar: &Bar| {
-            let is_one = observed.networks[bar.stream].versions.is_empty();
-            let labels = &deployment.profiles[bar.stream].labels;
-            let placed = bar.placed;
-            Block {
-                network: bar.stream,
-                layer: labels.get(bar.block).filter(|_| is_one).cloned().unwrap_or_default(),
-                part: bar.part,
-                fetch_ns: [placed.fetch_start, placed.fetch_end].map(|at| at / 1_000),
-                compute_ns: [placed.compute_start, placed.compute_end].map(|at| at / 1_000),
-            }
-        };
-        Self {
-            networks: deployment.names.clone(),
-            blocks: observed.bars.iter().map(block).collect(),
-        }
-    }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::render::answers;
+use crate::summary::answer_lines;
 use crate::summary::{Run, State, Test};
 
 /// The document.
@@ -76,7 +76,7 @@ fn said(test: &Test) -> String {
     {
         lines.push(format!("{metric}: {value}"));
     }
-    let texts = |metrics| [answers::classes(metrics), answers::tokens(metrics)];
+    let texts = |metrics| [answer_lines::classes(metrics), answer_lines::tokens(metrics)];
     lines.extend(test.metrics.iter().flat_map(texts).flatten());
     lines.extend(test.requirements.iter().map(|of| format!("requires {}", of.line())));
     lines.extend(test.notes.iter().cloned());

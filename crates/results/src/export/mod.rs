@@ -8,19 +8,19 @@ mod rows;
 mod text;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use clap::ValueEnum;
+use thiserror::Error;
 
-use crate::exit::Failure;
-use crate::foreign::{self, Foreign};
+use crate::foreign::{self, Foreign, ForeignError};
 use crate::records::{self, Records, RecordsError};
-use crate::{output, series, summary};
+use crate::{series, summary};
 
 pub use text::quoted;
 
 /// What a run can be turned into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Raw records, comma-separated (RFC 4180)
     Csv,
@@ -35,6 +35,45 @@ pub enum Format {
 }
 
 impl Format {
+    /// All of them, in the order of the help.
+    pub const ALL: [Self; 5] =
+        [Self::Csv, Self::Jsonl, Self::Parquet, Self::Prometheus, Self::Junit];
+
+    /// The word that chooses it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+            Self::Parquet => "parquet",
+            Self::Prometheus => "prometheus",
+            Self::Junit => "junit",
+        }
+    }
+
+    /// What it holds, for a list of formats.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Csv => "Raw records, comma-separated (RFC 4180)",
+            Self::Jsonl => "Raw records, a JSON object a line",
+            Self::Parquet => "Raw records, columnar; needs a build with --features parquet",
+            Self::Prometheus => {
+                "The results as Prometheus text, for a textfile collector or a push gateway"
+            }
+            Self::Junit => "The verdicts as JUnit XML, for CI",
+        }
+    }
+
+    /// Checks that this build can write it.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check(self) -> Result<(), ExportError> {
+        match self == Self::Parquet && !cfg!(feature = "parquet") {
+            true => Err(ExportError::NoParquet),
+            false => Ok(()),
+        }
+    }
+
     /// The format that files with this ending have.
     pub fn of_file(path: &Path) -> Option<Self> {
         Some(match path.extension()?.to_str()? {
@@ -50,6 +89,18 @@ impl Format {
     /// Whether people can read it.
     pub fn is_text(self) -> bool {
         self != Self::Parquet
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("expected one of {names}, found `{text}`")
+        })
     }
 }
 
@@ -72,10 +123,10 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// If there is neither, or no such test.
-    pub fn read(path: &'a Path, test: Option<&str>) -> Result<Self, Failure> {
+    pub fn read(path: &'a Path, test: Option<&str>) -> Result<Self, ExportError> {
         let mut contents = match path.join(summary::FILE).is_file() {
-            true => Contents::Run(Box::new(summary::Run::read(path).map_err(Failure::set_up)?)),
-            false => Contents::Foreign(foreign::read(path).map_err(Failure::set_up)?),
+            true => Contents::Run(Box::new(summary::Run::read(path)?)),
+            false => Contents::Foreign(foreign::read(path)?),
         };
         if let Some(test) = test {
             let wanted = parts(test);
@@ -93,38 +144,41 @@ impl<'a> Source<'a> {
                 }
             };
             if left == 0 {
-                let problem = format!("{} has no test {test}", path.display());
-                return Err(Failure::usage(problem).hint(format!("it has {}", names.join(", "))));
+                let (path, test) = (path.to_path_buf(), test.to_owned());
+                return Err(ExportError::NoSuchTest { path, test, names });
             }
         }
         Ok(Self { path, contents, is_chosen: test.is_some() })
     }
 
-    /// Writes it.
+    /// Writes it, and hands what a reader must know of the exported data to `note`.
     ///
     /// # Errors
     /// Whatever the writer fails with, and what keeps the run from being read.
-    pub fn write(&self, format: Format, out: &mut (dyn Write + Send)) -> Result<(), ExportError> {
+    pub fn write(
+        &self,
+        format: Format,
+        out: &mut (dyn Write + Send),
+        note: &mut dyn FnMut(String),
+    ) -> Result<(), ExportError> {
         match format {
             Format::Csv => {
                 text::csv_head(out)?;
-                self.each(|test| Ok(text::csv(out, &test)?))
+                self.each(note, |test| Ok(text::csv(out, &test)?))
             }
-            Format::Jsonl => self.each(|test| Ok(text::jsonl(out, &test)?)),
+            Format::Jsonl => self.each(note, |test| Ok(text::jsonl(out, &test)?)),
             #[cfg(feature = "parquet")]
             Format::Parquet => {
                 let mut file = parquet::File::new(out, &self.about())?;
-                self.each(|test| file.write(&test))?;
+                self.each(note, |test| file.write(&test))?;
                 file.finish()
             }
             #[cfg(not(feature = "parquet"))]
-            Format::Parquet => Err(ExportError::Failure(no_parquet())),
+            Format::Parquet => format.check(),
             Format::Prometheus => {
                 let run = self.run()?;
                 let series = series::Run::read(self.path).unwrap_or_else(|error| {
-                    output::say(format_args!(
-                        "warning: {error}; there are no histograms without it"
-                    ));
+                    note(format!("warning: {error}; there are no histograms without it"));
                     series::Run::new(Vec::new())
                 });
                 Ok(out.write_all(prometheus::text(run, &series).as_bytes())?)
@@ -136,14 +190,10 @@ impl<'a> Source<'a> {
     fn run(&self) -> Result<&summary::Run, ExportError> {
         match &self.contents {
             Contents::Run(run) => Ok(run),
-            Contents::Foreign(foreign) => Err(ExportError::Failure(
-                Failure::usage(format!(
-                    "{} is a result of {}, which has no verdicts of ours",
-                    self.path.display(),
-                    foreign.tool.name()
-                ))
-                .hint("its raw records can be exported as csv, jsonl and parquet"),
-            )),
+            Contents::Foreign(foreign) => Err(ExportError::NoVerdicts {
+                path: self.path.to_path_buf(),
+                tool: foreign.tool.name(),
+            }),
         }
     }
 
@@ -164,11 +214,12 @@ impl<'a> Source<'a> {
     /// Goes through the tests that have raw records.
     fn each(
         &self,
+        note: &mut dyn FnMut(String),
         write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         match &self.contents {
-            Contents::Run(run) => self.each_of_run(run, write),
-            Contents::Foreign(foreign) => self.each_of_foreign(foreign, write),
+            Contents::Run(run) => self.each_of_run(run, note, write),
+            Contents::Foreign(foreign) => self.each_of_foreign(foreign, note, write),
         }
     }
 
@@ -176,6 +227,7 @@ impl<'a> Source<'a> {
     fn each_of_run(
         &self,
         run: &summary::Run,
+        note: &mut dyn FnMut(String),
         mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         let (mut found, mut missing) = (false, None::<RecordsError>);
@@ -183,17 +235,15 @@ impl<'a> Source<'a> {
             let path = self.path.join(&test.folder).join(records::FILE);
             let records = match Records::read(&path) {
                 Ok(records) => records,
-                Err(error) if self.is_chosen => {
-                    return Err(ExportError::Failure(Failure::set_up(error)));
-                }
+                Err(error) if self.is_chosen => return Err(error.into()),
                 Err(error) => {
-                    output::say(format_args!("warning: {error}"));
+                    note(format!("warning: {error}"));
                     missing = Some(error);
                     continue;
                 }
             };
             found = true;
-            tell_thinning(test, &records);
+            note_thinning(test, &records, note);
             write(TestRecords {
                 name: &test.folder,
                 scenario: &test.scenario,
@@ -202,17 +252,17 @@ impl<'a> Source<'a> {
                 records: &records,
             })?;
         }
-        let none = |hint: &str| Failure::set_up("no test has raw records").hint(hint);
         match missing {
             _ if found => Ok(()),
-            Some(_) => Err(ExportError::Failure(none("dyno run --records all keeps every row"))),
-            None => Err(ExportError::Failure(none("dyno run --mode performance measures"))),
+            Some(_) => Err(ExportError::NoRecords("dyno run --records all keeps every row")),
+            None => Err(ExportError::NoRecords("dyno run --mode performance measures")),
         }
     }
 
     fn each_of_foreign(
         &self,
         foreign: &Foreign,
+        note: &mut dyn FnMut(String),
         mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
         let mut found = false;
@@ -220,17 +270,17 @@ impl<'a> Source<'a> {
             let Some(records) = &test.records else { continue };
             found = true;
             for remark in &test.remarks {
-                output::say(format_args!("note: {}: {remark}", test.title));
+                note(format!("note: {}: {remark}", test.title));
             }
             let (name, scenario) = (&test.title[..], &test.scenario[..]);
             write(TestRecords { name, scenario, mode: "performance", tenant: None, records })?;
         }
         match found {
             true => Ok(()),
-            false => Err(ExportError::Failure(
-                Failure::set_up(format!("{} has no raw records", self.path.display()))
-                    .hint(foreign.tool.how_to_keep_records()),
-            )),
+            false => Err(ExportError::NoForeignRecords {
+                path: self.path.to_path_buf(),
+                advice: foreign.tool.how_to_keep_records(),
+            }),
         }
     }
 }
@@ -249,35 +299,88 @@ struct TestRecords<'a> {
 }
 
 /// Why an export ends early.
+#[derive(Debug, Error)]
 pub enum ExportError {
     /// The writer fails: a full disk, or a reader that has seen enough.
-    Io(io::Error),
-    /// Something else.
-    Failure(Failure),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The summary of a run does not read.
+    #[error(transparent)]
+    Summary(#[from] summary::ReadError),
+    /// A result of another tool does not read.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
+    /// The raw records of a chosen test do not read.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// No test has the name.
+    #[error("{} has no test {test}", path.display())]
+    NoSuchTest {
+        /// The run.
+        path: PathBuf,
+        /// The name.
+        test: String,
+        /// Names of the tests that it has.
+        names: Vec<String>,
+    },
+    /// A result of another tool is to be exported with verdicts.
+    #[error("{} is a result of {tool}, which has no verdicts of ours", path.display())]
+    NoVerdicts {
+        /// The result.
+        path: PathBuf,
+        /// Name of the tool.
+        tool: &'static str,
+    },
+    /// The build has no Parquet.
+    #[error("this build writes no parquet: it takes a minute more to compile")]
+    NoParquet,
+    /// No test of a run has raw records. Holds what to do about it.
+    #[error("no test has raw records")]
+    NoRecords(&'static str),
+    /// A result of another tool has no raw records.
+    #[error("{} has no raw records", path.display())]
+    NoForeignRecords {
+        /// The result.
+        path: PathBuf,
+        /// How to make the tool keep them.
+        advice: &'static str,
+    },
+    /// The writer of Parquet fails.
+    #[error("parquet: {0}")]
+    Parquet(String),
 }
 
-impl From<io::Error> for ExportError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+impl ExportError {
+    /// Returns what to do about it.
+    pub fn advice(&self) -> Option<String> {
+        Some(match self {
+            Self::NoSuchTest { names, .. } => format!("it has {}", names.join(", ")),
+            Self::NoVerdicts { .. } => {
+                "its raw records can be exported as csv, jsonl and parquet".into()
+            }
+            Self::NoParquet => {
+                "released binaries have it; from source: cargo install --path crates/cli \
+                 --features parquet; or use --format csv"
+                    .into()
+            }
+            Self::NoRecords(advice) | Self::NoForeignRecords { advice, .. } => (*advice).into(),
+            _ => return None,
+        })
     }
-}
 
-/// What to do without the feature.
-#[cfg(not(feature = "parquet"))]
-pub fn no_parquet() -> Failure {
-    Failure::usage("this build writes no parquet: it takes a minute more to compile").hint(
-        "released binaries have it; from source: cargo install --path crates/cli --features \
-         parquet; or use --format csv",
-    )
+    /// Whether other arguments would help, and not another file.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::NoSuchTest { .. } | Self::NoVerdicts { .. } | Self::NoParquet)
+    }
 }
 
 fn parts(folder: &str) -> Vec<String> {
     folder.split('/').filter(|part| !part.is_empty()).map(str::to_ascii_lowercase).collect()
 }
 
-fn tell_thinning(test: &summary::Test, records: &Records) {
+fn note_thinning(test: &summary::Test, records: &Records, note: &mut dyn FnMut(String)) {
     if records.stride > 1 {
-        output::say(format_args!(
+        note(format!(
             "note: {}: one row in {} was kept, {} of {}; dyno run --records all keeps every row",
             test.folder,
             records.stride,

@@ -398,3 +398,30 @@ impl Metrics {
         Some(self.timed()).filter(|timed| timed.count > 0)
     }
 }
+
+impl Distribution {
+    /// Returns the distribution of times in ns, with percentiles as all others:
+    /// `sorted[floor(count * q)]`; `None` without times.
+    pub fn from_times(mut all: Vec<u64>, target: f64) -> Option<Self> {
+        all.sort_unstable();
+        let (first, last) = (*all.first()?, *all.last()?);
+        let at = |q: f64| {
+            let position = (all.len() as f64 * q) as usize;
+            all[position.min(all.len() - 1)].cast_signed()
+        };
+        let sum: u128 = all.iter().map(|&time| u128::from(time)).sum();
+        Some(Self {
+            count: all.len() as u64,
+            min: first.cast_signed(),
+            mean: i64::try_from(sum / all.len() as u128).unwrap_or(i64::MAX),
+            p50: at(0.5),
+            p90: at(0.9),
+            p95: at(0.95),
+            p97: at(0.97),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: last.cast_signed(),
+            target: at(target),
+        })
+    }
+}

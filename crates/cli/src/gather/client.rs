@@ -1,0 +1,120 @@
+//! From the counters of a client to its part of the summary.
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::record::Record;
+use dyno_net::client::Seen;
+use dyno_net::protocol::Counted;
+use dyno_net::trouble::Kind;
+use dyno_results::summary::{Client, Test, Worker, goodput};
+use dyno_results::summary::client::{Spans, Trouble};
+use dyno_results::summary::metrics::Distribution;
+
+/// What is known of the client of a test, or of the clients of all workers together.
+pub struct Sight<'a> {
+    /// Counted in the test.
+    pub seen: Seen,
+    /// Time that all threads of the client had, ns.
+    pub capacity: Nanos,
+    /// Returns how much later than due the requests of a tenant were accepted by a socket, ns.
+    pub lateness: &'a dyn Fn(u8, &Record) -> Vec<Nanos>,
+    /// The workers, where there were some.
+    pub workers: Vec<Worker>,
+}
+
+/// Returns what a client saw in a test; the records are those of the last runs of the tenants.
+pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client> {
+    let (_, test) = tenants.first()?;
+    let seen = &sight.seen;
+    let is_timed = test.metrics.is_some();
+    let target = test.plan.percentile;
+    let mut late = Vec::new();
+    let mut from_issue = Vec::new();
+    for (at, (record, _)) in tenants.iter().enumerate().filter(|_| is_timed) {
+        late.extend((sight.lateness)(u8::try_from(at).unwrap_or(u8::MAX), record));
+        from_issue.extend(latencies_from_issue(record));
+    }
+    let trouble = |(kind, (samples, first)): (&Kind, &(u64, String))| {
+        (kind_name(*kind).into(), Trouble { samples: *samples, first: first.clone() })
+    };
+    Some(Client {
+        scenario: test.scenario.clone(),
+        mode: test.mode.clone(),
+        sent: seen.sent,
+        retries: seen.retries.iter().map(|(kind, n)| (kind_name(*kind).into(), *n)).collect(),
+        troubles: seen.troubles.iter().map(trouble).collect(),
+        connects: seen.connects,
+        lost_connections: seen.lost_connections,
+        connection_waits: seen.connection_waits,
+        waited_ns: seen.waited_ns,
+        longest_wait_ns: seen.longest_wait_ns,
+        queue_waits: seen.queue_waits,
+        limit_waits: seen.limit_waits,
+        limited_ns: seen.limited_ns,
+        longest_limited_ns: seen.longest_limited_ns,
+        parser_waits: seen.parser_waits,
+        bytes_sent: seen.bytes_sent,
+        bytes_received: seen.bytes_received,
+        busy: seen.cpu_ns as f64 / sight.capacity.max(1) as f64,
+        lateness_ns: Distribution::from_times(late, target),
+        latency_from_issue_ns: Distribution::from_times(from_issue, target),
+        inter_token_ns: spans(seen),
+        tokens_counted_by: seen
+            .counted_by
+            .iter()
+            .map(|(by, count)| (counter(*by).into(), *count))
+            .collect(),
+        workers: sight.workers.clone(),
+    })
+}
+
+/// Completion - issue of answered samples.
+fn latencies_from_issue(record: &Record) -> impl Iterator<Item = Nanos> {
+    let each = record.samples_per_query.max(1);
+    let answered = goodput::answered(record);
+    answered.map(move |(sample, _, at)| at.saturating_sub(record.issued_at[sample / each]))
+}
+
+fn spans(seen: &Seen) -> Option<Spans> {
+    let at = |q: f64| seen.gaps.quantile(q);
+    Some(Spans {
+        count: seen.gaps.count(),
+        p50: at(0.5)?,
+        p90: at(0.9)?,
+        p95: at(0.95)?,
+        p99: at(0.99)?,
+        p99_9: at(0.999)?,
+        max: at(1.0)?,
+    })
+}
+
+/// Name of a kind of trouble, as files and screens show it.
+pub fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Resolve => "no address",
+        Kind::Connect => "no connection",
+        Kind::Tls => "TLS",
+        Kind::Closed => "closed",
+        Kind::TimedOut => "timed out",
+        Kind::Refused => "refused",
+        Kind::Request => "wrong request",
+        Kind::Server => "server error",
+        Kind::Malformed => "malformed answer",
+        Kind::Mismatch => "other answer",
+        Kind::Empty => "empty",
+        Kind::Cut => "cut",
+        Kind::Aborted => "aborted",
+        Kind::Filtered => "filtered",
+        Kind::InBand => "error in the answer",
+        Kind::Short => "short",
+        _ => "other",
+    }
+}
+
+pub fn counter(by: Counted) -> &'static str {
+    match by {
+        Counted::Nobody => "nobody",
+        Counted::Server => "server",
+        Counted::Tokenizer => "tokenizer",
+        Counted::Events => "events",
+    }
+}

@@ -1,0 +1,6 @@
+//! From what was measured to the documents of a run.
+
+pub mod accelerator;
+pub mod answers;
+pub mod client;
+pub mod observer;

@@ -1,0 +1,247 @@
+//! What the client did to the figures of a test: samples that it delayed, and time in which it did
+//! not run.
+//!
+//! Of a sample that goes over a network the client's part of the latency is known: from when it
+//! was due to the write of its request, and from when the kernel had the answer to the read. In
+//! process it is the time in which the process was stopped; how late queries were issued there has
+//! a budget of its own. If the figures without these parts are others, they are not the system's,
+//! and the test does not count: [`Observer::judge`].
+
+mod delays;
+
+use std::collections::{BTreeMap, HashMap};
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::record::Record;
+use dyno_net::client::LateRead;
+use dyno_results::summary::Observer;
+use dyno_results::summary::observer::{Loss, Pause};
+
+use crate::observe::{BEAT, LEAST_STOP, Observation};
+
+use delays::{Delays, figures};
+
+/// One tenant's part of a run, as the client knows it.
+pub struct Part<'a> {
+    /// What happened.
+    pub record: &'a Record,
+    /// By sample: how much later than due its request was written, over a network. Empty where
+    /// that is no delay of the client's, and in process: there the lag of the client has a budget
+    /// of its own.
+    pub sent_late: Vec<Nanos>,
+    /// Where on the distribution the test is judged.
+    pub target: f64,
+}
+
+/// How a client reaches its system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Both are this process: what keeps it from running keeps the system, too.
+    InProcess,
+    /// Over a network, with the operating system's word for when answers came.
+    Network,
+    /// Over a network, without it.
+    NetworkUnstamped,
+}
+
+/// Brief stops of less than this part of a run are no lost time: a timer may be late at times.
+const BRIEF_SHARE: u64 = 50;
+/// Samples that were delayed by less are not counted.
+const LEAST_DELAY: Nanos = 50_000;
+/// So many pauses are listed.
+const LISTED: usize = 20;
+
+/// What an observation and the late reads of sockets, by the observation's clock, say of a
+/// run.
+pub fn observer(
+    observation: Observation,
+    reach: Reach,
+    parts: &[Part<'_>],
+    late_reads: &[LateRead],
+) -> Observer {
+    let last = |part: &Part<'_>| part.record.completed_at.iter().copied().max().unwrap_or(0);
+    let lasted_ns = parts.iter().map(last).max().unwrap_or(0);
+    let Observation { pauses, brief_stops, run_delay, throttled, stolen, .. } = observation;
+    let within = |pause: &Pause| pause.at_ns < lasted_ns;
+    let pauses: Vec<Pause> = pauses.into_iter().filter(within).collect();
+    let mut lost_ns = BTreeMap::new();
+    for pause in &pauses {
+        let lasted = pause.lasted_ns.min(lasted_ns - pause.at_ns);
+        *lost_ns.entry(pause.loss).or_default() += lasted;
+    }
+    let late: Vec<Nanos> =
+        brief_stops.iter().filter(|(at, _)| *at < lasted_ns).map(|(_, late)| *late).collect();
+    let estimate = Some(stopped_by(&late)).filter(|&ns| ns >= lasted_ns / BRIEF_SHARE);
+    let brief_stops_ns = estimate.unwrap_or(0);
+    if brief_stops_ns > 0 {
+        *lost_ns.entry(Loss::Stopped).or_default() += brief_stops_ns;
+    }
+    let mut observer = Observer {
+        lasted_ns,
+        brief_stops: late.len() as u64,
+        brief_stops_ns,
+        lost_ns,
+        pauses: pauses.len() as u64,
+        longest: longest(&pauses),
+        run_delay_ns: run_delay,
+        throttled_ns: throttled,
+        stolen_ns: stolen,
+        ..Observer::default()
+    };
+    let late_reads: HashMap<Nanos, &LateRead> =
+        late_reads.iter().map(|read| (read.at, read)).collect();
+    for (tenant, part) in (0..).zip(parts) {
+        let delays = Delays { reach, part, late: &late_reads, pauses: &pauses };
+        add(&mut observer, tenant, &delays);
+    }
+    observer
+}
+
+/// Adds the figures of a tenant, where the client delayed any of its samples.
+fn add(observer: &mut Observer, tenant: u32, delays: &Delays<'_>) {
+    if !delays.are_possible() {
+        return;
+    }
+    let found = delays.of_answers();
+    observer.delayed += found.delayed;
+    observer.longest_delay_ns = observer.longest_delay_ns.max(found.longest);
+    let target = delays.part.target;
+    observer.figures.extend(figures(tenant, "latency", &found.latencies, target));
+    observer.figures.extend(figures(tenant, "time to first token", &found.first_tokens, target));
+}
+
+/// Estimates how long stops lasted together, by how late beats were that fell into them.
+///
+/// Beats are spread evenly over time, so that each stands for [`BEAT`]. Those that fell into the
+/// last [`LEAST_STOP`] of a stop are not among them: their number follows from the length of the
+/// stops, which are twice as long as a beat is late on average.
+fn stopped_by(late: &[Nanos]) -> Nanos {
+    let Some(beats) = Some(late.len() as u64).filter(|&beats| beats > 0) else { return 0 };
+    let mean = late.iter().sum::<Nanos>() / beats;
+    let seen = 2 * mean.saturating_sub(LEAST_STOP);
+    // Where the stops are hardly longer than what is not seen of them, the estimate is a guess.
+    let unseen = LEAST_STOP.min(seen);
+    beats * BEAT * (seen + unseen) / seen.max(1)
+}
+
+fn longest(pauses: &[Pause]) -> Vec<Pause> {
+    let mut longest = pauses.to_vec();
+    longest.sort_by_key(|pause| std::cmp::Reverse(pause.lasted_ns));
+    longest.truncate(LISTED);
+    longest.sort_by_key(|pause| pause.at_ns);
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::clock::MILLISECOND;
+
+    use super::*;
+
+    const MS: Nanos = MILLISECOND;
+
+    /// A record of queries that are due each 10 ms and take so long.
+    fn record(latencies: &[Nanos]) -> Record {
+        let issued_at: Vec<Nanos> =
+            (0..latencies.len() as u64).map(|query| query * 10 * MS).collect();
+        let completed_at = issued_at.iter().zip(latencies).map(|(at, latency)| at + latency);
+        Record {
+            samples_per_query: 1,
+            completed_at: completed_at.collect(),
+            issued_at,
+            ..Record::default()
+        }
+    }
+
+    fn observation(pauses: &[Pause]) -> Observation {
+        Observation {
+            clock: dyno_loadgen::clock::Clock::start(),
+            pauses: pauses.to_vec(),
+            brief_stops: Vec::new(),
+            run_delay: BTreeMap::new(),
+            throttled: None,
+            stolen: None,
+        }
+    }
+
+    fn late(at: Nanos, waited: Nanos) -> LateRead {
+        LateRead { at, waited, thread_waited: 0 }
+    }
+
+    fn part(record: &Record, sent_late: Vec<Nanos>) -> Part<'_> {
+        Part { record, sent_late, target: 0.9 }
+    }
+
+    #[test]
+    fn late_writes_and_late_reads_are_the_clients() {
+        let record = record(&[5 * MS; 10]);
+        let sent_late: Vec<Nanos> = (0..10).map(|query| if query < 6 { MS } else { 0 }).collect();
+        // The answers to the first six queries were read 2 ms late.
+        let late: Vec<_> = record.completed_at[..6].iter().map(|&at| late(at, 2 * MS)).collect();
+        let parts = [part(&record, sent_late)];
+        let seen = observer(observation(&[]), Reach::Network, &parts, &late);
+        let figure = |name: &str| seen.figures.iter().find(|figure| figure.name == name).unwrap();
+        assert_eq!((seen.delayed, seen.longest_delay_ns), (6, 3 * MS));
+        assert_eq!(figure("latency p50").without_client_ns, 2 * MS);
+        assert_eq!(figure("latency p90").without_client_ns, 5 * MS);
+    }
+
+    #[test]
+    fn in_process_only_a_stop_of_the_process_is_the_clients() {
+        let record = record(&[5 * MS, 5 * MS, 45 * MS, 5 * MS]);
+        for (loss, expected) in [(Loss::Stopped, 40 * MS), (Loss::Quota, 0), (Loss::Processors, 0)]
+        {
+            let pause = Pause { at_ns: 22 * MS, lasted_ns: 40 * MS, loss };
+            let parts = [part(&record, Vec::new())];
+            let seen = observer(observation(&[pause]), Reach::InProcess, &parts, &[]);
+            assert_eq!(seen.longest_delay_ns, expected, "{loss:?}");
+            assert_eq!(seen.lost_ns[&loss], 40 * MS);
+        }
+    }
+
+    #[test]
+    fn a_first_token_that_came_with_the_last_may_be_as_old_as_the_threads_wait() {
+        let mut record = record(&[5 * MS; 4]);
+        record.tokens = vec![2, 1, 2, 2];
+        record.first_token_at = record.completed_at.clone();
+        // The last answer came in two reads, of which only the second was late.
+        record.first_token_at[3] -= MS;
+        let late: Vec<_> = record.completed_at.iter().map(|&at| late(at, MS)).collect();
+        let late: Vec<_> = late.iter().map(|l| LateRead { thread_waited: 3 * MS, ..*l }).collect();
+        let part = part(&record, vec![MS / 2; 4]);
+        let by_time = late.iter().map(|read| (read.at, read)).collect();
+        let delays =
+            Delays { reach: Reach::Network, part: &part, late: &by_time, pauses: &[] }.of_answers();
+        let without: Vec<_> = delays.first_tokens.iter().map(|time| time.1).collect();
+        assert_eq!(without, [MS + MS / 2, 3 * MS + MS / 2, MS + MS / 2, 3 * MS + MS / 2]);
+        assert!(delays.latencies.iter().all(|time| time.1 == 3 * MS + MS / 2));
+    }
+
+    #[test]
+    fn brief_stops_count_by_the_beats_that_fell_into_them() {
+        let record = record(&[5 * MS; 200]);
+        for (beats, lost) in [(0, None), (2, None), (20, Some(300 * MS))] {
+            // Stops of 6 ms: a beat that falls into one is 4 ms late on average, if at least 2 ms.
+            let late = |beat: u64| if beat.is_multiple_of(2) { 3 * MS } else { 5 * MS };
+            let brief_stops = (0..beats).map(|beat| (beat * 50 * MS, late(beat))).collect();
+            let observation = Observation { brief_stops, ..observation(&[]) };
+            let parts = [part(&record, Vec::new())];
+            let seen = observer(observation, Reach::Network, &parts, &[]);
+            assert_eq!(seen.lost_ns.get(&Loss::Stopped).copied(), lost, "{beats} beats");
+            assert_eq!((seen.pauses, seen.brief_stops), (0, beats));
+            assert_eq!(seen.brief_stops_ns, lost.unwrap_or(0));
+        }
+        assert_eq!(stopped_by(&[LEAST_STOP]), 0, "of noise nothing is concluded");
+        assert_eq!(stopped_by(&[LEAST_STOP + MS / 4]), 2 * BEAT, "at most twice what is seen");
+    }
+
+    #[test]
+    fn pauses_after_the_last_answer_do_not_count() {
+        let record = record(&[5 * MS; 2]);
+        let pause = |at_ns| Pause { at_ns, lasted_ns: 100 * MS, loss: Loss::Stopped };
+        let pauses = [pause(10 * MS), pause(200 * MS)];
+        let parts = [part(&record, Vec::new())];
+        let seen = observer(observation(&pauses), Reach::InProcess, &parts, &[]);
+        assert_eq!((seen.pauses, seen.lost_ns[&Loss::Stopped]), (1, 5 * MS));
+    }
+}

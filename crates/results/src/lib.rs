@@ -1,0 +1,18 @@
+//! The documents of a measurement.
+//!
+//! A run leaves a [run directory](run_directory) with a [summary], the [series] of its plots, the
+//! [raw records](records) of each test and the logs of the load generator. This crate holds their
+//! types, reads and writes them, [exports](export) them to the formats of other programs, and reads
+//! the [results of other tools](foreign). It measures nothing and prints nothing.
+#![forbid(unsafe_code)]
+
+pub mod export;
+pub mod foreign;
+pub mod records;
+pub mod run_directory;
+pub mod series;
+pub mod summary;
+pub mod units;
+
+/// Version of the program that writes the documents.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
