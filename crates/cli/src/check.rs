@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use dyno_results::units::count;
 use dyno_rules::Version;
 use dyno_submission::check::{Checked, Outcome, Program};
 use dyno_submission::finding::{Finding, Severity};
-use dyno_results::units::count;
 
 use crate::render::{Color, painted, wrap};
 

@@ -8,9 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use dyno_equivalence::fingerprint;
+use dyno_results::summary::{Calibration, Division, Run, State, Test};
 use dyno_rules::{Suite, Version};
 use dyno_task::card::{self, Card, Tier, Wanted};
-use dyno_results::summary::{Calibration, Division, Run, State, Test};
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -277,8 +277,8 @@ mod tests {
     use super::*;
     use dyno_results::summary::{self, Accuracy};
 
-    use crate::{environment, measure};
     use crate::options::{CommandLine, GivenKeys};
+    use crate::{environment, measure};
     use dyno_loadgen::settings::TestMode;
 
     fn options(set: &[&str]) -> Options {

@@ -11,8 +11,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::{output, tui};
 use crate::exit::Exit;
+use crate::{output, tui};
 
 /// If this variable is set, the end of standard input counts as a first Ctrl-C.
 /// Whoever started this process holds the other end: however that one goes away,

@@ -18,9 +18,11 @@ use dyno_loadgen::run::TestLog;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Violation;
-use dyno_results::{series, units};
 use dyno_results::records::{Keep, Records};
-use dyno_results::summary::{self, Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State};
+use dyno_results::summary::{
+    self, Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State,
+};
+use dyno_results::{series, units};
 
 use self::failures::Failures;
 pub use self::failures::Troubles;

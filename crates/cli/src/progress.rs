@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use dyno_loadgen::drive::Glance;
 
-use crate::{output, terminal};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::live::{self, Goals, Live, TestResult};
 use crate::measure::Test;
 use crate::tui::{Screen, Wish};
+use crate::{output, terminal};
 
 /// What is known of the run, and who shows it.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use dyno_loadgen::compare;
 use dyno_loadgen::compare::alone::{self, Factors};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
-use dyno_results::units;
 use dyno_results::records::{Keep, Records};
 use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State};
+use dyno_results::units;
 
 use crate::compare::columns;
 use crate::options::Requirement;

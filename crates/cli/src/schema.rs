@@ -2,15 +2,15 @@
 //! they cannot differ from what the program does. The doc comments of the types
 //! are the descriptions.
 
-use dyno_submission::json;
 use dyno_results::{series, summary};
+use dyno_submission::json;
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-use crate::{compare, probe, search, sweep, tune};
 use crate::cmd::{rules, selftest};
+use crate::{compare, probe, search, sweep, tune};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,6 +24,7 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
+use dyno_results::summary::InputShape;
 use dyno_sut::batch;
 use dyno_sut::cheat::Form;
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
@@ -33,7 +34,6 @@ use dyno_sut::null::Null;
 use dyno_sut::onnx::runtime::CAN_LOAD;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_task::judge::Judge;
-use dyno_results::summary::InputShape;
 
 use crate::environment;
 use crate::exit::Failure;

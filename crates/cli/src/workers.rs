@@ -21,7 +21,6 @@ use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
 use dyno_results::units;
 
-use crate::{environment, output, run};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, Watch};
@@ -29,6 +28,7 @@ use crate::observe::Heart;
 use crate::options::{RunOptions, ShapeOf, find_key};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::{environment, output, run};
 pub use consent::{Consent, GRAMMAR, Grant};
 pub use report::{Report, Reported};
 

@@ -118,6 +118,7 @@ impl Reader for Decompressing {
             let more = inner.data(content)?;
             heard.beats = heard.beats.saturating_add(more.beats);
             heard.is_done |= more.is_done;
+            heard.has_more = more.has_more || more.beats == 0 && heard.has_more;
             Ok(())
         })?;
         Ok(heard)

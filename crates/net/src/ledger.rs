@@ -371,6 +371,11 @@ pub struct Entry {
     pub oddities: Flags<Oddity>,
     /// When its end was read, ns since the start of the run; 0 before that.
     pub ended_at: Nanos,
+    /// One read brought the first output together with what came later: the kernel has the time of
+    /// the latter.
+    pub is_first_joined: bool,
+    /// One read brought the last output together with what came later, such as `[DONE]`.
+    pub is_last_joined: bool,
 }
 
 impl Entry {

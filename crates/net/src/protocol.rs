@@ -93,6 +93,8 @@ pub struct Heard {
     pub beats: u32,
     /// The answer is complete by its own word (`[DONE]`), whether or not the body ends here.
     pub is_done: bool,
+    /// There were further events behind the last one with output.
+    pub has_more: bool,
 }
 
 /// One answer.

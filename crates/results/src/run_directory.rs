@@ -125,7 +125,8 @@ impl RunDirectory {
             Some(out) => claim(out)?,
             None => claim_unnamed(name)?,
         };
-        let directory = Self { target, partial, enable_trace, rescued: Vec::new(), warnings: Vec::new() };
+        let directory =
+            Self { target, partial, enable_trace, rescued: Vec::new(), warnings: Vec::new() };
         directory.check_room(log_bytes)?;
         Ok(directory)
     }
@@ -140,9 +141,7 @@ impl RunDirectory {
         });
         let removed = fs::remove_dir_all(&trial);
         match opened {
-            Ok(_) => {
-                removed.map_err(|source| DirectoryError::NotRemoved { folder: trial, source })
-            }
+            Ok(_) => removed.map_err(|source| DirectoryError::NotRemoved { folder: trial, source }),
             Err(problem) => {
                 let _ = fs::remove_dir_all(&self.partial);
                 Err(DirectoryError::NoRoom(problem))
@@ -171,8 +170,7 @@ impl RunDirectory {
                 let path = outdir.join(records::FILE);
                 fs::write(&path, records).map_err(|e| format!("{}: {e}", path.display()))?;
             }
-            let settings =
-                LogSettings { outdir, enable_trace, ..LogSettings::default() };
+            let settings = LogSettings { outdir, enable_trace, ..LogSettings::default() };
             let text = |error: LogError| error.to_string();
             let mut files = LogFiles::open(&settings, None, 0).map_err(text)?;
             files.write_reports(log, reports).map_err(text)
@@ -239,9 +237,12 @@ impl RunDirectory {
             write(&root).map(|()| root)
         });
         let partial = self.partial.clone();
-        written
-            .map(Some)
-            .map_err(|error| DirectoryError::Lost { partial, problem, temporary, error })
+        written.map(Some).map_err(|error| DirectoryError::Lost {
+            partial,
+            problem,
+            temporary,
+            error,
+        })
     }
 }
 

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+use dyno_results::summary::State;
 use dyno_rules::{Round, Version};
 use dyno_submission::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
-use dyno_results::summary::State;
 
 use super::loads::{Loads, is_repeated};
 use super::{Audited, Bounds, plan, quality};
 
-use crate::output;
 use crate::compare::interleave::rate;
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test as MeasuredTest, Watch, mode_name};
 use crate::options::{CommandLine, Options, is_open};
+use crate::output;
 use crate::run::{Measured, Prepared, variables};
 
 /// The run of the submission, below the folder of the audit.

@@ -8,11 +8,10 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use dyno_loadgen::settings::Scenario;
+use dyno_results::run_directory::free_folder;
 use dyno_rules::Round;
 use dyno_submission::audit::{Accuracies, Element, Evidence, Test};
-use dyno_results::run_directory::free_folder;
 
-use crate::{output, render};
 use crate::audit::{self, Audited, Bounds, Schedule, Told};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -20,6 +19,7 @@ use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, KEYS, Options};
 use crate::progress::Progress;
 use crate::run::{pretty, variables};
+use crate::{output, render};
 
 /// Flags of `dyno audit`.
 #[derive(Debug, Args)]

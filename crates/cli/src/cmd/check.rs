@@ -11,9 +11,9 @@ use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::table::write_csv;
 use dyno_submission::{json, sarif};
 
-use crate::{output, render};
 use crate::check::{Extent, Shown};
 use crate::exit::{Exit, Failure};
+use crate::{output, render};
 
 /// Flags of `dyno check`.
 #[derive(Debug, Args)]

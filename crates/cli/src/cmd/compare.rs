@@ -6,18 +6,21 @@ use std::path::PathBuf;
 use clap::{ArgAction, ArgGroup, Args};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
-use dyno_results::units;
 use dyno_results::run_directory::free_folder;
+use dyno_results::units;
 
-use crate::{output, render};
-use crate::compare::{Annotations, METRICS, Played, Question, Report, Sides, annotate, is_slice_count, parse_metric, read_folder, refuse_copies};
 use crate::compare::interleave::{self, Schedule};
+use crate::compare::{
+    Annotations, METRICS, Played, Question, Report, Sides, annotate, is_slice_count, parse_metric,
+    read_folder, refuse_copies,
+};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::GivenKeys;
 use crate::progress::Progress;
 use crate::run::pretty;
+use crate::{output, render};
 
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]

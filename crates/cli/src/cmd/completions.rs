@@ -4,8 +4,8 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Dyno;
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// For which shell.
 #[derive(Debug, Args)]

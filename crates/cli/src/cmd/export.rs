@@ -4,12 +4,12 @@ use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use dyno_results::export::{ExportError, Format, Source};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use dyno_results::export::{ExportError, Format, Source};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// What to write where.
 #[derive(Debug, Args)]
@@ -30,9 +30,8 @@ pub struct Export {
 
 fn formats() -> impl TypedValueParser<Value = Format> {
     let value = |format: Format| PossibleValue::new(format.name()).help(format.description());
-    PossibleValuesParser::new(Format::ALL.map(value)).map(|name| {
-        name.parse().expect("the parser takes only names of formats")
-    })
+    PossibleValuesParser::new(Format::ALL.map(value))
+        .map(|name| name.parse().expect("the parser takes only names of formats"))
 }
 
 impl Export {

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_loadgen::settings::nearest;
+use dyno_results::units;
 use dyno_task::cache::{Cache, FetchError, Origin};
 use dyno_task::card::{self, Card};
 use dyno_task::package::{self, Package};
-use dyno_results::units;
 
-use crate::{cache, output};
 use crate::exit::{Exit, Failure};
+use crate::{cache, output};
 
 /// What to fetch, and from where.
 #[derive(Debug, Args)]

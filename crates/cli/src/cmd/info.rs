@@ -12,11 +12,11 @@ use dyno_rules::Round;
 use dyno_submission::audit::{self, Test};
 use dyno_sut::cheat::Trick;
 
-use crate::{output, render};
 use crate::exit::{Exit, Failure};
 use crate::run::pretty;
 use crate::schema::Document;
 use crate::system::SYSTEMS;
+use crate::{output, render};
 
 pub use metrics::METRICS;
 

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 
-use crate::{output, render, report};
 use crate::effect::needs_of;
 use crate::exit::{Exit, Failure};
 use crate::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
+use crate::{output, render, report};
 
 /// Where the file goes.
 #[derive(Debug, Args)]

@@ -15,9 +15,9 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Interrupt, LIFELINE};
+use crate::output;
 use crate::run::pretty;
 use crate::workers::{TOKEN, token};
 

@@ -8,8 +8,8 @@ use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{Dyno, VARIABLES};
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Where to.
 #[derive(Debug, Args)]

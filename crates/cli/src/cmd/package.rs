@@ -5,17 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_results::VERSION;
+use dyno_results::summary::Rules;
 use dyno_rules::{Round, Suite};
 use dyno_submission::entry::Division;
 use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
     check_place, package,
 };
-use dyno_results::VERSION;
-use dyno_results::summary::Rules;
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Flags of the command.
 #[derive(Debug, Args)]

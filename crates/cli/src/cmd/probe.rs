@@ -10,11 +10,11 @@ use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::{Test, TestTenant, Watch};
 use crate::options::{CommandLine, GivenKeys};
+use crate::output;
 use crate::probe::{self, Probe};
 use crate::progress::Progress;
 use crate::run::{Prepared, pretty};

@@ -11,8 +11,8 @@ use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::results::{Ids, Results};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::report::{self, Several};
 
 /// Flags of the command.

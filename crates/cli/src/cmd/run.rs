@@ -3,10 +3,9 @@
 
 use std::path::PathBuf;
 
-use dyno_results::run_directory::check_free;
 use clap::{ArgAction, Args};
+use dyno_results::run_directory::check_free;
 
-use crate::{output, render};
 use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -14,6 +13,7 @@ use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::progress::Progress;
 use crate::run::{Measured, Prepared, pretty};
+use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]

@@ -7,7 +7,6 @@ use clap::{ArgAction, Args, Parser};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::units;
 
-use crate::{output, render, report};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
@@ -15,6 +14,7 @@ use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
 use crate::run::pretty;
 use crate::search::{self, Ask, Job, Load, Phase, State};
+use crate::{output, render, report};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]

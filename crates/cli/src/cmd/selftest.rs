@@ -17,13 +17,13 @@ use dyno_loadgen::plan::Plan;
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::run::{self, Keep, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
-use dyno_sut::null::Null;
 use dyno_results::units::duration;
+use dyno_sut::null::Null;
 
-use crate::{environment, output};
 use crate::exit::{Exit, Failure};
 use crate::run::pretty;
 use crate::system::Numbers;
+use crate::{environment, output};
 
 pub use document::{Document, SCHEMA_VERSION};
 

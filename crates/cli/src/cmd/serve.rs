@@ -10,18 +10,18 @@ use clap::{ArgAction, Args};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
 use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Server, Settings};
+use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::Infer;
-use dyno_results::units::parse_duration;
 
-use crate::{environment, output};
 use crate::effect::check_served;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{BatchSizes, RunOptions, ShapeOf};
 use crate::system::BATCH_DEFAULT;
 use crate::system::by_value::{self, Loaded};
+use crate::{environment, output};
 
 /// Flags of `dyno serve`.
 #[derive(Debug, Args)]

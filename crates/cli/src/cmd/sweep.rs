@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use dyno_loadgen::clock::{Nanos, WallTime};
-use dyno_results::{VERSION, units};
 use dyno_results::run_directory::free_folder;
 use dyno_results::summary::DISCLAIMER;
+use dyno_results::{VERSION, units};
 
-use crate::{output, render, report};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{CommandLine, GivenKeys, Options, SweepTable};
 use crate::progress::Progress;
 use crate::run::{command, pretty, variables};
-use crate::sweep::{self, Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep, replace, table};
 use crate::sweep::plan::{Plan, Request, expected, merged};
 use crate::sweep::play::{Limits, Player, Stopped, hand_out};
 use crate::sweep::resume::{self, Lock};
+use crate::sweep::{self, Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep, replace, table};
+use crate::{output, render, report};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]

@@ -7,10 +7,10 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};
 use dyno_results::units;
 
-use crate::{environment, output};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
+use crate::{environment, output};
 
 const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with

@@ -1,7 +1,7 @@
 //! What two tests must have in common for a comparison to mean anything.
 
-use dyno_results::{foreign, units};
 use dyno_results::summary::{self, Data, Plan};
+use dyno_results::{foreign, units};
 
 use super::source::Played;
 
@@ -124,8 +124,7 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         compare("data set", a.data.name.clone(), b.data.name.clone(), false);
         let size = |test: &Conditions| format!("{} samples", units::count(test.data.total));
         compare("size of the data set", size(a), size(b), false);
-        let loaded =
-            |test: &Conditions| format!("{} samples", units::count(test.data.performance));
+        let loaded = |test: &Conditions| format!("{} samples", units::count(test.data.performance));
         compare("performance set", loaded(a), loaded(b), true);
         let percentile = |p: f64| units::percentile(p);
         compare(

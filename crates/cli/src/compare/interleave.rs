@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::settings::{Origin, Scenario};
-use dyno_results::units;
 use dyno_results::run_directory::make_way;
 use dyno_results::summary::{self, State};
+use dyno_results::units;
 
 use super::Sides;
 use super::conditions::{self, Conditions};
 use super::layout::{Layout, NAMES, PAIRS_FEWEST, Place};
 
-use crate::{output, report};
 use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, Options};
 use crate::run::{Prepared, variables};
+use crate::{output, report};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -330,8 +330,7 @@ impl Schedule {
 
     fn stop_after(&self, pairs: usize, longest: Nanos) -> Result<Exit, Failure> {
         if pairs < PAIRS_FEWEST {
-            let [most, pair] =
-                [self.most, longest].map(|time| units::duration(time.cast_signed()));
+            let [most, pair] = [self.most, longest].map(|time| units::duration(time.cast_signed()));
             let problem = format!("{most} are too short for two pairs; one takes {pair}");
             return Err(Failure::usage(problem)
                 .hint("--max-time lets more of them be played, --duration shortens them"));

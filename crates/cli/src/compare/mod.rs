@@ -23,8 +23,8 @@ pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use source::{Played, columns, refuse_copies};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use conditions::Conditions;
 use source::PlayedTest;
 

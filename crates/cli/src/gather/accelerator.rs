@@ -3,17 +3,21 @@
 use dyno_npu::bounds::throughput;
 use dyno_npu::deploy::Deployment;
 use dyno_npu::profile::Picos;
-use dyno_sut::npu::{Answered, Bar, Observed};
 use dyno_results::series::{Block, Timeline};
-use dyno_results::summary::{Accelerator, Test};
 use dyno_results::summary::accelerator::{Network, Version};
+use dyno_results::summary::{Accelerator, Test};
+use dyno_sut::npu::{Answered, Bar, Observed};
 
 fn ns(time: Picos) -> u64 {
     time / 1_000
 }
 
 /// Returns what simulated NPUs did in a test, of which these are the tenants' parts.
-pub fn accelerator(observed: &Observed, deployment: &Deployment, tests: &[Test]) -> Option<Accelerator> {
+pub fn accelerator(
+    observed: &Observed,
+    deployment: &Deployment,
+    tests: &[Test],
+) -> Option<Accelerator> {
     let test = tests.first()?;
     let count = observed.npus.len().max(1) as u64;
     let whole = (observed.lasted.max(1) * count) as f64;
@@ -24,10 +28,8 @@ pub fn accelerator(observed: &Observed, deployment: &Deployment, tests: &[Test])
     let networks: Vec<Network> = networks
         .map(|(at, answered)| network((at, answered), observed.lasted, deployment, tests))
         .collect();
-    let busy: (Picos, Picos) = observed
-        .npus
-        .iter()
-        .fold((0, 0), |sum, busy| (sum.0 + busy.compute, sum.1 + busy.memory));
+    let busy: (Picos, Picos) =
+        observed.npus.iter().fold((0, 0), |sum, busy| (sum.0 + busy.compute, sum.1 + busy.memory));
     Some(Accelerator {
         scenario: test.scenario.clone(),
         mode: test.mode.clone(),
@@ -67,8 +69,7 @@ fn network(
         })
         .collect();
     let answers: u64 = versions.iter().map(|version| version.requests).sum();
-    let sum: f64 =
-        versions.iter().map(|version| version.accuracy * version.requests as f64).sum();
+    let sum: f64 = versions.iter().map(|version| version.accuracy * version.requests as f64).sum();
     Network {
         name: deployment.names[at].clone(),
         requests: answered.requests,

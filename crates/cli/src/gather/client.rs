@@ -5,9 +5,9 @@ use dyno_loadgen::record::Record;
 use dyno_net::client::Seen;
 use dyno_net::protocol::Counted;
 use dyno_net::trouble::Kind;
-use dyno_results::summary::{Client, Test, Worker, goodput};
 use dyno_results::summary::client::{Spans, Trouble};
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{Client, Test, Worker, goodput};
 
 /// What is known of the client of a test, or of the clients of all workers together.
 pub struct Sight<'a> {

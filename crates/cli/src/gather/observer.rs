@@ -29,6 +29,9 @@ pub struct Part<'a> {
     /// that is no delay of the client's, and in process: there the lag of the client has a budget
     /// of its own.
     pub sent_late: Vec<Nanos>,
+    /// By sample: whether the kernel's time of its first output and of its last one is that of
+    /// later bytes, which the same read brought. Empty where it never is.
+    pub joined: Vec<(bool, bool)>,
     /// Where on the distribution the test is judged.
     pub target: f64,
 }
@@ -169,7 +172,7 @@ mod tests {
     }
 
     fn part(record: &Record, sent_late: Vec<Nanos>) -> Part<'_> {
-        Part { record, sent_late, target: 0.9 }
+        Part { record, sent_late, joined: Vec::new(), target: 0.9 }
     }
 
     #[test]
@@ -200,21 +203,27 @@ mod tests {
     }
 
     #[test]
-    fn a_first_token_that_came_with_the_last_may_be_as_old_as_the_threads_wait() {
+    fn output_that_one_read_brought_with_later_bytes_may_be_as_old_as_the_threads_wait() {
         let mut record = record(&[5 * MS; 4]);
-        record.tokens = vec![2, 1, 2, 2];
-        record.first_token_at = record.completed_at.clone();
-        // The last answer came in two reads, of which only the second was late.
-        record.first_token_at[3] -= MS;
-        let late: Vec<_> = record.completed_at.iter().map(|&at| late(at, MS)).collect();
-        let late: Vec<_> = late.iter().map(|l| LateRead { thread_waited: 3 * MS, ..*l }).collect();
-        let part = part(&record, vec![MS / 2; 4]);
+        record.first_token_at = record.completed_at.iter().map(|at| at - MS).collect();
+        let reads = record.completed_at.iter().chain(&record.first_token_at);
+        let late: Vec<_> =
+            reads.map(|&at| LateRead { at, waited: MS / 2, thread_waited: 2 * MS }).collect();
+        let joined = vec![(false, false), (true, false), (false, true), (true, true)];
+        let part = Part { joined, ..part(&record, vec![MS / 4; 4]) };
         let by_time = late.iter().map(|read| (read.at, read)).collect();
         let delays =
             Delays { reach: Reach::Network, part: &part, late: &by_time, pauses: &[] }.of_answers();
-        let without: Vec<_> = delays.first_tokens.iter().map(|time| time.1).collect();
-        assert_eq!(without, [MS + MS / 2, 3 * MS + MS / 2, MS + MS / 2, 3 * MS + MS / 2]);
-        assert!(delays.latencies.iter().all(|time| time.1 == 3 * MS + MS / 2));
+        let known = MS / 2 + MS / 4;
+        let possible = |is_joined: bool| if is_joined { 2 * MS + MS / 4 } else { known };
+        for (times, measured, is_joined) in [
+            (&delays.latencies, 5 * MS, [false, false, true, true]),
+            (&delays.first_tokens, 4 * MS, [false, true, false, true]),
+        ] {
+            assert!(times.iter().all(|time| time.without == measured - known));
+            let found: Vec<_> = times.iter().map(|time| time.at_least).collect();
+            assert_eq!(found, is_joined.map(|is_joined| measured - possible(is_joined)));
+        }
     }
 
     #[test]

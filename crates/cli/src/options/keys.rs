@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, nearest};
-use dyno_rules::Round;
-use dyno_sut::cores::{Cores, CoresError};
-use dyno_results::units;
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
+use dyno_results::units;
+use dyno_rules::Round;
+use dyno_sut::cores::{Cores, CoresError};
 
 use super::batch::BatchSizes;
 use super::profile::Profile;

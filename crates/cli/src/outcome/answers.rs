@@ -5,8 +5,8 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
 use dyno_loadgen::record::Record;
 use dyno_net::ledger::Entry;
-use dyno_results::summary::{self, Cause, Reason, ReasonKind};
 use dyno_results::summary::answers::Tokens;
+use dyno_results::summary::{self, Cause, Reason, ReasonKind};
 use dyno_results::units::count;
 
 use crate::gather::answers::Accounts;

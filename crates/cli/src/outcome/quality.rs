@@ -6,10 +6,10 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::run::TestLog;
 use dyno_metrics::{Scored, score_answers};
+use dyno_results::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
 use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
-use dyno_results::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
 
 use super::failures::{Failures, Troubles};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use dyno_rules::{Benchmark, Round, Scenario, confidence};
 use dyno_results::units::count;
+use dyno_rules::{Benchmark, Round, Scenario, confidence};
 
 use super::{MADE, cell};
 

@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
-use dyno_results::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run};
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run};
 use dyno_results::units::{count, duration, rate};
 
 use super::{Alignment, Color, Frame, details, painted, shortened, wrap};
 
-use crate::report;
 use crate::measure::{Test, mode_name};
 use crate::options::{Options, is_open};
+use crate::report;
 use crate::system::System;
 
 /// As much of a system's name as the title has room for.

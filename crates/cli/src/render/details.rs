@@ -1,8 +1,8 @@
 //! What the summary says of a test beside its figures: its load, what early
 //! stopping makes of it, tokens, failures; and of the machine and the command.
 
-use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
+use dyno_results::summary::{Environment, Metrics, Plan, State, Test, Verdict, answer_lines};
 use dyno_results::units::{count, duration, percentile, rate};
 
 /// Lines about a performance test; none where there is nothing to say.

@@ -1,7 +1,7 @@
 //! The charts of one test, each from its series.
 
-use dyno_results::summary;
 use dyno_results::series::{self, Distribution, Slice};
+use dyno_results::summary;
 
 use super::plot::{Across, Axis, Chart, Format, Ink, Point, Shape};
 use super::words;
@@ -382,7 +382,13 @@ mod tests {
             for bar in &bars {
                 let inside = times.partition_point(|t| (*t as f64) < bar.to)
                     - times.partition_point(|t| (*t as f64) < bar.x);
-                assert_eq!(bar.tip, dyno_results::units::count(inside as u64), "{} to {}", bar.x, bar.to);
+                assert_eq!(
+                    bar.tip,
+                    dyno_results::units::count(inside as u64),
+                    "{} to {}",
+                    bar.x,
+                    bar.to
+                );
                 let area = bar.y * (bar.to / bar.x).ln() / (1.0 + share).ln();
                 assert!((area - inside as f64).abs() < 1e-6 * inside as f64, "{area} {inside}");
             }

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use dyno_results::series;
-use dyno_results::summary::{Client, Test, metrics};
 use dyno_results::summary::client::Spans;
+use dyno_results::summary::{Client, Test, metrics};
 use dyno_results::units::{self, count};
 
 use super::charts::{self, Judged};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use dyno_loadgen::log::read::{LogReadProblem, open_accuracy, read_detail, read_summary};
-use dyno_results::series;
 use dyno_results::records::{self, Keep, Records};
+use dyno_results::series;
 use dyno_results::summary::{self, ReadError, Run, State, Test};
 use serde_json::Value;
 use toml::de::DeTable;

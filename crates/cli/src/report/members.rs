@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use dyno_results::series;
-use dyno_results::summary::{Metrics, Test};
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{Metrics, Test};
 
 use super::found::{self, Found};
 use super::searched::{self, Searched};

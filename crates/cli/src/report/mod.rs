@@ -33,8 +33,8 @@ pub use words::{division_and_why, escaped};
 
 use std::path::{Path, PathBuf};
 
-use dyno_results::{series, summary};
 use dyno_results::records::{self, Keep};
+use dyno_results::{series, summary};
 use found::Found;
 
 use crate::exit::Failure;

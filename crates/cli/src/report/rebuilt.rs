@@ -10,10 +10,14 @@ use dyno_loadgen::log::read::{Detail, Value, open_accuracy, read_detail_file};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{FIELDS, Scenario, TestMode};
-use dyno_results::series;
 use dyno_results::records::{self, NEVER, Records, Row};
-use dyno_results::summary::{self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test};
-use dyno_results::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverBound, Rates};
+use dyno_results::series;
+use dyno_results::summary::metrics::{
+    Conditions, Distribution, Failed, Intervals, OverBound, Rates,
+};
+use dyno_results::summary::{
+    self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test,
+};
 
 use crate::measure::mode_name;
 

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use dyno_results::{records, series};
-use dyno_results::summary::{Headline, Metrics, Test};
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{Headline, Metrics, Test};
 use dyno_results::units::{self, count};
+use dyno_results::{records, series};
 
 use super::charts::{self, Judged};
 use super::effective::is_relevant_to;

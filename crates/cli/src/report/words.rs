@@ -3,8 +3,8 @@
 
 use std::path::{Component, Path};
 
-use dyno_results::units;
 use dyno_results::summary::{Accuracy, Division, QualityUnit};
+use dyno_results::units;
 
 /// Between a number and its unit: narrow, and no line is broken there.
 const NARROW: char = '\u{202f}';

@@ -1,10 +1,10 @@
 //! A run whose options all take effect.
 
 use super::{Prepared, variables};
-use crate::output;
 use crate::effect::{self, Facts, Strictness};
 use crate::exit::Failure;
 use crate::options::{CommandLine, Options};
+use crate::output;
 
 impl Prepared {
     /// The system of a run that is to be played as it is described: an option without effect

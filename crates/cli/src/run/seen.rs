@@ -4,6 +4,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_net::client::Seen;
+use dyno_net::ledger::Entry;
 use dyno_results::summary::{self, Observer};
 
 use crate::gather::client::{self, Sight};
@@ -110,7 +111,12 @@ pub fn observer<'r>(
             remote.sent_late(tenant, record).into_iter().map(Option::unwrap_or_default).collect()
         });
         let sent_late = sent_late.unwrap_or_default();
-        Part { record, sent_late, target }
+        let ledger = remote.map(|remote| remote.ledger(tenant, record.completed_at.len()));
+        let joined = |entry: Option<Entry>| {
+            entry.map(|entry| (entry.is_first_joined, entry.is_last_joined)).unwrap_or_default()
+        };
+        let joined = ledger.into_iter().flatten().map(joined).collect();
+        Part { record, sent_late, joined, target }
     };
     let parts: Vec<Part<'_>> = (0..).zip(tenants).map(part).collect();
     observer::observer(observation, reach, &parts, &late_reads.unwrap_or_default())

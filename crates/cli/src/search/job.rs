@@ -9,8 +9,8 @@ use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Search, Step};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
-use dyno_results::{summary, units};
 use dyno_results::run_directory::{free_folder, make_way};
+use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
 use super::asked::{self, Ask, First};
@@ -19,13 +19,13 @@ use super::load::Load;
 use super::screen;
 use super::state::{self, Confirmed, Definition, Disturbed, Phase, Point, State, Unfinished};
 
-use crate::{environment, output};
 use crate::effect::{self, Facts, Strictness};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::measure::{PlayedTest, Test, Watch};
 use crate::options::{CommandLine, Options};
 use crate::run::Prepared;
+use crate::{environment, output};
 
 /// A search that is prepared or on.
 pub struct Job {
@@ -136,7 +136,8 @@ impl Job {
         let name = format!("search-{}", self.prepared.system.short_name());
         let out = self.prepared.options.run.out.clone();
         self.directory = free_folder(out.as_deref(), &name).map_err(|error| {
-            Failure::from(error).hint("go on with the search in a folder that has one: --resume DIR")
+            Failure::from(error)
+                .hint("go on with the search in a folder that has one: --resume DIR")
         })?;
         self.keep()
     }

@@ -3,11 +3,11 @@
 mod misses;
 mod part;
 
+use dyno_results::VERSION;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::served::{Model, Sizes};
 use dyno_rnn::study::{Measured, Study, StudyError, Subject, Technique};
 use dyno_rnn::{Cell, Choice};
-use dyno_results::VERSION;
 use serde_json::json;
 
 use crate::output;

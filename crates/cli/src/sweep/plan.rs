@@ -15,7 +15,9 @@ use super::axis::{Combination, check_selection, combinations, is_selected};
 use super::state::{Axis, Definition, InputFile, Point, PointState};
 use crate::effect::{Common, Facts, check_system};
 use crate::exit::Failure;
-use crate::options::{Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning};
+use crate::options::{
+    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
+};
 use crate::run::{Prepared, variables};
 use crate::system::{System, cost, task, tuned};
 

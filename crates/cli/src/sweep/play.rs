@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::rng::Mt19937;
-use dyno_results::{summary, units};
 use dyno_results::run_directory::make_way;
+use dyno_results::{summary, units};
 
 use super::process::{self, Ended};
 use super::state::{Point, PointState, State, Sweep, results};
 use super::{plan, table};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::live::Goals;
 use crate::options::CommandLine;
+use crate::output;
 use crate::progress::Progress;
 
 /// When to stop, and how long to wait.

@@ -7,8 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dyno_results::summary::{self, Headline, ReadError, Verdict, read_json};
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{self, Headline, ReadError, Verdict, read_json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

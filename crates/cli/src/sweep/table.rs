@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_results::{VERSION, units};
 use dyno_results::export::quoted;
 use dyno_results::summary::DISCLAIMER;
+use dyno_results::{VERSION, units};
 
 use super::rows::{Row, rows};
 use super::state::{Point, PointResult, PointState, Sweep};

@@ -3,8 +3,8 @@
 use std::num::NonZero;
 
 use dyno_loadgen::settings::nearest;
-use dyno_sut::model::{Cost, Faults, Model, ServiceTime, Tokens};
 use dyno_results::units::parse_duration;
+use dyno_sut::model::{Cost, Faults, Model, ServiceTime, Tokens};
 
 /// For help texts.
 pub const GRAMMAR: &str = "a queue in virtual time: fixed=TIME, exponential=TIME or lognormal=TIME \

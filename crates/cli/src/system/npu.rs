@@ -9,8 +9,8 @@ use dyno_npu::schedule::Named;
 use dyno_npu::serve::Batching;
 use dyno_npu::spatial::{Parts, Split};
 use dyno_npu::workload::Network;
-use dyno_sut::npu::{Npu, Npus, Observed, Seen};
 use dyno_results::units::parse_duration;
+use dyno_sut::npu::{Npu, Npus, Observed, Seen};
 
 use crate::cmd::npu::{Changes, Hardware};
 use crate::exit::Failure;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use dyno_loadgen::settings::nearest;
 use dyno_onnx::Dim;
+use dyno_results::summary::InputShape;
 use dyno_sut::engine::Port;
 use dyno_sut::tensors::{ModelInput, TensorError, TensorLibrary};
-use dyno_results::summary::InputShape;
 
 use crate::exit::Failure;
 use crate::options::{RunOptions, ShapeOf};

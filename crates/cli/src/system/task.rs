@@ -20,9 +20,9 @@ use dyno_task::open::Ready;
 use dyno_task::{open, shape};
 
 use super::{onnx, rnn};
-use crate::{cache, environment, output};
 use crate::exit::Failure;
 use crate::options::RunOptions;
+use crate::{cache, environment, output};
 
 /// For help texts.
 pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \

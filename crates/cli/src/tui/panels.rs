@@ -1,7 +1,7 @@
 //! The panels: numbers, conditions, charts, and the list of tests.
 
-use dyno_results::units;
 use dyno_results::summary::Verdict;
+use dyno_results::units;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
@@ -125,8 +125,7 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     if let (Some(most), Some(lag)) =
         (goals.max_client_lag, seen.client_lag.quantile(goals.percentile))
     {
-        let of =
-            format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
+        let of = format!("{} {} of {}", units::percentile(goals.percentile), time(lag), time(most));
         lines.push(row(Some(lag <= most), "client lag", of));
     }
     if seen.last.failed_samples > 0 {

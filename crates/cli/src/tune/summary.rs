@@ -3,8 +3,8 @@
 use dyno_number::Radix;
 use dyno_number::network::Network;
 use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
-use dyno_results::{VERSION, units};
 use dyno_results::summary::DISCLAIMER;
+use dyno_results::{VERSION, units};
 
 use super::Provenance;
 

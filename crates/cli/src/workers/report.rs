@@ -4,9 +4,9 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_net::client::Seen;
 use dyno_net::ledger::Entry;
 use dyno_net::worker::coordinator::WorkerShare;
-use dyno_results::units;
-use dyno_results::summary::{Cause, Observer, Reason, ReasonKind, Test, Worker};
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{Cause, Observer, Reason, ReasonKind, Test, Worker};
+use dyno_results::units;
 use serde::{Deserialize, Serialize};
 
 /// What a worker reports of a run besides its record. It goes over the wire as JSON.

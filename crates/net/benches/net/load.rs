@@ -130,7 +130,7 @@ impl Reader for Got {
         } else {
             self.body.extend_from_slice(bytes);
         }
-        Ok(Heard { beats, is_done: false })
+        Ok(Heard { beats, ..Heard::default() })
     }
     /// Events are told apart, not parsed, and bodies are copied.
     fn effort(&self, next: Next) -> usize {

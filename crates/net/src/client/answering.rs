@@ -15,7 +15,8 @@ use http::HeaderMap;
 use super::parsers::Away;
 use super::{Job, Shared};
 use crate::exchange::Fields;
-use crate::protocol::{Next, Reader};
+use crate::ledger::Entry;
+use crate::protocol::{Heard, Next, Reader};
 use crate::trouble::Trouble;
 
 /// A transport, as the answers that it carries see it.
@@ -34,10 +35,50 @@ pub(super) struct Answering {
     reader: Box<dyn Reader>,
     /// Whose counters count for it.
     thread: usize,
-    /// When the last event with output was read.
-    last_output: Option<NonZero<Nanos>>,
+    outputs: Outputs,
     /// When the last bytes of the body were read.
     last_bytes: Option<NonZero<Nanos>>,
+}
+
+/// When output was read, and whether one read brought it together with what came later. Of such
+/// output the kernel does not have the time, only that of what came last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outputs {
+    first: Option<NonZero<Nanos>>,
+    last: Option<NonZero<Nanos>>,
+    is_first_joined: bool,
+    is_last_joined: bool,
+}
+
+impl Outputs {
+    /// Notes what a read at `at` brought; a read may come in several parts.
+    fn note(&mut self, heard: Heard, at: Nanos) {
+        let now = NonZero::new(at.max(1));
+        match (self.first, heard.beats) {
+            (None, 0) => return,
+            (None, beats) => {
+                self.first = now;
+                self.is_first_joined = beats > 1 || heard.has_more;
+            }
+            (first, _) => self.is_first_joined |= first == now,
+        }
+        if heard.beats > 0 {
+            self.last = now;
+            self.is_last_joined = heard.has_more;
+        } else {
+            self.is_last_joined |= self.last == now;
+        }
+    }
+
+    /// Completes the account of an answer that ended with what was read at `ended_at`.
+    fn mark(self, entry: Option<Entry>, ended_at: Nanos) -> Option<Entry> {
+        let end = NonZero::new(ended_at.max(1));
+        entry.map(|entry| Entry {
+            is_first_joined: self.is_first_joined || self.first.is_some() && self.first == end,
+            is_last_joined: self.is_last_joined || self.last.is_some() && self.last == end,
+            ..entry
+        })
+    }
 }
 
 impl Answering {
@@ -47,7 +88,7 @@ impl Answering {
         thread: usize,
     ) -> Self {
         reader.expect(job.index);
-        Self { job, responder, reader, thread, last_output: None, last_bytes: None }
+        Self { job, responder, reader, thread, outputs: Outputs::default(), last_bytes: None }
     }
 
     /// Reads bytes of the body that were read from the socket at `at`. Returns whether the
@@ -60,17 +101,19 @@ impl Answering {
     ) -> Result<bool, Trouble> {
         self.last_bytes = NonZero::new(at);
         let heard = self.reader.data(bytes)?;
-        self.beat(shared, heard.beats, at);
+        self.beat(shared, heard, at);
         Ok(heard.is_done)
     }
 
     /// Notes events with output that were read at `at`.
-    fn beat(&mut self, shared: &Shared, beats: u32, at: Nanos) {
-        if beats == 0 {
+    fn beat(&mut self, shared: &Shared, heard: Heard, at: Nanos) {
+        let before = self.outputs.last;
+        self.outputs.note(heard, at);
+        if heard.beats == 0 {
             return;
         }
         let gaps = &shared.threads[self.thread].gaps;
-        match self.last_output {
+        match before {
             None => {
                 let at = self.responder.time_of(&shared.clock, at);
                 self.responder.first_token_at(&[Response::empty(self.job.id)], at);
@@ -78,8 +121,7 @@ impl Answering {
             Some(last) => gaps.add(at.saturating_sub(last.get()), 1),
         }
         // Events that came together came without a gap.
-        gaps.add(0, u64::from(beats - 1));
-        self.last_output = NonZero::new(at.max(1));
+        gaps.add(0, u64::from(heard.beats - 1));
     }
 
     /// Hands the answer over, which ended with what was read at `ended_at`. Returns the reader.
@@ -96,25 +138,31 @@ impl Answering {
         let body_at = self.last_bytes.map_or(ended_at, NonZero::get);
         let finished = self.reader.finish();
         if let Ok(heard) = &finished {
-            self.beat(shared, heard.beats, body_at);
+            self.beat(shared, *heard, body_at);
         }
-        let (output_at, is_heard) = (self.last_output, self.last_output.is_some());
+        let outputs = self.outputs;
         match finished.and_then(|_| self.reader.end(trailers)) {
             Ok(answer) => {
                 // Before the answer, so that whoever sees the run over sees all of it.
                 shared.threads[self.thread].answer(answer.counted_by);
-                let ended_at = self.responder.time_of(&shared.clock, ended_at);
-                shared.enter(self.job, answer.entry, ended_at);
+                let entry = outputs.mark(answer.entry, ended_at);
+                shared.enter(self.job, entry, self.responder.time_of(&shared.clock, ended_at));
                 let id = self.job.id;
                 let response = Response { id, data: answer.data, tokens: answer.tokens };
-                let at = output_at.map_or(body_at, NonZero::get);
+                let at = outputs.last.map_or(body_at, NonZero::get);
                 let at = self.responder.time_of(&shared.clock, at);
                 self.responder.complete_at(&[response], at);
             }
             Err(trouble) => {
                 let at = self.responder.time_of(&shared.clock, ended_at);
                 shared.enter(self.job, self.reader.entry(), at);
-                carrier.failed(self.job, &self.responder, &trouble, is_heard, ended_at);
+                carrier.failed(
+                    self.job,
+                    &self.responder,
+                    &trouble,
+                    outputs.last.is_some(),
+                    ended_at,
+                );
             }
         }
         self.reader
@@ -131,7 +179,7 @@ impl Answering {
         let shared = carrier.shared();
         let ended_at = self.responder.time_of(&shared.clock, at);
         shared.enter(self.job, self.reader.entry(), ended_at);
-        carrier.failed(self.job, &self.responder, trouble, self.last_output.is_some(), at);
+        carrier.failed(self.job, &self.responder, trouble, self.outputs.last.is_some(), at);
         self.reader
     }
 }
@@ -240,6 +288,48 @@ impl Reading {
         match self {
             Self::Here(_) => false,
             Self::Away(away) => away.found() == Ok(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(beats: u32, has_more: bool) -> Heard {
+        Heard { beats, has_more, is_done: false }
+    }
+
+    #[test]
+    fn output_is_joined_where_its_read_brought_what_came_later() {
+        for (reads, ended_at, expected) in [
+            // Each token, and the end, in a read of its own.
+            (vec![(10, read(1, false)), (20, read(1, false))], 30, (false, false)),
+            // `[DONE]` with the last token, in the same part or in another of the same read.
+            (vec![(10, read(1, false)), (20, read(1, true))], 20, (false, true)),
+            (vec![(10, read(1, false)), (20, read(1, false))], 20, (false, true)),
+            (
+                vec![(10, read(1, false)), (20, read(1, false)), (20, read(0, true))],
+                30,
+                (false, true),
+            ),
+            // Two tokens in the first read.
+            (vec![(10, read(2, false)), (20, read(1, false))], 30, (true, false)),
+            (
+                vec![(10, read(1, false)), (10, read(1, false)), (20, read(1, false))],
+                30,
+                (true, false),
+            ),
+            // All in one.
+            (vec![(10, read(2, true))], 10, (true, true)),
+            // No output.
+            (vec![(10, read(0, true))], 10, (false, false)),
+        ] {
+            let mut outputs = Outputs::default();
+            reads.iter().for_each(|(at, heard)| outputs.note(*heard, *at));
+            let entry = outputs.mark(Some(Entry::default()), ended_at).unwrap();
+            let found = (entry.is_first_joined, entry.is_last_joined);
+            assert_eq!(found, expected, "{reads:?}, end at {ended_at}");
         }
     }
 }

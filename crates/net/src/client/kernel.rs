@@ -5,9 +5,11 @@
 //! `SO_TIMESTAMPNS`), each read tells how long its last byte had been there. Reads that were late
 //! are kept, so that a run can tell the client's delays from the server's.
 //!
-//! A late read may bring the first token together with the last one, and the stamp is that of the
-//! last. How late the first can be is known from how long the thread had waited for a processor.
+//! A late read may bring a token together with what came later, such as the next one or `[DONE]`,
+//! and the stamp is that of the latter. How late the token can be is known from how long the thread
+//! had waited for a processor.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -48,16 +50,18 @@ impl LateReads {
         self.least.store(KEPT[0].1, Relaxed);
     }
 
-    /// Notes a read at `at` of bytes that had waited for so long. If that is long,
-    /// `thread_waited` is asked for how long the thread waited for a processor.
+    /// Notes a read by this thread at `at` of bytes that had waited for so long, if that is long.
     #[inline]
-    pub(super) fn note(&self, at: Nanos, waited: Nanos, thread_waited: impl FnOnce() -> Nanos) {
-        if waited < self.least.load(Relaxed) {
-            return;
+    pub(super) fn note(&self, at: Nanos, waited: Nanos) {
+        if waited >= self.least.load(Relaxed) {
+            let thread_waited = RUN_DELAY.with_borrow_mut(RunDelay::since_wait);
+            self.keep(LateRead { at, waited, thread_waited });
         }
-        let thread_waited = thread_waited();
+    }
+
+    fn keep(&self, read: LateRead) {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.push(LateRead { at, waited, thread_waited });
+        reads.push(read);
         if KEPT.iter().any(|(most, _)| reads.len() == *most) {
             let next = KEPT.iter().find(|(most, _)| reads.len() < *most);
             self.least.store(next.map_or(Nanos::MAX, |(_, least)| *least), Relaxed);
@@ -71,10 +75,19 @@ impl LateReads {
     }
 }
 
+thread_local! {
+    static RUN_DELAY: RefCell<RunDelay> = RefCell::new(RunDelay::of_this_thread());
+}
+
+/// Notes that this thread, which reads sockets, is about to wait for events.
+pub(super) fn is_about_to_wait(now: Nanos) {
+    RUN_DELAY.with_borrow_mut(|delay| delay.is_about_to_wait(now));
+}
+
 /// How long the thread that owns it was ready to run and waited for a processor, as Linux counts
 /// it in `/proc/thread-self/schedstat`.
 #[derive(Debug)]
-pub(super) struct RunDelay {
+struct RunDelay {
     counter: Option<std::fs::File>,
     /// The counter when it was last read, and when that was.
     before: (Nanos, Nanos),
@@ -87,7 +100,7 @@ impl RunDelay {
     const BETWEEN: Nanos = dyno_loadgen::clock::MILLISECOND;
 
     /// Opens the counter of the calling thread.
-    pub(super) fn of_this_thread() -> Self {
+    fn of_this_thread() -> Self {
         let counter = std::fs::File::open("/proc/thread-self/schedstat").ok();
         let mut new = Self { counter, before: (0, 0), grown: None };
         new.before.0 = new.count();
@@ -95,7 +108,7 @@ impl RunDelay {
     }
 
     /// To be called before the thread waits for events.
-    pub(super) fn is_about_to_wait(&mut self, now: Nanos) {
+    fn is_about_to_wait(&mut self, now: Nanos) {
         self.grown = None;
         if self.counter.is_some() && now.saturating_sub(self.before.1) >= Self::BETWEEN {
             self.before = (self.count(), now);
@@ -104,7 +117,7 @@ impl RunDelay {
 
     /// Returns how long the thread has waited for a processor since it last waited for events,
     /// and a millisecond longer at most.
-    pub(super) fn since_wait(&mut self) -> Nanos {
+    fn since_wait(&mut self) -> Nanos {
         if let Some(grown) = self.grown {
             return grown;
         }
@@ -211,16 +224,18 @@ mod tests {
     #[test]
     fn the_more_reads_are_kept_the_later_they_have_to_be() {
         let (late, clock) = (LateReads::new(), Clock::start());
-        (0..KEPT[0].0 as u64).for_each(|at| late.note(at, 6_000, || 0));
+        (0..KEPT[0].0 as u64).for_each(|at| late.note(at, 6_000));
         for waited in [4_000, 49_000, 50_000, 80_000] {
-            late.note(waited, waited, || 7);
+            late.note(waited, waited);
         }
-        let read = |at, waited, thread_waited| LateRead { at, waited, thread_waited };
-        let kept = late.by(&clock, &clock);
-        assert_eq!(kept[KEPT[0].0..], [read(50_000, 50_000, 7), read(80_000, 80_000, 7)]);
+        let kept = |skipped: usize| -> Vec<(Nanos, Nanos)> {
+            let reads = late.by(&clock, &clock);
+            reads[skipped..].iter().map(|read| (read.at, read.waited)).collect()
+        };
+        assert_eq!(kept(KEPT[0].0), [(50_000, 50_000), (80_000, 80_000)]);
         late.expect_run();
-        late.note(1, 6_000, || 0);
-        assert_eq!(late.by(&clock, &clock), [read(1, 6_000, 0)]);
+        late.note(1, 6_000);
+        assert_eq!(kept(0), [(1, 6_000)]);
     }
 
     #[test]

@@ -276,7 +276,11 @@ impl Reader for GrpcReader {
             self.message(message)?;
         }
         let beats = if self.is_stream { self.count - before } else { 0 };
-        Ok(Heard { beats: u32::try_from(beats).unwrap_or(u32::MAX), is_done: false })
+        Ok(Heard {
+            beats: u32::try_from(beats).unwrap_or(u32::MAX),
+            is_done: false,
+            has_more: false,
+        })
     }
 
     /// The call that completes a message reads all of it.

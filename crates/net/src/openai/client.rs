@@ -225,12 +225,17 @@ impl Reader for AnswerReader {
             return Ok(Heard::default());
         }
         let before = self.said.parts;
-        let said = &mut self.said;
-        self.events.push(bytes, |event| said.event(event)).map_err(too_long)?;
+        let (said, mut has_more) = (&mut self.said, false);
+        let event = |event: sse::Event<'_>| {
+            let parts = said.parts;
+            said.event(event);
+            has_more = said.parts == parts;
+        };
+        self.events.push(bytes, event).map_err(too_long)?;
         if said.trouble.is_some() {
             self.settle()?;
         }
-        Ok(Heard { beats: self.said.parts - before, is_done: self.said.is_done })
+        Ok(Heard { beats: self.said.parts - before, is_done: self.said.is_done, has_more })
     }
 
     fn finish(&mut self) -> Result<Heard, Trouble> {
@@ -238,7 +243,7 @@ impl Reader for AnswerReader {
         if self.is_stream {
             self.events.finish(|event| said.event(event)).map_err(too_long)?;
         }
-        Ok(Heard { beats: said.parts - before, is_done: said.is_done })
+        Ok(Heard { beats: said.parts - before, is_done: said.is_done, has_more: false })
     }
 
     fn effort(&self, next: Next) -> usize {

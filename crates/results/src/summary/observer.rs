@@ -85,7 +85,7 @@ pub struct Observer {
     pub throttled_ns: Option<u64>,
     /// time of all processors that the hypervisor took; null where unknown
     pub stolen_ns: Option<u64>,
-    /// samples that the client delayed by more than 50 us
+    /// samples that the client delayed, or may have delayed, by more than 50 us
     pub delayed: u64,
     /// the longest such delay
     pub longest_delay_ns: u64,
@@ -105,6 +105,10 @@ pub struct Figure {
     pub measured_ns: u64,
     /// without them
     pub without_client_ns: u64,
+    /// without them and without those that the client may have caused: where one read brought a
+    /// token and later bytes, the time of the token is not known; null if that is the same
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least_ns: Option<u64>,
 }
 
 /// What the client's part of a figure means for a verdict.
@@ -195,14 +199,21 @@ impl Observer {
             true => String::new(),
             false => format!(" ({})", self.lost()),
         };
+        let possible = figure.at_least_ns.filter(|_| share == ClientShare::Open);
+        let (delayed, without) = match possible {
+            None => ("delayed", shown(figure.without_client_ns)),
+            Some(least) => {
+                let most = shown(figure.without_client_ns);
+                ("may have delayed", format!("between {} and {most}", shown(least)))
+            }
+        };
         let text = format!(
-            "{who} delayed {} samples, by up to {}{lost}: {} is {}, and {} without that. {} Give \
-             Dyno processors of its own, or more of its quota, and run it again.",
+            "{who} {delayed} {} samples, by up to {}{lost}: {} is {}, and {without} without that. \
+             {} Give Dyno processors of its own, or more of its quota, and run it again.",
             units::count(self.delayed),
             shown(self.longest_delay_ns),
             figure.name,
             shown(figure.measured_ns),
-            shown(figure.without_client_ns),
             share.words(),
         );
         share.reason(text)
@@ -278,8 +289,9 @@ impl Figure {
     /// Judges the client's part; `None` where it is small.
     fn share_of_client(&self) -> Option<ClientShare> {
         let limit = LEAST.max(self.without() / SHARE);
-        let may_be_over = |between| self.change() + between > limit;
-        match (may_be_over(BETWEEN.0), may_be_over(BETWEEN.1)) {
+        let most = self.at_least_ns.map_or(0, |least| self.measured_ns.abs_diff(least));
+        let is_over = self.change() + BETWEEN.0 > limit;
+        match (is_over, self.change().max(most) + BETWEEN.1 > limit) {
             (true, _) => Some(ClientShare::TooLarge),
             (false, true) => Some(ClientShare::Open),
             (false, false) => None,
@@ -304,7 +316,13 @@ mod tests {
 
     fn figure(name: &str, (measured, without): (Nanos, Nanos)) -> Figure {
         let name = name.into();
-        Figure { tenant: 0, name, measured_ns: measured, without_client_ns: without }
+        Figure {
+            tenant: 0,
+            name,
+            measured_ns: measured,
+            without_client_ns: without,
+            at_least_ns: None,
+        }
     }
 
     #[test]
@@ -325,11 +343,20 @@ mod tests {
     }
 
     #[test]
+    fn delays_that_are_only_possible_leave_it_open() {
+        for (at_least, expected) in
+            [(None, None), (Some(4_900_000), None), (Some(3 * MS), Some(ClientShare::Open))]
+        {
+            let certain = figure("latency p50", (5 * MS, 5 * MS));
+            let found = Figure { at_least_ns: at_least, ..certain }.share_of_client();
+            assert_eq!(found, expected, "{at_least:?}");
+        }
+    }
+
+    #[test]
     fn the_figure_that_the_client_changed_most_is_named() {
-        let figures =
-            [("latency p50", 2 * MS), ("latency p90", 5 * MS)].map(|(name, without)| {
-                figure(name, (5 * MS, without))
-            });
+        let figures = [("latency p50", 2 * MS), ("latency p90", 5 * MS)]
+            .map(|(name, without)| figure(name, (5 * MS, without)));
         let observer = Observer { figures: figures.into(), ..Observer::default() };
         let worst = observer.worst(0).map(|(figure, share)| (&figure.name[..], share));
         assert_eq!(worst, Some(("latency p50", ClientShare::TooLarge)));

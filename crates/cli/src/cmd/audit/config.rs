@@ -4,8 +4,8 @@ use clap::Args;
 use dyno_loadgen::settings::Scenario;
 
 use super::Rules;
-use crate::{audit, options, output};
 use crate::exit::{Exit, Failure};
+use crate::{audit, options, output};
 
 /// Flags of `dyno audit config`.
 #[derive(Debug, Args)]

@@ -8,9 +8,9 @@ use dyno_rules::Scenario as RuleScenario;
 use dyno_submission::audit::{Played, Test, baseline_log, verify, write_folder};
 
 use super::{Answers, Rules, Shown, exit};
-use crate::options;
 use crate::audit::{self, Audited, Told};
 use crate::exit::{Exit, Failure};
+use crate::options;
 
 /// Flags of `dyno audit verify`.
 #[derive(Debug, Args)]

@@ -5,8 +5,8 @@ pub mod words;
 
 use std::fmt::Write as _;
 
-use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
 use dyno_results::units::count;
+use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
 
 use super::{WIDTH, definitions};
 

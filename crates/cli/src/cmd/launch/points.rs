@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Engine, Kept, Launch, PAUSE, exit_of, this_program};
-use crate::output;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Interrupt, LIFELINE};
+use crate::output;
 
 /// What `dyno sweep --hand-out` prints.
 #[derive(Debug, Deserialize)]

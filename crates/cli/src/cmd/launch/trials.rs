@@ -15,11 +15,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Engine, Kept, LAST_WORDS, Launch, PAUSE, own_group, this_program};
-use crate::output;
-use crate::cmd::{self, Dyno};
 use crate::cmd::tune::{Run, read_result};
+use crate::cmd::{self, Dyno};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Interrupt, LIFELINE};
+use crate::output;
 
 /// Searches here, and has each trial evaluated by a job.
 pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {

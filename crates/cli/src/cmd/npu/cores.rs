@@ -17,8 +17,8 @@ use dyno_sut::interleaved::{Dense, Interleaved, Isa, Stack};
 use serde_json::json;
 
 use super::given::Changes;
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Which networks, and how they share the cores.
 #[derive(Debug, Args)]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::given::Sharing;
 use super::played::is_short;
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::render::shortened;
 
 /// Which decisions of which scheduler.

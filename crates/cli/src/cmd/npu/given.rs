@@ -15,8 +15,8 @@ use dyno_npu::workload::{Network, PRESETS};
 use dyno_onnx::{Model, Weights};
 use dyno_task::graphs::{COUNTED, GRAPHS};
 
-use crate::output;
 use crate::exit::Failure;
+use crate::output;
 
 /// Where nobody says.
 const NPU: &str = "memory-centric";

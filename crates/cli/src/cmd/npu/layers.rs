@@ -12,8 +12,8 @@ use dyno_results::units;
 use serde_json::{Value, json};
 
 use super::given::{Blocks, Changes, Hardware};
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Which network, on which NPU.
 #[derive(Debug, Args)]

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::given::Sharing;
 use super::played::{Played, time};
 use super::timeline::{Bar, Timeline};
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Which networks, on which NPU, under which schedulers.
 #[derive(Debug, Args)]

@@ -21,8 +21,8 @@ use serde_json::json;
 
 use self::part::Part;
 use self::streams::Pairs;
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Which figures, and where to.
 #[derive(Debug, Args)]

@@ -16,10 +16,10 @@ use dyno_loadgen::clock::Clock;
 use self::axis::Axis;
 use self::grid::Grid;
 use self::point::{Found, Metric, Point};
-use crate::{output, terminal};
 use crate::environment::cores;
 use crate::exit::{Exit, Failure};
 use crate::tune::Line;
+use crate::{output, terminal};
 
 /// Which settings, and what of them is shown.
 #[derive(Debug, Args)]

@@ -12,8 +12,8 @@ use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
 use dyno_rnn::{Isa, Layer, Team, import};
 
 use super::Held;
-use crate::{environment, output};
 use crate::exit::{Exit, Failure};
+use crate::{environment, output};
 
 /// Which layers, run how.
 #[derive(Debug, Args)]

@@ -8,8 +8,8 @@ use dyno_rnn::machine::Machine;
 use dyno_rnn::{Isa, Team};
 use serde_json::json;
 
-use crate::{environment, output};
 use crate::exit::{Exit, Failure};
+use crate::{environment, output};
 
 /// With what.
 #[derive(Debug, Args)]

@@ -11,8 +11,8 @@ use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Choice, Isa, Precision, Team};
 use serde_json::{Value, json};
 
-use crate::{environment, output};
 use crate::exit::{Exit, Failure};
+use crate::{environment, output};
 
 /// Which models, run how.
 #[derive(Debug, Args)]

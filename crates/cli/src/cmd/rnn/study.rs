@@ -10,10 +10,10 @@ use dyno_rnn::study::{Count, Study as Bench};
 use dyno_rnn::{Isa, Team};
 
 use super::Held;
-use crate::{environment, output, report};
 use crate::exit::{Exit, Failure};
 use crate::study::{Measuring, Misses, document, tables};
 use crate::sweep::replace;
+use crate::{environment, output, report};
 
 /// How much, and where to.
 #[derive(Debug, Args)]

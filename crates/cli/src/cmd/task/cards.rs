@@ -7,17 +7,17 @@ use clap::Args;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
 use dyno_metrics::Method;
+use dyno_results::units;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
 use dyno_task::{package, shape};
-use dyno_results::units;
 use serde_json::{Value, json};
 
-use crate::{cache, output};
 use crate::cmd::fetch::packages_of;
 use crate::exit::{Exit, Failure};
 use crate::render::wrap;
 use crate::system::task;
+use crate::{cache, output};
 
 /// Columns of a line.
 const WIDTH: usize = 80;

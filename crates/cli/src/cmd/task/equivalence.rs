@@ -9,8 +9,8 @@ use dyno_equivalence::{
 };
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::render::wrap;
 
 /// Columns of a line.

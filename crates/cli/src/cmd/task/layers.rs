@@ -6,12 +6,12 @@ use std::path::Path;
 use clap::Args;
 use dyno_loadgen::settings::nearest;
 use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count};
-use dyno_task::graphs::{COUNTED, GRAPHS};
 use dyno_results::units;
+use dyno_task::graphs::{COUNTED, GRAPHS};
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 
 /// Which model.
 #[derive(Debug, Args)]

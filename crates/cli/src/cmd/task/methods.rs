@@ -3,8 +3,8 @@
 use clap::Args;
 use dyno_metrics::{METHODS, Method};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::render::wrap;
 
 /// Columns of a line.

@@ -17,8 +17,8 @@ use dyno_task::card;
 use dyno_task::judge::Judge;
 use serde_json::{Map, Value, json};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::system::task;
 
 /// What to score against what.

@@ -6,8 +6,8 @@ use clap::Args;
 use dyno_number::Dictionary;
 
 use super::read;
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::sweep::replace;
 use crate::tune::cpp_types;
 

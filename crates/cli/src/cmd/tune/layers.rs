@@ -8,8 +8,8 @@ use clap::Args;
 use dyno_number::{Dictionary, layers};
 use dyno_onnx::Model;
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::system::tuned;
 
 /// Which model, and its formats.

@@ -7,8 +7,8 @@ use dyno_number::evaluate::{Packed, PackedFile, Source};
 use dyno_onnx::Model;
 use dyno_results::{summary, units};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::render::{Alignment, Frame};
 use crate::sweep::replace;
 use crate::system::tuned;

@@ -8,12 +8,12 @@ use dyno_number::tune::{Evaluation, Stop, Subset, Trial, widths};
 use dyno_number::{Dictionary, Network};
 
 use super::{Described, read};
-use crate::{output, report};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
 use crate::tune::{self, Engine, Evaluator, Histogram, Line, Plot as Document};
+use crate::{output, report};
 
 /// What is plotted.
 #[derive(Debug, Args)]

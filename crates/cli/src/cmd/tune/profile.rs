@@ -6,8 +6,8 @@ use clap::Args;
 use dyno_number::evaluate::graph::{Agreement, Right};
 use dyno_number::network::{Layer, LayerKind};
 
-use crate::output;
 use crate::exit::{Exit, Failure};
+use crate::output;
 use crate::tune::{Engine, fed};
 
 /// Which model, and what it is fed.

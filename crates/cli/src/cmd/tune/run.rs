@@ -12,12 +12,15 @@ use dyno_number::{Algorithm, Network, Objective};
 use serde_json::Value;
 
 use super::Described;
-use crate::{output, report};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::run::pretty;
 use crate::sweep::replace;
-use crate::tune::{Closed, Data, Engine, Line, Program, Provenance, Running, Runs, Split, Target, best_file, document, hashes, program, remarks, summary};
+use crate::tune::{
+    Closed, Data, Engine, Line, Program, Provenance, Running, Runs, Split, Target, best_file,
+    document, hashes, program, remarks, summary,
+};
+use crate::{output, report};
 
 /// What is tuned, and how.
 #[derive(Debug, Args)]

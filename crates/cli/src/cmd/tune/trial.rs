@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::Described;
 use super::run::part;
-use crate::output;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Interrupt, LIFELINE};
+use crate::output;
 use crate::tune::{Engine, Evaluator, Split};
 
 /// Which network.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_net::client::LateRead;
-use dyno_results::units;
 use dyno_results::summary::goodput;
 use dyno_results::summary::observer::{Figure, Loss, Pause};
+use dyno_results::units;
 
 use super::{LEAST_DELAY, Part, Reach};
 
@@ -40,21 +40,34 @@ impl Delays<'_> {
         let mut found = Found::default();
         let mut last = None;
         for (sample, due, at) in goodput::answered(record) {
-            let latency = at.saturating_sub(due);
-            let mut delay = self.client_part(sample, (due, at)).min(latency);
+            let (is_first_joined, is_last_joined) =
+                self.part.joined.get(sample).copied().unwrap_or_default();
+            let latency = self.time(sample, (due, at), is_last_joined);
             let query = if is_offline { sample } else { self.query_of(sample) };
-            found.add_latency((latency, latency - delay), last == Some(query));
+            found.add_latency(latency, last == Some(query));
             last = Some(query);
+            let mut delay = latency.measured - latency.at_least;
             if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
-                let time = at.saturating_sub(due);
-                let of_first = self.client_part_of_first_token(sample, (due, at)).min(time);
-                found.first_tokens.push((time, time - of_first));
-                delay = delay.max(of_first);
+                let first = self.time(sample, (due, at), is_first_joined);
+                found.first_tokens.push(first);
+                delay = delay.max(first.measured - first.at_least);
             }
             found.delayed += u64::from(delay > LEAST_DELAY);
             found.longest = found.longest.max(delay);
         }
         found
+    }
+
+    /// The span from when a sample was due to `at`. `is_joined`: the same read brought bytes that
+    /// came later, whose time the kernel has.
+    fn time(&self, sample: usize, (due, at): (Nanos, Nanos), is_joined: bool) -> Time {
+        let measured = at.saturating_sub(due);
+        let known = self.client_part(sample, (due, at)).min(measured);
+        let possible = match is_joined {
+            true => self.possible_part(sample, (due, at)).min(measured).max(known),
+            false => known,
+        };
+        Time { measured, without: measured - known, at_least: measured - possible }
     }
 
     fn query_of(&self, sample: usize) -> usize {
@@ -72,18 +85,13 @@ impl Delays<'_> {
         sent_late + read_late
     }
 
-    /// The client's part of a time to first token. If one read brought the first token together
-    /// with the last, it may have been there for as long as the thread that read, or the process,
-    /// did not run.
-    fn client_part_of_first_token(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let known = self.client_part(sample, (due, at));
-        let record = self.part.record;
-        let has_more = record.tokens.get(sample).is_some_and(|&tokens| tokens > 1);
-        let is_last = record.completed_at.get(sample) == Some(&at);
-        let Some(read) = self.late.get(&at).filter(|_| has_more && is_last) else { return known };
-        let sent_at = due + self.part.sent_late.get(sample).copied().unwrap_or(0);
-        let stopped = self.paused((sent_at, at), |loss| loss == Loss::Stopped);
-        known.max(sent_at - due + read.thread_waited + stopped)
+    /// Returns the client's part of the span at most, where the read at `at` brought later bytes,
+    /// too: as long as the thread that read, or the process, did not run.
+    fn possible_part(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
+        let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
+        let thread_waited = self.late.get(&at).map_or(0, |read| read.thread_waited);
+        let stopped = self.paused((due + sent_late, at), |loss| loss == Loss::Stopped);
+        sent_late + thread_waited + stopped
     }
 
     /// How much of a span the process did not run for these reasons.
@@ -97,52 +105,64 @@ impl Delays<'_> {
     }
 }
 
-/// Times of answered samples, each with and without the client's part.
+/// A time with and without the client's part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Time {
+    /// With it.
+    pub measured: Nanos,
+    /// Without what is known of it.
+    pub without: Nanos,
+    /// Without all that is possible.
+    pub at_least: Nanos,
+}
+
+/// Times of answered samples.
 #[derive(Default)]
 pub(super) struct Found {
     /// By query, which is as slow as its slowest sample; of an Offline query by sample.
-    pub latencies: Vec<(Nanos, Nanos)>,
-    pub first_tokens: Vec<(Nanos, Nanos)>,
+    pub latencies: Vec<Time>,
+    pub first_tokens: Vec<Time>,
     /// Samples with a part that counts.
     pub delayed: u64,
     pub longest: Nanos,
 }
 
 impl Found {
-    fn add_latency(&mut self, (latency, without): (Nanos, Nanos), is_of_last_query: bool) {
+    fn add_latency(&mut self, time: Time, is_of_last_query: bool) {
         match self.latencies.last_mut().filter(|_| is_of_last_query) {
-            Some(slowest) => *slowest = (latency.max(slowest.0), without.max(slowest.1)),
-            None => self.latencies.push((latency, without)),
+            Some(slowest) => {
+                slowest.measured = slowest.measured.max(time.measured);
+                slowest.without = slowest.without.max(time.without);
+                slowest.at_least = slowest.at_least.max(time.at_least);
+            }
+            None => self.latencies.push(time),
         }
     }
 }
 
 /// The percentiles that a test is known by, with and without the client's delays.
-pub(super) fn figures(
-    tenant: u32,
-    name: &str,
-    times: &[(Nanos, Nanos)],
-    target: f64,
-) -> Vec<Figure> {
+pub(super) fn figures(tenant: u32, name: &str, times: &[Time], target: f64) -> Vec<Figure> {
     if times.is_empty() {
         return Vec::new();
     }
-    let sorted = |of: fn(&(Nanos, Nanos)) -> Nanos| {
+    let sorted = |of: fn(&Time) -> Nanos| {
         let mut all: Vec<Nanos> = times.iter().map(of).collect();
         all.sort_unstable();
         all
     };
     let is_new = ![0.5, 0.9, 0.99].contains(&target) && target > 0.0 && target < 1.0;
-    let (measured, without) = (sorted(|time| time.0), sorted(|time| time.1));
+    let measured = sorted(|time| time.measured);
+    let (without, at_least) = (sorted(|time| time.without), sorted(|time| time.at_least));
     let points = [0.5, 0.9, 0.99].into_iter().chain(is_new.then_some(target));
-    let of = |q: f64| {
+    let figure = |q: f64| {
         let at = ((times.len() as f64 * q) as usize).min(times.len() - 1);
         Figure {
             tenant,
             name: format!("{name} {}", units::percentile(q)),
             measured_ns: measured[at],
             without_client_ns: without[at],
+            at_least_ns: Some(at_least[at]).filter(|least| *least != without[at]),
         }
     };
-    points.map(of).collect()
+    points.map(figure).collect()
 }

@@ -8,8 +8,8 @@ use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
 use dyno_loadgen::session::Ended;
 
 use super::{Job, Told};
-use crate::search::limits;
 use crate::search::disturbed::Disturbance;
+use crate::search::limits;
 use crate::search::load::Load;
 use crate::search::state::{self, Counts, Peak, Point};
 

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use dyno_loadgen::settings::nearest;
+use dyno_results::units::parse_duration;
 use dyno_rnn::Precision;
 use dyno_sut::batch::Near;
 use dyno_sut::cores::Cores;
-use dyno_results::units::parse_duration;
 
 /// For help texts.
 pub const GRAMMAR: &str = "recurrent layers in Dyno's own engine: MODEL is FILE.onnx or FILE.safetensors, one of its \

@@ -13,7 +13,7 @@ use super::dial::Dialing;
 use super::live::{Ending, Live, Turn};
 use super::{Freed, Pool};
 use crate::client::backoff::Dialed;
-use crate::client::kernel::RunDelay;
+use crate::client::kernel;
 use crate::trouble::{Kind, Trouble};
 
 /// Time limits are looked at, and lost connections dialed again, this often.
@@ -39,7 +39,6 @@ pub(super) struct EventLoop {
     /// By node.
     dialed: Vec<Dialed>,
     buffer: Buffer,
-    run_delay: RunDelay,
     /// Connections that may have more to read than was read in their turn.
     unread: Vec<usize>,
     /// Bytes that all threads had received at the last tick, and when that last changed.
@@ -72,7 +71,6 @@ impl EventLoop {
             down: Vec::new(),
             kept: vec![0; nodes],
             buffer: Buffer::new(),
-            run_delay: RunDelay::of_this_thread(),
             unread: Vec::new(),
         }
     }
@@ -90,7 +88,7 @@ impl EventLoop {
                 true => Duration::from_nanos(next_tick.saturating_sub(now)),
                 false => Duration::ZERO,
             };
-            self.run_delay.is_about_to_wait(now);
+            kernel::is_about_to_wait(now);
             match self.poll.poll(&mut events, Some(left)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                     // Nothing can be heard any more; who waits must know.
@@ -139,7 +137,7 @@ impl EventLoop {
     fn read(&mut self, at: usize, is_closed: bool) {
         let Phase::Live(live) = &mut self.slots[at].phase else { return };
         let had = live.answers;
-        let read = live.read(&self.pool, (&mut self.buffer, &mut self.run_delay), is_closed);
+        let read = live.read(&self.pool, &mut self.buffer, is_closed);
         if live.answers != had {
             self.dialed[live.connection.node].answered();
         }

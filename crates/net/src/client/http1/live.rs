@@ -10,7 +10,6 @@ use super::buffer::{Buffer, Chunk};
 use super::connection::{Connection, Flight, Read};
 use super::{Freed, Pool};
 use crate::client::answering::{Answering, Carrier as _, Reading};
-use crate::client::kernel::RunDelay;
 use crate::protocol::Reader;
 use crate::trouble::{Kind, Trouble};
 
@@ -83,7 +82,7 @@ impl Live {
     pub(super) fn read(
         &mut self,
         pool: &Arc<Pool>,
-        (buffer, run_delay): (&mut Buffer, &mut RunDelay),
+        buffer: &mut Buffer,
         is_closed: bool,
     ) -> Result<Turn, Ending> {
         self.is_closed |= is_closed;
@@ -91,7 +90,7 @@ impl Live {
             let (n, at) = match self.connection.read(buffer.whole()) {
                 Ok(Read { bytes: 0, .. }) => return Err(Ending::Closed),
                 Ok(Read { bytes, at, waited }) => {
-                    pool.shared.late_reads.note(at, waited, || run_delay.since_wait());
+                    pool.shared.late_reads.note(at, waited);
                     (bytes, at)
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Over),

@@ -49,7 +49,7 @@ impl AsyncRead for Stamped {
                 Ok((n, waited)) => {
                     let at = this.lane.shared.clock.now();
                     this.read_at.store(at, Relaxed);
-                    this.lane.shared.late_reads.note(at, waited, || 0);
+                    this.lane.shared.late_reads.note(at, waited);
                     buffer.advance(n);
                     return Poll::Ready(Ok(()));
                 }

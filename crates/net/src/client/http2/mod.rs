@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use super::answering::Carrier;
 use super::seen::ThreadCounters;
-use super::{Job, Shared, Waited, make_room};
+use super::{Job, Shared, Waited, kernel, make_room};
 use crate::client::backoff::Dialed;
 use crate::trouble::Trouble;
 use link::Link;
@@ -75,7 +75,11 @@ impl Http2 {
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let mut http2 = Self { lanes: Vec::new(), threads: Vec::new(), next: AtomicUsize::new(0) };
         for thread in 0..shared.threads.len() {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let clock = shared.clock;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .on_thread_park(move || kernel::is_about_to_wait(clock.now()))
+                .enable_all()
+                .build()?;
             let nodes = shared.nodes.len();
             let connections = 0..nodes * shared.options.connections;
             let mine = connections.filter(|n| n / nodes % shared.threads.len() == thread);

@@ -122,7 +122,7 @@ impl Reader for LineReader {
         let beats = bytes.iter().filter(|&&b| b == b'\n').count() as u32;
         self.tokens += i64::from(beats);
         self.text.extend_from_slice(bytes);
-        Ok(Heard { beats, is_done: self.text.ends_with(b"end\n") })
+        Ok(Heard { beats, is_done: self.text.ends_with(b"end\n"), has_more: false })
     }
     fn end(&mut self, _: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         judged(self.status)?;

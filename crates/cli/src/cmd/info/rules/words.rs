@@ -1,10 +1,10 @@
 //! Rules in words, for terminals and for the book.
 
+use dyno_results::units::{self, count, duration};
 use dyno_rules::{
     Arrivals, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
     ScenarioRules, Suite,
 };
-use dyno_results::units::{self, count, duration};
 
 /// Such as `acc >= 75.6954 (99 % of 76.46)`.
 pub fn quality(target: &QualityTarget) -> String {
