@@ -155,7 +155,9 @@ pub const METRICS: [Metric; 27] = [
                (stopped: a signal or a debugger; quota: of the control group; processors: other \
                programs; hypervisor). Over a network, the client's part of each latency is from \
                when the request was due to its write, and from when the kernel had the answer to \
-               the read (Linux); figures have each percentile with and without that part. A run is \
+               the read (Linux); figures have each percentile with and without that part. Where one \
+               read brought a token and later bytes, the token may have been there for as long as \
+               the thread waited for a processor: a run that this decides is UNDECIDED. A run is \
                INVALID, cause client, where p50, p90, p99 or the target percentile of the latency \
                or of the time to first token differs by more than 5 % and 200 us, or where the \
                process was stopped for more than 5 % of the run and 50 ms (Offline over a network: \
