@@ -277,8 +277,8 @@ mod tests {
     use super::*;
     use dyno_results::summary::{self, Accuracy};
 
+    use crate::environment;
     use crate::options::{CommandLine, GivenKeys};
-    use crate::{environment, measure};
     use dyno_loadgen::settings::TestMode;
 
     fn options(set: &[&str]) -> Options {
@@ -293,7 +293,7 @@ mod tests {
     fn test(mode: TestMode, accuracy: Option<Accuracy>) -> Test {
         Test {
             scenario: "Offline".into(),
-            mode: measure::mode_name(mode).into(),
+            mode: summary::mode_name(mode).into(),
             tenant: None,
             folder: String::new(),
             state: State::Complete,

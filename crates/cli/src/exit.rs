@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use dyno_report::WriteError;
 use dyno_results::export::ExportError;
 use dyno_results::run_directory::DirectoryError;
 
@@ -148,5 +149,11 @@ impl From<ExportError> for Failure {
             false => Self::set_up(error),
         };
         advice.into_iter().fold(failure, Self::hint)
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        Self::set_up(error)
     }
 }

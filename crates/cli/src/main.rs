@@ -20,12 +20,12 @@ mod observe;
 mod options;
 mod outcome;
 mod output;
+mod pages;
 mod probe;
 mod progress;
 #[cfg(test)]
 mod reference;
 mod render;
-mod report;
 mod requirement;
 mod run;
 mod schema;

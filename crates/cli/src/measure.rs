@@ -94,7 +94,7 @@ const VIRTUAL_ORIGIN: WallTime = WallTime { unix_ns: 0 };
 impl Test {
     /// Such as `Server performance`.
     pub fn title(&self) -> String {
-        format!("{} {}", self.scenario, mode_name(self.mode))
+        format!("{} {}", self.scenario, dyno_results::summary::mode_name(self.mode))
     }
 
     /// About how long it lasts, ns, if each run of a repetition is VALID. An
@@ -294,15 +294,5 @@ fn look_on(
         if let Some(saw) = &mut saw {
             saw();
         }
-    }
-}
-
-/// As people say it.
-pub fn mode_name(mode: TestMode) -> &'static str {
-    match mode {
-        TestMode::SubmissionRun => "both",
-        TestMode::AccuracyOnly => "accuracy",
-        TestMode::PerformanceOnly => "performance",
-        TestMode::FindPeakPerformance => "peak",
     }
 }

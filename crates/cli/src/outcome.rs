@@ -20,7 +20,7 @@ use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMod
 use dyno_loadgen::verdict::Violation;
 use dyno_results::records::{Keep, Records};
 use dyno_results::summary::{
-    self, Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State,
+    self, Data, Headline, Interval, Metrics, Plan, Reason, ReasonKind, Setting, State, mode_name,
 };
 use dyno_results::{series, units};
 
@@ -28,7 +28,7 @@ use self::failures::Failures;
 pub use self::failures::Troubles;
 pub use self::reasons::Context;
 
-use crate::measure::{Test, mode_name};
+use crate::measure::Test;
 use crate::system::System;
 
 /// What is kept of one tenant's test.

@@ -6,12 +6,12 @@ use dyno_loadgen::compare::alone::{self, Factors};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
 use dyno_results::records::{Keep, Records};
+use dyno_results::search::limits;
 use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State};
 use dyno_results::units;
 
 use crate::compare::columns;
 use crate::options::Requirement;
-use crate::search::limits;
 
 /// Of the intervals.
 const CONFIDENCE: f64 = 0.95;

@@ -2,7 +2,7 @@
 //! they cannot differ from what the program does. The doc comments of the types
 //! are the descriptions.
 
-use dyno_results::{series, summary};
+use dyno_results::{search, series, summary, sweep};
 use dyno_submission::json;
 use schemars::generate::SchemaSettings;
 use schemars::transform::transform_subschemas;
@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
 use crate::cmd::{rules, selftest};
-use crate::{compare, probe, search, sweep, tune};
+use crate::{compare, probe, tune};
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,13 +6,20 @@
 //! the [results of other tools](foreign). It measures nothing and prints nothing.
 #![forbid(unsafe_code)]
 
+pub mod collection;
+pub mod contents;
+mod contents_rebuilt;
+pub mod effective;
 pub mod export;
 pub mod foreign;
 pub mod records;
 pub mod run_directory;
+pub mod search;
 pub mod series;
 pub mod summary;
+pub mod sweep;
 pub mod units;
+pub mod write;
 
 /// Version of the program that writes the documents.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

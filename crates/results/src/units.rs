@@ -1,5 +1,7 @@
 //! Numbers with units: durations, rates, counts, percentiles, dates.
 
+use std::borrow::Cow;
+
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 
 /// A duration with three significant digits: `4.21 us`, `12.0 ms`, `9m 30s`,
@@ -114,6 +116,50 @@ pub fn utc_compact(at: WallTime) -> String {
     format!("{:04}{:02}{:02}T{:02}{:02}{:02}Z", c.year, c.month, c.day, c.hour, c.minute, c.second)
 }
 
+/// A share as people name percentiles; 0 and 1 are the smallest and the largest.
+pub fn percentile_or_extreme(share: f64) -> String {
+    match share {
+        ..=0.0 => "min".into(),
+        1.0.. => "max".into(),
+        _ => percentile(share),
+    }
+}
+
+/// A text without colours that takes at most so many columns.
+pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
+    match width(text) {
+        short if short <= columns => text.into(),
+        _ => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
+
+/// Columns that a text takes on a terminal, colour codes not counted.
+pub fn width(text: &str) -> usize {
+    let mut columns = 0;
+    let mut is_escape = false;
+    for c in text.chars() {
+        match c {
+            '\x1b' => is_escape = true,
+            'm' if is_escape => is_escape = false,
+            _ => columns += usize::from(!is_escape),
+        }
+    }
+    columns
+}
+
+/// The command that makes the run again, as one types it into a shell.
+pub fn command(arguments: &[String]) -> String {
+    let quoted = |argument: &String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+@%".contains(c);
+        match !argument.is_empty() && argument.chars().all(is_plain) {
+            true => argument.clone(),
+            false => format!("'{}'", argument.replace('\'', "'\\''")),
+        }
+    };
+    let words = std::iter::once("dyno".to_string()).chain(arguments.iter().map(quoted));
+    words.collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +188,13 @@ mod tests {
         assert_eq!(rate(f64::NAN), "-");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!([0.5, 0.99, 0.999, 0.9].map(percentile), ["p50", "p99", "p99.9", "p90"]);
+        assert_eq!([0.0, 0.999, 1.0].map(percentile_or_extreme), ["min", "p99.9", "max"]);
+    }
+
+    #[test]
+    fn a_command_is_quoted_for_the_shell() {
+        let arguments = ["run", "--system", "onnx:my model.onnx", "--name", "it's", ""];
+        let shown = command(&arguments.map(str::to_string));
+        assert_eq!(shown, "dyno run --system 'onnx:my model.onnx' --name 'it'\\''s' ''");
     }
 }

@@ -3,9 +3,9 @@
 //! of the submission.
 
 use dyno_loadgen::settings::{Repetition, Scenario, Setting as _, TestMode};
-use dyno_results::summary;
+use dyno_results::summary::{self, mode_name};
 
-use crate::measure::{self, mode_name};
+use crate::measure;
 
 /// By scenario, what repeated runs found.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
-use dyno_results::summary::State;
+use dyno_results::summary::{State, mode_name};
 use dyno_rules::{Round, Version};
 use dyno_submission::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
 
@@ -12,7 +12,7 @@ use super::{Audited, Bounds, plan, quality};
 
 use crate::compare::interleave::rate;
 use crate::exit::{Exit, Failure};
-use crate::measure::{Test as MeasuredTest, Watch, mode_name};
+use crate::measure::{Test as MeasuredTest, Watch};
 use crate::options::{CommandLine, Options, is_open};
 use crate::output;
 use crate::run::{Measured, Prepared, variables};

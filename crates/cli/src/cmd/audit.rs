@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use dyno_loadgen::settings::Scenario;
 use dyno_results::run_directory::free_folder;
+use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{Accuracies, Element, Evidence, Test};
 
@@ -18,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, KEYS, Options};
 use crate::progress::Progress;
-use crate::run::{pretty, variables};
+use crate::run::variables;
 use crate::{output, render};
 
 /// Flags of `dyno audit`.

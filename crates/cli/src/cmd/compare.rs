@@ -8,6 +8,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
 use dyno_results::run_directory::free_folder;
 use dyno_results::units;
+use dyno_results::write::pretty;
 
 use crate::compare::interleave::{self, Schedule};
 use crate::compare::{
@@ -19,7 +20,6 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::GivenKeys;
 use crate::progress::Progress;
-use crate::run::pretty;
 use crate::{output, render};
 
 /// Flags of `dyno compare`.

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use clap::{Args, ValueEnum};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
+use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{self, Test};
 use dyno_sut::cheat::Trick;
 
 use crate::exit::{Exit, Failure};
-use crate::run::pretty;
 use crate::schema::Document;
 use crate::system::SYSTEMS;
 use crate::{output, render};

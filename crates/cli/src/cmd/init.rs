@@ -10,7 +10,7 @@ use dyno_loadgen::settings::{FIELDS, TestSettings};
 use crate::effect::needs_of;
 use crate::exit::{Exit, Failure};
 use crate::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
-use crate::{output, render, report};
+use crate::{output, render};
 
 /// Where the file goes.
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ fn template() -> String {
     for field in FIELDS.iter().filter(|field| !matches!(field.name, "scenario" | "mode")) {
         let unit = if field.unit.is_empty() { String::new() } else { format!(" [{}]", field.unit) };
         comment(&mut text, &format!("{}{unit}", field.help));
-        let value = report::toml_value(field.kind, &(field.get)(&defaults));
+        let value = dyno_results::effective::toml_value(field.kind, &(field.get)(&defaults));
         let _ = writeln!(text, "# {} = {value}", field.name);
     }
     text += "\n# Settings of one scenario, which override those above.\n\

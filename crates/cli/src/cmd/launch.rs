@@ -13,12 +13,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use clap::{Args, ValueEnum};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
+use dyno_results::write::pretty;
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Interrupt, LIFELINE};
 use crate::output;
-use crate::run::pretty;
 use crate::workers::{TOKEN, token};
 
 #[derive(Debug, Args)]

@@ -8,7 +8,6 @@ mod played;
 mod run;
 mod study;
 mod sweep;
-pub mod timeline;
 
 pub use given::{Changes, Hardware};
 

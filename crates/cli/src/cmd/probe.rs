@@ -9,6 +9,7 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+use dyno_results::write::pretty;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
@@ -17,7 +18,7 @@ use crate::options::{CommandLine, GivenKeys};
 use crate::output;
 use crate::probe::{self, Probe};
 use crate::progress::Progress;
-use crate::run::{Prepared, pretty};
+use crate::run::Prepared;
 
 /// Flags of `dyno probe`; those of `dyno run` say what is asked of which system.
 #[derive(Debug, Args)]

@@ -7,13 +7,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_results::collection::Collection;
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::results::{Ids, Results};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::report::{self, Several};
 
 /// Flags of the command.
 #[derive(Debug, Args)]
@@ -57,8 +57,8 @@ impl Report {
         if let (Some(tree), Some(round)) = (&self.submission, &self.round) {
             return self.submission(tree, round);
         }
-        let several = Several::read(&self.directories);
-        let missing = several.members.iter().flat_map(|member| &member.found.missing);
+        let several = Collection::read(&self.directories);
+        let missing = several.members.iter().flat_map(|member| &member.contents.missing);
         for problem in several.problems.iter().chain(missing) {
             output::say(format_args!("warning: {problem}"));
         }
@@ -70,13 +70,13 @@ impl Report {
             (Some(out), ..) => out,
             // A single run, a sweep, a search, or a folder of runs has its report inside.
             (None, [_], [only]) if several.searches.is_empty() && several.sweeps.is_empty() => {
-                only.found.path.join(report::FILE)
+                only.contents.path.join(dyno_report::FILE)
             }
-            (None, [directory], _) => directory.join(report::FILE),
-            (None, ..) => PathBuf::from(report::FILE),
+            (None, [directory], _) => directory.join(dyno_report::FILE),
+            (None, ..) => PathBuf::from(dyno_report::FILE),
         };
         let home = out.parent().filter(|home| !home.as_os_str().is_empty());
-        let page = report::html_of(&several, home.unwrap_or(Path::new(".")));
+        let page = dyno_report::html_of(&several, home.unwrap_or(Path::new(".")));
         std::fs::write(&out, page).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", out.display()))
                 .hint("choose another file with --out")
@@ -123,8 +123,8 @@ impl Report {
         }
         let real = fs::canonicalize(tree).unwrap_or_else(|_| tree.to_path_buf());
         let name = real.file_name().map_or_else(|| "submission".into(), |n| n.to_string_lossy());
-        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(report::FILE));
-        write(&out, &report::html_of_results(&results, &name))?;
+        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(dyno_report::FILE));
+        write(&out, &crate::pages::html_of_results(&results, &name))?;
         output::say(format_args!("report: {}", out.display()));
         Ok(Exit::Valid)
     }
@@ -165,7 +165,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let is_other = fs::metadata(&real).is_ok_and(|file| !file.is_file());
     let written = made.and_then(|()| match is_other {
         true => fs::OpenOptions::new().write(true).open(&real)?.write_all(text.as_bytes()),
-        false => crate::sweep::replace(&real, text),
+        false => dyno_results::write::replace(&real, text),
     });
     written.map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))

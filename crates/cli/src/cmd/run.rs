@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use dyno_results::run_directory::check_free;
+use dyno_results::write::pretty;
 
 use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
@@ -12,7 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, KEYS};
 use crate::progress::Progress;
-use crate::run::{Measured, Prepared, pretty};
+use crate::run::{Measured, Prepared};
 use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.

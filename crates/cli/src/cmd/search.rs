@@ -3,18 +3,20 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser};
 use dyno_loadgen::clock::Nanos;
+use dyno_results::search::{Load, Phase, State};
 use dyno_results::units;
+use dyno_results::write::pretty;
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::measure::Watch;
 use crate::options::{CommandLine, GivenKeys, arguments};
 use crate::progress::Progress;
-use crate::run::pretty;
-use crate::search::{self, Ask, Job, Load, Phase, State};
-use crate::{output, render, report};
+use crate::search::{self, Ask, Job};
+use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -25,7 +27,7 @@ pub struct Search {
     #[arg(long, value_name = "LIMIT", action = ArgAction::Append)]
     limit: Vec<String>,
     /// What is raised [default: qps, for MultiStream samples]
-    #[arg(long, value_enum, value_name = "LOAD")]
+    #[arg(long, value_parser = loads(), value_name = "LOAD")]
     load: Option<Load>,
     /// The first load [default: what is set, else what a short probe finds; of whole numbers 1]
     #[arg(long, value_name = "LOAD")]
@@ -97,6 +99,12 @@ struct Kept {
     search: Search,
 }
 
+fn loads() -> impl TypedValueParser<Value = Load> {
+    let value = |load: Load| PossibleValue::new(load.name()).help(load.description());
+    PossibleValuesParser::new(Load::ALL.map(value))
+        .map(|name| name.parse().expect("the parser takes only names of loads"))
+}
+
 impl Search {
     /// Limits in the spelling of other tools, which runs tell goodput by and a search keeps.
     fn goodput(&self) -> Vec<String> {
@@ -146,7 +154,7 @@ impl Search {
         }
         let played = job.play(watch, self.quiet);
         // The runs of a search that broke off are shown, too.
-        let page = report::write_inside(job.directory());
+        let page = dyno_report::write_inside(job.directory());
         let exit = self.tell(&job, played?);
         if let (Some(page), false) = (page?, self.quiet) {
             output::say(format_args!("report: {}", page.display()));

@@ -18,10 +18,10 @@ use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::run::{self, Keep, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_results::units::duration;
+use dyno_results::write::pretty;
 use dyno_sut::null::Null;
 
 use crate::exit::{Exit, Failure};
-use crate::run::pretty;
 use crate::system::Numbers;
 use crate::{environment, output};
 

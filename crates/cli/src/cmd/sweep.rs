@@ -7,18 +7,20 @@ use clap::{ArgAction, Args, ValueEnum};
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::free_folder;
 use dyno_results::summary::DISCLAIMER;
+use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
+use dyno_results::write::{pretty, replace};
 use dyno_results::{VERSION, units};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::options::{CommandLine, GivenKeys, Options, SweepTable};
 use crate::progress::Progress;
-use crate::run::{command, pretty, variables};
+use crate::run::{command, variables};
 use crate::sweep::plan::{Plan, Request, expected, merged};
 use crate::sweep::play::{Limits, Player, Stopped, hand_out};
 use crate::sweep::resume::{self, Lock};
-use crate::sweep::{self, Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep, replace, table};
-use crate::{output, render, report};
+use crate::sweep::table;
+use crate::{output, render};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]
@@ -205,7 +207,7 @@ impl SweepCommand {
         let mut problems = Vec::new();
         let mut over = Vec::new();
         for text in &self.over {
-            match Axis::parse(text) {
+            match crate::sweep::read_axis(text) {
                 Ok(axis) => over.push(axis),
                 Err(problem) => problems.push(format!("flag --over: {problem}")),
             }
@@ -277,7 +279,10 @@ impl SweepCommand {
             if let Some(page) = page {
                 output::say(format_args!("report: {}", page.display()));
             }
-            output::say(format_args!("results: {}", directory.join(sweep::FILE).display()));
+            output::say(format_args!(
+                "results: {}",
+                directory.join(dyno_results::sweep::FILE).display()
+            ));
             say_why(stopped, sweep, directory);
         }
         printed.map(|()| exit(stopped, sweep))
@@ -297,10 +302,14 @@ fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Fai
     let path = directory.join(table::CSV_FILE);
     replace(&path, table::csv(sweep))
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
-    report::write_inside(directory)
+    Ok(dyno_report::write_inside(directory)?)
 }
 
-fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String) -> Sweep {
+fn begin(
+    definition: dyno_results::sweep::Definition,
+    points: Vec<dyno_results::sweep::Point>,
+    name: String,
+) -> Sweep {
     Sweep {
         schema: SCHEMA.into(),
         schema_version: SCHEMA_VERSION,
@@ -318,7 +327,7 @@ fn begin(definition: sweep::Definition, points: Vec<sweep::Point>, name: String)
 }
 
 fn exit(stopped: Stopped, sweep: &Sweep) -> Exit {
-    let is_done = |point: &sweep::Point| point.state == PointState::Done;
+    let is_done = |point: &dyno_results::sweep::Point| point.state == PointState::Done;
     match stopped {
         Stopped::Interrupted => Exit::Interrupted,
         Stopped::Failing => Exit::Aborted,
@@ -365,7 +374,7 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     };
     let _ = writeln!(text, "{excluded}{repeats}; order {order}");
     let fixed = CommandLine::of_arguments(&definition.fixed).map_err(Failure::set_up)?;
-    let pending: Vec<&sweep::Point> =
+    let pending: Vec<&dyno_results::sweep::Point> =
         sweep.points.iter().filter(|point| point.state == PointState::Pending).collect();
     let mut total: Nanos = 0;
     for (at, point) in pending.iter().enumerate() {

@@ -25,8 +25,8 @@ use crate::effect::Strictness;
 use crate::exit::{Exit, Failure};
 use crate::measure::{Test, Watch};
 use crate::options::{CommandLine, GivenKeys, Options};
+use crate::output;
 use crate::run::{Prepared, variables};
-use crate::{output, report};
 
 /// What is to be played.
 #[derive(Debug)]
@@ -413,8 +413,9 @@ fn difference(
         return Ok(Some(format!("{}, not of {system}", run.system)));
     }
     // Workers, batches and the like.
-    let was = std::fs::read_to_string(target.join(report::EFFECTIVE)).unwrap_or_default();
-    let is = report::effective_toml(run, &prepared.options);
+    let was =
+        std::fs::read_to_string(target.join(dyno_results::effective::FILE)).unwrap_or_default();
+    let is = crate::run::effective_toml(run, &prepared.options);
     if let Some((was, is)) = (run_table(&was).zip(run_table(&is))).find(|(was, is)| was != is) {
         return Ok(Some(format!("another [run] table: {was:?}, not {is:?}")));
     }

@@ -7,8 +7,6 @@ use dyno_results::summary;
 
 use super::Played;
 
-use crate::report;
-
 /// Options and settings that differ in every run, or do not describe the system.
 const NOT_LABELS: [&str; 8] = [
     "seed",
@@ -23,7 +21,8 @@ const NOT_LABELS: [&str; 8] = [
 
 /// Returns the options and settings that a run was given, by name.
 pub fn given(path: &Path, run: &summary::Run) -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(path.join(report::EFFECTIVE)).unwrap_or_default();
+    let text =
+        std::fs::read_to_string(path.join(dyno_results::effective::FILE)).unwrap_or_default();
     let rows = text.lines().skip_while(|line| *line != "[run]").skip(1);
     let rows = rows.take_while(|line| !line.starts_with('['));
     let rows = rows.filter_map(|row| row.split_once(" = "));

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::compare::slices;
 use dyno_results::summary;
+use dyno_results::write::pretty;
 use serde::{Deserialize, Serialize};
 
 use super::{Played, Sides};
 
 use crate::exit::Failure;
-use crate::run::pretty;
 
 /// Name of the file that describes the folder.
 const FILE: &str = "interleave.json";

@@ -1,11 +1,12 @@
 //! The table of options: what each needs to take effect.
 
 use dyno_loadgen::settings::{Origin, Scenario};
+use dyno_results::effective::is_relevant;
 
 use super::need::{self, Need};
 use super::{Facts, Strictness, Unmet};
+
 use crate::options::Given;
-use crate::report::is_relevant;
 
 use Need::{Accuracy, Other, Performance, Systems};
 

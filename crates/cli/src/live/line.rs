@@ -3,7 +3,6 @@
 use dyno_results::units;
 
 use super::{Live, Until};
-use crate::render;
 
 /// Least columns of the bar; the rest of the line is more important.
 const BAR: std::ops::RangeInclusive<usize> = 6..=20;
@@ -25,7 +24,7 @@ pub fn line(live: &Live, columns: usize) -> String {
     if let [title, figure] = &mut parts[..] {
         // How far it is says more than what it is called.
         let left = room.saturating_sub(figure.text.chars().count() + 2);
-        title.text = render::shortened(&title.text, left).into_owned();
+        title.text = units::shortened(&title.text, left).into_owned();
         if left == 0 {
             parts.remove(0);
         }

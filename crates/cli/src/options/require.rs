@@ -2,9 +2,9 @@
 
 use dyno_loadgen::search::Limit;
 use dyno_loadgen::settings::Scenario;
+use dyno_results::search::limits;
 
 use super::keys;
-use crate::search::limits;
 
 /// A bound that performance tests must keep.
 #[derive(Debug, Clone, PartialEq)]

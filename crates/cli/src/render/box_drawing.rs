@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use dyno_results::units::{shortened, width};
+
 /// Columns inside the frame.
 const WIDTH: usize = 78;
 
@@ -83,28 +85,6 @@ impl Frame {
         self.text += &format!("└{}┘\n", "─".repeat(WIDTH));
         self.text
     }
-}
-
-/// A text without colours that takes at most so many columns.
-pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
-    match width(text) {
-        short if short <= columns => text.into(),
-        _ => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
-/// Columns that a text takes on a terminal, colour codes not counted.
-fn width(text: &str) -> usize {
-    let mut columns = 0;
-    let mut is_escape = false;
-    for c in text.chars() {
-        match c {
-            '\x1b' => is_escape = true,
-            'm' if is_escape => is_escape = false,
-            _ => columns += usize::from(!is_escape),
-        }
-    }
-    columns
 }
 
 /// A word in pieces of at most so many columns.

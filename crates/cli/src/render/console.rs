@@ -5,14 +5,13 @@ use std::fmt::Write as _;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::metrics::Distribution;
-use dyno_results::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run};
-use dyno_results::units::{count, duration, rate};
+use dyno_results::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run, mode_name};
+use dyno_results::units::{self, count, duration, rate, shortened};
 
-use super::{Alignment, Color, Frame, details, painted, shortened, wrap};
+use super::{Alignment, Color, Frame, details, painted, wrap};
 
-use crate::measure::{Test, mode_name};
+use crate::measure::Test;
 use crate::options::{Options, is_open};
-use crate::report;
 use crate::system::System;
 
 /// As much of a system's name as the title has room for.
@@ -60,7 +59,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
     }
     // Of a run that is for no round, the summary and the report tell it.
     if let (Some(division), true) = (&run.division, run.rules.is_some()) {
-        frame.line(&report::division_and_why(division), 2);
+        frame.line(&dyno_report::words::division_and_why(division), 2);
         let provided = division.provided.iter().map(|item| format!("  provided: {item}"));
         provided.for_each(|line| frame.line(&line, 4));
         frame.rule();
@@ -73,7 +72,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         frame.line(&details::machine(&run.environment), 2);
     }
     if !run.command.is_empty() {
-        frame.line(&format!("$ {}", details::command(&run.command)), 2);
+        frame.line(&format!("$ {}", units::command(&run.command)), 2);
     }
     let color = Color::of_verdict(&run.verdict);
     frame.line(&format!("Verdict: {}", painted(&run.verdict, color, is_colored)), 2);
@@ -217,7 +216,10 @@ fn settings(text: &mut String, test: &Test, settings: &Settings) {
     for (field, value, origin) in settings.rows() {
         let is_chosen = !matches!(origin, Origin::Default | Origin::BuiltIn { .. });
         let is_of_run = matches!(field.name, "scenario" | "mode");
-        if is_chosen && !is_of_run && report::is_relevant(field.name, test.scenario) {
+        if is_chosen
+            && !is_of_run
+            && dyno_results::effective::is_relevant(field.name, test.scenario)
+        {
             let value = format!("{value} {}", field.unit);
             let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
         }

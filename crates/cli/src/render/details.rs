@@ -260,19 +260,6 @@ pub fn machine(environment: &Environment) -> String {
     )
 }
 
-/// The command that makes the run again, as one types it into a shell.
-pub fn command(arguments: &[String]) -> String {
-    let quoted = |argument: &String| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/+@%".contains(c);
-        match !argument.is_empty() && argument.chars().all(is_plain) {
-            true => argument.clone(),
-            false => format!("'{}'", argument.replace('\'', "'\\''")),
-        }
-    };
-    let words = std::iter::once("dyno".to_string()).chain(arguments.iter().map(quoted));
-    words.collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,12 +292,5 @@ mod tests {
         }
         let short = of("minimum:50", State::Complete, Verdict::Undecided, Some(1));
         assert_eq!(short.as_deref(), Some("run 1 of 50 is UNDECIDED"));
-    }
-
-    #[test]
-    fn a_command_is_quoted_for_the_shell() {
-        let arguments = ["run", "--system", "onnx:my model.onnx", "--name", "it's", ""];
-        let shown = command(&arguments.map(str::to_string));
-        assert_eq!(shown, "dyno run --system 'onnx:my model.onnx' --name 'it'\\''s' ''");
     }
 }

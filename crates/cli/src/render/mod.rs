@@ -4,9 +4,8 @@ mod box_drawing;
 mod console;
 mod details;
 
-pub use box_drawing::{Alignment, Frame, shortened, wrap};
+pub use box_drawing::{Alignment, Frame, wrap};
 pub use console::{accuracy, headline, plan, summary};
-pub use details::command;
 
 use dyno_results::summary::Verdict;
 

@@ -2,10 +2,13 @@
 //! that measure go this way.
 
 mod checked;
+mod effective;
 mod longer;
 mod remarks;
 mod seen;
 mod tests;
+
+pub use effective::effective_toml;
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -18,7 +21,7 @@ use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::records::Keep;
 use dyno_results::run_directory::{Finished, RunDirectory};
 use dyno_results::summary::{self, State, Verdict};
-use dyno_results::{series, units};
+use dyno_results::{series, units, write};
 
 use crate::effect::{self, Facts};
 use crate::exit::{Exit, Failure};
@@ -30,7 +33,7 @@ use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::workers::RemoteWorkers;
-use crate::{division, environment, output, render, report, requirement, throughput};
+use crate::{division, environment, output, render, requirement, throughput};
 use longer::SizedTest;
 pub use seen::observer;
 use seen::{reported, seen_by_client};
@@ -371,10 +374,10 @@ impl Prepared {
         directory: RunDirectory,
     ) -> Result<Measured, Failure> {
         let directory = directory.finish(&[
-            (summary::FILE, pretty(&summary)),
+            (summary::FILE, write::pretty(&summary)),
             (series::FILE, compact(series)),
-            ("report.html", report::html(&summary, series, self.options.run.records)),
-            (report::EFFECTIVE, report::effective_toml(&summary, &self.options)),
+            ("report.html", dyno_report::html(&summary, series, self.options.run.records)),
+            (dyno_results::effective::FILE, effective_toml(&summary, &self.options)),
         ])?;
         warn(&directory.warnings);
         Ok(Measured { summary, directory })
@@ -422,11 +425,6 @@ pub fn command() -> Vec<String> {
         }
     }
     kept
-}
-
-/// JSON that people read.
-pub fn pretty(value: &impl serde::Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("keys are texts") + "\n"
 }
 
 fn compact(value: &impl serde::Serialize) -> String {

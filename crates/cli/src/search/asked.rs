@@ -9,10 +9,8 @@ use dyno_loadgen::search::{Limit, Quantity, Rules};
 use dyno_loadgen::settings::{
     Arrivals, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode, TestSettings,
 };
+use dyno_results::search::{Definition, Load, OnTop, limits};
 
-use super::limits;
-use super::load::{Load, OnTop};
-use super::state::Definition;
 use crate::exit::Failure;
 use crate::measure::{Test, Watch};
 use crate::options::{Given, Mode, Options, Profile, is_open};

@@ -2,9 +2,8 @@
 //! repeated, and a search that only gets such runs ends.
 
 use dyno_loadgen::search::{Block, Limit, Quantity};
+use dyno_results::search::limits;
 use dyno_results::summary::{self, Cause};
-
-use super::limits;
 
 /// Why a run says nothing about the system.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,14 +10,15 @@ use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Sea
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 use dyno_results::run_directory::{free_folder, make_way};
+use dyno_results::search::{
+    Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
+};
 use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
 use super::asked::{self, Ask, First};
 use super::disturbed::{self, Disturbance, Patience};
-use super::load::Load;
 use super::screen;
-use super::state::{self, Confirmed, Definition, Disturbed, Phase, Point, State, Unfinished};
 
 use crate::effect::{self, Facts, Strictness};
 use crate::exit::Failure;
@@ -159,7 +160,10 @@ impl Job {
         }
         for point in &before.points {
             let mut told = point.observation().map_err(|problem| {
-                Failure::set_up(format!("{}: {problem}", directory.join(state::FILE).display()))
+                Failure::set_up(format!(
+                    "{}: {problem}",
+                    directory.join(dyno_results::search::FILE).display()
+                ))
             })?;
             if told.blocks.len() != self.limits.len() {
                 let problem = format!("point {} has other limits", point.number);
@@ -528,8 +532,8 @@ impl Told {
 
 fn begin(prepared: &Prepared, definition: Definition) -> State {
     State {
-        schema: state::SCHEMA.into(),
-        schema_version: state::SCHEMA_VERSION,
+        schema: dyno_results::search::SCHEMA.into(),
+        schema_version: dyno_results::search::SCHEMA_VERSION,
         state: Phase::Running,
         official: false,
         disclaimer: summary::DISCLAIMER.into(),

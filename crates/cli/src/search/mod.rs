@@ -5,13 +5,8 @@
 mod asked;
 mod disturbed;
 mod job;
-pub mod limits;
-mod load;
 mod screen;
-mod state;
 
 pub use asked::Ask;
 pub use job::{Job, prepare};
-pub use load::Load;
-pub use screen::{headline, nearest, plan, result};
-pub use state::{FILE, Phase, Point, Purpose, SCHEMA_VERSION, State};
+pub use screen::{plan, result};

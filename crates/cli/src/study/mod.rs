@@ -264,7 +264,6 @@ mod tests {
     use dyno_rnn::{Isa, Precision, Tanh};
 
     use super::*;
-    use crate::report;
 
     /// As `--quick` measures them, which is fast enough for a test.
     #[test]
@@ -297,7 +296,7 @@ mod tests {
         let about = ["machine".to_owned(), "run".to_owned()];
         let told: serde_json::Value = serde_json::from_str(&document(&about, &parts)).unwrap();
         assert_eq!(told["parts"][3]["rows"][1]["label"], "2");
-        let page = report::html_of_study(&about, &parts);
+        let page = crate::pages::html_of_study(&about, &parts);
         assert!(page.contains("<h2>Techniques</h2>") && page.contains("<figure class=\"chart\">"));
         assert!(tables(&about, &parts).contains("GEMMs in sequence"));
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use dyno_loadgen::settings::nearest;
+use dyno_results::sweep::{Axis, Selection};
 use dyno_results::units;
 
-use super::state::{Axis, Selection};
 use crate::options::Swept;
 
 /// Values of one axis at most.
@@ -14,56 +14,52 @@ const MOST_VALUES: usize = 1_000;
 /// Combinations times repeats at most: a month of five-minute points.
 pub const MOST_POINTS: usize = 10_000;
 
-impl Axis {
-    /// Reads `KEY=VALUES`. Values are separated by commas, or by semicolons
-    /// where a value holds commas itself; each may be a range.
-    ///
-    /// # Errors
-    /// What is wrong, in a sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (key, values) = text.split_once('=').ok_or_else(|| {
-            format!("expected KEY=VALUE,VALUE, such as batch=1,2,4, found `{text}`")
-        })?;
-        Self::new(key.trim(), &split(values))
-    }
+/// Reads `KEY=VALUES`. Values are separated by commas, or by semicolons
+/// where a value holds commas itself; each may be a range.
+///
+/// # Errors
+/// What is wrong, in a sentence.
+pub fn read_axis(text: &str) -> Result<Axis, String> {
+    let (key, values) = text
+        .split_once('=')
+        .ok_or_else(|| format!("expected KEY=VALUE,VALUE, such as batch=1,2,4, found `{text}`"))?;
+    axis(key.trim(), &split(values))
+}
 
-    /// An axis of these values, of which each may be a range.
-    ///
-    /// # Errors
-    /// What is wrong, in a sentence.
-    pub fn new(key: &str, values: &[String]) -> Result<Self, String> {
-        let swept = Swept::find(key)?;
-        let key = swept.name();
-        let mut all = Vec::new();
-        for value in values {
-            let found = expand(value).map_err(|expected| format!("`{key}`: {expected}"))?;
-            all.extend(found);
-            if all.len() > MOST_VALUES {
-                return Err(format!("`{key}` has more than {MOST_VALUES} values"));
-            }
+/// An axis of these values, of which each may be a range.
+///
+/// # Errors
+/// What is wrong, in a sentence.
+pub fn axis(key: &str, values: &[String]) -> Result<Axis, String> {
+    let swept = Swept::find(key)?;
+    let key = swept.name();
+    let mut all = Vec::new();
+    for value in values {
+        let found = expand(value).map_err(|expected| format!("`{key}`: {expected}"))?;
+        all.extend(found);
+        if all.len() > MOST_VALUES {
+            return Err(format!("`{key}` has more than {MOST_VALUES} values"));
         }
-        if all.is_empty() {
-            return Err(format!("`{key}` has no values"));
-        }
-        let mut seen = HashSet::new();
-        for value in &all {
-            swept.check(value).map_err(|expected| {
-                let hint = match values.len() {
-                    2.. if value.contains('=') => {
-                        "; values that hold commas are separated by semicolons"
-                    }
-                    _ => "",
-                };
-                format!("`{key}`: {expected}{hint}")
-            })?;
-            if !seen.insert(value) {
-                return Err(format!(
-                    "`{key}` has the value `{value}` twice; --repeat runs it twice"
-                ));
-            }
-        }
-        Ok(Self { key, values: all })
     }
+    if all.is_empty() {
+        return Err(format!("`{key}` has no values"));
+    }
+    let mut seen = HashSet::new();
+    for value in &all {
+        swept.check(value).map_err(|expected| {
+            let hint = match values.len() {
+                2.. if value.contains('=') => {
+                    "; values that hold commas are separated by semicolons"
+                }
+                _ => "",
+            };
+            format!("`{key}`: {expected}{hint}")
+        })?;
+        if !seen.insert(value) {
+            return Err(format!("`{key}` has the value `{value}` twice; --repeat runs it twice"));
+        }
+    }
+    Ok(Axis { key, values: all })
 }
 
 /// The parts of a list as the command line has it.
@@ -245,12 +241,12 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        assert_eq!(Axis::parse(text).unwrap().values, expected, "{text}");
+        assert_eq!(read_axis(text).unwrap().values, expected, "{text}");
     }
 
     #[track_caller]
     fn check_refused(text: &str, expected: &str) {
-        let problem = Axis::parse(text).unwrap_err();
+        let problem = read_axis(text).unwrap_err();
         assert!(problem.contains(expected), "{text}: {problem}");
     }
 
@@ -266,7 +262,7 @@ mod tests {
         check("system=onnx:../a.onnx,digits", &["onnx:../a.onnx", "digits"]);
         check("system=model:fixed=1ms,servers=2;null", &["model:fixed=1ms,servers=2", "null"]);
         check("system=model:fixed=1ms,servers=2;", &["model:fixed=1ms,servers=2"]);
-        assert_eq!(Axis::parse("run.batch_wait=0ns").unwrap().key, "batch_wait");
+        assert_eq!(read_axis("run.batch_wait=0ns").unwrap().key, "batch_wait");
     }
 
     #[test]
@@ -291,7 +287,7 @@ mod tests {
     }
 
     fn axes() -> [Axis; 2] {
-        [Axis::parse("batch=1,2").unwrap(), Axis::parse("workers=1,2,3").unwrap()]
+        [read_axis("batch=1,2").unwrap(), read_axis("workers=1,2,3").unwrap()]
     }
 
     fn selection(key: &str, values: &[&str]) -> Selection {

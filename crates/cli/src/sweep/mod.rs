@@ -2,8 +2,8 @@
 //! can be ended and resumed.
 //!
 //! [`plan`] makes points of what was said, [`play`] runs those that are still to
-//! be run, each as a `dyno run` in a process of its own, and [`state`] is what is
-//! known of them.
+//! be run, each as a `dyno run` in a process of its own, and
+//! [`dyno_results::sweep`] is what is known of them.
 
 mod axis;
 pub mod plan;
@@ -11,10 +11,7 @@ pub mod play;
 mod process;
 pub mod resume;
 mod rows;
-mod state;
 pub mod table;
 
-pub use axis::{expand as axis_range, split as axis_values};
+pub use axis::{axis, expand as axis_range, read_axis, split as axis_values};
 pub use process::pause;
-pub use state::{Axis, Definition, Point, PointState, Selection, State, Sweep, replace};
-pub use state::{FILE, SCHEMA, SCHEMA_VERSION};

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::TestMode;
+use dyno_results::sweep::{Axis, Definition, InputFile, Point, PointState};
 
 use super::axis::{Combination, check_selection, combinations, is_selected};
-use super::state::{Axis, Definition, InputFile, Point, PointState};
 use crate::effect::{Common, Facts, check_system};
 use crate::exit::Failure;
 use crate::options::{

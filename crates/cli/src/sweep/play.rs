@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::rng::Mt19937;
 use dyno_results::run_directory::make_way;
+use dyno_results::sweep::{Point, PointState, State, Sweep, results};
 use dyno_results::{summary, units};
 
 use super::process::{self, Ended};
-use super::state::{Point, PointState, State, Sweep, results};
 use super::{plan, table};
 
 use crate::exit::{Exit, Failure};

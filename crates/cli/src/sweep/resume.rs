@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
+use dyno_results::sweep::{Definition, Sweep};
+
 use super::plan::{Plan, environment, look_at};
-use super::state::{Definition, Sweep};
 use crate::exit::Failure;
 
 /// Held as long as a sweep runs, so that no two run in one directory.
@@ -44,7 +45,7 @@ impl Lock {
 /// If there is no sweep, or another process has it.
 pub fn lock(directory: &Path) -> Result<Lock, Failure> {
     // A folder that is none gets no lock file.
-    if !directory.join(super::FILE).is_file() {
+    if !directory.join(dyno_results::sweep::FILE).is_file() {
         read(directory)?;
     }
     Lock::take(directory)
@@ -63,7 +64,7 @@ pub fn read(directory: &Path) -> Result<Sweep, Failure> {
     if let Some(point) = sweep.points.iter().find(|point| !is_inside(Path::new(&point.folder))) {
         let problem = format!(
             "{}: the folder of point {} is `{}`, which is not below points",
-            directory.join(super::FILE).display(),
+            directory.join(dyno_results::sweep::FILE).display(),
             point.number,
             point.folder
         );

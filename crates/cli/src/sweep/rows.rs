@@ -2,8 +2,7 @@
 //! and which of them no other one beats.
 
 use dyno_results::summary::Verdict;
-
-use super::state::{Point, PointResult, PointState, Sweep, is_bad};
+use dyno_results::sweep::{Point, PointResult, PointState, Sweep, is_bad};
 
 /// One scenario of one combination, over its repeats.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use dyno_loadgen::clock::Nanos;
 use dyno_results::export::quoted;
 use dyno_results::summary::DISCLAIMER;
+use dyno_results::sweep::{Point, PointResult, PointState, Sweep};
 use dyno_results::{VERSION, units};
 
 use super::rows::{Row, rows};
-use super::state::{Point, PointResult, PointState, Sweep};
 
 use crate::render::{self, Alignment, Color, Frame, painted};
 
@@ -23,19 +23,6 @@ const NAME_COLUMNS: usize = 28;
 
 /// Messages of failed points that are told.
 const MOST_MESSAGES: usize = 5;
-
-impl PointState {
-    /// As it is shown.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Done => "done",
-            Self::Undecided => "undecided",
-            Self::Invalid => "invalid",
-            Self::Failed => "failed",
-        }
-    }
-}
 
 /// What came of a point, in a line.
 pub fn line(point: &Point) -> String {

@@ -11,11 +11,11 @@ use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_number::Network;
 use dyno_number::network::External;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
+use dyno_results::write::replace;
 use regex::Regex;
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
-use crate::sweep::replace;
 
 /// The program of a descriptor.
 ///

@@ -20,6 +20,7 @@ mod verdict;
 
 use std::collections::BTreeMap;
 
+use dyno_loadgen::settings::TestMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,16 @@ pub const FILE: &str = "summary.json";
 
 /// Said wherever results are shown.
 pub const DISCLAIMER: &str = "not an official MLPerf result";
+
+/// As people say it.
+pub fn mode_name(mode: TestMode) -> &'static str {
+    match mode {
+        TestMode::SubmissionRun => "both",
+        TestMode::AccuracyOnly => "accuracy",
+        TestMode::PerformanceOnly => "performance",
+        TestMode::FindPeakPerformance => "peak",
+    }
+}
 
 /// A run of Dyno: one or more tests of one system. Times are ns unless the key
 /// says otherwise.

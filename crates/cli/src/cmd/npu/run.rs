@@ -9,11 +9,11 @@ use dyno_npu::deploy::Plan;
 use dyno_npu::schedule::{Named, SCHEDULERS};
 use dyno_npu::spatial::Parts;
 use dyno_npu::streams::{Streams, play_watched};
+use dyno_report::timeline::{Bar, Timeline};
 use serde_json::{Value, json};
 
 use super::given::Sharing;
 use super::played::{Played, time};
-use super::timeline::{Bar, Timeline};
 use crate::exit::{Exit, Failure};
 use crate::output;
 
@@ -147,7 +147,9 @@ impl Run {
             |stream, block, placed| {
                 let label = deployment.profiles[stream].labels.get(block).cloned();
                 let label = label.unwrap_or_default();
-                bars.push(Bar { stream, label, part: None, placed: *placed });
+                let fetch = [placed.fetch_start, placed.fetch_end];
+                let compute = [placed.compute_start, placed.compute_end];
+                bars.push(Bar { stream, label, part: None, fetch, compute });
             },
         );
         let timeline = Timeline { names: &deployment.names, bars: &bars };
@@ -169,7 +171,7 @@ fn table(plan: &Plan, played: &[Played]) -> String {
         "scheduler", "STP", "of bound", "ANTT", "slowest", "PEs", "memory"
     );
     for name in names {
-        let _ = write!(text, " {:>8}", crate::render::shortened(name, 8));
+        let _ = write!(text, " {:>8}", dyno_results::units::shortened(name, 8));
     }
     text.push('\n');
     for one in played {

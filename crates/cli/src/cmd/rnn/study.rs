@@ -4,16 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use dyno_results::write::replace;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Count, Study as Bench};
 use dyno_rnn::{Isa, Team};
 
 use super::Held;
+
 use crate::exit::{Exit, Failure};
 use crate::study::{Measuring, Misses, document, tables};
-use crate::sweep::replace;
-use crate::{environment, output, report};
+use crate::{environment, output};
 
 /// How much, and where to.
 #[derive(Debug, Args)]
@@ -81,7 +82,7 @@ impl Study {
         let about =
             [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
         if let Some(path) = &self.report {
-            let page = report::html_of_study(&about, &parts);
+            let page = crate::pages::html_of_study(&about, &parts);
             replace(path, &page).map_err(|error| {
                 Failure::set_up(format!("cannot write {}: {error}", path.display()))
             })?;

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_number::Dictionary;
+use dyno_results::write::replace;
 
 use super::read;
+
 use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::sweep::replace;
 use crate::tune::cpp_types;
 
 /// Which formats, and how they are called.

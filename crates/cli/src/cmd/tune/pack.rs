@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_number::evaluate::{Packed, PackedFile, Source};
 use dyno_onnx::Model;
+use dyno_results::write::replace;
 use dyno_results::{summary, units};
 
 use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::render::{Alignment, Frame};
-use crate::sweep::replace;
 use crate::system::tuned;
 
 /// Which model, and its formats.

@@ -6,14 +6,14 @@ use clap::Args;
 use dyno_loadgen::clock::Clock;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, widths};
 use dyno_number::{Dictionary, Network};
+use dyno_results::write::{pretty, replace};
 
 use super::{Described, read};
+
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::run::pretty;
-use crate::sweep::replace;
+use crate::output;
 use crate::tune::{self, Engine, Evaluator, Histogram, Line, Plot as Document};
-use crate::{output, report};
 
 /// What is plotted.
 #[derive(Debug, Args)]
@@ -101,7 +101,7 @@ impl Plot {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
-        replace(&self.out, report::html_of_widths(document)).map_err(|error| {
+        replace(&self.out, crate::pages::html_of_widths(document)).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.out.display()))
         })?;
         output::say(format_args!("plot: {}", self.out.display()));

@@ -9,18 +9,18 @@ use dyno_number::tune::{
     Stop, Trial,
 };
 use dyno_number::{Algorithm, Network, Objective};
+use dyno_results::write::{pretty, replace};
 use serde_json::Value;
 
 use super::Described;
+
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
-use crate::run::pretty;
-use crate::sweep::replace;
+use crate::output;
 use crate::tune::{
     Closed, Data, Engine, Line, Program, Provenance, Running, Runs, Split, Target, best_file,
     document, hashes, program, remarks, summary,
 };
-use crate::{output, report};
 
 /// What is tuned, and how.
 #[derive(Debug, Args)]
@@ -410,7 +410,7 @@ impl Run {
     fn tell(&self, folder: &Path, told: &Told<'_>) -> Result<Exit, Failure> {
         let Told { network, about, outcome, provenance } = *told;
         let document = document(network, about, outcome, provenance);
-        let page = report::html_of_tuning(&report::Tuning {
+        let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
             network,
             outcome,
             about,
@@ -419,7 +419,7 @@ impl Run {
             descriptor: &self.described.descriptor.display().to_string(),
             folder: &shown(folder),
         });
-        let mut files = vec![("tune.json", pretty(&document)), (report::FILE, page)];
+        let mut files = vec![("tune.json", pretty(&document)), (dyno_report::FILE, page)];
         files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
         let mut failures = Vec::new();
         for (name, text) in &files {

@@ -2,13 +2,15 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
+use dyno_results::sweep::{Axis, Selection};
 use dyno_results::units;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Reader, text_of};
+
 use crate::options::Swept;
-use crate::sweep::{Axis, Selection, axis_values};
+use crate::sweep::axis_values;
 
 /// What `[sweep]` says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -118,8 +120,9 @@ impl Reader<'_> {
         let Some(table) = self.table(value, "sweep.over") else { return };
         for (name, value) in in_order(table) {
             let at = name.span().start;
-            let axis =
-                self.values(name, value).and_then(|values| Axis::new(name.get_ref(), &values));
+            let axis = self
+                .values(name, value)
+                .and_then(|values| crate::sweep::axis(name.get_ref(), &values));
             match axis {
                 Ok(axis) if axes.iter().any(|other| other.key == axis.key) => {
                     self.problem(at, format!("`{}` varies twice", axis.key));
@@ -176,7 +179,7 @@ impl Reader<'_> {
                         operations(value.get_ref()).map(|n| annotation.operations = Some(n))
                     }
                     _ => self.values(name, value).and_then(|values| {
-                        let axis = Axis::new(name.get_ref(), &values)?;
+                        let axis = crate::sweep::axis(name.get_ref(), &values)?;
                         annotation.of.insert(axis.key, axis.values);
                         Ok(())
                     }),

@@ -6,12 +6,11 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::run::RunLog;
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
 use dyno_loadgen::session::Ended;
+use dyno_results::search::{self, Counts, Load, Peak, Point, limits};
 
 use super::{Job, Told};
+
 use crate::search::disturbed::Disturbance;
-use crate::search::limits;
-use crate::search::load::Load;
-use crate::search::state::{self, Counts, Peak, Point};
 
 impl Job {
     /// What runs at one load were like: of each limit the run that was worst by it,
@@ -96,7 +95,7 @@ impl Job {
                 limit: limits::key(limit),
                 queries: all.queries,
                 over: all.over,
-                stretches: state::write_stretches(blocks),
+                stretches: search::write_stretches(blocks),
             })
         };
         let good = |(limit, blocks): (&Limit, &Vec<Block>)| {
@@ -140,7 +139,7 @@ impl Job {
                 false => Block::sum(&self.search.counted(alone, at)),
             };
             (counts.queries, counts.over) = (all.queries, all.over);
-            counts.stretches = state::write_stretches(blocks);
+            counts.stretches = search::write_stretches(blocks);
         }
     }
 

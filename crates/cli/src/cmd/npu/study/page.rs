@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use dyno_results::write::replace;
+
 use super::part::Part;
+
 use crate::exit::Failure;
-use crate::sweep::replace;
 
 /// Lines before and after the tables of a part.
 pub fn marks(name: &str) -> (String, String) {

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::grid::Grid;
 use super::point::Metric;
-use crate::render::shortened;
-use crate::report::escaped;
+use dyno_report::words::escaped;
+use dyno_results::units::shortened;
 
 /// Colours from low to high, evenly spaced; lightness grows with the value, so that they read without colour
 /// (viridis, of matplotlib).

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use dyno_results::export::quoted;
+use dyno_results::units::shortened;
 use serde_json::{Value, json};
 
 use super::grid::Grid;
 use super::point::Metric;
-
-use crate::render::shortened;
 
 /// Columns of a label at most.
 const LABEL: usize = 28;

@@ -1,0 +1,247 @@
+//! The page of a tuner: the answer, what there was to choose from, how it came to it, by which samples, and
+//! what to do next.
+
+mod charts;
+mod samples;
+mod story;
+
+use std::fmt::Write as _;
+
+use dyno_number::Network;
+use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+use serde_json::Value;
+
+use crate::tune::Provenance;
+use dyno_report::page::{self, Masthead, Tone};
+use dyno_report::words::{self, escaped};
+use dyno_results::units;
+
+/// What a page is of.
+pub struct Tuning<'a> {
+    /// What was tuned.
+    pub network: &'a Network,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+    /// The job, as its journal describes it.
+    pub about: &'a Value,
+    /// The samples of closed mode.
+    pub provenance: Option<&'a Provenance>,
+    /// Sentences for below the answer.
+    pub remarks: &'a [String],
+    /// The descriptor, as somebody would type it again.
+    pub descriptor: &'a str,
+    /// Likewise the folder.
+    pub folder: &'a str,
+}
+
+/// The page.
+pub fn html(of: &Tuning<'_>) -> String {
+    let Tuning { network, outcome, .. } = *of;
+    let mut body = String::new();
+    answer(&mut body, of);
+    charts::section(&mut body, outcome);
+    story::section(&mut body, outcome);
+    samples::section(&mut body, of);
+    let name = if network.name.is_empty() { "network" } else { &network.name };
+    let title = format!("Number formats of {name}");
+    let verdict = verdict(outcome);
+    let [small, full, _] = outcome.evaluations;
+    let facts = vec![
+        format!("objective <b>{}</b>", escaped(&network.objective.to_string())),
+        format!("platform <b>{}</b>", escaped(&network.platform.name)),
+        format!("may lose <b>{}</b> of the accuracy", words::share(network.error_margin)),
+        words::counted(small + full, "evaluation", "evaluations"),
+    ];
+    let masthead = Masthead { name: &title, verdict: Some((verdict.0, verdict.1)), facts };
+    page::document(&title, &masthead, &body)
+}
+
+fn verdict(outcome: &Outcome) -> (&'static str, Tone) {
+    let confirmed = outcome.confirmed.zip(outcome.baselines[2]);
+    match (&outcome.end, confirmed) {
+        (End::Stopped(_), _) => ("NOT DONE", Tone::Bad),
+        (End::Complete, Some((accuracy, of))) if accuracy < of.threshold => {
+            ("NOT CONFIRMED", Tone::Bad)
+        }
+        (End::Complete, Some(_)) => ("CONFIRMED", Tone::Good),
+        (End::Complete, None) => ("DONE", Tone::Good),
+    }
+}
+
+fn answer(html: &mut String, of: &Tuning<'_>) {
+    let Tuning { network, outcome, remarks, .. } = *of;
+    let tone = verdict(outcome).1.class();
+    let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>The answer</h2>");
+    match &outcome.answer {
+        Some(answer) => headline(html, network, outcome, answer),
+        None => html.push_str("<p class=\"lead\">Nothing was evaluated: there is no answer.</p>"),
+    }
+    html.push_str("</div><div><h3>What to do next</h3><ul>");
+    for advice in next(of) {
+        let _ = write!(html, "<li>{advice}</li>");
+    }
+    html.push_str("</ul></div></section>\n");
+    html.push_str("<section class=\"card\"><h2>A format for each layer</h2>");
+    if let Some(answer) = &outcome.answer {
+        formats(html, network, answer);
+    }
+    for remark in remarks {
+        let _ = write!(html, "<p class=\"note\">{}</p>", escaped(&sentence(remark)));
+    }
+    html.push_str("</section>\n");
+}
+
+fn headline(html: &mut String, network: &Network, outcome: &Outcome, answer: &Answer) {
+    let unit = network.objective.unit();
+    let count = |value: f64| units::count(value.max(0.0).round() as u64);
+    let _ = write!(
+        html,
+        "<p class=\"headline\"><span class=\"number\">{:.1}×</span> <span class=\"unit\">less</span> \
+         <span class=\"name\">than FLOAT 32</span></p><p class=\"meaning\">{} {unit} instead of {}.</p>",
+        outcome.base_objective / answer.objective,
+        count(answer.objective),
+        count(outcome.base_objective),
+    );
+    let judged = [
+        (outcome.baselines[answer.subset as usize], answer.accuracy, answer.subset),
+        (outcome.baselines[2], outcome.confirmed.unwrap_or(f64::NAN), Subset::Confirmation),
+    ];
+    html.push_str("<ul class=\"conditions\">");
+    for (baseline, accuracy, set) in judged {
+        let Some(baseline) = baseline.filter(|_| accuracy.is_finite()) else { continue };
+        let (class, sign) =
+            if accuracy >= baseline.threshold { ("good", "✓") } else { ("bad", "✕") };
+        let _ = write!(
+            html,
+            "<li class=\"{class}\"><span>{sign}</span> accuracy <b>{accuracy}</b> on the {set} set: at least \
+             {:.5} is kept of the {} in FLOAT 32</li>",
+            baseline.threshold, baseline.accuracy
+        );
+        if set == answer.subset {
+            meter(html, accuracy, baseline.threshold, baseline.accuracy);
+        }
+    }
+    html.push_str("</ul>");
+}
+
+/// What is left of what may be lost: nothing at the left, all of it at the right.
+fn meter(html: &mut String, accuracy: f64, threshold: f64, base: f64) {
+    let room = base - threshold;
+    if room <= 0.0 {
+        return;
+    }
+    let left = ((accuracy - threshold) / room).clamp(0.0, 1.0);
+    let _ = write!(
+        html,
+        "<li>{} of the allowance is left <span class=\"meter\"><b style=\"width:{:.0}%\"></b></span></li>",
+        words::share((left * 100.0).round() / 100.0),
+        100.0 * left
+    );
+}
+
+/// Sentences as HTML.
+fn next(of: &Tuning<'_>) -> Vec<String> {
+    let Tuning { network, outcome, descriptor, folder, .. } = *of;
+    let (descriptor, folder) = (escaped(descriptor), escaped(folder));
+    let run = format!("dyno tune run {descriptor}");
+    let mut advice = Vec::new();
+    match &outcome.end {
+        End::Complete => advice.push(
+            "Take <code>opt_conf.txt</code>, beside this page: a Number configuration file with the formats \
+             below."
+                .into(),
+        ),
+        End::Stopped(Stop::Failed(why)) => advice.push(format!(
+            "It failed: {}. Mend that, and go on with <code>{run} --out {folder} --resume</code>; nothing \
+             that was evaluated is lost.",
+            escaped(why)
+        )),
+        End::Stopped(_) => advice.push(format!(
+            "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
+        )),
+    }
+    let is_failed =
+        outcome.confirmed.zip(outcome.baselines[2]).is_some_and(|(a, b)| a < b.threshold);
+    if is_failed {
+        advice.push(
+            "Do not submit it: it fails on samples that it was not chosen by. A calibration set of more \
+             samples, or a smaller <code>--margin</code>, leaves more room."
+                .into(),
+        );
+    }
+    let answer = outcome.answer.as_ref();
+    if answer.is_some_and(|answer| answer.subset == Subset::Small) {
+        advice.push("Ask all samples before you trust it: this accuracy is that of a part.".into());
+    }
+    if network.error_margin > 0.01 && !is_failed {
+        advice.push(format!(
+            "See what 99 % would cost: <code>{run} --target 99 --out {folder}-99</code>."
+        ));
+    }
+    advice.push(format!(
+        "See where bits matter: <code>dyno tune plot {descriptor} --formats {folder}/opt_conf.txt</code> \
+         draws accuracy against width for each layer."
+    ));
+    if outcome.end == End::Complete && network.groups().len() <= 4 {
+        advice.push(format!(
+            "See whether anything is smaller still: <code>{run} --algorithm exhaustive --out \
+             {folder}-all</code> tries everything in the order of its size."
+        ));
+    }
+    advice
+}
+
+/// With a capital and a full stop.
+fn sentence(remark: &str) -> String {
+    let mut letters = remark.chars();
+    let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+fn formats(html: &mut String, network: &Network, answer: &Answer) {
+    let _ = write!(
+        html,
+        "<div class=\"{}\" tabindex=\"0\"><table class=\"counts stack\"><thead><tr><th scope=\"col\">layer</th>",
+        page::scroll(network.layers.len())
+    );
+    for head in ["weights", "activations"] {
+        let _ = write!(
+            html,
+            "<th scope=\"col\">{head}</th><th scope=\"col\" class=\"n\">bits</th>\
+             <th scope=\"col\" class=\"n\">values</th>"
+        );
+    }
+    html.push_str("<th scope=\"col\" class=\"n\">of FLOAT 32</th></tr></thead><tbody>\n");
+    let all = answer.assignment.formats();
+    for (at, layer) in network.layers.iter().enumerate() {
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&layer.name));
+        let sides = [
+            ("weights", at, layer.weight_size),
+            ("activations", network.layers.len() + at, layer.activation_size),
+        ];
+        let (mut bits, mut of) = (0.0, 0.0);
+        for (side, at, size) in sides {
+            let format = all[at];
+            bits += f64::from(format.bits()) * size as f64;
+            of += 32.0 * size as f64;
+            // The bar behind the bits is what is left of 32.
+            let _ = write!(
+                html,
+                "<td data-label=\"{side}\">{}</td>\
+                 <td class=\"n\" data-label=\"bits\" style=\"--share:{:.0}%\"><span>{}</span></td>\
+                 <td class=\"n\" data-label=\"values\">{}</td>",
+                escaped(&format.to_string()),
+                100.0 * f64::from(format.bits()) / 32.0,
+                format.bits(),
+                units::count(size)
+            );
+        }
+        let share = if of > 0.0 { 100.0 * bits / of } else { 100.0 };
+        let _ = writeln!(html, "<td class=\"n\" data-label=\"of FLOAT 32\">{share:.1} %</td></tr>");
+    }
+    html.push_str("</tbody></table></div>");
+    html.push_str(
+        "<p class=\"note\">I3(1) is FIXED of 3 bits with bias 1, E3(1) EXP, F16 FLOAT. Layers that are not here \
+         stay FLOAT 32.</p>",
+    );
+}

@@ -1,0 +1,112 @@
+//! Charts of a tuner: what there was to choose from, and the way to the answer.
+
+use dyno_number::tune::{Candidate, Outcome, Point, Subset};
+use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Shape};
+
+/// Points of the set that decides.
+fn deciding(outcome: &Outcome) -> (Subset, Vec<&Point>) {
+    let of = |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
+    let full = of(Subset::Full);
+    // FLOAT 32 and the answer of the first pass are no plot.
+    if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, of(Subset::Small)) }
+}
+
+/// Size and cycles against accuracy, and the way that led there.
+pub fn section(html: &mut String, outcome: &Outcome) {
+    let (set, points) = deciding(outcome);
+    if points.is_empty() {
+        return;
+    }
+    let has_cycles = points.iter().all(|point| point.cycles.is_some());
+    html.push_str(
+        "<section class=\"card\"><h2>What there was to choose from</h2><div class=\"charts\">",
+    );
+    let by_size =
+        Axis::log("bits of weights and activations", Format::Count, points.iter().map(|p| p.bits));
+    html.push_str(&pareto(outcome, set, &points, "Accuracy by size", by_size, |point| point.bits));
+    if has_cycles {
+        let cycles = |point: &Point| point.cycles.unwrap_or(0.0);
+        let axis = Axis::log(
+            "cycles of a bit-serial accelerator",
+            Format::Count,
+            points.iter().map(|p| cycles(p)),
+        );
+        html.push_str(&pareto(outcome, set, &points, "Accuracy by cycles", axis, cycles));
+    }
+    html.push_str(&way(outcome));
+    html.push_str("</div></section>\n");
+}
+
+fn pareto(
+    outcome: &Outcome,
+    set: Subset,
+    points: &[&Point],
+    title: &str,
+    x: Axis,
+    of: impl Fn(&Point) -> f64,
+) -> String {
+    let threshold = outcome.baselines[set as usize].map(|baseline| baseline.threshold);
+    let accuracies = || points.iter().map(|point| point.accuracy);
+    let most = accuracies().fold(f64::MIN, f64::max);
+    // What fails by far tells nothing of what is near the limit.
+    let least = threshold.map_or(0.0, |threshold| threshold - 4.0 * (most - threshold).max(0.01));
+    let limit = threshold.unwrap_or(most).min(most);
+    let least = accuracies().fold(limit, f64::min).max(least);
+    let air = (most - least).max(0.001) * 0.06;
+    let y = Axis::between("accuracy", Format::Share, least - air, (most + air).max(least));
+    let shown = |is_wanted: &dyn Fn(&Point) -> bool| -> Vec<plot::Point> {
+        let wanted = points.iter().filter(|point| point.accuracy >= least && is_wanted(point));
+        let dot = |point: &&Point| {
+            let note = point.note.as_ref().map(|note| format!("\n{note}")).unwrap_or_default();
+            let tip = format!("{}\naccuracy {}{note}", point.assignment, point.accuracy);
+            plot::Point { tip, ..plot::Point::new(of(point), point.accuracy) }
+        };
+        wanted.map(dot).collect()
+    };
+    let mut front = shown(&|point| point.is_on_front);
+    front.sort_by(|a, b| a.x.total_cmp(&b.x));
+    let is_answer = |point: &Point| {
+        outcome.answer.as_ref().is_some_and(|answer| answer.assignment == point.assignment)
+    };
+    let chart = Chart::new(title, x, y)
+        .note(format!(
+            "Each dot is a configuration on the {set} set. Left is smaller, up is better; no other one beats \
+             those of the front in size, accuracy and cycles together."
+        ))
+        .with("others", Ink::Quiet, Shape::Dots, shown(&|point| !point.is_on_front && !is_answer(point)))
+        .with("front", Ink::B, Shape::Dots, front)
+        .with("answer", Ink::Good, Shape::Dots, shown(&is_answer));
+    let name =
+        threshold.map(|threshold| format!("must be kept: {threshold:.5}")).unwrap_or_default();
+    plot::figure(&chart.rule(Across::Y, threshold, &name, Ink::Bad))
+}
+
+/// Sizes in the order in which they were asked.
+fn way(outcome: &Outcome) -> String {
+    let candidates: Vec<&Candidate> =
+        outcome.steps.iter().flat_map(|step| &step.candidates).take(MOST_DOTS).collect();
+    let sizes = || candidates.iter().map(|candidate| candidate.objective);
+    let x = Axis::linear(
+        "candidates, in order",
+        Format::Count,
+        std::iter::once(candidates.len() as f64),
+    );
+    let y = Axis::log("objective", Format::Count, sizes());
+    let dots = |is_accepted: bool| -> Vec<plot::Point> {
+        let all = candidates.iter().enumerate();
+        let wanted = all.filter(|(_, candidate)| candidate.is_accepted == is_accepted);
+        let dot = |(at, candidate): (usize, &&Candidate)| {
+            let tip = format!("{}\n{}", candidate.change, candidate.why);
+            plot::Point { tip, ..plot::Point::new((at + 1) as f64, candidate.objective) }
+        };
+        wanted.map(dot).collect()
+    };
+    let chart = Chart::new("The way to the answer", x, y)
+        .note("Each dot is a candidate of a step below. Lower is smaller; what was accepted is where the next step begins.")
+        .with("rejected", Ink::Quiet, Shape::Dots, dots(false))
+        .with("accepted", Ink::Good, Shape::Dots, dots(true));
+    plot::figure(&chart)
+}
+
+/// Of an exhaustive search, more than anybody can see.
+const MOST_DOTS: usize = 2_000;

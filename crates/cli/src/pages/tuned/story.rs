@@ -1,0 +1,188 @@
+//! How a tuner came to its answer: its parts, what each accepted, and every step with its reasons.
+
+use std::fmt::Write as _;
+
+use dyno_number::tune::{Outcome, Phase, Step};
+
+use dyno_report::page::{Tone, badge};
+use dyno_report::words::{self, escaped};
+use dyno_results::units;
+
+/// Steps that belong together.
+struct Part<'a> {
+    title: &'static str,
+    what: &'static str,
+    /// With their numbers.
+    steps: Vec<(usize, &'a Step)>,
+}
+
+/// What a step is a part of: the coarse search, fine-tuning, recovery and fine-tuning again; or another search.
+fn of(phase: Phase) -> (&'static str, &'static str) {
+    match phase {
+        Phase::Coarse => (
+            "Coarse search",
+            "One width for everything: halved until the accuracy is gone, then bisected, and once EXP with a \
+             bit less.",
+        ),
+        Phase::Bias | Phase::Width | Phase::Type => (
+            "Fine-tuning",
+            "A bit less for one layer's weights or for activations, whichever saves most for what it loses. \
+             Biases (a smaller range with finer steps) and types (FIXED or EXP) win accuracy back, so that \
+             more widths can give way.",
+        ),
+        Phase::Recovery => (
+            "Recovery",
+            "What a part of the samples allowed has to do for all of them; where it fails, bits and ranges are \
+             given back until it does.",
+        ),
+        Phase::Search => {
+            ("Search", "Another search than the tuner's own, under the same evaluator.")
+        }
+        Phase::Confirmation => (
+            "Confirmation",
+            "The answer on samples that it was not chosen by. Nothing is decided by them.",
+        ),
+    }
+}
+
+fn parts(steps: &[Step]) -> Vec<Part<'_>> {
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        let (title, what) = of(step.phase);
+        let goes_on = parts.last().is_some_and(|part| {
+            part.title == title && part.steps.iter().all(|(_, other)| other.subset == step.subset)
+        });
+        if !goes_on {
+            parts.push(Part { title, what, steps: Vec::new() });
+        }
+        parts.last_mut().expect("one was pushed").steps.push((at + 1, step));
+    }
+    parts
+}
+
+/// Candidates that a page has; who wants more has tune.json.
+const MOST_ROWS: usize = 3_000;
+
+/// The story.
+pub fn section(html: &mut String, outcome: &Outcome) {
+    if outcome.steps.is_empty() {
+        return;
+    }
+    html.push_str("<section class=\"card\"><h2>What was done, and why</h2>");
+    let mut rows = 0;
+    for (number, part) in parts(&outcome.steps).iter().enumerate() {
+        let set = part.steps[0].1.subset;
+        let _ = write!(
+            html,
+            "<h3>{}. {}, {set} set</h3><p class=\"note\">{}</p>",
+            number + 1,
+            part.title,
+            part.what
+        );
+        accepted(html, part);
+        all(html, part, &mut rows);
+    }
+    html.push_str("</section>\n");
+}
+
+/// What a part changed.
+fn accepted(html: &mut String, part: &Part<'_>) {
+    let candidates = || part.steps.iter().flat_map(|(_, step)| &step.candidates);
+    let taken: Vec<_> = candidates().filter(|candidate| candidate.is_accepted).collect();
+    let tried = words::counted(candidates().count() as u64, "candidate", "candidates");
+    if taken.is_empty() {
+        let _ = write!(html, "<p>{tried}, none accepted.</p>");
+        return;
+    }
+    let _ = write!(html, "<p>{tried}, {} accepted:</p>", taken.len());
+    table(html, "accepted", "why", taken.len());
+    for candidate in taken {
+        let _ = writeln!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td class=\"n\" data-label=\"objective\">{}</td>\
+             <td class=\"n\" data-label=\"accuracy\">{}</td><td class=\"say\" data-label=\"why\">{}</td></tr>",
+            escaped(&candidate.change),
+            size(candidate.objective),
+            candidate.accuracy,
+            escaped(&candidate.why)
+        );
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+fn table(html: &mut String, first: &str, last: &str, rows: usize) {
+    let _ = writeln!(
+        html,
+        "<div class=\"{}\" tabindex=\"0\"><table class=\"stack told\"><thead><tr><th scope=\"col\">{first}</th>\
+         <th scope=\"col\" class=\"n\">objective</th><th scope=\"col\" class=\"n\">accuracy</th>\
+         <th scope=\"col\">{last}</th></tr></thead><tbody>",
+        dyno_report::page::scroll(rows)
+    );
+}
+
+fn size(objective: f64) -> String {
+    units::count(objective.max(0.0).round() as u64)
+}
+
+/// Every step with every candidate, for who wants to know.
+fn all(html: &mut String, part: &Part<'_>, rows: &mut usize) {
+    let steps = words::counted(part.steps.len() as u64, "step", "steps");
+    let _ = write!(html, "<details><summary>{steps}, with all that was tried</summary>");
+    for (at, (number, step)) in part.steps.iter().enumerate() {
+        *rows += 1 + step.candidates.len();
+        if *rows > MOST_ROWS {
+            let left = (part.steps.len() - at) as u64;
+            let left = words::counted(left, "further step is", "further steps are");
+            let _ = write!(html, "<p class=\"note\">{left} in tune.json.</p>");
+            break;
+        }
+        one(html, *number, step);
+    }
+    html.push_str("</details>");
+}
+
+fn one(html: &mut String, number: usize, step: &Step) {
+    let phase = match step.phase {
+        Phase::Coarse => "one width for all",
+        Phase::Bias => "biases",
+        Phase::Width => "widths",
+        Phase::Type => "types",
+        Phase::Recovery => "recovery",
+        Phase::Search => "search",
+        Phase::Confirmation => "confirmation",
+    };
+    let is_taken = step.candidates.iter().any(|candidate| candidate.is_accepted);
+    let sign = if is_taken { badge("taken", Tone::Good) } else { String::new() };
+    let _ = write!(
+        html,
+        "<p class=\"step\"><b>Step {number}, {phase}.</b> {} {sign}</p>",
+        escaped(&capital(&step.question))
+    );
+    if step.candidates.is_empty() {
+        return;
+    }
+    table(html, "change", "accepted, and why or why not", step.candidates.len());
+    for candidate in &step.candidates {
+        let most = if candidate.is_bound { "≤ " } else { "" };
+        let yes = if candidate.is_accepted { "<b class=\"good\">yes</b>, " } else { "no, " };
+        let note = candidate.note.as_deref().map(|note| format!("; {note}")).unwrap_or_default();
+        let _ = writeln!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td class=\"n\" data-label=\"objective\">{}</td>\
+             <td class=\"n\" data-label=\"accuracy\">{most}{}</td>\
+             <td class=\"say\" data-label=\"accepted\">{yes}{}{}</td></tr>",
+            escaped(&candidate.change),
+            size(candidate.objective),
+            candidate.accuracy,
+            escaped(&candidate.why),
+            escaped(&note)
+        );
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    first + letters.as_str()
+}

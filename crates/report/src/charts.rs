@@ -1,0 +1,405 @@
+//! The charts of one test, each from its series.
+
+use dyno_results::series::{self, Distribution, Slice};
+use dyno_results::{summary, units};
+
+use super::plot::{Across, Axis, Chart, Format, Ink, Point, Shape};
+use super::words;
+
+/// Bars of a histogram at most: more are as wide as a hair.
+const BARS_MOST: usize = 72;
+
+/// What a test times: queries, or the samples of the one query of Offline.
+pub fn timed(test: &summary::Test) -> (&'static str, &'static str) {
+    if test.scenario == "Offline" { ("sample", "samples") } else { ("query", "queries") }
+}
+
+/// Where the latency is judged, and the bound it is compared with.
+pub struct Judged {
+    /// Such as `bound 50 ms`.
+    bound: Option<f64>,
+}
+
+impl Judged {
+    /// Of the latency.
+    pub fn latency(test: &summary::Test) -> Self {
+        Self { bound: test.plan.latency_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Of the time to the first token.
+    pub fn first_token(test: &summary::Test) -> Self {
+        Self { bound: test.plan.first_token_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Of the time per output token.
+    pub fn per_token(test: &summary::Test) -> Self {
+        Self { bound: test.plan.time_per_output_token_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Of the client's own lag.
+    pub fn client_lag(test: &summary::Test) -> Self {
+        Self { bound: test.plan.max_client_lag_ns.map(|bound| bound as f64) }
+    }
+
+    /// The bound as a line across.
+    pub fn mark(&self, chart: Chart) -> Chart {
+        self.across(chart, Across::Y, "bound")
+    }
+
+    fn across(&self, chart: Chart, across: Across, word: &str) -> Chart {
+        let name = self.bound.map(|bound| format!("{word} {}", words::round_time(bound)));
+        chart.rule(across, self.bound, &name.unwrap_or_default(), Ink::Bad)
+    }
+}
+
+/// How often each latency was seen, twice: on a linear and on a logarithmic axis.
+pub fn histograms(of: &Distribution, judged: &Judged, timed: &str) -> [Chart; 2] {
+    let (bars, share) = bars(of);
+    let edges = || bars.iter().flat_map(|p| [p.x, p.to]).chain(judged.bound);
+    let heights = || bars.iter().map(|p| p.y);
+    let x = || Axis::log("latency, logarithmic", Format::Time, edges());
+    let name = format!("{timed} per {:.0}\u{202f}% of latency", 100.0 * share);
+    let linear = Axis::linear(&name, Format::Count, heights());
+    let mut log = Axis::log(&format!("{name}, logarithmic"), Format::Count, heights());
+    // The lowest bar must be seen.
+    log.low *= 0.6;
+    [linear, log].map(|y| {
+        let chart = Chart::new("Latency histogram", x(), y)
+            .note(format!("How many {timed} took how long: the area of a bar is its count."))
+            .with(timed, Ink::A, Shape::Bars, bars.clone());
+        judged.across(chart, Across::X, "bound")
+    })
+}
+
+/// Buckets of the histogram, as many joined as it takes to make few enough bars,
+/// and by which share a latency grows over a bar of the usual width.
+///
+/// Buckets are even within an octave, so that on a logarithmic axis the first of
+/// one is nearly twice as wide as the last of the one before. Were bars as high as
+/// their counts, each octave would begin with a step that no latency has: so they
+/// are as high as the count would be in the usual width.
+fn bars(of: &Distribution) -> (Vec<Point>, f64) {
+    let (joined, buckets) = of.histogram.joined(BARS_MOST);
+    let usual = buckets as f64 / 16.0;
+    let bar = |(from, to, count): (u64, u64, u64)| {
+        // Nothing at all has no logarithm.
+        let (x, to) = ((from as f64).max(0.5), to as f64);
+        let y = count as f64 * usual / (to / x).log2();
+        Point { x, y, to, tip: dyno_results::units::count(count) }
+    };
+    (joined.into_iter().map(bar).collect(), usual.exp2() - 1.0)
+}
+
+/// The share that took at most so long.
+pub fn cumulative(of: &Distribution, judged: &Judged, target: Option<f64>, timed: &str) -> Chart {
+    let points = cumulative_points(of);
+    let x = time_axis("latency, logarithmic", std::iter::once(of), judged.bound);
+    let y = Axis::between(&format!("share of {timed}"), Format::Share, 0.0, 1.0);
+    let chart = Chart::new("Cumulative distribution", x, y)
+        .note(format!("The share of {timed} that took at most so long."))
+        .with(timed, Ink::A, Shape::Steps, points);
+    let name = target.map(units::percentile_or_extreme).unwrap_or_default();
+    let chart = chart.rule(Across::Y, target, &name, Ink::Quiet);
+    judged.across(chart, Across::X, "bound")
+}
+
+/// An axis of the times of some distributions, and of other values.
+pub fn time_axis<'a>(
+    name: &str,
+    of: impl Iterator<Item = &'a Distribution>,
+    more: impl IntoIterator<Item = f64>,
+) -> Axis {
+    let times = of.flat_map(|of| &of.spectrum).map(|&(_, time)| time as f64);
+    Axis::log(name, Format::Time, times.chain(more))
+}
+
+/// From the exact counts, with the smallest and the largest at their place.
+pub fn cumulative_points(of: &Distribution) -> Vec<Point> {
+    let (Some(&(_, smallest)), Some(&(_, largest))) = (of.spectrum.first(), of.spectrum.last())
+    else {
+        return Vec::new();
+    };
+    // In floating point: the counts of a damaged file may have no sum.
+    let total: f64 = of.histogram.buckets.iter().map(|bucket| bucket.2 as f64).sum();
+    let mut points = vec![Point::new(smallest as f64, 0.0)];
+    let mut sum = 0.0;
+    for &(_, to, count) in &of.histogram.buckets {
+        sum += count as f64;
+        let share = sum / total.max(1.0);
+        points.push(Point::new(to.min(largest).max(smallest) as f64, share));
+    }
+    points
+}
+
+/// Latency by percentile, and beside it other times that are to be compared.
+pub fn spectrum(
+    (title, name): (&str, &str),
+    of: &[(&str, &Distribution)],
+    judged: &Judged,
+    word: &str,
+) -> Chart {
+    let points = |of: &Distribution| -> Vec<Point> {
+        of.spectrum.iter().map(|&(q, time)| Point::new(q, time as f64)).collect()
+    };
+    let deepest = of.iter().flat_map(|(_, of)| &of.spectrum).map(|&(q, _)| q);
+    let deepest = deepest.filter(|&q| q < 1.0).fold(0.9, f64::max);
+    let y = time_axis(name, of.iter().map(|(_, of)| *of), judged.bound);
+    let mut chart = Chart::new(title, Axis::nines(deepest), y)
+        .note("Each nine more of the percentile is as far as the one before.");
+    for (number, (name, of)) in of.iter().enumerate() {
+        chart = chart.with(name, Ink::of(number), Shape::Line, points(of));
+    }
+    judged.across(chart, Across::Y, word)
+}
+
+/// Times of which a few percentiles are known, by percentile, on an axis that reaches to
+/// `bound`, too.
+pub fn by_percentile(
+    (title, name): (&str, &str),
+    lines: &[(&str, Vec<(f64, f64)>)],
+    bound: Option<f64>,
+) -> Chart {
+    let all = || lines.iter().flat_map(|(_, line)| line);
+    let deepest = all().map(|&(q, _)| q).filter(|&q| q < 1.0).fold(0.9, f64::max);
+    let times = all().map(|&(_, time)| time).chain(bound);
+    let mut chart = Chart::new(title, Axis::nines(deepest), Axis::log(name, Format::Time, times));
+    for (number, (name, line)) in lines.iter().enumerate() {
+        let points = line.iter().map(|&(q, time)| Point::new(q, time)).collect();
+        chart = chart.with(name, Ink::of(number), Shape::Line, points);
+    }
+    chart
+}
+
+fn elapsed(slices: &[Slice]) -> Axis {
+    let end = slices.last().map_or(1.0, end_of);
+    Axis::between("time since the start", Format::Elapsed, 0.0, end)
+}
+
+fn middle(slice: &Slice) -> f64 {
+    slice.begin_ns as f64 + slice.width_ns as f64 / 2.0
+}
+
+fn end_of(slice: &Slice) -> f64 {
+    slice.begin_ns as f64 + slice.width_ns as f64
+}
+
+/// p50, bands up to p90 and p99, and the largest, by when queries were due.
+pub fn latency_over_time(slices: &[Slice], judged: &Judged, is_offline: bool) -> Chart {
+    let times = slices.iter().filter_map(|slice| slice.latency_ns).flatten();
+    let y = Axis::log(
+        "latency, logarithmic",
+        Format::Time,
+        times.map(|time| time as f64).chain(judged.bound),
+    );
+    let line = |which: usize| -> Vec<Point> {
+        let of = |slice: &Slice| Some(Point::new(middle(slice), slice.latency_ns?[which] as f64));
+        slices.iter().filter_map(of).collect()
+    };
+    let band = |low: usize| -> Vec<Point> {
+        let highs = line(low + 1);
+        line(low).into_iter().zip(highs).map(|(p, high)| Point { to: high.y, ..p }).collect()
+    };
+    let note = match is_offline {
+        true => "By when samples were done; all were due at the start.",
+        false => "By when queries were due. A rise means that a queue builds up.",
+    };
+    let chart = Chart::new("Latency over time", elapsed(slices), y)
+        .note(note)
+        .with("p99", Ink::Quiet, Shape::Band, band(1))
+        .with("p90", Ink::A, Shape::Band, band(0))
+        .with("p50", Ink::A, Shape::Line, line(0))
+        .with("max", Ink::B, Shape::Line, line(3));
+    judged.across(chart, Across::Y, "bound")
+}
+
+/// What was due and what was answered, a second.
+pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> Chart {
+    let rate = |of: &dyn Fn(&Slice) -> u64| -> Vec<Point> {
+        let of = |slice: &Slice| {
+            let seconds = slice.width_ns.max(1) as f64 / 1e9;
+            Point::new(slice.begin_ns as f64, of(slice) as f64 / seconds)
+        };
+        held(slices.iter().map(of).collect(), slices)
+    };
+    let due = rate(&|slice| slice.due.saturating_mul(samples_per_query.max(1)));
+    let done = rate(&|slice| slice.completed_samples);
+    let failed = rate(&|slice| slice.failed_samples);
+    let has_failed = slices.iter().any(|slice| slice.failed_samples > 0);
+    let values = due.iter().chain(&done).chain(&failed).map(|p| p.y);
+    let y = Axis::linear("samples per second", Format::Rate, values);
+    let chart = Chart::new("Throughput over time", elapsed(slices), y);
+    let chart = if is_closed {
+        chart.note("Samples answered a second.")
+    } else {
+        chart
+            .note("Samples that were due and that were answered; apart, the system falls behind.")
+            .with("due", Ink::Quiet, Shape::Steps, due)
+    };
+    let chart = chart.with("answered", Ink::A, Shape::Steps, done);
+    if has_failed { chart.with("failed", Ink::Bad, Shape::Steps, failed) } else { chart }
+}
+
+/// Steps end where the last slice ends.
+fn held(mut points: Vec<Point>, slices: &[Slice]) -> Vec<Point> {
+    if let (Some(last), Some(slice)) = (points.last().cloned(), slices.last()) {
+        points.push(Point::new(end_of(slice), last.y));
+    }
+    points
+}
+
+/// Samples issued and not yet done.
+pub fn in_flight(slices: &[Slice]) -> Chart {
+    let points: Vec<Point> =
+        slices.iter().map(|slice| Point::new(end_of(slice), slice.in_flight as f64)).collect();
+    let y = Axis::linear("samples in flight", Format::Count, points.iter().map(|p| p.y));
+    Chart::new("In flight", elapsed(slices), y)
+        .note("Samples issued and not yet done, at the end of each part.")
+        .with("in flight", Ink::D, Shape::Line, points)
+}
+
+/// How late the client itself was.
+pub fn client_lag_over_time(slices: &[Slice], judged: &Judged) -> Chart {
+    let of = |slice: &Slice| Some(Point::new(middle(slice), slice.client_lag_p99_ns? as f64));
+    let points: Vec<Point> = slices.iter().filter_map(of).collect();
+    let y = points.iter().map(|p| p.y).chain(judged.bound);
+    let y = Axis::log("lag, logarithmic", Format::Time, y);
+    let chart = Chart::new("Lag of the client over time", elapsed(slices), y)
+        .note("p99 of how late the client issued queries by its own fault.")
+        .with("p99 of the lag", Ink::C, Shape::Line, points);
+    judged.across(chart, Across::Y, "budget")
+}
+
+/// How often the system computed so many samples at once.
+pub fn batch_sizes(of: &series::Test) -> Chart {
+    let largest = of.batch_sizes.iter().map(|&(size, _)| size).max().unwrap_or(1);
+    let width = largest.div_ceil(64).max(1);
+    let mut bars: Vec<Point> = Vec::new();
+    for &(size, count) in &of.batch_sizes {
+        let begin = (size.saturating_sub(1) / width * width) as f64 + 0.55;
+        match bars.last_mut().filter(|bar| bar.x == begin) {
+            Some(bar) => bar.y += count as f64,
+            None => bars.push(Point {
+                x: begin,
+                y: count as f64,
+                to: begin + width as f64 - 0.1,
+                tip: String::new(),
+            }),
+        }
+    }
+    let x = Axis::between("samples in a batch", Format::Count, 0.0, largest as f64 + 1.0);
+    let y = Axis::linear("batches", Format::Count, bars.iter().map(|p| p.y));
+    Chart::new("Batch sizes", x, y)
+        .note("How often the system computed so many samples at once.")
+        .with("batches", Ink::E, Shape::Bars, bars)
+}
+
+/// Output tokens a second.
+pub fn tokens_over_time(slices: &[Slice]) -> Chart {
+    let of = |slice: &Slice| {
+        let seconds = slice.width_ns.max(1) as f64 / 1e9;
+        Point::new(slice.begin_ns as f64, slice.tokens.max(0) as f64 / seconds)
+    };
+    let points: Vec<Point> = match slices.iter().any(|slice| slice.tokens > 0) {
+        true => held(slices.iter().map(of).collect(), slices),
+        false => Vec::new(),
+    };
+    let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
+    Chart::new("Tokens over time", elapsed(slices), y)
+        .note("Output tokens of the samples that were answered in each part.")
+        .with("tokens", Ink::F, Shape::Steps, points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dyno_results::series::Counts;
+
+    #[test]
+    fn every_point_of_a_chart_lies_on_its_axes() {
+        // The lag of a client that was late once: p50 8 ns, the least 0, the largest 4.7 ms.
+        let spectrum =
+            vec![(0.0, 0), (0.01, 0), (0.5, 8), (0.9, 31), (0.99, 40_000), (1.0, 4_700_000)];
+        let mut counts = Counts::default();
+        spectrum.iter().for_each(|&(_, time)| counts.add(time));
+        let of = Distribution { histogram: counts.histogram(), spectrum };
+        let slice = |latency: [u64; 4], lag| Slice {
+            width_ns: 1_000,
+            latency_ns: Some(latency),
+            client_lag_p99_ns: Some(lag),
+            failed_samples: 9,
+            ..Slice::default()
+        };
+        let slices = [slice([0, 0, 5, 9_000], 0), slice([3, 4, 5_000, 6_000_000], 70_000)];
+        let judged = || Judged { bound: Some(1e9) };
+        let lines = [("lag", of.spectrum.iter().map(|&(q, time)| (q, time as f64)).collect())];
+        let charts = [
+            spectrum_of(&of, &judged()),
+            judged().mark(by_percentile(("", ""), &lines, Some(1e9))),
+            cumulative(&of, &judged(), None, "queries"),
+            latency_over_time(&slices, &judged(), false),
+            client_lag_over_time(&slices, &judged()),
+            throughput(&slices, 1, false),
+        ];
+        for chart in &charts {
+            let on = |axis: &Axis, value: f64| axis.first() <= value && value <= axis.high * 1.001;
+            let points = chart.series.iter().flat_map(|series| &series.points);
+            for point in points {
+                let is_nines = chart.x.text(0.5) == "p50";
+                assert!(is_nines || on(&chart.x, point.x), "{}: {point:?}", chart.title);
+                assert!(on(&chart.y, point.y), "{}: {point:?}", chart.title);
+            }
+            for rule in &chart.rules {
+                let axis = if rule.across == Across::X { &chart.x } else { &chart.y };
+                assert!(on(axis, rule.at), "{}: {rule:?}", chart.title);
+            }
+        }
+        // p50 stands where its value is, and not at the largest.
+        let y = &charts[0].y;
+        assert!(y.at(8.0) > y.at(0.0) && y.at(4_700_000.0) - y.at(8.0) > 0.4);
+    }
+
+    fn spectrum_of(of: &Distribution, judged: &Judged) -> Chart {
+        spectrum(("Lag", "lag"), &[("lag", of)], judged, "budget")
+    }
+
+    #[test]
+    fn a_histogram_counts_what_lies_in_its_bars_and_is_as_smooth_as_the_latency() {
+        // A log-logistic latency: its logarithm is spread as one hill. The spreads are
+        // such that bars join 1, 2, 4, 8 and 16 buckets.
+        let mut joined = Vec::new();
+        for shape in [20.0, 8.0, 4.0, 2.0, 1.0, 0.8] {
+            let count = 200_000;
+            let time = |n: i32| {
+                let odds = (f64::from(n) + 0.5) / (f64::from(count - n) - 0.5);
+                (5e7 * odds.powf(1.0 / shape)) as u64
+            };
+            let times: Vec<u64> = (0..count).map(time).collect();
+            let mut counts = Counts::default();
+            times.iter().for_each(|&time| counts.add(time));
+            let of = Distribution { histogram: counts.histogram(), spectrum: Vec::new() };
+            let (bars, share) = bars(&of);
+            assert!(bars.len() <= BARS_MOST, "{} bars", bars.len());
+            for bar in &bars {
+                let inside = times.partition_point(|t| (*t as f64) < bar.to)
+                    - times.partition_point(|t| (*t as f64) < bar.x);
+                assert_eq!(
+                    bar.tip,
+                    dyno_results::units::count(inside as u64),
+                    "{} to {}",
+                    bar.x,
+                    bar.to
+                );
+                let area = bar.y * (bar.to / bar.x).ln() / (1.0 + share).ln();
+                assert!((area - inside as f64).abs() < 1e-6 * inside as f64, "{area} {inside}");
+            }
+            // Where a bar holds a hundred, one more or less is no hill.
+            let heights = bars.iter().filter(|bar| bar.y > 100.0).map(|bar| bar.y);
+            let heights: Vec<f64> = heights.collect();
+            let turns = heights.windows(3).filter(|of| of[1] < of[0].min(of[2]) * 0.99).count();
+            assert_eq!(turns, 0, "valleys in {heights:?}");
+            joined.push((16.0 * (1.0 + share).log2()).round() as u32);
+        }
+        joined.dedup();
+        assert_eq!(joined, [1, 2, 4, 8, 16]);
+    }
+}

@@ -1,0 +1,338 @@
+//! A chart as HTML.
+//!
+//! The drawing is an SVG of 1000 by 1000 units that is stretched to its place;
+//! strokes keep their width. Texts are placed over and beside it in percent, so
+//! that they have one size on a phone, on a screen and on paper.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{Across, Axis, Chart, Format, Ink, Point, Series, Shape};
+use crate::words::escaped;
+
+/// Units of the drawing, in both directions.
+const SIZE: f64 = 1_000.0;
+
+/// Room for the labels of the x axis, in pixels: where a chart has its usual
+/// width, and on a narrow phone.
+const WIDE: f64 = 400.0;
+const NARROW: f64 = 215.0;
+/// Height of the drawing in pixels, as the style sheet has it.
+const HEIGHT: f64 = 210.0;
+/// What a letter of a label takes, and the space between two of them.
+const LETTER: f64 = 6.6;
+const GAP: f64 = 12.0;
+const LINE: f64 = 24.0;
+
+/// The chart as a `<figure>`; nothing if there is nothing to see.
+pub fn figure(chart: &Chart) -> String {
+    if chart.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from("<figure class=\"chart\">");
+    let _ = write!(html, "<figcaption><h4>{}</h4>", escaped(&chart.title));
+    if !chart.note.is_empty() {
+        let _ = write!(html, "<p>{}</p>", escaped(&chart.note));
+    }
+    html += "</figcaption>";
+    legend(&mut html, chart);
+    plot(&mut html, chart);
+    html + "</figure>\n"
+}
+
+/// Of a series; where there are more than inks, strokes tell them apart.
+fn class(number: usize, series: &Series) -> String {
+    let again = if number < Ink::ROW.len() { "" } else { " again" };
+    format!("{}{again}", series.ink.class())
+}
+
+fn legend(html: &mut String, chart: &Chart) {
+    html.push_str("<div class=\"legend\">");
+    for (number, series) in chart.series.iter().enumerate() {
+        let shape = match series.shape {
+            Shape::Line | Shape::Steps => "line",
+            Shape::Dots => "dots",
+            Shape::Band | Shape::Bars => "filled",
+        };
+        let _ = write!(
+            html,
+            "<span class=\"key {} {shape}\" data-series=\"{number}\">{}</span>",
+            class(number, series),
+            escaped(&series.name)
+        );
+    }
+    html.push_str("</div>");
+}
+
+fn plot(html: &mut String, chart: &Chart) {
+    let (x, y) = (&chart.x, &chart.y);
+    let x_ticks = x.ticks(WIDE, NARROW, |text| LETTER * text.chars().count() as f64 + GAP);
+    let y_ticks = y.ticks(HEIGHT, HEIGHT, |_| LINE);
+    let _ = write!(html, "<div class=\"axis-name\">{}</div><div class=\"plot\">", escaped(&y.name));
+    html.push_str("<div class=\"ys\" aria-hidden=\"true\">");
+    for tick in &y_ticks {
+        let top = 100.0 * (1.0 - tick.at);
+        let _ = write!(html, "<span style=\"top:{top:.1}%\">{}</span>", escaped(&tick.text));
+    }
+    let label = escaped(&spoken(chart));
+    let _ = write!(
+        html,
+        "</div><div class=\"area\"><svg viewBox=\"0 0 {SIZE} {SIZE}\" preserveAspectRatio=\"none\" \
+         role=\"img\" aria-label=\"{label}\"><path class=\"grid\" d=\""
+    );
+    for tick in &y_ticks {
+        let _ = write!(html, "M0 {:.0}h{SIZE}", SIZE * (1.0 - tick.at));
+    }
+    for tick in &x_ticks {
+        let _ = write!(html, "M{:.0} 0v{SIZE}", SIZE * tick.at);
+    }
+    html.push_str("\"/>");
+    for (number, series) in chart.series.iter().enumerate() {
+        draw(html, number, series, chart);
+    }
+    rules(html, chart);
+    html.push_str("</svg>");
+    texts(html, chart);
+    html.push_str("</div><div class=\"xs\" aria-hidden=\"true\">");
+    for tick in &x_ticks {
+        let class = if tick.is_minor { " class=\"minor\"" } else { "" };
+        // Labels that would reach beyond the ends lean inwards.
+        let half = LETTER * tick.text.chars().count() as f64 / 2.0;
+        let lean = match tick.at {
+            ..0.02 => ";transform:none",
+            at if (1.0 - at) * NARROW < half => ";transform:translateX(-100%)",
+            _ => "",
+        };
+        let (left, text) = (100.0 * tick.at, escaped(&tick.text));
+        let _ = write!(html, "<span{class} style=\"left:{left:.1}%{lean}\">{text}</span>");
+    }
+    let _ = write!(html, "</div><div class=\"x-name\">{}</div></div>", escaped(&x.name));
+    data(html, chart);
+}
+
+/// What a screen reader says of it.
+fn spoken(chart: &Chart) -> String {
+    let mut said = format!("{}: {} by {}.", chart.title, chart.y.name, chart.x.name);
+    for series in chart.series.iter().filter(|series| series.shape != Shape::Dots) {
+        if series.shape == Shape::Bars {
+            let highest = series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y));
+            let at = highest.map(|bar| chart.x.text(bar.x.midpoint(bar.to))).unwrap_or_default();
+            let _ = write!(said, " Most {} at {at}.", series.name);
+            continue;
+        }
+        let of = |point: Option<&Point>| point.map(|p| chart.y.text(p.y)).unwrap_or_default();
+        let (first, last) = (of(series.points.first()), of(series.points.last()));
+        let _ = write!(said, " {} from {first} to {last}.", series.name);
+    }
+    for rule in chart.rules.iter().filter(|rule| !rule.name.is_empty()) {
+        let _ = write!(said, " {}.", rule.name);
+    }
+    for label in &chart.labels {
+        let _ = write!(said, " {}.", label.name);
+    }
+    said.replace('\u{202f}', " ")
+}
+
+fn draw(html: &mut String, number: usize, series: &Series, chart: &Chart) {
+    let x = |value: f64| SIZE * chart.x.at(value);
+    let y = |value: f64| SIZE * (1.0 - chart.y.at(value));
+    let class = class(number, series);
+    let _ = write!(html, "<g data-series=\"{number}\"><path class=\"{class} ");
+    match series.shape {
+        Shape::Line => {
+            html.push_str("stroke\" d=\"");
+            for (at, p) in series.points.iter().enumerate() {
+                let verb = if at == 0 { 'M' } else { 'L' };
+                let _ = write!(html, "{verb}{} {}", short(x(p.x)), short(y(p.y)));
+            }
+        }
+        Shape::Steps => {
+            html.push_str("stroke\" d=\"");
+            for (at, p) in series.points.iter().enumerate() {
+                let (x, y) = (short(x(p.x)), short(y(p.y)));
+                let _ = if at == 0 { write!(html, "M{x} {y}") } else { write!(html, "H{x}V{y}") };
+            }
+        }
+        Shape::Band => {
+            html.push_str("fill\" d=\"");
+            let edge = series.points.iter().map(|p| (p.x, p.y));
+            let back = series.points.iter().rev().map(|p| (p.x, p.to));
+            for (at, (px, py)) in edge.chain(back).enumerate() {
+                let verb = if at == 0 { 'M' } else { 'L' };
+                let _ = write!(html, "{verb}{} {}", short(x(px)), short(y(py)));
+            }
+            html.push('Z');
+        }
+        Shape::Bars => {
+            html.push_str("fill bars\" d=\"");
+            for p in &series.points {
+                let (from, to, top) = (x(p.x), x(p.to), y(p.y));
+                let _ = write!(
+                    html,
+                    "M{} {SIZE}V{}H{}V{SIZE}Z",
+                    short(from),
+                    short(top),
+                    // A bar that is thinner than a line is still a bar.
+                    short(to.max(from + 1.5).min(SIZE.max(from)))
+                );
+            }
+        }
+        Shape::Dots => {
+            html.push_str("dot\" d=\"");
+            for p in &series.points {
+                let _ = write!(html, "M{} {}h.01", short(x(p.x)), short(y(p.y)));
+            }
+        }
+    }
+    html.push_str("\"/></g>");
+}
+
+fn rules(html: &mut String, chart: &Chart) {
+    for rule in &chart.rules {
+        let class = rule.ink.class();
+        let _ = match rule.across {
+            Across::X => {
+                let at = short(SIZE * chart.x.at(rule.at));
+                write!(html, "<path class=\"rule {class}\" d=\"M{at} 0v{SIZE}\"/>")
+            }
+            Across::Y => {
+                let at = short(SIZE * (1.0 - chart.y.at(rule.at)));
+                write!(html, "<path class=\"rule {class}\" d=\"M0 {at}h{SIZE}\"/>")
+            }
+        };
+    }
+}
+
+/// Names of rules and points, over the drawing. Those of upright rules stand
+/// below each other, so that near ones do not hide each other.
+fn texts(html: &mut String, chart: &Chart) {
+    let mut upright = 0;
+    for rule in chart.rules.iter().filter(|rule| !rule.name.is_empty()) {
+        let (class, name) = (rule.ink.class(), escaped(&rule.name));
+        match rule.across {
+            Across::X => {
+                let at = 100.0 * chart.x.at(rule.at);
+                let (edge, offset) = if at > 55.0 { ("right", 100.0 - at) } else { ("left", at) };
+                let top = 2 + 18 * upright;
+                upright += 1;
+                let _ = write!(
+                    html,
+                    "<span class=\"said {class}\" style=\"{edge}:calc({offset:.1}% + 4px);\
+                     top:{top}px\">{name}</span>"
+                );
+            }
+            Across::Y => {
+                let at = 100.0 * chart.y.at(rule.at);
+                // Below the line where there is no room above it.
+                let place = if at > 88.0 { "top" } else { "bottom" };
+                let offset = if at > 88.0 { 100.0 - at } else { at };
+                let _ = write!(
+                    html,
+                    "<span class=\"said {class}\" style=\"left:4px;\
+                     {place}:calc({offset:.1}% + 2px)\">{name}</span>"
+                );
+            }
+        }
+    }
+    for label in &chart.labels {
+        let (x, y) = (100.0 * chart.x.at(label.x), 100.0 * chart.y.at(label.y));
+        let (edge, offset) = if x > 55.0 { ("right", 100.0 - x) } else { ("left", x) };
+        let (place, height) = if y > 80.0 { ("top", 100.0 - y) } else { ("bottom", y) };
+        let _ = write!(
+            html,
+            "<span class=\"said point\" style=\"{edge}:calc({offset:.1}% + 7px);\
+             {place}:calc({height:.1}% + 5px)\">{}</span>",
+            escaped(&label.name)
+        );
+    }
+}
+
+/// The numbers for the script.
+fn data(html: &mut String, chart: &Chart) {
+    // A single dot among lines is one of their values; several are what the chart is of.
+    let dots = chart.series.iter().filter(|series| series.shape == Shape::Dots);
+    let is_points = dots.map(|series| series.points.len()).sum::<usize>() > 1;
+    let axis = |axis: &Axis| {
+        json!([axis.name, axis.scale.name(), axis.low, axis.high, axis.format.name()])
+    };
+    let mut before: Option<Vec<Value>> = None;
+    let mut all = Vec::new();
+    for series in &chart.series {
+        let column = |axis: &Axis, of: fn(&Point) -> f64| -> Vec<Value> {
+            series.points.iter().map(|point| number(of(point), axis.format)).collect()
+        };
+        let y = column(&chart.y, |p| p.y);
+        let mut entry = json!({"n": series.name, "c": series.ink.class(), "y": y});
+        // Most series of a chart have the same places on the x axis.
+        let x = column(&chart.x, |p| p.x);
+        if before.as_ref() != Some(&x) {
+            entry["x"] = x.clone().into();
+            before = Some(x);
+        }
+        if matches!(series.shape, Shape::Bars | Shape::Band) {
+            let axis = if series.shape == Shape::Bars { &chart.x } else { &chart.y };
+            entry["to"] = column(axis, |p| p.to).into();
+            entry["shape"] = format!("{:?}", series.shape).to_lowercase().into();
+        }
+        if series.points.iter().any(|point| !point.tip.is_empty()) {
+            entry["tip"] = series.points.iter().map(|p| p.tip.as_str()).collect::<Vec<_>>().into();
+        }
+        all.push(entry);
+    }
+    let all = json!({
+        "kind": if is_points { "points" } else { "lines" },
+        "x": axis(&chart.x),
+        "y": axis(&chart.y),
+        "series": all,
+    });
+    let _ = write!(
+        html,
+        "<script type=\"application/json\" class=\"data\">{}</script>",
+        inert(&all.to_string())
+    );
+}
+
+/// JSON that cannot end the element that it stands in.
+pub fn inert(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// With as many digits as anybody is shown, and some more. Counts, and rates as large
+/// as counts, are shown in full.
+fn number(value: f64, format: Format) -> Value {
+    if value == 0.0 || !value.is_finite() {
+        return 0.into();
+    }
+    let is_in_full = matches!(format, Format::Count | Format::Rate) && value.abs() >= 1e5;
+    let digits = 5 - value.abs().log10().floor() as i32;
+    let scale = 10_f64.powi(if is_in_full { 0 } else { digits });
+    let rounded = (value * scale).round() / scale;
+    // Whole numbers take two letters less than `1.0`.
+    match rounded.fract() == 0.0 && rounded.abs() < 9e15 {
+        true => (rounded as i64).into(),
+        false => rounded.into(),
+    }
+}
+
+/// A coordinate with as few letters as it takes.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_whole_and_measures_have_six_digits() {
+        let texts = |format| {
+            [1_234_567.0, 12.345_678_9, 0.5, f64::NAN]
+                .map(|value| number(value, format).to_string())
+        };
+        assert_eq!(texts(Format::Count), ["1234567", "12.3457", "0.5", "0"]);
+        assert_eq!(texts(Format::Rate), ["1234567", "12.3457", "0.5", "0"]);
+        assert_eq!(texts(Format::Time), ["1234570", "12.3457", "0.5", "0"]);
+    }
+}

@@ -1,0 +1,440 @@
+//! The section of one performance test.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use dyno_results::effective::is_relevant_to;
+use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{Headline, Metrics, Test};
+use dyno_results::units::{self, count};
+use dyno_results::{records, series};
+
+use super::charts::{self, Judged};
+use super::page::{Tone, badge};
+use super::plot;
+use super::words::{self, counted, escaped, typeset};
+use super::{answers, client, observer, one, stopping};
+
+/// The section.
+pub fn performance(
+    html: &mut String,
+    test: &Test,
+    series: Option<&series::Test>,
+    shown: &one::Shown<'_>,
+) {
+    let Some(metrics) = &test.metrics else { return };
+    let id = one::anchor(shown.run, test);
+    let _ = write!(
+        html,
+        "<section class=\"card test\" id=\"{}\"><h2>{} {}</h2>",
+        id,
+        escaped(&test.title()),
+        badge(&test.verdict, Tone::of_verdict(&test.verdict))
+    );
+    headline(html, test, metrics);
+    // The verdict of a run with one test has just said it.
+    for reason in test.reasons.iter().filter(|_| shown.run.tests.len() > 1) {
+        let _ = write!(html, "<p class=\"reason\">{}</p>", typeset(&one::sentence(reason)));
+    }
+    for note in &test.notes {
+        let _ = write!(html, "<p class=\"note\">{}</p>", typeset(&one::sentence(note)));
+    }
+    html.push_str("<div class=\"sides\">");
+    conditions(html, test, metrics);
+    facts(html, test, metrics);
+    html.push_str("</div>");
+    match series {
+        Some(series) => all_charts(html, (test, &id), metrics, series),
+        None => html.push_str(
+            "<p class=\"note\">There are no plots: <code>series.json</code> has no entry for this test.</p>",
+        ),
+    }
+    percentiles(html, test, metrics);
+    client::section(html, test, series, &shown.run.clients);
+    observer::section(html, test, &shown.run.observers);
+    stopping::section(html, test, series);
+    if shown.is_in_directory {
+        files(html, test, shown.absent);
+    }
+    html.push_str("</section>\n");
+}
+
+fn headline(html: &mut String, test: &Test, metrics: &Metrics) {
+    let Some(result) = &test.result else { return };
+    let shown = one::value(test);
+    let (number, unit) = shown.split_once(['\u{202f}', ' ']).unwrap_or((&shown, ""));
+    let _ = write!(
+        html,
+        "<p class=\"headline\"><span class=\"number\">{}</span> <span class=\"unit\">{}</span> \
+         <span class=\"name\">{}</span></p><p class=\"interval\">{}</p><p class=\"meaning\">{}</p>",
+        escaped(number),
+        escaped(unit),
+        escaped(&result.name),
+        confidence(result, metrics),
+        escaped(&meaning(test, metrics)),
+    );
+}
+
+/// How far the headline may be trusted.
+fn confidence(result: &Headline, metrics: &Metrics) -> String {
+    if let Some(interval) = &result.interval {
+        return format!(
+            "{} interval {} to {} <small>({})</small>",
+            words::share(interval.confidence),
+            escaped(&words::in_unit(interval.low, &result.unit)),
+            escaped(&words::in_unit(interval.high, &result.unit)),
+            escaped(&interval.method)
+        );
+    }
+    let estimate = metrics.early_stopping.first().and_then(|of| Some((of, of.estimates.first()?)));
+    match estimate {
+        Some((of, estimate)) => match estimate.latency_ns {
+            Some(latency) => format!(
+                "at most {} with {} confidence",
+                words::time_ns(latency),
+                words::share(of.confidence)
+            ),
+            None => "too few queries for a confidence bound".into(),
+        },
+        None => String::new(),
+    }
+}
+
+/// What the rate of a Server run does not mean.
+const NOT_CAPACITY: &str = " This is the load that was offered, not the most that the system can \
+                            serve: dyno search finds that.";
+
+/// The result in words.
+fn meaning(test: &Test, metrics: &Metrics) -> String {
+    let share = words::share(test.plan.percentile);
+    let Some(timed) = metrics.answered() else { return "No query was answered.".into() };
+    let target = words::time_ns(timed.target);
+    match test.scenario.as_str() {
+        "SingleStream" => {
+            format!("One sample at a time: {share} of the queries took no longer than {target}.")
+        }
+        "MultiStream" if let Some(interval) = test.plan.interval_ns => format!(
+            "{} every {}; {share} of the queries must be done before the next one is due.",
+            counted(test.plan.samples_per_query, "stream", "streams"),
+            words::span_ns(interval)
+        ),
+        "MultiStream" => format!(
+            "{} at a time: {share} of the queries were done within {target}; a query is done when its \
+             last sample is.",
+            counted(test.plan.samples_per_query, "sample", "samples")
+        ),
+        "Server" => {
+            let arrivals = test.plan.arrivals.as_deref().map(|a| format!(" ({a})"));
+            let bound = test
+                .plan
+                .latency_bound_ns
+                .map(|bound| format!("; the bound is {}", words::span_ns(bound)));
+            format!(
+                "Queries arrived at {} a second{}: {share} of the answered ones took no longer than \
+                 {target} from their scheduled time{}.{}",
+                words::asked_rate(test.plan.target_qps),
+                arrivals.unwrap_or_default(),
+                bound.unwrap_or_default(),
+                if test.mode == "peak" { "" } else { NOT_CAPACITY }
+            )
+        }
+        "Offline" => format!(
+            "All {} at once, in any order; latency counts from the start.",
+            counted(metrics.sample_count, "sample", "samples")
+        ),
+        _ => String::new(),
+    }
+}
+
+fn conditions(html: &mut String, test: &Test, metrics: &Metrics) {
+    let found = &metrics.conditions;
+    let bound = match (test.plan.latency_bound_ns, test.plan.first_token_bound_ns) {
+        (Some(bound), _) => format!(
+            "{} of the latencies within {}",
+            words::share(test.plan.percentile),
+            words::round_time(bound as f64)
+        ),
+        (None, Some(_)) => "token times within their bounds".into(),
+        (None, None) if test.plan.interval_ns.is_some() => {
+            format!("{} of the queries skip no interval", words::share(test.plan.percentile))
+        }
+        (None, None) => "latency within its bound".into(),
+    };
+    let lag = test.plan.max_client_lag_ns.map(|budget| {
+        let at = units::percentile_or_extreme(test.plan.percentile);
+        format!("client lag at {at} within {}", words::round_time(budget as f64))
+    });
+    let rows = [
+        (found.performance_met, bound),
+        (
+            Some(found.min_duration_met),
+            format!("lasted at least {}", words::round_time(test.plan.min_duration_ns as f64)),
+        ),
+        (
+            Some(found.min_queries_met),
+            format!("at least {}", counted(test.plan.min_query_count, "query", "queries")),
+        ),
+        (Some(found.early_stopping_met), "percentile certain enough".into()),
+        (found.client_lag_met, lag.unwrap_or_else(|| "client lag".into())),
+    ];
+    html.push_str("<ul class=\"conditions\" aria-label=\"Conditions\">");
+    for (is_met, text) in rows {
+        let Some(is_met) = is_met else { continue };
+        let (class, sign, said) =
+            if is_met { ("good", "✓", "met") } else { ("bad", "✕", "not met") };
+        let _ = write!(
+            html,
+            "<li class=\"{class}\"><span aria-hidden=\"true\">{sign}</span> {}\
+             <span class=\"spoken\"> ({said})</span></li>",
+            escaped(&text)
+        );
+    }
+    html.push_str("</ul>");
+}
+
+fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
+    let failed = metrics.failed.total();
+    let mut rows = vec![
+        ("queries", count(metrics.query_count)),
+        ("samples", count(metrics.sample_count)),
+        ("lasted", words::span_ns(metrics.lasted_ns)),
+        ("ended by", metrics.ended.clone()),
+        ("failed", count(failed)),
+        ("never answered", count(metrics.missing)),
+    ];
+    if let Some(over) = metrics.over_bound.most().filter(|_| test.scenario == "Server") {
+        rows.push(("over a bound", count(over)));
+    }
+    if let Some(intervals) = &metrics.intervals {
+        rows.push(("skipped an interval", count(intervals.over)));
+        rows.push(("intervals skipped", count(intervals.skipped)));
+    }
+    let rates = &metrics.rates;
+    let more = [
+        ("offered", rates.scheduled_samples_per_s),
+        ("answered", rates.completed_samples_per_s),
+        ("within every bound", rates.goodput_samples_per_s),
+        ("rate, client included", rates.queries_per_s_with_overhead),
+        ("rate, client excluded", rates.queries_per_s_without_overhead),
+    ];
+    for (name, rate) in more {
+        rows.extend(rate.map(|rate| (name, format!("{}/s", units::rate(rate)))));
+    }
+    if let Some(tokens) = metrics.token_count {
+        rows.push(("output tokens", count(tokens.unsigned_abs())));
+        let of = metrics.token_rates.as_ref();
+        let rate = of.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
+        rows.extend(rate.map(|rate| ("tokens/s", units::rate(rate))));
+    }
+    rows.extend(answers::facts(metrics));
+    rows.push((
+        "data set",
+        format!("{}, {}", test.data.name, counted(test.data.total, "sample", "samples")),
+    ));
+    for of in &test.requirements {
+        rows.push(("required", of.line()));
+    }
+    rows.extend(test.data.shapes_text().map(|shapes| ("shape of a sample", shapes)));
+    html.push_str("<dl class=\"pairs\">");
+    for (name, value) in rows {
+        let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
+    }
+    html.push_str("</dl>");
+}
+
+/// The lag of the client where there is one: elsewhere queries are due when they
+/// are issued, and in virtual time there is no client.
+pub fn client_lag<'a>(test: &Test, metrics: &'a Metrics) -> Option<&'a Distribution> {
+    metrics.client_lag_ns.as_ref().filter(|lag| test.scenario == "Server" && lag.max > 0)
+}
+
+fn group(html: &mut String, title: &str, figures: &[String]) {
+    if figures.iter().all(String::is_empty) {
+        return;
+    }
+    let _ = write!(html, "<h3>{title}</h3><div class=\"charts\">{}</div>", figures.concat());
+}
+
+fn all_charts(html: &mut String, (test, id): (&Test, &str), metrics: &Metrics, of: &series::Test) {
+    let (timed, is_offline) = (charts::timed(test).1, test.scenario == "Offline");
+    let latency = Judged::latency(test);
+    let target = (!is_offline).then_some(test.plan.percentile);
+    let target = target.filter(|share| *share > 0.0 && *share < 1.0);
+    group(
+        html,
+        "Latency",
+        &[
+            views(&charts::histograms(&of.latency, &latency, timed), &format!("{id}-h")),
+            plot::figure(&charts::cumulative(&of.latency, &latency, target, timed)),
+            plot::figure(&charts::spectrum(
+                ("Latency by percentile", "latency, logarithmic"),
+                &[("latency", &of.latency)],
+                &latency,
+                "bound",
+            )),
+            plot::figure(&charts::latency_over_time(&of.slices, &latency, is_offline)),
+        ],
+    );
+    let per_query = test.plan.samples_per_query;
+    // One query at a time is one in flight, and due when it is issued.
+    let is_closed = matches!(&test.scenario[..], "SingleStream" | "MultiStream");
+    let in_flight =
+        if is_closed { String::new() } else { plot::figure(&charts::in_flight(&of.slices)) };
+    group(
+        html,
+        "Load",
+        &[
+            plot::figure(&charts::throughput(&of.slices, per_query, is_closed || is_offline)),
+            in_flight,
+            plot::figure(&charts::batch_sizes(of)),
+        ],
+    );
+    tokens(html, test, of);
+    if client_lag(test, metrics).is_some() {
+        let judged = Judged::client_lag(test);
+        let title = ("Lag of the client by percentile", "lag, logarithmic");
+        let spectrum =
+            charts::spectrum(title, &[("client's own lag", &of.client_lag)], &judged, "budget");
+        let over_time = charts::client_lag_over_time(&of.slices, &judged);
+        group(html, "Lag of the client", &[plot::figure(&spectrum), plot::figure(&over_time)]);
+    }
+}
+
+fn tokens(html: &mut String, test: &Test, of: &series::Test) {
+    let spectrum = |title, name: &str, of, judged: &Judged| {
+        plot::figure(&charts::spectrum(
+            (title, "time, logarithmic"),
+            &[(name, of)],
+            judged,
+            "bound",
+        ))
+    };
+    let first = Judged::first_token(test);
+    let per_token = Judged::per_token(test);
+    group(
+        html,
+        "Tokens",
+        &[
+            spectrum("Time to first token", "first token", &of.first_token, &first),
+            spectrum("Time per output token", "per token", &of.time_per_output_token, &per_token),
+            plot::figure(&charts::tokens_over_time(&of.slices)),
+        ],
+    );
+}
+
+/// Two versions of one chart, of which one is seen; without a script, too.
+fn views([first, second]: &[plot::Chart; 2], id: &str) -> String {
+    let (first, second) = (plot::figure(first), plot::figure(second));
+    if first.is_empty() {
+        return first;
+    }
+    let choice = |number: u32, name: &str, checked: &str| {
+        format!(
+            "<input type=\"radio\" name=\"{id}\" id=\"{id}-{number}\"{checked}>\
+             <label for=\"{id}-{number}\">{name}</label>"
+        )
+    };
+    let (linear, log) = (choice(1, "linear", " checked"), choice(2, "logarithmic", ""));
+    format!("<div class=\"views\">{linear}{log}{first}{second}</div>")
+}
+
+fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
+    let mut columns: Vec<(&str, &Distribution)> = Vec::new();
+    match &metrics.query_latency_ns {
+        Some(of_queries) => {
+            columns.push(("query latency", of_queries));
+            columns.push(("sample latency", &metrics.latency_ns));
+        }
+        None => columns.push(("latency", &metrics.latency_ns)),
+    }
+    columns.extend(metrics.first_token_ns.as_ref().map(|of| ("first token", of)));
+    columns.extend(metrics.time_per_output_token_ns.as_ref().map(|of| ("per output token", of)));
+    columns.extend(client_lag(test, metrics).map(|of| ("client lag", of)));
+    html.push_str(
+        "<h3>Percentiles</h3><div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr>\
+         <th scope=\"col\">of</th>",
+    );
+    let names = ["min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
+    for name in names {
+        let _ = write!(html, "<th scope=\"col\" class=\"n\">{name}</th>");
+    }
+    html.push_str("</tr></thead><tbody>");
+    for (name, of) in columns {
+        let _ = write!(html, "<tr><th scope=\"row\">{name}</th>");
+        let times = [of.min, of.mean, of.p50, of.p90, of.p95, of.p97, of.p99, of.p99_9, of.max];
+        for (name, time) in names.iter().zip(times) {
+            let time = if of.count > 0 { words::time_ns(time) } else { "–".into() };
+            let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+/// Settings of all tests in one table; what is the same for several is one row.
+pub fn settings_table(html: &mut String, tests: &[Test]) {
+    let mut rows: Vec<(&str, &dyno_results::summary::Setting, Vec<String>)> = Vec::new();
+    for test in tests {
+        let of = name_of(test);
+        for (name, setting) in &test.settings {
+            if !is_relevant_to(name, &test.scenario) || matches!(&name[..], "scenario" | "mode") {
+                continue;
+            }
+            match rows.iter_mut().find(|(n, s, _)| n == name && *s == setting) {
+                Some((_, _, scenarios)) if scenarios.contains(&of) => {}
+                Some((_, _, scenarios)) => scenarios.push(of.clone()),
+                None => rows.push((name, setting, vec![of.clone()])),
+            }
+        }
+    }
+    rows.sort_by(|a, b| a.0.cmp(b.0));
+    let mut all: Vec<String> = tests.iter().map(name_of).collect();
+    all.dedup();
+    html.push_str(
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"filtered stack wide\" data-filter=\"settings\"><thead><tr>\
+         <th scope=\"col\">setting</th><th scope=\"col\" class=\"n\">value</th>\
+         <th scope=\"col\">unit</th><th scope=\"col\">for</th><th scope=\"col\">set by</th>\
+         </tr></thead><tbody>\n",
+    );
+    for (name, setting, scenarios) in rows {
+        let _ = writeln!(
+            html,
+            "<tr><th scope=\"row\"><code>{}</code></th><td class=\"n\" data-label=\"value\">{}</td>\
+             <td data-label=\"unit\">{}</td><td data-label=\"for\">{}</td>\
+             <td data-label=\"set by\">{}</td></tr>",
+            escaped(name),
+            escaped(&setting.value),
+            escaped(&setting.unit),
+            escaped(&if scenarios == all { "all".into() } else { scenarios.join(", ") }),
+            escaped(&setting.origin)
+        );
+    }
+    html.push_str("</tbody></table></div>");
+}
+
+/// The scenario of a test, and its tenant if it has one.
+fn name_of(test: &Test) -> String {
+    match &test.tenant {
+        Some(tenant) => format!("{} ({tenant})", test.scenario),
+        None => test.scenario.clone(),
+    }
+}
+
+fn files(html: &mut String, test: &Test, absent: &[String]) {
+    let names = [
+        "mlperf_log_summary.txt",
+        "mlperf_log_detail.txt",
+        "mlperf_log_accuracy.json",
+        records::FILE,
+    ];
+    let here = names.iter().filter(|name| !absent.contains(&format!("{}/{name}", test.folder)));
+    let links = here.filter_map(|name| {
+        // A folder that leads elsewhere is not this run's.
+        let link = words::href(&Path::new(&test.folder).join(name))?;
+        Some(format!("<a href=\"{link}\">{name}</a>"))
+    });
+    let links: Vec<String> = links.collect();
+    if !links.is_empty() {
+        let _ = write!(html, "<p class=\"source\">Files: {}</p>", links.join(", "));
+    }
+}

@@ -1,0 +1,243 @@
+//! Early stopping in words and in a picture.
+
+use std::fmt::Write as _;
+
+use dyno_loadgen::early_stopping::{Params, largest_overlatency};
+use dyno_results::series;
+use dyno_results::summary::Test;
+use dyno_results::summary::metrics::{Bound, EarlyStopping, Estimate};
+use dyno_results::units::{self, count};
+
+use super::plot::{self, Across, Axis, Chart, Format, Ink, Label, Point, Shape};
+use super::words::{self, counted, escaped};
+
+/// Points of the boundary.
+const STEPS: u64 = 90;
+
+/// A picture of more would take longer to compute than anybody waits; no run has
+/// as many.
+const QUERIES_MOST: u64 = 1 << 30;
+
+/// The part of a test's section that says whether its percentile is certain.
+pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>) {
+    let Some(metrics) = &test.metrics else { return };
+    if metrics.early_stopping.is_empty() {
+        return;
+    }
+    html.push_str("<h3>Is the percentile certain enough?</h3><div class=\"stopping\">");
+    for of in &metrics.early_stopping {
+        match (&of.bound, of.estimates.first()) {
+            (Some(bound), _) => against_bound(html, of, bound),
+            (None, Some(estimate)) => estimated(html, of, estimate, series),
+            (None, None) => {}
+        }
+    }
+    html.push_str(
+        "</div><p class=\"source\">Early stopping, as the appendix “Early Stopping Criterion” of the \
+         MLPerf inference rules has it: a binomial test, computed exactly. \
+         <code>dyno info metrics</code> has the formulas.</p>\n",
+    );
+}
+
+/// What a kind of time is called.
+fn name(of: &str) -> &'static str {
+    match of {
+        "first_token" => "time to first token",
+        "time_per_output_token" => "time per output token",
+        _ => "latency",
+    }
+}
+
+/// How many of so many lie above a percentile: to the nearest, as 1 - 0.9 is less
+/// than a tenth.
+fn part(of: u64, percentile: f64) -> u64 {
+    (of as f64 * (1.0 - percentile)).round() as u64
+}
+
+fn params(of: &EarlyStopping) -> Option<Params> {
+    // A damaged summary may hold anything.
+    let is_share = |value: f64| value > 0.0 && value < 1.0;
+    let tolerance =
+        if of.tolerance >= 0.0 && of.tolerance < of.percentile { of.tolerance } else { 0.0 };
+    (is_share(of.percentile) && is_share(of.confidence)).then_some(Params {
+        percentile: of.percentile,
+        confidence: of.confidence,
+        tolerance,
+    })
+}
+
+fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
+    let (kind, sure) = (name(&of.of), words::share(of.confidence));
+    let may = words::share(1.0 - of.percentile);
+    let _ = write!(
+        html,
+        "<div class=\"words\"><p>{} of {} exceeded the bound on {kind}. {may} may; but a run \
+         is a sample, and a lucky one can look better than the system is. So early stopping asks for \
+         fewer: as few as a system that just misses the bound would show in less than {} of such \
+         runs.</p>",
+        count(bound.over),
+        counted(bound.queries, "query", "queries"),
+        words::share(1.0 - of.confidence),
+    );
+    let allowed = match bound.allowed {
+        Some(allowed) => format!(
+            "With {} that is at most <b>{}</b> over the bound; {} of them would be {}.",
+            counted(bound.queries, "query", "queries"),
+            count(allowed),
+            may,
+            count(part(bound.queries, of.percentile)),
+        ),
+        None => format!(
+            "{} are too few even with none over the bound.",
+            counted(bound.queries, "query", "queries")
+        ),
+    };
+    let verdict = if bound.deficit == 0 {
+        format!("<b class=\"good\">This run is certain enough</b>, with {sure} confidence.")
+    } else if bound.needed == u64::MAX {
+        "<b class=\"bad\">No number of queries is enough.</b>".to_string()
+    } else {
+        format!(
+            "<b class=\"bad\">This run is not certain enough</b>: with {} over the bound it takes \
+             {}, which is {} more if none of those is over it.",
+            count(bound.over),
+            counted(bound.needed, "query", "queries"),
+            count(bound.deficit),
+        )
+    };
+    let _ = write!(html, "<p>{allowed}</p><p>{verdict}</p></div>");
+    if let Some(params) = params(of).filter(|_| bound.queries < QUERIES_MOST) {
+        *html += &plot::figure(&plane(&params, bound, kind));
+    }
+}
+
+/// Queries against those over the bound: where a run passes, and where this one is.
+fn plane(params: &Params, bound: &Bound, kind: &str) -> Chart {
+    let needed = if bound.needed == u64::MAX { bound.queries } else { bound.needed };
+    // A run far from the boundary is shown with as much of it as fits.
+    let end = needed.min(bound.queries.saturating_mul(50)).max(bound.queries).max(10);
+    let end = end.saturating_add(end / 6).min(QUERIES_MOST);
+    let allowed = |queries: u64| largest_overlatency(queries, params).map(|most| most as f64);
+    let share = 1.0 - params.percentile;
+    let steps = || (0..=STEPS).map(|step| end / STEPS * step + end % STEPS * step / STEPS);
+    let boundary: Vec<Point> =
+        steps().filter_map(|n| Some(Point::new(n as f64, allowed(n)?))).collect();
+    let over = bound.over as f64;
+    let top = boundary.last().map_or(1.0, |p| p.y).max(over).max(end as f64 * share);
+    let x = Axis::between("queries", Format::Count, 0.0, end as f64);
+    let y = Axis::between("over the bound", Format::Count, 0.0, (top * 1.12).max(2.0));
+    let passes = boundary.iter().map(|p| Point { y: 0.0, to: p.y, ..p.clone() }).collect();
+    let naive = vec![Point::new(0.0, 0.0), Point::new(end as f64, end as f64 * share)];
+    let here = Point {
+        x: bound.queries as f64,
+        y: over,
+        tip: format!(
+            "this run\n{} queries\n{} over the bound",
+            count(bound.queries),
+            count(bound.over)
+        ),
+        ..Point::default()
+    };
+    let mut chart = Chart::new(format!("Queries over the bound on {kind}"), x, y)
+        .note("A run passes on the boundary or below it.")
+        .with("passes", Ink::Good, Shape::Band, passes)
+        .with("most that may be over", Ink::Good, Shape::Line, boundary)
+        .with(&format!("{} of the queries", words::share(share)), Ink::Quiet, Shape::Line, naive);
+    if bound.deficit > 0 && bound.needed <= end {
+        let way = vec![here.clone(), Point::new(bound.needed as f64, over)];
+        chart = chart.with("queries still to come", Ink::B, Shape::Line, way);
+    }
+    let ink = if bound.deficit == 0 { Ink::A } else { Ink::Bad };
+    chart.labels.push(Label { x: here.x, y: over, name: "this run".into() });
+    chart.with("this run", ink, Shape::Dots, vec![here])
+}
+
+fn estimated(
+    html: &mut String,
+    of: &EarlyStopping,
+    estimate: &Estimate,
+    series: Option<&series::Test>,
+) {
+    let (kind, at) = (name(&of.of), units::percentile_or_extreme(estimate.percentile));
+    html.push_str("<div class=\"words\">");
+    match (estimate.rank, estimate.latency_ns) {
+        (Some(rank), Some(latency)) => {
+            let _ = write!(
+                html,
+                "<p>{} of {} lie above the {at} of this run. But a run is a sample: the true {at} of \
+                 the system may be higher than that of a lucky run.</p><p>So early stopping sets \
+                 aside only the <b>{} slowest</b>, and takes the next: with {} confidence the {at} \
+                 {kind} of the system is <b>at most {}</b>.</p>",
+                count(part(estimate.processed, estimate.percentile)),
+                counted(estimate.processed, "query", "queries"),
+                count(rank),
+                words::share(of.confidence),
+                words::time_ns(latency),
+            );
+        }
+        _ => {
+            let _ = write!(
+                html,
+                "<p>{} are too few to say anything of the {at} {kind} with {} confidence: that takes \
+                 at least <b>{}</b>, so that the slowest can be set aside. Raise \
+                 <code>min_query_count</code> or <code>min_duration_ms</code>.</p>",
+                counted(estimate.processed, "query", "queries"),
+                words::share(of.confidence),
+                count(estimate.needed),
+            );
+        }
+    }
+    if of.estimates.len() > 1 {
+        html.push_str(
+            "<table class=\"plain\"><thead><tr><th scope=\"col\">percentile</th><th scope=\"col\" \
+             class=\"n\">set aside</th><th scope=\"col\" class=\"n\">at most</th></tr></thead><tbody>",
+        );
+        for estimate in &of.estimates {
+            let rank = estimate.rank.map_or_else(|| "–".into(), count);
+            let most = match estimate.latency_ns {
+                Some(latency) => words::time_ns(latency),
+                None => format!("needs {} queries", count(estimate.needed)),
+            };
+            let _ = write!(
+                html,
+                "<tr><th scope=\"row\">{}</th><td class=\"n\">{rank}</td><td class=\"n\">{}</td></tr>",
+                units::percentile_or_extreme(estimate.percentile),
+                escaped(&most)
+            );
+        }
+        html.push_str("</tbody></table>");
+    }
+    html.push_str("</div>");
+    if let (Some(series), Some(rank)) = (series, estimate.rank) {
+        *html += &plot::figure(&tail(estimate, rank, series));
+    }
+}
+
+/// The slowest queries in order: where the percentile of the run lies, and where
+/// the estimate.
+fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
+    let total = estimate.processed.max(1) as f64;
+    let share = 1.0 - estimate.percentile;
+    let begin = (1.0 - 2.2 * share).max(0.0);
+    let set_aside = 1.0 - rank as f64 / total;
+    let spectrum = series.latency.spectrum.iter().map(|&(q, time)| Point::new(q, time as f64));
+    let known = estimate.latency_ns.map(|latency| Point::new(set_aside, latency as f64));
+    let mut points: Vec<Point> = spectrum.chain(known).filter(|p| p.x >= begin).collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x).then(a.y.total_cmp(&b.y)));
+    let x = Axis::between("queries from fast to slow", Format::Share, begin, 1.0);
+    let y = Axis::log("latency, logarithmic", Format::Time, points.iter().map(|p| p.y));
+    let zone = points.iter().filter(|p| p.x >= set_aside);
+    let zone = zone.map(|p| Point { y: y.first(), to: p.y, ..p.clone() }).collect();
+    let at = units::percentile_or_extreme(estimate.percentile);
+    let mut chart = Chart::new(format!("The slowest {}", words::share(1.0 - begin)), x, y)
+        .note(format!("{} queries are set aside; the estimate is the next.", count(rank)))
+        .with("set aside", Ink::B, Shape::Band, zone)
+        .with("latency", Ink::A, Shape::Line, points)
+        .rule(Across::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)
+        .rule(Across::X, Some(set_aside), "estimate", Ink::B);
+    if let Some(latency) = estimate.latency_ns {
+        let name = format!("at most {}", words::time_ns(latency));
+        chart.labels.push(Label { x: set_aside, y: latency as f64, name });
+    }
+    chart
+}

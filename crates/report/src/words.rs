@@ -1,0 +1,227 @@
+//! Numbers and texts as a page has them: units apart by a narrow space, the
+//! micro sign, and nothing that could be taken for markup.
+
+use std::path::{Component, Path};
+
+use dyno_results::summary::{Accuracy, Division, QualityUnit};
+use dyno_results::units;
+
+/// Between a number and its unit: narrow, and no line is broken there.
+const NARROW: char = '\u{202f}';
+
+/// Text that means nothing to a browser but itself, also within quotes.
+pub fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            // Control characters are no part of a page; other than these.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// What division a run could be submitted to, as a sentence.
+pub fn division(division: &Division) -> String {
+    format!("{}.", division_open(division))
+}
+
+/// The same, with the first reason.
+pub fn division_and_why(division: &Division) -> String {
+    let why = division.reasons.first().map(|why| format!(": {}", why.trim_end_matches('.')));
+    format!("{}{}.", division_open(division), why.unwrap_or_default())
+}
+
+fn division_open(division: &Division) -> String {
+    let provided = if division.provided.is_empty() { "" } else { ", on conditions" };
+    match division.could_be.as_str() {
+        "closed" => format!("It could be submitted to the Closed division{provided}"),
+        "open" => format!("It could be submitted to the Open division{provided}, not to Closed"),
+        _ => "It could be submitted to no division".into(),
+    }
+}
+
+/// A link to a path below the page; `None` for one that leads elsewhere.
+pub fn href(path: &Path) -> Option<String> {
+    let parts = path.components().map(|part| match part {
+        Component::Normal(part) => Some(part.to_str()?.chars().map(coded).collect::<String>()),
+        _ => None,
+    });
+    Some(parts.collect::<Option<Vec<String>>>()?.join("/"))
+}
+
+/// As it stands in a link, if that could take it for something else.
+fn coded(c: char) -> String {
+    if c.is_ascii_alphanumeric() || "-_.=+,".contains(c) {
+        return c.to_string();
+    }
+    let mut bytes = [0; 4];
+    c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// A duration in ns, with three digits: `4.21 µs`.
+pub fn time(nanos: f64) -> String {
+    if !nanos.is_finite() {
+        return "–".into();
+    }
+    let text = units::duration(nanos.round() as i64);
+    match text.split_once("m ") {
+        Some((minutes, seconds)) => {
+            format!("{minutes}{NARROW}min {}{NARROW}s", seconds.trim_end_matches('s'))
+        }
+        None => text.replace(" us", " µs").replace(' ', &NARROW.to_string()),
+    }
+}
+
+/// The same of a signed count of ns.
+pub fn time_ns(nanos: i64) -> String {
+    time(nanos as f64)
+}
+
+/// The same of an unsigned one.
+pub fn span_ns(nanos: u64) -> String {
+    time(nanos as f64)
+}
+
+/// Time since the start, in ns.
+pub fn elapsed(nanos: f64) -> String {
+    time(nanos)
+}
+
+/// A round time without the zeros that [`time`] would have: `2 µs`, `2.5 min`, `0`.
+pub fn round_time(nanos: f64) -> String {
+    if nanos == 0.0 {
+        return "0".into();
+    }
+    let (unit, name) = match nanos.abs() {
+        ..999.5 => (1.0, "ns"),
+        ..999.5e3 => (1e3, "µs"),
+        ..999.5e6 => (1e6, "ms"),
+        ..119e9 => (1e9, "s"),
+        ..7_199e9 => (60e9, "min"),
+        _ => (3_600e9, "h"),
+    };
+    format!("{}{NARROW}{name}", trimmed(nanos / unit, 2))
+}
+
+/// A round number: `200`, `5,000`, `200k`, `1.5M`, `8.2G`, `3T`.
+pub fn round_number(value: f64) -> String {
+    match value.abs() {
+        ..1_000.0 => trimmed(value, 3),
+        ..10_000.0 => units::count(value.round() as u64),
+        ..999_500.0 => format!("{}k", trimmed(value / 1e3, 1)),
+        ..999.5e6 => format!("{}M", trimmed(value / 1e6, 1)),
+        ..999.5e9 => format!("{}G", trimmed(value / 1e9, 1)),
+        _ => format!("{}T", trimmed(value / 1e12, 1)),
+    }
+}
+
+/// A figure of quality in its unit.
+pub fn quality(accuracy: &Accuracy, figure: f64) -> String {
+    match accuracy.unit {
+        QualityUnit::Share => share(figure),
+        QualityUnit::Points => trimmed(figure, 4),
+    }
+}
+
+/// A share as percent: 0.99 is `99 %`.
+pub fn share(share: f64) -> String {
+    if !share.is_finite() {
+        return "–".into();
+    }
+    let percent = share * 100.0;
+    // More digits where few would say all or nothing.
+    let is_extreme = (percent > 99.9 && percent < 100.0) || (percent > 0.0 && percent < 0.1);
+    format!("{}{NARROW}%", trimmed(percent, if is_extreme { 4 } else { 2 }))
+}
+
+/// With at most so many decimals, and none that are 0.
+pub fn trimmed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text,
+    }
+}
+
+/// `1 query`, `2,000 queries`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", units::count(count), if count == 1 { one } else { many })
+}
+
+/// A value in its unit, as the summary has both.
+pub fn in_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => time(value),
+        "streams" => format!("{value:.0} {unit}"),
+        _ => format!("{} {unit}", units::rate(value)),
+    }
+}
+
+/// The longer texts of a summary write units as a terminal does: `4.21 us`.
+pub fn typeset(text: &str) -> String {
+    let mut set = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(" us") {
+        let (before, after) = (&rest[..at], &rest[at + 3..]);
+        let is_unit = before.ends_with(|c: char| c.is_ascii_digit())
+            && !after.starts_with(|c: char| c.is_alphanumeric());
+        set.push_str(before);
+        set.push_str(if is_unit { "\u{202f}µs" } else { " us" });
+        rest = after;
+    }
+    set.push_str(rest);
+    escaped(&set)
+}
+
+/// A rate that somebody asked for: without zeros that nobody wrote.
+pub fn asked_rate(rate: f64) -> String {
+    if rate >= 1_000.0 { units::rate(rate) } else { trimmed(rate, 3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_units() {
+        let plain = |text: String| text.replace(NARROW, " ");
+        assert_eq!(plain(time(4_213.0)), "4.21 µs");
+        assert_eq!(plain(time(570e9)), "9 min 30 s");
+        assert_eq!([999_499.0, 999_500.0].map(time).map(plain), ["999 µs", "1.00 ms"]);
+        assert_eq!(time(f64::NAN), "–");
+        let round = [0.0, 2e3, 2.5e6, 1e9, 90e9, 150e9, 7_200e9].map(round_time).map(plain);
+        assert_eq!(round, ["0", "2 µs", "2.5 ms", "1 s", "90 s", "2.5 min", "2 h"]);
+        let numbers = [0.5, 200.0, 5_000.0, 200_000.0, 1.5e6, 8.2e9, 3e12].map(round_number);
+        assert_eq!(numbers, ["0.5", "200", "5,000", "200k", "1.5M", "8.2G", "3T"]);
+        let shares = [0.99, 0.9999, 0.5, 0.0004].map(share).map(plain);
+        assert_eq!(shares, ["99 %", "99.99 %", "50 %", "0.04 %"]);
+        assert_eq!(plain(typeset("4.21 us of 3 users use us")), "4.21 µs of 3 users use us");
+        assert_eq!([20.0, 1_000.0].map(asked_rate), ["20", "1,000"]);
+    }
+
+    #[test]
+    fn links_lead_below_the_page_or_nowhere() {
+        let link = |path: &str| href(Path::new(path));
+        assert_eq!(link("Server/a b/é?#%2e").unwrap(), "Server/a%20b/%C3%A9%3F%23%252e");
+        assert_eq!(link("javascript:alert(1)/x").unwrap(), "javascript%3Aalert%281%29/x");
+        for outside in ["../x", "/etc/x", "a/../../x"] {
+            assert_eq!(link(outside), None, "{outside}");
+        }
+        #[cfg(not(windows))]
+        assert_eq!(link("\\\\evil.example\\x").unwrap(), "%5C%5Cevil.example%5Cx");
+    }
+
+    #[test]
+    fn markup_is_text() {
+        let hostile = "<script>alert('1')</script>&\"\u{0}";
+        let safe = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;\u{fffd}";
+        assert_eq!(escaped(hostile), safe);
+    }
+}

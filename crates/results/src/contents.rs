@@ -1,0 +1,264 @@
+//! What is found in a run directory: everything that reads, and in sentences
+//! what does not. Nothing that a disk can hold makes this panic.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::records::{self, Keep, Records};
+use crate::series;
+use crate::summary::{self, ReadError, Run, State, Test};
+use dyno_loadgen::log::read::{LogReadProblem, open_accuracy, read_detail, read_summary};
+use serde_json::Value;
+use toml::de::DeTable;
+
+use crate::contents_rebuilt as rebuilt;
+use crate::effective::FILE as EFFECTIVE;
+pub use rebuilt::INCOMPLETE;
+
+/// A run as its directory has it.
+#[derive(Debug)]
+pub struct Contents {
+    /// The directory that was read.
+    pub path: PathBuf,
+    /// The run, or what was left of it.
+    pub run: Run,
+    /// Its plots, or those that were left.
+    pub series: series::Run,
+    /// What is missing or damaged.
+    pub missing: Vec<String>,
+    /// Files that are not there, as seen from the directory.
+    pub absent: Vec<String>,
+}
+
+/// How deep run directories are looked for.
+const DEPTH: usize = 6;
+
+impl Contents {
+    /// Reads a run directory, or the unfinished one of a run that was killed.
+    ///
+    /// # Errors
+    /// If nothing of a run is there; the sentences say what was tried.
+    pub fn read(directory: &Path) -> Result<Self, Vec<String>> {
+        let mut missing = Vec::new();
+        let mut path = directory.to_path_buf();
+        if !path.exists()
+            && let Some(partial) = partial_of(directory)
+        {
+            missing.push(format!("{} is missing.", directory.display()));
+            path = partial;
+        }
+        if is_partial(&path) {
+            missing.push(format!(
+                "The run was ended before it was over: {} is what it left.",
+                path.display()
+            ));
+        }
+        if !path.is_dir() {
+            missing.push(format!("{} is no folder.", path.display()));
+            return Err(missing);
+        }
+        let run = match Run::read(&path) {
+            Ok(run) => run,
+            Err(error) => {
+                missing.push(format!("{error}."));
+                let found = salvaged(&path, &error, &mut missing)
+                    .or_else(|| rebuilt::run(&path, &mut missing));
+                match found {
+                    Some(run) => run,
+                    None => {
+                        missing.push(format!("{} holds no run.", path.display()));
+                        return Err(missing);
+                    }
+                }
+            }
+        };
+        let series = match series::Run::read(&path) {
+            Ok(series) => series,
+            Err(error) => {
+                missing.push(format!("{error}."));
+                rebuilt::series(&path, &run, &mut missing)
+            }
+        };
+        let absent = check_files(&path, &run, &mut missing);
+        Ok(Self { path, run, series, missing, absent })
+    }
+
+    /// What the run is called where there are several: its folder.
+    pub fn label(&self) -> String {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| self.run.name.clone())
+    }
+}
+
+/// The run directories at and below a path, in order of their names.
+pub fn directories(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect(path, DEPTH, &mut found);
+    if found.is_empty() {
+        found.push(path.to_path_buf());
+    }
+    found
+}
+
+fn collect(path: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    if path.join(summary::FILE).exists() || path.join(series::FILE).exists() || is_partial(path) {
+        found.push(path.to_path_buf());
+        return;
+    }
+    let Ok(entries) = fs::read_dir(path) else { return };
+    let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()));
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
+    folders.sort();
+    for folder in folders.iter().filter(|_| depth > 0) {
+        collect(folder, depth - 1, found);
+    }
+}
+
+/// Whether a folder is what a run writes to until it is over.
+pub fn is_partial(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    name.is_some_and(|name| name.starts_with('.') && name.ends_with(".partial"))
+}
+
+/// Where a run that was killed left what it had written.
+fn partial_of(directory: &Path) -> Option<PathBuf> {
+    let name = directory.file_name()?.to_string_lossy();
+    Some(directory.with_file_name(format!(".{name}.partial"))).filter(|path| path.is_dir())
+}
+
+/// The tests of a summary that is JSON, but not of the shape of this version.
+fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option<Run> {
+    if matches!(error, ReadError::Missing { .. } | ReadError::Unreadable { .. }) {
+        return None;
+    }
+    let text = fs::read(path.join(summary::FILE)).ok()?;
+    let value: Value = serde_json::from_str(&String::from_utf8_lossy(&text)).ok()?;
+    let mut run = rebuilt::empty(path);
+    let text = |key: &str| value[key].as_str().map(str::to_string);
+    run.name = text("name").unwrap_or(run.name);
+    run.system = text("system").unwrap_or_default();
+    run.profile = text("profile").unwrap_or_default();
+    run.time = text("time").unwrap_or_default();
+    run.started_at = text("started_at").unwrap_or_default();
+    if let Ok(environment) = serde_json::from_value(value["environment"].clone()) {
+        run.environment = environment;
+    }
+    for (number, test) in (1..).zip(value["tests"].as_array()?) {
+        match serde_json::from_value(test.clone()) {
+            Ok(test) => run.tests.push(test),
+            Err(error) => missing.push(format!("Test {number} of summary.json: {error}.")),
+        }
+    }
+    (!run.tests.is_empty()).then(|| {
+        run.state = serde_json::from_value(value["state"].clone()).unwrap_or(State::Interrupted);
+        run.verdict = rebuilt::INCOMPLETE.into();
+        run
+    })
+}
+
+/// Reads what each test must have left, and returns which files are not there.
+fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String> {
+    let mut absent = Vec::new();
+    let keeps_records = check_settings(path, missing);
+    for file in [summary::FILE, series::FILE, EFFECTIVE] {
+        absent.extend((!path.join(file).exists()).then(|| file.to_string()));
+    }
+    for test in &run.tests {
+        let folder = path.join(&test.folder);
+        if !folder.is_dir() {
+            missing.push(format!("The folder {} of a test is missing.", test.folder));
+        }
+        for (file, check) in LOGS {
+            let (name, file) = (format!("{}/{file}", test.folder), folder.join(file));
+            if !file.exists() {
+                absent.push(name.clone());
+            }
+            // A folder that is missing was said to be.
+            if folder.is_dir()
+                && let Err(problem) = check(&file, test)
+            {
+                missing.push(format!("{name} {problem}."));
+            }
+        }
+        let (name, file) =
+            (format!("{}/{}", test.folder, records::FILE), folder.join(records::FILE));
+        if file.exists() {
+            missing.extend(Records::read(&file).err().map(|error| format!("{error}.")));
+        } else {
+            if test.metrics.is_some() && keeps_records && folder.is_dir() {
+                missing.push(format!("{name} is missing: there are no raw records."));
+            }
+            absent.push(name);
+        }
+    }
+    absent
+}
+
+/// Whether the run was to keep raw records: yes, unless its settings say no.
+fn check_settings(path: &Path, missing: &mut Vec<String>) -> bool {
+    let text = match fs::read_to_string(path.join(EFFECTIVE)) {
+        Ok(text) => text,
+        Err(error) => {
+            // It is written last.
+            if !is_partial(path) {
+                missing.push(format!("{EFFECTIVE} {}.", unreadable(&error)));
+            }
+            return true;
+        }
+    };
+    let parsed = DeTable::parse(&text);
+    match parsed {
+        Ok(table) => {
+            let kept = table.get_ref().get("run").and_then(|run| run.get_ref().get("records"));
+            kept.and_then(|kept| kept.get_ref().as_str()) != Some(Keep::Nothing.name())
+        }
+        Err(error) => {
+            missing.push(format!("{EFFECTIVE} does not read: {}.", error.message()));
+            true
+        }
+    }
+}
+
+/// What is wrong with a log, as the end of a sentence.
+type Check = fn(&Path, &Test) -> Result<(), String>;
+
+/// The logs that each test must have left.
+const LOGS: [(&str, Check); 3] = [
+    ("mlperf_log_summary.txt", |path, _| {
+        let text = text_of(path)?;
+        first_of(&read_summary(&text).1)
+    }),
+    ("mlperf_log_detail.txt", |path, test| {
+        let (detail, problems) = read_detail(&text_of(path)?);
+        first_of(&problems)?;
+        let last = if test.metrics.is_some() { "num_errors" } else { "power_end" };
+        match test.state == State::Complete && detail.value(last).is_none() {
+            true => Err(format!("is cut off: it has no {last}")),
+            false => Ok(()),
+        }
+    }),
+    ("mlperf_log_accuracy.json", |path, _| {
+        let log = open_accuracy(path).map_err(|error| unreadable(&error))?;
+        let problem = log.filter_map(Result::err).next();
+        first_of(problem.as_slice())
+    }),
+];
+
+fn text_of(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
+    match bytes.is_empty() {
+        true => Err("is empty".into()),
+        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+    }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "is missing".into(),
+        _ => format!("does not read: {error}"),
+    }
+}
+
+fn first_of(problems: &[LogReadProblem]) -> Result<(), String> {
+    problems.first().map_or(Ok(()), |problem| Err(format!("is damaged: {problem}")))
+}

@@ -1,0 +1,62 @@
+//! `effective.toml`, the configuration of a run: its name, and how it writes settings.
+
+use dyno_loadgen::settings::{FIELDS, Scenario};
+
+/// Name of the file.
+pub const FILE: &str = "effective.toml";
+
+/// Whether a setting can matter to a scenario.
+pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
+    let of_one = [
+        ("single_stream_", Scenario::SingleStream),
+        ("multi_stream_", Scenario::MultiStream),
+        ("server_", Scenario::Server),
+        ("offline_", Scenario::Offline),
+    ];
+    of_one.iter().all(|(prefix, owner)| *owner == scenario || !key.starts_with(prefix))
+}
+
+/// The same for a scenario by its name.
+pub fn is_relevant_to(key: &str, scenario: &str) -> bool {
+    Scenario::ALL.iter().all(|s| s.name() != scenario || is_relevant(key, *s))
+}
+
+/// A value as TOML reads it: numbers and switches bare, the rest quoted. Whole
+/// numbers beyond 64 bits signed are no TOML numbers, so they are quoted, too.
+pub fn toml_value(kind: &str, value: &str) -> String {
+    let is_bare = match kind {
+        "true or false" => true,
+        "a number" => value.parse::<f64>().is_ok_and(f64::is_finite),
+        _ => value.parse::<i64>().is_ok(),
+    };
+    if is_bare && FIELDS.iter().any(|field| field.kind == kind) {
+        return value.to_string();
+    }
+    quoted(value)
+}
+
+/// A string as TOML has it: as JSON does, but for one character.
+pub fn quoted(text: &str) -> String {
+    let json = serde_json::to_string(text).expect("a text is JSON");
+    json.replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use toml::de::DeTable;
+
+    use super::*;
+
+    #[test]
+    fn every_text_reads_back() {
+        let all: String = ('\0'..=char::MAX).collect();
+        let odd =
+            ["", "\"", "\\", "\\u0041", "'''", "\"\"\"", "a\r\nb", "# no comment", "e\u{301}"];
+        for text in odd.into_iter().chain([&*all]) {
+            let file = format!("name = {} # a comment", quoted(text));
+            let read = DeTable::parse(&file).expect("it is TOML");
+            let value = read.get_ref().get("name").expect("it has the key").get_ref().as_str();
+            assert!(value == Some(text), "{}", text.escape_debug());
+        }
+    }
+}

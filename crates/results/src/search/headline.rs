@@ -1,0 +1,67 @@
+//! What a search found, in sentences.
+
+use std::path::Path;
+
+use super::limits::{self, percent};
+use super::{Phase, Point, State};
+
+/// Of the limits of a run the one that it used up most of, with the share over it.
+pub fn nearest(point: &Point) -> Option<String> {
+    // Of equal ones the first.
+    let of = point.limits.iter().rev().filter_map(|counts| {
+        let limit = limits::parse(&counts.limit, 0.99).ok()?;
+        let share = counts.over as f64 / counts.queries.max(1) as f64;
+        Some((share / limit.allowed, share, limits::show(&limit)))
+    });
+    let (_, share, name) = of.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("{} over {name}", percent(share)))
+}
+
+/// How a search ended, in a sentence, and whether that is what was asked for.
+pub fn headline(state: &State, directory: &Path) -> (String, bool) {
+    let load = state.definition.load;
+    let loads = || state.points.iter().map(|point| point.load);
+    let tried = |load_tried: Option<f64>| load_tried.map_or("nothing".into(), |x| load.show(x));
+    let go_on = format!("dyno search --resume {}", directory.display());
+    let text = match state.state {
+        Phase::Confirmed => {
+            let confirmed = tried(state.confirmed.as_ref().map(|confirmed| confirmed.load));
+            format!("Confirmed: {confirmed} keep every limit in a full run, VALID")
+        }
+        Phase::Estimated => "Found, and not confirmed (--no-confirm)".into(),
+        Phase::Unconfirmed => {
+            "Not confirmed: no full run near the peak was VALID and kept every limit".into()
+        }
+        Phase::OutOfTime => format!("Out of time; go on with: {go_on} --max-time TIME"),
+        Phase::Unclear => {
+            "Unclear: whether the limits are kept hardly depends on the load; see what \
+                           else slows the binding one down, or widen it"
+                .into()
+        }
+        Phase::NothingPasses => {
+            let lowest = state.points.iter().min_by(|a, b| a.load.total_cmp(&b.load));
+            let missed = lowest.and_then(nearest).map(|over| format!(": {over}"));
+            let down_to = tried(loads().reduce(f64::min));
+            format!("No load keeps the limits, down to {down_to}{}", missed.unwrap_or_default())
+        }
+        Phase::NothingFails => {
+            format!("Every load keeps the limits, up to {}", tried(loads().reduce(f64::max)))
+        }
+        Phase::ClientLimited => {
+            let last = state.disturbed.last();
+            let why = last.map(|run| format!(": at {} {}", load.show(run.load), run.reason));
+            let kept = state.points.iter().filter(|point| point.passed).map(|point| point.load);
+            let kept = match kept.reduce(f64::max) {
+                Some(most) => {
+                    format!("; the system keeps every limit up to {} at least", load.show(most))
+                }
+                None => String::new(),
+            };
+            format!("This client cannot measure that{}{kept}", why.unwrap_or_default())
+        }
+        Phase::Running => format!("Not over; if it was killed, go on with: {go_on}"),
+        Phase::Interrupted => format!("Interrupted; go on with: {go_on}"),
+        Phase::Aborted => format!("The system stopped answering; go on with: {go_on}"),
+    };
+    (text, matches!(state.state, Phase::Confirmed | Phase::Estimated))
+}

@@ -1,0 +1,186 @@
+//! The grammar of limits: `p99 <= 100ms`, `ttft.p90 <= 200ms`, `errors <= 0.1%`.
+
+use crate::units;
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::search::{Limit, Quantity};
+use dyno_loadgen::settings::nearest;
+
+/// For help texts and messages.
+pub const GRAMMAR: &str = "p99<=100ms, ttft.p99<=200ms, tpot.p90<=50ms, errors<=0.1%, lag.p99<=1ms";
+
+const NAMES: [(&str, Quantity); 8] = [
+    ("latency", Quantity::Latency),
+    ("e2el", Quantity::Latency),
+    ("ttft", Quantity::FirstToken),
+    ("tpot", Quantity::TimePerOutputToken),
+    ("errors", Quantity::Errors),
+    ("lag", Quantity::ClientLag),
+    // Other tools' words.
+    ("e2e", Quantity::Latency),
+    ("itl", Quantity::TimePerOutputToken),
+];
+
+/// Reads a limit. Where it names no percentile, `percentile` (in (0, 1)) is
+/// meant.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
+    let expected = |what: &str| format!("limit `{text}`: expected {what}, such as {GRAMMAR}");
+    let at = text.find(['<', '≤', '>', '≥', '=']).ok_or_else(|| expected("METRIC <= VALUE"))?;
+    let (left, right) = text.split_at(at);
+    let digits = |c: char| matches!(c, '<' | '≤' | '=');
+    let value = right.trim_start_matches(digits).trim();
+    let sign = &right[..right.len() - right.trim_start_matches(digits).len()];
+    if !matches!(sign, "<" | "<=" | "≤" | "=<") {
+        return Err(expected("`<=`, since all limits are upper ones"));
+    }
+    let left = left.trim().to_ascii_lowercase();
+    let (name, at) = match left.split_once(['.', ' ', '_']) {
+        // p99.9 has a dot, too.
+        _ if is_percentile(&left) => ("latency", Some(&left[..])),
+        Some((name, at)) => (name.trim(), Some(at.trim())),
+        None => (&left[..], None),
+    };
+    let quantity = NAMES.iter().find(|(known, _)| *known == name).map(|(_, quantity)| *quantity);
+    let quantity = quantity.ok_or_else(|| {
+        let near = nearest(name, NAMES.iter().map(|(name, _)| *name)).unwrap_or("latency");
+        format!("limit `{text}`: unknown metric `{name}`; the nearest is `{near}`")
+    })?;
+    if quantity == Quantity::Errors {
+        if at.is_some() {
+            return Err(expected("no percentile for errors"));
+        }
+        let allowed = share(value).ok_or_else(|| expected("a share above 0 and below 100 %"))?;
+        return Ok(Limit { quantity, allowed, bound: 0 });
+    }
+    let percentile = match at {
+        Some(at) => {
+            read_percentile(at).ok_or_else(|| expected("a percentile above p0 and below p100"))?
+        }
+        None => percentile,
+    };
+    let bound =
+        units::parse_duration(value).map_err(|expected| format!("limit `{text}`: {expected}"))?;
+    if bound == 0 {
+        return Err(expected("a bound above 0"));
+    }
+    Ok(Limit { quantity, allowed: allowed(percentile), bound })
+}
+
+/// Reads `ttft:200`, as other tools spell it, in ms.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub fn parse_goodput(text: &str, percentile: f64) -> Result<Limit, String> {
+    let expected = || format!("goodput `{text}`: expected ttft:MS, tpot:MS or e2el:MS");
+    let (name, value) = text.split_once(':').ok_or_else(expected)?;
+    let name = name.trim().to_ascii_lowercase();
+    if !matches!(&name[..], "ttft" | "tpot" | "e2el") {
+        return Err(expected());
+    }
+    let value: f64 = value.trim().parse().map_err(|_| expected())?;
+    parse(&format!("{name}<={value}ms"), percentile)
+}
+
+/// The share that may be over, without the noise of a subtraction: 0.01 for p99.
+pub fn allowed(percentile: f64) -> f64 {
+    ((1.0 - percentile) * 1e12).round() / 1e12
+}
+
+fn is_percentile(text: &str) -> bool {
+    text.strip_prefix('p').is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn read_percentile(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_prefix('p')?.parse().ok()?;
+    (0.0 < percent && percent < 100.0).then_some(percent / 100.0)
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (0.0 < share && share < 1.0).then_some(share)
+}
+
+/// As people write it: `TTFT p99 <= 200 ms`.
+pub fn show(limit: &Limit) -> String {
+    let name = match limit.quantity {
+        Quantity::Latency => "latency",
+        Quantity::FirstToken => "TTFT",
+        Quantity::TimePerOutputToken => "TPOT",
+        Quantity::ClientLag => "client lag",
+        Quantity::Errors => return format!("errors <= {}", percent(limit.allowed)),
+    };
+    let bound = units::duration(limit.bound as Nanos as i64);
+    format!("{name} {} <= {bound}", units::percentile(1.0 - limit.allowed))
+}
+
+/// As it is read: `ttft.p99<=200000000ns`.
+pub fn key(limit: &Limit) -> String {
+    let name = match limit.quantity {
+        Quantity::Latency => "latency",
+        Quantity::FirstToken => "ttft",
+        Quantity::TimePerOutputToken => "tpot",
+        Quantity::ClientLag => "lag",
+        Quantity::Errors => return format!("errors<={}%", limit.allowed * 100.0),
+    };
+    format!("{name}.{}<={}ns", units::percentile(1.0 - limit.allowed), limit.bound)
+}
+
+/// A share with three digits: `0.1 %`, `12.4 %`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = if percent >= 10.0 { 1 } else { 3 };
+    let text = format!("{percent:.digits$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{text} %")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, shown: &str) {
+        let limit = parse(text, 0.99).unwrap();
+        assert_eq!(show(&limit), shown, "{text}");
+        assert_eq!(parse(&key(&limit), 0.5), Ok(limit), "{text} by its key");
+    }
+
+    #[test]
+    fn limits_read_in_each_spelling() {
+        check("p99 <= 100 ms", "latency p99 <= 100 ms");
+        check("p99.9<=1.5s", "latency p99.9 <= 1.50 s");
+        check("latency<100ms", "latency p99 <= 100 ms");
+        check("ttft.p90≤200ms", "TTFT p90 <= 200 ms");
+        check("TPOT p50 <= 50ms", "TPOT p50 <= 50.0 ms");
+        check("errors <= 0.1%", "errors <= 0.1 %");
+        check("errors<=0.001", "errors <= 0.1 %");
+        check("lag.p99<=1ms", "client lag p99 <= 1.00 ms");
+        assert_eq!(parse_goodput("ttft:200", 0.99), parse("ttft.p99<=200ms", 0.5));
+    }
+
+    #[test]
+    fn what_does_not_read_says_what_was_expected() {
+        for (text, expected) in [
+            ("p99", "expected METRIC <= VALUE"),
+            ("p99 >= 5ms", "all limits are upper ones"),
+            ("p99 <= 5", "expected a duration"),
+            ("p100 <= 5ms", "below p100"),
+            ("tftt.p99 <= 5ms", "the nearest is `ttft`"),
+            ("errors <= 100%", "below 100 %"),
+            ("errors.p99 <= 1%", "no percentile for errors"),
+            ("p50 <= 0ms", "a bound above 0"),
+        ] {
+            let found = parse(text, 0.99).unwrap_err();
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+        assert!(parse_goodput("latency:5", 0.99).unwrap_err().contains("ttft:MS"));
+    }
+}

@@ -1,0 +1,150 @@
+//! What a search raises, and the settings that a load stands for.
+
+use std::str::FromStr;
+
+use crate::units;
+use dyno_loadgen::search::{Limit, Quantity, Unit};
+use dyno_loadgen::settings::Scenario;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// Server: mean arrival rate
+    Qps,
+    /// Server: queries in flight
+    Concurrency,
+    /// MultiStream: samples in a query
+    Samples,
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|load| load.name() == text);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("expected one of {names}, found `{text}`")
+        })
+    }
+}
+
+/// A setting and its value.
+pub type OnTop = (&'static str, String);
+
+/// A bound that nothing exceeds.
+const NO_BOUND_NS: u64 = 24 * 3_600 * 1_000_000_000;
+
+impl Load {
+    /// All of them, in the order of the help.
+    pub const ALL: [Self; 3] = [Self::Qps, Self::Concurrency, Self::Samples];
+
+    /// What is raised, for a list of loads.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Qps => "Server: mean arrival rate",
+            Self::Concurrency => "Server: queries in flight",
+            Self::Samples => "MultiStream: samples in a query",
+        }
+    }
+
+    /// As flags and files spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qps => "qps",
+            Self::Concurrency => "concurrency",
+            Self::Samples => "samples",
+        }
+    }
+
+    /// The scenario of its runs.
+    pub fn scenario(self) -> Scenario {
+        match self {
+            Self::Qps | Self::Concurrency => Scenario::Server,
+            Self::Samples => Scenario::MultiStream,
+        }
+    }
+
+    /// Whether it is a whole number.
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Qps => Unit::Rate,
+            Self::Concurrency | Self::Samples => Unit::Whole,
+        }
+    }
+
+    /// What is on an axis of loads.
+    pub fn axis(self) -> &'static str {
+        match self {
+            Self::Qps => "queries per second",
+            Self::Concurrency => "queries in flight",
+            Self::Samples => "samples in a query",
+        }
+    }
+
+    /// A load with its unit.
+    pub fn show(self, load: f64) -> String {
+        let unit = match self {
+            Self::Qps => "queries/s",
+            Self::Concurrency => "in flight",
+            Self::Samples if load == 1.0 => "sample a query",
+            Self::Samples => "samples a query",
+        };
+        format!("{} {unit}", self.number(load))
+    }
+
+    /// A load without its unit.
+    pub fn number(self, load: f64) -> String {
+        match self.unit() {
+            Unit::Rate => units::rate(load),
+            Unit::Whole => format!("{load:.0}"),
+        }
+    }
+
+    /// The setting that is the load.
+    pub fn setting(self, load: f64) -> OnTop {
+        match self {
+            Self::Qps => ("server_target_qps", load.to_string()),
+            Self::Concurrency => ("server_arrivals", format!("concurrency:{load:.0}")),
+            Self::Samples => ("multi_stream_samples_per_query", format!("{load:.0}")),
+        }
+    }
+
+    /// The settings that say the limits, as far as settings can: one percentile
+    /// of latency, or of the tokens' times where those are limited. What they
+    /// cannot say is not judged by the run but by the search.
+    pub fn bounds(self, limits: &[Limit]) -> Vec<OnTop> {
+        let of = |quantity| {
+            let of_it = limits.iter().filter(move |limit| limit.quantity == quantity);
+            of_it.min_by(|a, b| a.allowed.total_cmp(&b.allowed))
+        };
+        let (latency, first) = (of(Quantity::Latency), of(Quantity::FirstToken));
+        let per_token = of(Quantity::TimePerOutputToken);
+        let has_tokens = first.is_some() || per_token.is_some();
+        let Some(head) = first.or(per_token).or(latency) else { return Vec::new() };
+        let percentile = (1.0 - head.allowed).to_string();
+        if self == Self::Samples {
+            return vec![("multi_stream_target_latency_percentile", percentile)];
+        }
+        let bound = |limit: Option<&Limit>| {
+            let same = limit.filter(|limit| limit.allowed == head.allowed);
+            same.map_or(NO_BOUND_NS, |limit| limit.bound).to_string()
+        };
+        let mut on_top = vec![("server_target_latency_percentile", percentile)];
+        if has_tokens {
+            on_top.push(("use_token_latencies", "true".into()));
+            on_top.push(("server_ttft_latency", bound(first)));
+            on_top.push(("server_tpot_latency", bound(per_token)));
+        } else {
+            on_top.push(("server_target_latency_ns", bound(latency)));
+        }
+        if let Some(lag) = of(Quantity::ClientLag) {
+            on_top.push(("max_client_lag_ns", lag.bound.to_string()));
+        }
+        on_top
+    }
+}

@@ -1,0 +1,376 @@
+//! `search.json`: what a search is made of, how far it is, and every run that it
+//! made. Written anew after each run, so that a search that was ended goes on
+//! where it was. The doc comments here are said for people in `docs/reference/search.md`.
+
+mod headline;
+pub mod limits;
+mod load;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use crate::summary::{Cause, ReadError, Rules, read_json};
+use dyno_loadgen::search::{self, Block, End, Observation, Probe};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::write::{pretty, replace};
+
+pub use headline::{headline, nearest};
+pub use load::{Load, OnTop};
+
+/// Version of the schema: raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.search";
+
+/// Name of the file.
+pub const FILE: &str = "search.json";
+
+/// A search. Times are ns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct State {
+    /// `dyno.search`
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: String,
+    /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
+    pub schema_version: u32,
+    /// how far it is, or how it ended
+    pub state: Phase,
+    /// `false`: nothing that this program writes is an official MLPerf result
+    pub official: bool,
+    /// the same in words
+    pub disclaimer: String,
+    /// in UTC; empty in virtual time
+    pub started_at: String,
+    /// the arguments of the command that began it
+    pub command: Vec<String>,
+    /// of the program that began it
+    pub dyno_version: String,
+    /// what is searched; a resumed search must have the same
+    pub definition: Definition,
+    /// what of the rules it is for; null unless a round was named
+    #[serde(default)]
+    pub rules: Option<Rules>,
+    /// what a reader must know of that, such as what departs from the round
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// where the peak is by what is known; null until it is bracketed
+    pub peak: Option<Peak>,
+    /// the run that counts; null unless a full run passed
+    pub confirmed: Option<Confirmed>,
+    /// every run, in order
+    pub points: Vec<Point>,
+    /// runs that were ended when the time was over: they took time and say nothing
+    #[serde(default)]
+    pub unfinished: Vec<Unfinished>,
+    /// runs that the client or the machine disturbed: they took time, say nothing about the system,
+    /// and were repeated
+    #[serde(default)]
+    pub disturbed: Vec<Disturbed>,
+}
+
+/// How far a search is, or how it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It is on, or was killed.
+    Running,
+    /// Ctrl-C.
+    Interrupted,
+    /// The system stopped answering.
+    Aborted,
+    /// A full run at the load was VALID and kept every limit.
+    Confirmed,
+    /// The peak is known, and nobody asked for a confirmation.
+    Estimated,
+    /// No full run near the peak passed.
+    Unconfirmed,
+    /// The time was over first.
+    OutOfTime,
+    /// Whether the limits are kept hardly depends on the load.
+    Unclear,
+    /// No load keeps the limits.
+    NothingPasses,
+    /// Every load keeps the limits.
+    NothingFails,
+    /// The client or the machine, and not the system, limits what can be measured.
+    ClientLimited,
+}
+
+impl From<End> for Phase {
+    fn from(end: End) -> Self {
+        match end {
+            End::Confirmed => Self::Confirmed,
+            End::Estimated => Self::Estimated,
+            End::Unconfirmed => Self::Unconfirmed,
+            End::OutOfTime => Self::OutOfTime,
+            End::Unclear => Self::Unclear,
+            End::NothingPasses => Self::NothingPasses,
+            End::NothingFails => Self::NothingFails,
+        }
+    }
+}
+
+/// Why a run was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// To find a load that passes and one that does not.
+    Bracket,
+    /// To know the peak better.
+    Refine,
+    /// To count.
+    Confirm,
+}
+
+impl Purpose {
+    /// As the file spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bracket => "bracket",
+            Self::Refine => "refine",
+            Self::Confirm => "confirm",
+        }
+    }
+}
+
+impl From<search::Purpose> for Purpose {
+    fn from(purpose: search::Purpose) -> Self {
+        match purpose {
+            search::Purpose::Bracket => Self::Bracket,
+            search::Purpose::Refine => Self::Refine,
+            search::Purpose::Confirm { .. } => Self::Confirm,
+        }
+    }
+}
+
+/// What is searched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Definition {
+    /// as `--system` names it
+    pub system: String,
+    /// of all runs
+    pub scenario: String,
+    /// what is raised
+    pub load: Load,
+    /// all must be kept, in the grammar of `--limit`
+    pub limits: Vec<String>,
+    /// the first load
+    pub from: f64,
+    /// a load that is thought to be too high, or null
+    pub to: Option<f64>,
+    /// relative
+    pub tolerance: f64,
+    /// length of the first runs
+    pub short_ns: u64,
+    /// length of a run that counts
+    pub full_ns: u64,
+    /// queries of a run that counts, at least
+    pub full_queries: u64,
+    /// of all runs together
+    pub max_time_ns: u64,
+    /// full runs that are tried at most; 0 does not confirm
+    pub confirmations: u32,
+    /// every setting that is not a default, but for the load and its seeds
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Where the peak is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Peak {
+    /// the best guess
+    pub load: f64,
+    /// lower end of the interval
+    pub low: f64,
+    /// upper end of the interval
+    pub high: f64,
+    /// of the interval
+    pub confidence: f64,
+    /// the limit that most likely binds
+    pub binds: String,
+    /// how likely each limit is the one, in the order of the limits
+    pub binding_probability: Vec<f64>,
+}
+
+/// The run that counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Confirmed {
+    /// its load
+    pub load: f64,
+    /// its run directory, within the search directory
+    pub folder: String,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// from 1
+    pub number: u64,
+    /// why it was made
+    pub purpose: Purpose,
+    /// of a confirmation: its run directory, else null
+    pub folder: Option<String>,
+    /// queries/s, queries in flight, or samples in a query
+    pub load: f64,
+    /// for how long queries were issued
+    pub duration_ns: u64,
+    /// how long it took in all
+    pub took_ns: u64,
+    /// it was ended early because queries piled up
+    pub overloaded: bool,
+    /// whether it kept every limit, by its own counts; a confirmation also has to be VALID
+    pub passed: bool,
+    /// samples/s that were answered; null where there is no rate
+    pub throughput: Option<f64>,
+    /// the part of it that kept every bound of latency
+    pub goodput: f64,
+    /// median latency
+    pub p50_ns: i64,
+    /// 0.9
+    pub p90_ns: i64,
+    /// 0.99
+    pub p99_ns: i64,
+    /// one entry a limit
+    pub limits: Vec<Counts>,
+}
+
+/// A run that was ended when the time was over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unfinished {
+    /// why it was made
+    pub purpose: Purpose,
+    /// queries/s, queries in flight, or samples in a query
+    pub load: f64,
+    /// how long it took
+    pub took_ns: u64,
+}
+
+/// A run that the client or the machine disturbed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Disturbed {
+    /// why it was made
+    pub purpose: Purpose,
+    /// queries/s, queries in flight, or samples in a query
+    pub load: f64,
+    /// how long it took
+    pub took_ns: u64,
+    /// `client` or `machine`
+    pub cause: Cause,
+    /// what happened
+    pub reason: String,
+}
+
+/// What a limit counted in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Counts {
+    /// as in the definition
+    pub limit: String,
+    /// queries that count: of a short run those after its beginning
+    pub queries: u64,
+    /// how many of them were over the bound
+    pub over: u64,
+    /// all of them, for each of the equal stretches of the run: `queries/over` and a space
+    pub stretches: String,
+}
+
+impl State {
+    /// Reads the state of a search directory.
+    ///
+    /// # Errors
+    /// If it is not there or does not read.
+    pub fn read(directory: &Path) -> Result<Self, ReadError> {
+        read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
+    }
+
+    /// Writes it in one go: whoever reads meanwhile sees the old one or the new.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        replace(&directory.join(FILE), pretty(self))
+    }
+}
+
+impl Definition {
+    /// The first thing that differs, in words.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let json = |of: &Self| serde_json::to_value(of).expect("keys are texts");
+        let (mine, others) = (json(self), json(other));
+        let differs = |key: &&String| mine[*key] != others[*key];
+        let key = mine.as_object().expect("a struct").keys().find(differs)?;
+        if key != "settings" {
+            return Some(format!("`{key}` was {} and is {}", mine[key], others[key]));
+        }
+        let keys = self.settings.keys().chain(other.settings.keys());
+        let of = |side: &Self, key: &str| side.settings.get(key).cloned();
+        let key = keys.into_iter().find(|key| of(self, key) != of(other, key))?;
+        let or_default = |value: Option<String>| value.unwrap_or_else(|| "the default".into());
+        let (was, is) = (or_default(of(self, key)), or_default(of(other, key)));
+        Some(format!("the setting `{key}` was {was} and is {is}"))
+    }
+}
+
+impl Point {
+    /// What became of it, in a word or two.
+    pub fn verdict(&self) -> &'static str {
+        match self.passed {
+            true => "kept",
+            false if self.overloaded => "piles up",
+            false => "missed",
+        }
+    }
+
+    /// What the search was told of it.
+    ///
+    /// # Errors
+    /// If the file was changed so that it makes no sense.
+    pub fn observation(&self) -> Result<Observation, String> {
+        let purpose = match self.purpose {
+            Purpose::Bracket => search::Purpose::Bracket,
+            Purpose::Refine => search::Purpose::Refine,
+            Purpose::Confirm => search::Purpose::Confirm { attempt: 0 },
+        };
+        if !(self.load.is_finite() && self.load > 0.0) {
+            return Err(format!("point {}: no load is {}", self.number, self.load));
+        }
+        // Elsewhere times have a sign.
+        if self.took_ns.max(self.duration_ns) > i64::MAX.cast_unsigned() {
+            let longer = self.took_ns.max(self.duration_ns);
+            return Err(format!("point {}: no run takes {longer} ns", self.number));
+        }
+        let blocks = self.limits.iter().map(|counts| read_stretches(&counts.stretches));
+        let blocks: Option<Vec<_>> = blocks.collect();
+        Ok(Observation {
+            probe: Probe {
+                number: self.number.saturating_sub(1),
+                load: self.load,
+                duration: self.duration_ns,
+                purpose,
+            },
+            took: self.took_ns,
+            overloaded: self.overloaded,
+            passed: self.passed,
+            blocks: blocks
+                .ok_or_else(|| format!("point {}: its stretches do not read", self.number))?,
+        })
+    }
+}
+
+/// `225/0 230/3`.
+pub fn write_stretches(blocks: &[Block]) -> String {
+    let texts: Vec<String> = blocks.iter().map(|b| format!("{}/{}", b.queries, b.over)).collect();
+    texts.join(" ")
+}
+
+fn read_stretches(text: &str) -> Option<Vec<Block>> {
+    let read = |text: &str| {
+        let (queries, over) = text.split_once('/')?;
+        let block = Block { queries: queries.parse().ok()?, over: over.parse().ok()? };
+        (block.over <= block.queries).then_some(block)
+    };
+    text.split(' ').map(read).collect()
+}

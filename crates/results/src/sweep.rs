@@ -1,0 +1,266 @@
+//! `sweep.json`: what a sweep is made of, how far it is, and what came of each
+//! point. Written anew after each point, so that a sweep that was killed goes on
+//! where it was. The doc comments here are said for people in `docs/reference/sweep.md`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::summary::metrics::Distribution;
+use crate::summary::{self, Headline, ReadError, Verdict, read_json};
+use crate::write::{pretty, replace};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema: raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.sweep";
+
+/// Name of the file.
+pub const FILE: &str = "sweep.json";
+
+/// A sweep: many runs, each with other values of the axes. Times are ns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sweep {
+    /// `dyno.sweep`
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: String,
+    /// 1
+    #[schemars(extend("const" = SCHEMA_VERSION))]
+    pub schema_version: u32,
+    /// `running` (or killed), `interrupted` (Ctrl-C, or a limit came first), or `complete`
+    pub state: State,
+    /// of the sweep
+    pub name: String,
+    /// `false`: nothing that this program writes is an official MLPerf result
+    pub official: bool,
+    /// the same in words
+    pub disclaimer: String,
+    /// in UTC
+    pub started_at: String,
+    /// the arguments of the command that began it
+    pub command: Vec<String>,
+    /// where it began: relative paths begin here
+    pub working_directory: PathBuf,
+    /// of the program that began it
+    pub dyno_version: String,
+    /// what it is made of; a resumed sweep must have the same
+    pub definition: Definition,
+    /// one entry a combination and repeat, by number
+    pub points: Vec<Point>,
+}
+
+/// How far a sweep is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is on, or was killed.
+    Running,
+    /// Ctrl-C, or a limit.
+    Interrupted,
+    /// Every point has been run.
+    Complete,
+}
+
+/// What a sweep is made of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Definition {
+    /// arguments of `dyno run` that all points share
+    pub fixed: Vec<String>,
+    /// what varies, the slowest first
+    pub axes: Vec<Axis>,
+    /// `product`: every combination; `zip`: the first values, the second values, ...
+    pub combine: String,
+    /// combinations that are left out: those that have one of the values of each key
+    pub exclude: Vec<Selection>,
+    /// how often each combination is run
+    pub repeat: u32,
+    /// `given` or `random`
+    pub order: String,
+    /// of the random order
+    pub order_seed: u64,
+    /// settings that the environment gives: variables and their values
+    pub environment: BTreeMap<String, String>,
+    /// files that the points read, and what tells whether they changed
+    pub files: Vec<InputFile>,
+}
+
+/// Combinations: those that have one of the values of each key.
+pub type Selection = BTreeMap<String, Vec<String>>;
+
+/// Something that varies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Axis {
+    /// a flag of `dyno run`, such as `batch`, or `settings.NAME`
+    pub key: String,
+    /// in order, as they are given to the flag
+    pub values: Vec<String>,
+}
+
+/// A file as it was when the sweep began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InputFile {
+    /// where it is
+    pub path: PathBuf,
+    /// its size; of a `.toml` file that of what it says, without comments and spacing
+    pub bytes: u64,
+    /// of the same
+    pub crc32: u32,
+}
+
+/// One run of a sweep.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// from 1, in the order of the axes, whatever the order of the runs
+    pub number: u64,
+    /// which of the repeats, from 1
+    pub repeat: u32,
+    /// unique but for the repeats: given, or made of the values
+    pub name: String,
+    /// the value of each axis
+    pub assignments: BTreeMap<String, String>,
+    /// operations of the model for a sample, where they are known; else null
+    pub operations: Option<f64>,
+    /// `pending`, `done` (valid), `undecided` (too few queries), `invalid` (done, and does not
+    /// count) or `failed` (could not be done)
+    pub state: PointState,
+    /// its run directory, within the sweep directory
+    pub folder: String,
+    /// why it failed or does not count; else null
+    pub message: Option<String>,
+    /// of its process; null while it is pending, and where a signal ended it
+    pub exit_code: Option<i32>,
+    /// how long it took, loading included; null while it is pending
+    pub took_ns: Option<u64>,
+    /// one entry a scenario and tenant
+    pub results: Vec<PointResult>,
+}
+
+/// How a point came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PointState {
+    /// Not yet run, or interrupted.
+    Pending,
+    /// Run, and it counts.
+    Done,
+    /// Run, with too few queries to be certain.
+    Undecided,
+    /// Run, and it does not count.
+    Invalid,
+    /// It could not be run to its end.
+    Failed,
+}
+
+impl PointState {
+    /// As it is shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Done => "done",
+            Self::Undecided => "undecided",
+            Self::Invalid => "invalid",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What one scenario of a point came to: of its performance test, with the
+/// accuracy of its accuracy test. The rest is in the run's own `summary.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PointResult {
+    /// as in the summary of the run
+    pub scenario: String,
+    /// its name, or null
+    pub tenant: Option<String>,
+    /// `VALID` if its tests are, else the worst of theirs
+    pub verdict: String,
+    /// the number that is the result; null without a performance test
+    pub headline: Option<Headline>,
+    /// samples/s that were answered; null without a performance test
+    pub throughput: Option<f64>,
+    /// median latency; null if no query was answered
+    pub p50_ns: Option<i64>,
+    /// 0.9; likewise
+    pub p90_ns: Option<i64>,
+    /// 0.99; likewise
+    pub p99_ns: Option<i64>,
+    /// 0.99 of the time to first token; null unless tokens are measured
+    pub first_token_p99_ns: Option<i64>,
+    /// 0.99 of the time per output token; null unless tokens are measured
+    pub time_per_output_token_p99_ns: Option<i64>,
+    /// in [0, 1]; null without an accuracy test or without labels
+    pub accuracy: Option<f64>,
+}
+
+impl Sweep {
+    /// Reads the state of a sweep directory.
+    ///
+    /// # Errors
+    /// If it is not there or does not read.
+    pub fn read(directory: &Path) -> Result<Self, ReadError> {
+        read_json(&directory.join(FILE), SCHEMA, SCHEMA_VERSION)
+    }
+
+    /// Writes it in one go: whoever reads meanwhile sees the old one or the new.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        replace(&directory.join(FILE), pretty(self))
+    }
+}
+
+/// What a run came to, scenario by scenario.
+pub fn results(run: &summary::Run) -> Vec<PointResult> {
+    let mut results: Vec<PointResult> = Vec::new();
+    for test in &run.tests {
+        let is_same = |r: &PointResult| r.scenario == test.scenario && r.tenant == test.tenant;
+        let at = results.iter().position(is_same).unwrap_or_else(|| {
+            let (scenario, tenant) = (test.scenario.clone(), test.tenant.clone());
+            let verdict = test.verdict.clone();
+            results.push(PointResult { scenario, tenant, verdict, ..PointResult::default() });
+            results.len() - 1
+        });
+        let result = &mut results[at];
+        // An INVALID test wins over an UNDECIDED one.
+        if !test.is_valid() && !is_bad(&result.verdict) {
+            result.verdict.clone_from(&test.verdict);
+        }
+        if let Some(accuracy) = &test.accuracy {
+            result.accuracy = accuracy.share();
+        }
+        if let Some(metrics) = &test.metrics {
+            let timed = metrics.answered();
+            result.headline.clone_from(&test.result);
+            result.throughput = throughput(test, metrics);
+            (result.p50_ns, result.p90_ns) = (timed.map(|d| d.p50), timed.map(|d| d.p90));
+            result.p99_ns = timed.map(|d| d.p99);
+            let p99 = |of: Option<Distribution>| of.filter(|d| d.count > 0).map(|d| d.p99);
+            result.first_token_p99_ns = p99(metrics.first_token_ns);
+            result.time_per_output_token_p99_ns = p99(metrics.time_per_output_token_ns);
+        }
+    }
+    results
+}
+
+/// Whether a verdict says that a result does not count, whatever more queries would show.
+pub fn is_bad(verdict: &str) -> bool {
+    verdict != Verdict::Valid.name() && verdict != Verdict::Undecided.name()
+}
+
+/// Samples per second, whatever the scenario counts.
+fn throughput(test: &summary::Test, metrics: &summary::Metrics) -> Option<f64> {
+    let rates = &metrics.rates;
+    let of_queries = || {
+        let queries = rates.queries_per_s_with_overhead?;
+        Some(queries * test.plan.samples_per_query as f64)
+    };
+    let found = match (test.mode.as_str(), &test.result) {
+        ("peak", Some(result)) => result.value,
+        _ => rates.completed_samples_per_s.or(rates.samples_per_s).or_else(of_queries),
+    };
+    found.filter(|rate| rate.is_finite())
+}
