@@ -2,15 +2,10 @@
 //! them is read, too: what is read has as many rows as it says, and is written alike.
 #![no_main]
 
-// The reader is a module of the program `dyno`, which is no library.
-#[expect(dead_code, unused_imports, reason = "of the module only the reader is of use here")]
-#[path = "../../crates/cli/src/records/mod.rs"]
-mod records;
-
 use std::fs;
 
+use dyno_results::records::Records;
 use libfuzzer_sys::fuzz_target;
-use records::Records;
 use serde_json::Value;
 
 /// Bytes before the header: the line that says what the file is, and the length.

@@ -1,11 +1,8 @@
 //! How a command ends: the exit codes, and what is said when it fails.
 
-use std::fmt::Display;
 use std::process::ExitCode;
 
-use dyno_report::WriteError;
-use dyno_results::export::ExportError;
-use dyno_results::run_directory::DirectoryError;
+use dyno_experiment::{End, Failure, FailureKind};
 
 use crate::output;
 
@@ -71,89 +68,35 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A command that cannot do what it was asked to.
-#[derive(Debug)]
-pub struct Failure {
-    exit: Exit,
-    /// What is wrong, one entry a problem.
-    problems: Vec<String>,
-    hints: Vec<String>,
-}
-
-impl Failure {
-    /// The command line or a configuration file is wrong.
-    pub fn usage(problem: impl Display) -> Self {
-        Self::of(Exit::Usage, vec![problem.to_string()])
-    }
-
-    /// Several things of the command line or of configuration files are wrong.
-    pub fn usages(problems: Vec<String>) -> Self {
-        Self::of(Exit::Usage, problems)
-    }
-
-    /// Something is missing.
-    pub fn set_up(problem: impl Display) -> Self {
-        Self::of(Exit::SetUp, vec![problem.to_string()])
-    }
-
-    /// The system stopped answering while it was measured, or failed most answers.
-    pub fn aborted(problem: impl Display) -> Self {
-        Self::of(Exit::Aborted, vec![problem.to_string()])
-    }
-
-    /// Ctrl-C before anything was measured.
-    pub fn interrupted(problem: impl Display) -> Self {
-        Self::of(Exit::Interrupted, vec![problem.to_string()])
-    }
-
-    fn of(exit: Exit, problems: Vec<String>) -> Self {
-        Self { exit, problems, hints: Vec::new() }
-    }
-
-    /// Adds what to do about it.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Display) -> Self {
-        self.hints.push(hint.to_string());
-        self
-    }
-
-    /// What is wrong, one entry a problem.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
-    }
-
-    /// Says it on stderr.
-    pub fn report(&self) -> ExitCode {
-        for problem in &self.problems {
-            output::say(format_args!("error: {problem}"));
+impl From<End> for Exit {
+    fn from(end: End) -> Self {
+        match end {
+            End::Valid => Self::Valid,
+            End::Invalid => Self::Invalid,
+            End::Aborted => Self::Aborted,
+            End::Interrupted => Self::Interrupted,
         }
-        for hint in &self.hints {
-            output::say(format_args!("hint: {hint}"));
+    }
+}
+
+impl From<FailureKind> for Exit {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Usage => Self::Usage,
+            FailureKind::SetUp => Self::SetUp,
+            FailureKind::Aborted => Self::Aborted,
+            FailureKind::Interrupted => Self::Interrupted,
         }
-        self.exit.into()
     }
 }
 
-impl From<DirectoryError> for Failure {
-    fn from(error: DirectoryError) -> Self {
-        let advice = error.advice();
-        advice.into_iter().fold(Self::set_up(error), Self::hint)
+/// Reports a failure on stderr, and returns its exit code.
+pub fn report(failure: &Failure) -> ExitCode {
+    for problem in failure.problems() {
+        output::say(format_args!("error: {problem}"));
     }
-}
-
-impl From<ExportError> for Failure {
-    fn from(error: ExportError) -> Self {
-        let advice = error.advice();
-        let failure = match error.is_usage() {
-            true => Self::usage(error),
-            false => Self::set_up(error),
-        };
-        advice.into_iter().fold(failure, Self::hint)
+    for hint in failure.hints() {
+        output::say(format_args!("hint: {hint}"));
     }
-}
-
-impl From<WriteError> for Failure {
-    fn from(error: WriteError) -> Self {
-        Self::set_up(error)
-    }
+    Exit::from(failure.kind()).into()
 }

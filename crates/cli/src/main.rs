@@ -3,57 +3,39 @@
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod audit;
-mod cache;
 mod check;
 mod cmd;
-mod compare;
-mod division;
-mod effect;
-mod environment;
 mod exit;
-mod gather;
 mod interrupt;
 mod live;
-mod measure;
-mod observe;
-mod options;
-mod outcome;
 mod output;
 mod pages;
-mod probe;
 mod progress;
 #[cfg(test)]
 mod reference;
 mod render;
-mod requirement;
-mod run;
 mod schema;
-mod search;
 mod study;
-mod sweep;
-mod system;
 mod terminal;
-mod throughput;
 mod tui;
-mod tune;
-mod workers;
+mod tune_line;
 
 use std::process::ExitCode;
 
+use dyno_experiment::Failure;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let arguments = match options::arguments::expand(std::env::args_os()) {
+    let arguments = match dyno_experiment::options::arguments::expand(std::env::args_os()) {
         Ok(arguments) => arguments,
-        Err(failure) => return failure.report(),
+        Err(failure) => return exit::report(&failure),
     };
     let command = match cmd::Dyno::try_parse_from(arguments) {
         Ok(command) => command,
         Err(error) => return cmd::usage(&error).into(),
     };
     if let Err(error) = interrupt::begin() {
-        return exit::Failure::set_up(error).report();
+        return exit::report(&Failure::set_up(error));
     }
     match command.execute() {
         Ok(exit) => {
@@ -62,6 +44,6 @@ fn main() -> ExitCode {
             }
             exit.into()
         }
-        Err(failure) => failure.report(),
+        Err(failure) => exit::report(&failure),
     }
 }

@@ -3,9 +3,9 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::exit::Failure;
+use dyno_experiment::{Failure, Watch};
 
 /// Talk that waits for the terminal; `None` if the terminal is the reader's.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
@@ -60,4 +60,19 @@ pub fn release() {
 
 fn held() -> MutexGuard<'static, Option<Vec<String>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns an observer that shows sentences on stderr, and nothing of tests.
+pub fn console() -> Arc<dyn Watch> {
+    Arc::new(Console)
+}
+
+/// An observer that shows sentences on stderr, and nothing of tests.
+#[derive(Debug, Clone, Copy)]
+pub struct Console;
+
+impl Watch for Console {
+    fn say(&self, sentence: &str) {
+        say(sentence);
+    }
 }

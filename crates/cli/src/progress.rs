@@ -5,13 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use dyno_loadgen::drive::Glance;
+use dyno_experiment::{Failure, Interrupt, TestResult, Watch};
+use dyno_experiment::goals::Goals;
+use dyno_experiment::measure::Test;
 
-use crate::exit::Failure;
-use crate::interrupt::Interrupt;
-use crate::live::{self, Goals, Live, TestResult};
-use crate::measure::Test;
-use crate::tui::{Screen, Wish};
+use crate::interrupt;
 use crate::{output, terminal};
+use crate::live::{self, Live};
+use crate::tui::{Screen, Wish};
 
 /// What is known of the run, and who shows it.
 #[derive(Debug)]
@@ -63,18 +64,49 @@ impl Progress {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anybody sees more than titles.
-    pub fn is_shown(&self) -> bool {
+    /// Does what keys ask for, as long as the work goes on: also while logs are
+    /// written, and Ctrl-C is a key of a full screen.
+    pub fn with_keys<T>(&self, work: impl FnOnce() -> T) -> T {
+        if !matches!(self.shown().display, Display::Screen(_)) {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            // Dropped when the work is done, which ends the listening thread.
+            let (_working, is_over) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while is_over.recv_timeout(KEYS) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    self.obey_keys();
+                }
+            });
+            work()
+        })
+    }
+
+    fn obey_keys(&self) {
+        let mut shown = self.shown();
+        let Display::Screen(screen) = &mut shown.display else { return };
+        let wish = screen.keys();
+        drop(shown);
+        if let Some(Wish::Stop) = wish {
+            crate::interrupt::ask();
+        }
+    }
+}
+
+impl Watch for Progress {
+    fn say(&self, sentence: &str) {
+        output::say(sentence);
+    }
+
+    fn wants_glances(&self) -> bool {
         matches!(self.shown().display, Display::Line | Display::Screen(_))
     }
 
-    /// These tests are to come.
-    pub fn plan(&self, heading: String, tests: &[Test]) {
-        self.shown().live.plan(heading, tests);
+    fn plan(&self, heading: &str, tests: &[Test]) {
+        self.shown().live.plan(heading.into(), tests);
     }
 
-    /// What begins now.
-    pub fn begin(&self, title: &str, goals: Goals) {
+    fn begin(&self, title: &str, goals: Goals) {
         let mut shown = self.shown();
         // A probe begins many times.
         if matches!(shown.display, Display::Titles) && shown.live.title != title {
@@ -84,15 +116,13 @@ impl Progress {
         shown.draw();
     }
 
-    /// A run within the test begins, such as the next one of a search.
-    pub fn remark(&self, remark: &str) {
+    fn remark(&self, remark: &str) {
         let mut shown = self.shown();
         shown.live.remark = remark.into();
         shown.draw();
     }
 
-    /// Takes in what was seen, and shows it.
-    pub fn saw(&self, glance: Option<&Glance>) {
+    fn saw(&self, glance: Option<&Glance>) {
         let mut shown = self.shown();
         if let Some(glance) = glance {
             shown.live.saw(glance);
@@ -100,8 +130,7 @@ impl Progress {
         shown.draw();
     }
 
-    /// The test is over: takes the line away.
-    pub fn clear(&self) {
+    fn clear(&self) {
         let mut shown = self.shown();
         match shown.display {
             // What cannot be shown is not worth a failure.
@@ -110,40 +139,11 @@ impl Progress {
         }
     }
 
-    /// A test that was planned had this result.
-    pub fn result(&self, result: TestResult) {
+    fn result(&self, result: TestResult) {
         let mut shown = self.shown();
         shown.live.result(result);
         if matches!(shown.display, Display::Screen(_)) {
             shown.draw();
-        }
-    }
-
-    /// Does what keys ask for, as long as the work goes on: also while logs are
-    /// written, and Ctrl-C is a key of a full screen.
-    pub fn with_keys<T>(&self, interrupt: &Interrupt, work: impl FnOnce() -> T) -> T {
-        if !matches!(self.shown().display, Display::Screen(_)) {
-            return work();
-        }
-        std::thread::scope(|scope| {
-            // Dropped when the work is done, which ends the listening thread.
-            let (_working, is_over) = mpsc::channel::<()>();
-            scope.spawn(move || {
-                while is_over.recv_timeout(KEYS) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    self.obey_keys(interrupt);
-                }
-            });
-            work()
-        })
-    }
-
-    fn obey_keys(&self, interrupt: &Interrupt) {
-        let mut shown = self.shown();
-        let Display::Screen(screen) = &mut shown.display else { return };
-        let wish = screen.keys();
-        drop(shown);
-        if let Some(Wish::Stop) = wish {
-            interrupt.ask();
         }
     }
 }

@@ -11,13 +11,13 @@ use clap::{Command, CommandFactory};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 use dyno_submission::check::{Program, catalogue};
 use dyno_submission::finding::Severity;
+use dyno_experiment::effect::needs_of;
+use dyno_experiment::options::{KEYS, SWEEP_KEYS};
+use dyno_experiment::system::SYSTEMS;
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
-use crate::effect::needs_of;
 use crate::exit::Exit;
-use crate::options::{KEYS, SWEEP_KEYS};
 use crate::schema::Document;
-use crate::system::SYSTEMS;
 
 /// Says at the head of a page where it comes from.
 const MADE: &str = "<!-- Made from the code: UPDATE_EXPECT=1 cargo test -p dyno reference -->\n\n";
@@ -252,7 +252,7 @@ fn the_reference_pages_are_those_of_the_code() {
 /// A figure without a formula is a guess.
 #[test]
 fn every_number_of_a_summary_has_its_formula() {
-    let schema: serde_json::Value = serde_json::from_str(&Document::Summary.schema()).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(Document::Summary.schema()).unwrap();
     let mut missing = Vec::new();
     for of in ["Metrics", "Rates", "TokenRates", "Goodput", "Headline", "Accuracy"] {
         let properties = schema["$defs"][of]["properties"].as_object().expect("it is there");

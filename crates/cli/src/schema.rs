@@ -1,16 +1,5 @@
-//! The JSON Schemas of what a run leaves, made from the types that are written:
-//! they cannot differ from what the program does. The doc comments of the types
-//! are the descriptions.
-
-use dyno_results::{search, series, summary, sweep};
-use dyno_submission::json;
-use schemars::generate::SchemaSettings;
-use schemars::transform::transform_subschemas;
-use schemars::{JsonSchema, Schema};
-use serde_json::Value;
-
-use crate::cmd::{rules, selftest};
-use crate::{compare, probe, tune};
+//! The JSON Schemas of what a run leaves, as docs/schema has them. A test compares them with the
+//! types that are written; the doc comments of the types are the descriptions.
 
 /// A file that has a published schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,62 +49,89 @@ impl Document {
     /// Keys that a type does not know are allowed everywhere: keys are added
     /// within a version, and a reader of today must take the files of tomorrow.
     /// Required is what this version always writes.
-    pub fn schema(self) -> String {
-        let schema = match self {
-            Self::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
-            Self::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
-            Self::Probe => of::<probe::Probe>("probe", probe::SCHEMA_VERSION),
-            Self::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
-            Self::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
-            Self::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
-            Self::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
-            Self::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
-            Self::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
-            Self::TunePlot => of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),
-            Self::Tune => of::<tune::Document>("tune.json", tune::SCHEMA_VERSION),
-        };
-        serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
-    }
-}
-
-/// Of a file, or of a command that prints it. The name is a URN: it names the
-/// schema wherever a copy of it lies, and nobody fetches it.
-fn of<T: JsonSchema>(name: &str, version: u32) -> Schema {
-    let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let mut schema = generator.into_root_schema_for::<T>();
-    tidy(&mut schema);
-    let (stem, what) = match name.strip_suffix(".json") {
-        Some(stem) => (stem, format!("{name} of Dyno")),
-        None => (name, format!("dyno {} --json", name.replace('-', " "))),
-    };
-    let rest = std::mem::take(schema.ensure_object());
-    schema.insert("$schema".into(), rest["$schema"].clone());
-    schema.insert("$id".into(), format!("urn:dyno:{stem}:{version}").into());
-    schema.insert("title".into(), format!("{what}, version {version}").into());
-    for (key, value) in rest {
-        if !matches!(&key[..], "$schema" | "title") {
-            schema.insert(key, value);
+    pub fn schema(self) -> &'static str {
+        match self {
+            Self::Summary => include_str!("../../../docs/schema/summary.schema.json"),
+            Self::Series => include_str!("../../../docs/schema/series.schema.json"),
+            Self::Probe => include_str!("../../../docs/schema/probe.schema.json"),
+            Self::Search => include_str!("../../../docs/schema/search.schema.json"),
+            Self::Selftest => include_str!("../../../docs/schema/selftest.schema.json"),
+            Self::Sweep => include_str!("../../../docs/schema/sweep.schema.json"),
+            Self::Compare => include_str!("../../../docs/schema/compare.schema.json"),
+            Self::Rules => include_str!("../../../docs/schema/rules.schema.json"),
+            Self::Check => include_str!("../../../docs/schema/check.schema.json"),
+            Self::Tune => include_str!("../../../docs/schema/tune.schema.json"),
+            Self::TunePlot => include_str!("../../../docs/schema/tune-plot.schema.json"),
         }
     }
-    schema
-}
-
-/// What a missing key means to this program's reader is no affair of the file,
-/// and where a comment breaks its lines is none of a description.
-fn tidy(schema: &mut Schema) {
-    schema.remove("default");
-    if let Some(text) = schema.get("description").and_then(Value::as_str) {
-        let text = text.replace('\n', " ");
-        schema.insert("description".into(), text.into());
-    }
-    transform_subschemas(&mut tidy, schema);
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
+    use dyno_experiment::{compare, probe, tune};
+    use dyno_results::{search, series, summary, sweep};
+    use dyno_submission::json;
+    use schemars::generate::SchemaSettings;
+    use schemars::transform::transform_subschemas;
+    use schemars::{JsonSchema, Schema};
+    use serde_json::Value;
+
     use super::*;
+    use crate::cmd::{rules, selftest};
+
+    /// The schema of the types.
+    fn of_types(document: Document) -> String {
+        let schema = match document {
+            Document::Summary => of::<summary::Run>("summary.json", summary::SCHEMA_VERSION),
+            Document::Series => of::<series::Run>("series.json", series::SCHEMA_VERSION),
+            Document::Probe => of::<probe::Probe>("probe", probe::SCHEMA_VERSION),
+            Document::Search => of::<search::State>("search.json", search::SCHEMA_VERSION),
+            Document::Selftest => of::<selftest::Document>("selftest", selftest::SCHEMA_VERSION),
+            Document::Sweep => of::<sweep::Sweep>("sweep.json", sweep::SCHEMA_VERSION),
+            Document::Rules => of::<rules::Rules>("rules", rules::SCHEMA_VERSION),
+            Document::Compare => of::<compare::Compared>("compare.json", compare::SCHEMA_VERSION),
+            Document::Check => of::<json::Document>("check", json::SCHEMA_VERSION),
+            Document::TunePlot => of::<tune::Plot>("tune-plot", tune::PLOT_SCHEMA_VERSION),
+            Document::Tune => of::<tune::Document>("tune.json", tune::SCHEMA_VERSION),
+        };
+        serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
+    }
+
+    /// Of a file, or of a command that prints it. The name is a URN: it names the
+    /// schema wherever a copy of it lies, and nobody fetches it.
+    fn of<T: JsonSchema>(name: &str, version: u32) -> Schema {
+        let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+        let mut schema = generator.into_root_schema_for::<T>();
+        tidy(&mut schema);
+        let (stem, what) = match name.strip_suffix(".json") {
+            Some(stem) => (stem, format!("{name} of Dyno")),
+            None => (name, format!("dyno {} --json", name.replace('-', " "))),
+        };
+        let rest = std::mem::take(schema.ensure_object());
+        schema.insert("$schema".into(), rest["$schema"].clone());
+        schema.insert("$id".into(), format!("urn:dyno:{stem}:{version}").into());
+        schema.insert("title".into(), format!("{what}, version {version}").into());
+        for (key, value) in rest {
+            if !matches!(&key[..], "$schema" | "title") {
+                schema.insert(key, value);
+            }
+        }
+        schema
+    }
+
+    /// What a missing key means to this program's reader is no affair of the file,
+    /// and where a comment breaks its lines is none of a description.
+    fn tidy(schema: &mut Schema) {
+        schema.remove("default");
+        if let Some(text) = schema.get("description").and_then(Value::as_str) {
+            let text = text.replace('\n', " ");
+            schema.insert("description".into(), text.into());
+        }
+        transform_subschemas(&mut tidy, schema);
+    }
+
 
     /// `UPDATE_EXPECT=1` writes them anew.
     #[test]
@@ -123,7 +139,7 @@ mod tests {
         let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema"));
         for (document, name, _) in Document::ALL {
             let path = folder.join(format!("{name}.schema.json"));
-            let schema = document.schema();
+            let schema = of_types(document);
             if std::env::var_os("UPDATE_EXPECT").is_some() {
                 std::fs::create_dir_all(&folder).unwrap();
                 std::fs::write(&path, &schema).unwrap();
@@ -153,7 +169,7 @@ mod tests {
             }
         }
         for (document, name, _) in Document::ALL {
-            check(&serde_json::from_str(&document.schema()).unwrap(), name);
+            check(&serde_json::from_str(document.schema()).unwrap(), name);
         }
     }
 }

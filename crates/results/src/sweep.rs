@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use crate::summary::metrics::Distribution;
 use crate::summary::{self, Headline, ReadError, Verdict, read_json};
 use crate::write::{pretty, replace};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the schema: raised when a key changes its meaning or goes away.
@@ -22,13 +21,14 @@ pub const SCHEMA: &str = "dyno.sweep";
 pub const FILE: &str = "sweep.json";
 
 /// A sweep: many runs, each with other values of the axes. Times are ns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sweep {
     /// `dyno.sweep`
-    #[schemars(extend("const" = SCHEMA))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// 1
-    #[schemars(extend("const" = SCHEMA_VERSION))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// `running` (or killed), `interrupted` (Ctrl-C, or a limit came first), or `complete`
     pub state: State,
@@ -53,7 +53,8 @@ pub struct Sweep {
 }
 
 /// How far a sweep is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It is on, or was killed.
@@ -65,7 +66,8 @@ pub enum State {
 }
 
 /// What a sweep is made of.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Definition {
     /// arguments of `dyno run` that all points share
     pub fixed: Vec<String>,
@@ -91,7 +93,8 @@ pub struct Definition {
 pub type Selection = BTreeMap<String, Vec<String>>;
 
 /// Something that varies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Axis {
     /// a flag of `dyno run`, such as `batch`, or `settings.NAME`
     pub key: String,
@@ -100,7 +103,8 @@ pub struct Axis {
 }
 
 /// A file as it was when the sweep began.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InputFile {
     /// where it is
     pub path: PathBuf,
@@ -111,7 +115,8 @@ pub struct InputFile {
 }
 
 /// One run of a sweep.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// from 1, in the order of the axes, whatever the order of the runs
     pub number: u64,
@@ -139,7 +144,8 @@ pub struct Point {
 }
 
 /// How a point came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PointState {
     /// Not yet run, or interrupted.
@@ -169,7 +175,8 @@ impl PointState {
 
 /// What one scenario of a point came to: of its performance test, with the
 /// accuracy of its accuracy test. The rest is in the run's own `summary.json`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointResult {
     /// as in the summary of the run
     pub scenario: String,

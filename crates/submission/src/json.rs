@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::check::{Checked, Outcome, Program};
@@ -16,13 +15,14 @@ pub const SCHEMA: &str = "dyno/check";
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// A checked submission tree.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
     /// Which document this is.
-    #[schemars(extend("const" = SCHEMA))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: &'static str,
     /// Its version.
-    #[schemars(extend("const" = SCHEMA_VERSION))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// Round whose rules were taken, such as `v5.1`.
     pub round: String,
@@ -43,7 +43,8 @@ pub struct Document {
 }
 
 /// A result.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResultEntry {
     /// Its folder, relative to the tree.
     pub path: String,
@@ -55,7 +56,8 @@ pub struct ResultEntry {
 }
 
 /// Something that a check found.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingEntry {
     /// Id of the check, such as `performance.seeds`.
     pub check: &'static str,

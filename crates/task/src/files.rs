@@ -23,7 +23,6 @@ const TOLD: u64 = 1 << 30;
 pub use made::Of;
 
 /// Where the files of a task lie.
-#[derive(Debug)]
 pub struct Files<'a> {
     card: &'a Card,
     cache: &'a Cache,
@@ -31,7 +30,7 @@ pub struct Files<'a> {
     /// Held against their hashes already.
     found: Mutex<BTreeMap<String, PathBuf>>,
     /// Takes what is told of work that takes a while.
-    say: fn(&str),
+    say: &'a (dyn Fn(&str) + Sync),
 }
 
 /// Why a task has not what it needs.
@@ -159,12 +158,12 @@ impl<'a> Files<'a> {
             let known = card.wanted().map(|wanted| wanted.name.clone()).collect();
             return Err(OpenError::Unknown { name: name.clone(), known });
         }
-        Ok(Self { card, cache, given, found: Mutex::default(), say: |_| {} })
+        Ok(Self { card, cache, given, found: Mutex::default(), say: &|_| {} })
     }
 
     /// The same, which tells in a few words when something is done that takes seconds.
     #[must_use]
-    pub fn telling(self, say: fn(&str)) -> Self {
+    pub fn telling(self, say: &'a (dyn Fn(&str) + Sync)) -> Self {
         Self { say, ..self }
     }
 

@@ -4,6 +4,7 @@
 mod config;
 mod verify;
 
+use std::sync::Arc;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
@@ -12,15 +13,17 @@ use dyno_results::run_directory::free_folder;
 use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{Accuracies, Element, Evidence, Test};
+use dyno_experiment::{Control, Failure, Interrupt, Watch};
+use dyno_experiment::audit::{self, Audited, Bounds, Schedule};
+use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
+use dyno_experiment::run::variables;
 
-use crate::audit::{self, Audited, Bounds, Schedule, Told};
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::measure::Watch;
-use crate::options::{CommandLine, GivenKeys, KEYS, Options};
-use crate::progress::Progress;
-use crate::run::variables;
+use crate::cmd::keys::KeyArgs;
+use crate::interrupt;
+use crate::render::audit::Told;
 use crate::{output, render};
+use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// Flags of `dyno audit`.
 #[derive(Debug, Args)]
@@ -123,7 +126,7 @@ struct RunFlags {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    keys: GivenKeys,
+    keys: KeyArgs,
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
 }
@@ -148,7 +151,7 @@ impl Audit {
             let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
         })?;
-        let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys };
+        let line = CommandLine { config: flags.config, set: flags.set, keys: flags.keys.given };
         if line.given("mode").is_some() {
             return Err(Failure::usage("behind --: --mode is for the audit to say")
                 .hint("leave it out: the audit plays what it compares"));
@@ -183,21 +186,21 @@ impl Audit {
         audit::plan(test, round, schedule.benchmark.as_deref(), Scenario::Offline)?;
         let directory =
             free_folder(schedule.line.given("out").map(PathBuf::from).as_deref(), "audit")?;
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.shown.quiet);
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
+        let watched: Arc<dyn Watch> = Arc::new(progress);
+        let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         // A folder that nothing was written to is none of an audit.
-        let played = schedule.play(&directory, watch).inspect_err(|_| {
+        let played = schedule.play(&directory, control).inspect_err(|_| {
             let _ = std::fs::remove_dir(&directory);
         });
         let audited = match played? {
             Ok(audited) => audited,
-            Err(exit) => return Ok(exit),
+            Err(end) => return Ok(end.into()),
         };
-        drop(progress);
         let system = asked.system.unwrap_or_else(|| "digits".to_owned());
         let told = Told { test, round: round.version, system: &system };
-        let written = pretty(&audit::json(&told, &audited));
+        let written = pretty(&render::audit::json(&told, &audited));
         std::fs::write(directory.join("audit.json"), &written).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
         })?;
@@ -212,9 +215,9 @@ impl Audit {
 impl Shown {
     fn tell(&self, told: &Told<'_>, audited: &[Audited]) -> Result<(), Failure> {
         match (self.json, self.quiet) {
-            (true, _) => output::print(pretty(&audit::json(told, audited))),
+            (true, _) => output::print(pretty(&render::audit::json(told, audited))),
             (_, true) => Ok(()),
-            _ => output::print(audit::text(told, audited, render::is_colored())),
+            _ => output::print(render::audit::text(told, audited, render::is_colored())),
         }
     }
 }

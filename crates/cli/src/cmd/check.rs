@@ -10,10 +10,11 @@ use dyno_rules::{Round, Version};
 use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::table::write_csv;
 use dyno_submission::{json, sarif};
+use dyno_experiment::Failure;
 
-use crate::check::{Extent, Shown};
-use crate::exit::{Exit, Failure};
 use crate::{output, render};
+use crate::check::{Extent, Shown};
+use crate::exit::Exit;
 
 /// Flags of `dyno check`.
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `dyno compare`: whether one run, or one configuration, is better or worse than
 //! another.
 
+use std::sync::Arc;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Args};
@@ -9,18 +10,18 @@ use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
 use dyno_results::run_directory::free_folder;
 use dyno_results::units;
 use dyno_results::write::pretty;
+use dyno_experiment::{Control, End, Failure, Interrupt, Watch};
+use dyno_experiment::compare::{METRICS, Played, Question, Report, Sides, is_slice_count, parse_metric, read_folder, refuse_copies};
+use dyno_experiment::compare::interleave::{self, Schedule};
+use dyno_experiment::options::GivenKeys;
 
-use crate::compare::interleave::{self, Schedule};
-use crate::compare::{
-    Annotations, METRICS, Played, Question, Report, Sides, annotate, is_slice_count, parse_metric,
-    read_folder, refuse_copies,
-};
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::measure::Watch;
-use crate::options::GivenKeys;
-use crate::progress::Progress;
+use crate::cmd::keys::KeyArgs;
+use crate::interrupt;
+use crate::render::github::annotate;
+use crate::render::github::Annotations;
 use crate::{output, render};
+use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]
@@ -99,7 +100,7 @@ pub struct Compare {
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
     #[command(flatten)]
-    keys: GivenKeys,
+    keys: KeyArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -127,10 +128,10 @@ impl Compare {
         if self.json {
             output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
-            output::print(report.to_text(render::is_colored()))?;
+            output::print(render::compare::text(&report, render::is_colored()))?;
         }
         annotate(&report, self.annotate, !self.json)?;
-        Ok(report.exit(self.strict))
+        Ok(report.end(self.strict).into())
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -169,8 +170,8 @@ impl Compare {
         if self.is_played() {
             return self.play();
         }
-        if !self.keys.0.is_empty() || !self.set.is_empty() {
-            let given = self.keys.0.iter().map(|(key, _)| format!("--{}", key.name));
+        if !self.keys.given.0.is_empty() || !self.set.is_empty() {
+            let given = self.keys.given.0.iter().map(|(key, _)| format!("--{}", key.name));
             let given: Vec<String> = given.chain(self.set.iter().cloned()).collect();
             return Err(Failure::usage(format!("{} sets what is played", given.join(" ")))
                 .hint("runs that are over have their settings; --interleave N plays new ones"));
@@ -205,15 +206,18 @@ impl Compare {
             let problem = format!("{flag} takes two configurations, found {}", self.runs.len());
             return Err(Failure::usage(problem).hint("dyno compare --interleave 5 A.toml B.toml"));
         };
+        let progress = Progress::new(!self.no_progress && !self.quiet);
+        let watched: Arc<dyn Watch> = Arc::new(progress);
         let schedule = Schedule {
             configs: [a.clone(), b.clone()],
             set: self.set.clone(),
-            keys: self.keys.clone(),
+            keys: self.keys.given.clone(),
             pairs: self.interleave.unwrap_or(PAIRS_FEWEST).into(),
             slices: self.slices,
             until_decided: self.until_decided.is_some(),
             most: self.until_decided.or(self.max_time).unwrap_or(interleave::MOST),
             is_forced: self.force,
+            watch: &watched,
         };
         let resumed = self.out().filter(|_| self.resume);
         let layout = schedule.layout(resumed.as_deref())?;
@@ -226,20 +230,19 @@ impl Compare {
             output::say(plan);
         }
         let directory = self.directory()?;
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
-        let progress = Progress::new(!self.no_progress && !self.quiet);
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
+        let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         let looks = looks(layout.until_decided);
         let mut decide = |sides: &Sides| -> Result<bool, Failure> {
             Ok(Report::of(sides, self.question(looks))?.is_decided())
         };
-        let (exit, pairs) = schedule.play((&directory, &layout), watch, &mut decide)?;
-        if exit != Exit::Valid {
+        let (end, pairs) = schedule.play((&directory, &layout), control, &mut decide)?;
+        if end != End::Valid {
             output::say(format_args!(
                 "not all was played: --resume --out {} plays the rest",
                 directory.display()
             ));
-            return Ok(Err(exit));
+            return Ok(Err(end.into()));
         }
         output::say(format_args!("runs: {}", directory.display()));
         let (sides, _) = read_folder(&directory, Some(pairs))?;
@@ -247,7 +250,7 @@ impl Compare {
     }
 
     fn out(&self) -> Option<PathBuf> {
-        let given = self.keys.0.iter().rev().find(|(key, _)| key.name == "out");
+        let given = self.keys.given.0.iter().rev().find(|(key, _)| key.name == "out");
         given.map(|(_, out)| PathBuf::from(out))
     }
 

@@ -1,11 +1,13 @@
 //! `dyno completions`: what a shell needs to complete our flags.
 
+use dyno_experiment::Failure;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Dyno;
-use crate::exit::{Exit, Failure};
+
 use crate::output;
+use crate::exit::Exit;
 
 /// For which shell.
 #[derive(Debug, Args)]

@@ -5,11 +5,12 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use dyno_results::export::{ExportError, Format, Source};
+use dyno_experiment::Failure;
 
-use crate::exit::{Exit, Failure};
+use super::keys::one_of;
 use crate::output;
+use crate::exit::Exit;
 
 /// What to write where.
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub struct Export {
     #[arg(value_name = "RUN")]
     path: PathBuf,
     /// What to write [default: by the ending of --out; csv on stdout]
-    #[arg(long, value_parser = formats())]
+    #[arg(long, value_parser = one_of(&Format::ALL, Format::name, Format::description))]
     format: Option<Format>,
     /// Only this test, such as Server/performance, or these, such as Server
     #[arg(long, value_name = "TEST")]
@@ -26,12 +27,6 @@ pub struct Export {
     /// Where to; - is stdout
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
-}
-
-fn formats() -> impl TypedValueParser<Value = Format> {
-    let value = |format: Format| PossibleValue::new(format.name()).help(format.description());
-    PossibleValuesParser::new(Format::ALL.map(value))
-        .map(|name| name.parse().expect("the parser takes only names of formats"))
 }
 
 impl Export {

@@ -8,9 +8,10 @@ use dyno_results::units;
 use dyno_task::cache::{Cache, FetchError, Origin};
 use dyno_task::card::{self, Card};
 use dyno_task::package::{self, Package};
+use dyno_experiment::{Failure, cache};
 
-use crate::exit::{Exit, Failure};
-use crate::{cache, output};
+use crate::output;
+use crate::exit::Exit;
 
 /// What to fetch, and from where.
 #[derive(Debug, Args)]

@@ -12,11 +12,12 @@ use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{self, Test};
 use dyno_sut::cheat::Trick;
+use dyno_experiment::Failure;
+use dyno_experiment::system::SYSTEMS;
 
-use crate::exit::{Exit, Failure};
-use crate::schema::Document;
-use crate::system::SYSTEMS;
 use crate::{output, render};
+use crate::exit::Exit;
+use crate::schema::Document;
 
 pub use metrics::METRICS;
 
@@ -96,7 +97,7 @@ fn schema(name: Option<&str>) -> Result<String, Failure> {
         return Ok(definitions(&Document::ALL.map(|(_, name, what)| (name, what))));
     };
     let named = Document::ALL.into_iter().find(|(_, known, _)| *known == name);
-    let found = named.map(|(document, _, _)| document.schema());
+    let found = named.map(|(document, _, _)| document.schema().to_owned());
     found.ok_or_else(|| {
         let names = || Document::ALL.iter().map(|(_, name, _)| *name);
         let near = nearest(name, names()).unwrap_or("summary");

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_loadgen::settings::{FIELDS, TestSettings};
+use dyno_experiment::Failure;
+use dyno_experiment::effect::needs_of;
+use dyno_experiment::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
 
-use crate::effect::needs_of;
-use crate::exit::{Exit, Failure};
-use crate::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
 use crate::{output, render};
+use crate::exit::Exit;
 
 /// Where the file goes.
 #[derive(Debug, Args)]

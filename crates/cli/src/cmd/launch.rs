@@ -14,12 +14,13 @@ use clap::{Args, ValueEnum};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
 use dyno_results::write::pretty;
+use dyno_experiment::{Failure, Interrupt, LIFELINE};
+use dyno_experiment::workers::{TOKEN, token};
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::{Interrupt, LIFELINE};
+use crate::interrupt;
 use crate::output;
-use crate::workers::{TOKEN, token};
+use crate::exit::Exit;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -199,7 +200,7 @@ impl Launch {
             output::print(text)?;
             return Ok(Exit::Valid);
         }
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let own = this_program()?;
         let mut helpers = Vec::new();
         if self.on == Engine::Local {
@@ -301,14 +302,14 @@ impl Kept {
             if interrupt.is_asked() || failed_at.is_some_and(waits_in_vain) {
                 self.cut();
             }
-            crate::sweep::pause(PAUSE, &mut |_| false);
+            dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
         }
     }
 
     /// Waits for a helper whose work is done, and cuts it if it does not notice.
     fn end(mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut is_over = false;
-        crate::sweep::pause(LAST_WORDS, &mut |_| {
+        dyno_experiment::sweep::pause(LAST_WORDS, &mut |_| {
             is_over = self.status().is_ok_and(|status| status.is_some());
             is_over || interrupt.is_asked()
         });

@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 
+use dyno_experiment::Failure;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use super::{Dyno, VARIABLES};
-use crate::exit::{Exit, Failure};
+
 use crate::output;
+use crate::exit::Exit;
 
 /// Where to.
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ mod completions;
 mod export;
 mod fetch;
 mod info;
+pub mod keys;
 mod init;
 mod launch;
 mod man;
@@ -31,10 +32,11 @@ pub use info::rules::json as rules;
 #[cfg(test)]
 pub use info::rules::words;
 
+use dyno_experiment::Failure;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 
 /// A dynamometer for inference engines: puts one under load and says what it
 /// delivers, and whether the figure counts.

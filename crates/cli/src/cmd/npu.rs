@@ -9,11 +9,10 @@ mod run;
 mod study;
 mod sweep;
 
-pub use given::{Changes, Hardware};
-
+use dyno_experiment::Failure;
 use clap::{Args, Subcommand};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 
 /// What about it.
 #[derive(Debug, Args)]

@@ -13,9 +13,10 @@ use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
     check_place, package,
 };
+use dyno_experiment::Failure;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 
 /// Flags of the command.
 #[derive(Debug, Args)]

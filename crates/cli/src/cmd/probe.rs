@@ -1,5 +1,6 @@
 //! `dyno probe`: a few queries, and everything about them.
 
+use std::sync::Arc;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,15 +11,17 @@ use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::write::pretty;
+use dyno_experiment::{Control, Failure, Interrupt, Watch};
+use dyno_experiment::measure::{Test, TestTenant};
+use dyno_experiment::options::{CommandLine, GivenKeys};
+use dyno_experiment::probe::{self, Probe};
+use dyno_experiment::run::Prepared;
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::measure::{Test, TestTenant, Watch};
-use crate::options::{CommandLine, GivenKeys};
+use crate::cmd::keys::KeyArgs;
+use crate::interrupt;
 use crate::output;
-use crate::probe::{self, Probe};
+use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::run::Prepared;
 
 /// Flags of `dyno probe`; those of `dyno run` say what is asked of which system.
 #[derive(Debug, Args)]
@@ -28,7 +31,7 @@ pub struct ProbeCommand {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    keys: GivenKeys,
+    keys: KeyArgs,
     /// Set any setting: key=value, or Scenario.key=value for one scenario
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
@@ -67,17 +70,18 @@ impl ProbeCommand {
     /// # Errors
     /// Whatever keeps the system from being loaded.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let given = self.keys.0.iter().map(|(key, _)| key.name);
+        let given = self.keys.given.0.iter().map(|(key, _)| key.name);
         if let Some(name) = given.into_iter().find(|name| MEANINGLESS.contains(name)) {
             return Err(Failure::usage(format!("--{name} means nothing to dyno probe"))
                 .hint("dyno run measures, with this flag"));
         }
         let clock = Clock::start();
-        let prepared = Prepared::new(&CommandLine {
+        let line = CommandLine {
             config: self.config.clone(),
             set: self.set.clone(),
-            keys: self.keys.clone(),
-        })?;
+            keys: self.keys.given.clone(),
+        };
+        let prepared = Prepared::new(&line, &output::console())?;
         let load_ns = clock.now();
         let scenario = match prepared.options.run.scenarios[..] {
             [] => Scenario::SingleStream,
@@ -89,11 +93,11 @@ impl ProbeCommand {
         };
         let test = self.test(&prepared, scenario)?;
         let deadline_ns = test.tenants[0].plan.response_deadline;
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
-        let watch =
-            Watch { progress: &Progress::new(true), interrupt: Some(&interrupt), most: None };
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
+        let watched: Arc<dyn Watch> = Arc::new(Progress::new(true));
+        let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         let hang = (!prepared.system.is_simulated()).then(|| watch_for_hang(deadline_ns));
-        let log = test.play(&prepared.system, watch, "probe")?.logs.swap_remove(0);
+        let log = test.play(&prepared.system, control, "probe")?.logs.swap_remove(0);
         drop(hang);
         if interrupt.is_asked() {
             return Ok(Exit::Interrupted);

@@ -11,9 +11,10 @@ use dyno_results::collection::Collection;
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::results::{Ids, Results};
+use dyno_experiment::Failure;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 
 /// Flags of the command.
 #[derive(Debug, Args)]

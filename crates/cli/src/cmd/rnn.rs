@@ -7,8 +7,9 @@ mod study;
 
 use clap::{Args, Subcommand, ValueEnum};
 use dyno_rnn::{Choice, Precision, Tanh};
+use dyno_experiment::Failure;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 
 /// What about them.
 #[derive(Debug, Args)]

@@ -1,20 +1,23 @@
 //! `dyno run`: the tests of a run one after the other, its directory, and what
 //! is said of it.
 
+use std::sync::Arc;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
 use dyno_results::run_directory::check_free;
 use dyno_results::write::pretty;
+use dyno_experiment::{Control, Failure, Interrupt, Watch};
+use dyno_experiment::effect::Strictness;
+use dyno_experiment::options::{CommandLine, GivenKeys, KEYS};
+use dyno_experiment::run::{Measured, Prepared};
 
-use crate::effect::Strictness;
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::measure::Watch;
-use crate::options::{CommandLine, GivenKeys, KEYS};
-use crate::progress::Progress;
-use crate::run::{Measured, Prepared};
+use crate::output::console;
+use crate::cmd::keys::KeyArgs;
+use crate::interrupt;
 use crate::{output, render};
+use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -24,7 +27,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    keys: GivenKeys,
+    keys: KeyArgs,
     /// Set any setting: key=value, or Scenario.key=value for one scenario
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
@@ -66,11 +69,11 @@ impl Run {
     /// Another one is named.
     pub fn of_system(mut self, spec: &str) -> Result<Self, Failure> {
         let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
-        if self.keys.0.iter().any(|(given, _)| given.name == key.name) {
+        if self.keys.given.0.iter().any(|(given, _)| given.name == key.name) {
             return Err(Failure::usage("the task is the system, and --system names another")
                 .hint("leave out --system, or use dyno run"));
         }
-        self.keys.0.push((key, spec.to_owned()));
+        self.keys.given.0.push((key, spec.to_owned()));
         Ok(self)
     }
 
@@ -82,10 +85,10 @@ impl Run {
         let command_line = CommandLine {
             config: self.config.clone(),
             set: self.set.clone(),
-            keys: self.keys.clone(),
+            keys: self.keys.given.clone(),
         };
         let strictness = if self.point { Strictness::Point } else { Strictness::Run };
-        let prepared = Prepared::checked(&command_line, strictness, self.quiet)?;
+        let prepared = Prepared::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
             output::say(format_args!(
@@ -97,23 +100,24 @@ impl Run {
             output::print(render::plan(options, system, &prepared.tests()?))?;
             return Ok(Exit::Valid);
         }
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         prepared.tests()?;
-        let progress = self.progress()?;
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
-        let measured = progress.with_keys(&interrupt, || {
-            let Some(tests) = prepared.probed_tests(watch)? else { return Ok(None) };
+        let progress = Arc::new(self.progress()?);
+        let watched: Arc<dyn Watch> = progress.clone();
+        let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
+        let measured = progress.with_keys(|| {
+            let Some(tests) = prepared.probed_tests(control)? else { return Ok(None) };
             let directory = prepared.directory(&tests, options.run.out.as_deref())?;
             if self.verbose {
                 output::say(render::plan(options, system, &tests));
             }
-            prepared.measure(&tests, watch, directory).map(Some)
+            prepared.measure(&tests, control, directory).map(Some)
         })?;
         let Some(measured) = measured else { return Ok(Exit::Interrupted) };
         // A screen gives the terminal back.
-        drop(progress);
+        drop((progress, watched));
         self.tell(&measured)?;
-        Ok(measured.exit())
+        Ok(measured.end().into())
     }
 
     fn progress(&self) -> Result<Progress, Failure> {

@@ -1,22 +1,25 @@
 //! `dyno search`: the highest load that keeps several limits at once.
 
+use std::sync::Arc;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::search::{Load, Phase, State};
 use dyno_results::units;
 use dyno_results::write::pretty;
+use dyno_experiment::{Control, Failure, Interrupt, Watch};
+use dyno_experiment::options::{CommandLine, GivenKeys, arguments};
+use dyno_experiment::search::{self, Ask, Job};
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::measure::Watch;
-use crate::options::{CommandLine, GivenKeys, arguments};
-use crate::progress::Progress;
-use crate::search::{self, Ask, Job};
+use crate::output::console;
+use crate::cmd::keys::KeyArgs;
+use crate::interrupt;
+use super::keys::one_of;
 use crate::{output, render};
+use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -27,7 +30,7 @@ pub struct Search {
     #[arg(long, value_name = "LIMIT", action = ArgAction::Append)]
     limit: Vec<String>,
     /// What is raised [default: qps, for MultiStream samples]
-    #[arg(long, value_parser = loads(), value_name = "LOAD")]
+    #[arg(long, value_parser = one_of(&Load::ALL, Load::name, Load::description), value_name = "LOAD")]
     load: Option<Load>,
     /// The first load [default: what is set, else what a short probe finds; of whole numbers 1]
     #[arg(long, value_name = "LOAD")]
@@ -61,7 +64,7 @@ pub struct Search {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    keys: GivenKeys,
+    keys: KeyArgs,
     /// Set any setting: key=value, or Scenario.key=value for one scenario
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
@@ -99,16 +102,10 @@ struct Kept {
     search: Search,
 }
 
-fn loads() -> impl TypedValueParser<Value = Load> {
-    let value = |load: Load| PossibleValue::new(load.name()).help(load.description());
-    PossibleValuesParser::new(Load::ALL.map(value))
-        .map(|name| name.parse().expect("the parser takes only names of loads"))
-}
-
 impl Search {
     /// Limits in the spelling of other tools, which runs tell goodput by and a search keeps.
     fn goodput(&self) -> Vec<String> {
-        let of_key = self.keys.0.iter().filter(|(key, _)| key.name == "goodput");
+        let of_key = self.keys.given.0.iter().filter(|(key, _)| key.name == "goodput");
         of_key.flat_map(|(_, text)| text.split(',').map(str::to_owned)).collect()
     }
 
@@ -127,32 +124,33 @@ impl Search {
         let command_line = CommandLine {
             config: asked.config.clone(),
             set: asked.set.clone(),
-            keys: asked.keys.clone(),
+            keys: asked.keys.given.clone(),
         };
-        let prepared = search::prepare(&command_line, &ask)?;
+        let prepared = search::prepare(&command_line, &ask, &console())?;
         if let Some(before) = &before {
             // A probe would find another one.
             ask.from = ask.from.or(Some(before.definition.from));
         }
         if self.dry_run {
             let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
-            output::print(search::plan(&job))?;
+            output::print(render::search::plan(&job))?;
             return Ok(Exit::Valid);
         }
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let progress = Progress::new(!self.no_progress && !self.quiet);
-        let watch = Watch { progress: &progress, interrupt: Some(&interrupt), most: None };
-        let Some(mut job) = Job::new(prepared, &ask, Some(watch))? else {
+        let watched: Arc<dyn Watch> = Arc::new(progress);
+        let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
+        let Some(mut job) = Job::new(prepared, &ask, Some(control))? else {
             return Ok(Exit::Interrupted);
         };
         if !self.quiet {
-            output::say(search::plan(&job));
+            output::say(render::search::plan(&job));
         }
         match (before, &self.resume) {
             (Some(before), Some(directory)) => job.resume(before, directory)?,
             _ => job.create()?,
         }
-        let played = job.play(watch, self.quiet);
+        let played = job.play(control, self.quiet);
         // The runs of a search that broke off are shown, too.
         let page = dyno_report::write_inside(job.directory());
         let exit = self.tell(&job, played?);
@@ -174,7 +172,7 @@ impl Search {
             return Ok(Exit::Interrupted);
         }
         if !self.json && !self.quiet {
-            output::print(search::result(job, render::is_colored()))?;
+            output::print(render::search::result(job, render::is_colored()))?;
         }
         Ok(match ended {
             Phase::Confirmed | Phase::Estimated => Exit::Valid,
@@ -186,7 +184,7 @@ impl Search {
     fn is_bare(&self) -> bool {
         let nothing = self.limit.is_empty() && self.goodput().is_empty() && self.set.is_empty();
         let no_load = self.load.is_none() && self.from.is_none() && self.to.is_none();
-        let no_run = self.config.is_none() && self.keys.0.is_empty() && self.short.is_none();
+        let no_run = self.config.is_none() && self.keys.given.0.is_empty() && self.short.is_none();
         nothing && no_load && no_run
     }
 

@@ -20,10 +20,11 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_results::units::duration;
 use dyno_results::write::pretty;
 use dyno_sut::null::Null;
+use dyno_experiment::{Failure, environment};
+use dyno_experiment::system::Numbers;
 
-use crate::exit::{Exit, Failure};
-use crate::system::Numbers;
-use crate::{environment, output};
+use crate::output;
+use crate::exit::Exit;
 
 pub use document::{Document, SCHEMA_VERSION};
 

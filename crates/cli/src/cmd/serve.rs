@@ -14,14 +14,15 @@ use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::Infer;
+use dyno_experiment::{Failure, Interrupt, environment};
+use dyno_experiment::effect::check_served;
+use dyno_experiment::options::{BatchSizes, RunOptions, ShapeOf};
+use dyno_experiment::system::BATCH_DEFAULT;
+use dyno_experiment::system::by_value::{self, Loaded};
 
-use crate::effect::check_served;
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::options::{BatchSizes, RunOptions, ShapeOf};
-use crate::system::BATCH_DEFAULT;
-use crate::system::by_value::{self, Loaded};
-use crate::{environment, output};
+use crate::interrupt;
+use crate::output;
+use crate::exit::Exit;
 
 /// Flags of `dyno serve`.
 #[derive(Debug, Args)]
@@ -138,7 +139,7 @@ impl Serve {
     /// Whatever keeps it from being set up.
     pub fn execute(self) -> Result<Exit, Failure> {
         // Before anything takes its time: a signal ends that, too.
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         if let Some(mode) = &self.faults {
             return self.serve_faults(mode, &interrupt);
         }

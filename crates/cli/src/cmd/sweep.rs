@@ -1,5 +1,6 @@
 //! `dyno sweep`: many runs as one job.
 
+use std::sync::Arc;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -10,17 +11,18 @@ use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
 use dyno_results::write::{pretty, replace};
 use dyno_results::{VERSION, units};
+use dyno_experiment::{Failure, Interrupt, Watch};
+use dyno_experiment::options::{CommandLine, GivenKeys, Options, SweepTable};
+use dyno_experiment::run::{command, variables};
+use dyno_experiment::sweep::plan::{Plan, Request, expected, merged};
+use dyno_experiment::sweep::play::{Limits, Player, Stopped, hand_out};
+use dyno_experiment::sweep::resume::{self, Lock};
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::options::{CommandLine, GivenKeys, Options, SweepTable};
-use crate::progress::Progress;
-use crate::run::{command, variables};
-use crate::sweep::plan::{Plan, Request, expected, merged};
-use crate::sweep::play::{Limits, Player, Stopped, hand_out};
-use crate::sweep::resume::{self, Lock};
-use crate::sweep::table;
+use crate::cmd::keys::KeyArgs;
+use crate::interrupt;
 use crate::{output, render};
+use crate::exit::Exit;
+use crate::progress::Progress;
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]
@@ -30,7 +32,7 @@ pub struct SweepCommand {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    keys: GivenKeys,
+    keys: KeyArgs,
     /// Set any setting of all points: key=value, or Scenario.key=value
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
@@ -207,7 +209,7 @@ impl SweepCommand {
         let mut problems = Vec::new();
         let mut over = Vec::new();
         for text in &self.over {
-            match crate::sweep::read_axis(text) {
+            match dyno_experiment::sweep::read_axis(text) {
                 Ok(axis) => over.push(axis),
                 Err(problem) => problems.push(format!("flag --over: {problem}")),
             }
@@ -230,7 +232,7 @@ impl SweepCommand {
             fixed: CommandLine {
                 config: self.config.clone(),
                 set: self.set.clone(),
-                keys: self.keys.clone(),
+                keys: self.keys.given.clone(),
             },
             over,
             operations,
@@ -258,7 +260,9 @@ impl SweepCommand {
         if is_talking {
             output::say(overview(sweep, table)?);
         }
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
+        let watched: Arc<dyn Watch> =
+            Arc::new(Progress::new(is_talking && !self.no_progress));
         let stopped = Player {
             directory,
             sweep,
@@ -269,7 +273,7 @@ impl SweepCommand {
                 retry_failed: self.retry_failed,
             },
             interrupt: &interrupt,
-            progress: &Progress::new(is_talking && !self.no_progress),
+            watch: &watched,
             is_talking,
         }
         .play()?;
@@ -292,15 +296,15 @@ impl SweepCommand {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),
-            _ => output::print(table::console(sweep, table.p99_below, render::is_colored())),
+            _ => output::print(render::sweep::console(sweep, table.p99_below, render::is_colored())),
         }
     }
 }
 
 /// The table for spreadsheets, and the page; no page if no point has results.
 fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
-    let path = directory.join(table::CSV_FILE);
-    replace(&path, table::csv(sweep))
+    let path = directory.join(render::sweep::CSV_FILE);
+    replace(&path, render::sweep::csv(sweep))
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
     Ok(dyno_report::write_inside(directory)?)
 }

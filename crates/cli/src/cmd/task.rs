@@ -7,9 +7,10 @@ mod methods;
 mod run;
 mod score;
 
+use dyno_experiment::Failure;
 use clap::{Args, Subcommand};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 
 /// Flags of `dyno task`.
 #[derive(Debug, Args)]

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
+use dyno_experiment::Failure;
 
 pub use self::run::Run;
 pub use self::trial::read_result;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 
 /// What about it.
 #[derive(Debug, Args)]

@@ -6,11 +6,13 @@ use clap::Args;
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};
 use dyno_results::units;
+use dyno_experiment::{Failure, Interrupt, environment};
+use dyno_experiment::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
-use crate::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
-use crate::{environment, output};
+use crate::output::console;
+use crate::interrupt;
+use crate::output;
+use crate::exit::Exit;
 
 const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with
@@ -73,7 +75,7 @@ impl Worker {
     /// # Errors
     /// If nobody can be joined, or the coordinator goes away.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         end_in_time(&interrupt).map_err(Failure::set_up)?;
         let mut runs = 0_u64;
         loop {
@@ -88,7 +90,7 @@ impl Worker {
                 share.of
             ));
             let consent = Consent { grants: self.allow.clone(), is_local: member.is_local() };
-            let mut rig = WorkerRig::new(consent, share);
+            let mut rig = WorkerRig::new(consent, share, console());
             let served = member.serve(&mut rig, &|| !interrupt.is_asked());
             match served {
                 Ok(()) => {}
@@ -153,7 +155,7 @@ impl Worker {
                     _ => failure,
                 });
             }
-            crate::sweep::pause(PAUSE, &mut |_| interrupt.is_asked());
+            dyno_experiment::sweep::pause(PAUSE, &mut |_| interrupt.is_asked());
             if interrupt.is_asked() {
                 return Ok(None);
             }

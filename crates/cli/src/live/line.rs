@@ -1,8 +1,9 @@
 //! The run that is on, in one line as wide as the terminal.
 
 use dyno_results::units;
+use dyno_experiment::goals::Until;
 
-use super::{Live, Until};
+use super::Live;
 
 /// Least columns of the bar; the rest of the line is more important.
 const BAR: std::ops::RangeInclusive<usize> = 6..=20;

@@ -1,7 +1,6 @@
 //! What is known of a run while it is on: the tests and their results so far,
 //! and of the test that is on its counts, latencies and course over time.
 
-mod goals;
 mod line;
 mod time_line;
 
@@ -9,10 +8,10 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::Glance;
 use dyno_results::series::Counts;
 use dyno_results::summary::Verdict;
+use dyno_experiment::TestResult;
+use dyno_experiment::goals::{Goals, Until};
+use dyno_experiment::measure::Test;
 
-use crate::measure::Test;
-
-pub use goals::{Goals, Until};
 pub use line::{bar, line};
 pub use time_line::TimeLine;
 
@@ -40,15 +39,6 @@ pub struct Listed {
     pub title: String,
     /// Of a test that is over.
     pub result: Option<TestResult>,
-}
-
-/// What came of a test.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TestResult {
-    /// Such as `998.4 queries/s`.
-    pub text: String,
-    /// The worst of the tenants' verdicts.
-    pub verdict: Verdict,
 }
 
 /// What was seen of the run that is on. Counts are exact; latencies are those of

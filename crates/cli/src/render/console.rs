@@ -7,12 +7,11 @@ use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::metrics::Distribution;
 use dyno_results::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run, mode_name};
 use dyno_results::units::{self, count, duration, rate, shortened};
+use dyno_experiment::measure::Test;
+use dyno_experiment::options::{Options, is_open};
+use dyno_experiment::system::System;
 
 use super::{Alignment, Color, Frame, details, painted, wrap};
-
-use crate::measure::Test;
-use crate::options::{Options, is_open};
-use crate::system::System;
 
 /// As much of a system's name as the title has room for.
 const SYSTEM_COLUMNS: usize = 15;
@@ -111,7 +110,7 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
         };
         rows.push(vec![
             name,
-            test.result.as_ref().map(headline).unwrap_or_default(),
+            test.result.as_ref().map(Headline::text).unwrap_or_default(),
             timed(|d| d.p50),
             timed(|d| d.p90),
             timed(|d| d.p99),
@@ -123,36 +122,11 @@ fn performance_table(frame: &mut Frame, tests: &[&summary::Test], is_colored: bo
     frame.table(&[Left, Right, Right, Right, Right, Right, Left], &rows);
 }
 
-/// The result of a test with its unit, such as `p90 4.21 us` or `998 queries/s`.
-pub fn headline(result: &Headline) -> String {
-    let Some(value) = result.value else { return "-".into() };
-    match result.unit.as_str() {
-        "ns" => {
-            let percentile = result.name.split(' ').next().unwrap_or_default();
-            format!("{percentile} {}", duration(value as i64))
-        }
-        // A whole number of them.
-        "streams" if value == 1.0 => "1 stream".into(),
-        unit @ "streams" => format!("{value:.0} {unit}"),
-        unit => format!("{} {unit}", rate(value)),
-    }
-}
-
-/// The result of an accuracy test in words, such as `top-1 96.11 % (519 of 540)`.
-pub fn accuracy(accuracy: &Accuracy) -> Option<String> {
-    let (value, name) = (accuracy.value?, accuracy.metric.as_ref()?);
-    let of = match (accuracy.correct, accuracy.scored?) {
-        (Some(correct), scored) => format!("{correct} of {scored}"),
-        (None, scored) => format!("{scored} samples"),
-    };
-    Some(format!("{name} {} ({of})", accuracy.shown(value)))
-}
-
 /// One line, if all scenarios agree, as they do for a deterministic model.
 fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool) {
     let line = |test: &summary::Test| {
         let found = test.accuracy.as_ref().expect("filtered by it");
-        let result = accuracy(found).unwrap_or_else(|| {
+        let result = found.text().unwrap_or_else(|| {
             format!("{} samples answered, not scored: no labels", found.answered)
         });
         let at_most = if found.lower_is_better { "at most " } else { "" };

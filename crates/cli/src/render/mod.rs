@@ -1,11 +1,17 @@
 //! What people read on a terminal: numbers with units, and boxes of text.
 
+pub mod audit;
 mod box_drawing;
+pub mod compare;
 mod console;
 mod details;
+pub mod github;
+pub mod search;
+pub mod sweep;
+pub mod tune;
 
 pub use box_drawing::{Alignment, Frame, wrap};
-pub use console::{accuracy, headline, plan, summary};
+pub use console::{plan, summary};
 
 use dyno_results::summary::Verdict;
 

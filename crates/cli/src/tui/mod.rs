@@ -11,6 +11,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dyno_experiment::Failure;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::{cursor, execute, terminal as console};
@@ -20,9 +21,8 @@ use signal_hook::consts::SIGQUIT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::exit::Failure;
-use crate::live::Live;
 use crate::{output, terminal};
+use crate::live::Live;
 
 pub use draw::{Look, draw};
 

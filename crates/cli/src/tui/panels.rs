@@ -2,6 +2,7 @@
 
 use dyno_results::summary::Verdict;
 use dyno_results::units;
+use dyno_experiment::goals::Until;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
@@ -11,7 +12,7 @@ use ratatui::widgets::Paragraph;
 use super::charts;
 use super::draw::Look;
 
-use crate::live::{Live, Until};
+use crate::live::Live;
 
 /// A time, as people write it.
 pub fn time(ns: u64) -> String {

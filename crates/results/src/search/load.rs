@@ -6,11 +6,11 @@ use crate::units;
 use dyno_loadgen::search::{Limit, Quantity, Unit};
 use dyno_loadgen::settings::Scenario;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is raised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
     /// Server: mean arrival rate

@@ -12,7 +12,6 @@ use std::path::Path;
 
 use crate::summary::{Cause, ReadError, Rules, read_json};
 use dyno_loadgen::search::{self, Block, End, Observation, Probe};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::write::{pretty, replace};
@@ -30,13 +29,14 @@ pub const SCHEMA: &str = "dyno.search";
 pub const FILE: &str = "search.json";
 
 /// A search. Times are ns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct State {
     /// `dyno.search`
-    #[schemars(extend("const" = SCHEMA))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// 1
-    #[schemars(extend("const" = SCHEMA_VERSION))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// how far it is, or how it ended
     pub state: Phase,
@@ -74,7 +74,8 @@ pub struct State {
 }
 
 /// How far a search is, or how it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// It is on, or was killed.
@@ -116,7 +117,8 @@ impl From<End> for Phase {
 }
 
 /// Why a run was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// To find a load that passes and one that does not.
@@ -149,7 +151,8 @@ impl From<search::Purpose> for Purpose {
 }
 
 /// What is searched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Definition {
     /// as `--system` names it
     pub system: String,
@@ -180,7 +183,8 @@ pub struct Definition {
 }
 
 /// Where the peak is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peak {
     /// the best guess
     pub load: f64,
@@ -197,7 +201,8 @@ pub struct Peak {
 }
 
 /// The run that counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Confirmed {
     /// its load
     pub load: f64,
@@ -206,7 +211,8 @@ pub struct Confirmed {
 }
 
 /// One run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Point {
     /// from 1
     pub number: u64,
@@ -239,7 +245,8 @@ pub struct Point {
 }
 
 /// A run that was ended when the time was over.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unfinished {
     /// why it was made
     pub purpose: Purpose,
@@ -250,7 +257,8 @@ pub struct Unfinished {
 }
 
 /// A run that the client or the machine disturbed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Disturbed {
     /// why it was made
     pub purpose: Purpose,
@@ -265,7 +273,8 @@ pub struct Disturbed {
 }
 
 /// What a limit counted in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// as in the definition
     pub limit: String,

@@ -1,6 +1,5 @@
 //! Exact counts in logarithmic buckets.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Buckets of an octave, as a power of two. They are even within it: 6.25 % wide at
@@ -10,7 +9,8 @@ const PER_OCTAVE_BITS: u32 = 4;
 /// Counts of times in buckets that are 3.2 to 6.25 % wide, or 1 ns below 32 ns:
 /// `[from, to, count]`, from the shortest; `to` is not in the bucket. Empty buckets
 /// are left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Histogram {
     /// In ascending order.

@@ -7,7 +7,6 @@ mod timeline;
 
 use std::path::Path;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use histogram::{Counts, Histogram};
@@ -25,13 +24,14 @@ pub const SCHEMA: &str = "dyno.series";
 pub const FILE: &str = "series.json";
 
 /// The plots of a run. Times are ns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// `dyno.series`
-    #[schemars(extend("const" = SCHEMA))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// 1
-    #[schemars(extend("const" = SCHEMA_VERSION))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// one entry a test with a performance result, in the order of the summary
     pub tests: Vec<Test>,
@@ -41,7 +41,8 @@ pub struct Run {
 }
 
 /// The plots of one tenant's test.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Test {
     /// as in the summary
     pub folder: String,
@@ -61,7 +62,8 @@ pub struct Test {
 }
 
 /// How a list of times is distributed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Distribution {
     /// all of them, in logarithmic buckets
     pub histogram: Histogram,
@@ -70,7 +72,8 @@ pub struct Distribution {
 }
 
 /// One part of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slice {
     /// since the start of the run
     pub begin_ns: u64,

@@ -1,10 +1,10 @@
 //! What the first of the simulated NPUs of a test did at first.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Blocks of networks on an NPU at the beginning of the last run of a test: some milliseconds, some hundred blocks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Timeline {
     /// of the networks
     pub networks: Vec<String>,
@@ -13,7 +13,8 @@ pub struct Timeline {
 }
 
 /// A block that was fetched and computed. Times count from the first query.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Block {
     /// position of its network in the list
     pub network: usize,

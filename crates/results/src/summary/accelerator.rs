@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What simulated NPUs did in the last run of a test, from its first query to the last computation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Accelerator {
     /// of the test
     pub scenario: String,
@@ -36,7 +36,8 @@ pub struct Accelerator {
 }
 
 /// A network that was served.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Network {
     /// of the network
     pub name: String,
@@ -53,7 +54,8 @@ pub struct Network {
 }
 
 /// A version of a network.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Version {
     /// such as `8 bits`
     pub name: String,

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
 
 /// Samples of a server of texts by what became of them. Only a whole answer is a success, unless
 /// `accept-answers` accepts its class.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Answers {
     /// every choice holds output and is finished
@@ -46,7 +46,8 @@ pub struct Answers {
 }
 
 /// Tokens of answered samples. A count is null where an answer does not have it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Tokens {
     /// input tokens, as the server counts them
@@ -78,7 +79,8 @@ pub struct Tokens {
 }
 
 /// Requested and delivered lengths of answers whose request has a limit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lengths {
     /// answers with a limit and a count of output tokens
     pub answers: u64,
@@ -91,7 +93,8 @@ pub struct Lengths {
 }
 
 /// Answers with one kind of contradiction.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Contradiction {
     /// how many
     pub answers: u64,

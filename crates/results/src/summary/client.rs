@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
@@ -11,7 +10,8 @@ use crate::units;
 
 /// What the client of a server saw in a test, beside what its record holds. Of a test with several
 /// runs it counts them all, and times are those of the last one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Client {
     /// of the test
     pub scenario: String,
@@ -73,7 +73,8 @@ pub struct Client {
 }
 
 /// Samples that failed in one way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trouble {
     /// how many
     pub samples: u64,
@@ -82,7 +83,8 @@ pub struct Trouble {
 }
 
 /// Percentiles of spans, each at most 1/64 too high.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spans {
     /// how many
     pub count: u64,
@@ -219,7 +221,8 @@ impl Client {
 }
 
 /// One worker of a test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Worker {
     /// which one, from 1
     pub worker: u32,

@@ -1,13 +1,13 @@
 //! Failures that ended a test before its time.
 
 use dyno_loadgen::drive::real::{self, AnswerWindow};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Reason, ReasonKind, State, Test};
 
 /// Failures that ended a test before its time (`--fail-fast`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failing {
     /// which answers were looked at: `first`, or `last` before the end
     pub window: String,

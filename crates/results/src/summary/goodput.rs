@@ -1,6 +1,7 @@
 //! Goodput: what a system delivers within its bounds.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::str::FromStr;
 
 use dyno_loadgen::metrics::Definitions;
@@ -61,6 +62,17 @@ impl FromStr for Limits {
     }
 }
 
+impl fmt::Display for Limits {
+    /// In the grammar that [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = [("ttft", self.ttft), ("tpot", self.tpot), ("e2el", self.e2el)];
+        let given = named.into_iter().filter_map(|(name, limit)| Some((name, limit?)));
+        let given: Vec<String> =
+            given.map(|(name, ns)| format!("{name}:{}", ns as f64 / 1e6)).collect();
+        f.write_str(&given.join(","))
+    }
+}
+
 impl Limits {
     /// Whether it limits times of tokens, so that the system must report them.
     pub fn needs_tokens(&self) -> bool {
@@ -116,6 +128,13 @@ mod tests {
     use dyno_loadgen::record::Failure;
 
     use super::*;
+
+    #[test]
+    fn limits_are_written_as_they_are_read() {
+        for text in ["ttft:200", "tpot:0.5,e2el:5000", "ttft:200,tpot:50,e2el:12.345678"] {
+            assert_eq!(text.parse::<Limits>().unwrap().to_string(), text);
+        }
+    }
 
     #[test]
     fn failed_missing_and_late_samples_are_no_goodput() {

@@ -1,14 +1,13 @@
 //! The numbers of a performance test, as `summary.json` has them.
 
-use std::borrow::Cow;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{Answers, Tokens};
 
 /// The numbers of a performance test. `dyno info metrics` has the formulas.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metrics {
     /// queries issued
     pub query_count: u64,
@@ -66,7 +65,8 @@ pub struct Metrics {
 }
 
 /// Intervals between a query and the next one; one is as it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Intervals {
     /// queries that made the next one skip an interval, or were not answered whole
     pub over: u64,
@@ -87,7 +87,8 @@ pub struct Intervals {
 }
 
 /// Samples that the system could not answer, by reason.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failed {
     /// refused
     pub rejected: u64,
@@ -138,7 +139,8 @@ impl Failed {
 
 /// Samples over a Server bound, failed and missing ones included; null where no such bound is
 /// judged.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct OverBound {
     /// latency above its bound
@@ -188,8 +190,9 @@ pub struct Distribution {
 
 /// What is reported of a list of times. Percentiles are
 /// `sorted[floor(count * q)]`, without interpolation. The times of an empty list are null.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "Distribution")]
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Distribution"))]
 struct DistributionFile {
     /// how many
     count: u64,
@@ -254,18 +257,20 @@ impl From<Distribution> for DistributionFile {
     }
 }
 
-impl JsonSchema for Distribution {
-    fn schema_name() -> Cow<'static, str> {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Distribution {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         DistributionFile::schema_name()
     }
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         DistributionFile::json_schema(generator)
     }
 }
 
 /// Queries or samples per second. A scenario has only its own keys.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Rates {
     /// SingleStream: over the time until the last issue
@@ -289,7 +294,8 @@ pub struct Rates {
 }
 
 /// What was delivered within several limits at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Goodput {
     /// most time to first token; null does not limit
     pub ttft_ms: Option<f64>,
@@ -308,7 +314,8 @@ pub struct Goodput {
 }
 
 /// Tokens per second. A scenario has only its own keys.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TokenRates {
     /// over the time until the last issue
@@ -326,7 +333,8 @@ pub struct TokenRates {
 }
 
 /// What the verdict is made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conditions {
     /// Server: the bounds are met
     pub performance_met: Option<bool>,
@@ -341,7 +349,8 @@ pub struct Conditions {
 }
 
 /// What early stopping says of one kind of time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EarlyStopping {
     /// `latency`, `first_token` or `time_per_output_token`
     pub of: String,
@@ -358,7 +367,8 @@ pub struct EarlyStopping {
 }
 
 /// Early stopping against a bound.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bound {
     /// queries issued
     pub queries: u64,
@@ -373,7 +383,8 @@ pub struct Bound {
 }
 
 /// A percentile that holds with the confidence of the criterion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// in (0, 1)
     pub percentile: f64,

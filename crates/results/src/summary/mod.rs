@@ -21,8 +21,9 @@ mod verdict;
 use std::collections::BTreeMap;
 
 use dyno_loadgen::settings::TestMode;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::units;
 
 pub use accelerator::Accelerator;
 pub use client::{Client, Worker};
@@ -59,13 +60,14 @@ pub fn mode_name(mode: TestMode) -> &'static str {
 
 /// A run of Dyno: one or more tests of one system. Times are ns unless the key
 /// says otherwise.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
     /// `dyno.summary`
-    #[schemars(extend("const" = SCHEMA))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// 1
-    #[schemars(extend("const" = SCHEMA_VERSION))]
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
     /// `complete`, `interrupted` (Ctrl-C), or `aborted` (the system stopped answering, or failed
     /// most answers)
@@ -128,7 +130,8 @@ pub struct Run {
 }
 
 /// What of the rules a run is for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rules {
     /// such as `v5.1`
     pub round: String,
@@ -139,7 +142,8 @@ pub struct Rules {
 }
 
 /// What division of a round a run could be submitted to, as far as the run tells.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Division {
     /// `closed`, `open` or `none`
     pub could_be: String,
@@ -152,7 +156,8 @@ pub struct Division {
 }
 
 /// A calibration set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Calibration {
     /// which samples, and the list that names them
     pub what: String,
@@ -163,7 +168,8 @@ pub struct Calibration {
 }
 
 /// How a test came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// As planned.
@@ -175,7 +181,8 @@ pub enum State {
 }
 
 /// One test of one tenant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Test {
     /// `SingleStream`, `MultiStream`, `Server` or `Offline`
     pub scenario: String,
@@ -223,7 +230,8 @@ pub struct Test {
 }
 
 /// The number that is the result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Headline {
     /// such as `p90 latency` or `completed rate`
     pub name: String,
@@ -237,7 +245,8 @@ pub struct Headline {
 }
 
 /// A confidence interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// lower end
     pub low: f64,
@@ -250,7 +259,8 @@ pub struct Interval {
 }
 
 /// The result of an accuracy test.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Accuracy {
     /// `top-1`, or the figure of the task; null if nothing is scored, as are the next
     /// five
@@ -280,7 +290,8 @@ pub struct Accuracy {
 }
 
 /// The unit of a figure of quality.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum QualityUnit {
     /// part of one, which people read as percent
@@ -319,7 +330,8 @@ impl Accuracy {
 }
 
 /// The data set of a test.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Data {
     /// of the sample library
     pub name: String,
@@ -333,7 +345,8 @@ pub struct Data {
 }
 
 /// The tensor that a model's input takes of one sample.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InputShape {
     /// name of the input
     pub input: String,
@@ -362,7 +375,8 @@ impl Data {
 }
 
 /// What the settings of a test mean.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Plan {
     /// where on the distribution the latency is judged, in (0, 1)
     pub percentile: f64,
@@ -395,7 +409,8 @@ pub struct Plan {
 }
 
 /// A setting that somebody set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Setting {
     /// as text
     pub value: String,
@@ -406,7 +421,8 @@ pub struct Setting {
 }
 
 /// The machine and the build.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Environment {
     /// of the program
     pub dyno_version: String,
@@ -464,5 +480,34 @@ impl Test {
     pub fn title(&self) -> String {
         let of = self.tenant.as_ref().map(|name| format!(" of tenant {name}"));
         format!("{} {}{}", self.scenario, self.mode, of.unwrap_or_default())
+    }
+}
+
+impl Headline {
+    /// Returns the result with its unit, such as `p90 4.21 us` or `998 queries/s`.
+    pub fn text(&self) -> String {
+        let Some(value) = self.value else { return "-".into() };
+        match self.unit.as_str() {
+            "ns" => {
+                let percentile = self.name.split(' ').next().unwrap_or_default();
+                format!("{percentile} {}", units::duration(value as i64))
+            }
+            // A whole number of them.
+            "streams" if value == 1.0 => "1 stream".into(),
+            unit @ "streams" => format!("{value:.0} {unit}"),
+            unit => format!("{} {unit}", units::rate(value)),
+        }
+    }
+}
+
+impl Accuracy {
+    /// Returns the result in words, such as `top-1 96.11 % (519 of 540)`; `None` if there is none.
+    pub fn text(&self) -> Option<String> {
+        let (value, name) = (self.value?, self.metric.as_ref()?);
+        let scored = match (self.correct, self.scored?) {
+            (Some(correct), scored) => format!("{correct} of {scored}"),
+            (None, scored) => format!("{scored} samples"),
+        };
+        Some(format!("{name} {} ({scored})", self.shown(value)))
     }
 }

@@ -1,13 +1,13 @@
 //! What a probe before the first test sent.
 
 use dyno_loadgen::clock::Nanos;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units;
 
 /// What a probe sent to the system before the first test, to find a rate that was not given.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Probe {
     /// samples that were sent; to a server as many requests
     pub requests: u64,

@@ -1,12 +1,12 @@
 //! What a run was required to keep, and what was found of it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units;
 
 /// A bound that a performance test must keep.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Requirement {
     /// such as `latency p99 <= 5.00 ms`
     pub requirement: String,
@@ -33,7 +33,8 @@ pub struct Requirement {
 }
 
 /// What the interval says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RequirementFinding {
     /// It lies at or below the bound.

@@ -1,6 +1,5 @@
 //! The words of a verdict, and the reasons behind it in a form that programs can read.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Run, State, Test};
@@ -47,7 +46,8 @@ impl Verdict {
 }
 
 /// Who is responsible for a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Dyno itself: it issued or received too late.
@@ -66,7 +66,8 @@ impl Cause {
 }
 
 /// The condition that does not hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReasonKind {
     /// The run ended before it was complete.
@@ -105,7 +106,8 @@ pub enum ReasonKind {
 }
 
 /// One reason why a test is not VALID.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Reason {
     /// condition that does not hold, such as `failures`, `bound` or `early_stopping`
     pub kind: ReasonKind,

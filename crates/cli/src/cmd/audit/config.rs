@@ -2,10 +2,12 @@
 
 use clap::Args;
 use dyno_loadgen::settings::Scenario;
+use dyno_experiment::{Failure, audit, options};
 
 use super::Rules;
-use crate::exit::{Exit, Failure};
-use crate::{audit, options, output};
+
+use crate::output;
+use crate::exit::Exit;
 
 /// Flags of `dyno audit config`.
 #[derive(Debug, Args)]

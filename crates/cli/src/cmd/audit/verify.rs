@@ -6,11 +6,13 @@ use clap::Args;
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_rules::Scenario as RuleScenario;
 use dyno_submission::audit::{Played, Test, baseline_log, verify, write_folder};
+use dyno_experiment::{Failure, options};
+use dyno_experiment::audit::{self, Audited};
 
+use crate::render::audit::Told;
 use super::{Answers, Rules, Shown, exit};
-use crate::audit::{self, Audited, Told};
-use crate::exit::{Exit, Failure};
-use crate::options;
+
+use crate::exit::Exit;
 
 /// Flags of `dyno audit verify`.
 #[derive(Debug, Args)]

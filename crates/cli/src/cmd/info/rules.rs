@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 
 use dyno_results::units::count;
 use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
+use dyno_experiment::Failure;
 
 use super::{WIDTH, definitions};
 
-use crate::exit::Failure;
 use crate::render::{self, wrap};
 
 /// What is asked for.

@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::process::{Command, Stdio};
 
+use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::interrupt;
 use super::{Engine, Kept, Launch, PAUSE, exit_of, this_program};
-use crate::exit::{Exit, Failure};
-use crate::interrupt::{Interrupt, LIFELINE};
+
 use crate::output;
+use crate::exit::Exit;
 
 /// What `dyno sweep --hand-out` prints.
 #[derive(Debug, Deserialize)]
@@ -41,7 +43,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     }
     let handed: HandedOut = serde_json::from_slice(&out.stdout)
         .map_err(|error| Failure::set_up(format!("dyno sweep --hand-out: {error}")))?;
-    let interrupt = Interrupt::listen().map_err(Failure::set_up)?;
+    let interrupt = interrupt::listen().map_err(Failure::set_up)?;
     match launch.on {
         Engine::Ray => on_ray(launch, &handed, &interrupt)?,
         _ => here(launch, &handed, &interrupt)?,
@@ -92,7 +94,7 @@ fn here(launch: &Launch, handed: &HandedOut, interrupt: &Interrupt) -> Result<()
             command.stdout(Stdio::null()).stderr(Stdio::null());
             running.push((Kept::start(command, "a point")?, point));
         }
-        crate::sweep::pause(PAUSE, &mut |_| false);
+        dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
     }
     Ok(())
 }

@@ -14,11 +14,12 @@ use dyno_npu::schedule::Named;
 use dyno_npu::streams::play_watched;
 use dyno_npu::workload::{LayerType, Network};
 use dyno_sut::interleaved::{Dense, Interleaved, Isa, Stack};
+use dyno_experiment::Failure;
+use dyno_experiment::system::npu::networks::Changes;
 use serde_json::json;
 
-use super::given::Changes;
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 
 /// Which networks, and how they share the cores.
 #[derive(Debug, Args)]
@@ -118,7 +119,7 @@ impl Cores {
             return Err(Failure::usage("--rows: expected at least 1 of each"));
         }
         let stack = |(name, rows): (&String, usize)| {
-            let network = Changes::default().network(name)?;
+            let network = Changes::default().network(name, &output::Console)?;
             stack(&network, rows).ok_or_else(|| {
                 Failure::usage(format!("network `{name}` has no fully connected layers"))
                     .hint("take a transformer, such as BB, BL or XL")

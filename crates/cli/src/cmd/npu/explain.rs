@@ -8,13 +8,14 @@ use dyno_npu::profile::Picos;
 use dyno_npu::schedule::{Idle, Named, Scheduler, View, idle};
 use dyno_npu::streams::play;
 use dyno_results::units::shortened;
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::given::Sharing;
 use super::played::is_short;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 
 /// Which decisions of which scheduler.
 #[derive(Debug, Args)]

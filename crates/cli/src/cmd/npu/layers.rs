@@ -9,11 +9,13 @@ use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::{Made, Options, ProfileError, make};
 use dyno_npu::workload::Network;
 use dyno_results::units;
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
-use super::given::{Blocks, Changes, Hardware};
-use crate::exit::{Exit, Failure};
+use super::given::{Blocks, ChangesArgs, HardwareArgs};
+
 use crate::output;
+use crate::exit::Exit;
 
 /// Which network, on which NPU.
 #[derive(Debug, Args)]
@@ -24,9 +26,9 @@ pub struct Layers {
     #[arg(value_name = "NETWORK|FILE")]
     network: String,
     #[command(flatten)]
-    hardware: Hardware,
+    hardware: HardwareArgs,
     #[command(flatten)]
-    changes: Changes,
+    changes: ChangesArgs,
     #[command(flatten)]
     blocks: Blocks,
     /// Print the table of the network, as simulators read it
@@ -58,7 +60,7 @@ impl Layers {
     /// # Errors
     /// A network, an NPU or a mapping that there is not; files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let network = self.changes.network(&self.network)?;
+        let network = self.changes.changes().network(&self.network, &output::Console)?;
         if network.measured.is_some() && !self.times {
             let told = format!("{} holds times that were measured, and no layers", self.network);
             return Err(Failure::usage(told)
@@ -67,7 +69,7 @@ impl Layers {
         if self.csv {
             return output::print(network.to_string()).map(|()| Exit::Valid);
         }
-        let (npu, mapping) = self.hardware.read()?;
+        let (npu, mapping) = self.hardware.hardware().read()?;
         let options = self.blocks.options();
         let made = make(&network, &npu, mapping, &options).map_err(Failure::usage)?;
         let laid = Laid { network: &network, npu: &npu, mapping, options, made: &made };

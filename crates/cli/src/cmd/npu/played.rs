@@ -7,9 +7,8 @@ use dyno_npu::deploy::{Deployment, Plan};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
 use dyno_npu::streams::{Streams, play};
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
-
-use crate::exit::Failure;
 
 /// What a scheduler made of streams that never run dry.
 pub struct Played {

@@ -10,12 +10,14 @@ use dyno_npu::schedule::{Named, SCHEDULERS};
 use dyno_npu::spatial::Parts;
 use dyno_npu::streams::{Streams, play_watched};
 use dyno_report::timeline::{Bar, Timeline};
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::given::Sharing;
 use super::played::{Played, time};
-use crate::exit::{Exit, Failure};
+
 use crate::output;
+use crate::exit::Exit;
 
 /// Which networks, on which NPU, under which schedulers.
 #[derive(Debug, Args)]

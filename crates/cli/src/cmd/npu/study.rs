@@ -17,12 +17,14 @@ use clap::Args;
 use dyno_npu::hardware::Npu;
 use dyno_npu::profile::{Granularity, Options, Picos};
 use dyno_npu::setting::Setting;
+use dyno_experiment::Failure;
 use serde_json::json;
 
 use self::part::Part;
 use self::streams::Pairs;
-use crate::exit::{Exit, Failure};
+
 use crate::output;
+use crate::exit::Exit;
 
 /// Which figures, and where to.
 #[derive(Debug, Args)]

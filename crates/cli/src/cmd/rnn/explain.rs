@@ -10,10 +10,12 @@ use dyno_rnn::machine::Machine;
 use dyno_rnn::model::Model;
 use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
 use dyno_rnn::{Isa, Layer, Team, import};
+use dyno_experiment::{Failure, environment};
 
 use super::Held;
-use crate::exit::{Exit, Failure};
-use crate::{environment, output};
+
+use crate::output;
+use crate::exit::Exit;
 
 /// Which layers, run how.
 #[derive(Debug, Args)]

@@ -6,10 +6,11 @@ use clap::Args;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::{Isa, Team};
+use dyno_experiment::{Failure, environment};
 use serde_json::json;
 
-use crate::exit::{Exit, Failure};
-use crate::{environment, output};
+use crate::output;
+use crate::exit::Exit;
 
 /// With what.
 #[derive(Debug, Args)]

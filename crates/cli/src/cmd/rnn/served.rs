@@ -9,10 +9,11 @@ use dyno_rnn::network::{Engine, Network, Setup, Times};
 use dyno_rnn::served::Model;
 use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Choice, Isa, Precision, Team};
+use dyno_experiment::{Failure, environment};
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
-use crate::{environment, output};
+use crate::output;
+use crate::exit::Exit;
 
 /// Which models, run how.
 #[derive(Debug, Args)]

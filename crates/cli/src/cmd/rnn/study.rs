@@ -9,12 +9,13 @@ use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Count, Study as Bench};
 use dyno_rnn::{Isa, Team};
+use dyno_experiment::{Failure, environment};
 
 use super::Held;
 
-use crate::exit::{Exit, Failure};
+use crate::output;
+use crate::exit::Exit;
 use crate::study::{Measuring, Misses, document, tables};
-use crate::{environment, output};
 
 /// How much, and where to.
 #[derive(Debug, Args)]

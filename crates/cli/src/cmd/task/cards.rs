@@ -11,13 +11,14 @@ use dyno_results::units;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
 use dyno_task::{package, shape};
+use dyno_experiment::{Failure, cache};
+use dyno_experiment::system::task;
 use serde_json::{Value, json};
 
+use crate::output;
 use crate::cmd::fetch::packages_of;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 use crate::render::wrap;
-use crate::system::task;
-use crate::{cache, output};
 
 /// Columns of a line.
 const WIDTH: usize = 80;

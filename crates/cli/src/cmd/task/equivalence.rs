@@ -7,10 +7,11 @@ use clap::Args;
 use dyno_equivalence::{
     Away, Compared, Equivalence, Finding, Told, Verdict, compare_files, fingerprint,
 };
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 use crate::render::wrap;
 
 /// Columns of a line.

@@ -8,10 +8,11 @@ use dyno_loadgen::settings::nearest;
 use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count};
 use dyno_results::units;
 use dyno_task::graphs::{COUNTED, GRAPHS};
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 
 /// Which model.
 #[derive(Debug, Args)]

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use dyno_metrics::{METHODS, Method};
+use dyno_experiment::Failure;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 use crate::render::wrap;
 
 /// Columns of a line.

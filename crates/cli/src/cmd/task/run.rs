@@ -1,9 +1,10 @@
 //! `dyno task run`: `dyno run` with a task as its system.
 
+use dyno_experiment::Failure;
 use clap::Args;
 
 use crate::cmd::run::Run;
-use crate::exit::{Exit, Failure};
+use crate::exit::Exit;
 
 /// A task, and how it is run.
 #[derive(Debug, Args)]

@@ -15,11 +15,13 @@ use dyno_metrics::{
 };
 use dyno_task::card;
 use dyno_task::judge::Judge;
+use dyno_experiment::Failure;
+use dyno_experiment::system::task;
 use serde_json::{Map, Value, json};
 
-use crate::exit::{Exit, Failure};
+use crate::output::console;
 use crate::output;
-use crate::system::task;
+use crate::exit::Exit;
 
 /// What to score against what.
 #[derive(Debug, Args)]
@@ -131,7 +133,7 @@ impl Score {
             Ok((name.to_owned(), PathBuf::from(file)))
         };
         let with = self.with.iter().map(pair).collect::<Result<Vec<_>, Failure>>()?;
-        Ok(Way::Task(Box::new(task::judge(&self.method, &with)?)))
+        Ok(Way::Task(Box::new(task::judge(&self.method, &with, &console())?)))
     }
 
     fn hint(&self, method: &Method) -> String {

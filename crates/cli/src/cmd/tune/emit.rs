@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_number::Dictionary;
 use dyno_results::write::replace;
+use dyno_experiment::Failure;
+use dyno_experiment::tune::cpp_types;
 
 use super::read;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::tune::cpp_types;
+use crate::exit::Exit;
 
 /// Which formats, and how they are called.
 #[derive(Debug, Args)]

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_number::{Dictionary, layers};
 use dyno_onnx::Model;
+use dyno_experiment::Failure;
+use dyno_experiment::system::tuned;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::system::tuned;
+use crate::exit::Exit;
 
 /// Which model, and its formats.
 #[derive(Debug, Args)]

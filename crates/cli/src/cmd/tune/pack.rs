@@ -7,11 +7,12 @@ use dyno_number::evaluate::{Packed, PackedFile, Source};
 use dyno_onnx::Model;
 use dyno_results::write::replace;
 use dyno_results::{summary, units};
+use dyno_experiment::Failure;
+use dyno_experiment::system::tuned;
 
-use crate::exit::{Exit, Failure};
 use crate::output;
+use crate::exit::Exit;
 use crate::render::{Alignment, Frame};
-use crate::system::tuned;
 
 /// Which model, and its formats.
 #[derive(Debug, Args)]

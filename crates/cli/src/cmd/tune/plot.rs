@@ -7,13 +7,15 @@ use dyno_loadgen::clock::Clock;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, widths};
 use dyno_number::{Dictionary, Network};
 use dyno_results::write::{pretty, replace};
+use dyno_experiment::{Failure, Interrupt};
+use dyno_experiment::tune::{self, Engine, Evaluator, Histogram, Plot as Document};
 
+use crate::interrupt;
+use crate::tune_line::Line;
 use super::{Described, read};
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
 use crate::output;
-use crate::tune::{self, Engine, Evaluator, Histogram, Line, Plot as Document};
+use crate::exit::Exit;
 
 /// What is plotted.
 #[derive(Debug, Args)]
@@ -54,7 +56,7 @@ impl Plot {
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
         let chosen = self.chosen()?;
-        let interrupt = Interrupt::listen()
+        let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let home = self.described.folder()?;
         let has_small = network.external.as_ref().is_none_or(|of| of.small_command.is_some());

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_number::evaluate::graph::{Agreement, Right};
 use dyno_number::network::{Layer, LayerKind};
+use dyno_experiment::Failure;
+use dyno_experiment::tune::{Engine, fed};
 
-use crate::exit::{Exit, Failure};
 use crate::output;
-use crate::tune::{Engine, fed};
+use crate::exit::Exit;
 
 /// Which model, and what it is fed.
 #[derive(Debug, Args)]

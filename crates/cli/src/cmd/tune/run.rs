@@ -10,17 +10,17 @@ use dyno_number::tune::{
 };
 use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
+use dyno_experiment::{Failure, Interrupt};
+use dyno_experiment::tune::{Closed, Data, Engine, Program, Provenance, Running, Runs, Split, Target, best_file, document, hashes, program, remarks};
 use serde_json::Value;
 
+use crate::cmd::keys::one_of;
+use crate::{interrupt, render};
+use crate::tune_line::Line;
 use super::Described;
 
-use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
 use crate::output;
-use crate::tune::{
-    Closed, Data, Engine, Line, Program, Provenance, Running, Runs, Split, Target, best_file,
-    document, hashes, program, remarks, summary,
-};
+use crate::exit::Exit;
 
 /// What is tuned, and how.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub struct Run {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     margin: Option<f64>,
     /// What must be kept of the accuracy, in percent
-    #[arg(long)]
+    #[arg(long, value_parser = one_of(&Target::ALL, Target::name, Target::meaning))]
     target: Option<Target>,
     /// When a bias may rise: where no width gives way without it and accuracy is gained; before any
     /// width if no accuracy is lost; or as long as the limit is kept, which is the thesis to the
@@ -58,7 +58,7 @@ pub struct Run {
     passes: Option<Sets>,
     /// Choose formats as the closed division asks for: of this round's list, by calibration data
     /// alone, with one confirmation on the validation set; the target is 99 % unless it is said
-    #[arg(long, value_name = "ROUND")]
+    #[arg(long, value_name = "ROUND", value_parser = one_of(&Closed::ALL, Closed::name, Closed::meaning))]
     closed: Option<Closed>,
     /// Of the split of the calibration set
     #[arg(long, value_name = "N", default_value_t = 1, requires = "closed")]
@@ -268,7 +268,7 @@ impl Run {
 
     fn tuned(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
         let Job { network, settings, folder, about, provenance, journal } = job;
-        let interrupt = Interrupt::listen()
+        let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
         let mut kept = Kept::new(network, folder);
@@ -442,7 +442,7 @@ impl Run {
         if self.json {
             output::print(pretty(&document))?;
         } else if !self.quiet {
-            output::print(summary(network, outcome, provenance, &shown(folder)))?;
+            output::print(render::tune::summary(network, outcome, provenance, &shown(folder)))?;
         }
         if let End::Stopped(Stop::Failed(why)) = &outcome.end {
             return Err(Failure::aborted(why)

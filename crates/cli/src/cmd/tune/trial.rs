@@ -3,14 +3,16 @@
 use clap::Args;
 use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
+use dyno_experiment::{Failure, Interrupt, LIFELINE};
+use dyno_experiment::tune::{Engine, Evaluator, Split};
 use serde_json::{Value, json};
 
+use crate::interrupt;
 use super::Described;
 use super::run::part;
-use crate::exit::{Exit, Failure};
-use crate::interrupt::{Interrupt, LIFELINE};
+
 use crate::output;
-use crate::tune::{Engine, Evaluator, Split};
+use crate::exit::Exit;
 
 /// Which network.
 #[derive(Debug, Args)]
@@ -50,7 +52,7 @@ impl Trial {
         let document = serde_json::from_str(&text)
             .map_err(|error| Failure::usage(format!("the trial on stdin is no JSON: {error}")))?;
         let trial = Wanted::from_json(&document).map_err(Failure::usage)?;
-        let interrupt = Interrupt::listen()
+        let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let split = self.small_share.zip(self.seed);
         let split = split.map(|(small_share, seed)| Split { small_share, seed });

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use dyno_rules::{Asks, Leeway, Round, Scenario};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Asked;
@@ -13,7 +12,8 @@ use super::Asked;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Rounds of MLPerf Inference as data.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rules {
     /// `dyno.rules`
     pub schema: String,
@@ -24,7 +24,8 @@ pub struct Rules {
 }
 
 /// A round.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RoundRules {
     /// such as `v5.1`
     pub round: String,
@@ -49,7 +50,8 @@ pub struct RoundRules {
 }
 
 /// How a scenario is played and judged.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Played {
     /// when queries are issued
     pub arrivals: String,
@@ -68,7 +70,8 @@ pub struct Played {
 }
 
 /// Interconnects of the network division.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Network {
     /// fabrics
     pub permitted: Vec<String>,
@@ -79,7 +82,8 @@ pub struct Network {
 }
 
 /// A benchmark of a round.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Benchmark {
     /// official name
     pub name: String,
@@ -126,7 +130,8 @@ pub struct Benchmark {
 }
 
 /// Bounds of one metric.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Quality {
     /// as the checker names it
     pub metric: String,
@@ -141,7 +146,8 @@ pub struct Quality {
 }
 
 /// Elements of a sample.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Elements {
     /// inputs
     pub numerical: u64,
@@ -152,7 +158,8 @@ pub struct Elements {
 }
 
 /// A setting that a round fixes.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Setting {
     /// of `dyno info settings`
     pub key: String,

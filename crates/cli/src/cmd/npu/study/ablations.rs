@@ -4,12 +4,12 @@
 use dyno_npu::profile::{Folding, Granularity, Options, Picos};
 use dyno_npu::schedule::{AiMt, Layerweaver, Named, Rules, Scheduler};
 use dyno_npu::setting::{Played, Setting};
+use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::streams::{CASES, names};
 use super::{MAPPING, Studied, TILE, geomean, setting};
-use crate::exit::Failure;
 
 /// Makes a scheduler.
 type New = dyn Fn() -> Box<dyn Scheduler> + Sync;

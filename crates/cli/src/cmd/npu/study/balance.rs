@@ -3,11 +3,11 @@
 use dyno_npu::balance::{intensity, sweep, turning_batch};
 use dyno_npu::hardware::{Npu, PRESETS};
 use dyno_npu::profile::Granularity;
+use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::streams::CASES;
 use super::{MAPPING, SEQ, Studied, setting};
-use crate::exit::Failure;
 
 const NETWORKS: [&str; 8] = ["IC", "MN", "RN", "RX", "BB", "BL", "XL", "NCF"];
 const BATCHES: [u64; 5] = [1, 4, 16, 64, 256];

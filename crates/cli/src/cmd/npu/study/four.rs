@@ -3,12 +3,12 @@
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::setting::Played;
+use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::streams::PASSES;
 use super::{MAPPING, Studied, TILE, geomean, paper, setting};
-use crate::exit::Failure;
 
 const SCHEDULERS: [(&str, Granularity); 7] = [
     ("fair", Granularity::Layer),

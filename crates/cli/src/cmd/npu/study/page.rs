@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use dyno_results::write::replace;
+use dyno_experiment::Failure;
 
 use super::part::Part;
-
-use crate::exit::Failure;
 
 /// Lines before and after the tables of a part.
 pub fn marks(name: &str) -> (String, String) {

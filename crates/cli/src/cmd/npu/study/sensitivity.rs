@@ -3,12 +3,12 @@
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::setting::Setting;
+use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::streams::{CASES, names};
 use super::{MAPPING, Studied, mean, setting};
-use crate::exit::Failure;
 
 const MAPPINGS: [&str; 8] =
     ["kcpx+1:128", "kcpx+1", "kcpx:128", "kcp+1:128", "kcp+1", "kcp", "sys", "peak"];

@@ -5,11 +5,11 @@ use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::serve::Batching;
 use dyno_sut::npu::served::{Search, Served};
+use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::{MILLI, Studied, geomean, paper, setting};
-use crate::exit::Failure;
 
 /// Deadlines of chapter V: vision and language.
 const LIMITS: [u64; 2] = [15 * MILLI, 130 * MILLI];

@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::exit::Failure;
-use crate::{environment, output};
+use dyno_experiment::{Failure, environment};
+
+use crate::output;
 
 /// What the work makes of each item, in the order of the items; with `name`, says how far it is.
 ///

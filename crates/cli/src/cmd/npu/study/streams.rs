@@ -3,12 +3,12 @@
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::setting::{Played, pairs};
+use dyno_experiment::Failure;
 
 use super::paper;
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::{MAPPING, SEQ, Studied, TILE, geomean, mean, setting};
-use crate::exit::Failure;
 
 /// One of the two settings with streams.
 pub struct Case {

@@ -1,9 +1,9 @@
 //! Axes: flags of a point, and the values that each takes in turn.
 
 use dyno_loadgen::settings::nearest;
+use dyno_experiment::sweep::{axis_range, axis_values};
 
 use super::point::{Point, keys};
-use crate::sweep::{axis_range, axis_values};
 
 /// What varies.
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@ use clap::builder::Resettable;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 use dyno_npu::deploy::Plan;
 use dyno_npu::schedule::Named;
+use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::super::given::Sharing;
 use super::super::played::{Played, finite};
 use super::grid::Grid;
-use crate::exit::Failure;
 
 /// All that a point is made of.
 #[derive(Clone, Debug, Args)]

@@ -1,0 +1,67 @@
+//! The flags of `dyno run`, from the table of its keys.
+
+use dyno_experiment::options::{GivenKeys, KEYS};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+/// Keys that are given as flags.
+#[derive(Debug, Clone, Default)]
+pub struct KeyArgs {
+    /// The keys, with their values.
+    pub given: GivenKeys,
+}
+
+impl Args for KeyArgs {
+    fn augment_args(command: Command) -> Command {
+        KEYS.iter().fold(command, |command, key| {
+            let help = format!("{} [default: {}]", key.help, key.default);
+            let arg = Arg::new(key.name).long(key.name).help(help);
+            command.arg(match key.value {
+                // A file that says true is overruled with `--virtual=false`.
+                "" => arg
+                    .value_name("true|false")
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true"),
+                value => {
+                    let arg = arg.value_name(value).action(ArgAction::Append);
+                    arg.allow_negative_numbers(true)
+                }
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for KeyArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Vec::new();
+        for key in KEYS {
+            if let Some(values) = matches.get_many::<String>(key.name) {
+                given.extend(values.map(|value| (key, value.clone())));
+            }
+        }
+        Ok(Self { given: GivenKeys(given) })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Returns a parser of one of some values by its name; help lists the names with what they mean.
+pub fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [T],
+    name: fn(T) -> &'static str,
+    meaning: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let listed = |value: &T| PossibleValue::new(name(*value)).help(meaning(*value));
+    PossibleValuesParser::new(values.iter().map(listed)).map(move |given| {
+        let found = values.iter().copied().find(|value| name(*value) == given);
+        found.expect("the parser takes only these names")
+    })
+}

@@ -1,0 +1,124 @@
+//! A verdict on a terminal, and for programs.
+
+use dyno_results::VERSION;
+use dyno_results::summary::DISCLAIMER;
+use dyno_results::units::{duration, rate};
+use dyno_rules::Version;
+use dyno_submission::audit::{AuditResult, Figure, Part, Test, Verdict};
+use dyno_experiment::audit::Audited;
+use serde_json::{Value, json};
+
+use super::{Alignment, Color, Frame, painted};
+
+/// What is told beside the verdicts.
+pub struct Told<'a> {
+    /// The audit.
+    pub test: Test,
+    /// Of this round.
+    pub round: Version,
+    /// What was audited.
+    pub system: &'a str,
+}
+
+/// For people.
+pub fn text(told: &Told<'_>, audited: &[Audited], is_colored: bool) -> String {
+    let title = format!("dyno {VERSION}, {} of round {}", told.test, told.round);
+    let mut frame = Frame::new(&title, DISCLAIMER);
+    frame.line(&format!("system  {}", told.system), 8);
+    frame.line(&format!("asks    {}", told.test.title()), 8);
+    for one in audited {
+        frame.rule();
+        frame.line(one.scenario.name(), 0);
+        figures(&mut frame, &one.result);
+        let said =
+            [("by the rules", one.result.corrected()), ("by the script", one.result.official())];
+        for (who, verdict) in said {
+            let name = verdict_name(&verdict);
+            let line = format!("{who:13}  {}", painted(name, color(&verdict), is_colored));
+            frame.line(&line, 15);
+            for reason in verdict.reasons() {
+                frame.line(&format!("{:15}{reason}", ""), 15);
+            }
+        }
+        for note in &one.result.notes {
+            frame.line(&format!("note: {note}"), 6);
+        }
+    }
+    frame.rule();
+    let all = Verdict::of(
+        audited.iter().flat_map(|one| one.result.corrected().reasons().to_vec()).collect(),
+    );
+    frame.line(&painted(&verdict_name(&all).to_uppercase(), color(&all), is_colored), 0);
+    frame.finish()
+}
+
+fn figures(frame: &mut Frame, result: &AuditResult) {
+    let of_part = |part: &Part| part.figures.iter().map(row).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = result.parts.iter().flat_map(of_part).collect();
+    if !rows.is_empty() {
+        frame.table(&[Alignment::Left, Alignment::Right], &rows);
+    }
+}
+
+fn row(figure: &Figure) -> Vec<String> {
+    let value = match figure.unit {
+        #[expect(clippy::cast_possible_truncation, reason = "a latency")]
+        "ns" => duration(figure.value.round() as i64),
+        "/s" => format!("{}/s", rate(figure.value)),
+        unit if figure.value.fract() == 0.0 => format!("{} {unit}", figure.value),
+        unit => format!("{:.3} {unit}", figure.value),
+    };
+    vec![figure.name.to_owned(), value.trim_end().to_owned()]
+}
+
+fn verdict_name(verdict: &Verdict) -> &'static str {
+    if verdict.is_passed() { "passed" } else { "failed" }
+}
+
+fn color(verdict: &Verdict) -> Color {
+    if verdict.is_passed() { Color::Good } else { Color::Bad }
+}
+
+/// For programs.
+pub fn json(told: &Told<'_>, audited: &[Audited]) -> Value {
+    let scenarios: Vec<Value> = audited.iter().map(scenario).collect();
+    let is_passed = audited.iter().all(|one| one.result.corrected().is_passed());
+    json!({
+        "audit": told.test.name(),
+        "round": told.round.to_string(),
+        "system": told.system,
+        "passed": is_passed,
+        "disclaimer": DISCLAIMER,
+        "scenarios": scenarios,
+    })
+}
+
+fn scenario(audited: &Audited) -> Value {
+    let part = |part: &Part| {
+        let figures = part.figures.iter();
+        let figures: Vec<Value> = figures
+            .map(|of| json!({ "name": of.name, "value": of.value, "unit": of.unit }))
+            .collect();
+        json!({
+            "name": part.name,
+            "corrected": verdict(&part.corrected),
+            "official": verdict(&part.official),
+            "figures": figures,
+        })
+    };
+    let folders: Vec<String> =
+        audited.folders.iter().map(|folder| folder.display().to_string()).collect();
+    json!({
+        "scenario": audited.scenario.name(),
+        "corrected": verdict(&audited.result.corrected()),
+        "official": verdict(&audited.result.official()),
+        "parts": audited.result.parts.iter().map(part).collect::<Vec<_>>(),
+        "notes": audited.result.notes,
+        "folders": folders,
+    })
+}
+
+fn verdict(verdict: &Verdict) -> Value {
+    let reasons: Vec<String> = verdict.reasons().iter().map(ToString::to_string).collect();
+    json!({ "passed": verdict.is_passed(), "reasons": reasons })
+}

@@ -1,0 +1,218 @@
+//! A comparison on a terminal: a table for each test, and the conclusion.
+
+use dyno_loadgen::compare::{Doubt, Finding, Looks, Metric, Omitted, POWER, Row, TooFew, Verdict};
+use dyno_results::VERSION;
+use dyno_results::summary::DISCLAIMER;
+use dyno_results::units::{duration, rate};
+use dyno_experiment::compare::{Report, TestReport, verdict_name};
+use dyno_experiment::compare::metric::{self, percent};
+
+use super::{Alignment, Color, Frame, painted};
+
+/// The whole of it.
+pub fn text(report: &Report, is_colored: bool) -> String {
+    let mut frame = Frame::new(&format!("dyno {VERSION}, comparison"), DISCLAIMER);
+    let sides = [("baseline", &report.baseline), ("candidate", &report.candidate)];
+    for ((side, runs), label) in sides.into_iter().zip(&report.labels) {
+        frame.line(&format!("{side:9}  {label}: {}", folders(runs)), 11);
+    }
+    if report.systems[0] == report.systems[1] {
+        frame.line(&format!("both       {}", report.systems[0]), 11);
+    }
+    for test in &report.tests {
+        frame.rule();
+        of_test(&mut frame, test, is_colored);
+    }
+    frame.rule();
+    for remark in &report.remarks {
+        frame.line(remark, 2);
+    }
+    frame.line(&confidence(report), 2);
+    let verdict = report.verdict();
+    frame.line(&painted(&verdict_name(verdict).to_uppercase(), color(verdict), is_colored), 0);
+    frame.finish()
+}
+
+/// Names the runs of a side; of many the first and the last.
+fn folders(runs: &[String]) -> String {
+    match runs {
+        [first, _, .., last] if runs.len() > FOLDERS_MOST => {
+            format!("{first} to {last} ({} runs)", runs.len())
+        }
+        runs => runs.join(", "),
+    }
+}
+
+/// More runs of a side are not all named.
+const FOLDERS_MOST: usize = 5;
+
+/// What the intervals and findings of a report mean.
+pub fn confidence(report: &Report) -> String {
+    let together = 100.0 * (1.0 - report.question.risk);
+    let looks = match report.question.looks {
+        Looks::One => "",
+        Looks::Any => ", however often one looks",
+    };
+    let margin = metric::share(report.question.margin);
+    let threshold = match report.question.threshold {
+        ..=0.0 => String::new(),
+        share => format!("; up to {} neither better nor worse", metric::share(share)),
+    };
+    format!(
+        "All intervals hold together with {together:.0} % confidence{looks}. Equivalent: within \
+         {margin}{threshold}."
+    )
+}
+
+fn color(verdict: Verdict) -> Color {
+    match verdict {
+        Verdict::Worse => Color::Bad,
+        Verdict::Inconclusive => Color::Open,
+        Verdict::Better | Verdict::Equivalent => Color::Good,
+    }
+}
+
+fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
+    let [a, b] = test.runs;
+    let mut runs = if [a, b] == SINGLE { String::new() } else { format!(", {a} and {b} runs") };
+    if test.observations != test.runs {
+        runs += &format!(" in slices: {} observations", test.observations[0]);
+    }
+    frame.line(&format!("{}{runs}", test.title), 0);
+    let heads = ["", "baseline", "candidate", "change", "interval", "finding"];
+    let mut rows = vec![heads.map(str::to_string).to_vec()];
+    rows.extend(test.comparison.rows.iter().map(|row| {
+        let mut cells = cells(row, test);
+        let color = match row.finding {
+            Finding::Better => Some(Color::Good),
+            Finding::Worse => Some(Color::Bad),
+            _ => None,
+        };
+        if let (Some(color), Some(finding)) = (color, cells.last_mut()) {
+            *finding = painted(finding, color, is_colored);
+        }
+        cells.to_vec()
+    }));
+    let right = Alignment::Right;
+    frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
+    for omitted in &test.comparison.omitted {
+        frame.line(&left_out(omitted), 2);
+    }
+    frame.line(&sentence(test), 2);
+    for note in &test.notes {
+        frame.line(note, 2);
+    }
+}
+
+/// One run a side.
+const SINGLE: [usize; 2] = [1, 1];
+
+/// That a metric is, and why.
+pub fn left_out(omitted: &Omitted) -> String {
+    let (title, TooFew { values, needed }) = (metric::title(omitted.metric), omitted.reason);
+    format!("{title} is left out: it takes {needed} values in each run, and one has {values}")
+}
+
+/// Returns the cells of a row.
+pub fn cells(row: &Row, test: &TestReport) -> [String; 6] {
+    let finding = match row.finding {
+        _ if !test.has_records => "-",
+        Finding::Better => "better",
+        Finding::Worse => "worse",
+        Finding::Equivalent => "equivalent",
+        Finding::Inconclusive(_) => "inconclusive",
+    };
+    [
+        metric::name(row.metric),
+        value(row.metric, row.baseline),
+        value(row.metric, row.candidate),
+        metric::change(row.metric, row.change.value),
+        metric::interval(row),
+        finding.into(),
+    ]
+}
+
+/// A value of a metric with its unit.
+fn value(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::Percentile(..) | Metric::Mean(_) => duration(value.round() as i64),
+        Metric::Throughput => format!("{}/s", rate(value)),
+        Metric::Failures => format!("{:.2} %", 100.0 * value),
+    }
+}
+
+/// What follows for one test.
+pub fn sentence(test: &TestReport) -> String {
+    let verdict = verdict_name(test.comparison.verdict);
+    let rows = &test.comparison.rows;
+    if !test.has_records {
+        return format!(
+            "{verdict}: a side has figures only, and without raw records a change cannot be told \
+             from chance"
+        );
+    }
+    let differing = |of: Finding| -> String {
+        let rows = rows.iter().filter(|row| row.finding == of);
+        let said: Vec<String> = rows
+            .map(|row| {
+                format!(
+                    "{} {}",
+                    metric::title(row.metric),
+                    metric::change(row.metric, row.change.value)
+                )
+            })
+            .collect();
+        said.join(", ")
+    };
+    let (worse, better) = (differing(Finding::Worse), differing(Finding::Better));
+    let of_headline = rows.iter().find(|row| row.metric == test.headline);
+    let of_headline = of_headline.map_or_else(
+        || format!("too few queries for {}, which decides", metric::title(test.headline)),
+        |row| headline_sentence(row, test),
+    );
+    match (worse.is_empty(), better.is_empty()) {
+        (false, true) => format!("{verdict}: {worse}"),
+        (false, false) => format!("{verdict}: {worse}; but better: {better}"),
+        (true, false) if test.comparison.verdict == Verdict::Better => {
+            format!("{verdict}: {better}")
+        }
+        (true, false) => format!("{verdict}: {of_headline}; better: {better}"),
+        (true, true) => format!("{verdict}: {of_headline}"),
+    }
+}
+
+fn headline_sentence(row: &Row, test: &TestReport) -> String {
+    let title = metric::title(row.metric);
+    let doubt = match row.finding {
+        Finding::Inconclusive(doubt) => doubt,
+        Finding::Equivalent if row.change.low == 0.0 && row.change.high == 0.0 => {
+            return format!("{title} is the same in every run");
+        }
+        _ => return format!("{title} changes by {}", metric::interval(row)),
+    };
+    match (doubt, row.drift) {
+        (Doubt::Conditions, _) => format!("{title} cannot be concluded from these runs"),
+        (Doubt::Drift, Some(drift)) => {
+            let (step, explains) = (percent(drift.per_run), percent(drift.explains));
+            format!(
+                "{title} drifted by {step} from run to run, which could make {explains} of the \
+                 difference"
+            )
+        }
+        (Doubt::TooFew, _) if test.runs == SINGLE => format!(
+            "queries so alike that too few independent ones lie beyond {title}; longer runs, or \
+             several (--interleave 5), can tell"
+        ),
+        (Doubt::TooFew | Doubt::Drift, _) => {
+            format!("too few runs to tell the change of {title} from chance; more of them can")
+        }
+        (Doubt::Wide, _) => {
+            let power = 100.0 * POWER;
+            let change = metric::change(row.metric, row.detectable);
+            format!(
+                "the interval of {title} is too wide; {power:.0} of 100 such comparisons find a \
+                 change by {change}; more runs (--until-decided 5m) can tell"
+            )
+        }
+    }
+}

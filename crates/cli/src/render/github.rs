@@ -1,0 +1,143 @@
+//! A comparison in a workflow of GitHub: a line that becomes an annotation, and a
+//! table for the summary of the job.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use dyno_loadgen::compare::Verdict;
+use dyno_experiment::Failure;
+use dyno_experiment::compare::{Report, TestReport, verdict_name};
+
+use super::compare::{cells, confidence, left_out, sentence};
+use crate::output;
+
+/// Where a comparison is annotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Annotations {
+    /// In a workflow of GitHub: where GITHUB_ACTIONS is true
+    Auto,
+    /// Lines such as ::error, whoever reads them
+    Github,
+    /// Nowhere
+    None,
+}
+
+impl Annotations {
+    /// Whether lines for GitHub are asked for.
+    pub fn are_wanted(self) -> bool {
+        match self {
+            Self::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true"),
+            Self::Github => true,
+            Self::None => false,
+        }
+    }
+}
+
+/// Annotates a comparison where that is asked for; the lines only if stdout takes
+/// them.
+///
+/// # Errors
+/// If stdout does not take them.
+pub fn annotate(
+    report: &Report,
+    annotations: Annotations,
+    is_for_stdout: bool,
+) -> Result<(), Failure> {
+    if !annotations.are_wanted() {
+        return Ok(());
+    }
+    if is_for_stdout {
+        output::print(lines(report))?;
+    }
+    if let Err(error) = summarize(report) {
+        output::say(format_args!("warning: no summary of the job: {error}"));
+    }
+    Ok(())
+}
+
+/// One line a test.
+pub fn lines(report: &Report) -> String {
+    let line = |test: &TestReport| {
+        let level = match test.comparison.verdict {
+            Verdict::Worse => "error",
+            Verdict::Inconclusive => "warning",
+            Verdict::Better | Verdict::Equivalent => "notice",
+        };
+        let title = property(&format!("dyno compare: {}", test.title));
+        format!("::{level} title={title}::{}\n", data(&sentence(test)))
+    };
+    report.tests.iter().map(line).collect()
+}
+
+/// The runner reads a line, and these characters end or encode it.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// Appends a table to the summary of the job, where the workflow has one.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn summarize(report: &Report) -> Result<(), String> {
+    let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    let written = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(markdown(report).as_bytes()));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The table.
+pub fn markdown(report: &Report) -> String {
+    let [a, b] = report.labels.each_ref().map(|label| cell(label));
+    let verdict = verdict_name(report.verdict());
+    let mut text = format!("### dyno compare: {verdict}\n\nBaseline {a}, candidate {b}.\n\n");
+    for test in &report.tests {
+        text += &format!(
+            "**{}**: {}\n\n| metric | {} | {} | change | interval | finding |\n\
+             | --- | ---: | ---: | ---: | ---: | --- |\n",
+            cell(&test.title),
+            cell(&sentence(test)),
+            cell(&report.labels[0]),
+            cell(&report.labels[1]),
+        );
+        for row in &test.comparison.rows {
+            let cells = cells(row, test);
+            text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
+        }
+        text.push('\n');
+        text += &list(test.comparison.omitted.iter().map(left_out).chain(test.notes.clone()));
+    }
+    text += &list(report.remarks.iter().cloned());
+    text + &confidence(report) + "\n"
+}
+
+/// One item a line, and an empty line behind them.
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: String = items.map(|item| format!("- {}\n", cell(&item))).collect();
+    if items.is_empty() { items } else { items + "\n" }
+}
+
+/// Text that stays text: a name of a file or a tenant is neither markup nor a
+/// mention of somebody.
+fn cell(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' => safe.push(' '),
+            '&' => safe += "&amp;",
+            '<' => safe += "&lt;",
+            '@' => safe += "@<!-- -->",
+            '|' | '`' | '[' | ']' | '*' | '_' | '\\' => safe.extend(['\\', character]),
+            _ => safe.push(character),
+        }
+    }
+    safe
+}

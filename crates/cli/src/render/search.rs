@@ -1,0 +1,187 @@
+//! What a search says: its plan, a line a run, and a box at the end.
+
+use std::fmt::Write as _;
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::search::{Block, Unit};
+use dyno_results::search::limits::{self, percent};
+use dyno_results::search::{Counts, Load, Peak, Phase, Point};
+use dyno_results::units;
+use dyno_experiment::search::Job;
+
+use super::{Alignment, Color, Frame, painted, wrap};
+
+/// Runs of an average search: four to bracket, and short ones of this many
+/// lengths in all at a tolerance of 1 %, as `search_trials` of the load
+/// generator counts them.
+const BRACKETS: u64 = 4;
+const USUAL_LENGTHS: f64 = 110.0;
+/// The least that the search makes near the peak.
+const LEAST_LENGTHS: u64 = 16;
+
+/// What will be done, and how long it takes. The first load may be unknown yet.
+pub fn plan(job: &Job) -> String {
+    let (rules, is_from_known) = (job.rules(), job.is_from_known);
+    let names: Vec<String> = job.limits.iter().map(limits::show).collect();
+    let mut text = format!("search: {} of {}\n", job.load.name(), job.state.definition.system);
+    for remark in &job.state.remarks {
+        wrap(remark, 78, 0).iter().for_each(|line| text.extend(["  ", line, "\n"]));
+    }
+    let _ = writeln!(text, "  limits     {}", names.join(", "));
+    let from = match is_from_known {
+        true => job.load.show(rules.from),
+        false => "left to a short probe of the system".into(),
+    };
+    let to = rules.to.map(|to| format!(", up to {}", job.load.show(to))).unwrap_or_default();
+    let _ = writeln!(text, "  from       {from}{to}");
+    let _ = writeln!(text, "  tolerance  {}", percent(rules.tolerance));
+    let short = time(rules.short);
+    let _ = writeln!(text, "  runs       {short} each at first, longer as it gets more certain");
+    let confirms = rules.confirmations > 0;
+    if confirms {
+        let by = match rules.full_runs {
+            1 => "a full run".to_string(),
+            runs => format!("{runs} full runs, each"),
+        };
+        let _ = writeln!(
+            text,
+            "  confirmed  by {by} of at least {} and {} queries; up to {} tries",
+            time(rules.full),
+            units::count(rules.full_queries),
+            rules.confirmations
+        );
+    } else {
+        text += "  confirmed  no (--no-confirm)\n";
+    }
+    // The higher a rate, the sooner it has had its queries.
+    let confirming_at = |load| if confirms { job.confirmation_at(load) } else { 0 };
+    let full = confirming_at(f64::INFINITY);
+    let best = rules.short.saturating_mul(BRACKETS + LEAST_LENGTHS).saturating_add(full);
+    let lengths = USUAL_LENGTHS * (0.01 / rules.tolerance).powi(2);
+    let usual = (rules.short as f64 * lengths + full as f64 * 4.0 / 3.0) as Nanos;
+    let at_first = if is_from_known { confirming_at(rules.from) } else { full };
+    let usually = match at_first > full {
+        // It depends on the peak.
+        true => String::new(),
+        false => format!(" usually about {},", time(usual.max(best))),
+    };
+    let _ = writeln!(
+        text,
+        "  time       at least {},{usually} never more than {}{}",
+        time(best),
+        time(rules.max_time),
+        if job.is_virtual() { " of virtual time" } else { "" }
+    );
+    if confirms && !is_from_known && job.load.unit() == Unit::Rate {
+        text += "             longer where the rate is low\n";
+    } else if at_first > full {
+        let (each, from) = (time(at_first), job.load.show(rules.from));
+        let _ = writeln!(text, "             a try takes {each} at {from}, less at a higher one");
+    }
+    if best > rules.max_time {
+        text += "             too short for an end: --max-time lets it take longer\n";
+    }
+    text
+}
+
+fn time(nanos: Nanos) -> String {
+    let seconds = nanos / SECOND;
+    match seconds {
+        ..120 => units::duration(nanos as i64),
+        120..7_200 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{:.1} h", seconds as f64 / 3_600.0),
+    }
+}
+
+/// The box at the end.
+pub fn result(job: &Job, is_colored: bool) -> String {
+    let state = &job.state;
+    let title = format!("dyno {} search, {}", state.dyno_version, state.definition.system);
+    let mut frame = Frame::new(&title, &state.disclaimer);
+    let (headline, is_found) = dyno_results::search::headline(state, job.directory());
+    let color = if is_found { Color::Good } else { Color::Bad };
+    frame.line(&painted(&headline, color, is_colored), 0);
+    if let Some(peak) = &state.peak {
+        let half = (peak.high - peak.low) / (2.0 * peak.load);
+        frame.line(
+            &format!(
+                "Peak: {}; with 95 % certainty {} to {} (± {})",
+                job.load.show(peak.load),
+                job.load.number(peak.low),
+                job.load.number(peak.high),
+                percent(half)
+            ),
+            2,
+        );
+        frame.line(&format!("Binds: {}{}", peak.binds, also(peak, job)), 2);
+    }
+    let counted = state.points.iter().rev().find(|p| p.folder.is_some());
+    if let Some(point) = counted {
+        frame.rule();
+        frame.table(
+            &[Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Left],
+            &rows(point),
+        );
+        let throughput = point.throughput.map_or("-".into(), units::rate);
+        let goodput = units::rate(point.goodput);
+        frame.line(
+            &format!(
+                "At {}: {throughput} samples/s, goodput {goodput}/s, p99 {}",
+                job.load.show(point.load),
+                units::duration(point.p99_ns)
+            ),
+            2,
+        );
+    }
+    frame.rule();
+    let told = state.points.iter().map(|point| point.took_ns);
+    let took = told.chain(state.unfinished.iter().map(|run| run.took_ns));
+    let took = took.chain(state.disturbed.iter().map(|run| run.took_ns));
+    let spent = took.fold(0, Nanos::saturating_add);
+    let runs = match state.points.len() + state.unfinished.len() + state.disturbed.len() {
+        1 => "1 run".to_string(),
+        runs => format!("{runs} runs"),
+    };
+    let virtually = if job.is_virtual() { " of virtual time" } else { "" };
+    frame.line(&format!("{runs} in {}{virtually}", time(spent)), 2);
+    if let repeated @ 1.. = state.disturbed.len() {
+        let runs = if repeated == 1 { "run was" } else { "runs were" };
+        let told = format!("{repeated} {runs} disturbed by the client or the machine");
+        frame.line(&told, 2);
+    }
+    if state.state == Phase::ClientLimited {
+        frame.line(&format!("To measure more: {}.", job.advice()), 2);
+    }
+    if !state.remarks.is_empty() {
+        frame.rule();
+        state.remarks.iter().for_each(|remark| frame.line(remark, 2));
+    }
+    frame.finish()
+}
+
+/// Each limit of the last full run.
+fn rows(point: &Point) -> Vec<Vec<String>> {
+    let head = ["limit", "over", "allowed", ""].map(str::to_string).to_vec();
+    let of = |counts: &Counts| {
+        let limit = limits::parse(&counts.limit, 0.99).ok()?;
+        let all = Block { queries: counts.queries, over: counts.over };
+        let kept = if limit.is_kept(&[all]) { "kept" } else { "missed" };
+        let share = counts.over as f64 / counts.queries.max(1) as f64;
+        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), kept.into()];
+        Some(cells.to_vec())
+    };
+    std::iter::once(head).chain(point.limits.iter().filter_map(of)).collect()
+}
+
+/// Other limits that may bind as well.
+fn also(peak: &Peak, job: &Job) -> String {
+    let likely = |p: f64| (0.1..=0.5).contains(&p);
+    let names: Vec<String> = peak
+        .binding_probability
+        .iter()
+        .zip(&job.limits)
+        .filter(|&(&p, limit)| likely(p) && limits::show(limit) != peak.binds)
+        .map(|(_, limit)| limits::show(limit))
+        .collect();
+    if names.is_empty() { String::new() } else { format!("; perhaps {}", names.join(", ")) }
+}

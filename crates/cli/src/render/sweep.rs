@@ -1,0 +1,220 @@
+//! What a sweep found, for a terminal and for spreadsheets.
+
+use std::fmt::Write as _;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_results::export::quoted;
+use dyno_results::summary::DISCLAIMER;
+use dyno_results::sweep::{Point, PointResult, PointState, Sweep};
+use dyno_results::{VERSION, units};
+use dyno_experiment::sweep::rows::{Row, rows};
+
+use super::{Alignment, Color, Frame, painted};
+
+/// Name of the table for spreadsheets.
+pub const CSV_FILE: &str = "sweep.csv";
+
+/// Rows that a terminal gets.
+const MOST_ROWS: usize = 40;
+
+/// Columns of a name.
+const NAME_COLUMNS: usize = 28;
+
+/// Messages of failed points that are told.
+const MOST_MESSAGES: usize = 5;
+
+/// How many points are in which state: `24 points: 20 done, 4 pending`.
+pub fn states(sweep: &Sweep) -> String {
+    let all = [
+        PointState::Done,
+        PointState::Undecided,
+        PointState::Invalid,
+        PointState::Failed,
+        PointState::Pending,
+    ];
+    let count = |state| sweep.points.iter().filter(|point| point.state == state).count();
+    let parts = all.map(|state| (count(state), state.name()));
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, name)| format!("{count} {name}")).collect();
+    format!("{} points: {}", sweep.points.len(), parts.join(", "))
+}
+
+/// What a terminal gets.
+pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> String {
+    let mut frame = Frame::new(&format!("dyno {VERSION}, sweep {}", sweep.name), DISCLAIMER);
+    let rows = rows(sweep);
+    figures(&mut frame, &rows, sweep.definition.repeat > 1, is_colored);
+    frame.rule();
+    let measured = rows.iter().filter(|row| row.is_valid() && row.throughput.is_some());
+    let mut scenarios: Vec<(&str, Option<&str>)> = Vec::new();
+    for row in measured {
+        let scenario = (row.scenario.as_str(), row.tenant.as_deref());
+        if !scenarios.contains(&scenario) {
+            scenarios.push(scenario);
+        }
+    }
+    for scenario in scenarios {
+        best(&mut frame, &rows, scenario, p99_below);
+    }
+    if rows.iter().any(|row| row.is_best) {
+        frame.line("* no other valid point of its scenario is better in all that is shown", 2);
+    }
+    frame.line(&states(sweep), 2);
+    let failed = sweep.points.iter().filter(|point| point.state == PointState::Failed);
+    for point in failed.take(MOST_MESSAGES) {
+        let message = point.message.as_deref().unwrap_or("failed");
+        frame.line(&format!("{} {}: {message}", point.number, point.name), 2);
+    }
+    frame.finish()
+}
+
+fn figures(frame: &mut Frame, rows: &[Row], has_repeats: bool, is_colored: bool) {
+    let is_scored = rows.iter().any(|row| row.accuracy.is_some());
+    let mut head = vec!["", "", "scenario", "samples/s"];
+    let mut alignments = vec![Alignment::Left, Alignment::Left, Alignment::Left, Alignment::Right];
+    for (is_there, name) in
+        [(has_repeats, "+-"), (true, "p50"), (true, "p99"), (is_scored, "accuracy")]
+    {
+        if is_there {
+            head.push(name);
+            alignments.push(Alignment::Right);
+        }
+    }
+    head.push("verdict");
+    alignments.push(Alignment::Left);
+    let mut lines: Vec<Vec<String>> = vec![head.iter().map(ToString::to_string).collect()];
+    for row in rows.iter().take(MOST_ROWS) {
+        let time = |ns: Option<f64>| ns.map_or("-".into(), |ns| units::duration(ns as i64));
+        let mut cells = vec![
+            if row.is_best { "*" } else { "" }.to_string(),
+            shortened(&row.name),
+            match &row.tenant {
+                Some(tenant) => format!("{} {tenant}", row.scenario),
+                None => row.scenario.clone(),
+            },
+            row.throughput.map_or("-".into(), units::rate),
+        ];
+        if has_repeats {
+            cells.push(spread(row));
+        }
+        cells.extend([time(row.p50_ns), time(row.p99_ns)]);
+        if is_scored {
+            cells.push(row.accuracy.map_or("-".into(), |a| format!("{:.2} %", a * 100.0)));
+        }
+        let color = Color::of_verdict(&row.verdict);
+        cells.push(painted(&row.verdict, color, is_colored));
+        lines.push(cells);
+    }
+    frame.table(&alignments, &lines);
+    if let Some(more @ 1..) = rows.len().checked_sub(MOST_ROWS) {
+        frame.line(&format!("and {more} more rows in {CSV_FILE}"), 2);
+    }
+}
+
+fn shortened(name: &str) -> String {
+    if name.chars().count() <= NAME_COLUMNS {
+        return name.to_string();
+    }
+    name.chars().take(NAME_COLUMNS - 1).chain(['…']).collect()
+}
+
+/// Half the range of the repeats, in percent of the median.
+fn spread(row: &Row) -> String {
+    match (row.throughput_range, row.throughput) {
+        (Some((least, most)), Some(median)) if median > 0.0 => {
+            format!("{:.1} %", (most - least) / 2.0 / median * 100.0)
+        }
+        _ => "-".into(),
+    }
+}
+
+fn best(
+    frame: &mut Frame,
+    rows: &[Row],
+    (scenario, tenant): (&str, Option<&str>),
+    p99_below: Option<Nanos>,
+) {
+    let is_of =
+        |row: &&Row| row.is_valid() && row.scenario == scenario && row.tenant.as_deref() == tenant;
+    let of: Vec<&Row> = rows.iter().filter(is_of).collect();
+    let throughput = |row: &&&Row| row.throughput.unwrap_or(0.0);
+    let title = tenant.map_or(scenario.to_string(), |tenant| format!("{scenario} of {tenant}"));
+    let mut say = |what: &str, row: Option<&&Row>| {
+        let found = row.map_or("no valid point".into(), |row| {
+            let rate = row.throughput.map_or("-".into(), units::rate);
+            let p99 = row.p99_ns.map_or("-".into(), |ns| units::duration(ns as i64));
+            format!("{} ({rate} samples/s, p99 {p99})", row.name)
+        });
+        frame.line(&format!("{title}, {what}: {found}"), 2);
+    };
+    let by_rate = |a: &&&Row, b: &&&Row| throughput(a).total_cmp(&throughput(b));
+    say("highest throughput", of.iter().max_by(by_rate));
+    let timed = of.iter().filter(|row| row.p99_ns.is_some());
+    say(
+        "lowest p99",
+        timed.clone().min_by(|a, b| a.p99_ns.partial_cmp(&b.p99_ns).expect("no NaN")),
+    );
+    if let Some(bound) = p99_below {
+        let within = timed.filter(|row| row.p99_ns.is_some_and(|ns| ns <= bound as f64));
+        let what =
+            format!("highest throughput with p99 below {}", units::duration(bound.cast_signed()));
+        say(&what, within.max_by(by_rate));
+    }
+}
+
+/// The table for spreadsheets: a row a point and scenario, times in ns. As in
+/// RFC 4180, like what `dyno export` writes.
+pub fn csv(sweep: &Sweep) -> String {
+    let mut text = String::from("number,repeat,name,state");
+    for axis in &sweep.definition.axes {
+        // A run has a scenario, too, which may also vary.
+        let _ = write!(text, ",{}", quoted(&format!("axis.{}", axis.key)));
+    }
+    text += ",scenario,tenant,verdict,result,result_unit,samples_per_s,p50_ns,p90_ns,p99_ns,\
+             first_token_p99_ns,time_per_output_token_p99_ns,accuracy,operations,took_ns,folder,\
+             message\r\n";
+    for point in &sweep.points {
+        let none = [PointResult::default()];
+        let results = if point.results.is_empty() { &none } else { &point.results[..] };
+        for result in results {
+            csv_row(&mut text, sweep, point, result);
+        }
+    }
+    text
+}
+
+fn csv_row(text: &mut String, sweep: &Sweep, point: &Point, result: &PointResult) {
+    fn shown<T: ToString>(value: Option<T>) -> String {
+        value.map(|value| value.to_string()).unwrap_or_default()
+    }
+    let mut cells = vec![
+        point.number.to_string(),
+        point.repeat.to_string(),
+        point.name.clone(),
+        point.state.name().to_string(),
+    ];
+    let value = |key: &String| point.assignments.get(key).cloned().unwrap_or_default();
+    cells.extend(sweep.definition.axes.iter().map(|axis| value(&axis.key)));
+    let headline = result.headline.as_ref();
+    cells.extend([
+        result.scenario.clone(),
+        shown(result.tenant.as_ref()),
+        result.verdict.clone(),
+        shown(headline.and_then(|headline| headline.value)),
+        shown(headline.map(|headline| &headline.unit)),
+        shown(result.throughput),
+        shown(result.p50_ns),
+        shown(result.p90_ns),
+        shown(result.p99_ns),
+        shown(result.first_token_p99_ns),
+        shown(result.time_per_output_token_p99_ns),
+        shown(result.accuracy),
+        shown(point.operations),
+        shown(point.took_ns),
+        point.folder.clone(),
+        shown(point.message.as_ref()),
+    ]);
+    let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+    *text += &cells.join(",");
+    *text += "\r\n";
+}

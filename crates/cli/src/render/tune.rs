@@ -1,0 +1,96 @@
+//! What a tuner found, for a terminal.
+
+use dyno_number::network::Network;
+use dyno_number::tune::{Answer, Outcome};
+use dyno_results::summary::DISCLAIMER;
+use dyno_results::{VERSION, units};
+use dyno_experiment::tune::{Provenance, remarks};
+
+use super::{Alignment, Frame};
+
+/// Layers that a terminal gets.
+const MOST_LAYERS: usize = 12;
+
+/// A box of at most a screen.
+pub fn summary(
+    network: &Network,
+    outcome: &Outcome,
+    provenance: Option<&Provenance>,
+    folder: &str,
+) -> String {
+    let name = if network.name.is_empty() { "network" } else { &network.name };
+    let mut frame = Frame::new(&format!("dyno {VERSION}, tune {name}"), DISCLAIMER);
+    match &outcome.answer {
+        Some(answer) => {
+            layers(&mut frame, network, answer);
+            frame.rule();
+            size(&mut frame, network, outcome, answer);
+            accuracy(&mut frame, outcome, answer);
+        }
+        None => frame.line("No configuration was evaluated: there is no answer.", 0),
+    }
+    for line in remarks(network, outcome, provenance) {
+        frame.line(&line, 2);
+    }
+    frame.line(&format!("{folder}: opt_conf.txt, tune.json, report.html, journal.jsonl"), 2);
+    frame.finish()
+}
+
+fn layers(frame: &mut Frame, network: &Network, answer: &Answer) {
+    let formats = answer.assignment.formats();
+    let head = ["layer", "weights", "values", "activations", "values"].map(str::to_owned);
+    let mut rows = vec![head.to_vec()];
+    for (at, layer) in network.layers.iter().enumerate().take(MOST_LAYERS) {
+        rows.push(vec![
+            layer.name.clone(),
+            formats[at].to_string(),
+            units::count(layer.weight_size),
+            formats[network.layers.len() + at].to_string(),
+            units::count(layer.activation_size),
+        ]);
+    }
+    use Alignment::{Left, Right};
+    frame.table(&[Left, Left, Right, Left, Right], &rows);
+    if network.layers.len() > MOST_LAYERS {
+        let more = network.layers.len() - MOST_LAYERS;
+        frame.line(&format!("and {more} further layers in opt_conf.txt"), 0);
+    }
+}
+
+fn size(frame: &mut Frame, network: &Network, outcome: &Outcome, answer: &Answer) {
+    let unit = network.objective.unit();
+    let count = |value: f64| units::count(rounded(value));
+    let ratio = outcome.base_objective / answer.objective;
+    let (found, base) = (count(answer.objective), count(outcome.base_objective));
+    frame.line(
+        &format!("{found} {unit} instead of {base}: {ratio:.2} times less").replace("  ", " "),
+        2,
+    );
+}
+
+fn accuracy(frame: &mut Frame, outcome: &Outcome, answer: &Answer) {
+    if let Some(of) = outcome.baselines[answer.subset as usize] {
+        frame.line(
+            &format!(
+                "accuracy {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
+                answer.accuracy, answer.subset, of.accuracy, of.threshold
+            ),
+            2,
+        );
+    }
+    if let (Some(accuracy), Some(of)) = (outcome.confirmed, outcome.baselines[2]) {
+        let verdict = if accuracy >= of.threshold { "confirmed" } else { "NOT CONFIRMED" };
+        frame.line(
+            &format!(
+                "{verdict}: accuracy {accuracy} on the confirmation set; FLOAT 32 has {}, the limit \
+                 is {:.5}",
+                of.accuracy, of.threshold
+            ),
+            2,
+        );
+    }
+}
+
+fn rounded(value: f64) -> u64 {
+    value.max(0.0).round() as u64
+}

@@ -1,0 +1,281 @@
+//! Plays what an audit takes.
+
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::settings::{Origin, Scenario, TestMode};
+use dyno_results::summary::{State, mode_name};
+use dyno_rules::{Round, Version};
+use dyno_submission::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
+
+use super::loads::{Loads, is_repeated};
+use super::{Audited, Bounds, plan, quality};
+
+use crate::End;
+use crate::compare::interleave::rate;
+use crate::failure::Failure;
+use crate::measure::Test as MeasuredTest;
+use crate::options::{CommandLine, Options, is_open};
+use crate::run::{Measured, Prepared, variables};
+use crate::watch::Control;
+
+/// The run of the submission, below the folder of the audit.
+const BASELINE: &str = "baseline";
+
+/// The runs of an audit.
+pub struct Schedule {
+    /// The audit.
+    pub test: Test,
+    /// Of this round.
+    pub round: &'static Round,
+    /// Of this benchmark.
+    pub benchmark: Option<String>,
+    /// The run's own flags.
+    pub line: CommandLine,
+    /// TEST03: flags that are others in the audited run.
+    pub custom: Vec<(String, String)>,
+    /// Bounds that are given.
+    pub bounds: Bounds,
+    /// What is judged, given by flags; its runs are filled in.
+    pub evidence: Evidence,
+    /// Whether nothing is said but errors.
+    pub is_quiet: bool,
+}
+
+/// Who sets what an audit sets.
+fn origin(test: Test) -> Origin {
+    Origin::Flag(format!("dyno audit {test}"))
+}
+
+impl Schedule {
+    /// Plays everything below `directory` and judges it; or says how it ended before.
+    ///
+    /// The system is loaded once, which may take minutes: all runs find it as the one
+    /// before left it. Only what a caching audit compares with finds it as new: samples
+    /// that were computed before would hide that it has a cache.
+    ///
+    /// # Errors
+    /// Flags that make no sense, and what keeps a run from being played.
+    pub fn play(
+        &self,
+        directory: &Path,
+        control: Control<'_>,
+    ) -> Result<Result<Vec<Audited>, End>, Failure> {
+        let mut line = self.line.clone();
+        self.set_seeds(&mut line)?;
+        let needs = self.plan(Scenario::Offline)?.needs;
+        line.give("mode", mode(needs));
+        let mut prepared = match self.is_quiet {
+            true => Prepared::silently(&line, control.watch)?,
+            false => Prepared::new(&line, control.watch)?,
+        };
+        if !prepared.options.tenants.is_empty() {
+            return Err(Failure::usage(
+                "an audit is of one tenant, and the configuration has several",
+            )
+            .hint("leave [[tenant]] out"));
+        }
+        let plans = prepared.options.scenarios().into_iter().map(|scenario| self.plan(scenario));
+        let plans = plans.collect::<Result<Vec<Plan>, Failure>>()?;
+        // What is wrong with it is told before the baseline is played.
+        let custom = self.customized(&line, control)?;
+        let Some(rates) = self.rates(&mut prepared, &line, control)? else {
+            return Ok(Err(End::Interrupted));
+        };
+        let mut is_warm = !rates.is_empty();
+        line.set.extend(rates);
+        // Runs that are repeated find their load, which those of the audit must bear.
+        prepared.options = Options::read(&line, variables())?;
+        let mut loads = Loads::default();
+        if needs != Needs::default() || is_repeated(&prepared.tests()?) {
+            if self.test == Test::Test04 && is_warm {
+                prepared = prepared.renewed(control.watch)?;
+            }
+            let measured = self.measure(&prepared, &directory.join(BASELINE), control)?;
+            // What an INVALID run means for the audit, the audit says.
+            if measured.summary.state != State::Complete {
+                return Ok(Err(measured.end()));
+            }
+            loads = Loads::of(&measured.summary.tests);
+            is_warm = true;
+        }
+        line.give("mode", "performance");
+        for (name, value) in &self.custom {
+            line.give(name, value);
+        }
+        if let Some(custom) = custom {
+            prepared = custom;
+        }
+        for at in 0..plans[0].runs.len() {
+            if self.test == Test::Test04Pair && at == 0 && is_warm {
+                prepared = prepared.renewed(control.watch)?;
+            }
+            prepared.options = Options::read(&line, variables())?;
+            for plan in &plans {
+                let settings = plan.runs[at].settings.iter().cloned();
+                let settings: Vec<_> = settings.chain(loads.settings(plan.scenario)).collect();
+                prepared.options.impose(plan.scenario, &settings, &origin(self.test));
+            }
+            let measured =
+                self.measure(&prepared, &directory.join(plans[0].runs[at].name), control)?;
+            if measured.summary.state != State::Complete {
+                return Ok(Err(measured.end()));
+            }
+        }
+        let judged = plans.iter().map(|plan| self.judge(plan, &prepared, &loads, directory));
+        judged.collect::<Result<_, _>>().map(Ok)
+    }
+
+    fn plan(&self, scenario: Scenario) -> Result<Plan, Failure> {
+        plan(self.test, self.round, self.benchmark.as_deref(), scenario)
+            .map(|plan| self.bounds.over(plan))
+    }
+
+    /// What the audited run of TEST03 plays, where that is other than the baseline.
+    fn customized(
+        &self,
+        line: &CommandLine,
+        control: Control<'_>,
+    ) -> Result<Option<Prepared>, Failure> {
+        if self.custom.is_empty() {
+            return Ok(None);
+        }
+        let mut line = line.clone();
+        line.give("mode", "performance");
+        for (name, value) in &self.custom {
+            line.give(name, value);
+        }
+        let prepared = Prepared::silently(&line, control.watch)?;
+        prepared.tests()?;
+        Ok(Some(prepared))
+    }
+
+    /// The baseline is a run of the round: it has its seeds, unless others are given.
+    fn set_seeds(&self, line: &mut CommandLine) -> Result<(), Failure> {
+        let options = Options::read(line, variables())?;
+        let settings = options.settings(Scenario::Offline, TestMode::PerformanceOnly, None);
+        let seeds = self.round.seeds;
+        for (key, seed) in [
+            ("qsl_rng_seed", seeds.qsl),
+            ("sample_index_rng_seed", seeds.sample_index),
+            ("schedule_rng_seed", seeds.schedule),
+        ] {
+            if is_open(&settings, key) {
+                line.set.push(format!("{key}={seed}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rates that nobody gave are those of one probe: all runs must bear the same
+    /// load. `None` after Ctrl-C.
+    fn rates(
+        &self,
+        prepared: &mut Prepared,
+        line: &CommandLine,
+        control: Control<'_>,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        let mut line = line.clone();
+        line.give("mode", "performance");
+        prepared.options = Options::read(&line, variables())?;
+        if !prepared.is_probed() {
+            return Ok(Some(Vec::new()));
+        }
+        let Some(tests) = prepared.probed_tests(control)? else { return Ok(None) };
+        prepared.probe_remark().iter().for_each(|remark| control.watch.say(remark));
+        let of = |test: &MeasuredTest| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
+        Ok(Some(tests.iter().filter_map(of).collect()))
+    }
+
+    /// One run, by what is prepared, INVALID or not.
+    fn measure(
+        &self,
+        prepared: &Prepared,
+        target: &Path,
+        control: Control<'_>,
+    ) -> Result<Measured, Failure> {
+        let tests = prepared.tests()?;
+        let run = prepared.directory(&tests, Some(target))?;
+        if !self.is_quiet {
+            control.watch.say(&format!("run: {}", target.display()));
+        }
+        let measured = prepared.measure(&tests, control, run)?;
+        if self.is_quiet {
+            return Ok(measured);
+        }
+        // The audit only sees that it is: a run that is too short is mended otherwise than
+        // a system that cheats.
+        for test in measured.summary.tests.iter().filter(|test| !test.is_valid()) {
+            let reasons = test.reasons.join("\n");
+            let why = reasons.lines().next().unwrap_or_default();
+            let may = if self.may_be_short(target) { ", which it may be if too short" } else { "" };
+            let (scenario, mode, verdict) = (&test.scenario, &test.mode, &test.verdict);
+            control.watch.say(&format!("{scenario} {mode} is {verdict}{may}: {why}"));
+        }
+        Ok(measured)
+    }
+
+    /// Whether a run ends with its samples or its answers, however soon that is.
+    fn may_be_short(&self, target: &Path) -> bool {
+        match self.test {
+            Test::Test04Pair => target.ends_with("unique"),
+            Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09 => {
+                !target.ends_with(BASELINE)
+            }
+            _ => false,
+        }
+    }
+
+    fn judge(
+        &self,
+        plan: &Plan,
+        baseline: &Prepared,
+        loads: &Loads,
+        directory: &Path,
+    ) -> Result<Audited, Failure> {
+        let played = |run: &str, mode: TestMode| {
+            let test = PathBuf::from(plan.scenario.name()).join(mode_name(mode));
+            Played::new(directory.join(run).join(test))
+        };
+        let of_baseline = |is_needed: bool, mode| is_needed.then(|| played(BASELINE, mode));
+        let audited = plan.runs.iter().map(|run| played(run.name, TestMode::PerformanceOnly));
+        let mut evidence = Evidence {
+            accuracy: of_baseline(plan.needs.accuracy, TestMode::AccuracyOnly),
+            performance: of_baseline(plan.needs.performance, TestMode::PerformanceOnly),
+            audited: audited.collect(),
+            ..self.evidence.clone()
+        };
+        if let (Test::Test07, Some(labels)) = (plan.test, baseline.system.labels.as_deref()) {
+            let own = quality::of_audited(&evidence, labels)?;
+            evidence.quality = evidence.quality.or(own);
+        }
+        let mut result = verify(plan, &evidence);
+        if let Some(labels) = baseline.system.labels.as_deref().filter(|_| !result.is_passed())
+            && plan.test == Test::Test01
+            && evidence.qualities.is_none()
+        {
+            evidence.qualities = quality::of(&evidence, labels, self.round)?;
+            result = verify(plan, &evidence);
+        }
+        result.notes.extend(loads.note(plan.scenario));
+        // The first round has another name for it.
+        let is_first = self.round.version == Version::new(0, 5);
+        let compliance = directory.join(if is_first { "audit" } else { "compliance" });
+        let is_interactive =
+            baseline.options.run.is_interactive && plan.scenario == Scenario::Server;
+        let scenario = if is_interactive { "Interactive" } else { plan.scenario.name() };
+        let written = write_folder(&result, &evidence, &compliance.join(scenario));
+        let written = written.map_err(|error| {
+            Failure::set_up(format!("cannot write to {}: {error}", compliance.display()))
+        })?;
+        Ok(Audited { scenario: plan.scenario, result, folders: written.folders })
+    }
+}
+
+/// What the submission has to have measured.
+fn mode(needs: Needs) -> &'static str {
+    match (needs.accuracy, needs.performance) {
+        (true, true) => "both",
+        (true, false) => "accuracy",
+        (false, _) => "performance",
+    }
+}

@@ -1,0 +1,28 @@
+//! Where the cache of models and data lies on this machine.
+
+use std::env;
+use std::path::PathBuf;
+
+use dyno_task::cache::Cache;
+
+use crate::failure::Failure;
+
+/// The variable that names the cache.
+pub const VARIABLE: &str = "DYNO_CACHE";
+
+/// The cache that is given, or that of the user.
+///
+/// # Errors
+/// Nobody says where it is, not even where home is.
+pub fn folder(given: Option<PathBuf>) -> Result<Cache, Failure> {
+    let named =
+        |variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = given
+        .or_else(|| named(VARIABLE))
+        .or_else(|| Some(named("XDG_CACHE_HOME")?.join("dyno")))
+        .or_else(|| Some(named("HOME")?.join(".cache/dyno")));
+    folder.map(Cache::at).ok_or_else(|| {
+        Failure::set_up("nobody says where the cache is: there is no HOME")
+            .hint(format!("give --cache DIR, or set {VARIABLE}"))
+    })
+}

@@ -1,0 +1,507 @@
+//! Runs of two configurations in turn: A B B A A B B A ...
+//!
+//! In this order a steady drift of the machine falls on both sides alike, and
+//! whatever comes and goes slowly falls on the two runs of a pair alike. Runs in real
+//! time alternate in slices, each with the system loaded anew: what one load differs
+//! by from the next is in the intervals. Each pair has seeds of its own, the same for
+//! both sides: its runs differ by the configuration and not by when queries come, and
+//! the result does not depend on one schedule, nor in virtual time on one draw of
+//! service times.
+
+use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::settings::{Origin, Scenario};
+use dyno_results::run_directory::make_way;
+use dyno_results::summary::{self, State};
+use dyno_results::units;
+
+use crate::watch::Watch;
+use super::Sides;
+use super::conditions::{self, Conditions};
+use super::layout::{Layout, NAMES, PAIRS_FEWEST, Place};
+
+use crate::End;
+use crate::effect::Strictness;
+use crate::failure::Failure;
+use crate::measure::Test;
+use crate::options::{CommandLine, GivenKeys, Options};
+use crate::run::{Prepared, variables};
+use crate::watch::Control;
+
+/// What is to be played.
+#[derive(Debug)]
+pub struct Schedule<'a> {
+    /// Configurations of baseline and candidate.
+    pub configs: [PathBuf; 2],
+    /// Flags that both have.
+    pub set: Vec<String>,
+    /// Flags that both have.
+    pub keys: GivenKeys,
+    /// Runs of each side (at least 2); with `until_decided` at least.
+    pub pairs: usize,
+    /// Slices of a run; `None` chooses.
+    pub slices: Option<usize>,
+    /// Whether pairs are added until the comparison is conclusive.
+    pub until_decided: bool,
+    /// No pair begins that would not be over by then.
+    pub most: Nanos,
+    /// Whether settings that differ are only told.
+    pub is_forced: bool,
+    /// Its observer.
+    pub watch: &'a Arc<dyn Watch>,
+}
+
+/// Default of `--seed`.
+const FIRST_SEED: u64 = 1;
+
+/// Numbers of slices of a run to choose from.
+const SLICES: [usize; 3] = [8, 4, 2];
+
+/// Slices are at least this long; shorter ones have too few queries.
+const SLICE_LEAST: Nanos = 250 * MILLISECOND;
+
+/// Decides after a pair whether the comparison is conclusive.
+pub type Decide<'a> = &'a mut dyn FnMut(&Sides) -> Result<bool, Failure>;
+
+impl Schedule<'_> {
+    /// Prepares one side as a whole run of the first pair.
+    fn prepare(&self, side: usize, rates: &[String]) -> Result<Prepared, Failure> {
+        self.prepare_seeded(side, rates, 0)
+    }
+
+    fn prepare_seeded(
+        &self,
+        side: usize,
+        rates: &[String],
+        number: u64,
+    ) -> Result<Prepared, Failure> {
+        let mut command_line = CommandLine {
+            config: Some(self.configs[side].clone()),
+            set: self.set.clone(),
+            keys: self.keys.clone(),
+        };
+        command_line.set.extend_from_slice(rates);
+        command_line.give("mode", "performance");
+        let seed = self.seed()?.wrapping_add(number);
+        command_line.give("seed", &seed.to_string());
+        let mut prepared = Prepared::checked(&command_line, Strictness::Flags, Some(self.watch))?;
+        prepared.system.repeat(number);
+        Ok(prepared)
+    }
+
+    /// Prepares the run of a place: a whole one or a slice.
+    fn prepare_place(
+        &self,
+        layout: &Layout,
+        place: Place,
+        rates: &[String],
+    ) -> Result<Prepared, Failure> {
+        let number = place.pair * layout.slices + place.slice;
+        let mut prepared = self.prepare_seeded(place.side, rates, number as u64)?;
+        if layout.slices > 1 {
+            cut(&mut prepared, layout.slices as u64)?;
+        }
+        Ok(prepared)
+    }
+
+    /// Returns how the runs are laid out: as they are in a folder that is resumed,
+    /// otherwise as they fit.
+    ///
+    /// # Errors
+    /// Configurations that are incorrect, a folder with other slices.
+    pub fn layout(&self, directory: Option<&Path>) -> Result<Layout, Failure> {
+        let seed = self.seed()?;
+        let configs = self.configs.each_ref().map(|config| config.display().to_string());
+        let existing = match directory {
+            Some(directory) => Layout::read_or_whole(directory, &configs, seed)?,
+            None => None,
+        };
+        let Some(existing) = existing else {
+            let slices = match self.slices {
+                Some(slices) => slices,
+                None => self.slices_that_fit()?,
+            };
+            return Ok(Layout::new(configs, slices, seed, self.until_decided));
+        };
+        if let Some(slices) = self.slices.filter(|slices| *slices != existing.slices) {
+            let problem = format!(
+                "the folder has runs in {} slices, and --slices is {slices}",
+                existing.slices
+            );
+            return Err(Failure::usage(problem).hint("choose another folder with --out"));
+        }
+        let until_decided = existing.until_decided || self.until_decided;
+        Ok(Layout { configs, until_decided, ..existing })
+    }
+
+    /// Returns the largest number of slices that are long enough, also beside loading
+    /// the system. Virtual time does not drift, and runs under the rules are whole.
+    fn slices_that_fit(&self) -> Result<usize, Failure> {
+        let mut shortest = Nanos::MAX;
+        let mut load: Nanos = 0;
+        for side in 0..2 {
+            let clock = Clock::start();
+            let prepared = self.prepare(side, &[])?;
+            load = load.max(clock.now());
+            let tests = prepared.tests()?;
+            let is_whole = prepared.system.is_simulated()
+                || prepared.options.rules.is_some()
+                || tests.iter().any(|test| test.tenants.len() > 1);
+            if is_whole {
+                return Ok(1);
+            }
+            shortest = tests.iter().map(Test::expected).fold(shortest, Nanos::min);
+        }
+        let fits = |slices: &usize| shortest / *slices as u64 >= SLICE_LEAST.max(load);
+        Ok(SLICES.into_iter().find(fits).unwrap_or(1))
+    }
+
+    /// Of the first pair: what the flag says, or the baseline's configuration. The
+    /// candidate's counts for nothing.
+    fn seed(&self) -> Result<u64, Failure> {
+        let command_line = CommandLine {
+            config: Some(self.configs[0].clone()),
+            set: self.set.clone(),
+            keys: self.keys.clone(),
+        };
+        let options = Options::read(&command_line, variables())?;
+        Ok(options.run.seed.unwrap_or(FIRST_SEED))
+    }
+
+    /// Returns what is played, in lines, and how long it takes at least.
+    ///
+    /// # Errors
+    /// Configurations that are incorrect.
+    pub fn plan(&self, layout: &Layout) -> Result<String, Failure> {
+        let mut lasts = 0;
+        let mut text = String::new();
+        for (side, config) in self.configs.iter().enumerate() {
+            let prepared = self.prepare(side, &[])?;
+            let tests = prepared.tests()?;
+            let each = tests.iter().map(Test::expected).fold(0, Nanos::saturating_add);
+            lasts = each.saturating_mul(self.pairs as u64).saturating_add(lasts);
+            let titles: Vec<String> = tests.iter().map(Test::title).collect();
+            text += &format!(
+                "{}  {}: {}, {}, at least {} a run{}\n",
+                NAMES[side],
+                config.display(),
+                prepared.system.spec,
+                titles.join(", "),
+                units::duration(each.cast_signed()),
+                match layout.slices {
+                    1 => String::new(),
+                    slices => format!(" in {slices} slices"),
+                }
+            );
+        }
+        // Of slices the first pair shows how they alternate.
+        let shown = if layout.slices > 1 { 1 } else { self.pairs };
+        let order = (0..shown).flat_map(|pair| layout.places(pair));
+        let order: Vec<&str> = order.map(|place| NAMES[place.side]).collect();
+        let order = order.join(" ");
+        let (lasts, most) =
+            (units::duration(lasts.cast_signed()), units::duration(self.most.cast_signed()));
+        let (pairs, more) = match self.until_decided {
+            true => (format!("at least {} pairs", self.pairs), " until the headline is decided"),
+            false => (format!("{} pairs", self.pairs), ""),
+        };
+        let further = if layout.slices > 1 { " .." } else { "" };
+        text += &format!(
+            "{pairs}{more}, in the order {order}{further}: at least {lasts} in all;\n\
+             no pair begins that would end after {most}\n"
+        );
+        Ok(text)
+    }
+
+    /// Plays everything that is not there yet, and returns how that ended and how many
+    /// pairs are compared. `decide` is asked after each pair with `until_decided`.
+    ///
+    /// # Errors
+    /// Sides that cannot be compared, and what keeps a run from being played.
+    pub fn play(
+        &self,
+        (directory, layout): (&Path, &Layout),
+        control: Control<'_>,
+        decide: Decide<'_>,
+    ) -> Result<(End, usize), Failure> {
+        let clock = Clock::start();
+        let Some(rates) = self.rates((directory, layout), control)? else {
+            return Ok((End::Interrupted, 0));
+        };
+        self.check(&rates)?;
+        let mut longest = self.pair_length()?;
+        let configs = Some(layout.configs.clone());
+        let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs };
+        let last = if self.until_decided { usize::MAX } else { self.pairs };
+        for pair in 0..last {
+            let begin = clock.now();
+            if begin.saturating_add(longest) > self.most {
+                return Ok((self.stop_after(pair, longest)?, pair));
+            }
+            if pair == 0 {
+                layout.write(directory)?;
+            }
+            let exit = self.play_pair((directory, layout), pair, &rates, control)?;
+            if exit != End::Valid {
+                return Ok((exit, pair));
+            }
+            longest = longest.max(clock.now() - begin);
+            let played = pair + 1;
+            if self.until_decided {
+                sides.add(layout.read_pair(directory, pair)?);
+                if played >= self.pairs && decide(&sides)? {
+                    return Ok((End::Valid, played));
+                }
+            }
+        }
+        Ok((End::Valid, last))
+    }
+
+    fn play_pair(
+        &self,
+        (directory, layout): (&Path, &Layout),
+        pair: usize,
+        rates: &[String],
+        control: Control<'_>,
+    ) -> Result<End, Failure> {
+        let places = layout.places(pair);
+        for (within, &place) in places.iter().enumerate() {
+            let target = layout.folder(directory, place);
+            if self.is_there(layout, place, rates, &target)? {
+                continue;
+            }
+            let number = places.len() * pair + within + 1;
+            let what = if layout.slices > 1 { "slice" } else { "run" };
+            let all = match self.until_decided {
+                true => String::new(),
+                false => format!(" of {}", places.len() * self.pairs),
+            };
+            self.watch.say(&format!("{what} {number}{all}: {}", target.display()));
+            let exit = Self::play_one(&self.prepare_place(layout, place, rates)?, &target, control)?;
+            if exit != End::Valid {
+                return Ok(exit);
+            }
+        }
+        Ok(End::Valid)
+    }
+
+    /// How long a pair lasts at least, ns; 0 in virtual time.
+    fn pair_length(&self) -> Result<Nanos, Failure> {
+        let of = |side: usize| -> Result<Nanos, Failure> {
+            let prepared = self.prepare(side, &[])?;
+            match prepared.system.is_simulated() {
+                true => Ok(0),
+                false => Ok(prepared.tests()?.iter().map(Test::expected).sum()),
+            }
+        };
+        Ok(of(0)?.saturating_add(of(1)?))
+    }
+
+    /// Whether a run was played to its end before, as it would be now.
+    fn is_there(
+        &self,
+        layout: &Layout,
+        place: Place,
+        rates: &[String],
+        target: &Path,
+    ) -> Result<bool, Failure> {
+        let Ok(run) = summary::Run::read(target) else { return Ok(false) };
+        let prepared = self.prepare_place(layout, place, rates)?;
+        if let Some(difference) = difference(&run, &prepared, target)? {
+            let found = format!("{} is a run of {difference}", target.display());
+            return Err(Failure::usage(found).hint("choose another folder with --out"));
+        }
+        Ok(run.state == State::Complete)
+    }
+
+    fn play_one(prepared: &Prepared, target: &Path, control: Control<'_>) -> Result<End, Failure> {
+        let tests = prepared.tests()?;
+        make_way(target)?;
+        let run = prepared.directory(&tests, Some(target))?;
+        let measured = prepared.measure(&tests, control, run)?;
+        if let Some(failing) = measured.failing() {
+            let problem = format!("{}: {}", target.display(), failing.reason());
+            return Err(Failure::aborted(problem).hint("--resume with --out plays the rest"));
+        }
+        // INVALID runs are compared, too: both sides may be beyond their bound.
+        match measured.end() {
+            End::Invalid => Ok(End::Valid),
+            exit => Ok(exit),
+        }
+    }
+
+    fn stop_after(&self, pairs: usize, longest: Nanos) -> Result<End, Failure> {
+        if pairs < PAIRS_FEWEST {
+            let [most, pair] = [self.most, longest].map(|time| units::duration(time.cast_signed()));
+            let problem = format!("{most} are too short for two pairs; one takes {pair}");
+            return Err(Failure::usage(problem)
+                .hint("--max-time lets more of them be played, --duration shortens them"));
+        }
+        match self.until_decided {
+            true => self.watch.say(&format!("warning: the time is up after {pairs} pairs")),
+            false => self
+                .watch
+                .say(&format!("warning: the time is up after {pairs} of {} pairs", self.pairs)),
+        }
+        Ok(End::Valid)
+    }
+
+    /// Refuses what could not be compared, before anything is played.
+    fn check(&self, rates: &[String]) -> Result<(), Failure> {
+        let [a, b] = [0, 1].map(|side| -> Result<Vec<Conditions>, Failure> {
+            let prepared = self.prepare(side, rates)?;
+            Ok(Conditions::planned(&prepared, &prepared.tests()?))
+        });
+        let (a, b) = (a?, b?);
+        let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
+        let same: Vec<_> = pairs.filter(|(a, b)| a.title() == b.title()).collect();
+        if same.is_empty() {
+            let titles = |tests: &[Conditions]| {
+                tests.iter().map(Conditions::title).collect::<Vec<_>>().join(", ")
+            };
+            let problem = format!("{} and {} have no scenario in common", titles(&a), titles(&b));
+            return Err(Failure::usage(problem)
+                .hint("the figures of different scenarios mean different things"));
+        }
+        let found = same.into_iter().flat_map(|(a, b)| conditions::of_tests(a, b)).collect();
+        conditions::refuse(found, self.is_forced).map(drop)
+    }
+
+    /// Rates that nobody gave are those of one probe of the baseline: both sides
+    /// must bear the same load. Runs that are resumed have had theirs. `None` after
+    /// Ctrl-C.
+    fn rates(
+        &self,
+        (directory, layout): (&Path, &Layout),
+        control: Control<'_>,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        let baseline = self.prepare(0, &[])?;
+        // What makes no sense in the candidate is told before the probe.
+        self.prepare(1, &[])?.tests()?;
+        if !baseline.is_probed() {
+            return Ok(Some(Vec::new()));
+        }
+        if let Ok(before) = summary::Run::read(&layout.folder(directory, FIRST)) {
+            let rates = before.tests.iter().filter_map(|t| rate(&t.scenario, t.plan.target_qps));
+            return Ok(Some(rates.collect()));
+        }
+        let Some(tests) = baseline.probed_tests(control)? else { return Ok(None) };
+        baseline.probe_remark().iter().for_each(|remark| control.watch.say(remark));
+        let of = |test: &Test| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
+        Ok(Some(tests.iter().filter_map(of).collect()))
+    }
+}
+
+/// The rate of a scenario as a setting, where a probe may have found it.
+pub fn rate(scenario: &str, qps: f64) -> Option<String> {
+    let (_, key) = PROBED.iter().find(|(probed, _)| probed.name() == scenario)?;
+    Some(format!("{scenario}.{key}={qps}"))
+}
+
+/// Scenarios whose rate a probe may find, and the setting that says it.
+const PROBED: [(Scenario, &str); 2] =
+    [(Scenario::Server, "server_target_qps"), (Scenario::Offline, "offline_expected_qps")];
+
+/// The first thing in which a run differs from the one that would be played now: what
+/// it was, and what it is to be.
+fn difference(
+    run: &summary::Run,
+    prepared: &Prepared,
+    target: &Path,
+) -> Result<Option<String>, Failure> {
+    let system = &prepared.system.spec;
+    if run.system != *system {
+        return Ok(Some(format!("{}, not of {system}", run.system)));
+    }
+    // Workers, batches and the like.
+    let was =
+        std::fs::read_to_string(target.join(dyno_results::effective::FILE)).unwrap_or_default();
+    let is = crate::run::effective_toml(run, &prepared.options);
+    if let Some((was, is)) = (run_table(&was).zip(run_table(&is))).find(|(was, is)| was != is) {
+        return Ok(Some(format!("another [run] table: {was:?}, not {is:?}")));
+    }
+    let planned = prepared.tests()?;
+    let conditions = Conditions::planned(prepared, &planned);
+    let tenants = planned.iter().flat_map(|test| &test.tenants);
+    for (now, tenant) in conditions.iter().zip(tenants) {
+        let is_same = |test: &&summary::Test| Conditions::of(test).title() == now.title();
+        let Some(test) = run.tests.iter().find(is_same) else {
+            // Ended before this one.
+            continue;
+        };
+        if test.data != now.data {
+            return Ok(Some("another data set".into()));
+        }
+        let said: BTreeMap<&str, String> = tenant
+            .settings
+            .rows()
+            .filter(|(_, _, origin)| **origin != Origin::Default)
+            .map(|(field, value, _)| (field.name, value))
+            .collect();
+        let keys = test.settings.keys().map(String::as_str).chain(said.keys().copied());
+        let value = |of: Option<&String>| of.map_or("the default", |value| value).to_string();
+        for key in keys {
+            let was = test.settings.get(key).map(|setting| &setting.value);
+            let (was, is) = (value(was), value(said.get(key)));
+            if was != is {
+                return Ok(Some(format!("{}, {key} {was}, not {is}", now.title())));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The lines of `[run]`, and an empty one for ever.
+fn run_table(text: &str) -> impl Iterator<Item = &str> {
+    let rows = text.lines().skip_while(|line| *line != "[run]");
+    rows.take_while(|line| !line.is_empty()).chain(std::iter::repeat("")).take(RUN_ROWS)
+}
+
+/// More than a `[run]` table has.
+const RUN_ROWS: usize = 64;
+
+/// Places runs in the order in which they began, if that is known of each. Those that
+/// began in the same second share the middle of their places.
+pub fn place(sides: &mut Sides) {
+    let begun: Vec<String> =
+        sides.runs.iter().flatten().map(|run| run.started_at.clone()).collect();
+    if begun.iter().any(String::is_empty) {
+        return;
+    }
+    for run in sides.runs.iter_mut().flatten() {
+        let before = begun.iter().filter(|at| **at < run.started_at).count();
+        let same = begun.iter().filter(|at| **at == run.started_at).count();
+        let position = before as f64 + 0.5 * (same - 1) as f64;
+        for run in run.tests.iter_mut().flat_map(|test| &mut test.observations) {
+            run.position = Some(position);
+        }
+    }
+}
+
+/// The first run of all.
+const FIRST: Place = Place { pair: 0, side: 0, slice: 0 };
+
+/// Makes a slice of a run: so much shorter, with so many fewer queries.
+fn cut(prepared: &mut Prepared, slices: u64) -> Result<(), Failure> {
+    for test in prepared.tests()? {
+        let values = &test.tenants[0].settings.values;
+        let part = |whole: u64| whole.div_ceil(slices);
+        // One more query, because the first of a slice is not compared.
+        let count = |whole: u64| if whole == 0 { 0 } else { part(whole) + 1 };
+        let settings = [
+            ("min_duration_ms", part(values.min_duration_ms)),
+            ("max_duration_ms", part(values.max_duration_ms)),
+            ("min_query_count", count(values.min_query_count)),
+            ("max_query_count", count(values.max_query_count)),
+        ];
+        let settings = settings.map(|(key, value)| (key, value.to_string()));
+        prepared.options.impose(test.scenario, &settings, &Origin::Code("a slice of a run"));
+    }
+    Ok(())
+}
+
+/// Default time after which no further pair begins.
+pub const MOST: Nanos = 3_600 * SECOND;

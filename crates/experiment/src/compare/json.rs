@@ -1,0 +1,306 @@
+//! A comparison for programs: `dyno.compare`, version 1. The doc comments here are
+//! the descriptions of its schema.
+
+use dyno_loadgen::compare::{self, Metric, Pairing};
+use serde::Serialize;
+
+use super::{Report, TestReport, metric};
+
+/// Raised when a key changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of the schema.
+pub const SCHEMA: &str = "dyno.compare";
+
+/// A comparison of two sides of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Compared {
+    /// `dyno.compare`
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
+    pub schema: &'static str,
+    /// 1
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
+    pub schema_version: u32,
+    /// of all tests
+    pub verdict: Verdict,
+    /// where the runs of the baseline lie
+    pub baseline: Vec<String>,
+    /// where those of the candidate lie
+    pub candidate: Vec<String>,
+    /// what the first run of each side measured
+    pub systems: [String; 2],
+    /// of all intervals together
+    pub confidence: f64,
+    /// what tells the two sides apart, as shortly as possible
+    pub labels: [String; 2],
+    /// changes up to this share of the baseline are neither better nor worse
+    pub threshold: f64,
+    /// changes up to this share of the baseline are equivalent
+    pub margin: f64,
+    /// whether the intervals hold at every look, because pairs were added until the
+    /// result was conclusive
+    pub until_decided: bool,
+    /// standard deviation between runs of one system that is assumed where each side
+    /// has a single run, as a share; 0 in virtual time
+    pub between_runs: f64,
+    /// what a reader must know
+    pub remarks: Vec<String>,
+    /// one entry a test that all runs have
+    pub tests: Vec<Test>,
+}
+
+/// Conclusion of a test, or of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Verdict {
+    /// Better in at least one metric, worse in none; the headline is conclusive.
+    #[serde(rename = "better")]
+    Better,
+    /// Worse in at least one metric.
+    #[serde(rename = "worse")]
+    Worse,
+    /// The headline's interval lies within the margin; no other metric is better or
+    /// worse.
+    #[serde(rename = "equivalent")]
+    Equivalent,
+    /// The headline is inconclusive, and no metric is worse.
+    #[serde(rename = "inconclusive")]
+    Inconclusive,
+}
+
+/// A test of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Test {
+    /// `SingleStream`, `MultiStream`, `Server` or `Offline`
+    pub scenario: String,
+    /// name of the tenant; null if there is only one, without a name
+    pub tenant: Option<String>,
+    /// of this test
+    pub verdict: Verdict,
+    /// the metric that decides, if no other is worse
+    pub headline: String,
+    /// whether runs were compared in pairs; of single runs, query by query
+    pub paired: bool,
+    /// of baseline and candidate
+    pub runs: [usize; 2],
+    /// values of each metric that a side's runs gave; more than runs where they were
+    /// played in slices
+    pub observations: [usize; 2],
+    /// whether every run kept its queries; if not, every metric is inconclusive
+    pub has_records: bool,
+    /// the headline first
+    pub metrics: Vec<Row>,
+    /// metrics that could not be compared
+    pub omitted: Vec<Omitted>,
+    /// what a reader must know of it
+    pub notes: Vec<String>,
+}
+
+/// A metric of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Row {
+    /// such as `p99`, `mean`, `throughput`, `failures`, `ttft-p99`
+    pub metric: String,
+    /// `ns`, `1/s` or `share`
+    pub unit: &'static str,
+    /// of several runs the geometric mean; null is not finite
+    pub baseline: Option<f64>,
+    /// likewise
+    pub candidate: Option<f64>,
+    /// from baseline to candidate as a share of the baseline; of `failures` the
+    /// difference of the shares
+    pub change: Option<f64>,
+    /// lower limit of the change; null is unknown
+    pub low: Option<f64>,
+    /// upper limit of the change; null is unknown
+    pub high: Option<f64>,
+    /// of these limits, such that those of all metrics hold together
+    pub confidence: f64,
+    /// the smallest change that 80 of 100 such comparisons would have found; null if none
+    pub detectable: Option<f64>,
+    /// its trend over all runs; null if it is not known
+    pub drift: Option<Drift>,
+    /// conclusion of this metric
+    pub finding: Finding,
+    /// why it is inconclusive; null if it is not
+    pub doubt: Option<Doubt>,
+}
+
+/// A trend over the order in which runs were played.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Drift {
+    /// change from one run to the next, of the logarithm of the metric
+    pub per_run: Option<f64>,
+    /// probability of a trend at least as steep without any drift
+    pub chance: Option<f64>,
+    /// how much of the difference between the sides it could be, at most
+    pub explains: Option<f64>,
+    /// whether chance alone seldom makes such a trend
+    pub seen: bool,
+}
+
+/// Conclusion of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// The interval lies on the good side of 0 and of the threshold, not within the
+    /// margin.
+    Better,
+    /// The interval lies on the bad side of 0 and of the threshold, not within the
+    /// margin.
+    Worse,
+    /// The whole interval lies within the margin.
+    Equivalent,
+    /// None of these holds.
+    Inconclusive,
+}
+
+/// Why a metric is inconclusive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// The interval reaches beyond the margin, and excludes neither 0 nor changes
+    /// below the threshold.
+    Wide,
+    /// The runs are too few or too short for an interval.
+    TooFew,
+    /// A drift of the runs could explain the difference.
+    Drift,
+    /// The sides define the metric differently, or one of them is INVALID.
+    Conditions,
+}
+
+/// A metric that could not be compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Omitted {
+    /// which
+    pub metric: String,
+    /// in the run that has the fewest
+    pub values: u64,
+    /// at least
+    pub needed: u64,
+}
+
+impl Compared {
+    /// All of it.
+    pub fn of(report: &Report) -> Self {
+        Self {
+            schema: SCHEMA,
+            schema_version: SCHEMA_VERSION,
+            verdict: report.verdict().into(),
+            baseline: report.baseline.clone(),
+            candidate: report.candidate.clone(),
+            systems: report.systems.clone(),
+            confidence: 1.0 - report.question.risk,
+            labels: report.labels.clone(),
+            threshold: report.question.threshold,
+            margin: report.question.margin,
+            until_decided: report.question.looks == compare::Looks::Any,
+            between_runs: report.between_runs,
+            remarks: report.remarks.clone(),
+            tests: report.tests.iter().map(Test::of).collect(),
+        }
+    }
+}
+
+impl Test {
+    fn of(test: &TestReport) -> Self {
+        Self {
+            scenario: test.scenario.clone(),
+            tenant: test.tenant.clone(),
+            verdict: test.comparison.verdict.into(),
+            headline: metric::name(test.headline),
+            paired: test.pairing == Pairing::InOrder,
+            runs: test.runs,
+            observations: test.observations,
+            has_records: test.has_records,
+            metrics: test.comparison.rows.iter().map(Row::of).collect(),
+            omitted: test.comparison.omitted.iter().map(Omitted::of).collect(),
+            notes: test.notes.clone(),
+        }
+    }
+}
+
+impl Row {
+    fn of(row: &compare::Row) -> Self {
+        let drift = |drift: compare::Drift| Drift {
+            per_run: finite(drift.per_run),
+            chance: finite(drift.chance),
+            explains: finite(drift.explains),
+            seen: drift.is_seen(),
+        };
+        Self {
+            metric: metric::name(row.metric),
+            unit: match row.metric {
+                Metric::Percentile(..) | Metric::Mean(_) => "ns",
+                Metric::Throughput => "1/s",
+                Metric::Failures => "share",
+            },
+            baseline: finite(row.baseline),
+            candidate: finite(row.candidate),
+            change: finite(row.change.value),
+            low: finite(row.change.low),
+            high: finite(row.change.high),
+            confidence: row.confidence,
+            detectable: finite(row.detectable),
+            drift: row.drift.map(drift),
+            finding: row.finding.into(),
+            doubt: match row.finding {
+                compare::Finding::Inconclusive(doubt) => Some(doubt.into()),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl Omitted {
+    fn of(omitted: &compare::Omitted) -> Self {
+        let compare::TooFew { values, needed } = omitted.reason;
+        Self { metric: metric::name(omitted.metric), values, needed }
+    }
+}
+
+impl From<compare::Verdict> for Verdict {
+    fn from(verdict: compare::Verdict) -> Self {
+        match verdict {
+            compare::Verdict::Better => Self::Better,
+            compare::Verdict::Worse => Self::Worse,
+            compare::Verdict::Equivalent => Self::Equivalent,
+            compare::Verdict::Inconclusive => Self::Inconclusive,
+        }
+    }
+}
+
+impl From<compare::Finding> for Finding {
+    fn from(finding: compare::Finding) -> Self {
+        match finding {
+            compare::Finding::Better => Self::Better,
+            compare::Finding::Worse => Self::Worse,
+            compare::Finding::Equivalent => Self::Equivalent,
+            compare::Finding::Inconclusive(_) => Self::Inconclusive,
+        }
+    }
+}
+
+impl From<compare::Doubt> for Doubt {
+    fn from(doubt: compare::Doubt) -> Self {
+        match doubt {
+            compare::Doubt::Wide => Self::Wide,
+            compare::Doubt::TooFew => Self::TooFew,
+            compare::Doubt::Drift => Self::Drift,
+            compare::Doubt::Conditions => Self::Conditions,
+        }
+    }
+}
+
+/// JSON has no infinity.
+fn finite(value: f64) -> Option<f64> {
+    Some(value).filter(|value| value.is_finite())
+}

@@ -1,0 +1,210 @@
+//! The folder of runs that were played in turn: `a-1`, `b-1`, `a-2`, `b-2` and so on.
+//! A run in slices is a folder of runs `1`, `2` and so on.
+
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::compare::slices;
+use dyno_results::summary;
+use dyno_results::write::pretty;
+use serde::{Deserialize, Serialize};
+
+use super::{Played, Sides};
+
+use crate::failure::Failure;
+
+/// Name of the file that describes the folder.
+const FILE: &str = "interleave.json";
+
+/// Name of its schema.
+const SCHEMA: &str = "dyno.interleave";
+
+/// Names of the folders of both sides.
+pub const NAMES: [&str; 2] = ["a", "b"];
+
+/// Runs per side without which nothing is compared.
+pub const PAIRS_FEWEST: usize = 2;
+
+/// How the runs of a folder were played.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Name of the schema.
+    pub schema: String,
+    /// Configurations of baseline and candidate.
+    pub configs: [String; 2],
+    /// Slices of a run (1 or even).
+    pub slices: usize,
+    /// Decides the order of slices.
+    pub seed: u64,
+    /// Whether pairs were added until the result was conclusive.
+    pub until_decided: bool,
+}
+
+/// One of the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// From 0.
+    pub pair: usize,
+    /// 0 is the baseline.
+    pub side: usize,
+    /// From 0.
+    pub slice: usize,
+}
+
+impl Layout {
+    /// Returns a layout that is not written yet.
+    pub fn new(configs: [String; 2], slices: usize, seed: u64, until_decided: bool) -> Self {
+        Self { schema: SCHEMA.into(), configs, slices, seed, until_decided }
+    }
+
+    /// Reads the layout of a folder; `None` if it has none, as folders of earlier
+    /// versions.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(directory: &Path) -> Result<Option<Self>, Failure> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let damaged = |error: String| Failure::usage(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
+        let layout: Self =
+            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        match layout.schema == SCHEMA && is_slice_count(layout.slices) {
+            true => Ok(Some(layout)),
+            false => Err(damaged(format!("expected {SCHEMA} with 1 or an even number of slices"))),
+        }
+    }
+
+    /// Reads the layout of a folder that is resumed. Runs of earlier versions have
+    /// none and are whole.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read_or_whole(
+        directory: &Path,
+        configs: &[String; 2],
+        seed: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let is_whole = side_folder(directory, 0, 0).join(summary::FILE).is_file();
+        let whole = || is_whole.then(|| Self::new(configs.clone(), 1, seed, false));
+        Ok(Self::read(directory)?.or_else(whole))
+    }
+
+    /// Writes the layout.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub fn write(&self, directory: &Path) -> Result<(), Failure> {
+        std::fs::create_dir_all(directory)
+            .and_then(|()| std::fs::write(directory.join(FILE), pretty(self)))
+            .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))
+    }
+
+    /// Returns the runs of a pair in the order in which they are played.
+    pub fn places(&self, pair: usize) -> Vec<Place> {
+        let mut played = [0; 2];
+        let place = |side: usize| {
+            let slice = played[side];
+            played[side] += 1;
+            Place { pair, side, slice }
+        };
+        slices::order(pair, self.slices, self.seed).into_iter().map(place).collect()
+    }
+
+    /// Returns the folder of a run.
+    pub fn folder(&self, directory: &Path, place: Place) -> PathBuf {
+        let side = side_folder(directory, place.pair, place.side);
+        if self.slices == 1 { side } else { side.join((place.slice + 1).to_string()) }
+    }
+
+    /// Reads one side of a pair.
+    fn read_side(&self, directory: &Path, pair: usize, side: usize) -> Result<Played, Failure> {
+        let read = |slice: usize| {
+            let mut run = Played::read(&self.folder(directory, Place { pair, side, slice }))?;
+            let position = slices::position((pair, side, slice), self.slices, self.seed);
+            for run in run.tests.iter_mut().flat_map(|test| &mut test.observations) {
+                run.position = Some(position);
+            }
+            Ok(run)
+        };
+        let mut runs: Vec<Played> = (0..self.slices).map(read).collect::<Result<_, Failure>>()?;
+        match self.slices {
+            1 => Ok(runs.remove(0)),
+            _ => {
+                let label = side_folder(directory, pair, side).display().to_string();
+                Ok(Played::from_slices(runs, label))
+            }
+        }
+    }
+
+    /// Reads both sides of a pair.
+    ///
+    /// # Errors
+    /// If a run is missing or damaged.
+    pub fn read_pair(&self, directory: &Path, pair: usize) -> Result<[Played; 2], Failure> {
+        Ok([self.read_side(directory, pair, 0)?, self.read_side(directory, pair, 1)?])
+    }
+}
+
+/// Whether runs can be played in so many slices.
+pub fn is_slice_count(slices: usize) -> bool {
+    slices == 1 || (slices > 0 && slices.is_multiple_of(2))
+}
+
+fn side_folder(directory: &Path, pair: usize, side: usize) -> PathBuf {
+    directory.join(format!("{}-{}", NAMES[side], pair + 1))
+}
+
+/// Reads the pairs of a folder, at most `most` of them, and how they were played.
+///
+/// # Errors
+/// If there are fewer than two pairs, or a run cannot be read.
+pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Failure> {
+    let written = Layout::read(directory)?;
+    let configs = written.as_ref().map(|layout| layout.configs.clone());
+    let layout =
+        written.unwrap_or_else(|| Layout::new([String::new(), String::new()], 1, 0, false));
+    let is_there =
+        |pair: &usize| layout.places(*pair).iter().all(|p| layout.folder(directory, *p).is_dir());
+    let pairs = (0..most.unwrap_or(usize::MAX)).take_while(is_there).count();
+    if pairs < PAIRS_FEWEST {
+        let problem =
+            format!("{} holds {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
+        return Err(Failure::usage(problem).hint(
+            "give two runs (dyno compare A B), or two configurations (--interleave 5 A.toml B.toml)",
+        ));
+    }
+    let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs };
+    for pair in 0..pairs {
+        sides.add(layout.read_pair(directory, pair)?);
+    }
+    Ok((sides, layout))
+}
+
+impl Sides {
+    /// Adds a pair.
+    pub fn add(&mut self, pair: [Played; 2]) {
+        for (side, run) in self.runs.iter_mut().zip(pair) {
+            side.push(run);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_pair_have_folders_of_their_own() {
+        let folders = |slices: usize| -> Vec<String> {
+            let layout = Layout::new([String::new(), String::new()], slices, 1, false);
+            let of = |place: Place| layout.folder(Path::new("d"), place).display().to_string();
+            layout.places(1).into_iter().map(of).collect()
+        };
+        assert_eq!(folders(1), ["d/b-2", "d/a-2"]);
+        let mut sliced = folders(2);
+        sliced.sort();
+        assert_eq!(sliced, ["d/a-2/1", "d/a-2/2", "d/b-2/1", "d/b-2/2"]);
+    }
+}

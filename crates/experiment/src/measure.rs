@@ -1,0 +1,273 @@
+//! Plays one test, watches it from a second thread, and ends it on Ctrl-C.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, Nanos, WallTime};
+use dyno_loadgen::drive::real::RealTime;
+use dyno_loadgen::drive::sim::{View, VirtualTime};
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
+use dyno_loadgen::settings::{Scenario, Settings, TestMode};
+use dyno_results::summary::Failing;
+
+use crate::watch::Control;
+use crate::failure::Failure;
+use crate::goals::Goals;
+use crate::observe::{Heart, Observation};
+use crate::system::System;
+use crate::system::net::Remote;
+use crate::workers::RemoteWorkers;
+
+/// One test: what is measured of a system in one go.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// Of all tenants.
+    pub scenario: Scenario,
+    /// Of all tenants.
+    pub mode: TestMode,
+    /// At least one.
+    pub tenants: Vec<TestTenant>,
+    /// Of the records of its runs.
+    pub keep: Keep,
+    /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it
+    /// does not: there the failures are what was asked for.
+    pub fails_fast: bool,
+}
+
+/// What a test left.
+#[derive(Debug)]
+pub struct PlayedTest {
+    /// One entry a tenant.
+    pub logs: Vec<TestLog>,
+    /// The failures that ended it before its time.
+    pub failing: Option<Failing>,
+    /// What was seen of this process; `None` where it issued nothing, or in virtual time.
+    pub observation: Option<Observation>,
+}
+
+/// One tenant's part of a test.
+#[derive(Debug, Clone)]
+pub struct TestTenant {
+    /// None if it is the only one and has no name.
+    pub name: Option<String>,
+    /// What was asked for.
+    pub settings: Settings,
+    /// What that means.
+    pub plan: Plan,
+    /// What the log is told of the settings.
+    pub messages: Vec<Message>,
+}
+
+/// How often progress and Ctrl-C are looked at. Seldom enough for two cores.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// Simulated tests begin at this time, so that the same seed gives the same bytes.
+const VIRTUAL_ORIGIN: WallTime = WallTime { unix_ns: 0 };
+
+impl Test {
+    /// Such as `Server performance`.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.scenario, dyno_results::summary::mode_name(self.mode))
+    }
+
+    /// About how long it lasts, ns, if each run of a repetition is VALID. An
+    /// accuracy run's length is the system's secret.
+    pub fn expected(&self) -> Nanos {
+        let of = |tenant: &TestTenant| match (self.mode, self.scenario) {
+            (TestMode::AccuracyOnly, _) => 0,
+            _ => tenant.plan.min_duration,
+        };
+        let one = self.tenants.iter().map(of).max().unwrap_or(0);
+        one.saturating_mul(self.repetition_runs())
+    }
+
+    /// Runs that a repetition asks for, if it is one of performance.
+    fn repetition_runs(&self) -> u64 {
+        match self.mode {
+            TestMode::AccuracyOnly | TestMode::FindPeakPerformance => 1,
+            TestMode::PerformanceOnly | TestMode::SubmissionRun => {
+                u64::from(self.tenants[0].plan.repetition.runs())
+            }
+        }
+    }
+
+    /// Plays it to its end, or to an interrupt, under this title.
+    ///
+    /// # Errors
+    /// If the system cannot be started.
+    pub fn play(
+        &self,
+        system: &System,
+        control: Control<'_>,
+        title: &str,
+    ) -> Result<PlayedTest, Failure> {
+        let tenants: Vec<Tenant<'_>> = self
+            .tenants
+            .iter()
+            .map(|tenant| Tenant {
+                settings: tenant.settings.clone(),
+                plan: tenant.plan.clone(),
+                library: &*system.library,
+                messages: tenant.messages.clone(),
+            })
+            .collect();
+        control.watch.begin(title, Goals::of(self, system.is_simulated()));
+        let played = if system.is_simulated() {
+            let logs = self.play_virtual_time(system, &tenants, control);
+            PlayedTest { logs, failing: None, observation: None }
+        } else if let Some(workers) = &system.remote_workers {
+            self.play_on_workers((system, workers), control)?
+        } else {
+            self.play_real_time(system, &tenants, control)?
+        };
+        control.watch.clear();
+        Ok(played)
+    }
+
+    fn play_virtual_time(
+        &self,
+        system: &System,
+        tenants: &[Tenant<'_>],
+        control: Control<'_>,
+    ) -> Vec<TestLog> {
+        let (clock, is_shown) = (Clock::start(), control.watch.wants_glances());
+        let mut next_glance = 0;
+        let mut look_on = |view: &mut View<'_>| {
+            let now = clock.now();
+            if is_shown && now >= next_glance {
+                next_glance = now + GLANCE.as_nanos() as Nanos;
+                control.watch.saw(Some(&view.glance()));
+            }
+            match control.ends(view.now()) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let mut simulated = system.simulated(&tenants[0].plan);
+        let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
+        run::run(&mut driver, tenants, self.keep, &mut |beginning| self.announce(&beginning, control))
+    }
+
+    /// As in real time, on workers that have this system.
+    fn play_on_workers(
+        &self,
+        (system, remote): (&System, &RemoteWorkers),
+        control: Control<'_>,
+    ) -> Result<PlayedTest, Failure> {
+        let interrupted = || Failure::interrupted("interrupted before all workers had joined");
+        let coordinator = remote.coordinator(system, control)?.ok_or_else(interrupted)?;
+        let library = coordinator.library(&*system.library);
+        let tenants: Vec<Tenant<'_>> = self
+            .tenants
+            .iter()
+            .map(|tenant| Tenant {
+                settings: tenant.settings.clone(),
+                plan: tenant.plan.clone(),
+                library: &library,
+                messages: tenant.messages.clone(),
+            })
+            .collect();
+        let settings = self.tenants.iter().map(|tenant| tenant.settings.values.clone()).collect();
+        let about = (system.engine_name(), system.library_size());
+        let mut driver = coordinator.begin(about, self.scenario, settings);
+        let logs = std::thread::scope(|scope| {
+            let (running, is_over) = mpsc::channel::<()>();
+            let mut saw = || control.watch.saw(Some(&coordinator.glance()));
+            let is_shown = control.watch.wants_glances();
+            scope.spawn(move || {
+                look_on(
+                    &|| coordinator.abort(),
+                    is_shown.then_some(&mut saw as &mut dyn FnMut()),
+                    &is_over,
+                    control,
+                );
+            });
+            let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, control);
+            let logs = run::run(&mut driver, &tenants, self.keep, announce);
+            drop(running);
+            logs
+        });
+        let failing = coordinator.failing().map(|(found, words)| Failing::new(found, words));
+        Ok(PlayedTest { logs, failing, observation: None })
+    }
+
+    fn play_real_time(
+        &self,
+        system: &System,
+        tenants: &[Tenant<'_>],
+        control: Control<'_>,
+    ) -> Result<PlayedTest, Failure> {
+        let before = system.remote().map(Remote::seen);
+        let heart = Heart::begin();
+        let mut driver = RealTime::new(system.real_time(self.scenario, &|| !control.ends(0))?)
+            .announce(heart.announce());
+        let monitor = driver.monitor();
+        let watched = monitor.clone();
+        let logs = std::thread::scope(|scope| {
+            // Dropped when the test is over, which ends the watching thread.
+            let (running, is_over) = mpsc::channel::<()>();
+            // Before the run begins: later ones are not noted for it.
+            let mut onlooker = control.watch.wants_glances().then(|| monitor.onlooker());
+            scope.spawn(move || {
+                let mut saw = onlooker
+                    .as_mut()
+                    .map(|onlooker| || control.watch.saw(onlooker.glance().as_ref()));
+                let saw = saw.as_mut().map(|saw| saw as &mut dyn FnMut());
+                look_on(&|| watched.abort(), saw, &is_over, control);
+            });
+            let announce = &mut |beginning: run::Beginning<'_>| {
+                self.announce(&beginning, control);
+                monitor.fail_fast(self.fails_fast && self.is_first_load(&beginning));
+            };
+            let logs = run::run(&mut driver, tenants, self.keep, announce);
+            drop(running);
+            logs
+        });
+        let words = || system.words_of_failure(before.as_ref());
+        let failing = monitor.failing().map(|found| Failing::new(found, words()));
+        Ok(PlayedTest { logs, failing, observation: Some(heart.end()) })
+    }
+
+    /// Whether a run has the load that was asked for. Of further loads that a search or a
+    /// repetition tries it is a result that the system fails most answers.
+    fn is_first_load(&self, beginning: &run::Beginning<'_>) -> bool {
+        let tries_loads = self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
+        beginning.run == 1 || !tries_loads
+    }
+
+    /// A search for the peak has many runs, and so has a repetition.
+    fn announce(&self, beginning: &run::Beginning<'_>, control: Control<'_>) {
+        let is_one_of_many =
+            self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
+        if is_one_of_many {
+            let (plan, run) = (beginning.plan, beginning.run);
+            control.watch.remark(&match plan.interval() {
+                Some(_) => format!("run {run} with {} streams", plan.samples_per_query),
+                None => format!("run {run} at {:.1}/s", plan.target_qps),
+            });
+        }
+    }
+}
+
+fn look_on(
+    abort: &dyn Fn(),
+    mut saw: Option<&mut dyn FnMut()>,
+    is_over: &mpsc::Receiver<()>,
+    control: Control<'_>,
+) {
+    let clock = Clock::start();
+    let next = || match control.most.map(|most| Duration::from_nanos(most - clock.now().min(most))) {
+        Some(left) if !left.is_zero() => GLANCE.min(left),
+        _ => GLANCE,
+    };
+    while is_over.recv_timeout(next()) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if control.ends(clock.now()) {
+            abort();
+        }
+        if let Some(saw) = &mut saw {
+            saw();
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! What a run can be told besides the settings of the load generator.
+//!
+//! One table, [`KEYS`], is the source of the flags of `dyno run`, of the keys
+//! under `[run]` in `dyno.toml`, and of what `dyno init` writes.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_results::records::Keep;
+use dyno_results::summary::Limits;
+use dyno_results::units;
+use dyno_rules::Round;
+use dyno_sut::cores::{Cores, CoresError};
+
+use super::batch::BatchSizes;
+use super::profile::Profile;
+use super::require::Requirement;
+use super::shape::ShapeOf;
+
+/// Which tests are run in each scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Every sample once, scored.
+    Accuracy,
+    /// Latency or throughput.
+    Performance,
+    /// Accuracy, then performance.
+    Both,
+    /// The highest Server rate within the latency bound.
+    Peak,
+}
+
+impl Mode {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::Performance => "performance",
+            Self::Both => "both",
+            Self::Peak => "peak",
+        }
+    }
+}
+
+/// How a run is set up. `None` where nobody said anything.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunOptions {
+    pub system: Option<String>,
+    pub round: Option<String>,
+    pub benchmark: Option<String>,
+    pub scenarios: Vec<Scenario>,
+    pub is_interactive: bool,
+    pub mode: Option<Mode>,
+    pub profile: Option<Profile>,
+    pub duration: Option<Nanos>,
+    pub qps: Option<f64>,
+    pub seed: Option<u64>,
+    pub deadline: Option<Nanos>,
+    pub fails_fast: Option<bool>,
+    /// Of `[[tenants]]`, in their order, where one says so.
+    pub tenant_systems: Vec<Option<String>>,
+    pub model: Option<PathBuf>,
+    pub data: Vec<(Option<String>, PathBuf)>,
+    /// Shapes of inputs whose dimensions the model leaves open.
+    pub shapes: Vec<ShapeOf>,
+    pub labels: Option<PathBuf>,
+    pub with: Vec<(String, PathBuf)>,
+    pub ort_lib: Option<PathBuf>,
+    pub samples: Option<NonZero<usize>>,
+    /// Of the data set of the benchmark, where a round is followed.
+    pub samples_of_round: Option<NonZero<usize>>,
+    pub workers: Option<usize>,
+    pub remote_workers: Option<NonZero<usize>>,
+    pub listen: Option<String>,
+    pub threads: Option<NonZero<usize>>,
+    pub cores: Option<Cores>,
+    pub warm_up: Option<usize>,
+    pub batch: Option<BatchSizes>,
+    pub batch_wait: Option<Nanos>,
+    pub accuracy_target: Option<f64>,
+    /// Bounds that performance tests must keep.
+    pub requirements: Vec<Requirement>,
+    pub goodput: Option<Limits>,
+    pub equivalence: Option<PathBuf>,
+    pub is_virtual: bool,
+    pub conf: Vec<PathBuf>,
+    pub conf_model: Option<String>,
+    pub audit: Option<PathBuf>,
+    pub out: Option<PathBuf>,
+    pub name: Option<String>,
+    pub trace_log: bool,
+    pub records: Keep,
+}
+
+impl RunOptions {
+    /// Samples of a data set that exists in name only: as many as somebody said, or as the
+    /// round's has, or this many.
+    pub fn samples_or_of_round(&self, default: usize) -> usize {
+        self.samples.or(self.samples_of_round).map_or(default, NonZero::get)
+    }
+}
+
+/// One row of [`KEYS`].
+pub struct Key {
+    /// Name of the flag. In `dyno.toml` the hyphens are underscores.
+    pub name: &'static str,
+    /// What stands for the value in help texts; empty for a switch.
+    pub value: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// What happens without it.
+    pub default: &'static str,
+    /// Reads a value. Paths are relative to the second argument.
+    pub set: fn(&mut RunOptions, &str, &Path) -> Result<(), String>,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+macro_rules! keys {
+    ($($name:literal $value:literal $help:literal $default:literal $set:expr;)+) => {
+        /// Every key, in the order of help texts.
+        pub const KEYS: &[Key] = &[$(Key {
+            name: $name, value: $value, help: $help, default: $default, set: $set,
+        },)+];
+    };
+}
+
+keys! {
+    "system" "SYSTEM" "What is measured: digits, null, onnx:FILE, tract:FILE, or model:SERVICE in virtual time (dyno info systems)" "digits"
+        |o, v, _| { o.system = Some(v.into()); Ok(()) };
+    "round" "ROUND" "A round of MLPerf Inference, such as v5.1, whose rules the settings follow; needs --benchmark (dyno info rules)" "none"
+        |o, v, _| { o.round = Some(v.into()); o.round = Some(round(v)?); Ok(()) };
+    "benchmark" "NAME" "The benchmark of the round, by its official name or one that submitters use" "none"
+        |o, v, _| { o.benchmark = Some(v.into()); Ok(()) };
+    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server, Offline; several with commas; of a round also Interactive" "all four, or those of the benchmark"
+        |o, v, _| add_scenarios(o, v);
+    "mode" "MODE" "accuracy, performance, both or peak (the highest Server rate, or most MultiStream streams, within the bound)" "both"
+        |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
+    "profile" "PROFILE" "quick (5 s a test) or rules (600 s a test, as official runs have)" "quick"
+        |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
+    "duration" "TIME" "Each performance test lasts at least this long, such as 10s" "by profile"
+        |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
+    "qps" "RATE" "Server: mean arrival rate in queries/s" "a tenth of what a short probe reaches, at most 1000"
+        |o, v, _| { o.qps = Some(number(v)?); Ok(()) };
+    "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
+        |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
+    "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
+        |o, v, _| { o.deadline = Some(units::parse_duration(v)?); Ok(()) };
+    "fail-fast" "on|off" "End a run whose first 20 answers all failed, or more than half of the last 200 (not in virtual time)" "on, but off with --profile rules or --round"
+        |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
+    "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
+        |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
+    "data" "[INPUT=]FILE" "Samples for a model (.npy, along the first axis; once for each of its inputs), or prompts for a server (.jsonl, .json, .csv)" "random samples"
+        |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
+    "shape" "INPUT=DIMS,.." "Shape of an input whose dimensions the model leaves open, such as input_ids=1x128 (1 is the batch); once for each input, or several with commas" "none: open dimensions besides the batch are rejected without --data"
+        |o, v, _| { o.shapes.extend(ShapeOf::parse_all(v)?); Ok(()) };
+    "labels" "FILE.npy" "Class of each sample, to score accuracy" "none: accuracy is not scored"
+        |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
+    "with" "NAME=FILE" "A file of a task, by its name in dyno task show; once for each" "those that dyno fetch got"
+        |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
+    "ort-lib" "FILE" "ONNX Runtime's shared library" "found through Python's onnxruntime"
+        |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
+    "samples" "N" "Samples that are made where no file holds them; of prompts in a file the first so many" "1024; 256 of servers"
+        |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
+    "workers" "N" "Threads that compute behind the batcher; 0 computes on the issuing thread" "0, but one a core for Offline"
+        |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
+    "remote-workers" "N" "Processes that share the load, here or on other machines, once they have joined with dyno worker" "none: this process issues all of it"
+        |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
+    "listen" "ADDRESS" "Where remote workers join; port 0 is any free one" "127.0.0.1:7700"
+        |o, v, _| { o.listen = Some(v.into()); Ok(()) };
+    "threads" "N" "Threads of ONNX Runtime that work on one call" "its processors, shared by the workers"
+        |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
+    "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays free (Linux)" "all"
+        |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
+    "warm-up" "N" "Calls of the system before the clock of each test; a model is tried once when it is loaded" "0"
+        |o, v, _| { o.warm_up = Some(number(v)?); Ok(()) };
+    "batch" "N|SCENARIO=N,.." "Samples in a batch at most, if there are workers, in all scenarios or in each; 32,Server=8 is 8 in Server and 32 elsewhere" "32, for models 1"
+        |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
+    "batch-wait" "TIME" "How long the oldest sample of a batch waits for others" "0ns"
+        |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
+    "accuracy-target" "SHARE" "Accuracy that is asked for, from 0 to 1" "99 % of the reference for digits, else none"
+        |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
+    "require" "[SCENARIO:]LIMIT" "A bound that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; once for each" "none"
+        |o, v, _| { o.requirements.push(Requirement::parse(v)?); Ok(()) };
+    "goodput" "LIMITS" "Also tell what is delivered within these limits, in ms: any of ttft:MS, tpot:MS, e2el:MS with commas" "the bounds of Server alone"
+        |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
+    "equivalence" "FILE" "What dyno task equivalence --json said of the model, for the statement of the division" "none"
+        |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
+    "virtual" "" "Play the test in virtual time; only simulated systems can" "model: yes, others: no"
+        |o, v, _| { o.is_virtual = switch(v)?; Ok(()) };
+    "conf" "FILE" "A user.conf in LoadGen's grammar; may be given several times" "none"
+        |o, v, base| { o.conf.push(base.join(v)); Ok(()) };
+    "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only"
+        |o, v, _| { o.conf_model = Some(v.into()); Ok(()) };
+    "audit" "FILE" "An audit.config, which overrides everything else" "none"
+        |o, v, base| { o.audit = Some(base.join(v)); Ok(()) };
+    "out" "DIR" "Where the results go; must be new or empty" "runs/TIME-NAME"
+        |o, v, base| { o.out = Some(base.join(v)); Ok(()) };
+    "name" "NAME" "Name of the run, for its folder and its report" "the system"
+        |o, v, _| { o.name = Some(v.into()); Ok(()) };
+    "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte a sample" "no"
+        |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
+    "records" "WHICH" "Raw records of each test in records.bin: thinned (at most 262,144 rows), all or none" "thinned"
+        |o, v, _| { o.records = keep(v)?; Ok(()) };
+}
+
+/// The key of this name, in either spelling; else the nearest name.
+///
+/// # Errors
+/// The nearest name, in the spelling of `dyno.toml`.
+pub fn find(name: &str) -> Result<&'static Key, String> {
+    let hyphenated = name.replace('_', "-");
+    let found = KEYS.iter().find(|key| key.name == hyphenated);
+    found.ok_or_else(|| {
+        let near = nearest(&hyphenated, KEYS.iter().map(|key| key.name)).unwrap_or("system");
+        near.replace('-', "_")
+    })
+}
+
+/// The keys given on the command line, with their values.
+#[derive(Debug, Clone, Default)]
+pub struct GivenKeys(pub Vec<(&'static Key, String)>);
+
+/// A scenario as people write it: `Server`, `server`, `single-stream`.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn scenario(text: &str) -> Result<Scenario, String> {
+    let plain = text.to_ascii_lowercase().replace(['-', '_'], "");
+    let named = |scenario: &Scenario| scenario.name().to_ascii_lowercase() == plain;
+    Scenario::ALL.iter().copied().find(named).ok_or_else(|| {
+        let names = Scenario::ALL.iter().map(|scenario| scenario.name());
+        let near = nearest(text, names.clone()).unwrap_or("Server");
+        let names: Vec<&str> = names.collect();
+        format!("expected one of {}, found `{text}`; the nearest is {near}", names.join(", "))
+    })
+}
+
+/// Interactive is played as Server, with bounds of its own: one run has one of them.
+fn add_scenarios(options: &mut RunOptions, text: &str) -> Result<(), String> {
+    if text == "all" {
+        options.scenarios.extend(Scenario::ALL);
+        return Ok(());
+    }
+    let (interactive, others): (Vec<&str>, Vec<&str>) =
+        text.split(',').map(str::trim).partition(|name| name.eq_ignore_ascii_case("interactive"));
+    let others: Vec<Scenario> = others.into_iter().map(scenario).collect::<Result<_, _>>()?;
+    options.is_interactive |= !interactive.is_empty();
+    let has_server = options.scenarios.contains(&Scenario::Server) && interactive.is_empty();
+    if options.is_interactive && (has_server || others.contains(&Scenario::Server)) {
+        return Err("Server and Interactive are both played as Server, with bounds of their own; \
+                    make a run of each"
+            .into());
+    }
+    options.scenarios.extend(others);
+    if options.is_interactive {
+        options.scenarios.push(Scenario::Server);
+    }
+    Ok(())
+}
+
+fn round(text: &str) -> Result<String, String> {
+    let round = Round::named(text).map_err(|unknown| unknown.to_string())?;
+    Ok(round.version.to_string())
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    let modes = [Mode::Accuracy, Mode::Performance, Mode::Both, Mode::Peak];
+    let named = modes.into_iter().find(|mode| mode.name() == text);
+    named.ok_or_else(|| format!("expected accuracy, performance, both or peak, found `{text}`"))
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    let named = [Keep::Thinned, Keep::All, Keep::Nothing].into_iter().find(|k| k.name() == text);
+    named.ok_or_else(|| format!("expected thinned, all or none, found `{text}`"))
+}
+
+/// `INPUT=FILE`, or a file alone for a model with one input.
+fn input_file(text: &str, base: &Path) -> (Option<String>, PathBuf) {
+    match text.split_once('=') {
+        Some((input, file)) => (Some(input.to_string()), base.join(file)),
+        None => (None, base.join(text)),
+    }
+}
+
+fn named_file(text: &str, base: &Path) -> Result<(String, PathBuf), String> {
+    let (name, file) =
+        text.split_once('=').ok_or_else(|| format!("expected NAME=FILE, found `{text}`"))?;
+    Ok((name.to_string(), base.join(file)))
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.replace('_', "").parse().map_err(|_| format!("expected a number, found `{text}`"))
+}
+
+/// A number that is not 0.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
+    NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = number(text)?;
+    if (0.0..=1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("expected a share from 0 to 1, found `{text}`"))
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("expected on or off, found `{text}`")),
+    }
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("expected true or false, found `{text}`"))
+}

@@ -1,0 +1,563 @@
+//! From what was said to what is run: flags over environment over file over round
+//! over profile over defaults, each value with its origin.
+
+pub mod arguments;
+mod assignment;
+mod batch;
+mod file;
+mod keys;
+mod profile;
+mod require;
+mod rules;
+mod shape;
+mod swept;
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{MILLISECOND, SECOND};
+use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
+use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
+use dyno_loadgen::run::{Message, Severity};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
+
+use assignment::{Assignment, apply};
+pub use batch::BatchSizes;
+pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
+pub use keys::find as find_key;
+pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
+pub use profile::Profile;
+pub use require::Requirement;
+pub use rules::Rules;
+pub use shape::ShapeOf;
+pub use swept::Swept;
+
+use crate::failure::Failure;
+
+/// Variables that set a setting begin so, as `DYNO_SETTINGS_SERVER_TARGET_QPS`.
+pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
+
+/// A key of a run that was set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Name of the key, with hyphens.
+    pub key: &'static str,
+    /// Who set it: a flag, or a line of a file.
+    pub origin: Origin,
+}
+
+/// All that was said, in layers.
+#[derive(Debug)]
+pub struct Options {
+    /// How the run is set up.
+    pub run: RunOptions,
+    /// The round and benchmark that the run is for.
+    pub rules: Option<Rules>,
+    /// Tenants of the configuration file; none is one without a name.
+    pub tenants: Vec<TenantTable>,
+    /// `[sweep]` of the configuration file.
+    pub sweep: Option<SweepTable>,
+    /// What is odd about the files, and yet accepted.
+    pub warnings: Vec<ConfigWarning>,
+    conf: Vec<Conf>,
+    audit: Option<Conf>,
+    imposed: Vec<Assignment>,
+    /// What a command departs from the round by, each as a sentence.
+    departures: Vec<String>,
+    /// Settings that a command sets itself.
+    set_by_command: Vec<&'static str>,
+    given: Vec<Given>,
+    file: Vec<Assignment>,
+    environment: Vec<Assignment>,
+    flags: Vec<Assignment>,
+}
+
+/// What the command line says of a run.
+#[derive(Debug, Clone)]
+pub struct CommandLine {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--set` and dotted flags.
+    pub set: Vec<String>,
+    /// Flags of [`KEYS`].
+    pub keys: GivenKeys,
+}
+
+impl CommandLine {
+    /// Gives a flag of [`KEYS`] this value alone.
+    ///
+    /// # Panics
+    /// If there is no such flag.
+    pub fn give(&mut self, name: &str, value: &str) {
+        let key = KEYS.iter().find(|key| key.name == name).expect("it is a key of the table");
+        self.keys.0.retain(|(given, _)| given.name != name);
+        self.keys.0.push((key, value.to_string()));
+    }
+
+    /// The last value that a flag of [`KEYS`] was given.
+    pub fn given(&self, name: &str) -> Option<&str> {
+        let mut given = self.keys.0.iter().rev();
+        given.find(|(key, _)| key.name == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Options {
+    /// Reads all layers.
+    ///
+    /// # Errors
+    /// Every problem of every layer at once.
+    pub fn read(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Failure> {
+        let (mut options, mut problems) = Self::layers(command_line, environment);
+        match Rules::read(&options.run) {
+            Ok(rules) => options.rules = rules,
+            Err(found) => problems.extend(found),
+        }
+        options.take_from_rules();
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    /// Reads what the points of a sweep have in common, of which a round or its
+    /// benchmark may be what varies.
+    ///
+    /// # Errors
+    /// As [`Options::read`].
+    pub fn common(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, Failure> {
+        let (mut options, mut problems) = Self::layers(command_line, environment);
+        options.read_conf(&mut problems);
+        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+    }
+
+    fn layers(
+        command_line: &CommandLine,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> (Self, Vec<String>) {
+        let mut problems = Vec::new();
+        let file = match &command_line.config {
+            Some(path) => file::ConfigFile::read(path).unwrap_or_else(|found| {
+                problems.extend(found);
+                file::ConfigFile::default()
+            }),
+            None => file::ConfigFile::default(),
+        };
+        let environment = read_environment(environment, &mut problems);
+        let given = all_given(&file.given, command_line);
+        let (mut run, flags) = read_flags(command_line, file.run, &mut problems);
+        run.tenant_systems = file.tenants.iter().map(|tenant| tenant.system.clone()).collect();
+        let options = Self {
+            run,
+            rules: None,
+            tenants: file.tenants,
+            sweep: file.sweep,
+            warnings: Vec::new(),
+            conf: Vec::new(),
+            audit: None,
+            imposed: Vec::new(),
+            departures: Vec::new(),
+            set_by_command: Vec::new(),
+            given,
+            file: file.settings,
+            environment,
+            flags,
+        };
+        (options, problems)
+    }
+
+    /// What a round says of the run besides settings, where nobody else does.
+    fn take_from_rules(&mut self) {
+        let Some(rules) = self.rules else { return };
+        let (run, benchmark) = (&mut self.run, rules.benchmark);
+        if run.conf_model.is_none() {
+            run.conf_model = rules.model();
+        }
+        run.profile = run.profile.or(Some(Profile::Rules));
+        let of_interactive = benchmark.loadgen.interactive_samples;
+        let of_interactive = of_interactive.filter(|_| rules.is_interactive);
+        let samples = of_interactive.unwrap_or(benchmark.dataset.samples);
+        run.samples_of_round = usize::try_from(samples).ok().and_then(NonZero::new);
+        run.accuracy_target = run.accuracy_target.or(benchmark.least_accuracy());
+    }
+
+    fn read_conf(&mut self, problems: &mut Vec<String>) {
+        let model = self.run.conf_model.as_deref();
+        for path in &self.run.conf {
+            let read = Conf::load(path).and_then(|conf| conf.refuse_ignored().map(|()| conf));
+            match read {
+                Ok(conf) => {
+                    self.warnings.extend(conf.lint(ConfType::User, model));
+                    self.conf.push(conf);
+                }
+                Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
+            }
+        }
+        match self.run.audit.as_deref().map(Conf::load).transpose() {
+            Ok(audit) => {
+                let lint = audit.iter().flat_map(|conf| conf.lint(ConfType::Audit, None));
+                self.warnings.extend(lint);
+                self.audit = audit;
+            }
+            Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
+        }
+    }
+
+    /// The keys of the run that were set, each with who set it last; what a round sets is
+    /// not among them.
+    pub fn given(&self) -> &[Given] {
+        &self.given
+    }
+
+    /// Settings that were set, each with the one scenario that it is for, if any.
+    pub fn assigned(&self) -> impl Iterator<Item = (Option<Scenario>, &'static str, &Origin)> {
+        let all = self.file.iter().chain(&self.environment).chain(&self.flags);
+        all.map(|of| (of.scenario, of.key, &of.origin))
+    }
+
+    /// The scenarios that are run, in order.
+    pub fn scenarios(&self) -> Vec<Scenario> {
+        match (&self.run.scenarios[..], self.run.mode) {
+            ([], Some(Mode::Peak)) => vec![Scenario::Server],
+            ([], _) => match &self.rules {
+                Some(rules) => rules.scenarios(),
+                None => Scenario::ALL.to_vec(),
+            },
+            (given, _) => {
+                let is_asked = |scenario: &Scenario| given.contains(scenario);
+                Scenario::ALL.iter().copied().filter(is_asked).collect()
+            }
+        }
+    }
+
+    /// The tests that are run in each scenario.
+    pub fn modes(&self) -> &'static [TestMode] {
+        match self.run.mode.unwrap_or(Mode::Both) {
+            Mode::Accuracy => &[TestMode::AccuracyOnly],
+            Mode::Performance => &[TestMode::PerformanceOnly],
+            Mode::Both => &[TestMode::AccuracyOnly, TestMode::PerformanceOnly],
+            Mode::Peak => &[TestMode::FindPeakPerformance],
+        }
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> Profile {
+        self.run.profile.unwrap_or(Profile::Quick)
+    }
+
+    /// Whether a run ends when most answers fail. Under the rules a run goes on to its end.
+    pub fn fails_fast(&self) -> bool {
+        let by_default = self.profile() == Profile::Quick && self.rules.is_none();
+        self.run.fails_fast.unwrap_or(by_default)
+    }
+
+    /// All layers on top of each other, for one test of one tenant. What depends
+    /// on the system is still open; see [`Options::complete`].
+    pub fn settings(
+        &self,
+        scenario: Scenario,
+        mode: TestMode,
+        tenant: Option<&TenantTable>,
+    ) -> Settings {
+        let model = self.run.conf_model.as_deref().unwrap_or("*");
+        let word = scenario.name();
+        let mut settings = Settings::default();
+        settings.values.scenario = scenario;
+        Conf::built_in().apply(&mut settings, model, word, ConfType::BuiltIn);
+        let is_known_model = self.run.conf_model.is_some();
+        self.profile().apply(&mut settings, scenario, is_known_model);
+        if let Some(rules) = &self.rules {
+            rules.apply(&mut settings, scenario);
+        }
+        for conf in &self.conf {
+            conf.apply(&mut settings, model, word, ConfType::User);
+        }
+        apply(&self.file, &mut settings, scenario);
+        if let Some(tenant) = tenant {
+            apply(&tenant.settings, &mut settings, scenario);
+        }
+        apply(&self.environment, &mut settings, scenario);
+        apply(&self.flags, &mut settings, scenario);
+        settings.values.scenario = scenario;
+        settings.values.mode = mode;
+        let is_searched = mode == TestMode::FindPeakPerformance;
+        if is_searched && self.leaves_streams(&settings) {
+            settings.values.multi_stream_samples_per_query = 1;
+            settings.record(STREAMS, Origin::Code("a search begins with one stream"));
+        }
+        let given = Origin::Code("dyno run");
+        settings.record("scenario", given.clone());
+        settings.record("mode", given);
+        settings
+    }
+
+    /// Whether the round leaves the number of streams open, and nobody said it.
+    fn leaves_streams(&self, settings: &Settings) -> bool {
+        let leaves = |rules: &Rules| rules.leaves_streams(settings.values.scenario);
+        self.rules.as_ref().is_some_and(leaves) && is_open(settings, STREAMS)
+    }
+
+    /// Sets settings of one scenario over all that was said, as an audit does.
+    ///
+    /// # Panics
+    /// If a setting does not exist or a value does not read.
+    pub fn impose(
+        &mut self,
+        scenario: Scenario,
+        settings: &[(&'static str, String)],
+        origin: &Origin,
+    ) {
+        self.imposed.extend(settings.iter().map(|(key, value)| {
+            let (value, origin) = (value.clone(), origin.clone());
+            Assignment { scenario: Some(scenario), key, value, origin }
+        }));
+    }
+
+    /// Has it told of the runs to come where these settings, which a command sets
+    /// for them over all that was said, are not those of the round.
+    ///
+    /// # Panics
+    /// As [`Options::impose`].
+    pub fn depart(
+        &mut self,
+        scenario: Scenario,
+        on_top: &[(&'static str, String)],
+        origin: &Origin,
+    ) {
+        let Some(rules) = &self.rules else { return };
+        self.set_by_command = on_top.iter().map(|(key, _)| *key).collect();
+        let mut settings = self.settings(scenario, TestMode::PerformanceOnly, None);
+        let known = rules.broken(&settings);
+        for (key, value) in on_top {
+            settings
+                .set(key, value, origin.clone())
+                .expect("settings that exist, values that read");
+        }
+        self.departures = rules.broken(&settings);
+        self.departures.retain(|sentence| !known.contains(sentence));
+    }
+
+    /// What readers must know of the round that the run is for: what it asks for and
+    /// the run does not do.
+    pub fn rules_remarks(&self) -> Vec<String> {
+        let Some(rules) = &self.rules else { return Vec::new() };
+        let mut remarks = vec![rules.remark()];
+        if self.profile() == Profile::Quick {
+            remarks.push("Profile quick shortens nothing that the round sets.".into());
+        }
+        remarks.extend(self.departures_from_round());
+        remarks
+    }
+
+    /// What the round of the run asks for and the run does not do.
+    pub fn departures_from_round(&self) -> Vec<String> {
+        let Some(rules) = &self.rules else { return Vec::new() };
+        let mut remarks = self.departures.clone();
+        let asked = rules.benchmark.least_accuracy();
+        if let Some(given) = self.run.accuracy_target.filter(|given| Some(*given) != asked) {
+            let asked = asked.map_or("another figure".into(), |asked| asked.to_string());
+            remarks.push(format!("Accuracy is held against {given}; the round asks for {asked}."));
+        }
+        let is_searched = self.modes().contains(&TestMode::FindPeakPerformance)
+            || self.set_by_command.contains(&STREAMS);
+        let tenants: Vec<_> = match &self.tenants[..] {
+            [] => vec![None],
+            tenants => tenants.iter().map(Some).collect(),
+        };
+        for scenario in self.scenarios() {
+            remarks.extend(rules.remarks(scenario));
+            for tenant in &tenants {
+                let mut settings = self.settings(scenario, TestMode::PerformanceOnly, *tenant);
+                let mut broken = rules.broken(&settings);
+                if !is_searched && self.leaves_streams(&settings) {
+                    let streams = settings.values.multi_stream_samples_per_query;
+                    broken.push(format!(
+                        "The round leaves the number of streams to you; {STREAMS} is {streams} \
+                         because nothing else was said."
+                    ));
+                }
+                let before = settings.clone();
+                self.apply_audit(&mut settings);
+                broken.extend(rules.audited(&settings, &before));
+                for sentence in broken {
+                    if !remarks.contains(&sentence) {
+                        remarks.push(sentence);
+                    }
+                }
+            }
+        }
+        remarks
+    }
+
+    fn apply_audit(&self, settings: &mut Settings) {
+        if let Some(audit) = &self.audit {
+            audit.apply_audit(settings);
+            apply_test05(settings);
+        }
+    }
+
+    /// Fills in what nobody said, and lets the audit have the last word. Returns
+    /// what the log is told of it.
+    pub fn complete(&self, settings: &mut Settings) -> Vec<Message> {
+        raise_query_count_for_percentile(settings);
+        set_client_lag(settings);
+        set_deadline(settings);
+        let before = settings.clone();
+        self.apply_audit(settings);
+        apply(&self.imposed, settings, settings.values.scenario);
+        let note = |text: String| Message {
+            at: 0,
+            key: "generic_message",
+            severity: Severity::Info,
+            text,
+        };
+        let changes = settings.changes_since(&before);
+        changes.iter().map(|change| note(change.to_string())).collect()
+    }
+}
+
+/// Whether nobody chose the value: it is a default, of the program or of the
+/// built-in table.
+pub fn is_open(settings: &Settings, key: &str) -> bool {
+    matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }))
+}
+
+const STREAMS: &str = "multi_stream_samples_per_query";
+
+/// Least budget for the client's lag: below it lies what a shared machine does
+/// to any thread.
+const LEAST_LAG_BUDGET_NS: u64 = MILLISECOND;
+
+fn set_client_lag(settings: &mut Settings) {
+    let key = "max_client_lag_ns";
+    if settings.values.scenario != Scenario::Server || !is_open(settings, key) {
+        return;
+    }
+    let bound = if settings.values.use_token_latencies {
+        settings.values.server_ttft_latency
+    } else {
+        settings.values.server_target_latency_ns
+    };
+    settings.values.max_client_lag_ns = (bound / 10).max(LEAST_LAG_BUDGET_NS);
+    settings.record(key, Origin::Code("a tenth of the latency bound, at least 1 ms"));
+}
+
+/// Patience beyond the expected length of a test.
+const PATIENCE_MS: u64 = 60_000;
+
+fn set_deadline(settings: &mut Settings) {
+    let key = "response_deadline_ms";
+    if is_open(settings, key) {
+        let least = settings.values.min_duration_ms;
+        settings.values.response_deadline_ms = least.saturating_add(PATIENCE_MS);
+        settings.record(key, Origin::Code("60 s more than the test is to last"));
+    }
+}
+
+fn read_environment(
+    variables: impl Iterator<Item = (String, String)>,
+    problems: &mut Vec<String>,
+) -> Vec<Assignment> {
+    let mut assignments = Vec::new();
+    for (name, value) in variables {
+        let Some(upper) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+        let key = upper.to_ascii_lowercase();
+        let origin = Origin::Environment(name.clone());
+        if FIELDS.iter().all(|field| field.name != key) {
+            let near = nearest_field(&key).to_ascii_uppercase();
+            problems.push(format!(
+                "{origin}: no such setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
+            ));
+            continue;
+        }
+        match Assignment::new(None, &key, &value, &origin) {
+            Ok(assignment) => assignments.push(assignment),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    // The environment has no order; the same variables must mean the same run.
+    assignments.sort_by(|a, b| a.key.cmp(b.key));
+    assignments
+}
+
+/// Keys of a file and of flags; a flag replaces what a file sets.
+fn all_given(file: &[Given], command_line: &CommandLine) -> Vec<Given> {
+    let mut all = file.to_vec();
+    for (key, _) in &command_line.keys.0 {
+        all.retain(|given| given.key != key.name);
+        all.push(Given { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
+    }
+    all
+}
+
+/// Flags on top of the file: scenarios and files that are given replace those
+/// of the file, as single values do.
+fn read_flags(
+    command_line: &CommandLine,
+    mut run: RunOptions,
+    problems: &mut Vec<String>,
+) -> (RunOptions, Vec<Assignment>) {
+    let here = Path::new("");
+    let is_given = |name| command_line.keys.0.iter().any(|(key, _)| key.name == name);
+    if is_given("scenario") {
+        run.scenarios.clear();
+        run.is_interactive = false;
+    }
+    if is_given("conf") {
+        run.conf.clear();
+    }
+    if is_given("data") {
+        run.data.clear();
+    }
+    if is_given("require") {
+        run.requirements.clear();
+    }
+    if is_given("shape") {
+        run.shapes.clear();
+    }
+    if is_given("with") {
+        run.with.clear();
+    }
+    let mut assignments = Vec::new();
+    for (key, value) in &command_line.keys.0 {
+        let flag = format!("--{}", key.name);
+        let mut alone = RunOptions::default();
+        match (key.set)(&mut run, value, here).and_then(|()| (key.set)(&mut alone, value, here)) {
+            Ok(()) => assignments.extend(shortcuts(&alone, &Origin::Flag(flag))),
+            Err(expected) => problems.push(format!("flag {flag}: {expected}")),
+        }
+    }
+    for text in &command_line.set {
+        match Assignment::parse(text, &Origin::Flag("--set".into())) {
+            Ok(assignment) => assignments.push(assignment),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    (run, assignments)
+}
+
+/// The settings that options of a run stand for.
+fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
+    let set =
+        |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };
+    let mut assignments = Vec::new();
+    if let Some(duration) = run.duration {
+        assignments.push(set(None, "min_duration_ms", (duration / MILLISECOND).to_string()));
+    }
+    if let Some(qps) = run.qps {
+        assignments.push(set(Some(Scenario::Server), "server_target_qps", qps.to_string()));
+    }
+    if let Some(seed) = run.seed {
+        for key in ["qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
+            assignments.push(set(None, key, seed.to_string()));
+        }
+    }
+    if let Some(deadline) = run.deadline {
+        let ms = deadline.div_ceil(MILLISECOND).min(u64::MAX / SECOND);
+        assignments.push(set(None, "response_deadline_ms", ms.to_string()));
+    }
+    assignments
+}

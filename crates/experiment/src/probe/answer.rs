@@ -1,0 +1,78 @@
+//! What came out, as far as it can be read.
+
+use dyno_sut::engine::Port;
+use dyno_sut::tensors::ElementType;
+use dyno_sut::top1;
+use serde::Serialize;
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Answer {
+    /// its size
+    pub bytes: usize,
+    /// the class that it is, where there are labels; null if it is none
+    pub class: Option<i64>,
+    /// what the data set says it should be
+    pub label: Option<i64>,
+    /// null without a label
+    pub is_correct: Option<bool>,
+    /// position of the greatest value
+    pub greatest: Option<usize>,
+    /// the first few values of the model's first output; empty where they cannot be read
+    pub first: Vec<f64>,
+    /// how many values there are
+    pub values: usize,
+}
+
+/// Values that are shown.
+const SHOWN: usize = 10;
+
+impl Answer {
+    /// Reads an answer: where there are labels it is a class, else the elements
+    /// of the model's first output.
+    pub fn of(data: &[u8], label: Option<i64>, output: Option<&Port>) -> Self {
+        let class = label.and_then(|_| top1::decode(data));
+        let element = output.filter(|_| label.is_none()).map(|output| output.element.as_str());
+        let values = values(data, element.unwrap_or_default());
+        let greatest = (0..values.len()).max_by(|&a, &b| {
+            // The first of equals; NaN is never greatest.
+            values[a].partial_cmp(&values[b]).unwrap_or(std::cmp::Ordering::Less).then(b.cmp(&a))
+        });
+        Self {
+            bytes: data.len(),
+            class,
+            label,
+            is_correct: label.map(|label| class == Some(label)),
+            greatest,
+            values: values.len(),
+            first: values.into_iter().take(SHOWN).collect(),
+        }
+    }
+}
+
+fn values(data: &[u8], element: &str) -> Vec<f64> {
+    ElementType::named(element).map_or_else(Vec::new, |element| element.read(data).to_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(element: &str) -> Port {
+        Port { name: "y".into(), element: element.into(), shape: vec![None, Some(3)] }
+    }
+
+    #[test]
+    fn answers_are_read_as_classes_or_as_elements() {
+        let right = Answer::of(&top1::encode(7), Some(7), Some(&output("float32")));
+        assert_eq!((right.class, right.is_correct), (Some(7), Some(true)));
+        let short = Answer::of(&[1, 2], Some(7), None);
+        assert_eq!((short.class, short.is_correct), (None, Some(false)));
+        let bytes: Vec<u8> = [1.5_f32, 9.0, 9.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let scores = Answer::of(&bytes, None, Some(&output("float32")));
+        assert_eq!((scores.first, scores.greatest), (vec![1.5, 9.0, 9.0], Some(1)));
+        let opaque = Answer::of(&bytes, None, None);
+        assert_eq!((opaque.bytes, opaque.values), (12, 0));
+    }
+}

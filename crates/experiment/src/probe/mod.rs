@@ -1,0 +1,276 @@
+//! `dyno probe`: everything that is known of a few queries.
+
+mod answer;
+mod text;
+
+use std::collections::BTreeMap;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::record::{Failure, Misuse, Record};
+use dyno_loadgen::settings::Scenario;
+use dyno_sut::engine::{About, Port};
+use serde::Serialize;
+
+pub use answer::Answer;
+pub use text::text;
+
+use crate::system::{SampleInput, System};
+
+/// Version of what `--json` prints.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Name of its schema.
+const SCHEMA: &str = "dyno.probe";
+
+/// What a probe found. Times are ns; those of a query count from its scheduled time.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Probe {
+    /// `dyno.probe`
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
+    pub schema: &'static str,
+    /// 1
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
+    pub schema_version: u32,
+    /// every sample was answered, and nothing was odd
+    pub is_well: bool,
+    /// as `--system` names it
+    pub system: String,
+    /// `real` or `virtual`
+    pub time: &'static str,
+    /// how long it took to load; null in virtual time
+    pub load_ns: Option<Nanos>,
+    /// what answers
+    pub engine: Engine,
+    /// what it is asked
+    pub data: Data,
+    /// `SingleStream`, `MultiStream`, `Server` or `Offline`
+    pub scenario: &'static str,
+    /// what is given up after this long without an answer
+    pub deadline_ns: Nanos,
+    /// in order
+    pub queries: Vec<Query>,
+    /// calls that the system got wrong: what, and how often
+    pub misuse: BTreeMap<&'static str, u64>,
+    /// why the first sample that failed did so, in the engine's words
+    pub trouble: Option<String>,
+}
+
+/// What answers.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Engine {
+    /// as the logs have it
+    pub name: String,
+    /// name and version of what runs the model
+    pub runtime: Option<String>,
+    /// the shared library that it was loaded from
+    pub library: Option<String>,
+    /// what computes within it
+    pub provider: Option<String>,
+    /// samples in a call at most; 0 where it does not matter
+    pub largest_batch: usize,
+    /// calls before the clock, after the first one
+    pub warm_up: usize,
+    /// the very first call, which is part of loading
+    pub first_call_ns: Option<Nanos>,
+    /// what the model takes
+    pub inputs: Vec<Tensor>,
+    /// what it returns; the first one is the answer
+    pub outputs: Vec<Tensor>,
+}
+
+/// An input or output of a model.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Tensor {
+    /// its name
+    pub name: String,
+    /// type of the elements
+    pub element: String,
+    /// dimensions; null is one that each call chooses
+    pub shape: Vec<Option<usize>>,
+}
+
+impl From<&Port> for Tensor {
+    fn from(port: &Port) -> Self {
+        let (name, element) = (port.name.clone(), port.element.clone());
+        Self { name, element, shape: port.shape.clone() }
+    }
+}
+
+/// What it is asked.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Data {
+    /// of the data set
+    pub name: String,
+    /// samples in it
+    pub samples: u64,
+    /// the samples are random numbers
+    pub is_random: bool,
+    /// distinct labels; null without labels
+    pub classes: Option<usize>,
+}
+
+/// One query.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Query {
+    /// from 1
+    pub number: usize,
+    /// it is the first one
+    pub is_cold: bool,
+    /// when it was due, since the start
+    pub scheduled_ns: Nanos,
+    /// when it was handed to the system, since it was due
+    pub issued_ns: Nanos,
+    /// when its last sample was complete; null if that never was
+    pub completed_ns: Option<Nanos>,
+    /// how many it has
+    pub sample_count: usize,
+    /// the first few
+    pub samples: Vec<Sample>,
+}
+
+/// One sample of a query.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Sample {
+    /// in the data set
+    pub index: u32,
+    /// what went in
+    pub inputs: Vec<SampleInput>,
+    /// null where tokens are not measured
+    pub first_token_ns: Option<Nanos>,
+    /// null if it never was
+    pub completed_ns: Option<Nanos>,
+    /// output tokens; null where they are not measured
+    pub tokens: Option<i64>,
+    /// why there is no answer
+    pub failure: Option<&'static str>,
+    /// what came out
+    pub answer: Option<Answer>,
+}
+
+/// Samples of a query that are told.
+const SAMPLES_TOLD: usize = 4;
+
+impl Probe {
+    /// All that is known of a run.
+    pub fn of(
+        system: &System,
+        (scenario, load_ns, deadline_ns): (Scenario, Nanos, Nanos),
+        record: &Record,
+    ) -> Self {
+        let about = system.about();
+        let queries = (0..record.query_count()).map(|q| query(system, &about, record, q));
+        let misuse = misuse(&record.misuse);
+        let is_answered = record.missing() == 0 && record.failed.is_empty();
+        Self {
+            schema: SCHEMA,
+            schema_version: SCHEMA_VERSION,
+            is_well: is_answered && misuse.is_empty() && record.query_count() > 0,
+            system: system.spec.clone(),
+            time: if system.is_simulated() { "virtual" } else { "real" },
+            load_ns: (!system.is_simulated()).then_some(load_ns),
+            queries: queries.collect(),
+            engine: Engine {
+                name: system.engine_name().to_string(),
+                library: about.library.as_ref().map(|path| path.display().to_string()),
+                inputs: about.inputs.iter().map(Tensor::from).collect(),
+                outputs: about.outputs.iter().map(Tensor::from).collect(),
+                largest_batch: about.largest_batch,
+                warm_up: about.warm_up,
+                first_call_ns: about.first_call,
+                runtime: about.runtime,
+                provider: about.provider,
+            },
+            data: Data {
+                name: system.library.name().to_string(),
+                samples: system.library_size().total,
+                is_random: system.is_synthetic(),
+                classes: system
+                    .labels
+                    .as_ref()
+                    .map(|labels| labels.iter().collect::<std::collections::HashSet<_>>().len()),
+            },
+            scenario: scenario.name(),
+            deadline_ns,
+            misuse,
+            trouble: system.trouble(),
+        }
+    }
+
+    /// Samples that never came back.
+    pub fn is_missing_any(&self) -> bool {
+        self.queries.iter().any(|query| query.completed_ns.is_none())
+    }
+}
+
+fn query(system: &System, about: &About, record: &Record, q: usize) -> Query {
+    let due = record.scheduled(q);
+    let samples = q * record.samples_per_query..(q + 1) * record.samples_per_query;
+    let done = |at: Nanos| (at != 0).then(|| at.saturating_sub(due));
+    let all = record.completed_at.get(samples.clone()).unwrap_or_default();
+    let is_complete = !all.is_empty() && all.iter().all(|&at| at != 0);
+    let told = samples.clone().take(SAMPLES_TOLD);
+    let sample = |at: usize| {
+        let failed = record.failed.iter().find(|(sequence, _)| *sequence == at as u64);
+        let index = record.indices[at];
+        let payload = record.responses.iter().find(|r| r.sequence == at as u64);
+        let is_measured = !record.tokens.is_empty();
+        Sample {
+            index,
+            inputs: system.sample(index),
+            first_token_ns: record.first_token_at.get(at).copied().and_then(done),
+            completed_ns: record.completed_at.get(at).copied().and_then(done),
+            tokens: record.tokens.get(at).copied().filter(|_| is_measured),
+            failure: failed.map(|(_, failure)| reason(*failure)),
+            answer: payload.filter(|_| failed.is_none()).map(|response| {
+                let label = system.labels.as_ref();
+                let label = label.and_then(|labels| labels.get(index as usize)).copied();
+                Answer::of(response.data, label, about.outputs.first())
+            }),
+        }
+    };
+    Query {
+        number: q + 1,
+        is_cold: q == 0,
+        scheduled_ns: due,
+        issued_ns: record.issued_at[q].saturating_sub(due),
+        completed_ns: all.iter().copied().max().filter(|_| is_complete).and_then(done),
+        sample_count: samples.len(),
+        samples: told.map(sample).collect(),
+    }
+}
+
+fn reason(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Rejected => "the system refused it",
+        Failure::TimedOut => "the system took too long by its own clock",
+        Failure::Disconnected => "the connection to the system was lost",
+        Failure::Internal => "the system reported an error",
+        Failure::Empty => "the answer holds no output",
+        Failure::Cut => "the answer ended before it was finished",
+        Failure::Aborted => "the system gave up on the answer",
+        Failure::Filtered => "a filter of the system withheld the answer",
+        Failure::Short => "the answer has fewer tokens than demanded",
+        _ => "the system failed",
+    }
+}
+
+fn misuse(misuse: &Misuse) -> BTreeMap<&'static str, u64> {
+    let all = [
+        ("samples completed twice", misuse.duplicate),
+        ("completions of an earlier run", misuse.stale),
+        ("completions of samples that were never issued", misuse.unknown),
+        ("samples without a first token", misuse.first_token_missing),
+        ("first tokens after the last", misuse.first_token_late),
+        ("samples with 0 tokens", misuse.tokens_zero),
+        ("samples with 1 token, which have no time per output token", misuse.tokens_one),
+        ("negative counts of tokens", misuse.tokens_negative),
+        ("times before the request or after the report", misuse.impossible_times),
+    ];
+    all.into_iter().filter(|(_, count)| *count > 0).collect()
+}

@@ -1,0 +1,35 @@
+//! A run whose options all take effect.
+
+use std::sync::Arc;
+
+use crate::watch::quiet;
+use crate::watch::Watch;
+use super::{Prepared, variables};
+use crate::effect::{self, Facts, Strictness};
+use crate::failure::Failure;
+use crate::options::{CommandLine, Options};
+
+impl Prepared {
+    /// The system of a run that is to be played as it is described: an option without effect
+    /// is an error. Warnings go to `watch`.
+    ///
+    /// # Errors
+    /// As [`Prepared::new`], and every option that takes no effect.
+    pub fn checked(
+        command_line: &CommandLine,
+        strictness: Strictness,
+        watch: Option<&Arc<dyn Watch>>,
+    ) -> Result<Self, Failure> {
+        let options = Options::read(command_line, variables())?;
+        // Before the system is loaded, which may take minutes.
+        effect::check(&Facts::new(&options, None), strictness)?;
+        let prepared = Self::load(options, watch.unwrap_or(&quiet()))?;
+        let facts = Facts::new(&prepared.options, Some(&prepared.system));
+        let ignored = effect::check(&facts, strictness)?;
+        if let Some(watch) = watch {
+            ignored.iter().for_each(|what| watch.say(&format!("warning: {what}")));
+            prepared.warn(watch);
+        }
+        Ok(prepared)
+    }
+}

@@ -1,0 +1,89 @@
+//! Offline queries that our own probe sized too short are issued again, larger.
+//!
+//! A run is played again as a whole, so that its record, its logs and its figures are those of
+//! one query, as anywhere else. Rates that were given, the profile `rules` and rounds are left
+//! alone: there a run that is too short is the reader's to lengthen.
+
+use std::borrow::Cow;
+
+use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_results::units;
+
+use super::{Prepared, tests};
+use crate::failure::Failure;
+use crate::measure::{PlayedTest, Test};
+use crate::options::Profile;
+use crate::watch::{Control, Interrupt};
+
+/// How often a query is made larger.
+const MOST_TIMES: usize = 4;
+
+/// A test as it was played in the end.
+pub struct SizedTest<'a> {
+    /// The test, with the settings of its last run.
+    pub test: Cow<'a, Test>,
+    /// What it left.
+    pub played: PlayedTest,
+    /// What readers must know of the runs before.
+    pub notes: Vec<String>,
+}
+
+/// Plays a test, and plays it again as long as its query is too short and a probe sized it.
+///
+/// # Errors
+/// As [`Test::play`].
+pub fn play<'a>(
+    prepared: &Prepared,
+    test: &'a Test,
+    control: Control<'_>,
+    title: &str,
+) -> Result<SizedTest<'a>, Failure> {
+    let played = test.play(&prepared.system, control, title)?;
+    let mut sized = SizedTest { test: Cow::Borrowed(test), played, notes: Vec::new() };
+    for _ in 0..MOST_TIMES {
+        if control.interrupt.is_some_and(Interrupt::is_asked) {
+            break;
+        }
+        let Some(Short { samples, lasted }) = short(prepared, &sized) else { break };
+        let rate = samples as f64 * 1e9 / lasted as f64;
+        let longer = tests::resized(&prepared.options, &prepared.system, &sized.test, rate)?;
+        let Some(longer) = longer else { break };
+        let count = |test: &Test| units::count(test.tenants[0].plan.samples_per_query);
+        sized.notes.push(format!(
+            "A probe sized the query too small: {} samples took {}. It was issued again with {}.",
+            count(&sized.test),
+            units::duration(lasted.cast_signed()),
+            count(&longer)
+        ));
+        sized.played = longer.play(&prepared.system, control, title)?;
+        sized.test = Cow::Owned(longer);
+    }
+    Ok(sized)
+}
+
+/// A query that was over too soon.
+struct Short {
+    samples: usize,
+    /// In ns; above 0.
+    lasted: u64,
+}
+
+/// The query of a test, if it was too short, was answered whole, and was sized by a probe.
+fn short(prepared: &Prepared, sized: &SizedTest<'_>) -> Option<Short> {
+    let SizedTest { test, played, .. } = sized;
+    let is_native =
+        prepared.options.profile() == Profile::Quick && prepared.options.rules.is_none();
+    let is_meant = (test.scenario, test.mode) == (Scenario::Offline, TestMode::PerformanceOnly);
+    let [tenant] = &test.tenants[..] else { return None };
+    let [log] = &played.logs[..] else { return None };
+    let is_ours = is_native && is_meant && tests::is_probed(&tenant.settings);
+    if !is_ours || !log.complete || played.failing.is_some() {
+        return None;
+    }
+    let record = &log.result()?.record;
+    let lasted = record.completed_at.iter().copied().max()?;
+    let is_whole = record.failed.is_empty() && record.missing() == 0;
+    let is_short = lasted > 0 && lasted < tenant.plan.min_duration;
+    let samples = record.completed_at.len();
+    (is_whole && is_short).then_some(Short { samples, lasted })
+}

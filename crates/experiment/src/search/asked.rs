@@ -1,0 +1,317 @@
+//! What is asked of a search: read, completed from the settings, and refused
+//! where it makes no sense.
+
+use std::collections::BTreeMap;
+
+use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::search::{Limit, Quantity, Rules};
+use dyno_loadgen::settings::{
+    Arrivals, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode, TestSettings,
+};
+use dyno_results::search::{Definition, Load, OnTop, limits};
+
+use crate::failure::Failure;
+use crate::measure::Test;
+use crate::options::{Given, Mode, Options, Profile, is_open};
+use crate::run::Prepared;
+use crate::system::net::Remote;
+use crate::watch::Control;
+
+/// What is asked of a search beyond what is asked of its runs.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// As they were written, in the grammar of `--limit`.
+    pub limits: Vec<String>,
+    /// As they were written, in the grammar of `--goodput`.
+    pub goodput: Vec<String>,
+    /// What is raised.
+    pub load: Option<Load>,
+    /// The first load.
+    pub from: Option<f64>,
+    /// A load that is thought to be too high.
+    pub to: Option<f64>,
+    /// Relative.
+    pub tolerance: f64,
+    /// Length of the first runs.
+    pub short: Option<Nanos>,
+    /// Of all runs together.
+    pub max_time: Option<Nanos>,
+    /// Whether a full run is made at the end.
+    pub confirm: bool,
+    /// How often a run is repeated that the client or the machine disturbed.
+    pub repeats: u32,
+}
+
+/// Full runs that are tried at most.
+const CONFIRMATIONS: u32 = 4;
+/// Queries of a run that does not count, at most.
+const MOST_QUERIES: u64 = 5_000_000;
+
+/// Leaves one scenario and one mode of what was said.
+pub fn narrow(options: &mut Options, ask: &Ask) -> Result<Load, Failure> {
+    let given = options.run.scenarios.clone();
+    let load = match (ask.load, &given[..]) {
+        (Some(load), _) => load,
+        (None, [Scenario::MultiStream]) => Load::Samples,
+        (None, _) => Load::Qps,
+    };
+    let scenario = load.scenario();
+    if given.iter().any(|given| *given != scenario) {
+        let problem = format!("a search raises the {} of {scenario}", load.name());
+        return Err(Failure::usage(problem)
+            .hint("leave --scenario out, or give MultiStream, whose samples a query are raised"));
+    }
+    if matches!(options.run.mode, Some(Mode::Accuracy | Mode::Both | Mode::Peak)) {
+        let problem = "a search makes performance runs only; --mode means nothing to it";
+        return Err(Failure::usage(problem).hint("dyno run --mode accuracy measures accuracy"));
+    }
+    let is_flag = |given: &Given| matches!(given.origin, Origin::Flag(_));
+    if options.given().iter().any(|given| given.key == "require" && is_flag(given)) {
+        let problem = "a search has limits, and --require has no effect on it";
+        return Err(Failure::usage(problem).hint("write --limit instead of --require"));
+    }
+    if ask.short == Some(0) {
+        let problem = "--short is 0, and a run takes time";
+        return Err(Failure::usage(problem).hint("--short 2s, or leave it out"));
+    }
+    if !options.tenants.is_empty() {
+        let problem = "a search measures one tenant";
+        return Err(Failure::usage(problem).hint("take the [[tenant]] tables out of the file"));
+    }
+    options.run.scenarios = vec![scenario];
+    options.run.mode = Some(Mode::Performance);
+    Ok(load)
+}
+
+/// What was given, and where nothing bounds latency, what the settings say.
+pub fn read_limits(prepared: &Prepared, ask: &Ask, load: Load) -> Result<Vec<Limit>, Failure> {
+    let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
+    let percentile = match load {
+        Load::Qps | Load::Concurrency => said.server_target_latency_percentile,
+        Load::Samples => said.multi_stream_target_latency_percentile,
+    };
+    if !(percentile > 0.0 && percentile < 1.0) {
+        let problem = format!("the target percentile is {percentile}; it lies between 0 and 1");
+        return Err(Failure::usage(problem));
+    }
+    let given = ask.limits.iter().map(|text| limits::parse(text, percentile));
+    let alias = ask.goodput.iter().map(|text| limits::parse_goodput(text, percentile));
+    let (mut found, mut problems) = (Vec::<Limit>::new(), Vec::new());
+    for limit in given.chain(alias) {
+        match limit {
+            Ok(limit) => {
+                let same = |other: &&Limit| {
+                    let errors = limit.quantity == Quantity::Errors;
+                    other.quantity == limit.quantity && (errors || other.allowed == limit.allowed)
+                };
+                match found.iter().find(same) {
+                    Some(other) => problems.push(format!(
+                        "two limits of the same: {} and {}",
+                        limits::show(other),
+                        limits::show(&limit)
+                    )),
+                    None => found.push(limit),
+                }
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Failure::usages(problems).hint(format!("limits read so: {}", limits::GRAMMAR)));
+    }
+    let bounds_latency =
+        |limit: &Limit| limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
+    if !found.iter().any(bounds_latency) {
+        found.extend(limits_of_settings(&said, load, percentile)?);
+    }
+    Ok(found)
+}
+
+fn limits_of_settings(
+    said: &TestSettings,
+    load: Load,
+    percentile: f64,
+) -> Result<Vec<Limit>, Failure> {
+    let allowed = limits::allowed(percentile);
+    let limit = |quantity, bound| Limit { quantity, allowed, bound };
+    match load {
+        // A query that takes longer than the interval skips one.
+        Load::Samples if said.multi_stream_target_qps > 0.0 => {
+            let interval = SECOND as f64 / said.multi_stream_target_qps;
+            Ok(vec![limit(Quantity::Latency, interval as Nanos)])
+        }
+        Load::Samples => Err(Failure::usage("MultiStream has no bound of its own").hint(
+            "say one: --limit 'p99 <= 50ms', or with --set multi_stream_target_qps=20 an \
+                 interval of 50 ms, which is one",
+        )),
+        _ if said.use_token_latencies => Ok(vec![
+            limit(Quantity::FirstToken, said.server_ttft_latency),
+            limit(Quantity::TimePerOutputToken, said.server_tpot_latency),
+        ]),
+        _ => Ok(vec![limit(Quantity::Latency, said.server_target_latency_ns)]),
+    }
+}
+
+/// The client's lag, which every run is judged by.
+pub fn lag_limit(prepared: &Prepared, limits: &[Limit], load: Load, plan: &Plan) -> Option<Limit> {
+    let is_said = limits.iter().any(|limit| limit.quantity == Quantity::ClientLag);
+    let judged = load == Load::Qps && plan.max_client_lag > 0 && !prepared.system.is_simulated();
+    (judged && !is_said).then(|| Limit {
+        quantity: Quantity::ClientLag,
+        allowed: limits::allowed(plan.percentile()),
+        bound: plan.max_client_lag,
+    })
+}
+
+/// The load that a search begins with.
+pub enum First {
+    /// This one.
+    At(f64),
+    /// The one that a probe would find, which was not made.
+    LeftToProbe,
+}
+
+pub fn first_load(
+    prepared: &Prepared,
+    ask: &Ask,
+    load: Load,
+    control: Option<Control<'_>>,
+) -> Result<Option<First>, Failure> {
+    for given in [ask.from, ask.to].into_iter().flatten() {
+        if !(given.is_finite() && given > 0.0) {
+            return Err(Failure::usage(format!("a load is above 0, found {given}")));
+        }
+    }
+    if let (Some(from), Some(to)) = (ask.from, ask.to)
+        && from >= to
+    {
+        return Err(Failure::usage(format!("--from {from} is not below --to {to}")));
+    }
+    check_in_flight(prepared, ask, load)?;
+    let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
+    let named = match (load, &settings.values.server_arrivals) {
+        (Load::Samples, _) if !is_open(&settings, "multi_stream_samples_per_query") => {
+            settings.values.multi_stream_samples_per_query as f64
+        }
+        (Load::Concurrency, Arrivals::Concurrency(queries)) => f64::from(*queries),
+        (Load::Qps | Load::Concurrency | Load::Samples, _) => 1.0,
+    };
+    match (ask.from, load, control) {
+        (Some(from), Load::Qps, _) => Ok(Some(First::At(from))),
+        (Some(from), _, _) => Ok(Some(First::At(from.round().max(1.0)))),
+        (None, Load::Concurrency | Load::Samples, _) => {
+            Ok(Some(First::At(ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0))))
+        }
+        (None, Load::Qps, Some(control)) if is_unknown => {
+            let tests = prepared.probed_tests(control)?;
+            let rate = |tests: Vec<Test>| tests[0].tenants[0].plan.target_qps;
+            // Below `--to`, whatever the probe says.
+            let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
+            Ok(tests.map(|tests| First::At(rate(tests).min(most))))
+        }
+        (None, Load::Qps, None) if is_unknown => Ok(Some(First::LeftToProbe)),
+        (None, Load::Qps, _) => Ok(Some(First::At(settings.values.server_target_qps))),
+    }
+}
+
+/// A search without `--to` seldom comes to so many requests in flight.
+const FAR: usize = 1024;
+
+/// Refuses a search that comes to more requests in flight than the client keeps.
+fn check_in_flight(prepared: &Prepared, ask: &Ask, load: Load) -> Result<(), Failure> {
+    let most = prepared.system.remote().and_then(Remote::most_in_flight);
+    let Some(most) = most.filter(|_| load != Load::Qps) else { return Ok(()) };
+    if ask.to.map_or(most < FAR, |to| to > most as f64) {
+        let problem = format!("the client keeps at most {most} requests in flight");
+        let hint = format!("give --to {most}, raise connections=N, or leave it out");
+        return Err(Failure::usage(problem).hint(hint));
+    }
+    Ok(())
+}
+
+/// Several runs at one load, where they are asked for: what a failure lowers is
+/// the load of the search.
+pub fn repetition(prepared: &Prepared, load: Load) -> Option<OnTop> {
+    let said = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None).values;
+    match said.repetition {
+        Repetition::Confirm { runs, .. } => Some(("repetition", Repetition::Minimum(runs).show())),
+        Repetition::Once | Repetition::Minimum(_) => None,
+    }
+}
+
+pub fn rules(
+    prepared: &Prepared,
+    ask: &Ask,
+    load: Load,
+    (from, limits): (f64, &[Limit]),
+    plan: &Plan,
+) -> Rules {
+    let is_quick = prepared.options.profile() == Profile::Quick;
+    let full_runs = plan.repetition.runs();
+    // At a fixed interval its queries say how long a run is.
+    let by_count = plan.interval().map_or(0, |at| at.saturating_mul(plan.min_query_count));
+    let full = plan.min_duration.max(by_count);
+    // In virtual time it takes next to nothing: as much as every try may take.
+    let tries = full.saturating_mul(u64::from(full_runs * CONFIRMATIONS));
+    let most = match (prepared.system.is_simulated(), is_quick) {
+        (true, _) => tries.saturating_add(48 * 3_600 * SECOND),
+        (false, true) => 30 * 60 * SECOND,
+        (false, false) => 2 * 3_600 * SECOND,
+    };
+    Rules {
+        limits: of_system(limits),
+        from,
+        to: ask.to,
+        unit: load.unit(),
+        tolerance: ask.tolerance,
+        short: ask.short.unwrap_or(if is_quick { 2 * SECOND } else { 10 * SECOND }),
+        full,
+        full_queries: plan.min_query_count,
+        full_runs,
+        most_queries: MOST_QUERIES,
+        max_time: ask.max_time.unwrap_or(most),
+        confirmations: if ask.confirm { CONFIRMATIONS } else { 0 },
+    }
+}
+
+/// The limits that a system keeps or misses. The lag is the client's: a run in which it is too
+/// large says nothing about the system.
+pub fn of_system(limits: &[Limit]) -> Vec<Limit> {
+    limits.iter().filter(|limit| limit.quantity != Quantity::ClientLag).copied().collect()
+}
+
+pub fn definition(
+    prepared: &Prepared,
+    load: Load,
+    (rules, limits): (&Rules, &[Limit]),
+    base: &Test,
+) -> Definition {
+    let (values, defaults) = (&base.tenants[0].settings.values, TestSettings::default());
+    let (of_load, _): OnTop = load.setting(1.0);
+    let differs = |field: &&Field| {
+        let is_own = [of_load, "scenario", "mode"].contains(&field.name);
+        !is_own && (field.get)(values) != (field.get)(&defaults)
+    };
+    let settings: BTreeMap<String, String> = FIELDS
+        .iter()
+        .filter(differs)
+        .map(|field| (field.name.to_string(), (field.get)(values)))
+        .collect();
+    Definition {
+        system: prepared.system.spec.clone(),
+        scenario: load.scenario().to_string(),
+        load,
+        limits: limits.iter().map(limits::key).collect(),
+        from: rules.from,
+        to: rules.to,
+        tolerance: rules.tolerance,
+        short_ns: rules.short,
+        full_ns: rules.full,
+        full_queries: rules.full_queries,
+        max_time_ns: rules.max_time,
+        confirmations: rules.confirmations,
+        settings,
+    }
+}

@@ -1,0 +1,467 @@
+//! From what was said of a sweep to its points. Everything that makes no sense
+//! is refused here, before the first point runs.
+
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use dyno_loadgen::clock::{MILLISECOND, Nanos};
+use dyno_loadgen::settings::TestMode;
+use dyno_results::sweep::{Axis, Definition, InputFile, Point, PointState};
+
+use crate::watch::quiet;
+use super::axis::{Combination, check_selection, combinations, is_selected};
+use crate::effect::{Common, Facts, check_system};
+use crate::failure::Failure;
+use crate::options::{Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning};
+use crate::run::{Prepared, variables};
+use crate::system::{System, cost, shapes, task, tuned};
+
+/// What was said of a sweep. Flags come before the file.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What all points share.
+    pub fixed: CommandLine,
+    /// `--over`.
+    pub over: Vec<Axis>,
+    /// What `[sweep]` can say, too.
+    pub flags: SweepTable,
+    /// `--operations`: a value of an axis, and what it costs.
+    pub operations: Vec<(String, f64)>,
+}
+
+/// A sweep that makes sense.
+#[derive(Debug)]
+pub struct Plan {
+    /// What it is made of.
+    pub definition: Definition,
+    /// Its points, all pending.
+    pub points: Vec<Point>,
+    /// Of the sweep.
+    pub name: String,
+    /// Where it goes, if somebody says.
+    pub out: Option<PathBuf>,
+    /// `[sweep]` with the flags on top.
+    pub table: SweepTable,
+}
+
+impl Plan {
+    /// Plans what was asked for.
+    ///
+    /// # Errors
+    /// Every problem of every point.
+    pub fn new(mut request: Request) -> Result<Self, Failure> {
+        let options = Options::common(&request.fixed, variables())?;
+        let table = merged(options.sweep.clone().unwrap_or_default(), &request.flags);
+        let axes = axes(&request, &table)?;
+        request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));
+        let (is_zip, repeat) = (table.zip == Some(true), table.repeat.unwrap_or(1));
+        let all = combinations(&axes, is_zip, &table.exclude, repeat as usize);
+        let all = all.map_err(|problem| {
+            let failure = Failure::usage(problem);
+            if axes.is_empty() { failure.hint(NO_AXES) } else { failure }
+        })?;
+        for annotation in &table.points {
+            check_selection(&annotation.of, &axes).map_err(Failure::usage)?;
+        }
+        let mut check = Check::default();
+        let mut points = Vec::new();
+        for ((number, combination), name) in (1..).zip(&all).zip(names(&all, &axes, &table)) {
+            let operations = check.point(&request.fixed, combination, &name, number);
+            let operations = operations_of(combination, &request, &table.points).or(operations);
+            points.push(pending(number, combination.clone(), name, operations));
+        }
+        check.finish()?;
+        let short = options.run.system.as_deref().unwrap_or("digits").split(':').next();
+        let name = options.run.name.clone();
+        Ok(Self {
+            name: name.unwrap_or_else(|| match axes.iter().any(|axis| axis.key == "system") {
+                true => "sweep".into(),
+                false => format!("sweep-{}", short.unwrap_or_default()),
+            }),
+            out: options.run.out.clone(),
+            definition: Definition {
+                fixed: request.fixed.arguments(),
+                axes,
+                combine: if is_zip { "zip" } else { "product" }.into(),
+                exclude: table.exclude.clone(),
+                repeat,
+                order: if table.random == Some(true) { "random" } else { "given" }.into(),
+                order_seed: table.order_seed.unwrap_or(0),
+                environment: environment(),
+                files: check.files,
+            },
+            points: repeated(&points, repeat),
+            table,
+        })
+    }
+}
+
+const NO_AXES: &str = "say what varies with --over, such as --over batch=1,2,4 or \
+                       --over settings.server_target_qps=100..400:x2, or in [sweep.over] of a file";
+
+/// What a file says of a sweep, with what the flags say in its place.
+pub fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {
+    SweepTable {
+        over: file.over,
+        exclude: file.exclude,
+        points: file.points,
+        zip: flags.zip.or(file.zip),
+        random: flags.random.or(file.random),
+        order_seed: flags.order_seed.or(file.order_seed),
+        repeat: flags.repeat.or(file.repeat),
+        pause: flags.pause.or(file.pause),
+        max_time: flags.max_time.or(file.max_time),
+        limit: flags.limit.or(file.limit),
+        p99_below: flags.p99_below.or(file.p99_below),
+    }
+}
+
+/// The axes of the file with those of the flags in their places, or behind them.
+fn axes(request: &Request, table: &SweepTable) -> Result<Vec<Axis>, Failure> {
+    let (mut axes, mut problems) = (table.over.clone(), Vec::new());
+    let mut given = Vec::new();
+    for axis in &request.over {
+        if given.contains(&&axis.key) {
+            problems.push(format!("flag --over: `{}` varies twice", axis.key));
+        }
+        given.push(&axis.key);
+        match axes.iter_mut().find(|other| other.key == axis.key) {
+            Some(other) => other.values.clone_from(&axis.values),
+            None => axes.push(axis.clone()),
+        }
+    }
+    for axis in &axes {
+        let swept = Swept::find(&axis.key).map_err(Failure::usage)?;
+        if let Some(flag) = swept.fixed_by(&request.fixed) {
+            problems.push(format!("`{}` varies, and {flag} fixes it", axis.key));
+        }
+    }
+    for (value, _) in &request.operations {
+        if !axes.iter().any(|axis| axis.values.contains(value)) {
+            problems.push(format!("flag --operations: no axis has the value `{value}`"));
+        }
+    }
+    if problems.is_empty() { Ok(axes) } else { Err(Failure::usages(problems)) }
+}
+
+/// The command line of a point.
+pub fn command_line(fixed: &CommandLine, of: &Combination) -> Result<CommandLine, String> {
+    let mut command_line = fixed.clone();
+    for (key, value) in of {
+        Swept::find(key)?.add(value, &mut command_line);
+    }
+    Ok(command_line)
+}
+
+/// Looks at every combination before any of them runs.
+#[derive(Default)]
+struct Check {
+    /// Each problem with the first point that has it, and how many have.
+    problems: Vec<(String, String, usize)>,
+    /// Options without effect at any point.
+    common: Common,
+    /// What each combination comes to.
+    effects: HashMap<u64, String>,
+    files: Vec<InputFile>,
+    /// Of each system and model.
+    operations: HashMap<(Option<String>, Option<PathBuf>), Option<f64>>,
+}
+
+/// Problems that are told one by one.
+const MOST_PROBLEMS: usize = 10;
+
+impl Check {
+    /// Returns the operations of the model where they are known.
+    fn point(
+        &mut self,
+        fixed: &CommandLine,
+        of: &Combination,
+        name: &str,
+        number: u64,
+    ) -> Option<f64> {
+        let name = format!("{number} ({name})");
+        let read = command_line(fixed, of)
+            .map_err(Failure::usage)
+            .and_then(|line| Options::read(&line, variables()));
+        let options = match read {
+            Ok(options) => options,
+            Err(failure) => return self.note(&failure, &name),
+        };
+        self.note_files(fixed, &options);
+        match self.effects.entry(effect(&options)) {
+            Entry::Vacant(free) => _ = free.insert(name.clone()),
+            Entry::Occupied(taken) => {
+                let problem = format!(
+                    "points {} and {name} are the same run: what differs between them has no \
+                     effect, because something else overrides it",
+                    taken.get()
+                );
+                return self.note(&Failure::usage(problem), &name);
+            }
+        }
+        let system = options.run.system.clone().unwrap_or_else(|| "digits".into());
+        let run = options.run.clone();
+        let facts = Facts::new(&options, None);
+        self.common.add(&facts);
+        if let Err(failure) = check_system(&facts) {
+            return self.note(&failure, &name);
+        }
+        // An engine takes its time to load, and is loaded when its point is run.
+        let checked = match system.split_once(':') {
+            Some(("task", task)) => task::check(task),
+            Some(("onnx" | "tract", file)) => shapes::check_file(Path::new(file), &options.run),
+            Some(("tuned", _)) => Ok(()),
+            _ if matches!(&*system, "onnx" | "tract") => match &options.run.model {
+                Some(file) => shapes::check_file(file, &options.run),
+                None => Ok(()),
+            },
+            _ if system == "tuned" => Ok(()),
+            _ => System::load(&options.run, &quiet())
+                .and_then(|system| Prepared::of(options, system).tests().map(|_| ())),
+        };
+        if let Err(failure) = checked {
+            return self.note(&failure, &name);
+        }
+        self.operations(&run)
+    }
+
+    /// Operations of a system for a sample, where they are known; a model is counted once.
+    fn operations(&mut self, run: &RunOptions) -> Option<f64> {
+        let of = (run.system.clone(), run.model.clone());
+        *self.operations.entry(of).or_insert_with(|| cost::operations(run))
+    }
+
+    fn note(&mut self, failure: &Failure, name: &str) -> Option<f64> {
+        for problem in failure.problems() {
+            match self.problems.iter_mut().find(|(known, ..)| known == problem) {
+                Some((.., count)) => *count += 1,
+                None => self.problems.push((problem.clone(), name.to_string(), 1)),
+            }
+        }
+        None
+    }
+
+    fn note_files(&mut self, fixed: &CommandLine, options: &Options) {
+        let run = &options.run;
+        let of_system = run.system.as_deref().and_then(|system| system.split_once(':'));
+        let model = of_system.filter(|(name, _)| matches!(*name, "onnx" | "tract"));
+        let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
+        let paths = paths.into_iter().flatten().cloned();
+        let paths = paths.chain(model.map(|(_, file)| PathBuf::from(file)));
+        let tuned = of_system.filter(|(name, _)| *name == "tuned");
+        let paths = paths.chain(tuned.into_iter().flat_map(|(_, text)| tuned::files(text)));
+        let data = run.data.iter().map(|(_, path)| path.clone());
+        // A task's folder of data is no file that a hash could tell.
+        let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());
+        for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
+            if self.files.iter().all(|file| file.path != path) {
+                self.files.extend(look_at(&path, Path::new("")));
+            }
+        }
+    }
+
+    fn finish(&self) -> Result<(), Failure> {
+        if self.problems.is_empty() {
+            return self.common.check();
+        }
+        let mut problems: Vec<String> = Vec::new();
+        for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {
+            let others = match count {
+                1 => String::new(),
+                count => format!(" and {} others", count - 1),
+            };
+            problems.push(format!("{problem}\n  in point {point}{others}"));
+        }
+        if let Some(more @ 1..) = self.problems.len().checked_sub(MOST_PROBLEMS) {
+            problems.push(format!("and {more} further problems"));
+        }
+        Err(Failure::usages(problems)
+            .hint("combinations that make no sense are left out with [[sweep.exclude]] in a file"))
+    }
+}
+
+/// A file as it is now; none if it cannot be read, which the run will tell. A
+/// `dyno.toml` is looked at without its comments and its spacing.
+pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
+    let mut file = File::open(base.join(path)).ok()?;
+    let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        let text = io::read_to_string(file).ok()?;
+        let text = meaning(&text).unwrap_or(text);
+        (looked_at.bytes, looked_at.crc32) = (text.len() as u64, crc32fast::hash(text.as_bytes()));
+        return Some(looked_at);
+    }
+    // Models have gigabytes.
+    let (mut hasher, mut part) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut part).ok()? {
+            0 => break,
+            length => {
+                hasher.update(&part[..length]);
+                looked_at.bytes += length as u64;
+            }
+        }
+    }
+    looked_at.crc32 = hasher.finalize();
+    Some(looked_at)
+}
+
+/// Settings that the environment gives.
+pub fn environment() -> BTreeMap<String, String> {
+    variables().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)).collect()
+}
+
+/// A mark of everything that a run is told.
+fn effect(options: &Options) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{:?}", options.run).hash(&mut hasher);
+    for scenario in options.scenarios() {
+        for &mode in options.modes() {
+            let mut settings = options.settings(scenario, mode, None);
+            options.complete(&mut settings);
+            for (field, value, _) in settings.rows() {
+                (field.name, value).hash(&mut hasher);
+            }
+        }
+    }
+    hasher.finish()
+}
+
+/// A point lasts at least this long. Virtual time takes what computing takes.
+///
+/// # Errors
+/// If what was once planned does not read any more.
+pub fn expected(fixed: &CommandLine, of: &Combination) -> Result<Nanos, Failure> {
+    let line = command_line(fixed, of).map_err(Failure::usage)?;
+    let options = Options::read(&line, variables())?;
+    if options.run.system.as_deref().is_some_and(|system| system.starts_with("model:")) {
+        return Ok(0);
+    }
+    let mut total: Nanos = 0;
+    for scenario in options.scenarios() {
+        for &mode in options.modes().iter().filter(|&&mode| mode != TestMode::AccuracyOnly) {
+            let settings = options.settings(scenario, mode, None);
+            let ns = settings.values.min_duration_ms.saturating_mul(MILLISECOND);
+            total = total.saturating_add(ns);
+        }
+    }
+    Ok(total)
+}
+
+fn operations_of(of: &Combination, request: &Request, annotations: &[Annotation]) -> Option<f64> {
+    let by_value = request.operations.iter().find(|(value, _)| of.values().any(|v| v == value));
+    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+    by_value.map(|(_, operations)| *operations).or_else(|| said.filter_map(|a| a.operations).next())
+}
+
+/// Characters of a name that is made of values, and of any in a folder's: file
+/// systems allow some 250 bytes.
+const NAME_CHARS: usize = 60;
+
+/// The names of the points, no two equal: short ones, unless files of one name in
+/// several folders make them equal; what differs behind a name that is given to
+/// several; and numbers where even that was cut.
+fn names(all: &[Combination], axes: &[Axis], table: &SweepTable) -> Vec<String> {
+    let names = |stem| all.iter().map(move |of| name(of, axes, &table.points, stem));
+    let mut found: Vec<String> = names(stem as fn(&str) -> String).collect();
+    let whole: Vec<String> = names(str::to_string).collect();
+    for at in ambiguous(&found).into_values().flatten() {
+        found[at].clone_from(&whole[at]);
+    }
+    for group in ambiguous(&found).into_values() {
+        let differs =
+            |axis: &&Axis| group.iter().any(|&at| all[at][&axis.key] != all[group[0]][&axis.key]);
+        let differing: Vec<&Axis> = axes.iter().filter(differs).collect();
+        for &at in &group {
+            let parts = differing.iter().map(|axis| part(axis, &all[at], str::to_string));
+            let parts: Vec<String> = parts.collect();
+            found[at] = format!("{}-{}", found[at], parts.join("-"));
+        }
+    }
+    for at in ambiguous(&found).into_values().flatten() {
+        found[at] = format!("{}-{}", found[at], at + 1);
+    }
+    found
+}
+
+/// Places of names that several have.
+fn ambiguous(names: &[String]) -> BTreeMap<String, Vec<usize>> {
+    let mut places = BTreeMap::<String, Vec<usize>>::new();
+    for (at, name) in names.iter().enumerate() {
+        places.entry(name.clone()).or_default().push(at);
+    }
+    places.retain(|_, places| places.len() > 1);
+    places
+}
+
+/// What a file calls the point, or its values; those that are files by `stem`.
+fn name(
+    of: &Combination,
+    axes: &[Axis],
+    annotations: &[Annotation],
+    stem: fn(&str) -> String,
+) -> String {
+    let said = annotations.iter().rev().filter(|a| is_selected(of, &a.of));
+    if let Some(name) = said.filter_map(|a| a.name.clone()).next() {
+        return name;
+    }
+    let parts: Vec<String> = axes.iter().map(|axis| part(axis, of, stem)).collect();
+    parts.join("-").chars().take(NAME_CHARS).collect()
+}
+
+/// What the value of an axis adds to a name.
+fn part(axis: &Axis, of: &Combination, stem: fn(&str) -> String) -> String {
+    let value = &of[&axis.key];
+    let key = axis.key.rsplit('.').next().unwrap_or(&axis.key);
+    match key {
+        "scenario" => value.clone(),
+        "server_target_qps" => format!("qps-{value}"),
+        "system" | "model" | "data" | "labels" => stem(value),
+        _ => format!("{key}-{value}"),
+    }
+}
+
+/// `onnx:models/a.onnx` is `onnx-a`, so that lists of models are told apart.
+fn stem(value: &str) -> String {
+    let (system, file) = value.split_once(':').unwrap_or(("", value));
+    let stem = Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file);
+    if system.is_empty() { stem.to_string() } else { format!("{system}-{stem}") }
+}
+
+fn pending(number: u64, of: Combination, name: String, operations: Option<f64>) -> Point {
+    Point {
+        number,
+        repeat: 1,
+        name,
+        assignments: of,
+        operations,
+        state: PointState::Pending,
+        folder: String::new(),
+        message: None,
+        exit_code: None,
+        took_ns: None,
+        results: Vec::new(),
+    }
+}
+
+/// All of them, then all of them again: what drifts meets every combination.
+fn repeated(points: &[Point], repeat: u32) -> Vec<Point> {
+    let count = points.len() as u64;
+    let mut all = Vec::new();
+    for round in 1..=repeat {
+        for point in points {
+            let number = point.number + count * u64::from(round - 1);
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            let name: String = point.name.chars().take(NAME_CHARS).collect();
+            let name = name.replace(|c| !is_plain(c), "-");
+            let again = if round > 1 { format!("-repeat-{round}") } else { String::new() };
+            let folder = format!("points/{number:04}-{name}{again}");
+            all.push(Point { number, repeat: round, folder, ..point.clone() });
+        }
+    }
+    all
+}

@@ -1,0 +1,147 @@
+//! One point as a process of its own: what crashes or leaks there does not end
+//! the sweep, nor slow down the next point.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+
+use crate::LIFELINE;
+
+/// Exit codes of `dyno run`.
+pub mod exit_code {
+    /// Every result is valid.
+    pub const VALID: i32 = 0;
+    /// A result is INVALID or UNDECIDED.
+    pub const INVALID: i32 = 1;
+    /// Something is missing, or the system failed a first probe.
+    pub const SET_UP: i32 = 3;
+    /// The system failed most answers.
+    pub const ABORTED: i32 = 4;
+}
+
+/// What came of a process.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The last lines that it said on stderr.
+    pub said: Vec<String>,
+    /// It was asked to end.
+    pub is_cut: bool,
+    /// How long it took.
+    pub took: Nanos,
+}
+
+/// How often the process and Ctrl-C are looked at.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// After this long, who was asked to end is ended.
+const GRACE: Nanos = 10 * SECOND;
+
+/// Lines that are kept of what a process says.
+const LINES_KEPT: usize = 40;
+
+/// Bytes of a line at most.
+const LINE_BYTES: u64 = 10_000;
+
+/// Runs this program with these arguments. `look_on` is called now and then with
+/// the time that has passed, and says whether the process shall end.
+///
+/// The process runs in a group of its own, so that Ctrl-C reaches only this one,
+/// which hands it on by closing the process's standard input. If this process is
+/// killed, its end closes it, too.
+///
+/// # Errors
+/// If the process cannot be started or waited for.
+pub fn run(
+    arguments: &[String],
+    folder: &Path,
+    look_on: &mut dyn FnMut(Nanos) -> bool,
+) -> io::Result<Ended> {
+    let clock = Clock::start();
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).current_dir(folder).env(LIFELINE, "1");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn()?;
+    let mut lifeline = child.stdin.take();
+    let lines = listen(child.stderr.take().expect("stderr is a pipe"));
+    let (mut said, mut cut_at) = (Vec::new(), None);
+    loop {
+        match lines.recv_timeout(GLANCE) {
+            Ok(line) => keep(&mut said, line),
+            // Its end, as a rule.
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        if child.try_wait()?.is_some() {
+            break;
+        }
+        let now = clock.now();
+        if look_on(now) && cut_at.is_none() {
+            lifeline = None;
+            cut_at = Some(now);
+        }
+        kill_if_stubborn(&mut child, cut_at, now)?;
+    }
+    let status = child.wait()?;
+    drop(lifeline);
+    // Somebody else may hold its stderr open.
+    while let Ok(line) = lines.recv_timeout(GLANCE) {
+        keep(&mut said, line);
+    }
+    Ok(Ended { status, said, is_cut: cut_at.is_some(), took: clock.now() })
+}
+
+fn keep(said: &mut Vec<String>, line: String) {
+    said.push(line);
+    if said.len() > LINES_KEPT {
+        said.remove(0);
+    }
+}
+
+fn kill_if_stubborn(child: &mut Child, cut_at: Option<Nanos>, now: Nanos) -> io::Result<()> {
+    match cut_at {
+        Some(at) if now.saturating_sub(at) > GRACE => child.kill(),
+        _ => Ok(()),
+    }
+}
+
+/// The lines of a process, until it closes its stderr.
+fn listen(stderr: ChildStderr) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stderr);
+        loop {
+            let mut line = Vec::new();
+            match reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line) {
+                Ok(1..) => {}
+                _ => return,
+            }
+            let line = String::from_utf8_lossy(&line).trim_end().to_string();
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Waits, and looks on meanwhile.
+pub fn pause(length: Nanos, look_on: &mut dyn FnMut(Nanos) -> bool) {
+    let clock = Clock::start();
+    // Nobody sends anything: this is how a thread waits.
+    let (_sender, never) = mpsc::channel::<()>();
+    loop {
+        let now = clock.now();
+        if now >= length || look_on(now) {
+            return;
+        }
+        let _ = never.recv_timeout(GLANCE.min(Duration::from_nanos(length - now)));
+    }
+}

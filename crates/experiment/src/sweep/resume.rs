@@ -1,0 +1,180 @@
+//! A sweep that was ended or killed goes on: only as the same sweep.
+
+use std::fs::File;
+use std::path::{Component, Path, PathBuf};
+
+use dyno_results::sweep::{Definition, Sweep};
+
+use super::plan::{Plan, environment, look_at};
+use crate::failure::Failure;
+
+/// Held as long as a sweep runs, so that no two run in one directory.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Name of the file that is locked. The lock ends with the process.
+const LOCK: &str = ".lock";
+
+impl Lock {
+    /// Takes the directory for this process.
+    ///
+    /// # Errors
+    /// If another process has it.
+    pub fn take(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join(LOCK);
+        let file = File::create(&path).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        })?;
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => {
+                Err(Failure::set_up(format!("a sweep is running in {}", directory.display()))
+                    .hint("wait for its end"))
+            }
+            // Not every file system can.
+            Err(std::fs::TryLockError::Error(_)) | Ok(()) => Ok(Self { _file: file }),
+        }
+    }
+}
+
+/// Takes the directory of a sweep that is to go on, before it is read: another
+/// process may be about to write it.
+///
+/// # Errors
+/// If there is no sweep, or another process has it.
+pub fn lock(directory: &Path) -> Result<Lock, Failure> {
+    // A folder that is none gets no lock file.
+    if !directory.join(dyno_results::sweep::FILE).is_file() {
+        read(directory)?;
+    }
+    Lock::take(directory)
+}
+
+/// Reads a sweep that is to go on.
+///
+/// # Errors
+/// If there is none, or it is damaged.
+pub fn read(directory: &Path) -> Result<Sweep, Failure> {
+    let sweep = Sweep::read(directory).map_err(|error| {
+        Failure::set_up(error).hint("--resume takes the directory of a sweep, with its sweep.json")
+    })?;
+    // What is left of a point is removed before it is run again: a damaged file
+    // must not lead elsewhere.
+    if let Some(point) = sweep.points.iter().find(|point| !is_inside(Path::new(&point.folder))) {
+        let problem = format!(
+            "{}: the folder of point {} is `{}`, which is not below points",
+            directory.join(dyno_results::sweep::FILE).display(),
+            point.number,
+            point.folder
+        );
+        return Err(Failure::set_up(problem).hint("begin a new sweep in another directory"));
+    }
+    Ok(sweep)
+}
+
+/// Makes the folder in which a sweep began the present one, so that its relative
+/// paths mean what they meant. Returns the path of its directory from there.
+///
+/// # Errors
+/// If that folder is not there any more.
+pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
+    if std::env::current_dir().is_ok_and(|here| here == base) {
+        return Ok(directory.to_path_buf());
+    }
+    let gone = |error: std::io::Error| {
+        let problem = format!("cannot go to {}, where the sweep began: {error}", base.display());
+        Failure::set_up(problem).hint("begin a new sweep in another directory")
+    };
+    let directory = directory.canonicalize().map_err(gone)?;
+    std::env::set_current_dir(base).map_err(gone)?;
+    Ok(directory)
+}
+
+/// Compares a sweep that is to go on with what is asked for and what is there.
+///
+/// # Errors
+/// Each difference.
+pub fn check(sweep: &Sweep, asked: Option<&Plan>) -> Result<(), Failure> {
+    let old = &sweep.definition;
+    let mut changes = asked.map(|plan| differences(sweep, plan)).unwrap_or_default();
+    for file in &old.files {
+        let now = look_at(&file.path, &sweep.working_directory);
+        if now.as_ref() != Some(file) {
+            let what = if now.is_some() { "has changed" } else { "is missing" };
+            changes.push(format!("{} {what} since", file.path.display()));
+        }
+    }
+    let now = environment();
+    for (name, value) in &old.environment {
+        match now.get(name) {
+            Some(other) if other == value => {}
+            Some(other) => changes.push(format!("{name} was {value}, is {other}")),
+            None => changes.push(format!("{name} was {value}, is not set")),
+        }
+    }
+    let added = now.keys().filter(|name| !old.environment.contains_key(*name));
+    changes.extend(added.map(|name| format!("{name} was not set")));
+    if changes.is_empty() {
+        return Ok(());
+    }
+    changes.dedup();
+    let problem = |change: String| format!("not the sweep that began: {change}");
+    Err(Failure::usages(changes.into_iter().map(problem).collect())
+        .hint("begin a new sweep in another directory, or undo the change"))
+}
+
+fn is_inside(folder: &Path) -> bool {
+    let mut parts = folder.components();
+    let is_normal = |part| matches!(part, Component::Normal(_));
+    parts.next() == Some(Component::Normal("points".as_ref()))
+        && parts.next().is_some_and(is_normal)
+        && parts.next().is_none()
+}
+
+/// What differs between two definitions, besides files and environment.
+fn differences(sweep: &Sweep, plan: &Plan) -> Vec<String> {
+    let (old, new) = (&sweep.definition, &plan.definition);
+    let mut found = Vec::new();
+    let mut differ = |what: &str, old: String, new: String| {
+        if old != new {
+            found.push(format!("{what} was {old}, is {new}"));
+        }
+    };
+    let list = |values: &[String]| match values {
+        [] => "nothing".to_string(),
+        values => values.join(","),
+    };
+    differ("what all points share", list(&old.fixed), list(&new.fixed));
+    for axis in &old.axes {
+        let other = new.axes.iter().find(|other| other.key == axis.key);
+        let other = other.map_or("fixed".into(), |other| list(&other.values));
+        differ(&format!("axis `{}`", axis.key), list(&axis.values), other);
+    }
+    for axis in &new.axes {
+        if old.axes.iter().all(|other| other.key != axis.key) {
+            differ(&format!("axis `{}`", axis.key), "fixed".into(), list(&axis.values));
+        }
+    }
+    let keys = |definition: &Definition| {
+        let keys: Vec<String> = definition.axes.iter().map(|axis| axis.key.clone()).collect();
+        list(&keys)
+    };
+    if old.axes.len() == new.axes.len() {
+        differ("the order of the axes", keys(old), keys(new));
+    }
+    differ("the combination", old.combine.clone(), new.combine.clone());
+    differ("exclusions", format!("{:?}", old.exclude), format!("{:?}", new.exclude));
+    differ("the number of repeats", old.repeat.to_string(), new.repeat.to_string());
+    differ("the order", old.order.clone(), new.order.clone());
+    differ("the seed of the order", old.order_seed.to_string(), new.order_seed.to_string());
+    for (old, new) in sweep.points.iter().zip(&plan.points) {
+        let shown =
+            |operations: Option<f64>| operations.map_or("unknown".into(), |n| n.to_string());
+        if old.assignments == new.assignments && old.repeat == 1 {
+            let what = format!("operations of {}", old.name);
+            differ(&what, shown(old.operations), shown(new.operations));
+        }
+    }
+    found
+}

@@ -1,0 +1,126 @@
+//! Systems that are served: the same models as those that are measured, without their data sets.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dyno_net::serve::{Station, Tokens};
+use dyno_number::Dictionary;
+use dyno_sut::digits::DigitsPerceptron;
+use dyno_sut::infer::{Infer, zeros};
+use dyno_sut::null::Null;
+use dyno_sut::onnx::ort::OrtModel;
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::tuned::TunedModel;
+
+use super::{BATCH_DEFAULT, onnx, policy, rnn, shapes, tokens, tuned};
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+/// The systems that can be served, for help texts.
+pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, \
+     rnn:MODEL (as dyno info systems has them), and tokens:first=TIME,each=TIME,tokens=N";
+
+/// A model that is ready to be asked.
+pub enum Loaded {
+    /// With those who compute it.
+    Tensors(Arc<dyn Infer>, Vec<Station>),
+    Text(Tokens),
+}
+
+/// Loads what a specification names; `waiting` requests may wait.
+///
+/// # Errors
+/// A name that does not read, or something that is missing.
+pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<Loaded, Failure> {
+    let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
+    let workers = run.workers.unwrap_or(1).max(1);
+    let batch = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run)).get();
+    let stations = || (0..workers).map(|_| Station { cores: run.cores.clone() }).collect();
+    let model: Arc<dyn Infer> = match name {
+        "digits" => Arc::new(DigitsPerceptron::new().by_value(batch)),
+        "null" => Arc::new(Null.by_value()),
+        "onnx" => Arc::new(load_onnx(argument, batch, run)?),
+        "tuned" => Arc::new(tuned_model(argument)?.by_value(batch)),
+        "rnn" | "digits-lstm" => {
+            let (model, cores) = rnn::by_value(name, argument, run)?;
+            let stations = cores.into_iter().map(|cores| Station { cores });
+            return Ok(Loaded::Tensors(Arc::new(model), stations.collect()));
+        }
+        "tokens" => return tokens::load(argument, waiting).map(Loaded::Text),
+        _ => {
+            return Err(Failure::usage(format!("system `{spec}` cannot be served"))
+                .hint(format!("those that can are {SERVED}")));
+        }
+    };
+    Ok(Loaded::Tensors(model, stations()))
+}
+
+/// Has a model compute zeros, so many times; open dimensions are those of `--shape`, and 1
+/// where there is none, since requests bring their own.
+///
+/// # Errors
+/// It fails, or a shape does not fit it.
+pub fn warm_up(
+    model: &dyn Infer,
+    calls: usize,
+    spec: &str,
+    run: &RunOptions,
+) -> Result<(), Failure> {
+    let symbols = || {
+        let argument = spec.split_once(':').map_or("", |(_, argument)| argument);
+        let file = tuned::model(argument).unwrap_or_else(|| PathBuf::from(argument));
+        shapes::symbols(&file)
+    };
+    let zeros = match run.shapes.is_empty() {
+        true => zeros(model.inputs()),
+        false => zeros(&shapes::bound(model.inputs(), symbols, run)?),
+    };
+    for _ in 0..calls {
+        for answer in model.infer(&[&zeros]) {
+            answer.map_err(|(_, why)| {
+                Failure::set_up(format!("{} fails on zeros: {why}", model.name()))
+                    .hint("leave out --warm-up, if zeros are no input of it")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn load_onnx(file: &str, batch: usize, run: &RunOptions) -> Result<dyno_sut::infer::Rows, Failure> {
+    let path = PathBuf::from(file);
+    if !path.is_file() {
+        return Err(Failure::set_up(format!("there is no model {}", path.display()))
+            .hint("write --system onnx:FILE.onnx"));
+    }
+    let _bound = policy::bound(run.cores.as_ref())?;
+    let search = Search::everywhere(run.ort_lib.clone());
+    let model = OrtModel::open(&path, &search, onnx::ort_options(run));
+    let model = model.map_err(|error| onnx::missing(error, &[], run))?;
+    Ok(model.callable().by_value(batch))
+}
+
+fn tuned_model(text: &str) -> Result<TunedModel, Failure> {
+    let files = tuned::parse(text)
+        .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")))?;
+    if files.lengths.is_some() {
+        return Err(Failure::usage(format!(
+            "system `tuned:{text}`: requests have their own lengths"
+        ))
+        .hint("leave out lengths=, which belongs to samples of --data"));
+    }
+    let opened = match (&files.packed, &files.model) {
+        (Some(packed), model) => TunedModel::open_packed(packed, model.as_deref()),
+        (None, Some(model)) => {
+            let formats = match &files.formats {
+                Some(path) => tuned::read(path)?,
+                None => Dictionary::new(),
+            };
+            TunedModel::open(model, &formats)
+        }
+        (None, None) => {
+            return Err(Failure::usage(format!("system `tuned:{text}` needs a model"))
+                .hint("for example tuned:model=lenet.onnx,formats=opt_conf.txt"));
+        }
+    };
+    opened.map_err(Failure::set_up)
+}

@@ -1,0 +1,358 @@
+//! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
+
+mod given;
+mod oip;
+mod openai;
+mod prompts;
+mod raw;
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use dyno_loadgen::clock::{Clock, Nanos};
+use dyno_loadgen::plan::{Load, Plan};
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::record::Record;
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings};
+use dyno_loadgen::sut::SystemUnderTest;
+use dyno_net::client::{Client, Clients, Libraries, Library, Options, Seen};
+use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::HttpVersion;
+use dyno_net::ledger::Entry;
+use dyno_net::oip::Model;
+use dyno_net::protocol::Protocol;
+use dyno_sut::tensors::TensorLibrary;
+
+use crate::environment;
+use crate::failure::Failure;
+use crate::options::{RunOptions, is_open};
+use given::Given;
+pub use given::named;
+
+/// What is said of `oip:`.
+pub const OIP: &str = "a model behind the Open Inference Protocol over HTTP; binary=true sends \
+     tensors as bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
+     without --data they are random. output=NAME is what is scored, version=V that of the model";
+
+/// What is said of `oip-grpc:`.
+pub const OIP_GRPC: &str = "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
+     any number of answers)";
+
+/// What is said of `openai:`.
+pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
+     whole answers, chat=true or false, max-tokens=N, usage=false where the server refuses \
+     stream_options or counts wrongly, tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
+     aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request. --data FILE \
+     holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
+     times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
+     ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA";
+
+/// What is said of `raw:`.
+pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
+     body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
+     CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
+     each further server; they take turns), connections=N (over HTTP/1.1 as many as the run needs: those of a fixed \
+     concurrency are opened before the clock starts, others on demand; 64 for Offline and HTTP/2), streams=N (16, on each \
+     connection of HTTP/2), max-concurrency=N (requests in flight at most; others wait, which counts in their latency \
+     and is shown separately), timeout=TIME (60s), retries=N (0, \
+     counted), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
+     accept=gzip or deflate (answers, after their time was taken), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
+     environment variable that holds a bearer token, which is written nowhere)";
+
+/// A server under test.
+pub struct Remote {
+    client: Arc<Clients>,
+    /// What its answers are.
+    answers: Answers,
+    /// Answers come in parts, whose first has a time of its own.
+    pub is_streaming: bool,
+    /// Threads of the client.
+    pub threads: usize,
+    /// When samples were sent, where that was recorded.
+    schedule: Option<Arc<[Nanos]>>,
+}
+
+/// What answers are, for whoever scores them.
+enum Answers {
+    /// Elements of a tensor.
+    Tensor(Arc<Model>),
+    /// Texts, with the right ones where they are known.
+    Text(Vec<Option<String>>),
+    /// Bytes that nobody knows.
+    Bytes,
+}
+
+/// A server that is ready to be measured, and its samples.
+pub struct Loaded {
+    /// The server.
+    pub remote: Remote,
+    /// Requests, encoded when they are loaded.
+    pub library: Arc<dyn SampleLibrary>,
+    /// The samples, where they are tensors.
+    pub tensors: Option<Arc<TensorLibrary>>,
+    /// Class of each sample, where it is known.
+    pub labels: Option<Vec<i64>>,
+    /// Samples are random numbers, or made-up texts.
+    pub is_synthetic: bool,
+    /// What is to be told.
+    pub remarks: Vec<String>,
+}
+
+/// Reaches the servers that a spec names.
+///
+/// # Errors
+/// A spec that does not read, a file that cannot be used, a server that does not answer or is
+/// of other inputs.
+pub fn load(name: &str, argument: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let mut all = vec![start(name, argument, run)?];
+    let mut of_tenant = Vec::new();
+    for spec in &run.tenant_systems {
+        let Some(spec) = spec else {
+            of_tenant.push(0);
+            continue;
+        };
+        let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
+        if !NAMES.contains(&name) {
+            let problem = format!("`{spec}`, the system of a tenant, is no server");
+            return Err(Failure::usage(problem).hint(format!("those are {}", NAMES.join(", "))));
+        }
+        of_tenant.push(all.len());
+        all.push(start(name, argument, run)?);
+    }
+    Ok(Started::together(all, of_tenant))
+}
+
+/// Names of systems over the network.
+const NAMES: [&str; 4] = ["oip", "oip-grpc", "openai", "raw"];
+
+fn start(name: &str, argument: &str, run: &RunOptions) -> Result<Started, Failure> {
+    let mut given = Given::read(name, argument)?;
+    match name {
+        "oip" | "oip-grpc" => oip::load(&mut given, name == "oip-grpc", run),
+        "openai" => openai::load(&mut given, run),
+        _ => raw::load(&mut given, run),
+    }
+}
+
+/// One server, or several that take turns, with its client.
+struct Started {
+    client: Client,
+    library: Library,
+    /// Of how many threads.
+    threads: usize,
+    wired: Wired,
+}
+
+impl Started {
+    /// As one system, which says of itself what the first one says.
+    fn together(all: Vec<Self>, of_tenant: Vec<usize>) -> Loaded {
+        let is_streaming = all.iter().any(|one| one.wired.protocol.is_streaming());
+        let threads = all.iter().map(|one| one.threads).sum();
+        let is_synthetic = all.iter().any(|one| one.wired.is_synthetic);
+        let (mut clients, mut libraries, mut wired) = (Vec::new(), Vec::new(), Vec::new());
+        let mut remarks = Vec::new();
+        for mut one in all {
+            clients.push(one.client);
+            libraries.push(one.library);
+            for remark in one.wired.remarks.drain(..) {
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+            wired.push(one.wired);
+        }
+        let first = wired.swap_remove(0);
+        Loaded {
+            remote: Remote {
+                client: Arc::new(Clients::new(clients, of_tenant)),
+                answers: first.answers,
+                is_streaming,
+                threads,
+                schedule: first.schedule,
+            },
+            library: Arc::new(Libraries(libraries)),
+            tensors: first.tensors,
+            labels: first.labels,
+            is_synthetic,
+            remarks,
+        }
+    }
+}
+
+/// A protocol with the servers that speak it.
+struct Wired {
+    protocol: Arc<dyn Protocol>,
+    nodes: Vec<Endpoint>,
+    /// What the servers say that they are called, where they were asked.
+    names: Vec<String>,
+    options: Options,
+    answers: Answers,
+    schedule: Option<Arc<[Nanos]>>,
+    tensors: Option<Arc<TensorLibrary>>,
+    labels: Option<Vec<i64>>,
+    is_synthetic: bool,
+    remarks: Vec<String>,
+}
+
+impl Wired {
+    /// Starts the client, and sees that a server answers.
+    fn start(mut self) -> Result<Started, Failure> {
+        let name = self.protocol.name().to_owned();
+        let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
+        let options = self.options.clone();
+        let (client, library) = Client::start(self.protocol.clone(), &self.nodes, options)
+            .map_err(|error| Failure::set_up(error).hint("see dyno info systems"))?;
+        client.reach().map_err(|trouble| {
+            Failure::set_up(format!("{name}: {trouble}")).hint("start the server, or check the URL")
+        })?;
+        self.remarks.extend(named_alike(&self.names));
+        if self.nodes.len() > 1 {
+            self.remarks.push(format!("{} servers take turns.", self.nodes.len()));
+        }
+        let client = match self.names.join(", ") {
+            names if names.is_empty() => client,
+            names => client.named(format!("{names} ({name})")),
+        };
+        Ok(Started { client, library, threads, wired: self })
+    }
+}
+
+/// The rules of the network division want nodes to have unique names that contain "Network SUT".
+fn named_alike(names: &[String]) -> Option<String> {
+    let is_new = |(at, name): (usize, &String)| !names[..at].contains(name);
+    let twice = names.iter().enumerate().find(|all| !is_new(*all)).map(|(_, name)| name)?;
+    Some(format!(
+        "Several servers are called `{twice}`; the network division asks for unique names."
+    ))
+}
+
+impl Remote {
+    /// What is measured.
+    pub fn client(&self) -> Arc<dyn SystemUnderTest> {
+        self.client.clone()
+    }
+
+    /// As the logs name it.
+    pub fn name(&self) -> &str {
+        self.client.name()
+    }
+
+    /// What it has seen since it was started.
+    pub fn seen(&self) -> Seen {
+        self.client.seen()
+    }
+
+    /// What went wrong so far.
+    pub fn trouble(&self) -> Option<String> {
+        self.client.seen().trouble()
+    }
+
+    /// Settings that follow from what the server does, where nobody said anything else.
+    pub fn complete(&self, settings: &mut Settings) {
+        let is_server = settings.values.scenario == Scenario::Server;
+        let mut set = |key: &str, value: String, why| {
+            if is_open(settings, key) {
+                settings.set(key, &value, Origin::Code(why)).expect("a setting that exists");
+            }
+        };
+        if self.is_streaming {
+            set("use_token_latencies", "true".into(), "answers come in parts");
+        }
+        if let (Some(times), true) = (&self.schedule, is_server) {
+            let why = "the times of the recorded trace";
+            set("server_arrivals", Arrivals::Replay(times.clone()).show(), why);
+            // Each request once, in the order in which they came.
+            set("performance_issue_unique", "true".into(), why);
+        }
+    }
+
+    /// Requests of the first tenant that are in flight at most; `None` where connections are
+    /// made as a run needs them.
+    pub fn most_in_flight(&self) -> Option<usize> {
+        self.client.most_in_flight(0)
+    }
+
+    /// Checks that a tenant's run has as many requests in flight as it asks for: otherwise they
+    /// would wait in the client, which would look like a slow server.
+    ///
+    /// # Errors
+    /// What limits them, and what to change.
+    pub fn check(&self, tenant: usize, plan: &Plan) -> Result<(), String> {
+        let most = self.client.most_in_flight(u8::try_from(tenant).unwrap_or(u8::MAX));
+        let wanted = match &plan.load {
+            Load::Server(server) => match server.arrivals {
+                Arrivals::Concurrency(in_flight) => u64::from(in_flight),
+                _ => return Ok(()),
+            },
+            Load::MultiStream { .. } => plan.samples_per_query,
+            Load::SingleStream { .. } | Load::Offline => return Ok(()),
+        };
+        match most {
+            Some(most) if (most as u64) < wanted => Err(format!(
+                "expected a client that keeps {wanted} requests in flight, found one that keeps \
+                 {most}; raise connections=N (or streams=N over HTTP/2), or leave it out, and leave \
+                 out a lower max-concurrency=N"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The class that an answer tells, where it tells one.
+    pub fn class(&self, data: &[u8]) -> Option<i64> {
+        match &self.answers {
+            Answers::Tensor(model) => {
+                let element = model.answer_type()?.element()?;
+                let elements = element.read(data);
+                (!elements.is_empty()).then(|| elements.class())
+            }
+            Answers::Text(_) | Answers::Bytes => None,
+        }
+    }
+
+    /// The right answers, where at least one is known.
+    pub fn references(&self) -> Option<&[Option<String>]> {
+        match &self.answers {
+            Answers::Text(references) if references.iter().any(Option::is_some) => Some(references),
+            _ => None,
+        }
+    }
+
+    /// The accounts of the answers to the first `samples` samples of a tenant in the last run;
+    /// empty where answers are not text.
+    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+        self.client.ledger(tenant, samples)
+    }
+
+    /// How much later than due each request of a tenant was handed to a socket, ns, in
+    /// ascending order; those that never were are left out. A request that waited because of
+    /// `max-concurrency=N` was due when it might go.
+    pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        let mut late: Vec<Nanos> = self.sent_late(tenant, record).into_iter().flatten().collect();
+        late.sort_unstable();
+        late
+    }
+
+    /// As [`Remote::lateness`], by sample; `None` where its request was never handed over.
+    pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {
+        let each = record.samples_per_query.max(1);
+        let samples = record.completed_at.len();
+        let accepted = self.client.accepted(tenant, samples).into_iter();
+        let held = self.client.held(tenant, samples);
+        let late = accepted.enumerate().map(|(sample, at)| {
+            let due = || record.scheduled(sample / each).max(held[sample]);
+            (at != 0).then(|| at.saturating_sub(due()))
+        });
+        late.collect()
+    }
+
+    /// The reads of the last run that came late behind what they read: when, by `clock`, and how
+    /// late, ns.
+    pub fn late_reads(&self, clock: &Clock) -> Vec<dyno_net::client::LateRead> {
+        self.client.late_reads(clock)
+    }
+}
+
+/// HTTP/1.1 unless the other one is asked for.
+fn version(given: &mut Given) -> Result<HttpVersion, Failure> {
+    Ok(if given.switch("http2", false)? { HttpVersion::Http2 } else { HttpVersion::Http1 })
+}

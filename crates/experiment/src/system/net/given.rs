@@ -1,0 +1,325 @@
+//! What a spec says: a URL, then keys with values.
+
+use std::fmt::Display;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use dyno_loadgen::settings::nearest;
+use dyno_net::client::Options;
+use dyno_net::coding::Coding;
+use dyno_net::endpoint::Endpoint;
+use dyno_net::ledger::Accepted;
+use dyno_net::tls::Trust;
+use dyno_results::units::parse_duration;
+
+use crate::failure::Failure;
+
+/// The URL of a spec, and its keys; each is taken once.
+pub struct Given {
+    /// Name of the system.
+    system: String,
+    /// What stands first.
+    pub url: String,
+    keys: Vec<(String, String)>,
+    /// Keys that somebody asked for, to tell the nearest.
+    known: Vec<&'static str>,
+}
+
+/// What a spec names besides itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Of servers.
+    pub urls: Vec<String>,
+    /// Files that are read.
+    pub files: Vec<PathBuf>,
+    /// Environment variables that are sent.
+    pub variables: Vec<String>,
+}
+
+/// Keys whose values are no files, even where there is a file of that name.
+const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type", "method"];
+
+/// Lists what a spec names; nothing where it does not read.
+pub fn named(system: &str, argument: &str) -> Named {
+    let Ok(mut given) = Given::read(system, argument) else { return Named::default() };
+    let urls = std::iter::once(given.url.clone()).chain(given.all("node")).collect();
+    let variables = given.all("token-env");
+    let mut files = [given.all("ca"), given.all("tokenizer")].concat();
+    let bodies = given.all("body");
+    files.extend(bodies.iter().filter_map(|body| body.strip_prefix('@')).map(str::to_owned));
+    // A key that reads a file and is not known here is found by its file.
+    for (key, value) in &given.keys {
+        let is_text = key.starts_with("header.") || key.ends_with(':');
+        let path = value.strip_prefix('@').unwrap_or(value);
+        if !is_text && !PLAIN.contains(&key.as_str()) && Path::new(path).exists() {
+            files.push(path.to_owned());
+        }
+    }
+    Named { urls, files: files.into_iter().map(PathBuf::from).collect(), variables }
+}
+
+impl Given {
+    /// Takes a spec apart.
+    ///
+    /// # Errors
+    /// No URL, or something without a value.
+    pub fn read(system: &str, argument: &str) -> Result<Self, Failure> {
+        let mut parts = argument.split(',');
+        let url = parts.next().unwrap_or_default().to_owned();
+        let system = system.to_owned();
+        if url.is_empty() {
+            return Err(Failure::usage(format!("system `{system}` needs the URL of a server"))
+                .hint(format!("for example {}; see dyno info systems", example(&system))));
+        }
+        let mut keys: Vec<(String, String)> = Vec::new();
+        for part in parts {
+            // The one list among the values.
+            if keys.last().is_some_and(|(key, _)| key == ACCEPTED) && !part.contains('=') {
+                keys.push((ACCEPTED.to_owned(), part.to_owned()));
+                continue;
+            }
+            let Some((key, value)) = part.split_once('=') else {
+                let problem = format!("system `{system}`: expected key=value, found `{part}`");
+                return Err(Failure::usage(problem).hint("values hold no commas"));
+            };
+            keys.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(Self { system, url, keys, known: Vec::new() })
+    }
+
+    /// What is wrong with the value of a key.
+    pub fn wrong(&self, key: &str, why: impl Display) -> Failure {
+        Failure::usage(format!("system `{}`: {key}: {why}", self.system))
+            .hint("see dyno info systems")
+    }
+
+    /// The values of a key, each of which may stand several times.
+    pub fn all(&mut self, key: &'static str) -> Vec<String> {
+        self.known.push(key);
+        self.keys.extract_if(.., |(given, _)| given == key).map(|(_, value)| value).collect()
+    }
+
+    /// The value of a key; the last one counts.
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
+        self.all(key).pop()
+    }
+
+    /// The value of a key, read.
+    ///
+    /// # Errors
+    /// What does not read.
+    pub fn read_as<T: FromStr<Err: Display>>(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<T>, Failure> {
+        match self.text(key) {
+            None => Ok(None),
+            Some(value) => match value.parse() {
+                Ok(value) => Ok(Some(value)),
+                Err(error) => Err(self.wrong(key, format!("{error}, found `{value}`"))),
+            },
+        }
+    }
+
+    /// Whether something is so.
+    ///
+    /// # Errors
+    /// Neither `true` nor `false`.
+    pub fn switch(&mut self, key: &'static str, default: bool) -> Result<bool, Failure> {
+        match self.text(key).as_deref() {
+            None => Ok(default),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(other) => Err(self.wrong(key, format!("expected true or false, found `{other}`"))),
+        }
+    }
+
+    /// Keys that begin so, without that beginning, with their values.
+    pub fn beginning(&mut self, prefix: &str) -> Vec<(String, String)> {
+        let begins = |(key, _): &mut (String, String)| key.starts_with(prefix);
+        let found = self.keys.extract_if(.., begins);
+        found.map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
+    }
+
+    /// Keys that end so, without that end, with their values.
+    pub fn ending(&mut self, suffix: char) -> Vec<(String, String)> {
+        let ends = |(key, _): &mut (String, String)| key.ends_with(suffix);
+        let found = self.keys.extract_if(.., ends);
+        found.map(|(key, value)| (key.trim_end_matches(suffix).to_owned(), value)).collect()
+    }
+
+    /// The file of a key, read.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn file(&mut self, key: &'static str) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(path) = self.text(key).map(PathBuf::from) else { return Ok(None) };
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) => {
+                let problem = format!("{key}: cannot read {}: {error}", path.display());
+                Err(Failure::set_up(problem))
+            }
+        }
+    }
+
+    /// The servers: the first by this text, and those that are named as further nodes, which
+    /// `complete` makes URLs of.
+    ///
+    /// # Errors
+    /// A text that is no URL.
+    pub fn nodes(
+        &mut self,
+        first: &str,
+        complete: impl Fn(&str) -> String,
+    ) -> Result<Vec<Endpoint>, Failure> {
+        let others = self.all("node");
+        let texts = std::iter::once(first.to_owned()).chain(others.iter().map(|url| complete(url)));
+        let nodes = texts.map(|text| {
+            let found = text.parse::<Endpoint>();
+            found.map_err(|error| self.wrong("URL", format!("{error}, in `{text}`")))
+        });
+        nodes.collect()
+    }
+
+    /// How the client reaches them.
+    ///
+    /// # Errors
+    /// Values that do not read, files and variables that are not there.
+    pub fn options(&mut self) -> Result<Options, Failure> {
+        let default = Options::default();
+        let connections = self.read_as::<NonZero<usize>>("connections")?;
+        let streams = self.read_as::<NonZero<usize>>("streams")?.unwrap_or(STREAMS);
+        let threads = self.read_as::<NonZero<usize>>("threads")?;
+        let max_in_flight = self.read_as::<NonZero<usize>>("max-concurrency")?;
+        let retries = self.read_as::<u8>("retries")?.unwrap_or(0);
+        let time_limit = match self.text("timeout") {
+            None => default.time_limit,
+            Some(text) => {
+                Some(parse_duration(&text).map_err(|error| self.wrong("timeout", error))?)
+            }
+        };
+        let trust = match self.file("ca")? {
+            Some(pem) => Trust::And(pem),
+            None => Trust::Public,
+        };
+        let mut fields: Vec<(String, String)> = self.beginning("header.");
+        for (name, _) in &mut fields {
+            name.make_ascii_lowercase();
+        }
+        if let Some(name) = self.text("token-env") {
+            let token = std::env::var(&name).map_err(|_| {
+                Failure::set_up(format!("there is no token in the environment variable {name}"))
+                    .hint(format!("export {name}=..., which Dyno sends and writes nowhere"))
+            })?;
+            fields.push(("authorization".into(), format!("Bearer {}", token.trim())));
+        }
+        Ok(Options {
+            connections: connections.map_or(default.connections, NonZero::get),
+            grows: connections.is_none(),
+            max_in_flight,
+            streams: streams.get(),
+            keep_alive: self.switch("keep-alive", true)?,
+            threads,
+            time_limit,
+            retries,
+            fields,
+            trust,
+            compress: self.coding("compress")?,
+            accept: self.coding("accept")?,
+            ..default
+        })
+    }
+
+    /// Returns the classes of answers that count as success beside whole ones.
+    ///
+    /// # Errors
+    /// A name that is not that of a class.
+    pub fn accepted(&mut self) -> Result<Accepted, Failure> {
+        let mut accepted = Accepted::default();
+        for name in self.all(ACCEPTED) {
+            if !accepted.insert(name.trim()) {
+                let names = Accepted::NAMES.join(", ");
+                return Err(self.wrong(ACCEPTED, format!("expected {names}, found `{name}`")));
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn coding(&mut self, key: &'static str) -> Result<Option<Coding>, Failure> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        let coding = text
+            .parse()
+            .map_err(|()| self.wrong(key, format!("expected gzip or deflate, found `{text}`")))?;
+        Ok(Some(coding))
+    }
+
+    /// Refuses keys that nobody took.
+    ///
+    /// # Errors
+    /// The first of them, with the nearest that there is.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        let Some((key, _)) = self.keys.first() else { return Ok(()) };
+        let near = nearest(key, self.known.iter().copied()).unwrap_or("node");
+        Err(Failure::usage(format!(
+            "system `{}`: unknown key `{key}`; the nearest key is `{near}`",
+            self.system
+        ))
+        .hint("see dyno info systems"))
+    }
+}
+
+/// Key of the classes of answers that count as success.
+const ACCEPTED: &str = "accept-answers";
+
+/// Streams on each connection of HTTP/2, where nobody says: with the connections there are by
+/// default as many as requests may wait at `dyno serve`.
+const STREAMS: NonZero<usize> = NonZero::new(16).expect("16 is not 0");
+
+fn example(system: &str) -> &'static str {
+    match system {
+        "oip" => "oip:http://localhost:8080/iris",
+        "oip-grpc" => "oip-grpc:localhost:8081/iris",
+        "openai" => "openai:http://localhost:8000/v1,model=NAME",
+        _ => "raw:http://localhost:8000/predict",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_net::ledger::Class;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_once_and_what_is_left_is_told() {
+        let mut given =
+            Given::read("oip", "http://a/m,node=http://b,node=http://c,retries=2").unwrap();
+        let nodes = given.nodes("http://a", str::to_owned).unwrap();
+        let hosts: Vec<&str> = nodes.iter().map(Endpoint::host).collect();
+        assert_eq!(hosts, ["a", "b", "c"]);
+        assert_eq!(given.options().unwrap().retries, 2);
+        given.finish().unwrap();
+        let mut given =
+            Given::read("openai", "http://a,accept-answers=empty,cut,retries=1").unwrap();
+        let accepted = given.accepted().unwrap();
+        assert!(accepted.contains(Class::Empty) && accepted.contains(Class::Cut));
+        assert!(!accepted.contains(Class::Short));
+        let mut given = Given::read("openai", "http://a,accept-answers=empty,torn").unwrap();
+        assert!(given.accepted().unwrap_err().problems()[0].contains("found `torn`"));
+        let mut given = Given::read("oip", "http://a/m,retrys=2").unwrap();
+        given.options().unwrap();
+        let problem = given.finish().unwrap_err().problems()[0].clone();
+        assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
+        assert!(Given::read("oip", "").is_err() && Given::read("oip", "http://a,b").is_err());
+    }
+
+    #[test]
+    fn a_token_comes_of_the_environment_alone() {
+        let mut given =
+            Given::read("openai", "http://a,token-env=DYNO_TEST_NO_SUCH_TOKEN").unwrap();
+        let problem = given.options().unwrap_err().problems()[0].clone();
+        assert!(problem.contains("DYNO_TEST_NO_SUCH_TOKEN"), "{problem}");
+    }
+}

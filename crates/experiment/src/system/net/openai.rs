@@ -1,0 +1,127 @@
+//! Servers of texts.
+
+use std::sync::Arc;
+
+use dyno_net::openai::{Input, OpenAi, Settings};
+use dyno_net::tokens::Tokenize;
+use serde_json::{Map, Value};
+
+use super::{Answers, Given, Started, Wired, prompts, version};
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
+    let nodes = given.nodes(&with_path(&given.url.clone()), with_path)?;
+    let is_chat = given.switch("chat", false)?;
+    let is_streaming = given.switch("stream", true)?;
+    let speed_up = speed(given)?;
+    let workload = prompts::workload(given, run)?;
+    let workload = if is_chat { workload.as_chat() } else { workload };
+    if let (true, Some(_)) =
+        (is_chat, workload.prompts.iter().find(|p| matches!(p.input, Input::Tokens(_))))
+    {
+        return Err(given.wrong("chat", "tokens are continued, and no messages of a chat"));
+    }
+    let tokenizer = tokenizer(given)?;
+    let has_tokenizer = tokenizer.is_some();
+    let settings = Settings {
+        model: given.text("model").unwrap_or_default(),
+        is_streaming,
+        asks_usage: given.switch("usage", true)?,
+        max_tokens: given.read_as("max-tokens")?,
+        others: others(given)?,
+        tokenizer,
+        accepted: given.accepted()?,
+        version: version(given)?,
+    };
+    let options = given.options()?;
+    given.finish()?;
+
+    let mut remarks = workload.remarks.clone();
+    remarks.push(if has_tokenizer {
+        "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
+         counts them before an answer is stamped."
+            .into()
+    } else {
+        "Output tokens are those that the server counts (usage), else events with output; the \
+         client's figures say which."
+            .into()
+    });
+    if workload.sessions > 0 {
+        remarks.push(format!(
+            "{} conversations; each turn has the recorded answers before it, whatever is served.",
+            workload.sessions
+        ));
+    }
+    let schedule = match speed_up {
+        Some(speed_up) if workload.arrivals.is_none() => {
+            let problem = format!("speed={speed_up}: the samples have no times");
+            return Err(Failure::usage(problem).hint("it belongs to recorded traces"));
+        }
+        speed_up => workload.schedule(speed_up.unwrap_or(1.0)),
+    };
+    let references: Vec<Option<String>> =
+        workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
+    let is_synthetic = run.data.is_empty();
+    Wired {
+        protocol: Arc::new(OpenAi::new(Arc::new(workload), settings)),
+        nodes,
+        names: Vec::new(),
+        options,
+        answers: Answers::Text(references),
+        schedule,
+        tensors: None,
+        labels: None,
+        is_synthetic,
+        remarks,
+    }
+    .start()
+}
+
+/// The interface lies below `/v1`, where a URL has no path.
+fn with_path(url: &str) -> String {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    match url[after_scheme..].trim_end_matches('/').contains('/') {
+        true => url.to_owned(),
+        false => format!("{}/v1", url.trim_end_matches('/')),
+    }
+}
+
+fn speed(given: &mut Given) -> Result<Option<f64>, Failure> {
+    let speed: Option<f64> = given.read_as("speed")?;
+    match speed {
+        Some(speed) if !(speed.is_finite() && speed > 0.0) => {
+            Err(given.wrong("speed", format!("expected a number above 0, found `{speed}`")))
+        }
+        speed => Ok(speed),
+    }
+}
+
+/// Members of the request that Dyno knows nothing of: `KEY:=JSON`.
+fn others(given: &mut Given) -> Result<Map<String, Value>, Failure> {
+    let mut others = Map::new();
+    for (key, value) in given.ending(':') {
+        let json = serde_json::from_str(&value)
+            .map_err(|error| given.wrong(&key, format!("`{value}` is no JSON: {error}")))?;
+        others.insert(key, json);
+    }
+    Ok(others)
+}
+
+#[cfg(feature = "tokenizer")]
+fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
+    let Some(json) = given.file("tokenizer")? else { return Ok(None) };
+    match dyno_net::tokens::FileTokenizer::of(&json) {
+        Ok(tokenizer) => Ok(Some(Arc::new(tokenizer))),
+        Err(error) => Err(given.wrong("tokenizer", error)),
+    }
+}
+
+#[cfg(not(feature = "tokenizer"))]
+fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
+    match given.text("tokenizer") {
+        None => Ok(None),
+        Some(_) => Err(Failure::set_up("this build counts no tokens by itself")
+            .hint("build with --features tokenizer, or ask the server for usage")),
+    }
+}

@@ -1,0 +1,84 @@
+//! Any other interface over HTTP.
+
+use std::sync::Arc;
+
+use dyno_net::exchange::Method;
+use dyno_net::ledger::Accepted;
+use dyno_net::raw::{Raw, Template};
+use dyno_net::workload::Row;
+
+use super::{Answers, Given, Started, Wired, prompts, version};
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+/// Samples, where no file holds them: each is its number.
+const SAMPLES: usize = 256;
+
+pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
+    let (base, path) = split(&given.url.clone());
+    let nodes = given.nodes(&base, |url| split(url).0)?;
+    let body = body(given)?;
+    let method = match given.text("method").as_deref() {
+        Some("GET") => Method::Get,
+        None if body.is_empty() => Method::Get,
+        Some("POST") | None => Method::Post,
+        Some(other) => {
+            return Err(given.wrong("method", format!("expected GET or POST, found `{other}`")));
+        }
+    };
+    let pointer = given.text("pointer");
+    let accepted = given.accepted()?;
+    if pointer.is_none() && accepted != Accepted::default() {
+        let why = "only the text that pointer=/JSON/POINTER takes out of an answer is judged";
+        return Err(given.wrong("accept-answers", why));
+    }
+    let content_type = given.text("content-type").unwrap_or_else(|| "application/json".into());
+    let fields = if body.is_empty() { Vec::new() } else { vec![("content-type", content_type)] };
+    let (http, options) = (version(given)?, given.options()?);
+    given.finish()?;
+    let rows = prompts::rows_of(run)?;
+    let is_synthetic = rows.is_none();
+    let rows = rows.unwrap_or_else(|| numbers(run.samples_or_of_round(SAMPLES)));
+    let template = Template { method, path, fields, body, pointer, accepted };
+    let protocol = Raw::new(template, rows, http).map_err(Failure::usage)?;
+    let wired = Wired {
+        protocol: Arc::new(protocol),
+        nodes,
+        names: Vec::new(),
+        options,
+        answers: Answers::Bytes,
+        schedule: None,
+        tensors: None,
+        labels: None,
+        is_synthetic,
+        remarks: Vec::new(),
+    };
+    wired.start()
+}
+
+/// Scheme and host, and the path with its query.
+fn split(url: &str) -> (String, String) {
+    let after_scheme = url.find("://").map_or(0, |at| at + 3);
+    match url[after_scheme..].find('/') {
+        Some(at) => {
+            let (base, path) = url.split_at(after_scheme + at);
+            (base.to_owned(), path.to_owned())
+        }
+        None => (url.to_owned(), "/".to_owned()),
+    }
+}
+
+/// The template: the text itself, or that of a file.
+fn body(given: &mut Given) -> Result<String, Failure> {
+    let Some(text) = given.text("body") else { return Ok(String::new()) };
+    match text.strip_prefix('@') {
+        None => Ok(text),
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|error| Failure::set_up(format!("body: cannot read {path}: {error}"))),
+    }
+}
+
+fn numbers(count: usize) -> Vec<Row> {
+    let row = |number: usize| [("sample".to_owned(), number.into())].into_iter().collect();
+    (0..count).map(row).collect()
+}

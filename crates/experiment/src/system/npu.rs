@@ -1,0 +1,387 @@
+//! The grammar of `npu:KEY=VALUE,...`: networks on a simulated NPU, on the command line.
+
+pub mod networks;
+
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::settings::nearest;
+use dyno_npu::deploy::{Deployment, Offer, Plan, Tenant};
+use dyno_npu::fleet::{Balancer, UnknownBalancer};
+use dyno_npu::profile::{Granularity, Options, Picos};
+use dyno_npu::schedule::Named;
+use dyno_npu::serve::Batching;
+use dyno_npu::spatial::{Parts, Split};
+use dyno_npu::workload::Network;
+use dyno_results::units::parse_duration;
+use dyno_sut::npu::{Npu, Npus, Observed, Seen};
+
+use networks::{Changes, Hardware};
+use crate::watch::Watch;
+use crate::failure::Failure;
+
+/// For help texts.
+pub const GRAMMAR: &str = "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
+     any of npu=NAME, mapping=NAME, scheduler=NAME, seq=N, limit=TIME+TIME (what deadlines the scheduler \
+     keeps), batch=N, window=TIME, active=N, wake=TIME, tile=TIME, \
+     npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, floor=ACCURACY+ACCURACY; see dyno npu";
+
+const KEYS: [&str; 17] = [
+    "networks",
+    "npu",
+    "mapping",
+    "scheduler",
+    "seq",
+    "limit",
+    "batch",
+    "window",
+    "active",
+    "wake",
+    "tile",
+    "npus",
+    "balancer",
+    "split",
+    "apart",
+    "version",
+    "floor",
+];
+
+const PICOS_PER_NANO: Picos = 1_000;
+
+/// What is read of it, and checked.
+#[derive(Debug, Clone)]
+pub struct NpuSpec {
+    deployment: Deployment,
+    npus: Npus,
+    batching: Batching,
+    seen: Seen,
+}
+
+/// As it is written.
+struct Written<'a> {
+    networks: Vec<&'a str>,
+    limits: Vec<Nanos>,
+    hardware: Hardware,
+    changes: Changes,
+    scheduler: &'a str,
+    options: Options,
+    npus: usize,
+    balancer: Balancer,
+    split: Vec<u64>,
+    apart: Split,
+    /// Such as `RN:8:75.9`.
+    versions: Vec<&'a str>,
+    floors: Vec<f64>,
+    batching: Batching,
+}
+
+impl NpuSpec {
+    /// Reads what stands behind `npu:`.
+    ///
+    /// # Errors
+    /// A key or a value that there is not; networks that do not fit the NPU.
+    pub fn read(spec: &str, argument: &str, watch: &dyn Watch) -> Result<Self, Failure> {
+        let written = Written::read(argument).map_err(|expected| {
+            Failure::usage(format!("system `{spec}`: {expected}"))
+                .hint("for example npu:networks=RN+BB,npu=chapter-v,mapping=kcp+1:128,seq=16,limit=15ms+130ms")
+        })?;
+        let (npu, mapping) = written.hardware.read()?;
+        let mut tenants = Vec::new();
+        for (at, name) in written.networks.iter().enumerate() {
+            let network = written.changes.network_of_several(name, watch)?;
+            // One limit is everybody's.
+            let limit = written.limits.get(at).or(written.limits.first());
+            let limit = limit.map_or(Picos::MAX, |limit| limit.saturating_mul(PICOS_PER_NANO));
+            tenants.push(Tenant { network, limit });
+        }
+        let scheduler = Named::find(written.scheduler).map_err(Failure::usage)?;
+        let plan = Plan { npu, mapping, options: written.options, tenants, scheduler };
+        let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
+        written.offer(&plan, &mut deployment, watch)?;
+        let npus = match &written.split[..] {
+            [] => Npus::Fleet { count: written.npus, balancer: written.balancer },
+            proportion => {
+                let parts = Parts::new(&plan, proportion).map_err(Failure::usage)?;
+                Npus::Split(Box::new(parts), written.apart)
+            }
+        };
+        Ok(Self { deployment, npus, batching: written.batching, seen: Seen::default() })
+    }
+
+    /// What had to be done to networks.
+    pub fn remarks(&self) -> Vec<String> {
+        self.deployment.remarks.clone()
+    }
+
+    /// Idle NPUs.
+    pub fn system(&self) -> Npu {
+        let npus = self.npus.clone();
+        Npu::new(self.deployment.clone(), npus, self.batching).seen_by(self.seen.clone())
+    }
+
+    /// Networks on the NPU.
+    pub fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    /// What the last of its systems did, which must be gone.
+    pub fn seen(&self) -> Option<Observed> {
+        self.seen.take()
+    }
+}
+
+impl<'a> Written<'a> {
+    fn read(argument: &'a str) -> Result<Self, String> {
+        let mut written = Self {
+            networks: Vec::new(),
+            limits: Vec::new(),
+            hardware: Hardware::default(),
+            changes: Changes::default(),
+            scheduler: "balanced",
+            options: Options::default(),
+            npus: 1,
+            balancer: Balancer::LeastWork,
+            split: Vec::new(),
+            apart: Split::WhileShared,
+            versions: Vec::new(),
+            floors: Vec::new(),
+            batching: Batching { window: 0, active: 4, wake: Picos::MAX },
+        };
+        for part in argument.split(',') {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("expected key=value, found `{part}`"))?;
+            written.set(key, value)?;
+        }
+        if written.networks.is_empty() {
+            return Err("expected networks=NAME+NAME, such as networks=RN+BB".into());
+        }
+        let limits = written.limits.len();
+        if limits > 1 && limits != written.networks.len() {
+            return Err(format!(
+                "expected a limit for each of {} networks, found {limits}",
+                written.networks.len()
+            ));
+        }
+        let floors = written.floors.len();
+        if floors > 1 && floors != written.networks.len() {
+            return Err(format!(
+                "expected a floor for each of {} networks, found {floors}",
+                written.networks.len()
+            ));
+        }
+        if !written.versions.is_empty() && floors == 0 {
+            return Err("expected floor=ACCURACY, below which no mean of versions falls".into());
+        }
+        if !written.split.is_empty() && (written.npus > 1 || !written.versions.is_empty()) {
+            return Err("expected `split` without `npus` and `version`: one array is split, of networks as they are".into());
+        }
+        Ok(written)
+    }
+
+    /// Offers the versions of each network.
+    fn offer(&self, plan: &Plan, deployment: &mut Deployment, watch: &dyn Watch) -> Result<(), Failure> {
+        let mut known = 0;
+        for (stream, name) in self.networks.iter().enumerate() {
+            let mut offers = Vec::new();
+            let own = self
+                .versions
+                .iter()
+                .filter_map(|version| version.strip_prefix(name)?.strip_prefix(':'));
+            for version in own {
+                offers.push(self.version(&plan.tenants[stream].network, version, watch)?);
+            }
+            known += offers.len();
+            let floor = self.floors.get(stream).or(self.floors.first());
+            if let (false, Some(&floor)) = (offers.is_empty(), floor) {
+                deployment.offer(plan, stream, &offers, floor).map_err(Failure::usage)?;
+            }
+        }
+        match known < self.versions.len() {
+            true => Err(Failure::usage(format!(
+                "a version is of none of the networks {}: {}",
+                self.networks.join(", "),
+                self.versions.join(", ")
+            ))
+            .hint("write version=NETWORK:BITS:ACCURACY, such as version=RN:8:75.9")),
+            false => Ok(()),
+        }
+    }
+
+    /// `BITS:ACCURACY`, or another network in place of bits.
+    fn version(&self, network: &Network, text: &str, watch: &dyn Watch) -> Result<Offer, Failure> {
+        let read = || {
+            let (what, accuracy) = text.rsplit_once(':')?;
+            Some((what, accuracy.parse::<f64>().ok().filter(|accuracy| accuracy.is_finite())?))
+        };
+        let (what, accuracy) = read().ok_or_else(|| {
+            Failure::usage(format!("version `{text}`: expected BITS:ACCURACY or NETWORK:ACCURACY"))
+                .hint("for example version=RN:8:75.9")
+        })?;
+        let (name, network) = match what.parse::<u32>() {
+            Ok(bits) => {
+                let network = network.in_bits(Some(bits), None).map_err(Failure::usage)?;
+                (format!("{bits} bits"), network)
+            }
+            Err(_) => (what.to_owned(), self.changes.network_of_several(what, watch)?),
+        };
+        Ok(Offer { name, network, accuracy })
+    }
+
+    fn set(&mut self, key: &str, value: &'a str) -> Result<(), String> {
+        let picos = || parse_duration(value).map(|ns| ns.saturating_mul(PICOS_PER_NANO));
+        match key {
+            "networks" => self.networks = value.split('+').collect(),
+            "npu" => self.hardware.npu = value.to_owned(),
+            "mapping" => self.hardware.mapping = value.to_owned(),
+            "scheduler" => self.scheduler = value,
+            "seq" => self.changes.seq = Some(at_least_one(key, value)?),
+            "limit" => {
+                self.limits = value.split('+').map(parse_duration).collect::<Result<_, _>>()?;
+            }
+            "batch" => self.options.batch = at_least_one(key, value)?,
+            "window" => self.batching.window = picos()?,
+            "active" => self.batching.active = small(at_least_one(key, value)?),
+            "npus" => self.npus = small(at_most(MOST_NPUS, key, value)?),
+            "balancer" => {
+                let found = value.parse();
+                self.balancer = found.map_err(|error: UnknownBalancer| error.to_string())?;
+            }
+            "split" => self.split = split(value)?,
+            "apart" => {
+                self.apart = match value {
+                    "always" => Split::Always,
+                    "shared" => Split::WhileShared,
+                    _ => {
+                        return Err(format!(
+                            "expected always or shared for `apart`, found `{value}`"
+                        ));
+                    }
+                };
+            }
+            "version" => self.versions.push(value),
+            "floor" => {
+                let floor = |text: &str| text.parse().ok().filter(|floor: &f64| floor.is_finite());
+                let floors: Option<_> = value.split('+').map(floor).collect();
+                self.floors = floors.ok_or_else(|| {
+                    format!("expected accuracies for `floor`, such as 75.5+90, found `{value}`")
+                })?;
+            }
+            "wake" => self.batching.wake = picos()?,
+            "tile" => {
+                let time = picos()?;
+                if time == 0 {
+                    return Err("expected a time of more than nothing for `tile`".into());
+                }
+                self.options.granularity = Granularity::Tile { bytes: u64::MAX, time };
+            }
+            _ => {
+                let near = nearest(key, KEYS.into_iter()).unwrap_or("networks");
+                return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Batches and the like: none is so large, and each batch has a profile of its own.
+const MOST: u64 = 1 << 16;
+
+/// A request looks at each of them.
+const MOST_NPUS: u64 = 1 << 10;
+
+fn at_least_one(key: &str, value: &str) -> Result<u64, String> {
+    at_most(MOST, key, value)
+}
+
+/// Numbers with `:` between.
+fn split(text: &str) -> Result<Vec<u64>, String> {
+    let numbers: Option<Vec<u64>> = text.split(':').map(|part| part.parse().ok()).collect();
+    numbers.ok_or_else(|| {
+        format!("expected parts of the array for `split`, such as 3:5, found `{text}`")
+    })
+}
+
+/// A number from 1 to `most`.
+fn at_most(most: u64, key: &str, value: &str) -> Result<u64, String> {
+    let number = value.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {most} for `{key}`, found `{value}`"))
+}
+
+fn small(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(argument: &str) -> String {
+        NpuSpec::read(&format!("npu:{argument}"), argument, &*crate::quiet()).unwrap_err().problems().join("\n")
+    }
+
+    #[test]
+    fn versions_are_offered_to_the_networks_that_they_are_of() {
+        let argument = "networks=RN+BB,seq=16,version=BB:8:90.1,version=BB:16:90.9,version=RN:MN:71.9,version=RN:16:76.1,floor=75+90";
+        let spec = NpuSpec::read("npu", argument, &*crate::quiet()).expect("it reads");
+        let server = spec.deployment.server(spec.batching);
+        let of = |stream: usize| {
+            let versions = server.versions(stream).expect("it has some");
+            let all = versions
+                .answers()
+                .map(|(version, _)| (version.name.clone(), version.passes[0].fetch));
+            all.collect::<Vec<_>>()
+        };
+        let (rn, bb) = (of(0), of(1));
+        assert_eq!(
+            [&*rn[0].0, &*rn[1].0, &*bb[0].0, &*bb[1].0],
+            ["16 bits", "MN", "16 bits", "8 bits"]
+        );
+        // What is read of tables of words is places, whose bits stay.
+        let half = bb[1].1 as f64 / bb[0].1 as f64;
+        assert!((half - 0.5).abs() < 1e-3, "{half}");
+        assert!(rn[1].1 < rn[0].1 / 5, "{rn:?}");
+    }
+
+    #[test]
+    fn networks_limits_and_blocks_are_read() {
+        let argument = "networks=RN+BB,npu=chapter-v,mapping=kcp+1:128,seq=16,limit=15ms+130ms,batch=2,tile=100us";
+        let spec = NpuSpec::read("npu", argument, &*crate::quiet()).expect("it reads");
+        assert_eq!(spec.deployment.names, ["RN", "BB"]);
+        let limits: Vec<Picos> = spec.deployment.served.iter().map(|served| served.limit).collect();
+        assert_eq!(limits, [15_000_000_000, 130_000_000_000]);
+        let pass = &spec.deployment.served[0].passes[1];
+        assert!(pass.blocks.iter().all(|block| block.compute <= 100_000_000));
+    }
+
+    #[test]
+    fn what_does_not_read_is_told_with_what_is_near() {
+        let cases = [
+            ("network=RN", "unknown key `network`; the nearest key is `networks`"),
+            ("networks=RN,scheduler=layerweave", "there is no scheduler `layerweave`"),
+            ("networks=RM", "there is no network `RM`"),
+            (
+                "networks=RN+BB,limit=1ms+2ms+3ms",
+                "expected a limit for each of 2 networks, found 3",
+            ),
+            ("npu=chapter-v", "expected networks=NAME+NAME"),
+            ("networks=RN,npus=0", "expected a number from 1 to 1024 for `npus`, found `0`"),
+            ("networks=RN,balancer=random", "there is no balancer `random`"),
+            ("networks=RN,floor=x", "expected accuracies for `floor`"),
+            ("networks=RN,version=RN:8:75", "expected floor=ACCURACY"),
+            ("networks=RN,version=BB:8:75,floor=70", "a version is of none of the networks RN"),
+            ("networks=RN,version=RN:8,floor=70", "version `8`: expected BITS:ACCURACY"),
+            ("networks=RN,version=RN:8:75,floor=76", "the most accurate has 75; lower the floor"),
+            ("networks=RN,version=RN:80:75,floor=70", "bits"),
+            ("networks=RN,split=1:1", "expected a part for each of 1 networks, found 2"),
+            ("networks=RN+BB,split=1:0", "a part of the array"),
+            ("networks=RN+BB,split=1:x", "expected parts of the array for `split`"),
+            ("networks=RN+BB,split=1:1,npus=2", "expected `split` without `npus`"),
+            ("networks=RN+BB,apart=never", "expected always or shared for `apart`"),
+            ("networks=RN,batch=0", "expected a number from 1 to 65536 for `batch`, found `0`"),
+        ];
+        for (argument, expected) in cases {
+            let told = problem(argument);
+            assert!(told.contains(expected), "{argument}: {told}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Networks and NPUs by name, and how the one is laid over the other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dyno_npu::hardware::{Npu, Parts};
+use dyno_npu::mapping::Mapping;
+use dyno_npu::profile::Profile;
+use dyno_npu::workload::language::{DECODERS, Decoder, Phase};
+use dyno_npu::workload::{Network, PRESETS};
+use dyno_onnx::{Model, Weights};
+use dyno_task::graphs::{COUNTED, GRAPHS};
+
+use crate::{Failure, Watch};
+
+/// Default NPU.
+pub const NPU: &str = "memory-centric";
+/// Default mapping.
+pub const MAPPING: &str = "kcp+1";
+
+/// An NPU, and how layers are laid over its PEs.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    /// Name of a preset, or a description in TOML.
+    pub npu: String,
+    /// How products are laid over PEs.
+    pub mapping: String,
+    /// Figures that replace those of the NPU, by the keys of descriptions.
+    pub figures: Vec<(&'static str, f64)>,
+}
+
+impl Default for Hardware {
+    fn default() -> Self {
+        Self { npu: NPU.into(), mapping: MAPPING.into(), figures: Vec::new() }
+    }
+}
+
+impl Hardware {
+    /// Both, as they fit each other.
+    ///
+    /// # Errors
+    /// An NPU or a mapping that there is not, or that does not make sense.
+    pub fn read(&self) -> Result<(Npu, Mapping), Failure> {
+        let path = Path::new(&self.npu);
+        let npu = if path.extension().is_some_and(|end| end == "toml") {
+            let told = |error: dyno_npu::hardware::DescribeError| {
+                let of = |problem| format!("{}: {problem}", self.npu);
+                Failure::usages(error.to_string().lines().map(of).collect())
+            };
+            Npu::from_toml(&text_of(path)?).map_err(told)?
+        } else {
+            Npu::preset(&self.npu).map_err(|error| {
+                Failure::usage(error).hint("or give a description in a file that ends in .toml")
+            })?
+        };
+        let change = |parts: &mut Parts| {
+            for &(key, figure) in &self.figures {
+                parts.set(key, figure);
+            }
+        };
+        let npu = npu.with(change).map_err(Failure::usage)?;
+        let mapping: Mapping = self.mapping.parse().map_err(Failure::usage)?;
+        mapping.fits(npu.parts().pes).map_err(Failure::usage)?;
+        Ok((npu, mapping))
+    }
+}
+
+/// How networks are changed before they are laid over an NPU.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Tokens of a sample, of networks with sequences.
+    pub seq: Option<u64>,
+    /// Bits of all weights, instead of the table's.
+    pub weight_bits: Option<u32>,
+    /// Bits of all activations, instead of 16 or the table's.
+    pub activation_bits: Option<u32>,
+    /// Numbers for open dimensions of an ONNX model; 1 unless given.
+    pub bind: Vec<(String, usize)>,
+}
+
+/// Tokens of a language model where nobody says.
+const TOKENS: u64 = 512;
+/// Of a number, as the thesis' tables have it.
+const BITS: u32 = 16;
+
+impl Changes {
+    /// The network of a name: a code of the thesis, a phase of a decoder, a table, an ONNX model, or a graph of
+    /// ours.
+    ///
+    /// # Errors
+    /// A name of nothing; a file that cannot be read; changes that the network cannot have.
+    pub fn network(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
+        let network = self.named(name, watch)?;
+        let network = match self.seq {
+            Some(seq) if network.seq_len != Some(seq) => network.at_sequence(seq),
+            _ => Ok(network),
+        };
+        let network = network.map_err(Failure::usage)?;
+        network.in_bits(self.weight_bits, self.activation_bits).map_err(Failure::usage)
+    }
+
+    /// The same, one of several: a length that one without sequences cannot have is meant for the others.
+    ///
+    /// # Errors
+    /// As for one alone.
+    pub fn network_of_several(
+        &self,
+        name: &str,
+        watch: &dyn Watch,
+    ) -> Result<Network, Failure> {
+        let plain = Self { seq: None, bind: self.bind.clone(), ..*self };
+        let network = plain.network(name, watch)?;
+        let is_fixed = network.seq_len.is_none() && plain.phase(name)?.is_none();
+        if is_fixed { Ok(network) } else { self.network(name, watch) }
+    }
+
+    fn named(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
+        if let Ok(network) = Network::preset(name) {
+            return Ok(network);
+        }
+        if let Some(network) = self.phase(name)? {
+            return Ok(network);
+        }
+        let path = Path::new(name);
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("csv") => {
+                let text = text_of(path)?;
+                let told = |error: dyno_npu::workload::TableError| {
+                    Failure::usages(error.to_string().lines().map(str::to_owned).collect())
+                };
+                return match Profile::is_table(&text) {
+                    true => Profile::from_csv(name, &text).map(Network::of_times),
+                    false => Network::from_csv(name, &text),
+                }
+                .map_err(told);
+            }
+            Some("onnx") => {
+                let model = Model::read(path)
+                    .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+                return self.derived(name, &model, watch);
+            }
+            _ => {}
+        }
+        let graph = name.strip_suffix("-shape").unwrap_or(name);
+        let graphs = GRAPHS.iter().map(|graph| (graph.name, graph.build));
+        let mut graphs = graphs.chain(COUNTED.iter().map(|graph| (graph.name, graph.build)));
+        match graphs.find(|(known, _)| *known == graph) {
+            Some((_, build)) => {
+                self.derived(name, &build(Weights::seeded(1)).map_err(Failure::set_up)?, watch)
+            }
+            None => Err(unknown(name)),
+        }
+    }
+
+    /// A decoder's name with `-prefill` or `-decode` behind it.
+    fn phase(&self, name: &str) -> Result<Option<Network>, Failure> {
+        let tokens = self.seq.unwrap_or(TOKENS);
+        let prefill = name.strip_suffix("-prefill").map(|name| (name, Phase::Prefill(tokens)));
+        let decode = name.strip_suffix("-decode").map(|name| (name, Phase::Decode(tokens)));
+        let Some((decoder, phase)) = prefill.or(decode) else { return Ok(None) };
+        let decoder = Decoder::preset(decoder).map_err(Failure::usage)?;
+        decoder.network(phase).map(Some).map_err(Failure::usage)
+    }
+
+    fn derived(&self, name: &str, model: &Model, watch: &dyn Watch) -> Result<Network, Failure> {
+        let bind: BTreeMap<String, usize> = self.bind.iter().cloned().collect();
+        let derived =
+            Network::from_model(name, model, [BITS, BITS], &bind).map_err(Failure::usage)?;
+        for node in &derived.left_out {
+            watch.say(&format!("warning: left out: {node}"));
+        }
+        Ok(derived.network)
+    }
+}
+
+fn unknown(name: &str) -> Failure {
+    let codes: Vec<&str> = PRESETS.iter().map(|preset| preset.code).collect();
+    let decoders: Vec<&str> = DECODERS.iter().map(|decoder| decoder.name).collect();
+    let graphs = GRAPHS.iter().map(|graph| graph.name);
+    let graphs = graphs.chain(COUNTED.iter().map(|graph| graph.name));
+    let all = codes.iter().copied().chain(graphs);
+    let near = dyno_loadgen::settings::nearest(name, all).unwrap_or("RN");
+    Failure::usage(format!("there is no network `{name}`; the nearest is `{near}`")).hint(format!(
+        "networks are {}; {} with -prefill or -decode behind; graphs of dyno task layers; FILE.csv and \
+         FILE.onnx",
+        codes.join(", "),
+        decoders.join(", ")
+    ))
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_npu::workload::{Layer, LayerType};
+
+    use super::*;
+
+    fn network(name: &str, seq: Option<u64>) -> Network {
+        let changes = Changes { seq, weight_bits: None, activation_bits: None, bind: Vec::new() };
+        changes.network(name, &*crate::quiet()).map_err(|failure| failure.problems().join("\n")).unwrap()
+    }
+
+    /// All of a layer but its name.
+    fn nameless(layers: &[Layer]) -> Vec<Layer> {
+        layers.iter().map(|layer| Layer { name: String::new(), ..layer.clone() }).collect()
+    }
+
+    #[test]
+    fn the_table_of_resnet_is_that_of_its_graph() {
+        let (table, graph) = (network("RN", None), network("resnet50-shape", None));
+        assert_eq!(nameless(&table.layers), nameless(&graph.layers));
+    }
+
+    #[test]
+    fn the_table_of_bert_is_that_of_its_graph_at_its_length() {
+        let (table, graph) = (network("BL", Some(384)), network("bert-large", None));
+        // The graph looks words, positions and segments up one by one, and has no pooler: answers to questions
+        // need none. Of attentions it multiplies the keys before the values are made, as do most.
+        let kept = |layer: &&Layer| layer.kind != LayerType::Gather && layer.name != "pooler";
+        let of = |network: &Network| -> Vec<[u64; 9]> {
+            let sizes = |layer: &Layer| {
+                let Layer { groups, m, cin_g, rs, cout_g, .. } = *layer;
+                let bytes = [layer.weight_bytes, layer.input_bytes, layer.output_bytes];
+                [groups, m, cin_g, rs, cout_g, layer.macs(), bytes[0], bytes[1], bytes[2]]
+            };
+            network.layers.iter().filter(kept).map(sizes).collect()
+        };
+        assert_eq!(of(&table), of(&graph));
+    }
+
+    #[test]
+    fn a_decoder_has_the_products_of_its_graph() {
+        // The graph's token follows 1024 others.
+        for (table, seq, graph) in
+            [("gptj-6b-decode", 1025, "gptj-token"), ("gptj-6b-prefill", 1024, "gptj-prompt")]
+        {
+            let (table, graph) = (network(table, Some(seq)), network(graph, None));
+            assert_eq!(table.macs(), graph.macs());
+            let weights = |network: &Network| -> u64 {
+                let own = |layer: &&Layer| layer.kind == LayerType::FullyConnected;
+                network.layers.iter().filter(own).map(|layer| layer.weight_bytes).sum()
+            };
+            assert_eq!(weights(&table), weights(&graph));
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_told() {
+        let changes =
+            Changes { seq: None, weight_bits: None, activation_bits: None, bind: Vec::new() };
+        let told = |name: &str| changes.network(name, &*crate::quiet()).unwrap_err().problems().join("\n");
+        assert_eq!(told("RM"), "there is no network `RM`; the nearest is `RN`");
+        assert!(told("llama-decode").starts_with("there is no decoder `llama`"));
+        assert!(told("there.csv").starts_with("cannot read there.csv: "));
+    }
+}

@@ -1,0 +1,270 @@
+//! The systems `onnx:FILE` and `tract:FILE`: a model, its samples, its labels.
+
+use std::cell::RefCell;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_sut::engine::Engine;
+use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
+use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
+use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
+use dyno_task::open::Computes;
+
+use super::shapes::{self, Symbols};
+use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
+use crate::environment;
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+/// A model that is ready to answer.
+pub struct Loaded {
+    pub engine: Arc<dyn Engine>,
+    pub library: Arc<TensorLibrary>,
+    /// Threads that compute in Offline, where nobody says.
+    pub offline_workers: usize,
+}
+
+/// Loads the model of `onnx:FILE` or `tract:FILE`; the file may also come from
+/// `--model`. Random samples have the integers of `spans`, calls no more of them than `fitting`.
+///
+/// # Errors
+/// A missing file or engine, or samples that do not fit the model.
+pub fn load(
+    engine: &str,
+    file: &str,
+    spans: &Spans<'_>,
+    fitting: Option<NonZero<usize>>,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
+    let path = match (file, &run.model) {
+        ("", Some(path)) => path.clone(),
+        ("", None) => {
+            return Err(Failure::usage(format!("system `{engine}` needs a model"))
+                .hint(format!("write --system {engine}:FILE.onnx, or --model FILE.onnx")));
+        }
+        (file, _) => PathBuf::from(file),
+    };
+    if !path.is_file() {
+        return Err(Failure::set_up(format!("there is no model {}", path.display())));
+    }
+    match engine {
+        "onnx" => load_ort(&path, spans, fitting, run),
+        _ => load_tract(&path, spans, run),
+    }
+}
+
+/// ONNX Runtime spreads one call over all cores by itself, so that one worker
+/// is enough, which keeps Offline batched and open to Ctrl-C. With several
+/// workers, each has a session of its own and a share of the cores.
+fn load_ort(
+    path: &Path,
+    spans: &Spans<'_>,
+    fitting: Option<NonZero<usize>>,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
+    let _bound = policy::bound(run.cores.as_ref())?;
+    let search = Search::everywhere(run.ort_lib.clone());
+    let model = OrtModel::open(path, &search, ort_options(run));
+    let model = model.map_err(|error| missing(error, &[], run))?;
+    let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
+    let inputs = model.inputs().to_vec();
+    let mut options = options(run);
+    options.largest_batch =
+        fitting.map_or(options.largest_batch, |most| most.get().min(options.largest_batch));
+    let engine = model.engine(&library, options);
+    let engine = engine.map_err(|error| missing(error, &inputs, run))?;
+    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: 1 })
+}
+
+/// Loads what answers a task, with samples that are there already.
+///
+/// # Errors
+/// A missing engine, or samples that do not fit the model.
+pub fn load_prepared(
+    computes: Computes,
+    library: TensorLibrary,
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
+    let (options, search) = (ort_options(run), Search::everywhere(run.ort_lib.clone()));
+    let _bound = policy::bound(run.cores.as_ref())?;
+    let inputs = RefCell::default();
+    let open = |path: &Path| {
+        let model = OrtModel::open(path, &search, options)?;
+        inputs.replace(model.inputs().to_vec());
+        Ok(model)
+    };
+    let library = Arc::new(library);
+    let engine = computes.engine(&library, largest_batch(run), &open);
+    let engine = engine.map_err(|error| missing(error, &inputs.take(), run))?;
+    Ok(Loaded { engine, library, offline_workers: 1 })
+}
+
+/// A share of the cores for each of several sessions.
+pub fn ort_options(run: &RunOptions) -> OrtOptions {
+    let sessions = run.workers.and_then(NonZero::new).unwrap_or(NonZero::<usize>::MIN);
+    // Threads that ONNX Runtime starts by itself bind themselves, wherever it likes.
+    let cores = run.cores.as_ref().map(|cores| cores.len().get());
+    let threads = match (run.threads, cores, sessions.get()) {
+        (Some(threads), ..) => threads.get(),
+        (None, None, 1) => 0,
+        (None, cores, several) => (cores.unwrap_or_else(environment::cores) / several).max(1),
+    };
+    OrtOptions { threads, sessions }
+}
+
+#[cfg(feature = "tract")]
+fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded, Failure> {
+    use dyno_sut::onnx::tract::TractModel;
+
+    let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
+    let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
+    let inputs = model.inputs().to_vec();
+    let engine = model.engine(&library, options(run));
+    let engine = engine.map_err(|error| missing(error, &inputs, run))?;
+    Ok(Loaded { engine: Arc::new(engine), library, offline_workers: environment::cores() })
+}
+
+#[cfg(not(feature = "tract"))]
+fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<Loaded, Failure> {
+    Err(Failure::set_up("this build has no tract, which alone takes minutes to compile")
+        .hint("build with --features tract, or use --system onnx:FILE"))
+}
+
+/// What to do about a model that does not load, or does not fit its samples.
+pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Failure {
+    let takes = || format!("the model takes {}", describe(inputs));
+    let hints = match &error {
+        OnnxError::InputMissing { name, .. } => {
+            vec![takes(), format!("give its samples with --data {name}=FILE.npy")]
+        }
+        OnnxError::ElementType { expected, .. } => vec![
+            takes(),
+            format!("convert the samples: numpy.save(NEW, numpy.load(FILE).astype('{expected}'))"),
+        ],
+        OnnxError::Shape { expected, .. } => {
+            let rest = if expected.len() > 1 { &expected[1..] } else { expected };
+            let rest: Vec<String> = rest.iter().map(dimension).collect();
+            vec![
+                takes(),
+                format!(
+                    "the first axis of a file counts its samples: an array of shape [samples, {}] \
+                     fits",
+                    rest.join(", ")
+                ),
+            ]
+        }
+        OnnxError::Model { .. } => vec![
+            "the message is the engine's own: is the file an ONNX model? One of a newer opset needs a \
+             newer engine: pip install --upgrade onnxruntime"
+                .into(),
+        ],
+        OnnxError::Trial { .. } if run.data.is_empty() => vec![
+            takes(),
+            "the samples were random; give real ones with --data FILE.npy".into(),
+        ],
+        OnnxError::Trial { .. } => vec![takes()],
+        OnnxError::InputType { .. } => {
+            vec![
+                "put a Cast in front of it in the model, or export the model with such inputs"
+                    .into(),
+            ]
+        }
+        _ => Vec::new(),
+    };
+    hints.into_iter().fold(Failure::set_up(error), Failure::hint)
+}
+
+/// `ink float32 [?, 64]`, and so on.
+fn describe(inputs: &[ModelInput]) -> String {
+    let one = |input: &ModelInput| {
+        let shape: Vec<String> = input.shape.iter().map(dimension).collect();
+        format!("{} {} [{}]", input.name, input.element, shape.join(", "))
+    };
+    inputs.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn dimension(dimension: &Option<usize>) -> String {
+    dimension.map_or("?".into(), |n| n.to_string())
+}
+
+/// Labels are classes, and are compared with the greatest output.
+fn options(run: &RunOptions) -> EngineOptions {
+    EngineOptions {
+        answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
+        largest_batch: largest_batch(run).get(),
+    }
+}
+
+/// Samples in a call at most, in whatever scenario.
+pub fn largest_batch(run: &RunOptions) -> NonZero<usize> {
+    let batch = run.batch.clone().unwrap_or_default();
+    let of = |scenario: &Scenario| batch.of(*scenario).unwrap_or(BATCH_DEFAULT);
+    Scenario::ALL.iter().map(of).max().unwrap_or(BATCH_DEFAULT)
+}
+
+/// Of a sample in the dimension of the batch, the only one that stays open.
+const BATCH: usize = 1;
+
+/// Bytes that random samples take where nobody says how many there are: those of the data
+/// set of a benchmark fill any memory.
+const LARGEST_SET: usize = 1 << 28;
+
+/// The samples that are given; random ones if there are none, which show speed
+/// and never accuracy. Open dimensions of these are those of `--shape`.
+///
+/// # Errors
+/// Files that do not read, samples that the model does not take, and dimensions that stay
+/// open.
+pub fn library(
+    inputs: &[ModelInput],
+    symbols: impl FnOnce() -> Symbols,
+    spans: &Spans<'_>,
+    run: &RunOptions,
+) -> Result<TensorLibrary, Failure> {
+    if run.data.is_empty() {
+        if run.labels.is_some() {
+            return Err(Failure::usage("--labels needs the samples that they belong to")
+                .hint("name them with --data FILE.npy"));
+        }
+        let inputs = &shapes::bound(inputs, symbols, run)?[..];
+        let samples = run.samples.map_or_else(
+            || {
+                let most = LARGEST_SET / TensorLibrary::bytes_of_random(inputs, BATCH);
+                run.samples_or_of_round(SAMPLES_DEFAULT).min(most.max(1))
+            },
+            NonZero::get,
+        );
+        let seed = run.seed.unwrap_or(0);
+        let library = TensorLibrary::synthetic(inputs, samples, BATCH, spans, seed);
+        return library.map_err(Failure::set_up);
+    }
+    let mut files = Vec::new();
+    for (name, path) in &run.data {
+        let name = match (name, inputs) {
+            (Some(name), _) if inputs.iter().all(|input| input.name != *name) => {
+                let near = nearest(name, inputs.iter().map(|input| input.name.as_str()));
+                return Err(Failure::usage(format!(
+                    "the model has no input `{name}`; the nearest is `{}`",
+                    near.unwrap_or("none")
+                ))
+                .hint(format!("the model takes {}", describe(inputs))));
+            }
+            (Some(name), _) => name.clone(),
+            (None, [only]) => only.name.clone(),
+            (None, _) => {
+                let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+                return Err(Failure::usage(format!(
+                    "the model has the inputs {}, and --data does not say which one it is for",
+                    names.join(", ")
+                ))
+                .hint(format!("write --data {}=FILE.npy, once for each input", names[0])));
+            }
+        };
+        files.push((name, path.clone()));
+    }
+    let name = run.data[0].1.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    TensorLibrary::open(name, &files, run.labels.as_deref()).map_err(Failure::set_up)
+}

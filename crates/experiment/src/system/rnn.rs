@@ -1,0 +1,442 @@
+//! The systems `rnn:MODEL` and `digits-lstm`: recurrent networks on teams of pinned threads, one team
+//! for each set of cores.
+
+mod oracle;
+mod source;
+mod spec;
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_loadgen::sut::SystemUnderTest;
+use dyno_rnn::engine::Options;
+use dyno_rnn::{Isa, Layer};
+use dyno_sut::batch::{Policy, RealTime, Sizes, Split, Station};
+use dyno_sut::cores::Cores;
+use dyno_sut::digits::DigitsLstm;
+use dyno_sut::engine::Engine;
+use dyno_sut::rnn::{Batching, ByValue, Runner, SequenceLibrary, Sequences, Sequential};
+use dyno_task::judge::Judge;
+
+use super::{BATCH_DEFAULT, onnx, policy};
+use crate::environment;
+use crate::failure::Failure;
+use crate::options::{Mode, RunOptions};
+use source::Source;
+pub use spec::GRAMMAR;
+use spec::Spec;
+
+/// Models that are ready to answer.
+pub struct Loaded {
+    pub engine: Arc<Sequential>,
+    pub library: Arc<SequenceLibrary>,
+    pub pools: Pools,
+    pub judge: Option<Judge>,
+    pub is_synthetic: bool,
+    pub remarks: Vec<String>,
+}
+
+/// Workers, each with an engine and cores of its own; a queue for each model.
+pub struct Pools {
+    engine: Arc<Sequential>,
+    /// Of each model, each of its engines.
+    stations: Vec<Vec<(Arc<Sequential>, Option<Cores>)>>,
+}
+
+impl Pools {
+    /// Whether workers keep to cores.
+    pub fn is_bound(&self) -> bool {
+        self.stations.iter().flatten().any(|(_, cores)| cores.is_some())
+    }
+
+    /// Its engines.
+    pub fn engines(&self) -> impl Iterator<Item = &Arc<Sequential>> {
+        self.stations.iter().flatten().map(|(engine, _)| engine)
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub fn start(
+        &self,
+        policy: Policy,
+        sizes: &Sizes,
+    ) -> Result<Arc<dyn SystemUnderTest>, Failure> {
+        let name = || Engine::name(&*self.engine).to_owned();
+        let mut pools = Vec::new();
+        for stations in &self.stations {
+            let stations = stations.iter().map(|(engine, cores)| Station {
+                engine: Arc::clone(engine) as Arc<dyn Engine>,
+                cores: cores.clone(),
+            });
+            let pool = RealTime::on(name(), stations, policy, Some(self.engine.classes()));
+            let pool = pool.map_err(|error| {
+                Failure::set_up(format!("cannot start workers: {error}")).hint("lower --workers")
+            })?;
+            pools.push(pool.counting(sizes.clone()));
+        }
+        Ok(match pools.len() {
+            1 => Arc::new(pools.remove(0)),
+            _ => Arc::new(Split::new(name(), pools, self.engine.route())),
+        })
+    }
+}
+
+/// Loads what follows `rnn:`.
+///
+/// # Errors
+/// A model or samples that are none, and cores that are not there.
+pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let spec = read(text, "rnn")?;
+    if spec.models.iter().any(|(model, _)| model.is_empty()) {
+        return Err(Failure::usage("system `rnn` needs a model").hint(
+            "write --system rnn:FILE.onnx, or a layer by its shape: rnn:lstm:256x256x1x100",
+        ));
+    }
+    let mut models = Vec::new();
+    for (name, _) in &spec.models {
+        models.push(Source::open(name, &spec)?);
+    }
+    let library = Arc::new(library(&spec, &models, run)?);
+    let mut remarks: Vec<String> =
+        models.iter().filter_map(Source::left_out).map(str::to_owned).collect();
+    let judge = judge(&spec, &models, &library, run, &mut remarks)?;
+    let shape = models.iter().find_map(Source::shape);
+    let batch_default = shape.and_then(|[rows, _]| NonZero::new(rows)).unwrap_or(BATCH_DEFAULT);
+    let largest = run.batch.as_ref().map_or(batch_default, |_| onnx::largest_batch(run));
+    let layers =
+        models.iter().zip(library.sets()).filter(|(of, _)| matches!(of, Source::Layers(_)));
+    let steps = layers.map(|(_, set)| set.longest()).max().unwrap_or(1);
+    let open = |model: usize, options: &Options| models[model].runner(options);
+    let (name, batching) =
+        (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
+    let parts = Parts { name, batching, steps, open: &open };
+    let (engine, pools) = parts.build(&spec, &library, run)?;
+    Ok(Loaded { engine, library, pools, judge, is_synthetic: run.data.is_empty(), remarks })
+}
+
+/// All files that a specification names.
+pub fn files(text: &str) -> Vec<PathBuf> {
+    let Ok(spec) = spec::parse(text) else { return Vec::new() };
+    let file = |(model, _): &(String, Option<Cores>)| {
+        // A layer by its shape has none of these characters.
+        let is_file = model.contains(['/', '.', '#']) || Path::new(model).exists();
+        let path = match model.rsplit_once('#') {
+            Some((path, _)) if !Path::new(model).is_file() => path,
+            _ => model,
+        };
+        is_file.then(|| PathBuf::from(path))
+    };
+    spec.models.iter().filter_map(file).collect()
+}
+
+/// Loads the built-in LSTM; options may follow `digits-lstm:`.
+///
+/// # Errors
+/// Options that do not read, and cores that are not there.
+pub fn load_digits(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let spec = read(text, "digits-lstm")?;
+    if spec.models[0] != (String::new(), None) || spec.models.len() > 1 || spec.lengths.is_some() {
+        return Err(Failure::usage(format!("system digits-lstm:{text} names a model or lengths"))
+            .hint("its model is built in; digits-lstm:precision=int8 runs it in fewer bits"));
+    }
+    let library = Arc::new(DigitsLstm::library());
+    let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
+    let open = |_: usize, options: &Options| DigitsLstm::runner(options);
+    let batching = Batching { largest, near: spec.near };
+    let steps = dyno_sut::digits::ROWS;
+    let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
+    let (engine, pools) = parts.build(&spec, &library, run)?;
+    Ok(Loaded { engine, library, pools, judge: None, is_synthetic: false, remarks: Vec::new() })
+}
+
+/// The model of `rnn:` or `digits-lstm`, asked by value, with the cores of each of its workers.
+///
+/// # Errors
+/// As [`load`] and [`load_digits`]; several models, of which each is served by itself.
+pub fn by_value(
+    system: &str,
+    text: &str,
+    run: &RunOptions,
+) -> Result<(ByValue, Vec<Option<Cores>>), Failure> {
+    let spec = read(text, system)?;
+    let [(model, _)] = &spec.models[..] else {
+        return Err(Failure::usage(format!("system {system}:{text} has several models"))
+            .hint("serve each by itself"));
+    };
+    let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
+    let batching = Batching { largest, near: spec.near };
+    let sets = core_sets(&spec, run)?;
+    let made = if system == "digits-lstm" {
+        let open = |_: usize, options: &Options| DigitsLstm::runner(options);
+        let steps = dyno_sut::digits::ROWS;
+        Parts { name: system.into(), batching, steps, open: &open }.runners(&spec, &sets, run)
+    } else {
+        let source = Source::open(model, &spec)?;
+        let open = |_: usize, options: &Options| source.runner(options);
+        let steps = source.shape().map_or(STEPS_DEFAULT, |[_, steps]| steps);
+        let name = format!("dyno-rnn-{}", short(&spec));
+        Parts { name, batching, steps, open: &open }.runners(&spec, &sets, run)
+    };
+    let (mut firsts, mut others) = made?;
+    firsts.append(&mut others[0]);
+    let name = if system == "rnn" { format!("dyno-rnn-{}", short(&spec)) } else { system.into() };
+    let model = ByValue::new(name, firsts, batching);
+    let model = model.map_err(|why| Failure::set_up(format!("system {system}: {why}")))?;
+    Ok((model, sets.into_iter().flatten().collect()))
+}
+
+fn read(text: &str, system: &str) -> Result<Spec, Failure> {
+    spec::parse(text).map_err(|expected| {
+        Failure::usage(format!("system `{system}:{text}`: {expected}"))
+            .hint("for example rnn:lstm:256x256x1x100,precision=bf16; see dyno info systems")
+    })
+}
+
+/// What a name of a folder can hold of the models.
+fn short(spec: &Spec) -> String {
+    let stem = |(model, _): &(String, Option<Cores>)| {
+        let stem = Path::new(model).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        stem.replace([':', '#'], "-")
+    };
+    spec.models.iter().map(stem).collect::<Vec<_>>().join("+")
+}
+
+type Open<'a> = dyn Fn(usize, &Options) -> Result<Box<dyn Runner>, String> + 'a;
+
+/// What engines are made of.
+struct Parts<'a> {
+    name: String,
+    batching: Batching,
+    /// Of the sequences that plans are made for.
+    steps: usize,
+    /// The first engine of a model.
+    open: &'a Open<'a>,
+}
+
+impl Parts<'_> {
+    fn build(
+        self,
+        spec: &Spec,
+        library: &Arc<SequenceLibrary>,
+        run: &RunOptions,
+    ) -> Result<(Arc<Sequential>, Pools), Failure> {
+        let sets = core_sets(spec, run)?;
+        let (firsts, others) = self.runners(spec, &sets, run)?;
+        let failed = |why: String| Failure::set_up(format!("system rnn: {why}"));
+        let engine = Sequential::new(self.name, Arc::clone(library), firsts, self.batching);
+        let engine = Arc::new(engine.map_err(failed)?);
+        let mut stations = Vec::new();
+        for (model, (others, sets)) in others.into_iter().zip(sets).enumerate() {
+            let owns = std::iter::once(None).chain(others.into_iter().map(Some));
+            let of = |(own, cores): (Option<Box<dyn Runner>>, Option<Cores>)| {
+                Ok((Arc::new(engine.station(model, own).map_err(failed)?), cores))
+            };
+            stations.push(owns.zip(sets).map(of).collect::<Result<Vec<_>, Failure>>()?);
+        }
+        let pools = Pools { engine: Arc::clone(&engine), stations };
+        Ok((engine, pools))
+    }
+
+    /// The first runner of each model, and its others.
+    fn runners(
+        &self,
+        spec: &Spec,
+        sets: &[Vec<Option<Cores>>],
+        run: &RunOptions,
+    ) -> Result<Runners, Failure> {
+        let replicas = sets[0].len();
+        let all: usize = sets.iter().map(Vec::len).sum();
+        let shared = (environment::cores() / all).max(1);
+        let failed = |why: String| Failure::set_up(format!("system rnn: {why}"));
+        let (mut firsts, mut others) = (Vec::new(), Vec::new());
+        for (model, sets) in sets.iter().enumerate() {
+            let own = sets[0].as_ref().map(|cores| cores.len().get());
+            let threads = run.threads.map(NonZero::get).or(own).unwrap_or(shared);
+            let options = Options {
+                precision: spec.precision,
+                threads: own.map_or(threads, |most| threads.min(most)),
+                cores: beside(sets[0].as_ref()),
+                isa: Isa::best(),
+                steps: self.steps,
+                tuning: spec.tune,
+            };
+            // Whoever makes an engine is a worker of its team while plans are timed.
+            let _bound = policy::bound(sets[0].as_ref())?;
+            let mut engine = (self.open)(model, &options).map_err(failed)?;
+            // Replicas have the plans of the first one, so all sizes are planned now.
+            for size in (0..)
+                .map(|power| 1 << power)
+                .take_while(|size| *size < 2 * self.batching.largest.get())
+            {
+                engine.prepare(size).map_err(failed)?;
+            }
+            let replica = |at: usize| engine.beside(beside(sets[at].as_ref())).map_err(failed);
+            others.push((1..replicas).map(replica).collect::<Result<Vec<_>, Failure>>()?);
+            firsts.push(engine);
+        }
+        Ok((firsts, others))
+    }
+}
+
+/// The first runner of each model, and its others.
+type Runners = (Vec<Box<dyn Runner>>, Vec<Vec<Box<dyn Runner>>>);
+
+/// Cores of a team's workers beside the first.
+fn beside(cores: Option<&Cores>) -> Vec<usize> {
+    cores.map_or_else(Vec::new, |cores| cores.numbers()[1..].to_vec())
+}
+
+/// Of each model the cores of each of its engines, disjoint.
+fn core_sets(spec: &Spec, run: &RunOptions) -> Result<Vec<Vec<Option<Cores>>>, Failure> {
+    let (models, engines) = (spec.models.len(), run.workers.unwrap_or(1).max(1));
+    let own: Vec<&Cores> = spec.models.iter().filter_map(|(_, cores)| cores.as_ref()).collect();
+    let too_few = |cores: &Cores, shares: usize| {
+        Failure::usage(format!(
+            "{} processors ({cores}) are too few for {shares} engines",
+            cores.len()
+        ))
+        .hint("lower --workers, or name more processors")
+    };
+    if own.is_empty() {
+        let Some(cores) = &run.cores else { return Ok(vec![vec![None; engines]; models]) };
+        policy::bound(Some(cores)).map(drop)?;
+        let shares =
+            cores.shares(models * engines).ok_or_else(|| too_few(cores, models * engines))?;
+        return Ok(shares
+            .chunks(engines)
+            .map(|own| own.iter().cloned().map(Some).collect())
+            .collect());
+    }
+    if own.len() < models || run.cores.is_some() || run.workers == Some(0) {
+        return Err(Failure::usage(
+            "with MODEL@CORES every model needs its own, and neither --cores nor --workers 0 is given",
+        ));
+    }
+    let mut all: Vec<usize> = own.iter().flat_map(|cores| cores.numbers()).copied().collect();
+    all.sort_unstable();
+    if let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+        let problem = format!("processor {} is given to two models", pair[0]);
+        return Err(
+            Failure::usage(problem).hint("teams that share a processor wait for each other")
+        );
+    }
+    let sets = own.into_iter().map(|cores| {
+        policy::bound(Some(cores)).map(drop)?;
+        let shares = cores.shares(engines).ok_or_else(|| too_few(cores, engines))?;
+        Ok(shares.into_iter().map(Some).collect())
+    });
+    sets.collect()
+}
+
+/// Steps of random samples where nobody says.
+const STEPS_DEFAULT: usize = 100;
+/// Multiplications of random samples, all together, where nobody says how many there are: seconds for
+/// the oracle.
+const WORK_DEFAULT: usize = 2_000_000_000;
+/// Random samples of a model at least and at most where nobody says.
+const SAMPLES: [usize; 2] = [8, 256];
+
+fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceLibrary, Failure> {
+    if run.labels.is_some() {
+        return Err(Failure::usage(
+            "--labels means nothing to system `rnn`: its answers are states, not classes",
+        )
+        .hint("--with reference=FILE.npy holds the states that are right"));
+    }
+    let mut lengths = None;
+    let mut samples = None;
+    for (name, path) in &run.data {
+        match name.as_deref() {
+            None | Some("sequence") => samples = Some(path),
+            Some("lengths") => lengths = Some(path),
+            Some(other) => {
+                return Err(Failure::usage(format!("system rnn has no input `{other}`")).hint(
+                    "--data FILE.npy has the sequences, --data lengths=FILE.npy their steps",
+                ));
+            }
+        }
+    }
+    let sets = match (samples, models) {
+        (Some(path), [model]) => {
+            let set = Sequences::open(model.inputs(), path, lengths.map(|path| &**path));
+            vec![set.map_err(Failure::set_up)?]
+        }
+        (Some(_), _) => {
+            return Err(Failure::usage("with several models samples are random")
+                .hint("leave out --data, or measure one model"));
+        }
+        (None, _) if lengths.is_some() => {
+            return Err(Failure::usage(
+                "--data lengths=FILE.npy needs the samples that they belong to",
+            )
+            .hint("name them with --data FILE.npy, or give random ones with ,lengths=5-40"));
+        }
+        (None, models) => {
+            let random = |(number, model): (usize, &Source)| {
+                let seed = run.seed.unwrap_or(0).wrapping_add(number as u64);
+                let model = match model {
+                    Source::Layers(model) => model,
+                    // The oracle takes seconds for each.
+                    Source::Served(served) => {
+                        return Ok(served.samples(run.samples_or_of_round(SAMPLES[0]), seed));
+                    }
+                };
+                let steps = model.shape().map_or(STEPS_DEFAULT, |[_, steps]| steps);
+                let lengths = spec.lengths.clone().unwrap_or(steps..=steps);
+                let work = |layer: &Layer| {
+                    let each = layer.cell().gates() * layer.units() * layer.directions().count();
+                    each * (layer.inputs() + layer.units()) * lengths.end()
+                };
+                let work: usize = model.layers().iter().map(work).sum();
+                let default = (WORK_DEFAULT / work.max(1)).clamp(SAMPLES[0], SAMPLES[1]);
+                let count = run.samples_or_of_round(default);
+                Sequences::random(model.inputs(), lengths, count, seed)
+            };
+            let sets = models.iter().enumerate().map(random).collect::<Result<_, _>>();
+            sets.map_err(Failure::set_up)?
+        }
+    };
+    Ok(SequenceLibrary::new("sequences", sets))
+}
+
+fn judge(
+    spec: &Spec,
+    models: &[Source],
+    library: &SequenceLibrary,
+    run: &RunOptions,
+    remarks: &mut Vec<String>,
+) -> Result<Option<Judge>, Failure> {
+    let reference = match &run.with[..] {
+        [] => None,
+        [(name, path)] if name == "reference" => Some(path.clone()),
+        [(name, _), ..] => {
+            return Err(Failure::usage(format!(
+                "system rnn has no file `{name}`, or one is given twice"
+            ))
+            .hint("--with reference=FILE.npy holds the answers that are right, a row a sample"));
+        }
+    };
+    let is_asked = matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both));
+    let vectors = match reference {
+        Some(path) => Some(path),
+        None if is_asked => {
+            let computed = oracle::computed(models, library)?;
+            remarks.push(match &computed {
+                Some(_) => "Answers are held against the layers in double precision.".to_owned(),
+                None => {
+                    "Answers of models of different widths are held against nothing.".to_owned()
+                }
+            });
+            computed
+        }
+        None => None,
+    };
+    let Some(vectors) = vectors else { return Ok(None) };
+    let judge = oracle::judge(vectors, spec.precision);
+    // A file that does not read is told before the run.
+    judge.scorer().map_err(Failure::set_up)?;
+    Ok(Some(judge))
+}

@@ -1,0 +1,111 @@
+//! What answers of recurrent layers are held against: a file of the user's, or the layers in
+//! double precision.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dyno_metrics::{Inputs, Method};
+use dyno_rnn::Precision;
+use dyno_sut::rnn::{SequenceLibrary, Sequences};
+use dyno_task::card::{Bound, Unit};
+use dyno_task::data::npy;
+use dyno_task::judge::{Judge, Target};
+
+use super::source::Source;
+use crate::{cache, environment};
+use crate::failure::Failure;
+
+/// The judge of answers, with vectors of reference in a file: a row a sample.
+///
+/// # Panics
+/// If the method is gone.
+pub fn judge(vectors: PathBuf, precision: Precision) -> Judge {
+    let method = Method::named("embedding-agreement").expect("it is one of the methods");
+    let metric = "cosine".to_owned();
+    // Rounding of each step: 2^-24 and what activations are fitted to, 2^-9, 2^-8 and coarse scales.
+    let least = match precision {
+        Precision::F32 => 99.999,
+        Precision::Bf16 => 99.9,
+        Precision::Int8 => 99.0,
+    };
+    let target = Target { metric: metric.clone(), bound: Bound::AtLeast(least), scenario: None };
+    let files = BTreeMap::from([("vectors".to_owned(), vectors)]);
+    let inputs = Inputs { files, ..Inputs::default() };
+    Judge { method, inputs, metric, unit: Unit::Percent, targets: vec![target], networks: None }
+}
+
+/// Answers to all samples by the oracle, in a file that is kept: `None` where models have answers
+/// of different lengths.
+///
+/// # Errors
+/// The file cannot be written, or a sample is none of its model.
+pub fn computed(models: &[Source], library: &SequenceLibrary) -> Result<Option<PathBuf>, Failure> {
+    let width = models[0].outputs();
+    if models.iter().any(|model| model.outputs() != width) {
+        return Ok(None);
+    }
+    let folder = cache::folder(None)?.root().join("rnn");
+    let path = folder.join(format!("oracle-{:016x}.npy", key(models, library)));
+    if path.is_file() {
+        return Ok(Some(path));
+    }
+    let rows = rows(models, library)?;
+    let failed = |error: io::Error| {
+        Failure::set_up(format!("cannot write {}: {error}", path.display()))
+            .hint("DYNO_CACHE names another folder; --mode performance needs none")
+    };
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let mut bytes = Vec::new();
+    npy::write(&mut bytes, &[rows.len() / width, width], &rows).map_err(failed)?;
+    // Whole or not at all: another run may look for it.
+    let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+    fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, &path)).map_err(failed)?;
+    Ok(Some(path))
+}
+
+/// Tells weights and samples apart from others, and this program's oracle from that of another
+/// version.
+fn key(models: &[Source], library: &SequenceLibrary) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    env!("CARGO_PKG_VERSION").hash(&mut hasher);
+    for (model, set) in models.iter().zip(library.sets()) {
+        model.hash(&mut hasher);
+        for at in 0..set.count() {
+            let sequence = set.sequence(at).unwrap_or_default();
+            sequence.len().hash(&mut hasher);
+            sequence.iter().for_each(|x| x.to_bits().hash(&mut hasher));
+        }
+    }
+    hasher.finish()
+}
+
+/// On all cores: loops in double precision take their time.
+fn rows(models: &[Source], library: &SequenceLibrary) -> Result<Vec<f32>, Failure> {
+    let counts: Vec<usize> = library.sets().iter().map(Sequences::count).collect();
+    let total: usize = counts.iter().sum();
+    let found = Mutex::new(vec![Ok(Vec::new()); total]);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..environment::cores().min(total) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((model, sequence)) = library.sample(index as u64) else { return };
+                    let row = models[model].oracle(sequence);
+                    found.lock().expect("nobody panics with it")[index] = row;
+                }
+            });
+        }
+    });
+    let mut numbers = Vec::new();
+    for row in found.into_inner().expect("nobody panicked with it") {
+        let row = row.map_err(|why| Failure::set_up(format!("system rnn: {why}")))?;
+        numbers.extend(row.into_iter().map(|x| x as f32));
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,142 @@
+//! What a model is made of: layers that follow one another, or a whole network that DeepCPU serves.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use dyno_rnn::engine::{Engine, Options};
+use dyno_rnn::model::{Model, ModelError};
+use dyno_rnn::{Directions, Layer};
+use dyno_sut::rnn::{Runner, Served, Stack};
+
+use super::spec::Spec;
+use crate::failure::Failure;
+
+/// One model of a system.
+pub enum Source {
+    /// Of a file, or of a shape.
+    Layers(Model),
+    /// With made-up weights.
+    Served(Arc<Served>),
+}
+
+/// As `rnn:` names a network.
+pub fn name(of: dyno_rnn::served::Model) -> String {
+    of.name().replace('_', "-")
+}
+
+impl Source {
+    /// What a name of the grammar stands for.
+    ///
+    /// # Errors
+    /// There is no such model, or it has no such sizes.
+    pub fn open(named: &str, spec: &Spec) -> Result<Self, Failure> {
+        let hint = "dyno rnn explain tells what is made of a model; dyno info systems the grammar";
+        let network = dyno_rnn::served::Model::ALL.into_iter().find(|of| name(*of) == named);
+        let Some(network) = network else {
+            if spec.documents.is_some() {
+                return Err(Failure::usage(format!("system rnn: {named} has no documents"))
+                    .hint("documents=N is of text-similarity and of reader"));
+            }
+            let model = Model::open(named).map_err(|error| match error {
+                ModelError::Neither(_) => Failure::set_up(format!(
+                    "system rnn: {error}, nor text-similarity, reader or bidaf"
+                )),
+                error => Failure::set_up(format!("system rnn: {error}")),
+            });
+            return model.map(Self::Layers).map_err(|failure| failure.hint(hint));
+        };
+        if spec.lengths.is_some() {
+            return Err(Failure::usage(format!("system rnn: samples of {named} have one length"))
+                .hint("documents=N says how many documents a query has"));
+        }
+        let mut sizes = network.paper();
+        sizes.documents = spec.documents.unwrap_or(sizes.documents);
+        let served = Served::new(network, sizes);
+        Ok(Self::Served(Arc::new(served.map_err(Failure::usage)?)))
+    }
+
+    /// Numbers of a step.
+    pub fn inputs(&self) -> usize {
+        match self {
+            Self::Layers(model) => model.inputs(),
+            Self::Served(_) => 1,
+        }
+    }
+
+    /// Numbers of an answer.
+    pub fn outputs(&self) -> usize {
+        match self {
+            Self::Layers(model) => model.outputs(),
+            Self::Served(served) => served.outputs(),
+        }
+    }
+
+    /// Rows and steps of a call, if its name says so; a network takes one query.
+    pub fn shape(&self) -> Option<[usize; 2]> {
+        match self {
+            Self::Layers(model) => model.shape(),
+            Self::Served(served) => Some([1, served.words()]),
+        }
+    }
+
+    /// What of a file is not run, as a sentence.
+    pub fn left_out(&self) -> Option<&str> {
+        match self {
+            Self::Layers(model) => model.left_out(),
+            Self::Served(_) => None,
+        }
+    }
+
+    /// The first engine.
+    ///
+    /// # Errors
+    /// Why it cannot be made, in words.
+    pub fn runner(&self, options: &Options) -> Result<Box<dyn Runner>, String> {
+        match self {
+            Self::Layers(model) => {
+                let engine = Engine::new(model.clone(), options);
+                Ok(Box::new(Stack::new(engine.map_err(|error| error.to_string())?)))
+            }
+            Self::Served(served) => served.runner(options),
+        }
+    }
+
+    /// The answer to a sequence in double precision; of layers the hidden state of the last one after the
+    /// last step of each direction.
+    ///
+    /// # Errors
+    /// It is no sample of the model, in words.
+    pub fn oracle(&self, sequence: &[f32]) -> Result<Vec<f64>, String> {
+        let model = match self {
+            Self::Layers(model) => model,
+            Self::Served(served) => return served.oracle(sequence),
+        };
+        let (outputs, steps) = (model.oracle(sequence), sequence.len() / model.inputs());
+        let width = model.outputs();
+        let (first, end) = (&outputs[..width], &outputs[(steps - 1) * width..]);
+        let directions = model.layers().last().map_or(Directions::Forward, Layer::directions);
+        let half = width / 2;
+        Ok(match directions {
+            Directions::Forward => end.to_vec(),
+            Directions::Backward => first.to_vec(),
+            Directions::Both => [&end[..half], &first[half..]].concat(),
+        })
+    }
+
+    /// Tells it apart from others. What is made up is told by its name and the length of its samples.
+    pub fn hash(&self, hasher: &mut impl Hasher) {
+        let model = match self {
+            Self::Layers(model) => model,
+            Self::Served(served) => return (served.model().name(), served.words()).hash(hasher),
+        };
+        for layer in model.layers() {
+            for of in layer.weights() {
+                for numbers in [&of.input, &of.state, &of.input_bias, &of.state_bias] {
+                    numbers.iter().for_each(|x| x.to_bits().hash(hasher));
+                }
+            }
+            let (cell, directions) = (layer.cell(), layer.directions());
+            format!("{cell:?} {directions:?} {:?};", layer.options()).hash(hasher);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Shapes of samples: open dimensions are bound by `--shape`, or the run is rejected.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use dyno_loadgen::settings::nearest;
+use dyno_onnx::Dim;
+use dyno_results::summary::InputShape;
+use dyno_sut::engine::Port;
+use dyno_sut::tensors::{ElementType, ModelInput, TensorError, TensorLibrary};
+
+use crate::failure::Failure;
+use crate::options::{RunOptions, ShapeOf};
+
+/// Names of open dimensions, by input; those of a file.
+pub type Symbols = BTreeMap<String, Vec<Option<String>>>;
+
+/// The names that a model's file has for its open dimensions; none if the file does not
+/// read, which whoever loads the model reports.
+pub fn symbols(path: &Path) -> Symbols {
+    let name = |dim: &Dim| match dim {
+        Dim::Symbol(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+        Dim::Fixed(_) => None,
+    };
+    let inputs = dyno_onnx::Model::read(path).map(|model| model.inputs).unwrap_or_default();
+    let named = inputs
+        .into_iter()
+        .filter_map(|input| Some((input.name, input.shape?.iter().map(name).collect::<Vec<_>>())));
+    named.collect()
+}
+
+/// The inputs with every dimension but that of the batch: as the model fixes it, else as
+/// `--shape` gives it. A length that is given for a named dimension holds for all inputs
+/// that have a dimension of that name.
+///
+/// # Errors
+/// A shape that does not fit its input, and dimensions that stay open, with the flags that
+/// give them.
+pub fn bound(
+    inputs: &[ModelInput],
+    symbols: impl FnOnce() -> Symbols,
+    run: &RunOptions,
+) -> Result<Vec<ModelInput>, Failure> {
+    let is_closed = |input: &ModelInput| input.shape.iter().skip(1).all(Option::is_some);
+    if run.shapes.is_empty() && inputs.iter().all(is_closed) {
+        return Ok(inputs.to_vec());
+    }
+    let symbols = symbols();
+    let mut inputs = inputs.to_vec();
+    let mut named: BTreeMap<String, usize> = BTreeMap::new();
+    for shape in &run.shapes {
+        let at = position(&inputs, shape)?;
+        fill(&mut inputs[at], shape)?;
+        for (axis, &length) in shape.dimensions.iter().enumerate().skip(1) {
+            let Some(name) = symbol(&symbols, &inputs[at], axis) else { continue };
+            match named.insert(name.into(), length) {
+                Some(other) if other != length => {
+                    let problem = format!(
+                        "--shape gives two lengths for the dimension `{name}`: {other} and {length}"
+                    );
+                    return Err(Failure::usage(problem));
+                }
+                _ => {}
+            }
+        }
+    }
+    for input in &mut inputs {
+        for axis in 1..input.shape.len() {
+            let length = symbol(&symbols, input, axis).and_then(|name| named.get(name).copied());
+            input.shape[axis] = input.shape[axis].or(length);
+        }
+    }
+    match inputs.iter().all(is_closed) {
+        true => Ok(inputs),
+        false => Err(open(&inputs, &symbols)),
+    }
+}
+
+/// Checks, without an engine, that random samples of a model have a shape. A file that does not
+/// read is reported by whoever loads it.
+///
+/// # Errors
+/// As [`bound`].
+pub fn check_file(path: &Path, run: &RunOptions) -> Result<(), Failure> {
+    let Ok(model) = dyno_onnx::Model::read(path) else { return Ok(()) };
+    if !run.data.is_empty() {
+        return Ok(());
+    }
+    let length = |dim: &Dim| match dim {
+        Dim::Fixed(length) => Some(*length),
+        Dim::Symbol(_) => None,
+    };
+    let input = |input: &dyno_onnx::Port| {
+        let shape = input.shape.as_ref()?.iter().map(length).collect();
+        Some(ModelInput { name: input.name.clone(), element: ElementType::F32, shape })
+    };
+    let inputs: Vec<ModelInput> = model.inputs.iter().filter_map(input).collect();
+    bound(&inputs, || symbols(path), run).map(drop)
+}
+
+/// The name of a dimension.
+fn symbol<'s>(symbols: &'s Symbols, input: &ModelInput, axis: usize) -> Option<&'s str> {
+    symbols.get(&input.name)?.get(axis)?.as_deref()
+}
+
+fn position(inputs: &[ModelInput], shape: &ShapeOf) -> Result<usize, Failure> {
+    let Some(name) = &shape.input else {
+        let text = shape.text();
+        return match inputs {
+            [_] => Ok(0),
+            [] => Err(Failure::usage(format!("--shape {text}: the model has no inputs"))),
+            [first, ..] => Err(Failure::usage(format!(
+                "--shape {text} names no input, and the model has several"
+            ))
+            .hint(format!("write --shape {}={text}", first.name))),
+        };
+    };
+    inputs.iter().position(|input| input.name == *name).ok_or_else(|| {
+        let near = nearest(name, inputs.iter().map(|input| input.name.as_str()));
+        Failure::usage(format!(
+            "--shape {name}=...: the model has no input `{name}`; the nearest is `{}`",
+            near.unwrap_or("none")
+        ))
+    })
+}
+
+/// Fills the open dimensions of one input.
+fn fill(input: &mut ModelInput, shape: &ShapeOf) -> Result<(), Failure> {
+    let given = format!("--shape {}={}", input.name, shape.text());
+    let (expected, found) = (input.shape.len(), shape.dimensions.len());
+    if expected != found {
+        return Err(Failure::usage(format!(
+            "{given}: the input has {expected} dimensions, found {found}"
+        ))
+        .hint("name all of them, with 1 for the batch"));
+    }
+    for (axis, (length, &given_length)) in input.shape.iter_mut().zip(&shape.dimensions).enumerate()
+    {
+        match *length {
+            Some(fixed) if fixed != given_length => {
+                return Err(Failure::usage(format!(
+                    "{given}: the model fixes dimension {axis} at {fixed}, found {given_length}"
+                )));
+            }
+            None if axis == 0 && given_length != 1 => {
+                return Err(Failure::usage(format!(
+                    "{given}: the first dimension is that of the batch, expected 1, found \
+                     {given_length}"
+                ))
+                .hint(format!("set the size of batches with --batch {given_length}")));
+            }
+            // That of the batch stays open.
+            None if axis == 0 => {}
+            _ => *length = Some(given_length),
+        }
+    }
+    Ok(())
+}
+
+/// What is open, and what to give.
+fn open(inputs: &[ModelInput], symbols: &Symbols) -> Failure {
+    let shown = |input: &ModelInput, open: &dyn Fn(usize) -> String, between: &str| {
+        let dims = input.shape.iter().enumerate();
+        let dims = dims.map(|(axis, n)| n.map_or_else(|| open(axis), |n| n.to_string()));
+        dims.collect::<Vec<_>>().join(between)
+    };
+    let is_open = |input: &&ModelInput| input.shape.iter().skip(1).any(Option::is_none);
+    let of = |input: &ModelInput| {
+        let name = |axis: usize| {
+            let name = symbols.get(&input.name).and_then(|names| names.get(axis)?.clone());
+            name.unwrap_or_else(|| "?".into())
+        };
+        format!("{} [{}]", input.name, shown(input, &name, ", "))
+    };
+    let flag = |input: &ModelInput| {
+        let length = |axis: usize| if axis == 0 { "1".into() } else { EXAMPLE.to_string() };
+        format!("--shape {}={}", input.name, shown(input, &length, "x"))
+    };
+    let each: Vec<&ModelInput> = inputs.iter().filter(is_open).collect();
+    let all = |one: &dyn Fn(&ModelInput) -> String, between: &str| {
+        each.iter().map(|input| one(input)).collect::<Vec<_>>().join(between)
+    };
+    let example = &each[0].name;
+    Failure::usage(format!(
+        "the model leaves dimensions of its inputs open besides the batch: {}",
+        all(&of, ", ")
+    ))
+    .hint(format!("give their lengths, such as {}", all(&flag, " ")))
+    .hint(format!("or give samples: --data {example}=FILE.npy, once for each input"))
+}
+
+/// A length for the open dimensions of an example.
+const EXAMPLE: usize = 128;
+
+/// The shape of a call with one sample of a library, by input; 1 stands for the batch
+/// where the model has one.
+pub fn effective(library: &TensorLibrary, inputs: &[Port]) -> Vec<InputShape> {
+    let rank = |name: &str| {
+        let port = inputs.iter().find(|port| port.name == name);
+        port.map(|port| port.shape.len())
+    };
+    let first = library.sample(0).unwrap_or_default();
+    let shape = first.into_iter().map(|(name, tensor)| {
+        let own = tensor.shape.iter().map(|&n| n as u64);
+        let has_batch = rank(name).is_none_or(|rank| rank == tensor.shape.len() + 1);
+        let shape = has_batch.then_some(1).into_iter().chain(own).collect();
+        InputShape { input: name.into(), element: tensor.elements.element().to_string(), shape }
+    });
+    shape.collect()
+}
+
+/// Classes that an output of this shape tells, the first dimension being the batch's; `None`
+/// where it is not known.
+pub fn classes(shape: &[Option<usize>]) -> Option<usize> {
+    let (_, scores) = shape.split_first()?;
+    let all = scores.iter().try_fold(1_usize, |all, n| all.checked_mul((*n)?))?;
+    (all > 1).then_some(all)
+}
+
+/// Rejects labels that are no class of the model.
+///
+/// # Errors
+/// The first of them, with its file and its index.
+pub fn check_labels(
+    labels: Option<&[i64]>,
+    classes: Option<usize>,
+    run: &RunOptions,
+) -> Result<(), Failure> {
+    let (Some(labels), Some(classes), Some(path)) = (labels, classes, &run.labels) else {
+        return Ok(());
+    };
+    let is_class = |label: i64| usize::try_from(label).is_ok_and(|label| label < classes);
+    let Some(index) = labels.iter().position(|label| !is_class(*label)) else { return Ok(()) };
+    let (path, found) = (path.clone(), labels[index].to_string());
+    Err(Failure::set_up(TensorError::Label { path, index, found, classes: Some(classes) })
+        .hint(format!("the model's answer has {classes} scores")))
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_sut::tensors::ElementType;
+
+    use super::*;
+
+    fn input(name: &str, shape: &[Option<usize>]) -> ModelInput {
+        ModelInput { name: name.into(), element: ElementType::I64, shape: shape.to_vec() }
+    }
+
+    /// Of a text model: two inputs, whose second dimension has one name.
+    fn text_model() -> ([ModelInput; 2], Symbols) {
+        let names = vec![Some("batch".to_string()), Some("seq".to_string())];
+        let symbols = ["ids", "mask"].map(|input| (input.to_string(), names.clone()));
+        ([input("ids", &[None, None]), input("mask", &[None, None])], Symbols::from(symbols))
+    }
+
+    fn check(inputs: &[ModelInput], symbols: &Symbols, shapes: &[&str]) -> Result<String, String> {
+        let shapes = shapes.iter().flat_map(|text| ShapeOf::parse_all(text).unwrap()).collect();
+        let run = RunOptions { shapes, ..RunOptions::default() };
+        let bound = bound(inputs, || symbols.clone(), &run);
+        let bound = bound.map_err(|failure| failure.problems()[0].clone())?;
+        Ok(bound.iter().map(|input| format!("{:?}", input.shape)).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn open_dimensions_are_given_or_named() {
+        let (inputs, symbols) = text_model();
+        let bound = Ok("[None, Some(128)] [None, Some(128)]".to_string());
+        assert_eq!(check(&inputs, &symbols, &["ids=1x128"]), bound);
+        assert_eq!(check(&inputs, &Symbols::new(), &["ids=1x128", "mask=1x128"]), bound);
+        assert_eq!(check(&inputs, &Symbols::new(), &["ids=1x128,mask=1x128"]), bound);
+        let open = check(&inputs, &symbols, &[]).unwrap_err();
+        assert!(open.ends_with("ids [batch, seq], mask [batch, seq]"), "{open}");
+        let open = check(&inputs, &Symbols::new(), &["ids=1x8"]).unwrap_err();
+        assert!(open.ends_with("mask [?, ?]"), "{open}");
+        // The batch alone is never asked for.
+        let image = [input("image", &[None, Some(3), Some(32)])];
+        assert_eq!(check(&image, &symbols, &[]), Ok("[None, Some(3), Some(32)]".into()));
+        let (wide, none) = ([input("x", &[Some(1), None])], Symbols::new());
+        assert_eq!(check(&wide, &none, &["1x9"]), Ok("[Some(1), Some(9)]".into()));
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_rejected() {
+        let (inputs, symbols) = text_model();
+        let fails = |shapes: &[&str]| check(&inputs, &symbols, shapes).unwrap_err();
+        assert!(fails(&["idz=1x8"]).contains("the nearest is `ids`"));
+        assert!(fails(&["ids=8"]).contains("has 2 dimensions, found 1"));
+        assert!(fails(&["ids=4x8"]).contains("that of the batch, expected 1, found 4"));
+        assert!(fails(&["ids=1x8", "mask=1x9"]).contains("two lengths for the dimension `seq`"));
+        assert!(fails(&["1x8"]).contains("names no input"));
+        let fixed = [input("x", &[None, Some(3), None])];
+        let found = check(&fixed, &symbols, &["x=1x4x2"]).unwrap_err();
+        assert!(found.contains("fixes dimension 1 at 3, found 4"), "{found}");
+    }
+
+    #[test]
+    fn labels_are_classes_of_the_model() {
+        assert_eq!(classes(&[None, Some(10)]), Some(10));
+        assert_eq!(classes(&[Some(1), Some(2), Some(5)]), Some(10));
+        assert_eq!([classes(&[None]), classes(&[None, None]), classes(&[])], [None; 3]);
+        let run = RunOptions { labels: Some("y.npy".into()), ..RunOptions::default() };
+        assert!(check_labels(Some(&[0, 9]), Some(10), &run).is_ok());
+        assert!(check_labels(Some(&[0, 99]), None, &run).is_ok());
+        let failure = check_labels(Some(&[0, 9, 10]), Some(10), &run).unwrap_err();
+        let expected = "y.npy: label 10 at [2], expected a class from 0 to 9";
+        assert_eq!(failure.problems(), [expected]);
+    }
+}

@@ -1,0 +1,325 @@
+//! The systems `task:NAME`: a task's model with its samples, its labels and its target.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::settings::nearest;
+use dyno_rules::{Benchmark, Round};
+use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
+use dyno_sut::engine::Engine;
+use dyno_sut::tensors::TensorLibrary;
+use dyno_task::cache::Cache;
+use dyno_task::card::{self, Bound, Card, Unit};
+use dyno_task::files::{Files, OpenError};
+use dyno_task::graphs::Graph;
+use dyno_task::judge::{Judge, Target};
+use dyno_task::open::Ready;
+use dyno_task::{open, shape};
+
+use crate::watch::Watch;
+use super::{onnx, rnn};
+use crate::{cache, environment};
+use crate::failure::Failure;
+use crate::options::RunOptions;
+
+/// For help texts.
+pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
+     samples (dyno task list)";
+
+/// Their systems are built in.
+const DIGITS: &str = "digits";
+const DIGITS_LSTM: &str = "digits-lstm";
+
+/// A task that is ready to answer.
+pub struct Loaded {
+    pub engine: Arc<dyn Engine>,
+    pub library: Arc<dyn SampleLibrary>,
+    /// The samples, if they are tensors.
+    pub tensors: Option<Arc<TensorLibrary>>,
+    /// Class of each sample; a shape task has none.
+    pub labels: Option<Vec<i64>>,
+    /// Accuracy that the card asks for, in [0, 1], where there are labels.
+    pub target: Option<f64>,
+    /// How answers are judged.
+    pub judge: Option<Judge>,
+    /// Its samples are random numbers.
+    pub is_synthetic: bool,
+    /// What is to be told of its files.
+    pub remarks: Vec<String>,
+    /// Those of them that say that data are others than the reference's.
+    pub other_data: Vec<String>,
+    /// Threads that compute in Offline, where nobody says.
+    pub offline_workers: usize,
+    /// Workers with engines of their own, if it has them.
+    pub pools: Option<rnn::Pools>,
+}
+
+/// Whether there is such a task; its files are not looked at.
+///
+/// # Errors
+/// There is not.
+pub fn check(name: &str) -> Result<(), Failure> {
+    card_of(name).map(drop)
+}
+
+fn card_of(name: &str) -> Result<&'static Card, Failure> {
+    card::named(name).ok_or_else(|| unknown(name))
+}
+
+/// Loads a task from what is in the cache.
+///
+/// # Errors
+/// A name that there is none of, and files that are missing, each named.
+pub fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Loaded, Failure> {
+    let card = card_of(name)?;
+    let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
+    if card.name == DIGITS_LSTM {
+        no_files(card, run)?;
+        let loaded = rnn::load_digits("", run)?;
+        return Ok(Loaded {
+            engine: loaded.engine,
+            library: loaded.library,
+            tensors: None,
+            labels: Some(digits::labels()),
+            target: card.quality.as_ref().and_then(of_percent),
+            judge: None,
+            is_synthetic: false,
+            remarks: Vec::new(),
+            other_data: Vec::new(),
+            offline_workers: 1,
+            pools: Some(loaded.pools),
+        });
+    }
+    if card.name == DIGITS {
+        no_files(card, run)?;
+        return Ok(Loaded {
+            engine: Arc::new(DigitsPerceptron::new()),
+            library: Arc::new(DigitsLibrary),
+            tensors: None,
+            labels: Some(digits::labels()),
+            target: card.quality.as_ref().and_then(of_percent),
+            judge: None,
+            is_synthetic: false,
+            remarks: Vec::new(),
+            other_data: Vec::new(),
+            offline_workers: environment::cores(),
+            pools: None,
+        });
+    }
+    let cache = cache::folder(None)?;
+    match shape::graph(name) {
+        Some(graph) => {
+            no_files(card, run)?;
+            shaped(graph, &cache, run)
+        }
+        None => opened(card, (&cache, watch), run),
+    }
+}
+
+/// A shape task: its graph with random samples.
+fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failure> {
+    let path = shape::write(graph, cache).map_err(Failure::set_up)?;
+    let samples = NonZero::new(shape::samples(graph) as usize);
+    let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
+    let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
+    let fitting = run.batch.is_none().then_some(fitting);
+    let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), fitting, &run)?;
+    Ok(Loaded {
+        engine: loaded.engine,
+        library: loaded.library.clone(),
+        tensors: Some(loaded.library),
+        labels: None,
+        target: None,
+        judge: None,
+        is_synthetic: true,
+        remarks: Vec::new(),
+        other_data: Vec::new(),
+        offline_workers: loaded.offline_workers,
+        pools: None,
+    })
+}
+
+/// What judges the answers of a task, whose log is there already.
+///
+/// # Errors
+/// As [`load`], and a task whose answers no method judges.
+pub fn judge(
+    name: &str,
+    with: &[(String, PathBuf)],
+    watch: &Arc<dyn Watch>,
+) -> Result<Judge, Failure> {
+    let card = card_of(name)?;
+    if card.system.is_none() {
+        let problem = format!("answers of task {name} are judged by no method");
+        return Err(Failure::usage(problem).hint("dyno task methods lists those that there are"));
+    }
+    let ready = ready(card, (&cache::folder(None)?, watch), with)?;
+    let why = ready.remarks.last().cloned().unwrap_or_default();
+    ready.judge.ok_or_else(|| Failure::set_up(format!("task {name}: {why}")))
+}
+
+fn ready(
+    card: &Card,
+    (cache, watch): (&Cache, &Arc<dyn Watch>),
+    with: &[(String, PathBuf)],
+) -> Result<Ready, Failure> {
+    let mut given = BTreeMap::new();
+    for (name, path) in with {
+        if given.insert(name.clone(), path.clone()).is_some() {
+            return Err(Failure::usage(format!("--with {name}=... is given twice")));
+        }
+    }
+    let failed = |error| failed(card, &error);
+    let files = Files::of(card, cache, given).map_err(failed)?;
+    let say = |what: &str| watch.say(&format!("{what} ..."));
+    let files = files.telling(&say);
+    open::open(&files).map_err(failed)
+}
+
+/// A task with files: the user's, or those that were fetched.
+fn opened(
+    card: &Card,
+    (cache, watch): (&Cache, &Arc<dyn Watch>),
+    run: &RunOptions,
+) -> Result<Loaded, Failure> {
+    let ready = ready(card, (cache, watch), &run.with)?;
+    let labels = ready.samples.labels().map(<[i64]>::to_vec);
+    let watch = watch.clone();
+    let samples = ready.samples.telling(move |samples| tell_broken(samples, &*watch));
+    let loaded = onnx::load_prepared(ready.computes, samples, run)?;
+    let judge = ready.judge.map(|judge| of_round(judge, card, run));
+    let least = judge.as_ref().and_then(|judge| match (judge.unit, judge.targets.first()?.bound) {
+        (Unit::Percent, Bound::AtLeast(least)) => Some(least / 100.0),
+        (Unit::Share, Bound::AtLeast(least)) => Some(least),
+        _ => None,
+    });
+    Ok(Loaded {
+        engine: loaded.engine,
+        library: loaded.library.clone(),
+        tensors: Some(loaded.library),
+        target: labels.as_ref().and(least),
+        labels,
+        judge,
+        is_synthetic: false,
+        remarks: ready.remarks,
+        other_data: ready.other_data,
+        offline_workers: loaded.offline_workers,
+        pools: None,
+    })
+}
+
+/// Samples that cannot be prepared are named up to this number.
+const BROKEN_TOLD: usize = 5;
+
+/// Samples that cannot be prepared, told before the clock starts.
+fn tell_broken(samples: &[String], watch: &dyn Watch) {
+    for sample in samples.iter().take(BROKEN_TOLD) {
+        watch.say(&format!("cannot be prepared, and fails when it is asked for: {sample}"));
+    }
+    if let more @ 1.. = samples.len().saturating_sub(BROKEN_TOLD) {
+        watch.say(&format!("and {more} more"));
+    }
+}
+
+/// An official task asks for what its benchmark does in the round of the run, else in the
+/// newest one, the figure of the card first.
+fn of_round(mut judge: Judge, card: &Card, run: &RunOptions) -> Judge {
+    let asked = run.round.as_deref().and_then(|round| Round::named(round).ok());
+    let asked =
+        asked.and_then(|round| round.benchmark(run.benchmark.as_ref().or(card.rules.as_ref())?));
+    let benchmark = asked.or(newest(card).map(|(_, benchmark)| benchmark));
+    if let (true, Some(benchmark)) = (judge.targets.is_empty(), benchmark) {
+        judge.targets = targets(benchmark, run.is_interactive);
+        judge.targets.sort_by_key(|target| target.metric != judge.metric);
+    }
+    judge
+}
+
+/// What a benchmark asks for, where Server is played as itself or as Interactive.
+fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
+    let other = if is_interactive {
+        dyno_rules::Scenario::Server
+    } else {
+        dyno_rules::Scenario::Interactive
+    };
+    let asked = benchmark.accuracy.iter().filter(|target| target.scenario != Some(other));
+    let both = asked.flat_map(|target| {
+        let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
+        let scenario = target.scenario.map(dyno_rules::Scenario::played_as);
+        let of = move |bound| Target { metric: target.metric.clone(), bound, scenario };
+        bounds.into_iter().flatten().map(of)
+    });
+    both.collect()
+}
+
+/// The newest round that has the benchmark of a card.
+pub fn newest(card: &Card) -> Option<(&'static Round, &'static Benchmark)> {
+    let rules = card.rules.as_deref()?;
+    let rounds = Round::names().into_iter().rev();
+    rounds
+        .filter_map(|name| Round::named(name).ok())
+        .find_map(|round| Some((round, round.benchmark(rules)?)))
+}
+
+fn no_files(card: &Card, run: &RunOptions) -> Result<(), Failure> {
+    match run.with.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::usage(format!(
+            "task {} needs no files, and none called `{name}`",
+            card.name
+        ))),
+    }
+}
+
+fn unknown(name: &str) -> Failure {
+    let near = nearest(name, card::cards().iter().map(|card| card.name.as_str()));
+    Failure::usage(format!("there is no task `{name}`"))
+        .hint(format!("did you mean {}? dyno task list has all", near.unwrap_or("digits")))
+}
+
+/// What to do about files that are missing or others.
+fn failed(card: &Card, error: &OpenError) -> Failure {
+    let name = &card.name;
+    let first = match error {
+        OpenError::Several(errors) => &errors[0],
+        error => error,
+    };
+    let hint = match first {
+        OpenError::NotGiven { name: file, get, .. } => {
+            format!("dyno task run {name} --with {file}=FILE; it is got so: {get}")
+        }
+        OpenError::Fetch { .. } => format!("dyno fetch {name}"),
+        OpenError::Unknown { .. } => format!("dyno task show {name}"),
+        _ => format!("what the task needs: dyno task show {name}"),
+    };
+    let failure = format!("task {name}: {error}");
+    match error {
+        OpenError::Unknown { .. } => Failure::usage(failure),
+        _ => Failure::set_up(failure),
+    }
+    .hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::settings::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn a_scenario_is_held_to_its_own_targets() {
+        let round = Round::named("v6.1").unwrap();
+        let benchmark = round.benchmark("qwen3-vl-235b-a22b").unwrap();
+        let least = |is_interactive, scenario| -> Vec<Bound> {
+            let all = targets(benchmark, is_interactive);
+            let own = all.iter().filter(|target| target.scenario.is_none_or(|of| of == scenario));
+            own.map(|target| target.bound).collect()
+        };
+        assert_eq!(least(false, Scenario::Offline), [Bound::AtLeast(0.782_397)]);
+        assert_eq!(least(false, Scenario::Server), [Bound::AtLeast(0.782_397)]);
+        assert_eq!(least(true, Scenario::Server), [Bound::AtLeast(0.779_921_999_999_999_9)]);
+    }
+}

@@ -1,0 +1,232 @@
+//! The systems `tuned:model=FILE` and `tuned:packed=FILE`: a model in number formats of few bits, in Dyno's own engine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dyno_loadgen::settings::nearest;
+use dyno_number::Dictionary;
+use dyno_number::evaluate::{PackedLayer, Path as Made};
+use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
+use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
+use dyno_sut::tensors::{Spans, TensorLibrary};
+
+use super::{onnx, shapes};
+use crate::failure::Failure;
+use crate::options::RunOptions;
+use crate::tune::whole_numbers;
+
+/// For help texts.
+pub const GRAMMAR: &str = "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
+     dyno tune leaves it (any model that dyno tune run evaluates without a program); without formats all is \
+     FLOAT 32; or tuned:packed=FILE as dyno tune pack leaves it. --data and --labels as for onnx:FILE; \
+     lengths=FILE.npy says how much of each sample's first axis is meant, where samples are padded";
+
+const KEYS: [&str; 4] = ["model", "formats", "packed", "lengths"];
+
+/// A model that is ready to answer.
+pub struct Loaded {
+    pub engine: Arc<TunedEngine>,
+    pub library: Arc<TensorLibrary>,
+    /// How its layers are executed.
+    pub remarks: Vec<String>,
+}
+
+/// What follows `tuned:`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Spec {
+    pub model: Option<PathBuf>,
+    pub formats: Option<PathBuf>,
+    pub packed: Option<PathBuf>,
+    /// Of samples that are padded.
+    pub lengths: Option<PathBuf>,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// What does not read, as a sentence fragment.
+pub fn parse(text: &str) -> Result<Spec, String> {
+    let mut spec = Spec::default();
+    for option in text.split(',').filter(|option| !option.is_empty()) {
+        let expected = || {
+            format!(
+                "expected model=FILE, formats=FILE, packed=FILE or lengths=FILE, found `{option}`"
+            )
+        };
+        let (key, value) = option.split_once('=').ok_or_else(expected)?;
+        let place = match key {
+            "model" => &mut spec.model,
+            "formats" => &mut spec.formats,
+            "packed" => &mut spec.packed,
+            "lengths" => &mut spec.lengths,
+            _ => {
+                let near = nearest(key, KEYS.into_iter()).unwrap_or("formats");
+                return Err(format!("unknown key `{key}`; the nearest key is `{near}`"));
+            }
+        };
+        if value.is_empty() {
+            return Err(expected());
+        }
+        if place.replace(value.into()).is_some() {
+            return Err(format!("`{key}` is given twice"));
+        }
+    }
+    Ok(spec)
+}
+
+/// All files that a specification names.
+pub fn files(text: &str) -> Vec<PathBuf> {
+    let spec = parse(text).unwrap_or_default();
+    [spec.model, spec.formats, spec.packed, spec.lengths].into_iter().flatten().collect()
+}
+
+/// The file of the model that a specification names, packed or not.
+pub fn model(text: &str) -> Option<PathBuf> {
+    let spec = parse(text).ok()?;
+    spec.model.or(spec.packed)
+}
+
+/// Loads what follows `tuned:`; the model may also come from `--model`.
+///
+/// # Errors
+/// A missing file, formats of objects that the model has not, or samples that do not fit.
+pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
+    let example = "for example tuned:model=lenet.onnx,formats=opt_conf.txt; see dyno info systems";
+    let spec = parse(text)
+        .map_err(|why| Failure::usage(format!("system `tuned:{text}`: {why}")).hint(example))?;
+    if spec.lengths.is_some() && run.data.is_empty() {
+        let problem = format!("system `tuned:{text}`: lengths belong to samples that are given");
+        return Err(Failure::usage(problem).hint("name them with --data FILE.npy"));
+    }
+    let lengths = spec.lengths.as_deref();
+    let model = spec.model.or_else(|| run.model.clone());
+    if let Some(path) = &spec.packed {
+        if spec.formats.is_some() {
+            let problem = format!("system `tuned:{text}`: a packed model has its own formats");
+            return Err(Failure::usage(problem).hint("leave out formats=, or pack the model again"));
+        }
+        return of(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
+    }
+    let path = model.ok_or_else(|| {
+        Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
+    })?;
+    let formats = match &spec.formats {
+        Some(path) => read(path)?,
+        None => Dictionary::new(),
+    };
+    let open = || TunedModel::open(&path, &formats);
+    of(&path, lengths, run, open).map_err(|failure| match &spec.formats {
+        Some(path) => failure.hint(format!("formats are those of {}", path.display())),
+        None => failure,
+    })
+}
+
+/// A Number configuration file.
+///
+/// # Errors
+/// It cannot be read, or a line of it is wrong.
+pub fn read(path: &Path) -> Result<Dictionary, Failure> {
+    if !path.is_file() {
+        let problem = format!("there is no file of formats {}", path.display());
+        return Err(Failure::set_up(problem).hint("dyno tune run leaves one: opt_conf.txt"));
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
+    text.parse::<Dictionary>()
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// The model of a file as `open` reads it, and the samples that the options name.
+fn of(
+    path: &Path,
+    lengths: Option<&Path>,
+    run: &RunOptions,
+    open: impl FnOnce() -> Result<TunedModel, OnnxError>,
+) -> Result<Loaded, Failure> {
+    if !path.is_file() {
+        return Err(Failure::set_up(format!("there is no model {}", path.display())));
+    }
+    let model = open().map_err(|error| match error {
+        OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),
+        error => onnx::missing(error, &[], run),
+    })?;
+    let mut library = onnx::library(model.inputs(), || shapes::symbols(path), &Spans::new(), run)?;
+    if let Some(path) = lengths {
+        let lengths = whole_numbers(path).map_err(Failure::usage)?;
+        let of = |error| Failure::usage(format!("{}: {error}", path.display()));
+        library = library.cut(&lengths).map_err(of)?;
+    }
+    let library = Arc::new(library);
+    let remarks = vec![remark(model.layers())];
+    let options = EngineOptions {
+        answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
+        largest_batch: onnx::largest_batch(run).get(),
+    };
+    let inputs = model.inputs().to_vec();
+    let engine = model.engine(&library, options);
+    let engine = engine.map_err(|error| onnx::missing(error, &inputs, run))?;
+    Ok(Loaded { engine: Arc::new(engine), library, remarks })
+}
+
+/// Layers that a remark names of each kind.
+const NAMED: usize = 6;
+
+/// Bytes of the weights, and how products are made.
+fn remark(layers: &[PackedLayer]) -> String {
+    let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
+    let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();
+    let count = |path| layers.iter().filter(|layer| layer.path == path).count();
+    let [int8, int16] = [Made::Bytes, Made::Int16].map(count);
+    let mut others: Vec<(Made, Vec<&str>)> = Vec::new();
+    for layer in layers.iter().filter(|layer| matches!(layer.path, Made::F32(_))) {
+        match others.iter_mut().find(|(path, _)| *path == layer.path) {
+            Some((_, names)) => names.push(&layer.name),
+            None => others.push((layer.path, vec![&layer.name])),
+        }
+    }
+    let of = |(path, names): &(Made, Vec<&str>)| {
+        let more = names.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more} in {path}", names[..names.len().min(NAMED)].join(", "))
+    };
+    let others = match &others[..] {
+        [] => String::new(),
+        others => format!(": {}", others.iter().map(of).collect::<Vec<_>>().join("; ")),
+    };
+    format!(
+        "Weights are packed into {packed} bytes of {whole} in FLOAT 32; {} of {} layers multiply whole \
+         numbers with exact sums ({int8} of 8 bits, {int16} of 16){others}.",
+        int8 + int16,
+        layers.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_specification_names_files() {
+        let spec = parse("model=a b/lenet.onnx,formats=opt_conf.txt").unwrap();
+        assert_eq!(spec.model, Some("a b/lenet.onnx".into()));
+        assert_eq!(spec.formats, Some("opt_conf.txt".into()));
+        assert_eq!(model("formats=x,model=y"), Some("y".into()));
+        assert_eq!(model("packed=lenet.packed"), Some("lenet.packed".into()));
+        assert_eq!(files("packed=x,model=y"), [PathBuf::from("y"), "x".into()]);
+        assert_eq!(parse(""), Ok(Spec::default()));
+        for (text, expected) in [
+            (
+                "lenet.onnx",
+                "expected model=FILE, formats=FILE, packed=FILE or lengths=FILE, found `lenet.onnx`",
+            ),
+            (
+                "model=",
+                "expected model=FILE, formats=FILE, packed=FILE or lengths=FILE, found `model=`",
+            ),
+            ("format=x", "unknown key `format`; the nearest key is `formats`"),
+            ("model=a,model=b", "`model` is given twice"),
+        ] {
+            assert_eq!(parse(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+}

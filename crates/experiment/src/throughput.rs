@@ -1,0 +1,267 @@
+//! How fast a system is, about: for settings that depend on it and were not given.
+//!
+//! Systems of this process get one large query, as Offline issues it. Servers get few requests
+//! at the same time at first, and more as long as that makes them faster: a probe must not load a
+//! server more than the run after it.
+
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::run::Keep;
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
+use dyno_net::client::Seen;
+use dyno_net::trouble::Kind;
+use dyno_results::summary::{self, Failing};
+
+use crate::failure::Failure;
+use crate::measure::{PlayedTest, Test, TestTenant};
+use crate::options::Options;
+use crate::system::System;
+use crate::system::net::Remote;
+use crate::watch::{Control, Interrupt};
+
+/// A probe that lasts this long says enough.
+const LONG_ENOUGH: Nanos = 200 * MILLISECOND;
+/// Of so many long ones the fastest counts: others slow a probe down, and
+/// nothing speeds it up.
+const LONG_PROBES: usize = 3;
+/// Each further probe has this many times the samples of the last.
+const GROWTH: u64 = 4;
+/// However fast the system is.
+const MOST_SAMPLES: u64 = 1 << 22;
+/// Where no deadline is given.
+const DEADLINE_MS: u64 = 60_000;
+/// Requests to a server at the same time at most, however many connections there are.
+const MOST_IN_FLIGHT: u64 = 256;
+/// Where the client opens as many connections as a run needs.
+const IN_FLIGHT_DEFAULT: u64 = 64;
+/// More requests at the same time are worth it if the server is so many times faster.
+const WORTH_IT: f64 = 1.2;
+/// A server is not asked for more at the same time after this.
+const BUDGET: Nanos = 4 * SECOND;
+/// Answers after which a probe ends if more than half of them failed.
+const ENOUGH_ANSWERS: u64 = 200;
+
+/// Samples per second of a system, and what was sent to find that. `None` if the probe was
+/// interrupted.
+///
+/// # Errors
+/// If the system cannot be started, does not answer, or fails the probe.
+pub fn samples_per_second(
+    system: &System,
+    options: &Options,
+    control: Control<'_>,
+) -> Result<Option<summary::Probe>, Failure> {
+    let mut probing = Probing {
+        system,
+        options,
+        control,
+        clock: Clock::start(),
+        before: system.remote().map(Remote::seen),
+        traffic: summary::Probe::default(),
+    };
+    let rate = match system.remote() {
+        Some(remote) => probing.by_concurrency(most_in_flight(remote, options)),
+        None => probing.by_query(),
+    };
+    let Some(rate) = rate? else { return Ok(None) };
+    let mut traffic = probing.traffic;
+    traffic.took_ns = probing.clock.now();
+    traffic.samples_per_s = rate;
+    Ok(Some(traffic))
+}
+
+/// Requests that a probe may have under way: no more than the tests after it.
+fn most_in_flight(remote: &Remote, options: &Options) -> u64 {
+    let asked = options.scenarios().into_iter().filter_map(|scenario| {
+        let settings = options.settings(scenario, TestMode::PerformanceOnly, None);
+        match settings.values.server_arrivals {
+            Arrivals::Concurrency(most) if scenario == Scenario::Server => Some(u64::from(most)),
+            _ => None,
+        }
+    });
+    let connections = remote.most_in_flight().map_or(IN_FLIGHT_DEFAULT, |most| most as u64);
+    let connections = connections.min(MOST_IN_FLIGHT);
+    asked.fold(connections, u64::min).max(1)
+}
+
+/// A probe that is on.
+struct Probing<'a> {
+    system: &'a System,
+    options: &'a Options,
+    control: Control<'a>,
+    clock: Clock,
+    /// What the client of a server had seen before.
+    before: Option<Seen>,
+    traffic: summary::Probe,
+}
+
+/// What one run of a probe came to.
+struct Once {
+    took: Nanos,
+    answered: u64,
+}
+
+impl Once {
+    fn rate(&self) -> f64 {
+        self.answered as f64 * 1e9 / self.took as f64
+    }
+}
+
+impl Probing<'_> {
+    /// One query of ever more samples.
+    fn by_query(&mut self) -> Result<Option<f64>, Failure> {
+        let mut samples = 1;
+        let mut rates: Vec<f64> = Vec::new();
+        loop {
+            let Some(once) = self.play(samples, samples)? else { return Ok(None) };
+            if once.took < LONG_ENOUGH && samples < MOST_SAMPLES {
+                samples *= GROWTH;
+                continue;
+            }
+            rates.push(once.rate());
+            // A system that takes seconds for a sample is not asked three times.
+            let is_slow = once.took >= GROWTH * LONG_ENOUGH;
+            if rates.len() == LONG_PROBES || is_slow || self.system.is_simulated() {
+                return self.found(rates.into_iter().fold(0.0, f64::max)).map(Some);
+            }
+        }
+    }
+
+    /// More and more requests at the same time, as long as that is worth it.
+    fn by_concurrency(&mut self, most: u64) -> Result<Option<f64>, Failure> {
+        let workers = self.options.run.remote_workers.map_or(1, |workers| workers.get() as u64);
+        let (mut in_flight, mut best) = (workers.min(most), 0.0_f64);
+        loop {
+            let Some(once) = self.long_enough(in_flight, best)? else { return Ok(None) };
+            let is_worth_it = once.rate() >= WORTH_IT * best;
+            best = best.max(once.rate());
+            let is_refused = self.note_refusals();
+            let is_over = in_flight >= most || self.clock.now() >= BUDGET;
+            if !is_worth_it || is_refused || is_over {
+                return self.found(best).map(Some);
+            }
+            let growth = if once.took >= GROWTH * LONG_ENOUGH { GROWTH } else { 2 };
+            in_flight = (in_flight * growth).min(most);
+        }
+    }
+
+    /// So many requests, about, that they take long enough.
+    fn long_enough(&mut self, in_flight: u64, rate: f64) -> Result<Option<Once>, Failure> {
+        let expected = (rate * LONG_ENOUGH as f64 / SECOND as f64) as u64;
+        let mut samples = expected.clamp(in_flight, MOST_SAMPLES);
+        loop {
+            let Some(once) = self.play(samples, in_flight)? else { return Ok(None) };
+            if 2 * once.took >= LONG_ENOUGH || samples >= MOST_SAMPLES {
+                return Ok(Some(once));
+            }
+            samples *= GROWTH;
+        }
+    }
+
+    /// Whether a server refused requests because it was full.
+    fn note_refusals(&mut self) -> bool {
+        let (Some(remote), Some(before)) = (self.system.remote(), &self.before) else {
+            return false;
+        };
+        let seen = remote.seen().since(before);
+        let failed = seen.troubles.get(&Kind::Refused).map_or(0, |(samples, _)| *samples);
+        let repeated = seen.retries.get(&Kind::Refused).copied().unwrap_or(0);
+        self.traffic.refused = failed + repeated;
+        self.traffic.refused > 0
+    }
+
+    /// The rate that was found, unless nothing was answered.
+    fn found(&mut self, rate: f64) -> Result<f64, Failure> {
+        let traffic = &self.traffic;
+        if rate > 0.0 {
+            return Ok(rate);
+        }
+        match self.options.fails_fast() {
+            true => Err(self.failed()),
+            // The run is to show how it fails: as fast as that.
+            false => {
+                let seconds = self.clock.now().max(1) as f64 / 1e9;
+                Ok(traffic.requests as f64 / seconds)
+            }
+        }
+    }
+
+    /// Sends so many samples, `in_flight` at the same time. `None` if it was interrupted.
+    fn play(&mut self, samples: u64, in_flight: u64) -> Result<Option<Once>, Failure> {
+        let test = self.test(samples, in_flight)?;
+        let PlayedTest { logs, failing, .. } = test.play(self.system, self.control, "probe")?;
+        if self.control.interrupt.is_some_and(Interrupt::is_asked) {
+            return Ok(None);
+        }
+        if let Some(failing) = failing {
+            return Err(refused(&failing));
+        }
+        let Some(run) = logs.first().and_then(|log| log.runs().last()) else { return Ok(None) };
+        let (record, failed) = (&run.record, run.record.failed.len() as u64);
+        if record.missing() > 0 {
+            let problem = format!(
+                "the system left {} of {samples} samples unanswered in a first probe, and nothing \
+                 came for {} s",
+                record.missing(),
+                self.deadline_ms() / 1000
+            );
+            return Err(Failure::set_up(problem).hint("check the system, or raise --deadline"));
+        }
+        self.traffic.requests += samples;
+        self.traffic.failed += failed;
+        self.traffic.most_in_flight = self.traffic.most_in_flight.max(in_flight.min(samples));
+        let summary::Probe { requests, failed: all_failed, .. } = self.traffic;
+        let is_all = requests >= dyno_loadgen::drive::real::FIRST_ANSWERS && all_failed == requests;
+        let is_most = requests >= ENOUGH_ANSWERS && 2 * all_failed > requests;
+        if self.options.fails_fast() && !self.system.is_simulated() && (is_all || is_most) {
+            return Err(self.failed());
+        }
+        let took = record.completed_at.iter().copied().max().unwrap_or(0).max(1);
+        Ok(Some(Once { took, answered: samples.saturating_sub(failed) }))
+    }
+
+    fn failed(&self) -> Failure {
+        let summary::Probe { requests, failed, .. } = self.traffic;
+        let words = self.system.words_of_failure(self.before.as_ref());
+        refused(&Failing { window: "first".into(), failed, answers: requests, words })
+    }
+
+    fn deadline_ms(&self) -> u64 {
+        self.options.run.deadline.map_or(DEADLINE_MS, |ns| ns.div_ceil(MILLISECOND))
+    }
+
+    fn test(&self, samples: u64, in_flight: u64) -> Result<Test, Failure> {
+        let is_remote = self.system.remote().is_some();
+        let scenario = if is_remote { Scenario::Server } else { Scenario::Offline };
+        let mut settings = TestSettings {
+            scenario,
+            mode: TestMode::PerformanceOnly,
+            min_duration_ms: 0,
+            min_query_count: samples,
+            response_deadline_ms: self.deadline_ms(),
+            ..TestSettings::default()
+        };
+        if is_remote {
+            let most = u32::try_from(in_flight).unwrap_or(u32::MAX);
+            settings.server_arrivals = Arrivals::Concurrency(most);
+            settings.max_query_count = samples;
+            settings.early_stopping = EarlyStopping::Never;
+        }
+        let plan = Plan::resolve(&settings, self.system.library_size()).map_err(Failure::usage)?;
+        let tenant =
+            TestTenant { name: None, settings: settings.into(), plan, messages: Vec::new() };
+        Ok(Test {
+            scenario,
+            mode: TestMode::PerformanceOnly,
+            tenants: vec![tenant],
+            keep: Keep::Results,
+            fails_fast: self.options.fails_fast(),
+        })
+    }
+}
+
+fn refused(failing: &Failing) -> Failure {
+    Failure::set_up(format!("the system failed a first probe: {}", failing.sentence())).hint(
+        "check the system and what is sent to it; --fail-fast off measures in spite of failures",
+    )
+}

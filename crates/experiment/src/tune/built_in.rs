@@ -1,0 +1,151 @@
+//! The built-in engine as the evaluator: a model and its samples, from files.
+
+use std::path::Path;
+
+use dyno_loadgen::clock::Clock;
+use dyno_number::evaluate::graph::{Fed, Graph, Right};
+use dyno_number::evaluate::{Evaluator, Samples};
+use dyno_number::network::{BuiltIn, Layer};
+use dyno_number::tune::{Evaluation, Journal, Stop, Trial};
+use dyno_number::{Network, Objective};
+use dyno_onnx::Model;
+use serde_json::{Value, json};
+
+use super::closed::sha256;
+use super::data::Data;
+use super::speed::Speed;
+use crate::watch::Interrupt;
+
+/// A model in this process that is asked for accuracies.
+#[derive(Debug)]
+pub struct Engine {
+    shape: Shape,
+    /// If the objective is a latency.
+    speed: Option<Speed>,
+}
+
+#[derive(Debug)]
+enum Shape {
+    /// Layers one after the other, which are done together where that is faster.
+    Chain(Box<Evaluator>),
+    /// Anything else.
+    Graph(Box<Graph>),
+}
+
+impl Engine {
+    /// Reads the model of a descriptor, which lies where it lies.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a model that the engine cannot do, or a layer that the model has not.
+    pub fn open(
+        network: &Network,
+        built_in: &BuiltIn,
+        folder: &Path,
+        data: Data,
+    ) -> Result<Self, String> {
+        let path = folder.join(&built_in.model);
+        let sample = data.first();
+        let mut engine = Self::new(&path, data.fed, data.sets)?;
+        let objects = engine.objects();
+        let known: Vec<&str> = objects.iter().map(String::as_str).collect();
+        let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        if let unknown @ [_, ..] = &network.unknown_objects(&known)[..] {
+            return Err(of(&unknown.join("; ")));
+        }
+        if network.objective == Objective::Latency {
+            engine.speed =
+                Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
+        }
+        Ok(engine)
+    }
+
+    /// The engine for chains if it can do the model; else that for graphs.
+    ///
+    /// # Errors
+    /// A model that cannot be read, or that neither can do.
+    pub fn new(path: &Path, fed: Fed, sets: [Vec<usize>; 3]) -> Result<Self, String> {
+        let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let model = Model::read(path).map_err(|error| of(&error))?;
+        if let ([input], None, Right::Labels(labels)) = (&fed.inputs[..], &fed.lengths, &fed.right)
+        {
+            let samples = Samples { values: input.values.clone(), labels: labels.clone() };
+            if let Ok(chain) = Evaluator::new(&model, samples, sets.clone()) {
+                return Ok(Self { shape: Shape::Chain(Box::new(chain)), speed: None });
+            }
+        }
+        let graph = Graph::new(&model, fed, sets).map_err(|error| of(&error))?;
+        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None })
+    }
+
+    /// All objects that formats can be given to.
+    pub fn objects(&self) -> Vec<String> {
+        match &self.shape {
+            Shape::Chain(chain) => chain.objects(),
+            Shape::Graph(graph) => graph.objects(),
+        }
+    }
+
+    /// The layers with weights, as they are measured.
+    ///
+    /// # Errors
+    /// A sample or a weight is NaN.
+    pub fn profile(&mut self) -> Result<Vec<Layer>, String> {
+        match &mut self.shape {
+            Shape::Chain(chain) => chain.profile().map_err(|error| error.to_string()),
+            Shape::Graph(graph) => Ok(graph.profile()),
+        }
+    }
+
+    /// The weights of a layer of a chain, as the model has them.
+    pub fn weights(&self, layer: &str) -> Option<&[f32]> {
+        match &self.shape {
+            Shape::Chain(chain) => chain.weights(layer),
+            Shape::Graph(_) => None,
+        }
+    }
+
+    /// Takes over what an earlier part of the job measured.
+    pub fn recall(&mut self, journal: &Journal) {
+        if let Some(speed) = &mut self.speed {
+            speed.recall(journal);
+        }
+    }
+
+    /// Evaluates trials, one after the other: each has all threads.
+    pub fn evaluate(
+        &mut self,
+        trials: &[Trial],
+        interrupt: &Interrupt,
+    ) -> Vec<Result<Evaluation, Stop>> {
+        let one = |trial: &Trial| {
+            if interrupt.is_asked() {
+                return Err(Stop::Interrupted);
+            }
+            let clock = Clock::start();
+            let found = match &mut self.shape {
+                Shape::Chain(chain) => chain.evaluate(trial)?,
+                Shape::Graph(graph) => graph.evaluate(trial)?,
+            };
+            let latency_ns = match &mut self.speed {
+                Some(speed) => Some(speed.latency_ns(&trial.assignment).map_err(Stop::Failed)?),
+                None => None,
+            };
+            Ok(Evaluation { seconds: clock.now() as f64 / 1e9, latency_ns, ..found })
+        };
+        trials.iter().map(one).collect()
+    }
+}
+
+/// Names and SHA-256 of the files of a descriptor: what a job depends on beside its settings.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn hashes(built_in: &BuiltIn, folder: &Path) -> Result<Value, String> {
+    let of = |name: &str| {
+        let path = folder.join(name);
+        let bytes = std::fs::read(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok(json!({"name": name, "sha256": sha256(&bytes)}))
+    };
+    built_in.files().into_iter().map(of).collect()
+}

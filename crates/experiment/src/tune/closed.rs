@@ -1,0 +1,249 @@
+//! Closed-division mode: formats are chosen by calibration data alone, split in two; the validation set is
+//! asked once, for the answer. Every sample that was used is named with its hash.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dyno_number::tune::{Subset, samples};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::data::Split;
+
+/// What is kept of the accuracy in FLOAT 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// 99 %
+    Low,
+    /// 99.9 %
+    High,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Low, Self::High];
+
+    /// The word that chooses it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Low => "99",
+            Self::High => "99.9",
+        }
+    }
+
+    /// What it stands for.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Low => "99 %",
+            Self::High => "99.9 %",
+        }
+    }
+
+    /// What may be lost.
+    pub fn margin(self) -> f64 {
+        match self {
+            Self::Low => 0.01,
+            Self::High => 0.001,
+        }
+    }
+}
+
+/// Which rules formats follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The numeric list of round v0.5
+    V05,
+    /// The numeric list of round v0.7
+    V07,
+    /// Any format, as later rounds have it
+    Current,
+}
+
+impl Closed {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::V05, Self::V07, Self::Current];
+
+    /// The word that chooses it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V05 => "v0.5",
+            Self::V07 => "v0.7",
+            Self::Current => "current",
+        }
+    }
+
+    /// What it stands for.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::V05 => "The numeric list of round v0.5",
+            Self::V07 => "The numeric list of round v0.7",
+            Self::Current => "Any format, as later rounds have it",
+        }
+    }
+
+    /// The platform that has its list.
+    pub fn platform(self) -> Option<&'static str> {
+        match self {
+            Self::V05 => Some("mlperf-v0.5"),
+            Self::V07 => Some("mlperf-v0.7"),
+            Self::Current => None,
+        }
+    }
+}
+
+/// What an answer was chosen by.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Provenance {
+    /// Of the inner split.
+    pub seed: u64,
+    /// The part of the calibration set that the first pass sees.
+    pub small_share: f64,
+    /// Small, full (the rest of the calibration set), confirmation (the validation set).
+    pub sets: Vec<SampleSet>,
+}
+
+/// The samples of a set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SampleSet {
+    /// Of the set.
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// SHA-256 over the hashes of its samples, a line each.
+    pub sha256: String,
+    /// In order.
+    pub samples: Vec<NamedHash>,
+}
+
+/// A sample.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NamedHash {
+    /// As the list has it.
+    pub name: String,
+    /// SHA-256 of the file of that name, or of the name where there is no such file.
+    pub sha256: String,
+}
+
+impl Provenance {
+    /// Reads the lists of the calibration and the validation set, and splits the former.
+    ///
+    /// # Errors
+    /// A list cannot be read or has too few samples, or a sample is in both.
+    pub fn new(calibration: &Path, validation: &Path, by: Split) -> Result<Self, String> {
+        let (all, confirmation) = (hashed(calibration)?, hashed(validation)?);
+        let names = [calibration, validation].map(|path| path.display().to_string());
+        Self::of(&all, confirmation, &names, by)
+    }
+
+    /// Splits the samples of the calibration set, which has the first name.
+    ///
+    /// # Errors
+    /// There are too few, or one of them is in the validation set as well.
+    pub fn of(
+        all: &[NamedHash],
+        confirmation: Vec<NamedHash>,
+        [calibration, validation]: &[String; 2],
+        by: Split,
+    ) -> Result<Self, String> {
+        let [small, rest] = split(all, calibration, by)?;
+        let chosen: HashMap<&str, &str> =
+            all.iter().map(|sample| (sample.sha256.as_str(), sample.name.as_str())).collect();
+        for sample in &confirmation {
+            if let Some(other) = chosen.get(sample.sha256.as_str()) {
+                return Err(format!(
+                    "{} of {validation} is the sample {other} of {calibration}: formats may not be \
+                     chosen by it",
+                    sample.name
+                ));
+            }
+        }
+        let set = |subset: Subset, purpose, samples: Vec<NamedHash>| {
+            let lines: String = samples.iter().map(|sample| sample.sha256.clone() + "\n").collect();
+            SampleSet { name: subset.name(), purpose, sha256: sha256(lines.as_bytes()), samples }
+        };
+        let sets = vec![
+            set(Subset::Small, "calibration, first pass", small),
+            set(Subset::Full, "calibration, second pass", rest),
+            set(Subset::Confirmation, "validation, one confirmation", confirmation),
+        ];
+        Ok(Self { seed: by.seed, small_share: by.small_share, sets })
+    }
+
+    /// Writes a list of each set for the program to read.
+    ///
+    /// # Errors
+    /// What cannot be written, and why.
+    pub fn write_lists(&self, folder: &Path) -> Result<[PathBuf; 3], String> {
+        let names = |set: &SampleSet| set.samples.iter().map(|of| of.name.clone()).collect();
+        let sets: Vec<Vec<String>> = self.sets.iter().map(names).collect();
+        write(folder, &sets.try_into().expect("there are three sets"))
+    }
+}
+
+/// Writes the lists that a [`Provenance`] writes, without a look at the samples.
+///
+/// # Errors
+/// A list cannot be read or has too few samples, or what cannot be written.
+pub fn write_lists(
+    calibration: &Path,
+    validation: &Path,
+    by: Split,
+    folder: &Path,
+) -> Result<[PathBuf; 3], String> {
+    let [small, rest] = split(&names(calibration)?, &calibration.display().to_string(), by)?;
+    write(folder, &[small, rest, names(validation)?])
+}
+
+fn write(folder: &Path, sets: &[Vec<String>; 3]) -> Result<[PathBuf; 3], String> {
+    let paths = Subset::ALL.map(|set| folder.join(format!("samples-{set}.txt")));
+    for (path, names) in paths.iter().zip(sets) {
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        fs::write(path, lines)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    Ok(paths)
+}
+
+/// The samples of a calibration set that the first pass sees, and those of the second.
+fn split<T: Clone>(all: &[T], calibration: &str, by: Split) -> Result<[Vec<T>; 2], String> {
+    if all.len() < 2 {
+        return Err(format!("{calibration} has {} samples, and is to be split", all.len()));
+    }
+    let parts = samples::split(all.len(), by.small_share, by.seed);
+    Ok(parts.map(|part| part.iter().map(|at| all[*at].clone()).collect()))
+}
+
+/// The samples that a list names, a line each.
+fn names(list: &Path) -> Result<Vec<String>, String> {
+    let text = fs::read_to_string(list)
+        .map_err(|error| format!("cannot read {}: {error}", list.display()))?;
+    let lines = text.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(str::to_owned).collect())
+}
+
+/// The samples that a list names. Relative names begin in its folder.
+fn hashed(list: &Path) -> Result<Vec<NamedHash>, String> {
+    let folder = list.parent().unwrap_or(Path::new(""));
+    let mut samples: Vec<NamedHash> = Vec::new();
+    for name in names(list)? {
+        let path = folder.join(&name);
+        let bytes = match path.is_file() {
+            true => fs::read(&path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+            // Such as the index of a sample in an archive.
+            false => name.as_bytes().to_vec(),
+        };
+        samples.push(NamedHash { name, sha256: sha256(&bytes) });
+    }
+    Ok(samples)
+}
+
+/// In hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,294 @@
+//! What a tuner found, for programs: tune.json, whose schema is made of these types.
+
+use dyno_number::Network;
+use dyno_number::tune::{self, End, Outcome, Stop, Subset};
+use dyno_results::VERSION;
+use dyno_results::summary::DISCLAIMER;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Provenance;
+
+/// Of tune.json.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What a tuner found, what it asked, and why it decided as it did.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Document {
+    /// Always `dyno.tune`.
+    pub schema: &'static str,
+    /// Of this file.
+    pub schema_version: u32,
+    /// Which Dyno wrote it.
+    pub dyno_version: &'static str,
+    /// Always false.
+    pub official: bool,
+    /// What it is not.
+    pub disclaimer: &'static str,
+    /// `complete`, `interrupted`, `limit` (of evaluations) or `failed`.
+    pub state: &'static str,
+    /// Why it failed.
+    pub why: Option<String>,
+    /// What its decisions depend on: network, formats, search, samples, as the journal has it.
+    pub job: Value,
+    /// The best configuration; null if nothing was evaluated.
+    pub answer: Option<Found>,
+    /// The objective of FLOAT 32; 0 for a latency that is not known.
+    pub base_objective: f64,
+    /// What objectives are counted in; empty for an expression.
+    pub objective_unit: &'static str,
+    /// FLOAT 32 on each set that was used.
+    pub baselines: Sets<Option<Baseline>>,
+    /// The answer's accuracy on the confirmation set.
+    pub confirmed_accuracy: Option<f64>,
+    /// Configurations that were evaluated on each set, each counted once.
+    pub evaluations: Sets<u64>,
+    /// Samples of each set, where somebody said how many there are.
+    pub samples: Sets<Option<u64>>,
+    /// Evaluations that came from the journal.
+    pub recalled: u64,
+    /// Two accuracies of FLOAT 32: they differ where accuracies cannot be reproduced.
+    pub same_configuration_twice: Option<[f64; 2]>,
+    /// Everything that was evaluated to its end.
+    pub points: Vec<Point>,
+    /// What was done and why, in order.
+    pub steps: Vec<Step>,
+    /// By which samples the answer was chosen, with the hash of each; closed mode alone has it.
+    pub provenance: Option<Provenance>,
+}
+
+/// Something of each set of samples.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Sets<T> {
+    /// The part that the first pass asks.
+    pub small: T,
+    /// All that formats are chosen by.
+    pub full: T,
+    /// What the choice never sees.
+    pub confirmation: T,
+}
+
+/// FLOAT 32 on a set.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Baseline {
+    /// Of FLOAT 32.
+    pub accuracy: f64,
+    /// What a configuration must have at least.
+    pub threshold: f64,
+}
+
+/// A configuration that keeps its accuracy.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Found {
+    /// By the names of objects, as a Number configuration file writes formats.
+    pub formats: Map<String, Value>,
+    /// Layer by layer, such as for simulators of accelerators.
+    pub layers: Vec<Layer>,
+    /// What was made small.
+    pub objective: f64,
+    /// On its set.
+    pub accuracy: f64,
+    /// The set on which it keeps its accuracy.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub set: Subset,
+}
+
+/// A layer of the answer.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Layer {
+    /// As the descriptor names it.
+    pub name: String,
+    /// As it prints: `I3(1)`.
+    pub weight_format: String,
+    /// Bits of a weight.
+    pub weight_bits: u32,
+    /// Bytes of all weights, packed.
+    pub weight_bytes: u64,
+    /// As it prints.
+    pub activation_format: String,
+    /// Bits of an activation.
+    pub activation_bits: u32,
+    /// Bytes of all activations, packed.
+    pub activation_bytes: u64,
+    /// Products for a sample; 0 where nobody said.
+    pub macs: u64,
+}
+
+/// A configuration as figures.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Point {
+    /// The set on which it was evaluated.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub set: Subset,
+    /// Weights / activations, layer by layer.
+    pub formats: String,
+    /// Of all weights and activations.
+    pub bits: f64,
+    /// On its set.
+    pub accuracy: f64,
+    /// Of a bit-serial accelerator; null where products are not known.
+    pub cycles: Option<f64>,
+    /// What is made small.
+    pub objective: f64,
+    /// No other one of its set is as small, as accurate and as fast.
+    pub on_front: bool,
+    /// What the evaluator said of it, such as why a program failed.
+    pub note: Option<String>,
+}
+
+/// A question, its candidates, and what was decided.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Step {
+    /// `coarse`, `bias`, `width`, `type`, `recovery`, `search` or `confirmation`.
+    pub phase: String,
+    /// The set that was asked.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub set: Subset,
+    /// In words.
+    pub question: String,
+    /// What could be chosen.
+    pub candidates: Vec<Candidate>,
+    /// In words.
+    pub decision: String,
+}
+
+/// One of the choices of a step.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Candidate {
+    /// What it changes.
+    pub change: String,
+    /// What it would be.
+    pub formats: String,
+    /// Of this configuration.
+    pub objective: f64,
+    /// As it was evaluated.
+    pub accuracy: f64,
+    /// Its evaluation ended early: the accuracy is at most that.
+    pub is_bound: bool,
+    /// Whether it was taken.
+    pub accepted: bool,
+    /// Why it was, or was not.
+    pub why: String,
+    /// What the evaluator said of it, such as why a program failed.
+    pub note: Option<String>,
+}
+
+/// How it ended, in a word.
+fn state(end: &End) -> &'static str {
+    match end {
+        End::Complete => "complete",
+        End::Stopped(Stop::Interrupted) => "interrupted",
+        End::Stopped(Stop::Limit) => "limit",
+        End::Stopped(Stop::Failed(_)) => "failed",
+    }
+}
+
+fn sets<T>(of: impl Fn(usize) -> T) -> Sets<T> {
+    let [small, full, confirmation] = Subset::ALL.map(|set| of(set as usize));
+    Sets { small, full, confirmation }
+}
+
+/// tune.json.
+pub fn document(
+    network: &Network,
+    about: &Value,
+    outcome: &Outcome,
+    provenance: Option<&Provenance>,
+) -> Document {
+    let why = match &outcome.end {
+        End::Stopped(Stop::Failed(why)) => Some(why.clone()),
+        _ => None,
+    };
+    let baseline = |of: tune::Baseline| Baseline { accuracy: of.accuracy, threshold: of.threshold };
+    Document {
+        schema: "dyno.tune",
+        schema_version: SCHEMA_VERSION,
+        dyno_version: VERSION,
+        official: false,
+        disclaimer: DISCLAIMER,
+        state: state(&outcome.end),
+        why,
+        job: about.clone(),
+        answer: outcome.answer.as_ref().map(|answer| found(network, answer)),
+        base_objective: outcome.base_objective,
+        objective_unit: network.objective.unit(),
+        baselines: sets(|set| outcome.baselines[set].map(baseline)),
+        confirmed_accuracy: outcome.confirmed,
+        evaluations: sets(|set| outcome.evaluations[set]),
+        samples: sets(|set| outcome.samples[set]),
+        recalled: outcome.recalled,
+        same_configuration_twice: outcome.noise,
+        points: outcome.points.iter().map(point).collect(),
+        steps: outcome.steps.iter().map(step).collect(),
+        provenance: provenance.cloned(),
+    }
+}
+
+fn found(network: &Network, answer: &tune::Answer) -> Found {
+    let formats = answer.assignment.formats();
+    let bytes = |at: usize, size: u64| (u64::from(formats[at].bits()) * size).div_ceil(8);
+    let layer = |(at, layer): (usize, &dyno_number::network::Layer)| {
+        let activation = network.layers.len() + at;
+        Layer {
+            name: layer.name.clone(),
+            weight_format: formats[at].to_string(),
+            weight_bits: formats[at].bits(),
+            weight_bytes: bytes(at, layer.weight_size),
+            activation_format: formats[activation].to_string(),
+            activation_bits: formats[activation].bits(),
+            activation_bytes: bytes(activation, layer.activation_size),
+            macs: layer.macs,
+        }
+    };
+    let named = |(object, format): (&str, dyno_number::Format)| {
+        (object.to_owned(), Value::from(format.words()))
+    };
+    Found {
+        formats: answer.assignment.iter().map(named).collect(),
+        layers: network.layers.iter().enumerate().map(layer).collect(),
+        objective: answer.objective,
+        accuracy: answer.accuracy,
+        set: answer.subset,
+    }
+}
+
+fn point(point: &tune::Point) -> Point {
+    Point {
+        set: point.subset,
+        formats: point.assignment.to_string(),
+        bits: point.bits,
+        accuracy: point.accuracy,
+        cycles: point.cycles,
+        objective: point.objective,
+        on_front: point.is_on_front,
+        note: point.note.clone(),
+    }
+}
+
+fn step(step: &tune::Step) -> Step {
+    let candidate = |candidate: &tune::Candidate| Candidate {
+        change: candidate.change.clone(),
+        formats: candidate.assignment.to_string(),
+        objective: candidate.objective,
+        accuracy: candidate.accuracy,
+        is_bound: candidate.is_bound,
+        accepted: candidate.is_accepted,
+        why: candidate.why.clone(),
+        note: candidate.note.clone(),
+    };
+    Step {
+        phase: step.phase.to_string(),
+        set: step.subset,
+        question: step.question.clone(),
+        candidates: step.candidates.iter().map(candidate).collect(),
+        decision: step.decision.clone(),
+    }
+}

@@ -1,0 +1,119 @@
+//! Whoever evaluates the trials of a descriptor: a program, the engine inside, or a system.
+
+use std::path::{Path, PathBuf};
+
+use dyno_number::Network;
+use dyno_number::tune::{Evaluation, Stop, Trial};
+
+use super::closed::write_lists;
+use super::data::{Data, Split};
+use super::external::program;
+use super::{Engine, Program, Running, Runs};
+use crate::failure::Failure;
+use crate::watch::Interrupt;
+
+/// An evaluator of a few trials, without a journal.
+#[derive(Debug)]
+pub struct Evaluator {
+    by: By,
+    /// Of what it runs.
+    _scratch: Scratch,
+}
+
+#[derive(Debug)]
+enum By {
+    Program(Box<Program>),
+    Engine(Box<Engine>),
+    System(Box<Runs>),
+}
+
+impl Evaluator {
+    /// What the descriptor says; `home` is where it lies. With `goes_on`, a trial that a program fails at counts
+    /// as one without accuracy. Sets are those of closed mode if it is said how that splits them.
+    ///
+    /// # Errors
+    /// A descriptor that names nobody, files that cannot be read, or a folder that cannot be written.
+    pub fn open(
+        network: &Network,
+        home: &Path,
+        goes_on: bool,
+        closed: Option<Split>,
+    ) -> Result<Self, Failure> {
+        let scratch = Scratch::new()?;
+        let by = match &network.built_in {
+            Some(built_in) => {
+                let data = Data::read(built_in, home, closed).map_err(Failure::usage)?;
+                match &built_in.system {
+                    Some(system) => {
+                        let model = home.join(&built_in.model);
+                        let runs = Runs::new(system, &model, &data, &scratch.0);
+                        By::System(Box::new(runs.map_err(Failure::set_up)?))
+                    }
+                    None => {
+                        let engine = Engine::open(network, built_in, home, data);
+                        By::Engine(Box::new(engine.map_err(Failure::usage)?))
+                    }
+                }
+            }
+            None => {
+                let running = Running { goes_on, jobs: 1 };
+                let external = program(network)?;
+                let program = Program::new(external, home, &scratch.0, running);
+                let mut program = program.map_err(Failure::usage)?;
+                if let (Some(by), Some(calibration), Some(validation)) =
+                    (closed, &external.calibration, &external.validation)
+                {
+                    let [calibration, validation] =
+                        [calibration, validation].map(|of| home.join(of));
+                    let lists = write_lists(&calibration, &validation, by, &scratch.0);
+                    program = program.with_lists(lists.map_err(Failure::usage)?);
+                }
+                By::Program(Box::new(program))
+            }
+        };
+        Ok(Self { by, _scratch: scratch })
+    }
+
+    /// The engine inside, if that is who evaluates.
+    pub fn engine(&self) -> Option<&Engine> {
+        match &self.by {
+            By::Engine(engine) => Some(engine),
+            By::Program(_) | By::System(_) => None,
+        }
+    }
+
+    /// Evaluates a trial.
+    ///
+    /// # Errors
+    /// Why it could not be, or that somebody interrupted it.
+    pub fn evaluate(&mut self, trial: &Trial, interrupt: &Interrupt) -> Result<Evaluation, Stop> {
+        let trials = std::slice::from_ref(trial);
+        let mut found = match &mut self.by {
+            By::Program(program) => program.evaluate(trials, interrupt),
+            By::Engine(engine) => engine.evaluate(trials, interrupt),
+            By::System(runs) => runs.evaluate(trials, interrupt),
+        };
+        found.pop().unwrap_or(Err(Stop::Interrupted))
+    }
+}
+
+/// A folder for the files of trials, which goes with this.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("dyno-trials-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| {
+            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left of it harms nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

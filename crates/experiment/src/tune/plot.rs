@@ -1,0 +1,174 @@
+//! What `dyno tune plot` shows: accuracy against width, and how weights are spread, with the codes of a format.
+
+use dyno_number::tune::{Evaluation, Width};
+use dyno_number::{Dictionary, Format, Kind, Network};
+use dyno_results::VERSION;
+use serde::Serialize;
+
+use super::document::Baseline;
+
+/// Of what `dyno tune plot --json` prints.
+pub const PLOT_SCHEMA_VERSION: u32 = 1;
+
+/// Curves of accuracy by width, and histograms of weights.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Plot {
+    /// Always `dyno.tune.plot`.
+    pub schema: &'static str,
+    /// Of this document.
+    pub schema_version: u32,
+    /// Which Dyno wrote it.
+    pub dyno_version: &'static str,
+    /// The network's name.
+    pub network: String,
+    /// The set whose accuracies these are.
+    pub set: String,
+    /// FLOAT 32, and what the descriptor's margin keeps of it.
+    pub baseline: Baseline,
+    /// One for each object and type; those of all objects together first.
+    pub curves: Vec<Curve>,
+    /// One for each layer; none where a program evaluates, whose weights nobody here sees.
+    pub histograms: Vec<Histogram>,
+}
+
+/// Accuracies of one object, or of all, in one type.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Curve {
+    /// What has this format while all else is FLOAT 32; null for everything at once.
+    pub object: Option<String>,
+    /// `FIXED`, `EXP` or `FLOAT`.
+    pub kind: &'static str,
+    /// By width, narrowest first.
+    pub points: Vec<Accuracy>,
+}
+
+/// An accuracy at a width.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Accuracy {
+    /// From 1 to 16.
+    pub bits: u32,
+    /// Of the set.
+    pub accuracy: f64,
+}
+
+/// How the weights of a layer are spread.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Histogram {
+    /// The layer's name.
+    pub layer: String,
+    /// The largest magnitude.
+    pub max_abs: f64,
+    /// Edges of the bins, one more than there are bins.
+    pub edges: Vec<f64>,
+    /// Weights in each bin.
+    pub counts: Vec<u64>,
+    /// The chosen format, if `--formats` has one.
+    pub format: Option<String>,
+    /// Its values within the bins, ascending; empty where it has more than 64.
+    pub codes: Vec<f64>,
+}
+
+/// Bins of a histogram.
+const BINS: usize = 61;
+/// Codes that anybody can tell apart.
+const MOST_CODES: u32 = 6;
+
+/// The document, of what was evaluated: as many as there are widths.
+pub fn plot(
+    network: &Network,
+    set: &str,
+    base: f64,
+    evaluated: &[(Width, Evaluation)],
+    histograms: Vec<Histogram>,
+) -> Plot {
+    let mut curves: Vec<Curve> = Vec::new();
+    for (width, evaluation) in evaluated {
+        let object = width.slot.map(|slot| network.object(slot));
+        let kind = name(width.kind);
+        let goes_on = curves.last().is_some_and(|last| last.object == object && last.kind == kind);
+        if !goes_on {
+            curves.push(Curve { object, kind, points: Vec::new() });
+        }
+        let point = Accuracy { bits: width.bits, accuracy: evaluation.accuracy };
+        curves.last_mut().expect("one was pushed").points.push(point);
+    }
+    let threshold = base * (1.0 - network.error_margin);
+    Plot {
+        schema: "dyno.tune.plot",
+        schema_version: PLOT_SCHEMA_VERSION,
+        dyno_version: VERSION,
+        network: network.name.clone(),
+        set: set.to_owned(),
+        baseline: Baseline { accuracy: base, threshold },
+        curves,
+        histograms,
+    }
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Fixed => "FIXED",
+        Kind::Exp => "EXP",
+        Kind::Float => "FLOAT",
+        Kind::Binary => "BIN",
+    }
+}
+
+/// Of a layer's weights; the format is that of `chosen`, where it has one.
+pub fn histogram(layer: &str, weights: &[f32], chosen: &Dictionary) -> Histogram {
+    let max_abs = weights.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+    let most = if max_abs > 0.0 { f64::from(max_abs) } else { 1.0 };
+    let edges: Vec<f64> =
+        (0..=BINS).map(|at| most * (2.0 * at as f64 / BINS as f64 - 1.0)).collect();
+    let mut counts = vec![0; BINS];
+    for weight in weights {
+        let share = (f64::from(*weight) / most + 1.0) / 2.0;
+        counts[((share * BINS as f64) as usize).min(BINS - 1)] += 1;
+    }
+    let format = chosen.find(&format!("{layer}.weight"));
+    Histogram {
+        layer: layer.to_owned(),
+        max_abs: max_abs.into(),
+        edges,
+        counts,
+        format: format.map(|format| format.to_string()),
+        codes: format.map(|format| codes(format, most)).unwrap_or_default(),
+    }
+}
+
+/// Values of a format, each once, as far as weights reach.
+fn codes(format: Format, most: f64) -> Vec<f64> {
+    if format.bits() > MOST_CODES {
+        return Vec::new();
+    }
+    let all = (0..1_u32 << format.bits()).map(|code| format.decode(code));
+    let mut values: Vec<f64> = all.filter(|x| x.is_finite() && x.abs() <= most).collect();
+    values.sort_by(f64::total_cmp);
+    // Plus and minus zero are one.
+    values.dedup_by(|a, b| a == b);
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_counts_each_weight_and_marks_codes() {
+        let mut chosen = Dictionary::new();
+        chosen.set("conv1.weight", Format::fixed(3, 1).unwrap()).unwrap();
+        let weights = [-0.5, -0.26, 0.0, 0.1, 0.5];
+        let found = histogram("conv1", &weights, &chosen);
+        assert_eq!(found.counts.iter().sum::<u64>(), 5);
+        assert_eq!((found.counts[0], found.counts[BINS / 2], found.counts[BINS - 1]), (1, 1, 1));
+        assert_eq!(found.codes, [-0.375, -0.25, -0.125, 0.0, 0.125, 0.25, 0.375]);
+        assert_eq!(found.format.as_deref(), Some("I3(1)"));
+        let other = histogram("conv2", &weights, &chosen);
+        assert!(other.format.is_none() && other.codes.is_empty());
+        assert_eq!(histogram("conv2", &[0.0], &chosen).counts.iter().sum::<u64>(), 1);
+    }
+}
