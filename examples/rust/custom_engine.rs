@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dyno_experiment::options::{CommandLine, Options};
 use dyno_experiment::run::Prepared;
 use dyno_experiment::system::{Numbers, System};
-use dyno_experiment::{Control, Failure, Quiet};
+use dyno_experiment::{Control, Failure, quiet};
 use dyno_loadgen::sut::QuerySample;
 use dyno_sut::engine::{Answers, Engine};
 
@@ -38,7 +38,8 @@ fn main() -> Result<(), Failure> {
     let prepared = Prepared::of(options, system);
     let tests = prepared.tests()?;
     let directory = prepared.directory(&tests, None)?;
-    let control = Control { watch: &Quiet, interrupt: None, most: None };
+    let watch = quiet();
+    let control = Control { watch: &watch, interrupt: None, most: None };
     let measured = prepared.measure(&tests, control, directory)?;
     for test in &measured.summary.tests {
         let result = test.result.as_ref().map(|result| result.text()).unwrap_or_default();

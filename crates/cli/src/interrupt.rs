@@ -6,15 +6,15 @@ use std::io::Read as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
-use dyno_experiment::{Interrupt, LIFELINE};
 use dyno_experiment::sweep::pause;
+use dyno_experiment::{Interrupt, LIFELINE};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::{output, tui};
 use crate::exit::Exit;
+use crate::{output, tui};
 
 /// After a first Ctrl-C a run has this long to end by itself; then a second one ends
 /// the process.

@@ -22,8 +22,8 @@ mod tune_line;
 
 use std::process::ExitCode;
 
-use dyno_experiment::Failure;
 use clap::Parser;
+use dyno_experiment::Failure;
 
 fn main() -> ExitCode {
     let arguments = match dyno_experiment::options::arguments::expand(std::env::args_os()) {

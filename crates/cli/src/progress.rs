@@ -4,15 +4,14 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use dyno_loadgen::drive::Glance;
-use dyno_experiment::{Failure, Interrupt, TestResult, Watch};
 use dyno_experiment::goals::Goals;
 use dyno_experiment::measure::Test;
+use dyno_experiment::{Failure, TestResult, Watch};
+use dyno_loadgen::drive::Glance;
 
-use crate::interrupt;
-use crate::{output, terminal};
 use crate::live::{self, Live};
 use crate::tui::{Screen, Wish};
+use crate::{output, terminal};
 
 /// What is known of the run, and who shows it.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
-use dyno_loadgen::settings::{FIELDS, TestSettings};
-use dyno_submission::check::{Program, catalogue};
-use dyno_submission::finding::Severity;
 use dyno_experiment::effect::needs_of;
 use dyno_experiment::options::{KEYS, SWEEP_KEYS};
 use dyno_experiment::system::SYSTEMS;
+use dyno_loadgen::settings::{FIELDS, TestSettings};
+use dyno_submission::check::{Program, catalogue};
+use dyno_submission::finding::Severity;
 
 use crate::cmd::{Dyno, METRICS, VARIABLES};
 use crate::exit::Exit;

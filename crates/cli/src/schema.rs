@@ -132,7 +132,6 @@ mod tests {
         transform_subschemas(&mut tidy, schema);
     }
 
-
     /// `UPDATE_EXPECT=1` writes them anew.
     #[test]
     fn the_published_schemas_are_those_of_the_types() {

@@ -12,12 +12,12 @@ use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 use dyno_results::summary::Failing;
 
-use crate::watch::Control;
 use crate::failure::Failure;
 use crate::goals::Goals;
 use crate::observe::{Heart, Observation};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::watch::Control;
 use crate::workers::RemoteWorkers;
 
 /// One test: what is measured of a system in one go.
@@ -147,7 +147,9 @@ impl Test {
         };
         let mut simulated = system.simulated(&tenants[0].plan);
         let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
-        run::run(&mut driver, tenants, self.keep, &mut |beginning| self.announce(&beginning, control))
+        run::run(&mut driver, tenants, self.keep, &mut |beginning| {
+            self.announce(&beginning, control)
+        })
     }
 
     /// As in real time, on workers that have this system.
@@ -258,7 +260,8 @@ fn look_on(
     control: Control<'_>,
 ) {
     let clock = Clock::start();
-    let next = || match control.most.map(|most| Duration::from_nanos(most - clock.now().min(most))) {
+    let next = || match control.most.map(|most| Duration::from_nanos(most - clock.now().min(most)))
+    {
         Some(left) if !left.is_zero() => GLANCE.min(left),
         _ => GLANCE,
     };

@@ -35,10 +35,10 @@ use dyno_sut::onnx::runtime::CAN_LOAD;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_task::judge::Judge;
 
-use crate::watch::Watch;
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::RunOptions;
+use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;

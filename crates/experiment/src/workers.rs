@@ -21,15 +21,15 @@ use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
 use dyno_results::units;
 
-use crate::watch::Watch;
-use crate::{environment, run};
 use crate::failure::Failure;
 use crate::measure::Test;
 use crate::observe::Heart;
 use crate::options::{RunOptions, ShapeOf, find_key};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::watch::Watch;
 use crate::watch::{Control, Interrupt};
+use crate::{environment, run};
 pub use consent::{Consent, GRAMMAR, Grant};
 pub use report::{Report, Reported};
 
@@ -326,7 +326,8 @@ impl Rig for WorkerRig {
         }
         self.consent.check(&run)?;
         run.system = run.system.map(|spec| divided(&spec, self.share)).transpose()?;
-        let system = System::load(&run, &self.watch).map_err(|failure| failure.problems().join("; "))?;
+        let system =
+            System::load(&run, &self.watch).map_err(|failure| failure.problems().join("; "))?;
         (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
         Ok(())
     }

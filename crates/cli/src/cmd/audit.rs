@@ -4,26 +4,26 @@
 mod config;
 mod verify;
 
-use std::sync::Arc;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
+use dyno_experiment::audit::{self, Audited, Bounds, Schedule};
+use dyno_experiment::options::{CommandLine, KEYS, Options};
+use dyno_experiment::run::variables;
+use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::settings::Scenario;
 use dyno_results::run_directory::free_folder;
 use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{Accuracies, Element, Evidence, Test};
-use dyno_experiment::{Control, Failure, Interrupt, Watch};
-use dyno_experiment::audit::{self, Audited, Bounds, Schedule};
-use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
-use dyno_experiment::run::variables;
 
 use crate::cmd::keys::KeyArgs;
+use crate::exit::Exit;
 use crate::interrupt;
+use crate::progress::Progress;
 use crate::render::audit::Told;
 use crate::{output, render};
-use crate::exit::Exit;
-use crate::progress::Progress;
 
 /// Flags of `dyno audit`.
 #[derive(Debug, Args)]

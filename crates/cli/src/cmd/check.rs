@@ -6,15 +6,15 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::Failure;
 use dyno_rules::{Round, Version};
 use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::table::write_csv;
 use dyno_submission::{json, sarif};
-use dyno_experiment::Failure;
 
-use crate::{output, render};
 use crate::check::{Extent, Shown};
 use crate::exit::Exit;
+use crate::{output, render};
 
 /// Flags of `dyno check`.
 #[derive(Debug, Args)]

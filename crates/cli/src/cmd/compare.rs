@@ -1,27 +1,29 @@
 //! `dyno compare`: whether one run, or one configuration, is better or worse than
 //! another.
 
-use std::sync::Arc;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{ArgAction, ArgGroup, Args};
+use dyno_experiment::compare::interleave::{self, Schedule};
+use dyno_experiment::compare::{
+    METRICS, Played, Question, Report, Sides, is_slice_count, parse_metric, read_folder,
+    refuse_copies,
+};
+use dyno_experiment::{Control, End, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
 use dyno_results::run_directory::free_folder;
 use dyno_results::units;
 use dyno_results::write::pretty;
-use dyno_experiment::{Control, End, Failure, Interrupt, Watch};
-use dyno_experiment::compare::{METRICS, Played, Question, Report, Sides, is_slice_count, parse_metric, read_folder, refuse_copies};
-use dyno_experiment::compare::interleave::{self, Schedule};
-use dyno_experiment::options::GivenKeys;
 
 use crate::cmd::keys::KeyArgs;
-use crate::interrupt;
-use crate::render::github::annotate;
-use crate::render::github::Annotations;
-use crate::{output, render};
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::progress::Progress;
+use crate::render::github::Annotations;
+use crate::render::github::annotate;
+use crate::{output, render};
 
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]

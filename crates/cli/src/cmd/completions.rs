@@ -1,13 +1,13 @@
 //! `dyno completions`: what a shell needs to complete our flags.
 
-use dyno_experiment::Failure;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use dyno_experiment::Failure;
 
 use super::Dyno;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// For which shell.
 #[derive(Debug, Args)]

@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_results::export::{ExportError, Format, Source};
 use dyno_experiment::Failure;
+use dyno_results::export::{ExportError, Format, Source};
 
 use super::keys::one_of;
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// What to write where.
 #[derive(Debug, Args)]

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use dyno_experiment::{Failure, cache};
 use dyno_loadgen::settings::nearest;
 use dyno_results::units;
 use dyno_task::cache::{Cache, FetchError, Origin};
 use dyno_task::card::{self, Card};
 use dyno_task::package::{self, Package};
-use dyno_experiment::{Failure, cache};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// What to fetch, and from where.
 #[derive(Debug, Args)]

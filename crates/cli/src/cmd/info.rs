@@ -6,18 +6,18 @@ pub mod rules;
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::Failure;
+use dyno_experiment::system::SYSTEMS;
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
 use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{self, Test};
 use dyno_sut::cheat::Trick;
-use dyno_experiment::Failure;
-use dyno_experiment::system::SYSTEMS;
 
-use crate::{output, render};
 use crate::exit::Exit;
 use crate::schema::Document;
+use crate::{output, render};
 
 pub use metrics::METRICS;
 

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use dyno_loadgen::settings::{FIELDS, TestSettings};
 use dyno_experiment::Failure;
 use dyno_experiment::effect::needs_of;
 use dyno_experiment::options::{FILE_VERSION, KEYS, SWEEP_KEYS};
+use dyno_loadgen::settings::{FIELDS, TestSettings};
 
-use crate::{output, render};
 use crate::exit::Exit;
+use crate::{output, render};
 
 /// Where the file goes.
 #[derive(Debug, Args)]

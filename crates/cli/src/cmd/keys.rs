@@ -1,8 +1,8 @@
 //! The flags of `dyno run`, from the table of its keys.
 
-use dyno_experiment::options::{GivenKeys, KEYS};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use dyno_experiment::options::{GivenKeys, KEYS};
 
 /// Keys that are given as flags.
 #[derive(Debug, Clone, Default)]

@@ -11,16 +11,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::workers::{TOKEN, token};
+use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
 use dyno_results::write::pretty;
-use dyno_experiment::{Failure, Interrupt, LIFELINE};
-use dyno_experiment::workers::{TOKEN, token};
 use serde_json::{Value, json};
 
+use crate::exit::Exit;
 use crate::interrupt;
 use crate::output;
-use crate::exit::Exit;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 
-use dyno_experiment::Failure;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, roman};
+use dyno_experiment::Failure;
 
 use super::{Dyno, VARIABLES};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Where to.
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ mod completions;
 mod export;
 mod fetch;
 mod info;
-pub mod keys;
 mod init;
+pub mod keys;
 mod launch;
 mod man;
 pub mod npu;
@@ -28,13 +28,15 @@ mod worker;
 #[cfg(test)]
 pub use info::METRICS;
 pub use info::VARIABLES;
+#[cfg(test)]
+#[cfg(test)]
 pub use info::rules::json as rules;
 #[cfg(test)]
 pub use info::rules::words;
 
-use dyno_experiment::Failure;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use dyno_experiment::Failure;
 
 use crate::exit::Exit;
 

@@ -9,8 +9,8 @@ mod run;
 mod study;
 mod sweep;
 
-use dyno_experiment::Failure;
 use clap::{Args, Subcommand};
+use dyno_experiment::Failure;
 
 use crate::exit::Exit;
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_results::VERSION;
 use dyno_results::summary::Rules;
 use dyno_rules::{Round, Suite};
@@ -13,10 +14,9 @@ use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
     check_place, package,
 };
-use dyno_experiment::Failure;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Flags of the command.
 #[derive(Debug, Args)]

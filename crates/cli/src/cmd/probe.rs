@@ -1,26 +1,26 @@
 //! `dyno probe`: a few queries, and everything about them.
 
-use std::sync::Arc;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use dyno_experiment::measure::{Test, TestTenant};
+use dyno_experiment::options::CommandLine;
+use dyno_experiment::probe::{self, Probe};
+use dyno_experiment::run::Prepared;
+use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::run::Keep;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::write::pretty;
-use dyno_experiment::{Control, Failure, Interrupt, Watch};
-use dyno_experiment::measure::{Test, TestTenant};
-use dyno_experiment::options::{CommandLine, GivenKeys};
-use dyno_experiment::probe::{self, Probe};
-use dyno_experiment::run::Prepared;
 
 use crate::cmd::keys::KeyArgs;
+use crate::exit::Exit;
 use crate::interrupt;
 use crate::output;
-use crate::exit::Exit;
 use crate::progress::Progress;
 
 /// Flags of `dyno probe`; those of `dyno run` say what is asked of which system.

@@ -7,14 +7,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_results::collection::Collection;
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::results::{Ids, Results};
-use dyno_experiment::Failure;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Flags of the command.
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ mod served;
 mod study;
 
 use clap::{Args, Subcommand, ValueEnum};
-use dyno_rnn::{Choice, Precision, Tanh};
 use dyno_experiment::Failure;
+use dyno_rnn::{Choice, Precision, Tanh};
 
 use crate::exit::Exit;
 

@@ -1,23 +1,23 @@
 //! `dyno run`: the tests of a run one after the other, its directory, and what
 //! is said of it.
 
-use std::sync::Arc;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{ArgAction, Args};
+use dyno_experiment::effect::Strictness;
+use dyno_experiment::options::{CommandLine, KEYS};
+use dyno_experiment::run::{Measured, Prepared};
+use dyno_experiment::{Control, Failure, Watch};
 use dyno_results::run_directory::check_free;
 use dyno_results::write::pretty;
-use dyno_experiment::{Control, Failure, Interrupt, Watch};
-use dyno_experiment::effect::Strictness;
-use dyno_experiment::options::{CommandLine, GivenKeys, KEYS};
-use dyno_experiment::run::{Measured, Prepared};
 
-use crate::output::console;
 use crate::cmd::keys::KeyArgs;
-use crate::interrupt;
-use crate::{output, render};
 use crate::exit::Exit;
+use crate::interrupt;
+use crate::output::console;
 use crate::progress::Progress;
+use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]
@@ -88,7 +88,8 @@ impl Run {
             keys: self.keys.given.clone(),
         };
         let strictness = if self.point { Strictness::Point } else { Strictness::Run };
-        let prepared = Prepared::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
+        let prepared =
+            Prepared::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
             output::say(format_args!(

@@ -1,25 +1,25 @@
 //! `dyno search`: the highest load that keeps several limits at once.
 
-use std::sync::Arc;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgAction, Args, Parser};
+use dyno_experiment::options::{CommandLine, arguments};
+use dyno_experiment::search::{self, Ask, Job};
+use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::search::{Load, Phase, State};
 use dyno_results::units;
 use dyno_results::write::pretty;
-use dyno_experiment::{Control, Failure, Interrupt, Watch};
-use dyno_experiment::options::{CommandLine, GivenKeys, arguments};
-use dyno_experiment::search::{self, Ask, Job};
 
-use crate::output::console;
-use crate::cmd::keys::KeyArgs;
-use crate::interrupt;
 use super::keys::one_of;
-use crate::{output, render};
+use crate::cmd::keys::KeyArgs;
 use crate::exit::Exit;
+use crate::interrupt;
+use crate::output::console;
 use crate::progress::Progress;
+use crate::{output, render};
 
 /// Flags that only the command line has; the others are keys of dyno.toml, too.
 #[derive(Debug, Args)]

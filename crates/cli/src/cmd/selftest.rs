@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use dyno_experiment::system::Numbers;
+use dyno_experiment::{Failure, environment};
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::log;
@@ -20,13 +22,13 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_results::units::duration;
 use dyno_results::write::pretty;
 use dyno_sut::null::Null;
-use dyno_experiment::{Failure, environment};
-use dyno_experiment::system::Numbers;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
-pub use document::{Document, SCHEMA_VERSION};
+pub use document::Document;
+#[cfg(test)]
+pub use document::SCHEMA_VERSION;
 
 /// How, and against which sources.
 #[derive(Debug, Args)]

@@ -7,6 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use dyno_experiment::effect::check_served;
+use dyno_experiment::options::{BatchSizes, RunOptions, ShapeOf};
+use dyno_experiment::system::BATCH_DEFAULT;
+use dyno_experiment::system::by_value::{self, Loaded};
+use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
 use dyno_net::serve::{self, Answers, Drained, Limits, Listener, Model, Queue, Server, Settings};
@@ -14,15 +19,10 @@ use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::Infer;
-use dyno_experiment::{Failure, Interrupt, environment};
-use dyno_experiment::effect::check_served;
-use dyno_experiment::options::{BatchSizes, RunOptions, ShapeOf};
-use dyno_experiment::system::BATCH_DEFAULT;
-use dyno_experiment::system::by_value::{self, Loaded};
 
+use crate::exit::Exit;
 use crate::interrupt;
 use crate::output;
-use crate::exit::Exit;
 
 /// Flags of `dyno serve`.
 #[derive(Debug, Args)]

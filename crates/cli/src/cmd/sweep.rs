@@ -1,28 +1,28 @@
 //! `dyno sweep`: many runs as one job.
 
-use std::sync::Arc;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgAction, Args, ValueEnum};
+use dyno_experiment::options::{CommandLine, Options, SweepTable};
+use dyno_experiment::run::{command, variables};
+use dyno_experiment::sweep::plan::{Plan, Request, expected, merged};
+use dyno_experiment::sweep::play::{Limits, Player, Stopped, hand_out};
+use dyno_experiment::sweep::resume::{self, Lock};
+use dyno_experiment::{Failure, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::free_folder;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
 use dyno_results::write::{pretty, replace};
 use dyno_results::{VERSION, units};
-use dyno_experiment::{Failure, Interrupt, Watch};
-use dyno_experiment::options::{CommandLine, GivenKeys, Options, SweepTable};
-use dyno_experiment::run::{command, variables};
-use dyno_experiment::sweep::plan::{Plan, Request, expected, merged};
-use dyno_experiment::sweep::play::{Limits, Player, Stopped, hand_out};
-use dyno_experiment::sweep::resume::{self, Lock};
 
 use crate::cmd::keys::KeyArgs;
-use crate::interrupt;
-use crate::{output, render};
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::progress::Progress;
+use crate::{output, render};
 
 /// Flags of `dyno sweep`; those of `dyno run` say what all points share.
 #[derive(Debug, Args)]
@@ -261,8 +261,7 @@ impl SweepCommand {
             output::say(overview(sweep, table)?);
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
-        let watched: Arc<dyn Watch> =
-            Arc::new(Progress::new(is_talking && !self.no_progress));
+        let watched: Arc<dyn Watch> = Arc::new(Progress::new(is_talking && !self.no_progress));
         let stopped = Player {
             directory,
             sweep,
@@ -296,7 +295,9 @@ impl SweepCommand {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),
-            _ => output::print(render::sweep::console(sweep, table.p99_below, render::is_colored())),
+            _ => {
+                output::print(render::sweep::console(sweep, table.p99_below, render::is_colored()))
+            }
         }
     }
 }

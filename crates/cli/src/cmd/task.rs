@@ -7,8 +7,8 @@ mod methods;
 mod run;
 mod score;
 
-use dyno_experiment::Failure;
 use clap::{Args, Subcommand};
+use dyno_experiment::Failure;
 
 use crate::exit::Exit;
 

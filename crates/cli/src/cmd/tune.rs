@@ -11,8 +11,8 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
 use dyno_experiment::Failure;
+use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
 
 pub use self::run::Run;
 pub use self::trial::read_result;

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
+use dyno_experiment::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
+use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};
 use dyno_results::units;
-use dyno_experiment::{Failure, Interrupt, environment};
-use dyno_experiment::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
 
-use crate::output::console;
+use crate::exit::Exit;
 use crate::interrupt;
 use crate::output;
-use crate::exit::Exit;
+use crate::output::console;
 
 const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with

@@ -1,7 +1,7 @@
 //! The run that is on, in one line as wide as the terminal.
 
-use dyno_results::units;
 use dyno_experiment::goals::Until;
+use dyno_results::units;
 
 use super::Live;
 

@@ -4,13 +4,12 @@
 mod line;
 mod time_line;
 
-use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::drive::Glance;
-use dyno_results::series::Counts;
-use dyno_results::summary::Verdict;
 use dyno_experiment::TestResult;
 use dyno_experiment::goals::{Goals, Until};
 use dyno_experiment::measure::Test;
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::drive::Glance;
+use dyno_results::series::Counts;
 
 pub use line::{bar, line};
 pub use time_line::TimeLine;
@@ -189,8 +188,9 @@ pub mod examples {
     use dyno_loadgen::clock::{MILLISECOND, SECOND};
     use dyno_loadgen::drive::Answered;
 
-    use super::goals::Bound;
     use super::*;
+    use dyno_experiment::goals::Bound;
+    use dyno_results::summary::Verdict;
 
     /// A Server test at 1,000 queries/s, half a minute into its minute: a
     /// distribution with a tail that crosses its bound of 10 ms.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use dyno_experiment::tune::{Curve, Histogram, Plot};
 use dyno_report::page::{self, Masthead};
 use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Point, Shape};
 use dyno_report::words::{self, escaped};
-use dyno_experiment::tune::{Curve, Histogram, Plot};
 
 /// The page.
 pub fn html(of: &Plot) -> String {

@@ -11,10 +11,10 @@ use dyno_number::Network;
 use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
 use serde_json::Value;
 
+use dyno_experiment::tune::Provenance;
 use dyno_report::page::{self, Masthead, Tone};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
-use dyno_experiment::tune::Provenance;
 
 /// What a page is of.
 pub struct Tuning<'a> {

@@ -1,11 +1,11 @@
 //! A verdict on a terminal, and for programs.
 
+use dyno_experiment::audit::Audited;
 use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::units::{duration, rate};
 use dyno_rules::Version;
 use dyno_submission::audit::{AuditResult, Figure, Part, Test, Verdict};
-use dyno_experiment::audit::Audited;
 use serde_json::{Value, json};
 
 use super::{Alignment, Color, Frame, painted};

@@ -1,11 +1,11 @@
 //! A comparison on a terminal: a table for each test, and the conclusion.
 
+use dyno_experiment::compare::metric::{self, percent};
+use dyno_experiment::compare::{Report, TestReport, verdict_name};
 use dyno_loadgen::compare::{Doubt, Finding, Looks, Metric, Omitted, POWER, Row, TooFew, Verdict};
 use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::units::{duration, rate};
-use dyno_experiment::compare::{Report, TestReport, verdict_name};
-use dyno_experiment::compare::metric::{self, percent};
 
 use super::{Alignment, Color, Frame, painted};
 

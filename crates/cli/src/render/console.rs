@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use dyno_loadgen::clock::SECOND;
-use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
-use dyno_results::summary::metrics::Distribution;
-use dyno_results::summary::{self, Accuracy, DISCLAIMER, Headline, InputShape, Run, mode_name};
-use dyno_results::units::{self, count, duration, rate, shortened};
 use dyno_experiment::measure::Test;
 use dyno_experiment::options::{Options, is_open};
 use dyno_experiment::system::System;
+use dyno_loadgen::clock::SECOND;
+use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
+use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::{self, DISCLAIMER, Headline, InputShape, Run, mode_name};
+use dyno_results::units::{self, count, duration, shortened};
 
 use super::{Alignment, Color, Frame, details, painted, wrap};
 

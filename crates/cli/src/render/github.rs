@@ -4,9 +4,9 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use dyno_loadgen::compare::Verdict;
 use dyno_experiment::Failure;
 use dyno_experiment::compare::{Report, TestReport, verdict_name};
+use dyno_loadgen::compare::Verdict;
 
 use super::compare::{cells, confidence, left_out, sentence};
 use crate::output;

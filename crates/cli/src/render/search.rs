@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use dyno_experiment::search::Job;
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::search::{Block, Unit};
 use dyno_results::search::limits::{self, percent};
-use dyno_results::search::{Counts, Load, Peak, Phase, Point};
+use dyno_results::search::{Counts, Peak, Phase, Point};
 use dyno_results::units;
-use dyno_experiment::search::Job;
 
 use super::{Alignment, Color, Frame, painted, wrap};
 

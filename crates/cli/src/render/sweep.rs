@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use dyno_experiment::sweep::rows::{Row, rows};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::export::quoted;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Point, PointResult, PointState, Sweep};
 use dyno_results::{VERSION, units};
-use dyno_experiment::sweep::rows::{Row, rows};
 
 use super::{Alignment, Color, Frame, painted};
 

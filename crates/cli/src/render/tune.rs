@@ -1,10 +1,10 @@
 //! What a tuner found, for a terminal.
 
+use dyno_experiment::tune::{Provenance, remarks};
 use dyno_number::network::Network;
 use dyno_number::tune::{Answer, Outcome};
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::{VERSION, units};
-use dyno_experiment::tune::{Provenance, remarks};
 
 use super::{Alignment, Frame};
 

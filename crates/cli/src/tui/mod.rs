@@ -21,8 +21,8 @@ use signal_hook::consts::SIGQUIT;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use crate::{output, terminal};
 use crate::live::Live;
+use crate::{output, terminal};
 
 pub use draw::{Look, draw};
 

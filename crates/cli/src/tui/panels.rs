@@ -1,8 +1,8 @@
 //! The panels: numbers, conditions, charts, and the list of tests.
 
+use dyno_experiment::goals::Until;
 use dyno_results::summary::Verdict;
 use dyno_results::units;
-use dyno_experiment::goals::Until;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};

@@ -8,9 +8,9 @@
 //! the result does not depend on one schedule, nor in virtual time on one draw of
 //! service times.
 
-use std::sync::Arc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::settings::{Origin, Scenario};
@@ -18,10 +18,10 @@ use dyno_results::run_directory::make_way;
 use dyno_results::summary::{self, State};
 use dyno_results::units;
 
-use crate::watch::Watch;
 use super::Sides;
 use super::conditions::{self, Conditions};
 use super::layout::{Layout, NAMES, PAIRS_FEWEST, Place};
+use crate::watch::Watch;
 
 use crate::End;
 use crate::effect::Strictness;
@@ -280,7 +280,8 @@ impl Schedule<'_> {
                 false => format!(" of {}", places.len() * self.pairs),
             };
             self.watch.say(&format!("{what} {number}{all}: {}", target.display()));
-            let exit = Self::play_one(&self.prepare_place(layout, place, rates)?, &target, control)?;
+            let exit =
+                Self::play_one(&self.prepare_place(layout, place, rates)?, &target, control)?;
             if exit != End::Valid {
                 return Ok(exit);
             }

@@ -44,7 +44,8 @@ impl Mode {
     }
 }
 
-/// How a run is set up. `None` where nobody said anything.
+/// Options of a run; `None` means not set.
+#[expect(missing_docs, reason = "each field is the key of its name, and `KEYS` has its help")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunOptions {
     pub system: Option<String>,

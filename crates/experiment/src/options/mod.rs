@@ -73,7 +73,7 @@ pub struct Options {
 }
 
 /// What the command line says of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CommandLine {
     /// `--config`.
     pub config: Option<PathBuf>,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::watch::quiet;
-use crate::watch::Watch;
 use super::{Prepared, variables};
 use crate::effect::{self, Facts, Strictness};
 use crate::failure::Failure;
 use crate::options::{CommandLine, Options};
+use crate::watch::Watch;
+use crate::watch::quiet;
 
 impl Prepared {
     /// The system of a run that is to be played as it is described: an option without effect

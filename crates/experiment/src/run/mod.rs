@@ -10,8 +10,8 @@ mod tests;
 
 pub use effective::effective_toml;
 
-use std::sync::Arc;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::OnceLock;
 
 use dyno_loadgen::clock::{Clock, WallTime};
@@ -24,8 +24,6 @@ use dyno_results::run_directory::{Finished, RunDirectory};
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
 
-use crate::watch::Watch;
-use crate::{End, division, environment, requirement, throughput};
 use crate::effect::{self, Facts};
 use crate::failure::Failure;
 use crate::measure::{PlayedTest, Test, TestTenant};
@@ -33,8 +31,10 @@ use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::watch::Watch;
 use crate::watch::{Control, Interrupt, TestResult};
 use crate::workers::RemoteWorkers;
+use crate::{End, division, environment, requirement, throughput};
 use longer::SizedTest;
 pub use seen::observer;
 use seen::{reported, seen_by_client};

@@ -2,8 +2,8 @@
 
 mod observed;
 
-use std::sync::Arc;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::run::{RunLog, TestLog};
@@ -17,13 +17,13 @@ use dyno_results::search::{
 use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
-use crate::watch::Watch;
 use super::asked::{self, Ask, First};
 use super::disturbed::{self, Disturbance, Patience};
 use super::line;
+use crate::watch::Watch;
 
-use crate::environment;
 use crate::effect::{self, Facts, Strictness};
+use crate::environment;
 use crate::failure::Failure;
 use crate::measure::{PlayedTest, Test};
 use crate::options::{CommandLine, Options};
@@ -82,7 +82,9 @@ impl Job {
         control: Option<Control<'_>>,
     ) -> Result<Option<Self>, Failure> {
         let mut limits = asked::read_limits(&prepared, ask, load)?;
-        let Some(first) = asked::first_load(&prepared, ask, load, control)? else { return Ok(None) };
+        let Some(first) = asked::first_load(&prepared, ask, load, control)? else {
+            return Ok(None);
+        };
         let (from, is_from_known) = match first {
             First::At(from) => (from, true),
             First::LeftToProbe => (1.0, false),

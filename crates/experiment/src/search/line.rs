@@ -17,4 +17,3 @@ pub fn line(point: &Point, load: Load, peak: Option<&Peak>) -> String {
         known.unwrap_or_default(),
     )
 }
-

@@ -21,4 +21,3 @@ pub fn line(point: &Point) -> String {
     }
     line
 }
-

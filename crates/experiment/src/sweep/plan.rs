@@ -12,13 +12,15 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::TestMode;
 use dyno_results::sweep::{Axis, Definition, InputFile, Point, PointState};
 
-use crate::watch::quiet;
 use super::axis::{Combination, check_selection, combinations, is_selected};
 use crate::effect::{Common, Facts, check_system};
 use crate::failure::Failure;
-use crate::options::{Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning};
+use crate::options::{
+    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
+};
 use crate::run::{Prepared, variables};
 use crate::system::{System, cost, shapes, task, tuned};
+use crate::watch::quiet;
 
 /// What was said of a sweep. Flags come before the file.
 #[derive(Debug, Clone)]

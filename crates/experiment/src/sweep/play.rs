@@ -1,8 +1,8 @@
 //! Plays the points of a sweep that are still to be run, one process each, and
 //! keeps `sweep.json` up to date.
 
-use std::sync::Arc;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::rng::Mt19937;
@@ -10,8 +10,8 @@ use dyno_results::run_directory::make_way;
 use dyno_results::sweep::{Point, PointState, State, Sweep, results};
 use dyno_results::{summary, units};
 
-use super::process::{self, Ended};
 use super::process::exit_code;
+use super::process::{self, Ended};
 use super::{line, plan};
 
 use crate::failure::Failure;

@@ -24,6 +24,7 @@ pub const SERVED: &str = "digits, digits-lstm, null, onnx:FILE, tuned:model=FILE
 pub enum Loaded {
     /// With those who compute it.
     Tensors(Arc<dyn Infer>, Vec<Station>),
+    /// The answer is text, in tokens.
     Text(Tokens),
 }
 

@@ -2,7 +2,6 @@
 
 pub mod networks;
 
-
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
 use dyno_npu::deploy::{Deployment, Offer, Plan, Tenant};
@@ -15,9 +14,9 @@ use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
 use dyno_sut::npu::{Npu, Npus, Observed, Seen};
 
-use networks::{Changes, Hardware};
-use crate::watch::Watch;
 use crate::failure::Failure;
+use crate::watch::Watch;
+use networks::{Changes, Hardware};
 
 /// For help texts.
 pub const GRAMMAR: &str = "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
@@ -179,7 +178,12 @@ impl<'a> Written<'a> {
     }
 
     /// Offers the versions of each network.
-    fn offer(&self, plan: &Plan, deployment: &mut Deployment, watch: &dyn Watch) -> Result<(), Failure> {
+    fn offer(
+        &self,
+        plan: &Plan,
+        deployment: &mut Deployment,
+        watch: &dyn Watch,
+    ) -> Result<(), Failure> {
         let mut known = 0;
         for (stream, name) in self.networks.iter().enumerate() {
             let mut offers = Vec::new();
@@ -316,7 +320,10 @@ mod tests {
     use super::*;
 
     fn problem(argument: &str) -> String {
-        NpuSpec::read(&format!("npu:{argument}"), argument, &*crate::quiet()).unwrap_err().problems().join("\n")
+        NpuSpec::read(&format!("npu:{argument}"), argument, &*crate::quiet())
+            .unwrap_err()
+            .problems()
+            .join("\n")
     }
 
     #[test]

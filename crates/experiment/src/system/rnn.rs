@@ -29,11 +29,17 @@ use spec::Spec;
 
 /// Models that are ready to answer.
 pub struct Loaded {
+    /// Computes batches.
     pub engine: Arc<Sequential>,
+    /// Its samples.
     pub library: Arc<SequenceLibrary>,
+    /// Workers with engines of their own.
     pub pools: Pools,
+    /// Scores its answers.
     pub judge: Option<Judge>,
+    /// Whether the samples are random.
     pub is_synthetic: bool,
+    /// Notes for readers of a result.
     pub remarks: Vec<String>,
 }
 

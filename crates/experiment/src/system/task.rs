@@ -19,11 +19,11 @@ use dyno_task::judge::{Judge, Target};
 use dyno_task::open::Ready;
 use dyno_task::{open, shape};
 
-use crate::watch::Watch;
 use super::{onnx, rnn};
-use crate::{cache, environment};
 use crate::failure::Failure;
 use crate::options::RunOptions;
+use crate::watch::Watch;
+use crate::{cache, environment};
 
 /// For help texts.
 pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
@@ -35,7 +35,9 @@ const DIGITS_LSTM: &str = "digits-lstm";
 
 /// A task that is ready to answer.
 pub struct Loaded {
+    /// Computes batches.
     pub engine: Arc<dyn Engine>,
+    /// Its samples.
     pub library: Arc<dyn SampleLibrary>,
     /// The samples, if they are tensors.
     pub tensors: Option<Arc<TensorLibrary>>,

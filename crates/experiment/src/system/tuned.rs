@@ -25,7 +25,9 @@ const KEYS: [&str; 4] = ["model", "formats", "packed", "lengths"];
 
 /// A model that is ready to answer.
 pub struct Loaded {
+    /// Computes batches.
     pub engine: Arc<TunedEngine>,
+    /// Its samples.
     pub library: Arc<TensorLibrary>,
     /// How its layers are executed.
     pub remarks: Vec<String>,
@@ -34,8 +36,11 @@ pub struct Loaded {
 /// What follows `tuned:`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Spec {
+    /// File of the model.
     pub model: Option<PathBuf>,
+    /// File of the formats.
     pub formats: Option<PathBuf>,
+    /// File with weights in their formats.
     pub packed: Option<PathBuf>,
     /// Of samples that are padded.
     pub lengths: Option<PathBuf>,

@@ -12,8 +12,8 @@ use dyno_number::evaluate::Samples;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::records;
 
-use crate::watch::quiet;
 use super::data::Data;
+use crate::watch::quiet;
 
 use crate::failure::Failure;
 use crate::measure::{Test, TestTenant};

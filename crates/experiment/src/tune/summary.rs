@@ -7,7 +7,6 @@ use dyno_results::units;
 
 use super::Provenance;
 
-
 /// opt_conf.txt: the answer, and in comments what it is.
 pub fn best_file(network: &Network, answer: &Answer) -> String {
     let (unit, size) = (network.objective.unit(), units::count(rounded(answer.objective)));

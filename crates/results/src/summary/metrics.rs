@@ -1,6 +1,5 @@
 //! The numbers of a performance test, as `summary.json` has them.
 
-
 use serde::{Deserialize, Serialize};
 
 use super::answers::{Answers, Tokens};

@@ -1,13 +1,13 @@
 //! `dyno audit config`: the settings of an audit as LoadGen reads them.
 
 use clap::Args;
-use dyno_loadgen::settings::Scenario;
 use dyno_experiment::{Failure, audit, options};
+use dyno_loadgen::settings::Scenario;
 
 use super::Rules;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Flags of `dyno audit config`.
 #[derive(Debug, Args)]

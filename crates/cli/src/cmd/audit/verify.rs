@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_experiment::audit::{self, Audited};
+use dyno_experiment::{Failure, options};
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_rules::Scenario as RuleScenario;
 use dyno_submission::audit::{Played, Test, baseline_log, verify, write_folder};
-use dyno_experiment::{Failure, options};
-use dyno_experiment::audit::{self, Audited};
 
-use crate::render::audit::Told;
 use super::{Answers, Rules, Shown, exit};
+use crate::render::audit::Told;
 
 use crate::exit::Exit;
 

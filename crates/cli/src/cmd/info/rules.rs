@@ -5,9 +5,9 @@ pub mod words;
 
 use std::fmt::Write as _;
 
+use dyno_experiment::Failure;
 use dyno_results::units::count;
 use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
-use dyno_experiment::Failure;
 
 use super::{WIDTH, definitions};
 

@@ -7,11 +7,11 @@ use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::interrupt;
 use super::{Engine, Kept, Launch, PAUSE, exit_of, this_program};
+use crate::interrupt;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// What `dyno sweep --hand-out` prints.
 #[derive(Debug, Deserialize)]

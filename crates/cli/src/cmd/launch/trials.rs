@@ -8,19 +8,19 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use clap::Parser as _;
+use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::Clock;
 use dyno_number::Format;
 use dyno_number::tune::{Evaluation, Stop, Trial};
-use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Engine, Kept, LAST_WORDS, Launch, PAUSE, own_group, this_program};
 
-use crate::output;
-use crate::cmd::{self, Dyno};
 use crate::cmd::tune::{Run, read_result};
+use crate::cmd::{self, Dyno};
 use crate::exit::Exit;
+use crate::output;
 
 /// Searches here, and has each trial evaluated by a job.
 pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {

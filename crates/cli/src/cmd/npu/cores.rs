@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use dyno_experiment::Failure;
+use dyno_experiment::system::npu::networks::Changes;
 use dyno_loadgen::clock::Nanos;
 use dyno_npu::bounds::throughput;
 use dyno_npu::machine::Limits;
@@ -14,12 +16,10 @@ use dyno_npu::schedule::Named;
 use dyno_npu::streams::play_watched;
 use dyno_npu::workload::{LayerType, Network};
 use dyno_sut::interleaved::{Dense, Interleaved, Isa, Stack};
-use dyno_experiment::Failure;
-use dyno_experiment::system::npu::networks::Changes;
 use serde_json::json;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which networks, and how they share the cores.
 #[derive(Debug, Args)]

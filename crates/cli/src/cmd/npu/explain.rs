@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_npu::deploy::Deployment;
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::{Idle, Named, Scheduler, View, idle};
 use dyno_npu::streams::play;
 use dyno_results::units::shortened;
-use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::given::Sharing;
 use super::played::is_short;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which decisions of which scheduler.
 #[derive(Debug, Args)]

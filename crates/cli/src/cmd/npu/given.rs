@@ -1,12 +1,12 @@
 //! What commands about NPUs are given: networks, an NPU, and how the one is laid over the other.
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::Failure;
+use dyno_experiment::system::npu::networks::{Changes, Hardware, MAPPING, NPU};
 use dyno_loadgen::clock::Nanos;
 use dyno_npu::deploy::{Plan, Tenant};
 use dyno_npu::profile::{Folding, Granularity, Options, Picos, Traffic};
 use dyno_npu::schedule::Named;
-use dyno_experiment::Failure;
-use dyno_experiment::system::npu::networks::{Changes, Hardware, MAPPING, NPU};
 
 use crate::output::Console;
 

@@ -3,19 +3,19 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_npu::balance::{Bound, LayerTimes, Totals, intensity, times};
 use dyno_npu::hardware::Npu;
 use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::{Made, Options, ProfileError, make};
 use dyno_npu::workload::Network;
 use dyno_results::units;
-use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::given::{Blocks, ChangesArgs, HardwareArgs};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which network, on which NPU.
 #[derive(Debug, Args)]

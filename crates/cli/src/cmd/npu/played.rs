@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use dyno_experiment::Failure;
 use dyno_npu::bounds::throughput;
 use dyno_npu::deploy::{Deployment, Plan};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
 use dyno_npu::streams::{Streams, play};
-use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 /// What a scheduler made of streams that never run dry.

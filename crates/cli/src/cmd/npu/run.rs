@@ -4,20 +4,20 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_npu::bounds::throughput;
 use dyno_npu::deploy::Plan;
 use dyno_npu::schedule::{Named, SCHEDULERS};
 use dyno_npu::spatial::Parts;
 use dyno_npu::streams::{Streams, play_watched};
 use dyno_report::timeline::{Bar, Timeline};
-use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::given::Sharing;
 use super::played::{Played, time};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which networks, on which NPU, under which schedulers.
 #[derive(Debug, Args)]

@@ -14,17 +14,17 @@ mod streams;
 use std::path::PathBuf;
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_npu::hardware::Npu;
 use dyno_npu::profile::{Granularity, Options, Picos};
 use dyno_npu::setting::Setting;
-use dyno_experiment::Failure;
 use serde_json::json;
 
 use self::part::Part;
 use self::streams::Pairs;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which figures, and where to.
 #[derive(Debug, Args)]

@@ -11,17 +11,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
-use dyno_loadgen::clock::Clock;
 use dyno_experiment::Failure;
 use dyno_experiment::environment::cores;
+use dyno_loadgen::clock::Clock;
 
 use self::axis::Axis;
 use self::grid::Grid;
 use self::point::{Found, Metric, Point};
 
+use crate::exit::Exit;
 use crate::tune_line::Line;
 use crate::{output, terminal};
-use crate::exit::Exit;
 
 /// Which settings, and what of them is shown.
 #[derive(Debug, Args)]

@@ -4,18 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::{Failure, environment};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::model::Model;
 use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
 use dyno_rnn::{Isa, Layer, Team, import};
-use dyno_experiment::{Failure, environment};
 
 use super::Held;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which layers, run how.
 #[derive(Debug, Args)]

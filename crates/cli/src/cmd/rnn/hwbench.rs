@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use dyno_experiment::{Failure, environment};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::{Isa, Team};
-use dyno_experiment::{Failure, environment};
 use serde_json::json;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// With what.
 #[derive(Debug, Args)]

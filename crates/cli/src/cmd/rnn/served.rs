@@ -3,17 +3,17 @@
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
+use dyno_experiment::{Failure, environment};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::network::{Engine, Network, Setup, Times};
 use dyno_rnn::served::Model;
 use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Choice, Isa, Precision, Team};
-use dyno_experiment::{Failure, environment};
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which models, run how.
 #[derive(Debug, Args)]

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use dyno_experiment::{Failure, environment};
 use dyno_results::write::replace;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Count, Study as Bench};
 use dyno_rnn::{Isa, Team};
-use dyno_experiment::{Failure, environment};
 
 use super::Held;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 use crate::study::{Measuring, Misses, document, tables};
 
 /// How much, and where to.

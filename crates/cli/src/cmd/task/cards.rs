@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use dyno_experiment::system::task;
+use dyno_experiment::{Failure, cache};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
 use dyno_metrics::Method;
@@ -11,13 +13,11 @@ use dyno_results::units;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Quality, Tier, Wanted};
 use dyno_task::{package, shape};
-use dyno_experiment::{Failure, cache};
-use dyno_experiment::system::task;
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::cmd::fetch::packages_of;
 use crate::exit::Exit;
+use crate::output;
 use crate::render::wrap;
 
 /// Columns of a line.

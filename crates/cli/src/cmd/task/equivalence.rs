@@ -10,8 +10,8 @@ use dyno_equivalence::{
 use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 use crate::render::wrap;
 
 /// Columns of a line.

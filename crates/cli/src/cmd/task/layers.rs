@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::Args;
+use dyno_experiment::Failure;
 use dyno_loadgen::settings::nearest;
 use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count};
 use dyno_results::units;
 use dyno_task::graphs::{COUNTED, GRAPHS};
-use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which model.
 #[derive(Debug, Args)]

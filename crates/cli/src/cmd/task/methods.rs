@@ -1,11 +1,11 @@
 //! `dyno task methods`: the ways to score.
 
 use clap::Args;
-use dyno_metrics::{METHODS, Method};
 use dyno_experiment::Failure;
+use dyno_metrics::{METHODS, Method};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 use crate::render::wrap;
 
 /// Columns of a line.

@@ -1,7 +1,7 @@
 //! `dyno task run`: `dyno run` with a task as its system.
 
-use dyno_experiment::Failure;
 use clap::Args;
+use dyno_experiment::Failure;
 
 use crate::cmd::run::Run;
 use crate::exit::Exit;

@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_experiment::Failure;
+use dyno_experiment::system::task;
 use dyno_loadgen::log::read::open_accuracy;
 use dyno_loadgen::settings::nearest;
 use dyno_metrics::payload::Element;
@@ -15,13 +17,11 @@ use dyno_metrics::{
 };
 use dyno_task::card;
 use dyno_task::judge::Judge;
-use dyno_experiment::Failure;
-use dyno_experiment::system::task;
 use serde_json::{Map, Value, json};
 
-use crate::output::console;
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
+use crate::output::console;
 
 /// What to score against what.
 #[derive(Debug, Args)]

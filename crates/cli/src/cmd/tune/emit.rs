@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dyno_number::Dictionary;
-use dyno_results::write::replace;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::cpp_types;
+use dyno_number::Dictionary;
+use dyno_results::write::replace;
 
 use super::read;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which formats, and how they are called.
 #[derive(Debug, Args)]

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use dyno_number::{Dictionary, layers};
-use dyno_onnx::Model;
 use dyno_experiment::Failure;
 use dyno_experiment::system::tuned;
+use dyno_number::{Dictionary, layers};
+use dyno_onnx::Model;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which model, and its formats.
 #[derive(Debug, Args)]

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dyno_experiment::Failure;
+use dyno_experiment::system::tuned;
 use dyno_number::evaluate::{Packed, PackedFile, Source};
 use dyno_onnx::Model;
 use dyno_results::write::replace;
 use dyno_results::{summary, units};
-use dyno_experiment::Failure;
-use dyno_experiment::system::tuned;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 use crate::render::{Alignment, Frame};
 
 /// Which model, and its formats.

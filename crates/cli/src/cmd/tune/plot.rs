@@ -3,19 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use dyno_experiment::Failure;
+use dyno_experiment::tune::{self, Engine, Evaluator, Histogram, Plot as Document};
 use dyno_loadgen::clock::Clock;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, widths};
 use dyno_number::{Dictionary, Network};
 use dyno_results::write::{pretty, replace};
-use dyno_experiment::{Failure, Interrupt};
-use dyno_experiment::tune::{self, Engine, Evaluator, Histogram, Plot as Document};
 
+use super::{Described, read};
 use crate::interrupt;
 use crate::tune_line::Line;
-use super::{Described, read};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// What is plotted.
 #[derive(Debug, Args)]

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dyno_number::evaluate::graph::{Agreement, Right};
-use dyno_number::network::{Layer, LayerKind};
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{Engine, fed};
+use dyno_number::evaluate::graph::{Agreement, Right};
+use dyno_number::network::{Layer, LayerKind};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which model, and what it is fed.
 #[derive(Debug, Args)]

@@ -3,6 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args, ValueEnum};
+use dyno_experiment::tune::{
+    Closed, Data, Engine, Program, Provenance, Running, Runs, Split, Target, best_file, document,
+    hashes, program, remarks,
+};
+use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltIn, External, Wanted};
 use dyno_number::tune::{
     self, BiasRule, End, Evaluation, Journal, JournalError, Outcome, Passes, Progress, Settings,
@@ -10,17 +15,15 @@ use dyno_number::tune::{
 };
 use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
-use dyno_experiment::{Failure, Interrupt};
-use dyno_experiment::tune::{Closed, Data, Engine, Program, Provenance, Running, Runs, Split, Target, best_file, document, hashes, program, remarks};
 use serde_json::Value;
 
-use crate::cmd::keys::one_of;
-use crate::{interrupt, render};
-use crate::tune_line::Line;
 use super::Described;
+use crate::cmd::keys::one_of;
+use crate::tune_line::Line;
+use crate::{interrupt, render};
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// What is tuned, and how.
 #[derive(Debug, Args)]

@@ -1,18 +1,18 @@
 //! `dyno tune trial`: one trial as a job of its own, wherever somebody places it.
 
 use clap::Args;
+use dyno_experiment::tune::{Engine, Evaluator, Split};
+use dyno_experiment::{Failure, LIFELINE};
 use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
-use dyno_experiment::{Failure, Interrupt, LIFELINE};
-use dyno_experiment::tune::{Engine, Evaluator, Split};
 use serde_json::{Value, json};
 
-use crate::interrupt;
 use super::Described;
 use super::run::part;
+use crate::interrupt;
 
-use crate::output;
 use crate::exit::Exit;
+use crate::output;
 
 /// Which network.
 #[derive(Debug, Args)]

@@ -103,11 +103,7 @@ impl Changes {
     ///
     /// # Errors
     /// As for one alone.
-    pub fn network_of_several(
-        &self,
-        name: &str,
-        watch: &dyn Watch,
-    ) -> Result<Network, Failure> {
+    pub fn network_of_several(&self, name: &str, watch: &dyn Watch) -> Result<Network, Failure> {
         let plain = Self { seq: None, bind: self.bind.clone(), ..*self };
         let network = plain.network(name, watch)?;
         let is_fixed = network.seq_len.is_none() && plain.phase(name)?.is_none();
@@ -201,7 +197,10 @@ mod tests {
 
     fn network(name: &str, seq: Option<u64>) -> Network {
         let changes = Changes { seq, weight_bits: None, activation_bits: None, bind: Vec::new() };
-        changes.network(name, &*crate::quiet()).map_err(|failure| failure.problems().join("\n")).unwrap()
+        changes
+            .network(name, &*crate::quiet())
+            .map_err(|failure| failure.problems().join("\n"))
+            .unwrap()
     }
 
     /// All of a layer but its name.
@@ -252,7 +251,8 @@ mod tests {
     fn what_is_no_network_is_told() {
         let changes =
             Changes { seq: None, weight_bits: None, activation_bits: None, bind: Vec::new() };
-        let told = |name: &str| changes.network(name, &*crate::quiet()).unwrap_err().problems().join("\n");
+        let told =
+            |name: &str| changes.network(name, &*crate::quiet()).unwrap_err().problems().join("\n");
         assert_eq!(told("RM"), "there is no network `RM`; the nearest is `RN`");
         assert!(told("llama-decode").starts_with("there is no decoder `llama`"));
         assert!(told("there.csv").starts_with("cannot read there.csv: "));

@@ -17,8 +17,8 @@ use dyno_task::data::npy;
 use dyno_task::judge::{Judge, Target};
 
 use super::source::Source;
-use crate::{cache, environment};
 use crate::failure::Failure;
+use crate::{cache, environment};
 
 /// The judge of answers, with vectors of reference in a file: a row a sample.
 ///

@@ -1,10 +1,10 @@
 //! What rules and blocks are worth: Layerweaver without one rule at a time, coarser and finer blocks, and thresholds
 //! of AI-MT.
 
+use dyno_experiment::Failure;
 use dyno_npu::profile::{Folding, Granularity, Options, Picos};
 use dyno_npu::schedule::{AiMt, Layerweaver, Named, Rules, Scheduler};
 use dyno_npu::setting::{Played, Setting};
-use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;

@@ -1,9 +1,9 @@
 //! Figures II.7 and II.8: what networks ask of NPUs, and what they wait for.
 
+use dyno_experiment::Failure;
 use dyno_npu::balance::{intensity, sweep, turning_batch};
 use dyno_npu::hardware::{Npu, PRESETS};
 use dyno_npu::profile::Granularity;
-use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::streams::CASES;

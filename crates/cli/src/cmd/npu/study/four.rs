@@ -1,9 +1,9 @@
 //! Figure IV.16: four networks at once.
 
+use dyno_experiment::Failure;
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::setting::Played;
-use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use dyno_results::write::replace;
 use dyno_experiment::Failure;
+use dyno_results::write::replace;
 
 use super::part::Part;
 

@@ -1,9 +1,9 @@
 //! What the figures of chapter IV hang on: the length of sequences, the mapping, the batch and the buffer.
 
+use dyno_experiment::Failure;
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::setting::Setting;
-use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;

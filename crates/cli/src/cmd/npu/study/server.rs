@@ -1,11 +1,11 @@
 //! Figures V.5 to V.7: pairs of networks in the scenario Server, each query with a deadline.
 
+use dyno_experiment::Failure;
 use dyno_npu::bounds::load;
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::serve::Batching;
 use dyno_sut::npu::served::{Search, Served};
-use dyno_experiment::Failure;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;

@@ -1,9 +1,9 @@
 //! Figures IV.10 to IV.12 and section IV.5.C: the 16 pairs of networks as streams that never run dry.
 
+use dyno_experiment::Failure;
 use dyno_npu::profile::Granularity;
 use dyno_npu::schedule::Named;
 use dyno_npu::setting::{Played, pairs};
-use dyno_experiment::Failure;
 
 use super::paper;
 use super::part::{Cell, Part, Table};

@@ -2,9 +2,9 @@
 
 use clap::builder::Resettable;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
+use dyno_experiment::Failure;
 use dyno_npu::deploy::Plan;
 use dyno_npu::schedule::Named;
-use dyno_experiment::Failure;
 use serde_json::{Value, json};
 
 use super::super::given::Sharing;
