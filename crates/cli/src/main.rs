@@ -15,7 +15,6 @@ mod progress;
 mod reference;
 mod render;
 mod schema;
-mod study;
 mod terminal;
 mod tui;
 mod tune_line;

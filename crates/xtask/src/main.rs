@@ -38,9 +38,10 @@ usage: cargo xtask COMMAND
                            metrics, net, number, onnx, ray, release, rnn, tasks, tune, witness;
                            all when none is named
                            --quick: a part of the cases; --strict: what is skipped fails, too
-  witness [RUNS | load [SECONDS]]
+  witness [RUNS | second [RUNS] | load [SECONDS]]
                            what `bench/truth` runs: disturbs RUNS runs (300) of the release build,
-                           and judges their verdicts by the clock of a server; or measures how late it
+                           and judges their verdicts by the clock of a server; has a second, independent
+                           witness do that (120 runs, needs root); or measures how late it
                            issues, and what that takes from a program next to it
   screenshots [PART]...    writes pictures: report, those of the book and those that
                            `peers browser` compares with (needs chromium, python3 and PyPI);

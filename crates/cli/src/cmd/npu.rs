@@ -6,7 +6,6 @@ mod given;
 mod layers;
 mod played;
 mod run;
-mod study;
 mod sweep;
 
 use clap::{Args, Subcommand};
@@ -34,8 +33,6 @@ enum Command {
     Explain(explain::Explain),
     /// Interleave two networks on the cores of this machine: predicted and measured gain
     Cores(cores::Cores),
-    /// Reproduce figures of the Layerweaver thesis, beside its values
-    Study(study::Study),
 }
 
 impl Npu {
@@ -50,7 +47,6 @@ impl Npu {
             Command::Sweep(sweep) => sweep.execute(),
             Command::Explain(explain) => explain.execute(),
             Command::Cores(cores) => cores.execute(),
-            Command::Study(study) => study.execute(),
         }
     }
 }

@@ -3,7 +3,6 @@
 mod explain;
 mod hwbench;
 mod served;
-mod study;
 
 use clap::{Args, Subcommand, ValueEnum};
 use dyno_experiment::Failure;
@@ -27,8 +26,6 @@ enum Command {
     Hwbench(hwbench::Hwbench),
     /// Time the models that DeepCPU serves, node by node
     Served(served::Served),
-    /// Measure what each technique of DeepCPU is worth on this machine
-    Study(study::Study),
 }
 
 /// How numbers of products are held.
@@ -60,7 +57,6 @@ impl Rnn {
         match self.command {
             Command::Explain(explain) => explain.execute(),
             Command::Hwbench(hwbench) => hwbench.execute(),
-            Command::Study(study) => study.execute(),
             Command::Served(served) => served.execute(),
         }
     }

@@ -157,25 +157,3 @@ fn a_decision_is_explained_by_what_each_candidate_lets_stand_still() {
     assert!(text.contains("decision 31 at "), "{text}");
     assert_eq!(folder.dyno("npu explain RN --decisions 0").code, Some(2));
 }
-
-#[test]
-fn the_study_is_a_document_and_writes_into_a_page() {
-    let folder = Folder::new();
-    let told = folder.dyno("npu study iv10 iv12 --quick --json").exits(0).json();
-    assert_eq!((&told["parts"][0]["part"], &told["quick"]), (&"iv10".into(), &true.into()));
-    let table = &told["parts"][1]["tables"][0];
-    assert_eq!(table["rows"][0][1], "1.27", "the thesis' ANTT: {table}");
-    folder.write("page.md", "before\n<!-- dyno npu study ii7 -->\n<!-- end of ii7 -->\nafter\n");
-    folder.dyno("npu study ii7 --write page.md").exits(0);
-    let page = folder.read("page.md");
-    assert!(page.starts_with("before\n") && page.ends_with("\nafter\n"), "{page}");
-    assert!(page.contains("| memory-centric | 22.9 | 225 |"), "{page}");
-    for (command, expected) in [
-        ("iv1", "there is no part `iv1`; the nearest is `iv"),
-        ("ii8 --write page.md", "page.md has no place for `ii8`"),
-        ("ii8 --write nowhere.md", "cannot read nowhere.md"),
-    ] {
-        let ran = folder.dyno(&format!("npu study {command}")).exits(2);
-        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
-    }
-}

@@ -46,8 +46,12 @@ const RUNS: &str = "300";
 /// Seconds of each measurement of the lag and of the load on a program next to dyno.
 const SECONDS: &str = "5";
 
-/// Prints figures of the release build: of so many disturbed runs, or after `load` of how late it
-/// issues and what it takes from a program next to it, measured for so many seconds each.
+/// Runs of the second witness in `bench/truth`.
+const SECOND_RUNS: &str = "120";
+
+/// Prints figures of the release build: of so many disturbed runs, after `second` of runs that
+/// another witness disturbs and judges, or after `load` of how late it issues and what it takes
+/// from a program next to it, measured for so many seconds each.
 ///
 /// # Errors
 /// If it does not build, or a run breaks.
@@ -57,6 +61,9 @@ pub fn bench(root: &Path, words: &[&str]) -> Result<ExitCode> {
         ["load", seconds @ ..] => {
             let seconds = seconds.first().unwrap_or(&SECONDS);
             witness(root, &folder, &dyno, ("clock.c", "witness_load.py"), seconds)?
+        }
+        ["second", runs @ ..] => {
+            second(root, &folder, &dyno, runs.first().unwrap_or(&SECOND_RUNS))?
         }
         runs => campaign(root, &folder, &dyno, runs.first().unwrap_or(&RUNS))?,
     };
@@ -71,6 +78,25 @@ pub fn bench(root: &Path, words: &[&str]) -> Result<ExitCode> {
 fn campaign(root: &Path, folder: &Path, dyno: &Path, runs: &str) -> Result<Result<String, String>> {
     witness(root, folder, dyno, ("server.c", "witness.py"), runs)
 }
+
+/// Has another witness, whose author had not seen the code, disturb so many runs.
+fn second(root: &Path, folder: &Path, dyno: &Path, runs: &str) -> Result<Result<String, String>> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(root.join("crates/xtask/peers/second_witness/witness.py"));
+    python.arg(dyno).args([runs, SECOND_SEED]).env("WITNESS_FOLDER", folder);
+    match python.stderr(Stdio::inherit()).output() {
+        Ok(ran) if ran.status.success() => {
+            Ok(Ok(String::from_utf8_lossy(&ran.stdout).into_owned()))
+        }
+        Ok(ran) => Ok(Err(format!("the second witness ends with {}: it needs root", ran.status))),
+        Err(error) => Ok(Err(format!("there is no python3: {error}"))),
+    }
+}
+
+/// Chooses the runs of the second witness.
+const SECOND_SEED: &str = "21";
 
 /// Compiles a C program and runs a script with it. Returns what the script prints, or what is
 /// missing here.

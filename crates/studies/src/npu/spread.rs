@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dyno_experiment::{Failure, environment};
 
-use crate::output;
 
 /// What the work makes of each item, in the order of the items; with `name`, says how far it is.
 ///
@@ -29,7 +28,7 @@ pub fn spread<T: Sync, R: Send>(
             let done = made.len();
             // A line for each tenth.
             if items.len() >= 30 && done * 10 / items.len() != (done - 1) * 10 / items.len() {
-                output::say(format_args!("npu study: {name}: {done} of {}", items.len()));
+                eprintln!("npu study: {name}: {done} of {}", items.len());
             }
         }
     };

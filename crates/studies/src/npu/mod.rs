@@ -1,4 +1,4 @@
-//! `dyno npu study`: figures of the thesis beside ours, what they depend on, and where our scheduler stands.
+//! `dyno-studies npu`: figures of the thesis beside ours, what they depend on, and where our scheduler stands.
 
 mod ablations;
 mod balance;
@@ -23,8 +23,6 @@ use serde_json::json;
 use self::part::Part;
 use self::streams::Pairs;
 
-use crate::exit::Exit;
-use crate::output;
 
 /// Which figures, and where to.
 #[derive(Debug, Args)]
@@ -49,9 +47,9 @@ const AFTER_HELP: &str = "\
 What is simulated is the same on every machine. All of it takes some minutes on two cores, nearly all for v5.
 Figures are explained in the book, on the page \"The NPU study\" (docs/reference/npu-study.md).
 Examples:
-  dyno npu study iv10
-  dyno npu study v6 --json
-  dyno npu study --write docs/reference/npu-study.md";
+  dyno-studies npu iv10
+  dyno-studies npu v6 --json
+  dyno-studies npu --write docs/reference/npu-study.md";
 
 /// Where the thesis says nothing: the length and the mapping that come nearest to its figures.
 const SEQ: u64 = 16;
@@ -93,7 +91,7 @@ impl Study {
     ///
     /// # Errors
     /// Parts that there are not; a page that cannot be written or has no place for them.
-    pub fn execute(self) -> Result<Exit, Failure> {
+    pub fn execute(self) -> Result<(), Failure> {
         let wanted = self.wanted()?;
         let mut page = match &self.write {
             Some(path) => Some(page::Page::read(path, wanted.iter().map(|part| part.0))?),
@@ -102,12 +100,12 @@ impl Study {
         let mut studied = Studied { quick: self.quick, pairs: None };
         let mut documents = Vec::new();
         for (name, make) in wanted {
-            output::say(format_args!("npu study: {name}"));
+            eprintln!("npu study: {name}");
             let part = make(&mut studied)?;
             match (&mut page, self.json) {
                 (Some(page), _) => page.put(&part)?,
                 (None, true) => documents.push(part.json(name)),
-                (None, false) => output::print(part.to_string())?,
+                (None, false) => print!("{part}"),
             }
         }
         match (page, self.json) {
@@ -116,11 +114,11 @@ impl Study {
                 let document =
                     json!({ "schema_version": 1, "quick": self.quick, "parts": documents });
                 let text = serde_json::to_string_pretty(&document).expect("keys are texts");
-                output::print(text + "\n")?;
+                println!("{text}");
             }
             (None, false) => {}
         }
-        Ok(Exit::Valid)
+        Ok(())
     }
 
     fn wanted(&self) -> Result<Vec<(&'static str, Make)>, Failure> {
@@ -172,7 +170,7 @@ fn geomean(values: impl IntoIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
 
-    const PAGE: &str = include_str!("../../../../../docs/reference/npu-study.md");
+    const PAGE: &str = include_str!("../../../../docs/reference/npu-study.md");
 
     fn studied() -> Studied {
         Studied { quick: true, pairs: None }
@@ -252,7 +250,7 @@ mod tests {
         for (name, make) in PARTS.iter().filter(|part| part.0.starts_with("ii")) {
             let part = make(&mut studied()).unwrap().to_string();
             let same = of_page(name).trim() == part.trim();
-            assert!(same, "dyno npu study {name} --write docs/reference/npu-study.md\n{part}");
+            assert!(same, "dyno-studies npu {name} --write docs/reference/npu-study.md\n{part}");
         }
     }
 

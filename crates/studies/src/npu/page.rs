@@ -73,7 +73,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::npu::study::part::Table;
+    use crate::npu::part::Table;
 
     #[test]
     fn tables_stand_between_marks_and_prose_stays() {

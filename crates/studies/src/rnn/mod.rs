@@ -1,21 +1,44 @@
-//! `dyno rnn study`: what each technique of DeepCPU is worth on this machine.
+//! `dyno-studies rnn`: what each technique of DeepCPU is worth on this machine.
+
+mod measuring;
+mod misses;
+mod page;
+mod part;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use dyno_experiment::{Failure, environment};
 use dyno_results::write::replace;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Count, Study as Bench};
-use dyno_rnn::{Isa, Team};
+use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
 
-use super::Held;
 
-use crate::exit::Exit;
-use crate::output;
-use crate::study::{Measuring, Misses, document, tables};
+use measuring::{Measuring, document, tables};
+use misses::Misses;
+
+/// How numbers of products are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Held {
+    F32,
+    Bf16,
+    Int8,
+}
+
+impl Held {
+    /// With activations that are as near as this precision needs; the rest of it is to be chosen.
+    fn base(self) -> Choice {
+        let (precision, tanh) = match self {
+            Self::F32 => (Precision::F32, Tanh::Fitted98),
+            Self::Bf16 => (Precision::Bf16, Tanh::Fitted76),
+            Self::Int8 => (Precision::Int8, Tanh::Fitted56),
+        };
+        Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+    }
+}
 
 /// How much, and where to.
 #[derive(Debug, Args)]
@@ -47,16 +70,16 @@ Each technique has what the one before it has: products of single gates one afte
 workers; these side by side; gates fused; phases and partition as the tuner chooses; workers that are
 bound to cores and called once.
 Examples:
-  dyno rnn study
-  dyno rnn study --precision bf16 --report study.html
-  dyno rnn study --quick --json";
+  dyno-studies rnn
+  dyno-studies rnn --precision bf16 --report study.html
+  dyno-studies rnn --quick --json";
 
 impl Study {
     /// Measures, prints, and writes the page.
     ///
     /// # Errors
     /// An instruction set that this processor has not, or a page that cannot be written.
-    pub fn execute(self) -> Result<Exit, Failure> {
+    pub fn execute(self) -> Result<(), Failure> {
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
         let isa = isa.map_err(Failure::usage)?;
         let threads = self.threads.map_or(environment::cores(), usize::from);
@@ -83,12 +106,13 @@ impl Study {
         let about =
             [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
         if let Some(path) = &self.report {
-            let page = crate::pages::html_of_study(&about, &parts);
+            let page = page::html(&about, &parts);
             replace(path, &page).map_err(|error| {
                 Failure::set_up(format!("cannot write {}: {error}", path.display()))
             })?;
         }
         let text = if self.json { document(&about, &parts) } else { tables(&about, &parts) };
-        output::print(text).map(|()| Exit::Valid)
+        print!("{text}");
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use dyno_report::page::{self, Masthead};
 use dyno_report::plot::{self, Axis, Chart, Format, Ink, Point, Shape};
 use dyno_report::words::escaped;
 
-use crate::study::{Bars, Part, Scale, digits};
+use super::part::{Bars, Part, Scale, digits};
 
 /// The page; `about` says of which machine, and how it was run.
 pub fn html(about: &[String], parts: &[Part]) -> String {

@@ -1,7 +1,4 @@
-//! What `dyno rnn study` measures, part by part.
-
-mod misses;
-mod part;
+//! What `dyno-studies rnn` measures, part by part.
 
 use dyno_results::VERSION;
 use dyno_rnn::machine::Machine;
@@ -10,10 +7,8 @@ use dyno_rnn::study::{Measured, Study, StudyError, Subject, Technique};
 use dyno_rnn::{Cell, Choice};
 use serde_json::json;
 
-use crate::output;
 
-pub use misses::Misses;
-pub use part::{Bars, Column, Part, Row, Scale, digits};
+use super::part::{Bars, Column, Part, Row, Scale, digits};
 
 /// Inputs, units, rows and steps of layers whose techniques are compared.
 const LAYERS: [[usize; 4]; 6] = [
@@ -120,7 +115,7 @@ impl Measuring<'_> {
 
     fn say(&self, what: &str) {
         if !self.quick {
-            output::say(format_args!("measuring {what}"));
+            eprintln!("measuring {what}");
         }
     }
 
@@ -296,7 +291,7 @@ mod tests {
         let about = ["machine".to_owned(), "run".to_owned()];
         let told: serde_json::Value = serde_json::from_str(&document(&about, &parts)).unwrap();
         assert_eq!(told["parts"][3]["rows"][1]["label"], "2");
-        let page = crate::pages::html_of_study(&about, &parts);
+        let page = crate::rnn::page::html(&about, &parts);
         assert!(page.contains("<h2>Techniques</h2>") && page.contains("<figure class=\"chart\">"));
         assert!(tables(&about, &parts).contains("GEMMs in sequence"));
     }
