@@ -143,6 +143,12 @@ pub struct Replaced {
     pub data: Vec<String>,
 }
 
+impl fmt::Debug for Files<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Files").field("card", &self.card.name).finish_non_exhaustive()
+    }
+}
+
 impl<'a> Files<'a> {
     /// The files of a task; `given` are the user's own, by their names in the card.
     ///

@@ -23,7 +23,6 @@ use serde_json::json;
 use self::part::Part;
 use self::streams::Pairs;
 
-
 /// Which figures, and where to.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]

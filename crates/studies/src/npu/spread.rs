@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dyno_experiment::{Failure, environment};
 
-
 /// What the work makes of each item, in the order of the items; with `name`, says how far it is.
 ///
 /// # Errors

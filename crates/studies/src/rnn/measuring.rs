@@ -7,8 +7,7 @@ use dyno_rnn::study::{Measured, Study, StudyError, Subject, Technique};
 use dyno_rnn::{Cell, Choice};
 use serde_json::json;
 
-
-use super::part::{Bars, Column, Part, Row, Scale, digits};
+use super::part::{Column, Part, Row, Scale};
 
 /// Inputs, units, rows and steps of layers whose techniques are compared.
 const LAYERS: [[usize; 4]; 6] = [

@@ -16,7 +16,6 @@ use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Count, Study as Bench};
 use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
 
-
 use measuring::{Measuring, document, tables};
 use misses::Misses;
 

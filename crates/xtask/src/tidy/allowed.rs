@@ -83,6 +83,7 @@ pub const EDGES: &[Edge] = &[
     ("studies", "report", "draws the page of a study"),
     ("studies", "results", "writes numbers with units"),
     ("studies", "rnn", "measures the engine of recurrent networks"),
+    ("studies", "sut", "serves requests on simulated accelerators"),
     ("submission", "loadgen", "reads the logs with the code that writes them"),
     ("submission", "metrics", "reads tensors that accuracy logs hold, and spreads work over cores"),
     ("submission", "rules", "judges by the rules of a round"),
