@@ -6,6 +6,7 @@ pub mod cost;
 mod model;
 pub mod net;
 pub mod npu;
+mod numbers;
 mod onnx;
 mod policy;
 pub mod rnn;
@@ -20,7 +21,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
@@ -42,6 +43,7 @@ use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
 use cheat::CheatSpec;
 use npu::NpuSpec;
+pub use numbers::Numbers;
 use policy::Policies;
 pub use sample::SampleInput;
 
@@ -595,28 +597,4 @@ fn unknown(name: &str) -> Failure {
     let near = nearest(name, names.into_iter()).unwrap_or("digits");
     Failure::usage(format!("unknown system `{name}`; the nearest is `{near}`"))
         .hint(format!("the systems are {}; see dyno info systems", names.join(", ")))
-}
-
-/// A data set whose samples are nothing but numbers.
-pub struct Numbers {
-    /// How many.
-    pub count: usize,
-}
-
-impl SampleLibrary for Numbers {
-    fn name(&self) -> &str {
-        "numbers"
-    }
-
-    fn total_sample_count(&self) -> usize {
-        self.count
-    }
-
-    fn performance_sample_count(&self) -> usize {
-        self.count
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }

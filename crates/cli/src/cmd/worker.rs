@@ -64,7 +64,7 @@ fn end_in_time(interrupt: &Interrupt) -> std::io::Result<()> {
         while clock.now() < GRACE {
             std::thread::park_timeout(GLANCE);
         }
-        interrupt.ask();
+        crate::interrupt::ask();
     };
     std::thread::Builder::new().name("end in time".into()).spawn(watch).map(drop)
 }

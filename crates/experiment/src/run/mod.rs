@@ -37,7 +37,7 @@ use crate::workers::RemoteWorkers;
 use crate::{End, division, environment, requirement, throughput};
 use longer::SizedTest;
 pub use seen::observer;
-use seen::{reported, seen_by_client};
+use seen::{accelerator, reported, seen_by_client};
 
 /// A system that is ready to be measured, and what is to be measured of it.
 pub struct Prepared {
@@ -576,18 +576,6 @@ fn add_goodput(metrics: &mut summary::Metrics, goodput: summary::metrics::Goodpu
         metrics.rates.goodput_samples_per_s = goodput.samples_per_s;
     }
     metrics.goodput = Some(goodput);
-}
-
-/// What simulated NPUs did in a performance test, of which these are the tenants' parts.
-fn accelerator(
-    system: &System,
-    tests: &[summary::Test],
-) -> Option<(summary::Accelerator, series::Timeline)> {
-    let npu = system.npu()?;
-    let observed = npu.seen()?;
-    tests.first()?.metrics.as_ref()?;
-    let accelerator = crate::gather::accelerator::accelerator(&observed, npu.deployment(), tests)?;
-    Some((accelerator, crate::gather::accelerator::timeline(&observed, npu.deployment())))
 }
 
 /// What came of a test, in a few words: of its first tenant, and whether that of

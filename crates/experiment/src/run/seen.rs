@@ -7,6 +7,7 @@ use dyno_net::client::Seen;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::{self, Observer};
 
+use crate::gather::accelerator;
 use crate::gather::client::{self, Sight};
 use crate::gather::observer::{self, Part, Reach};
 use crate::observe::Observation;
@@ -125,4 +126,16 @@ pub fn observer<'r>(
 /// What workers reported of the test; `None` without workers.
 pub(super) fn reported(system: &System) -> Option<Reported> {
     system.remote_workers.as_ref().and_then(RemoteWorkers::reported)
+}
+
+/// What simulated NPUs did in a performance test, of which these are the tenants' parts.
+pub(super) fn accelerator(
+    system: &System,
+    tests: &[summary::Test],
+) -> Option<(summary::Accelerator, series::Timeline)> {
+    let npu = system.npu()?;
+    let observed = npu.seen()?;
+    tests.first()?.metrics.as_ref()?;
+    let accelerator = accelerator::accelerator(&observed, npu.deployment(), tests)?;
+    Some((accelerator, accelerator::timeline(&observed, npu.deployment())))
 }

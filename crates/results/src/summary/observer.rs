@@ -332,8 +332,8 @@ mod tests {
         for (latency, delay, expected) in [
             (5 * MS, 110_000, None),
             (5 * MS, 150_000, Some(ClientShare::Open)),
-            (5 * MS, 250_000, Some(ClientShare::Open)),
-            (5 * MS, 251_000, Some(ClientShare::TooLarge)),
+            (5 * MS, 235_000, Some(ClientShare::Open)),
+            (5 * MS, 240_000, Some(ClientShare::TooLarge)),
             (MS, 75_000, None),
             (MS, 85_000, Some(ClientShare::Open)),
             (MS, 200_000, Some(ClientShare::Open)),

@@ -1,0 +1,27 @@
+//! Samples without data.
+
+use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+
+/// A data set whose samples are nothing but numbers.
+pub struct Numbers {
+    /// How many.
+    pub count: usize,
+}
+
+impl SampleLibrary for Numbers {
+    fn name(&self) -> &str {
+        "numbers"
+    }
+
+    fn total_sample_count(&self) -> usize {
+        self.count
+    }
+
+    fn performance_sample_count(&self) -> usize {
+        self.count
+    }
+
+    fn load(&self, _samples: &[SampleIndex]) {}
+
+    fn unload(&self, _samples: &[SampleIndex]) {}
+}
