@@ -7,6 +7,7 @@ use dyno_experiment::run::Prepared;
 use dyno_experiment::system::{Numbers, System};
 use dyno_experiment::{Control, Failure, quiet};
 use dyno_loadgen::sut::QuerySample;
+use dyno_results::summary::Headline;
 use dyno_sut::engine::{Answers, Engine};
 
 /// Adds numbers up: more of them for a sample with a larger number.
@@ -19,7 +20,7 @@ impl Engine for Sums {
 
     fn answer(&self, samples: &[QuerySample], answers: &mut Answers) {
         for sample in samples {
-            let sum: u64 = (0..1_000 * u64::from(sample.index)).sum();
+            let sum: u64 = (0..1_000 * sample.index).sum();
             answers.push(sample.id, &sum.to_le_bytes());
         }
     }
@@ -42,7 +43,7 @@ fn main() -> Result<(), Failure> {
     let control = Control { watch: &watch, interrupt: None, most: None };
     let measured = prepared.measure(&tests, control, directory)?;
     for test in &measured.summary.tests {
-        let result = test.result.as_ref().map(|result| result.text()).unwrap_or_default();
+        let result = test.result.as_ref().map(Headline::text).unwrap_or_default();
         println!("{}: {result}, {}", test.title(), test.verdict);
     }
     println!("{}", measured.directory.path.display());

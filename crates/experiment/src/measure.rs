@@ -148,7 +148,7 @@ impl Test {
         let mut simulated = system.simulated(&tenants[0].plan);
         let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
         run::run(&mut driver, tenants, self.keep, &mut |beginning| {
-            self.announce(&beginning, control)
+            self.announce(&beginning, control);
         })
     }
 

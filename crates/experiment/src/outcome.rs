@@ -328,7 +328,7 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
         return None;
     }
     let rows = Records::of(record, Keep::Thinned)?;
-    let answered = || (0..rows.len()).filter(|&row| rows.is_answered(row));
+    let answered = || (0..rows.row_count()).filter(|&row| rows.is_answered(row));
     let latency = |row: usize| u64::try_from(rows.latency_ns[row]).unwrap_or(0);
     let risk = 1.0 - CONFIDENCE;
     let (factors, method) = match plan.load {

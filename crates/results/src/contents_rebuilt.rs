@@ -456,7 +456,7 @@ fn record_of(records: &Records) -> Record {
             _ => 0,
         }
     };
-    let rows = records.len();
+    let rows = records.row_count();
     let column = |of: &[i64]| -> Vec<Nanos> { (0..rows).map(|row| after(row, of)).collect() };
     let is_one = records.row == Row::Sample;
     let issued = column(&records.issue_delay_ns);

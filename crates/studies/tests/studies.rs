@@ -1,4 +1,5 @@
 //! `dyno-studies` as a program: documents and pages.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
 use std::process::Command;

@@ -252,7 +252,8 @@ fn without_first(run: &mut compare::Run) {
 
 /// The columns that are compared.
 pub fn columns(records: &Records) -> compare::Run {
-    let answered: Vec<usize> = (0..records.len()).filter(|&row| records.is_answered(row)).collect();
+    let answered: Vec<usize> =
+        (0..records.row_count()).filter(|&row| records.is_answered(row)).collect();
     let latency = |row: usize| records.latency_ns[row];
     let first = |row: usize| records.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
     let mut completed: Vec<Nanos> = answered
@@ -271,7 +272,7 @@ pub fn columns(records: &Records) -> compare::Run {
         first_token: answered.iter().filter_map(|&row| first(row)).map(time).collect(),
         time_per_output_token: answered.iter().filter_map(per_token).collect(),
         completed,
-        failed: (0..records.len()).map(|row| !records.is_answered(row)).collect(),
+        failed: (0..records.row_count()).map(|row| !records.is_answered(row)).collect(),
         stride: records.stride as f64,
         position: None,
     }

@@ -5,6 +5,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_net::client::Seen;
 use dyno_net::ledger::Entry;
+use dyno_results::series::Timeline;
 use dyno_results::summary::{self, Observer};
 
 use crate::gather::accelerator;
@@ -132,7 +133,7 @@ pub(super) fn reported(system: &System) -> Option<Reported> {
 pub(super) fn accelerator(
     system: &System,
     tests: &[summary::Test],
-) -> Option<(summary::Accelerator, series::Timeline)> {
+) -> Option<(summary::Accelerator, Timeline)> {
     let npu = system.npu()?;
     let observed = npu.seen()?;
     tests.first()?.metrics.as_ref()?;

@@ -384,7 +384,7 @@ fn note_thinning(test: &summary::Test, records: &Records, note: &mut dyn FnMut(S
             "note: {}: one row in {} was kept, {} of {}; dyno run --records all keeps every row",
             test.folder,
             records.stride,
-            records.len(),
+            records.row_count(),
             records.total
         ));
     }

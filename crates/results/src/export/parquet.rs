@@ -78,7 +78,7 @@ impl<W: Write + Send> File<W> {
 
     /// Writes every row of a test.
     pub fn write(&mut self, test: &TestRecords<'_>) -> Result<(), ExportError> {
-        let rows = test.records.len();
+        let rows = test.records.row_count();
         for begin in (0..rows).step_by(ROWS_IN_A_GROUP) {
             let end = rows.min(begin + ROWS_IN_A_GROUP);
             let group: Vec<Row<'_>> = (begin..end).map(|at| test.row(at)).collect();

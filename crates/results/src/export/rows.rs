@@ -51,7 +51,7 @@ pub const COLUMNS: [&str; 11] = [
 impl TestRecords<'_> {
     /// Every row.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        (0..self.records.len()).map(|at| self.row(at))
+        (0..self.records.row_count()).map(|at| self.row(at))
     }
 
     /// One row.

@@ -128,7 +128,7 @@ impl Records {
             total: self.total,
             stride: self.stride,
             samples_per_query: self.samples_per_query,
-            rows: self.len(),
+            rows: self.row_count(),
             columns,
         };
         let header = serde_json::to_vec(&header).expect("numbers and names are JSON");

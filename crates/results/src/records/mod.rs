@@ -175,7 +175,7 @@ impl Records {
     }
 
     /// Rows kept.
-    pub fn len(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.latency_ns.len()
     }
 
@@ -225,7 +225,7 @@ mod tests {
             ..Record::default()
         };
         let found = Records::of(&one, Keep::All).unwrap();
-        assert_eq!((found.row, found.total, found.len()), (Row::Sample, 3, 3));
+        assert_eq!((found.row, found.total, found.row_count()), (Row::Sample, 3, 3));
         assert_eq!(found.latency_ns, [100, 200, 150]);
         assert_eq!(found.sample, [4, 5, 6]);
     }
@@ -243,7 +243,7 @@ mod tests {
         let found = Records::of(&long, Keep::Thinned).unwrap();
         assert_eq!((found.total, found.stride), (n as u64, 3));
         assert_eq!(&found.scheduled_ns[..3], [0, 3, 6]);
-        assert!(found.len() <= ROWS_KEPT);
-        assert_eq!(Records::of(&long, Keep::All).unwrap().len(), n);
+        assert!(found.row_count() <= ROWS_KEPT);
+        assert_eq!(Records::of(&long, Keep::All).unwrap().row_count(), n);
     }
 }
