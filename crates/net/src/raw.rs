@@ -39,6 +39,8 @@ pub struct Template {
 #[derive(Debug, Clone)]
 pub struct Raw {
     template: Template,
+    /// Fields of the samples that the template names.
+    names: Vec<String>,
     rows: Vec<Row>,
     version: HttpVersion,
 }
@@ -95,8 +97,35 @@ impl Raw {
                 return Err(TemplateError::NoField { row: at + 1, field: field.clone() });
             }
         }
-        Ok(Self { template, rows, version })
+        Ok(Self { template, names, rows, version })
     }
+
+    /// Returns whether the template names any field of the samples.
+    #[must_use]
+    pub fn uses_samples(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Returns names in braces that no sample has; they are sent as they stand.
+    #[must_use]
+    pub fn unknown_names(&self) -> Vec<&str> {
+        let Template { path, fields, body, .. } = &self.template;
+        let texts = fields.iter().map(|(_, value)| value.as_str());
+        let mut found = Vec::new();
+        for text in texts.chain([path.as_str(), body.as_str()]) {
+            let inside = text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+            let names = inside.map(|name| name.strip_suffix(":text").unwrap_or(name));
+            found.extend(names.filter(|name| is_name(name) && !self.rows[0].contains_key(*name)));
+        }
+        found.dedup();
+        found
+    }
+}
+
+/// Whether a text can be the name of a field.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_') && text.chars().all(is_part)
 }
 
 /// A piece of a template.
@@ -289,6 +318,15 @@ mod tests {
             assert_eq!(reader.data(&[*byte]), Ok(Heard::default()));
         }
         reader.end(None).map(|answer| String::from_utf8(answer.data.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn names_that_no_sample_has_are_known() {
+        let rows = "{\"prompt\": \"a\"}";
+        let some = raw("/a?q={prompt}", "{\"x\":{promt}, \"y\":{}, \"z\": { a }}", rows).unwrap();
+        assert_eq!((some.uses_samples(), some.unknown_names()), (true, vec!["promt"]));
+        let none = raw("/health", "", rows).unwrap();
+        assert_eq!((none.uses_samples(), none.unknown_names()), (false, Vec::new()));
     }
 
     #[test]

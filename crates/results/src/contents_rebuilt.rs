@@ -184,7 +184,11 @@ fn state(detail: &Detail) -> State {
 fn reasons(detail: &Detail) -> Vec<Reason> {
     let other = |text: &str| Reason::new(ReasonKind::Other, text);
     match detail.text("result_validity") {
-        Some("VALID") => return Vec::new(),
+        Some("VALID") => {
+            let text = "The log says VALID. Whether the client, requirements and the server's \
+                        answers were as Dyno demands is not in it.";
+            return vec![other(text).undecided()];
+        }
         Some(_) => {}
         None => return vec![other("The log does not say whether the test is VALID.")],
     }

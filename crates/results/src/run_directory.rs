@@ -192,6 +192,12 @@ impl RunDirectory {
             Ok(())
         };
         let rescued = self.rescuing(&write)?;
+        if let Some(root) = &rescued {
+            // No file that is cut off stays behind.
+            files.iter().for_each(|(name, _)| drop(fs::remove_file(self.partial.join(name))));
+            self.warnings.push(format!("the results are in {}", root.display()));
+        }
+        let elsewhere = rescued.clone();
         self.note(rescued);
         let renamed = match self.partial.parent() == Some(&self.target) {
             true => move_up(&self.partial, &self.target),
@@ -205,7 +211,11 @@ impl RunDirectory {
                 self.partial
             }
         };
-        Ok(Finished { path, rescued: self.rescued, warnings: self.warnings })
+        Ok(Finished {
+            path: elsewhere.unwrap_or(path),
+            rescued: self.rescued,
+            warnings: self.warnings,
+        })
     }
 
     /// Returns what went wrong since the last call without a loss of results.

@@ -207,6 +207,10 @@ impl Given {
         let mut fields: Vec<(String, String)> = self.beginning("header.");
         for (name, _) in &mut fields {
             name.make_ascii_lowercase();
+            if OWN_FIELDS.contains(&name.as_str()) {
+                return Err(Failure::usage(format!("header.{name}: Dyno sends this field itself"))
+                    .hint("it frames the message; leave it out"));
+            }
         }
         if let Some(name) = self.text("token-env") {
             let token = std::env::var(&name).map_err(|_| {
@@ -269,6 +273,10 @@ impl Given {
         .hint("see dyno info systems"))
     }
 }
+
+/// Fields of the head that frame a message or belong to the connection.
+const OWN_FIELDS: [&str; 7] =
+    ["connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// Key of the classes of answers that count as success.
 const ACCEPTED: &str = "accept-answers";

@@ -62,6 +62,17 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     };
     let references: Vec<Option<String>> =
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
+    let (all, known) = (references.len(), references.iter().flatten().count());
+    if known > 0 && known < all {
+        let missing = format!("{} of {all} samples have no reference text", all - known);
+        if run.accuracy_target.is_some() {
+            return Err(Failure::usage(format!(
+                "{missing}, and --accuracy-target judges them all"
+            ))
+            .hint("give each sample a text as its reference, or leave the target out"));
+        }
+        remarks.push(format!("{missing}; accuracy is that of the other {known}."));
+    }
     let is_synthetic = run.data.is_empty();
     Wired {
         protocol: Arc::new(OpenAi::new(Arc::new(workload), settings)),

@@ -40,7 +40,25 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     let is_synthetic = rows.is_none();
     let rows = rows.unwrap_or_else(|| numbers(run.samples_or_of_round(SAMPLES)));
     let template = Template { method, path, fields, body, pointer, accepted };
+    let columns = rows.first().map(|row| row.keys().cloned().collect::<Vec<_>>().join(", "));
+    let columns = columns.unwrap_or_default();
     let protocol = Raw::new(template, rows, http).map_err(Failure::usage)?;
+    let unknown = protocol.unknown_names().join("}, {");
+    if !is_synthetic && !protocol.uses_samples() {
+        let problem = match unknown.is_empty() {
+            true => "the request names no field of --data, which has no effect".to_owned(),
+            false => format!("the request names {{{unknown}}}, which the samples do not have"),
+        };
+        return Err(Failure::usage(problem).hint(format!(
+            "name fields in braces, such as {{NAME}}; the samples have: {columns}"
+        )));
+    }
+    let mut remarks = Vec::new();
+    if !unknown.is_empty() {
+        remarks.push(format!(
+            "The request has {{{unknown}}}, which is sent as it stands: the samples have {columns}."
+        ));
+    }
     let wired = Wired {
         protocol: Arc::new(protocol),
         nodes,
@@ -51,7 +69,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         tensors: None,
         labels: None,
         is_synthetic,
-        remarks: Vec::new(),
+        remarks,
     };
     wired.start()
 }
