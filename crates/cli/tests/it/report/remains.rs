@@ -188,8 +188,11 @@ fn a_run_without_its_summary_has_the_numbers_of_its_logs() {
         for (found, whole) in tests.iter().zip(summary["tests"].as_array().unwrap()) {
             let title = whole["folder"].as_str().unwrap();
             let mut verdict = whole["verdict"].clone();
-            if whole["mode"] == "accuracy" && verdict == "VALID" {
-                verdict = "not judged".into();
+            // The logs do not hold all that Dyno judges.
+            match (whole["mode"].as_str(), verdict.as_str()) {
+                (Some("accuracy"), Some("VALID")) => verdict = "not judged".into(),
+                (_, Some("VALID")) => verdict = "UNDECIDED".into(),
+                _ => {}
             }
             assert_eq!(found["verdict"], verdict, "{title}");
             for key in ["scenario", "mode", "folder", "state", "data"] {
@@ -197,7 +200,7 @@ fn a_run_without_its_summary_has_the_numbers_of_its_logs() {
             }
             assert_eq!(found["accuracy"]["answered"], whole["accuracy"]["answered"], "{title}");
             assert_eq!(found["result"]["name"], whole["result"]["name"], "{title}");
-            assert_eq!(found["reasons"].as_array().unwrap().is_empty(), verdict == "VALID");
+            assert!(!found["reasons"].as_array().unwrap().is_empty(), "{title}");
             assert!(found["reasons"].as_array().unwrap().iter().all(|r| r != "" && r != "."));
             for key in [
                 "/metrics/query_count",
