@@ -322,11 +322,11 @@ mod tests {
 
     #[test]
     fn names_that_no_sample_has_are_known() {
-        let rows = "{\"prompt\": \"a\"}";
+        let rows = "{\"prompt\": \"a\", \"name\": \"b\"}";
         let some = raw("/a?q={prompt}", "{\"x\":{promt}, \"y\":{}, \"z\": { a }}", rows).unwrap();
         assert_eq!((some.uses_samples(), some.unknown_names()), (true, vec!["promt"]));
-        let none = raw("/health", "", rows).unwrap();
-        assert_eq!((none.uses_samples(), none.unknown_names()), (false, Vec::new()));
+        let none = raw("/health", "", "{\"prompt\": \"a\"}").unwrap();
+        assert_eq!((none.uses_samples(), none.unknown_names()), (false, vec!["name"]));
     }
 
     #[test]
