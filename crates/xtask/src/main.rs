@@ -37,7 +37,7 @@ usage: cargo xtask COMMAND
                            groups: book, browser, fuzz, graphs, images, interop, loadgen,
                            metrics, net, number, onnx, ray, release, rnn, tasks, tune, witness;
                            all when none is named
-                           --quick: a part of the cases; --strict: what is skipped fails, too
+                           --quick: a part of the cases, without book and fuzz unless named; --strict: what is skipped fails, too
   witness [RUNS | second [RUNS] | load [SECONDS]]
                            what `bench/truth` runs: disturbs RUNS runs (300) of the release build,
                            and judges their verdicts by the clock of a server; has a second, independent

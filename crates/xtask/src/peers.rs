@@ -98,6 +98,10 @@ const GROUPS: &[(&str, Group)] = &[
     ("witness", witness::run),
 ];
 
+/// Groups that compile a world of their own for minutes. With `--quick` they run only if named;
+/// `.ci/daily` runs all.
+const DAILY: [&str; 2] = ["book", "fuzz"];
+
 /// Runs the named group, or all; fails when a comparison failed, and with
 /// `--strict` when one was skipped.
 #[expect(clippy::disallowed_methods, reason = "nothing of ours runs in this process")]
@@ -111,8 +115,14 @@ pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
         return Ok(ExitCode::from(2));
     }
     let mut outcomes = Vec::new();
-    for (name, group) in GROUPS.iter().filter(|(name, _)| names.is_empty() || names.contains(name))
-    {
+    let is_wanted = |name: &str| match names.is_empty() {
+        true => !quick || !DAILY.contains(&name),
+        false => names.contains(&name),
+    };
+    if quick && names.is_empty() {
+        println!("peers: left to .ci/daily: {}", DAILY.join(", "));
+    }
+    for (name, group) in GROUPS.iter().filter(|(name, _)| is_wanted(name)) {
         let folder = target_folder(root)?.join("peers").join(name);
         let bench = Bench { root, folder, quick };
         std::fs::create_dir_all(&bench.folder)
