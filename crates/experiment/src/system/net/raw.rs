@@ -44,17 +44,15 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     let columns = columns.unwrap_or_default();
     let protocol = Raw::new(template, rows, http).map_err(Failure::usage)?;
     let unknown = protocol.unknown_names().join("}, {");
-    if !is_synthetic && !protocol.uses_samples() {
-        let problem = match unknown.is_empty() {
-            true => "the request names no field of --data, which has no effect".to_owned(),
-            false => format!("the request names {{{unknown}}}, which the samples do not have"),
-        };
-        return Err(Failure::usage(problem).hint(format!(
-            "name fields in braces, such as {{NAME}}; the samples have: {columns}"
-        )));
-    }
     let mut remarks = Vec::new();
-    if !unknown.is_empty() {
+    if !is_synthetic && !protocol.uses_samples() {
+        if !unknown.is_empty() {
+            let problem = format!("the request names {{{unknown}}}, which the samples do not have");
+            return Err(Failure::usage(problem)
+                .hint(format!("name their fields in braces; the samples have: {columns}")));
+        }
+        remarks.push("The request names no field of --data: all requests are alike.".into());
+    } else if !unknown.is_empty() && !is_synthetic {
         remarks.push(format!(
             "The request has {{{unknown}}}, which is sent as it stands: the samples have {columns}."
         ));

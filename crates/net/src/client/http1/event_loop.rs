@@ -36,6 +36,9 @@ pub(super) struct EventLoop {
     down: Vec<usize>,
     /// By node: slots that are not down.
     kept: Vec<usize>,
+    /// By node: connections whose answer is handed over and whose body has not ended. Others take
+    /// their places, as a late end of a body is no queue of the client's.
+    draining: Vec<usize>,
     /// By node.
     dialed: Vec<Dialed>,
     buffer: Buffer,
@@ -70,6 +73,7 @@ impl EventLoop {
             slots: Vec::new(),
             down: Vec::new(),
             kept: vec![0; nodes],
+            draining: vec![0; nodes],
             buffer: Buffer::new(),
             unread: Vec::new(),
         }
@@ -156,6 +160,7 @@ impl EventLoop {
         if received != self.heard.0 {
             self.heard = (received, now);
         }
+        self.draining.fill(0);
         for at in 0..self.slots.len() {
             match &mut self.slots[at].phase {
                 Phase::Down => {}
@@ -171,6 +176,8 @@ impl EventLoop {
                 Phase::Live(live) => {
                     live.note_done(now);
                     live.settle_done(&self.pool, now);
+                    self.draining[live.connection.node] +=
+                        usize::from(live.drains_since().is_some());
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
                     if let (Some(since), Some(limit)) = (since, limit)
@@ -202,7 +209,7 @@ impl EventLoop {
                 let mut state = self.pool.lock();
                 let share = state.places.of(self.thread, node);
                 share.is_failing = self.dialed[node].is_failing();
-                share.wanted
+                share.wanted + self.draining[node]
             };
             while self.kept[node] < wanted && self.dialed[node].may_dial(now) {
                 self.dial(node);

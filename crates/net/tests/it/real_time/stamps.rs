@@ -4,7 +4,7 @@
 //! notes when it does: a stamp before that moment cannot hold the time of the parser, however
 //! slow the machine is, and one that was taken after the parser cannot be before it.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -324,6 +324,52 @@ fn a_stream_is_complete_with_its_last_output() {
     let heard_at = run_clock.when(&test_clock, heard_at) - played.started_at;
     let (first, last) = (record.first_token_at[0], record.completed_at[0]);
     assert!(0 < first && first <= last && last <= heard_at, "{first}, {last}, {heard_at}");
+}
+
+/// A body that does not end behind `[DONE]` keeps no other request waiting: the next one gets a
+/// connection of its own while the first is still open.
+#[test]
+fn a_body_that_does_not_end_keeps_no_request_waiting() {
+    static REQUESTS: Mutex<usize> = Mutex::new(0);
+    static CHANGED: Condvar = Condvar::new();
+    static STILL_OPEN: AtomicUsize = AtomicUsize::new(0);
+    static FINISHED: AtomicUsize = AtomicUsize::new(0);
+    let server = Faulty::start(|mut stream| {
+        if request(&mut stream).is_none() {
+            return;
+        }
+        let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                    transfer-encoding: chunked\r\n\r\n";
+        let word =
+            chunk("data: {\"choices\":[{\"text\":\" word\",\"finish_reason\":\"stop\"}]}\n\n");
+        let done = chunk("data: [DONE]\n\n");
+        stream.write_all(format!("{head}{word}{done}").as_bytes()).unwrap();
+        let mut requests = REQUESTS.lock().unwrap();
+        *requests += 1;
+        CHANGED.notify_all();
+        // The first answer ends when the second request is there.
+        let waited = CHANGED.wait_timeout_while(requests, PATIENCE, |requests| *requests < 2);
+        drop(waited);
+        // A client that waited for the end has given the connection up by now.
+        stream.set_nonblocking(true).unwrap();
+        let is_open = stream.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
+        STILL_OPEN.fetch_add(usize::from(is_open), SeqCst);
+        FINISHED.fetch_add(1, SeqCst);
+        let _ = stream.write_all(b"0\r\n\r\n");
+    });
+    let options = Options { connections: 1, time_limit: None, ..Options::default() };
+    let (client, library) = client(texts(), &[endpoint(server.address)], options);
+    let wanted = settings(Scenario::SingleStream, 2, 1.0);
+    let (played, _) = play_timed(&client, &library, &wanted);
+    assert_eq!(played.tenants[0].record.missing(), 0, "{:?}", client.trouble());
+    let (clock, limit) = (Clock::start(), PATIENCE.as_nanos() as Nanos);
+    while FINISHED.load(SeqCst) < 2 {
+        assert!(clock.now() < limit, "there are not two requests");
+        std::thread::yield_now();
+    }
+    let is_open = STILL_OPEN.load(SeqCst) == 2;
+    assert!(is_open, "the second request waited until the first connection was given up");
 }
 
 /// An event that no empty line ends is output when the body ends, with the time of its bytes.
