@@ -62,17 +62,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     };
     let references: Vec<Option<String>> =
         workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
-    let (all, known) = (references.len(), references.iter().flatten().count());
-    if known > 0 && known < all {
-        let missing = format!("{} of {all} samples have no reference text", all - known);
-        if run.accuracy_target.is_some() {
-            return Err(Failure::usage(format!(
-                "{missing}, and --accuracy-target judges them all"
-            ))
-            .hint("give each sample a text as its reference, or leave the target out"));
-        }
-        remarks.push(format!("{missing}; accuracy is that of the other {known}."));
-    }
+    remarks.extend(missing_references(&references, run)?);
     let is_synthetic = run.data.is_empty();
     Wired {
         protocol: Arc::new(OpenAi::new(Arc::new(workload), settings)),
@@ -87,6 +77,26 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         remarks,
     }
     .start()
+}
+
+/// What readers must know of samples without a reference, where others have one.
+///
+/// # Errors
+/// If a target of accuracy judges them all.
+fn missing_references(
+    references: &[Option<String>],
+    run: &RunOptions,
+) -> Result<Option<String>, Failure> {
+    let (all, known) = (references.len(), references.iter().flatten().count());
+    if known == 0 || known == all {
+        return Ok(None);
+    }
+    let missing = format!("{} of {all} samples have no reference text", all - known);
+    if run.accuracy_target.is_some() {
+        return Err(Failure::usage(format!("{missing}, and --accuracy-target judges them all"))
+            .hint("give each sample a text as its reference, or leave the target out"));
+    }
+    Ok(Some(format!("{missing}; accuracy is that of the other {known}.")))
 }
 
 /// The interface lies below `/v1`, where a URL has no path.
@@ -134,5 +144,26 @@ fn tokenizer(given: &mut Given) -> Result<Option<Arc<dyn Tokenize>>, Failure> {
         None => Ok(None),
         Some(_) => Err(Failure::set_up("this build counts no tokens by itself")
             .hint("build with --features tokenizer, or ask the server for usage")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_needs_a_reference_for_each_sample() {
+        let references = |known: usize, all: usize| -> Vec<Option<String>> {
+            (0..all).map(|at| (at < known).then(|| "yes".into())).collect()
+        };
+        let judged = RunOptions { accuracy_target: Some(0.9), ..RunOptions::default() };
+        let free = RunOptions::default();
+        for (known, all) in [(0, 3), (3, 3)] {
+            assert_eq!(missing_references(&references(known, all), &judged).unwrap(), None);
+        }
+        let told = missing_references(&references(1, 3), &judged).unwrap_err();
+        assert!(told.problems()[0].starts_with("2 of 3 samples have no reference text"));
+        let remark = missing_references(&references(1, 3), &free).unwrap();
+        assert!(remark.is_some_and(|remark| remark.ends_with("of the other 1.")));
     }
 }
