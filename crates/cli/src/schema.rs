@@ -99,8 +99,8 @@ mod tests {
         serde_json::to_string_pretty(&schema).expect("keys are texts") + "\n"
     }
 
-    /// Of a file, or of a command that prints it. The name is a URN: it names the
-    /// schema wherever a copy of it lies, and nobody fetches it.
+    /// Returns the schema of a file, or of what a command prints. Its identifier is a URN: it names
+    /// the schema wherever a copy lies, and is not an address.
     fn of<T: JsonSchema>(name: &str, version: u32) -> Schema {
         let generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let mut schema = generator.into_root_schema_for::<T>();

@@ -16,7 +16,7 @@ pub fn is_relevant(key: &str, scenario: Scenario) -> bool {
     of_one.iter().all(|(prefix, owner)| *owner == scenario || !key.starts_with(prefix))
 }
 
-/// The same for a scenario by its name.
+/// Returns whether a setting can matter to the scenario of this name.
 pub fn is_relevant_to(key: &str, scenario: &str) -> bool {
     Scenario::ALL.iter().all(|s| s.name() != scenario || is_relevant(key, *s))
 }

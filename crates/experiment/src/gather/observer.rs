@@ -1,7 +1,7 @@
 //! What the client did to the figures of a test: samples that it delayed, and time in which it did
 //! not run.
 //!
-//! Of a sample that goes over a network the client's part of the latency is known: from when it
+//! Over a network, the client's part of a sample's latency is known: from when the sample
 //! was due to the write of its request, and from when the kernel had the answer to the read. In
 //! process it is the time in which the process was stopped; how late queries were issued there has
 //! a budget of its own. If the figures without these parts are others, they are not the system's,
@@ -224,6 +224,25 @@ mod tests {
             let found: Vec<_> = times.iter().map(|time| time.at_least).collect();
             assert_eq!(found, is_joined.map(|is_joined| measured - possible(is_joined)));
         }
+    }
+
+    #[test]
+    fn without_an_account_a_first_token_that_came_with_the_last_is_joined() {
+        let mut record = record(&[5 * MS; 3]);
+        record.tokens = vec![2, 1, 2];
+        record.first_token_at = record.completed_at.clone();
+        record.first_token_at[2] -= MS;
+        let late: Vec<_> = record
+            .completed_at
+            .iter()
+            .map(|&at| LateRead { at, waited: MS, thread_waited: 3 * MS })
+            .collect();
+        let part = part(&record, vec![0; 3]);
+        let by_time = late.iter().map(|read| (read.at, read)).collect();
+        let delays =
+            Delays { reach: Reach::Network, part: &part, late: &by_time, pauses: &[] }.of_answers();
+        let found: Vec<_> = delays.first_tokens.iter().map(|time| time.at_least).collect();
+        assert_eq!(found, [2 * MS, 4 * MS, 4 * MS]);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub fn bound(
 }
 
 /// Checks, without an engine, that random samples of a model have a shape. A file that does not
-/// read is reported by whoever loads it.
+/// read is reported when the engine loads it.
 ///
 /// # Errors
 /// As [`bound`].

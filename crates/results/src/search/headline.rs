@@ -5,7 +5,7 @@ use std::path::Path;
 use super::limits::{self, percent};
 use super::{Phase, Point, State};
 
-/// Of the limits of a run the one that it used up most of, with the share over it.
+/// Returns the limit that a run came closest to, with the share of queries over it.
 pub fn nearest(point: &Point) -> Option<String> {
     // Of equal ones the first.
     let of = point.limits.iter().rev().filter_map(|counts| {

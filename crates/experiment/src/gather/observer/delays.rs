@@ -48,7 +48,11 @@ impl Delays<'_> {
             last = Some(query);
             let mut delay = latency.measured - latency.at_least;
             if let Some(&at) = record.first_token_at.get(sample).filter(|&&at| at != 0) {
-                let first = self.time(sample, (due, at), is_first_joined);
+                // Answers without an account, such as those of a tensor server, show only this.
+                let has_more = record.tokens.get(sample).is_some_and(|&tokens| tokens > 1);
+                let is_last = record.completed_at.get(sample) == Some(&at);
+                let is_joined = is_first_joined || has_more && is_last;
+                let first = self.time(sample, (due, at), is_joined);
                 found.first_tokens.push(first);
                 delay = delay.max(first.measured - first.at_least);
             }

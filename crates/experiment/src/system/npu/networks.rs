@@ -78,9 +78,9 @@ pub struct Changes {
     pub bind: Vec<(String, usize)>,
 }
 
-/// Tokens of a language model where nobody says.
+/// Default number of tokens of a language model.
 const TOKENS: u64 = 512;
-/// Of a number, as the thesis' tables have it.
+/// Bits of a number in the thesis' tables.
 const BITS: u32 = 16;
 
 impl Changes {
@@ -99,7 +99,7 @@ impl Changes {
         network.in_bits(self.weight_bits, self.activation_bits).map_err(Failure::usage)
     }
 
-    /// The same, one of several: a length that one without sequences cannot have is meant for the others.
+    /// Returns one of several networks. A sequence length does not apply to those without sequences.
     ///
     /// # Errors
     /// As for one alone.
