@@ -1,5 +1,6 @@
 //! Any other interface over HTTP: a template that is filled in with the fields of each sample.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use dyno_loadgen::qsl::SampleIndex;
@@ -111,14 +112,13 @@ impl Raw {
     pub fn unknown_names(&self) -> Vec<&str> {
         let Template { path, fields, body, .. } = &self.template;
         let texts = fields.iter().map(|(_, value)| value.as_str());
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         for text in texts.chain([path.as_str(), body.as_str()]) {
             let inside = text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
             let names = inside.map(|name| name.strip_suffix(":text").unwrap_or(name));
             found.extend(names.filter(|name| is_name(name) && !self.rows[0].contains_key(*name)));
         }
-        found.dedup();
-        found
+        found.into_iter().collect()
     }
 }
 

@@ -239,6 +239,15 @@ mod tests {
     }
 
     #[test]
+    fn a_late_read_has_the_wait_of_its_thread() {
+        let (late, clock) = (LateReads::new(), Clock::start());
+        RUN_DELAY.with_borrow_mut(|delay| delay.grown = Some(7));
+        late.note(1, 50_000);
+        let kept = late.by(&clock, &clock);
+        assert_eq!(kept, [LateRead { at: 1, waited: 50_000, thread_waited: 7 }]);
+    }
+
+    #[test]
     fn a_delay_counts_from_the_last_wait_on() {
         let text = std::env::temp_dir().join(format!("dyno-schedstat-{}", std::process::id()));
         let set = |delay: u64| std::fs::write(&text, format!("900 {delay} 3\n")).unwrap();

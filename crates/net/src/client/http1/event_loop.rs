@@ -176,8 +176,9 @@ impl EventLoop {
                 Phase::Live(live) => {
                     live.note_done(now);
                     live.settle_done(&self.pool, now);
-                    self.draining[live.connection.node] +=
-                        usize::from(live.drains_since().is_some());
+                    // A number of connections that somebody chose is not exceeded.
+                    let is_replaced = shared.options.grows && live.drains_since().is_some();
+                    self.draining[live.connection.node] += usize::from(is_replaced);
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
                     if let (Some(since), Some(limit)) = (since, limit)

@@ -358,7 +358,7 @@ fn a_body_that_does_not_end_keeps_no_request_waiting() {
         FINISHED.fetch_add(1, SeqCst);
         let _ = stream.write_all(b"0\r\n\r\n");
     });
-    let options = Options { connections: 1, time_limit: None, ..Options::default() };
+    let options = Options { connections: 1, grows: true, time_limit: None, ..Options::default() };
     let (client, library) = client(texts(), &[endpoint(server.address)], options);
     let wanted = settings(Scenario::SingleStream, 2, 1.0);
     let (played, _) = play_timed(&client, &library, &wanted);
