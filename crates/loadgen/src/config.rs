@@ -159,6 +159,12 @@ impl Conf {
         if refused.is_empty() { Ok(()) } else { Err(ConfigError::Refused(refused)) }
     }
 
+    /// Returns whether a row names this model.
+    #[must_use]
+    pub fn has_rows_of(&self, model: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key.split('.').next() == Some(model))
+    }
+
     /// Sets every field that a row for this model and scenario sets.
     ///
     /// `scenario` is a word to look up (`Server`); it does not set the scenario

@@ -34,6 +34,23 @@ impl Compressed {
     }
 }
 
+/// Checks that an answer is not compressed where the client did not ask for it.
+///
+/// # Errors
+/// Its coding, and how to ask for it.
+pub(crate) fn check_uncompressed(fields: &dyn Fields) -> Result<(), Trouble> {
+    let found = match Coding::of_field(fields.field("content-encoding")) {
+        Ok(None) => return Ok(()),
+        Ok(Some(coding)) => coding.name().to_owned(),
+        Err(other) => other,
+    };
+    let words = format!(
+        "the answer is compressed ({found}), which the request did not ask for; accept=gzip or \
+         accept=deflate asks for it"
+    );
+    Err(Trouble::new(Kind::Malformed, words))
+}
+
 /// Whether messages are compressed one by one, and not the body.
 fn is_grpc(request: &Request) -> bool {
     let kind = request.fields.iter().find(|(name, _)| *name == "content-type");
@@ -169,6 +186,17 @@ mod tests {
 
     fn fields(all: &[(&'static str, &'static str)]) -> HeaderMap {
         all.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn a_compressed_answer_that_nobody_asked_for_is_named() {
+        let check = |coding| check_uncompressed(&fields(&[("content-encoding", coding)]));
+        assert!(check("identity").is_ok() && check_uncompressed(&fields(&[])).is_ok());
+        for coding in ["gzip", "br"] {
+            let trouble = check(coding).unwrap_err();
+            let expected = format!("the answer is compressed ({coding})");
+            assert!(trouble.words.starts_with(&expected), "{trouble}");
+        }
     }
 
     #[test]

@@ -316,7 +316,22 @@ pub fn free_folder(out: Option<&Path>, name: &str) -> Result<PathBuf, DirectoryE
 /// # Errors
 /// If there is something in it, or it is a link to nothing.
 pub fn check_free(out: &Path) -> Result<(), DirectoryError> {
-    if out.exists() { check_empty(out) } else { check_link(out) }
+    if out.exists() {
+        check_empty(out)?;
+    } else {
+        check_link(out)?;
+    }
+    check_writable(out)
+}
+
+/// Checks that files can be made in the folder, or in the one in which it would be made.
+fn check_writable(out: &Path) -> Result<(), DirectoryError> {
+    let full = std::path::absolute(out).map_err(|error| refused(out, error))?;
+    let Some(there) = full.ancestors().find(|folder| folder.exists()) else { return Ok(()) };
+    let trial = there.join(format!(".dyno-{}.trial", std::process::id()));
+    fs::write(&trial, "")
+        .and_then(|()| fs::remove_file(&trial))
+        .map_err(|error| refused(out, error))
 }
 
 fn check_link(out: &Path) -> Result<(), DirectoryError> {

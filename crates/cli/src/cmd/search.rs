@@ -35,7 +35,7 @@ pub struct Search {
     /// The first load [default: what is set, else what a short probe finds; of whole numbers 1]
     #[arg(long, value_name = "LOAD")]
     from: Option<f64>,
-    /// A load that is thought to be too high
+    /// The highest load to try; the search ends there if it passes
     #[arg(long, value_name = "LOAD")]
     to: Option<f64>,
     /// How well the peak is to be known, such as 1% [default: 1%]
@@ -114,6 +114,11 @@ impl Search {
     /// # Errors
     /// Whatever keeps the search from beginning or from going on.
     pub fn execute(self) -> Result<Exit, Failure> {
+        if self.confirm && self.resume.is_none() {
+            // Clap does not ask for --resume beside --out, which excludes it.
+            return Err(Failure::usage("--confirm has no effect without --resume")
+                .hint("a new search confirms its peak unless --no-confirm is given"));
+        }
         let before = self.resume.as_deref().map(read).transpose()?;
         let asked = match &before {
             Some(before) if self.is_bare() => self.as_kept(before)?,

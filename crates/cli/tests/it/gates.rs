@@ -86,6 +86,82 @@ fn options_without_effect_are_rejected_before_the_run() {
 }
 
 #[test]
+fn settings_that_depend_on_others_are_rejected_without_them() {
+    let folder = Folder::new();
+    let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
+    let server = "--system model:fixed=1ms --scenario Server --mode performance";
+    let offline = "--system model:fixed=1ms --scenario Offline --mode performance";
+    let other = "it belongs to Server, and this run has Offline only";
+    check(&format!("{offline} --set Server.min_query_count=5"), other);
+    check(&format!("{offline} --set server_target_qps=5"), other);
+    check(
+        &format!("{server} --set Offline.server_target_qps=5"),
+        "server_target_qps means nothing in Offline",
+    );
+    for rate in ["--qps 5", "--set server_target_qps=5"] {
+        let closed = format!("{server} --set server_arrivals=concurrency:4 {rate}");
+        check(&closed, "a fixed concurrency and recorded times have no rate");
+    }
+    for (setting, why) in [
+        ("performance_issue_same_index=1", "performance_issue_same is false"),
+        ("test05_qsl_rng_seed=1", "test05 is false"),
+        ("token_latency_scaling_factor=2", "infer_token_latencies is false"),
+        ("accuracy_log_rng_seed=1", "logs no responses"),
+        ("accuracy_sample_count_override=5", "no accuracy test"),
+        ("server_find_peak_qps_decimals_of_precision=2", "search for the peak"),
+        ("early_stopping_confidence=0.9 --set early_stopping=never", "early_stopping is never"),
+    ] {
+        check(&format!("{server} --set {setting}"), why);
+    }
+    check(&format!("{offline} --set schedule_rng_seed=5"), "no arrival time of this run is random");
+    check("--mode accuracy --set min_query_count=5", "this run has no performance test");
+    check(&format!("{server} --fail-fast on"), "a run in virtual time does not end early");
+    check(&format!("{server} --conf-model resnet5"), "the nearest name is `resnet50`");
+    check(&format!("{server} --deadline 0s"), "expected a time above 0");
+}
+
+#[test]
+fn of_different_values_by_two_flags_neither_is_chosen() {
+    let folder = Folder::new();
+    let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
+    let server = "--system model:fixed=1ms --scenario Server --mode performance";
+    check(
+        &format!("{server} --qps 5 --set server_target_qps=6"),
+        "server_target_qps is 6 here and 5 by flag --qps; keep one",
+    );
+    check(&format!("{server} --duration 1s --set min_duration_ms=2s"), "1000 by flag --duration");
+    // Scripts append to commands: of one flag the last value counts.
+    folder.dyno(&format!("run {server} --qps 5 --qps 6 --dry-run")).exits(0);
+    let twice = "is given twice";
+    check("--system model:fixed=1ms,servers=2,servers=3", twice);
+    check("--system raw:http://127.0.0.1:1/,timeout=1s,timeout=2s", twice);
+    check("--system model:fixed=1ms,exponential=1ms", "expected one service time");
+    check("--system model:fixed=1ms,sigma=2", "it is the spread of lognormal=TIME");
+    check("--system model:fixed=1ms,per-token=2us", "answers have no tokens");
+    let openai = "--system openai:http://127.0.0.1:1";
+    check(&format!("{openai},output=5,max-tokens=6"), "limits the tokens of an answer");
+    check(&format!("{openai},stream:=true"), "use stream=true or stream=false");
+    check(&format!("{openai},timeout=0s"), "timeout: expected a time above 0");
+    let one = format!("{openai},max-concurrency=2 --scenario SingleStream --mode performance");
+    check(&one, "SingleStream has one request in flight");
+}
+
+#[test]
+fn options_of_studies_without_effect_are_rejected() {
+    let folder = Folder::new();
+    let check = |arguments: &str, expected: &str| {
+        let ran = folder.dyno(arguments).exits(2);
+        assert!(ran.stderr.contains(expected), "{arguments}: {expected:?} in\n{}", ran.stderr);
+    };
+    let sweep =
+        "sweep --system model:fixed=1ms --scenario Server --mode performance --over qps=5,6";
+    check(&format!("{sweep} --zip"), "zip has no effect: only `qps` varies");
+    check(&format!("{sweep} --order-seed 4"), "order-seed has no effect");
+    let search = "search --system model:fixed=1ms --limit p99<=5ms --confirm";
+    check(&format!("{search} --out x"), "--confirm has no effect without --resume");
+}
+
+#[test]
 fn an_option_may_apply_to_one_of_several_scenarios() {
     let folder = Folder::new();
     let fine = |arguments: &str| {
@@ -99,8 +175,9 @@ fn an_option_may_apply_to_one_of_several_scenarios() {
     fine("--scenario SingleStream,Offline --batch 8");
     fine("--accuracy-target 0.9 --records all --duration 1s");
     fine("--set server_target_latency_ns=5ms");
-    // It states when it applies.
-    fine("--scenario Offline --set Server.min_query_count=5");
+    fine("--scenario Server,Offline --set Server.min_query_count=5 --set min_query_count=9");
+    fine("--seed 3 --set qsl_rng_seed=4");
+    fine("--scenario Server --qps 5 --set server_target_qps=5");
     // What a file has for other commands is reported where a flag leaves it out.
     folder.write("dyno.toml", "version = 1\n[run]\nscenario = \"Server\"\nqps = 50\n");
     let arguments = "run --config dyno.toml --scenario Offline --dry-run";
@@ -127,6 +204,8 @@ fn a_dry_run_rejects_a_folder_that_is_taken() {
     let folder = Folder::new();
     folder.write("out/x", "");
     check_rejected(&folder, "--out out", 3, "exists and is not empty");
+    folder.write("file", "");
+    check_rejected(&folder, "--out file/out", 3, "file/out");
 }
 
 /// Files of the test images, changed by `change`, and of their labels.

@@ -242,7 +242,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     check_refused("--repeat 0 --over seed=1", &["--repeat"]);
     check_refused(
         "--system null --scenario server --qps 5 --over settings.server_target_qps=1,2",
-        &["points 1 (qps-1) and 2 (qps-2) are the same run", "overrides it"],
+        &["server_target_qps is 1 here and 5 by flag --qps; keep one"],
     );
     check_refused(
         "--over mode=peak,performance --over scenario=offline,server --system null",

@@ -250,7 +250,7 @@ fn a_server_that_refuses_everything_is_left_alone() {
             ("--scenario Server --qps 500", 4),
             // It is probed for its rate.
             ("--scenario Offline", 3),
-            ("--scenario Server --qps 10 --set server_arrivals=concurrency:2", 4),
+            ("--scenario Server --set server_arrivals=concurrency:2", 4),
         ] {
             let before = bench.server.counts().requests;
             let ran = bench.folder.dyno(&format!(

@@ -6,6 +6,7 @@
 
 mod need;
 mod served;
+mod settings;
 mod spec;
 mod table;
 
@@ -132,7 +133,7 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
     }
     if strictness != Strictness::Flags {
         errors.extend(spec::without_effect(facts));
-        errors.extend(table::settings_without_effect(facts, strictness));
+        errors.extend(settings::without_effect(facts, strictness));
     }
     fail(errors).map(|()| ignored)
 }

@@ -105,6 +105,16 @@ pub fn scored(facts: &Facts<'_>) -> Option<Unmet> {
     }
 }
 
+/// Returns why a run cannot end early: in virtual time it takes no time to go on.
+pub fn real_time(facts: &Facts<'_>) -> Option<Unmet> {
+    (facts.run.fails_fast == Some(true) && facts.loaded?.is_simulated()).then(|| {
+        Unmet::new(
+            "has no effect: a run in virtual time does not end early",
+            "leave it out, or measure a real system",
+        )
+    })
+}
+
 /// Samples that are made, or a file that has more.
 pub fn samples(facts: &Facts<'_>) -> Option<Unmet> {
     const FIX: &str = "leave it out";

@@ -38,6 +38,46 @@ const ROWS: &[Row] = &[
         },
     },
     Row {
+        systems: SERVERS,
+        key: "max-concurrency",
+        unmet: |of| {
+            let is_one = |scenario: &Scenario| *scenario == Scenario::SingleStream;
+            of.facts.scenarios.iter().all(is_one).then_some([
+                "SingleStream has one request in flight",
+                "add a scenario with more requests in flight, or leave it out",
+            ])
+        },
+    },
+    Row {
+        systems: &["openai"],
+        key: "max-tokens",
+        unmet: |of| {
+            let others = ["output", "max_tokens:", "max_completion_tokens:"];
+            others.iter().any(|key| of.has(key)).then_some([
+                "another key of the system limits the tokens of an answer",
+                "leave out one of the two",
+            ])
+        },
+    },
+    Row {
+        systems: &["model"],
+        key: "sigma",
+        unmet: |of| {
+            (!of.has("lognormal")).then_some([
+                "it is the spread of lognormal=TIME",
+                "write lognormal=TIME for the service time, or leave it out",
+            ])
+        },
+    },
+    Row {
+        systems: &["model"],
+        key: "per-token",
+        unmet: |of| {
+            (!of.has("tokens"))
+                .then_some(["answers have no tokens", "add tokens=N-M, or leave it out"])
+        },
+    },
+    Row {
         systems: &["openai"],
         key: "usage",
         unmet: |of| {
@@ -93,13 +133,34 @@ const ROWS: &[Row] = &[
     },
 ];
 
+/// Systems whose spec is a list of keys with values.
+const WITH_KEYS: &[&str] =
+    &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
+
+/// Keys that may stand several times.
+const REPEATED: &[&str] = &["node", "version", "accept-answers"];
+
 /// What a system's spec has.
 struct Spec<'a> {
     facts: &'a Facts<'a>,
     text: &'a str,
 }
 
-impl Spec<'_> {
+impl<'a> Spec<'a> {
+    /// Returns the keys in their order.
+    fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.text.split(',').filter_map(|part| part.split_once('=')).map(|(key, _)| key)
+    }
+
+    /// Returns the first key that stands twice, of which only one value counts.
+    fn repeated(&self) -> Option<&'a str> {
+        let mut keys = self.keys().enumerate();
+        keys.find(|(at, key)| {
+            !REPEATED.contains(key) && self.keys().take(*at).any(|before| before == *key)
+        })
+        .map(|(_, key)| key)
+    }
+
     fn values(&self, key: &str) -> impl Iterator<Item = &str> {
         let pairs = self.text.split(',').filter_map(|part| part.split_once('='));
         pairs.filter(move |(given, _)| *given == key).map(|(_, value)| value)
@@ -123,6 +184,10 @@ pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, Unmet)> {
     for (system, text) in std::iter::once(own).chain(tenants) {
         let spec = Spec { facts, text };
         let rows = ROWS.iter().filter(|row| row.systems.contains(&system) && spec.has(row.key));
+        if let Some(key) = spec.repeated().filter(|_| WITH_KEYS.contains(&system)) {
+            let sentence = format!("system `{system}`: {key}= is given twice");
+            found.push((sentence, Unmet::new("is given twice", "keep one of the two")));
+        }
         for row in rows {
             if let Some([why, fix]) = (row.unmet)(&spec) {
                 let sentence = format!("system `{system}`: {}= has no effect: {why}", row.key);

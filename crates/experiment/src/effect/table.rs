@@ -1,10 +1,9 @@
 //! The table of options: what each needs to take effect.
 
-use dyno_loadgen::settings::{Origin, Scenario};
-use dyno_results::effective::is_relevant;
+use dyno_loadgen::settings::Scenario;
 
 use super::need::{self, Need};
-use super::{Facts, Strictness, Unmet};
+use super::{Facts, Unmet};
 
 use crate::options::Given;
 
@@ -36,7 +35,7 @@ pub const ROWS: &[Row] = &[
     ("qps", &[Need::Scenario(Scenario::Server)]),
     ("seed", &[]),
     ("deadline", &[]),
-    ("fail-fast", &[]),
+    ("fail-fast", &[Other("real time", need::real_time)]),
     ("model", &[Systems(OF_MODELS), Other("a system that names no model", need::model)]),
     ("data", &[Systems(WITH_DATA)]),
     ("shape", &[Systems(WITH_SHAPES), Other("random samples", need::random_samples)]),
@@ -102,33 +101,6 @@ pub fn of_system(given: &Given, facts: &Facts<'_>) -> Option<Unmet> {
             || (matches!(*key, "threads" | "cores") && matches!(need, Other(..)))
     };
     needs.iter().filter(asks_system).find_map(|need| need.unmet(facts))
-}
-
-/// Settings of the command line that belong to scenarios which are not run.
-pub fn settings_without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, Unmet)> {
-    let mut found = Vec::new();
-    if strictness == Strictness::Point {
-        return found;
-    }
-    for (scenario, key, origin) in facts.options.assigned() {
-        // What a file or a variable says may be meant for other commands.
-        if *origin != Origin::Flag("--set".into()) {
-            continue;
-        }
-        // `Server.KEY` says itself when it applies.
-        let is_used = |scenario: &Scenario| is_relevant(key, *scenario);
-        if scenario.is_some() || facts.scenarios.iter().any(is_used) {
-            continue;
-        }
-        if let Some(asked) = Scenario::ALL.iter().find(|scenario| is_used(scenario)) {
-            let names = facts.scenario_names();
-            let why =
-                format!("has no effect: it belongs to {asked}, and this run has {names} only");
-            let fix = format!("add --scenario {asked}, or leave it out");
-            found.push((format!("--set {key} {why}"), Unmet::new(why, fix)));
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ impl Reader<'_> {
                     self.problem(at, format!("`{name}`: {expected}"));
                 } else if (key.set)(&mut shortcuts, &text, &base).is_ok() {
                     let origin = self.origin(at);
-                    file.settings.extend(super::shortcuts(&shortcuts, &origin));
+                    file.settings.extend(super::flags::shortcuts(&shortcuts, &origin));
                     shortcuts = RunOptions::default();
                 }
             }

@@ -152,7 +152,7 @@ keys! {
     "seed" "N" "Seeds of samples and arrivals, all from this number" "the official seeds of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     "deadline" "TIME" "Give up when nothing is answered for this long" "60s more than the test is expected to last"
-        |o, v, _| { o.deadline = Some(units::parse_duration(v)?); Ok(()) };
+        |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
     "fail-fast" "on|off" "End a run whose first 20 answers all failed, or more than half of the last 200 (not in virtual time)" "on, but off with --profile rules or --round"
         |o, v, _| { o.fails_fast = Some(on_or_off(v)?); Ok(()) };
     "model" "FILE" "ONNX model, for the systems onnx and tract" "named by the system"
@@ -306,6 +306,13 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 /// A sentence fragment that begins with "expected".
 pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
     NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+fn above_zero(text: &str) -> Result<Nanos, String> {
+    match units::parse_duration(text)? {
+        0 => Err(format!("expected a time above 0, found `{text}`")),
+        time => Ok(time),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -5,6 +5,7 @@ pub mod arguments;
 mod assignment;
 mod batch;
 mod file;
+mod flags;
 mod keys;
 mod profile;
 mod require;
@@ -13,17 +14,20 @@ mod shape;
 mod swept;
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use dyno_loadgen::clock::{MILLISECOND, SECOND};
-use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
+use dyno_loadgen::clock::MILLISECOND;
+use dyno_loadgen::config::{Conf, ConfType, ConfigWarning, built_in_models};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
 use dyno_loadgen::run::{Message, Severity};
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestMode, nearest_field};
+use dyno_loadgen::settings::{
+    FIELDS, Origin, Scenario, Settings, TestMode, nearest, nearest_field,
+};
 
 use assignment::{Assignment, apply};
 pub use batch::BatchSizes;
 pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
+use flags::{all_given, read_flags};
 pub use keys::find as find_key;
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};
 pub use profile::Profile;
@@ -196,6 +200,16 @@ impl Options {
                 Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
             }
         }
+        if let Some(model) = model.filter(|_| self.is_given("conf-model")) {
+            let is_known = model == "*" || built_in_models().any(|known| known == model);
+            if !is_known && !self.conf.iter().any(|conf| conf.has_rows_of(model)) {
+                let near = nearest(model, built_in_models()).unwrap_or("*");
+                problems.push(format!(
+                    "--conf-model {model} has no effect: neither the built-in table nor a file of \
+                     --conf has rows for it; the nearest name is `{near}`"
+                ));
+            }
+        }
         match self.run.audit.as_deref().map(Conf::load).transpose() {
             Ok(audit) => {
                 let lint = audit.iter().flat_map(|conf| conf.lint(ConfType::Audit, None));
@@ -204,6 +218,10 @@ impl Options {
             }
             Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
         }
+    }
+
+    fn is_given(&self, key: &str) -> bool {
+        self.given.iter().any(|given| given.key == key)
     }
 
     /// The keys of the run that were set, each with who set it last; what a round sets is
@@ -480,84 +498,5 @@ fn read_environment(
     }
     // The environment has no order; the same variables must mean the same run.
     assignments.sort_by(|a, b| a.key.cmp(b.key));
-    assignments
-}
-
-/// Keys of a file and of flags; a flag replaces what a file sets.
-fn all_given(file: &[Given], command_line: &CommandLine) -> Vec<Given> {
-    let mut all = file.to_vec();
-    for (key, _) in &command_line.keys.0 {
-        all.retain(|given| given.key != key.name);
-        all.push(Given { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
-    }
-    all
-}
-
-/// Flags on top of the file: scenarios and files that are given replace those
-/// of the file, as single values do.
-fn read_flags(
-    command_line: &CommandLine,
-    mut run: RunOptions,
-    problems: &mut Vec<String>,
-) -> (RunOptions, Vec<Assignment>) {
-    let here = Path::new("");
-    let is_given = |name| command_line.keys.0.iter().any(|(key, _)| key.name == name);
-    if is_given("scenario") {
-        run.scenarios.clear();
-        run.is_interactive = false;
-    }
-    if is_given("conf") {
-        run.conf.clear();
-    }
-    if is_given("data") {
-        run.data.clear();
-    }
-    if is_given("require") {
-        run.requirements.clear();
-    }
-    if is_given("shape") {
-        run.shapes.clear();
-    }
-    if is_given("with") {
-        run.with.clear();
-    }
-    let mut assignments = Vec::new();
-    for (key, value) in &command_line.keys.0 {
-        let flag = format!("--{}", key.name);
-        let mut alone = RunOptions::default();
-        match (key.set)(&mut run, value, here).and_then(|()| (key.set)(&mut alone, value, here)) {
-            Ok(()) => assignments.extend(shortcuts(&alone, &Origin::Flag(flag))),
-            Err(expected) => problems.push(format!("flag {flag}: {expected}")),
-        }
-    }
-    for text in &command_line.set {
-        match Assignment::parse(text, &Origin::Flag("--set".into())) {
-            Ok(assignment) => assignments.push(assignment),
-            Err(bad) => problems.push(bad.to_string()),
-        }
-    }
-    (run, assignments)
-}
-
-/// The settings that options of a run stand for.
-fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
-    let set =
-        |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };
-    let mut assignments = Vec::new();
-    if let Some(duration) = run.duration {
-        assignments.push(set(None, "min_duration_ms", (duration / MILLISECOND).to_string()));
-    }
-    if let Some(qps) = run.qps {
-        assignments.push(set(Some(Scenario::Server), "server_target_qps", qps.to_string()));
-    }
-    if let Some(seed) = run.seed {
-        for key in ["qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
-            assignments.push(set(None, key, seed.to_string()));
-        }
-    }
-    if let Some(deadline) = run.deadline {
-        let ms = deadline.div_ceil(MILLISECOND).min(u64::MAX / SECOND);
-        assignments.push(set(None, "response_deadline_ms", ms.to_string()));
-    }
     assignments
 }

@@ -29,7 +29,7 @@ pub struct Ask {
     pub load: Option<Load>,
     /// The first load.
     pub from: Option<f64>,
-    /// A load that is thought to be too high.
+    /// The highest load that is tried.
     pub to: Option<f64>,
     /// Relative.
     pub tolerance: f64,

@@ -60,6 +60,7 @@ impl Plan {
         let table = merged(options.sweep.clone().unwrap_or_default(), &request.flags);
         let axes = axes(&request, &table)?;
         request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));
+        check_table(options.sweep.as_ref(), &request.flags, &axes)?;
         let (is_zip, repeat) = (table.zip == Some(true), table.repeat.unwrap_or(1));
         let all = combinations(&axes, is_zip, &table.exclude, repeat as usize);
         let all = all.map_err(|problem| {
@@ -104,6 +105,33 @@ impl Plan {
 
 const NO_AXES: &str = "say what varies with --over, such as --over batch=1,2,4 or \
                        --over settings.server_target_qps=100..400:x2, or in [sweep.over] of a file";
+
+/// Checks that options of a sweep have an effect.
+fn check_table(
+    file: Option<&SweepTable>,
+    flags: &SweepTable,
+    axes: &[Axis],
+) -> Result<(), Failure> {
+    let file = file.cloned().unwrap_or_default();
+    let mut problems = Vec::new();
+    if flags.zip.or(file.zip) == Some(true) && axes.len() == 1 {
+        problems.push(format!("zip has no effect: only `{}` varies", axes[0].key));
+    }
+    let is_random = flags.random.or(file.random) == Some(true);
+    // A flag may leave out the random order of a file, whose seed then waits for other sweeps.
+    let has_useless_seed = match flags.order_seed {
+        Some(_) => !is_random,
+        None => file.order_seed.is_some() && !is_random && file.random != Some(true),
+    };
+    if has_useless_seed {
+        problems.push("order-seed has no effect: the points run in their given order".into());
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usages(problems)
+        .hint("pair zip with a second --over, order-seed with --order random, or leave them out"))
+}
 
 /// What a file says of a sweep, with what the flags say in its place.
 pub fn merged(file: SweepTable, flags: &SweepTable) -> SweepTable {

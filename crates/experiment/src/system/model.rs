@@ -46,6 +46,9 @@ pub fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
             part.split_once('=').ok_or_else(|| format!("expected key=value, found `{part}`"))?;
         match key {
             "fixed" | "exponential" | "lognormal" => {
+                if let Some(other) = kind.filter(|other| *other != key) {
+                    return Err(format!("expected one service time, found `{other}` and `{key}`"));
+                }
                 kind = Some(key);
                 cost.base = parse_duration(value)?;
             }
@@ -111,6 +114,8 @@ mod tests {
             ServiceTime::Exponential(Cost { base: 2_000_000, per_sample: 0 })
         );
         assert_eq!(model.tokens, Some(Tokens { fewest: 10, most: 20, per_token: 5_000 }));
+        let error = parse("fixed=1ms,exponential=2ms", None).unwrap_err();
+        assert_eq!(error, "expected one service time, found `fixed` and `exponential`");
         let error = parse("fixed=1ms,server=2", None).unwrap_err();
         assert_eq!(error, "unknown key `server`; the nearest key is `servers`");
         assert!(parse("", None).unwrap_err().starts_with("expected"));

@@ -27,7 +27,7 @@ pub struct Rules {
     pub limits: Vec<Limit>,
     /// The first load that is run (> 0).
     pub from: f64,
-    /// A load that is thought to be too high.
+    /// The highest load that is tried.
     pub to: Option<f64>,
     /// What a load is.
     pub unit: Unit,
@@ -319,6 +319,7 @@ impl Search {
             (None, None) => (self.rules.from, self.rules.short),
             (Some(passed), _) => match self.rules.to {
                 Some(to) if passed < to => (to, self.rules.short),
+                Some(_) => return self.done(End::NothingFails, None),
                 _ => (passed * 2.0, self.rules.short),
             },
             (None, Some(failed)) => {
@@ -422,6 +423,7 @@ impl Search {
         // beginning is not found out.
         let wider = (LEAST_SPREAD * self.rules.tolerance / peak.half_width()).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
+        let load = self.rules.to.map_or(load, |to| load.min(to));
         let load = match self.rules.unit {
             Unit::Rate => load,
             Unit::Whole => load.round().max(1.0),

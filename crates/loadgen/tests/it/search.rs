@@ -179,6 +179,24 @@ fn a_load_that_cannot_be_too_high_is_not_raised_for_ever() {
 }
 
 #[test]
+fn no_load_above_the_highest_is_tried() {
+    for unit in [Unit::Whole, Unit::Rate] {
+        let capped = Rules { to: Some(40.0), ..rules(latency(0.1, 1), 1.0, unit) };
+        let highest = |search: &Search| {
+            search.observations().iter().map(|told| told.probe.load).fold(0.0, f64::max)
+        };
+        let mut never = |_: &Search, probe: Probe| exact(0.0, probe);
+        let (outcome, search) = play(capped.clone(), &mut never);
+        assert_eq!((outcome.end, highest(&search)), (End::NothingFails, 40.0));
+        // The peak is just below, so that refining runs are drawn around the highest load.
+        let mut near =
+            |_: &Search, probe: Probe| exact(f64::from(u8::from(probe.load > 39.0)), probe);
+        let (_, search) = play(capped, &mut near);
+        assert!(highest(&search) <= 40.0, "{unit:?}: {}", highest(&search));
+    }
+}
+
+#[test]
 fn what_was_confirmed_within_more_is_searched_further_within_less() {
     let mut random = Mt19937::new(11);
     let mut noisy = |_: &Search, probe: Probe| {

@@ -14,6 +14,8 @@ use http::HeaderMap;
 
 use super::parsers::Away;
 use super::{Job, Shared};
+use crate::coding::Coding;
+use crate::compressed::check_uncompressed;
 use crate::exchange::Fields;
 use crate::ledger::Entry;
 use crate::protocol::{Heard, Next, Reader};
@@ -197,8 +199,16 @@ pub(super) enum Reading {
 const HEAVY: usize = 64 << 10;
 
 impl Reading {
-    /// Reads the head.
-    pub(super) fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {
+    /// Reads the head of an answer, which may be compressed if the request asked for it.
+    pub(super) fn begin(
+        &mut self,
+        status: u16,
+        fields: &dyn Fields,
+        asked: Option<Coding>,
+    ) -> Result<(), Trouble> {
+        if asked.is_none() {
+            check_uncompressed(fields)?;
+        }
         match self {
             Self::Here(answering) => answering.reader.begin(status, fields),
             Self::Away(_) => Ok(()),

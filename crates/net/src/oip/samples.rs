@@ -121,6 +121,10 @@ impl Model {
             let words = format!("an answer without output '{}'", name.unwrap_or("(any)"));
             return Err(Trouble::new(Kind::Mismatch, words));
         };
+        if outputs.any(|output| output.name == found.name) {
+            let words = format!("an answer with output '{}' twice", found.name);
+            return Err(Trouble::new(Kind::Mismatch, words));
+        }
         if let Some(said) = &self.output
             && !(said.datatype == found.datatype.name() && is_of(&said.shape, &found.shape))
         {

@@ -73,6 +73,8 @@ impl Format {
     /// What is no row, and where.
     pub fn rows(self, bytes: &[u8]) -> Result<Vec<Row>, ReadError> {
         let wrong = |row: usize, why: &dyn fmt::Display| ReadError { row, why: why.to_string() };
+        // Some editors begin a file of UTF-8 with a byte order mark.
+        let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
         match self {
             Self::Json => serde_json::from_slice(bytes).map_err(|error| wrong(0, &error)),
             Self::JsonLines => {
@@ -86,6 +88,10 @@ impl Format {
             Self::Csv => {
                 let mut reader = csv::Reader::from_reader(bytes);
                 let names = reader.headers().map_err(|error| wrong(1, &error))?.clone();
+                let is_repeated = |at: usize| names.iter().take(at).any(|name| name == &names[at]);
+                if let Some(at) = (0..names.len()).find(|at| is_repeated(*at)) {
+                    return Err(wrong(1, &format!("two columns are called `{}`", &names[at])));
+                }
                 let row = |(at, record): (usize, csv::Result<csv::StringRecord>)| {
                     let record = record.map_err(|error| wrong(at + 2, &error))?;
                     let cells = names.iter().zip(record.iter());
@@ -132,13 +138,19 @@ pub(super) fn cell<'a>(row: &'a Row, names: &[&str]) -> Option<(&'a str, &'a Val
     (!is_empty).then_some((found.0.as_str(), found.1))
 }
 
+/// Up to here each whole number has a floating-point number: 2^53.
+const MOST_EXACT: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+
 /// A whole number, which CSV has as text.
 pub(super) fn number(row: &Row, names: &[&str]) -> Result<Option<u64>, String> {
     let Some((name, value)) = cell(row, names) else {
         return Ok(None);
     };
-    let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
-    let number = number.or_else(|| value.as_f64().filter(|x| *x >= 0.0).map(|x| x as u64));
+    let whole = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+    // Tools for tables write whole numbers as 3.0 where others of the column are missing.
+    let real = || value.as_f64().or_else(|| value.as_str()?.trim().parse().ok());
+    let is_whole = |number: &f64| (0.0..=MOST_EXACT).contains(number) && number.fract() == 0.0;
+    let number = whole.or_else(|| real().filter(is_whole).map(|number| number as u64));
     number.map(Some).ok_or_else(|| format!("`{name}` is no whole number: {value}"))
 }
 
@@ -286,11 +298,38 @@ mod tests {
 
     #[test]
     fn csv_has_its_names_in_the_first_line() {
-        let workload = workload(Format::Csv, "text,max_tokens\n\"a, b\",3\nc,\n").unwrap();
-        assert_eq!(workload.prompts[0].input, Input::Text("a, b".into()));
-        assert_eq!(workload.prompts[0].max_tokens, Some(3));
-        assert_eq!(workload.prompts[1].max_tokens, None);
+        let read = workload(Format::Csv, "text,max_tokens\n\"a, b\",3\nc,\n").unwrap();
+        assert_eq!(read.prompts[0].input, Input::Text("a, b".into()));
+        assert_eq!(read.prompts[0].max_tokens, Some(3));
+        assert_eq!(read.prompts[1].max_tokens, None);
         assert_eq!(Format::of_name("a.b/PROMPTS.CSV"), Some(Format::Csv));
+        let error = workload(Format::Csv, "text,n,text\na,1,b\n").unwrap_err().to_string();
+        assert_eq!(error, "row 1: two columns are called `text`");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_row() {
+        for (format, text) in [
+            (Format::JsonLines, "\u{feff}{\"text\": \"a\"}"),
+            (Format::Json, "\u{feff}[{\"text\": \"a\"}]"),
+            (Format::Csv, "\u{feff}text\na\n"),
+        ] {
+            assert_eq!(workload(format, text).unwrap().prompts[0].input, Input::Text("a".into()));
+        }
+    }
+
+    #[test]
+    fn a_length_is_a_whole_number() {
+        let read = |length: &str| {
+            let rows = format!("{{\"text\": \"a\", \"max_tokens\": {length}}}");
+            workload(Format::JsonLines, &rows).map(|workload| workload.prompts[0].max_tokens)
+        };
+        for whole in ["3", "3.0", "\"3\"", "\"3.0\"", "3e0"] {
+            assert_eq!(read(whole), Ok(Some(3)), "{whole}");
+        }
+        for other in ["1.5", "-1", "\"1.5\"", "\"NaN\"", "1e30", "true"] {
+            assert!(read(other).is_err(), "{other}");
+        }
     }
 
     #[test]

@@ -196,9 +196,10 @@ impl Given {
         let retries = self.read_as::<u8>("retries")?.unwrap_or(0);
         let time_limit = match self.text("timeout") {
             None => default.time_limit,
-            Some(text) => {
-                Some(parse_duration(&text).map_err(|error| self.wrong("timeout", error))?)
-            }
+            Some(text) => match parse_duration(&text) {
+                Ok(0) => return Err(self.wrong("timeout", "expected a time above 0")),
+                read => Some(read.map_err(|error| self.wrong("timeout", error))?),
+            },
         };
         let trust = match self.file("ca")? {
             Some(pem) => Trust::And(pem),

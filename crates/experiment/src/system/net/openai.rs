@@ -118,10 +118,21 @@ fn speed(given: &mut Given) -> Result<Option<f64>, Failure> {
     }
 }
 
+/// Members of the request that follow from the samples and from how answers are read.
+const OWN_MEMBERS: [(&str, &str); 4] = [
+    ("model", "model=NAME"),
+    ("prompt", "--data FILE"),
+    ("messages", "--data FILE"),
+    ("stream", "stream=true or stream=false"),
+];
+
 /// Members of the request that Dyno knows nothing of: `KEY:=JSON`.
 fn others(given: &mut Given) -> Result<Map<String, Value>, Failure> {
     let mut others = Map::new();
     for (key, value) in given.ending(':') {
+        if let Some((_, instead)) = OWN_MEMBERS.iter().find(|(member, _)| *member == key) {
+            return Err(given.wrong(&format!("{key}:"), format!("Dyno sends it; use {instead}")));
+        }
         let json = serde_json::from_str(&value)
             .map_err(|error| given.wrong(&key, format!("`{value}` is no JSON: {error}")))?;
         others.insert(key, json);

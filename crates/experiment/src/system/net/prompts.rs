@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use dyno_net::workload::{Format, Lengths, Made, Row, Shape, Workload};
+use dyno_net::openai::Input;
+use dyno_net::workload::{Format, Lengths, Made, Prompt, Row, Shape, Workload};
 
 use super::Given;
 use crate::failure::Failure;
@@ -44,6 +45,11 @@ pub fn workload(given: &mut Given, run: &RunOptions) -> Result<Workload, Failure
                 workload.prompts.iter_mut().for_each(|prompt| prompt.max_tokens = Some(most));
             } else if output.is_some() {
                 return Err(given.wrong("output", "of prompts from a file it is one number"));
+            }
+            let is_token_list = |prompt: &Prompt| matches!(prompt.input, Input::Tokens(_));
+            if ids.is_some() && !workload.prompts.iter().any(is_token_list) {
+                let why = "has no effect: every prompt of --data has its text; leave it out";
+                return Err(given.wrong("ids", why));
             }
             Ok(workload)
         }

@@ -44,6 +44,8 @@ pub(super) struct EventLoop {
     buffer: Buffer,
     /// Connections that may have more to read than was read in their turn.
     unread: Vec<usize>,
+    /// When the next tick is due.
+    next_tick: Nanos,
     /// Bytes that all threads had received at the last tick, and when that last changed.
     heard: (u64, Nanos),
 }
@@ -76,21 +78,22 @@ impl EventLoop {
             draining: vec![0; nodes],
             buffer: Buffer::new(),
             unread: Vec::new(),
+            next_tick: 0,
         }
     }
 
     pub(super) fn run(&mut self) {
         let mut events = Events::with_capacity(EVENTS);
-        let mut next_tick = 0;
         loop {
             let now = self.pool.shared.clock.now();
-            if now >= next_tick {
+            if now >= self.next_tick {
+                self.next_tick = now + TICK;
                 self.tick(now);
-                next_tick = now + TICK;
             }
-            let left = match self.unread.is_empty() {
-                true => Duration::from_nanos(next_tick.saturating_sub(now)),
-                false => Duration::ZERO,
+            let left = if self.unread.is_empty() {
+                Duration::from_nanos(self.next_tick.saturating_sub(now))
+            } else {
+                Duration::ZERO
             };
             kernel::is_about_to_wait(now);
             match self.poll.poll(&mut events, Some(left)) {
@@ -144,6 +147,9 @@ impl EventLoop {
         let read = live.read(&self.pool, &mut self.buffer, is_closed);
         if live.answers != had {
             self.dialed[live.connection.node].answered();
+        }
+        if let Some(due) = live.settles_at() {
+            self.next_tick = self.next_tick.min(due);
         }
         match read {
             Ok(Turn::Over) => {}

@@ -123,8 +123,9 @@ impl Live {
                 self.begin(pool, flight.ok_or(Ending::Unasked)?);
             }
             let current = &mut self.current;
+            let asked = pool.shared.options.accept;
             let begin = |status, fields: &dyn crate::exchange::Fields| match current {
-                Some(current) => current.reading.begin(status, fields),
+                Some(current) => current.reading.begin(status, fields, asked),
                 None => Ok(()),
             };
             match self.framing.next(&mut bytes, begin).map_err(Ending::Trouble)? {
@@ -174,10 +175,16 @@ impl Live {
         Ok(())
     }
 
+    /// Returns when the answer is handed over that is complete by its own word, if its body has
+    /// not ended by then.
+    pub(super) fn settles_at(&self) -> Option<Nanos> {
+        self.done_at.map(|at| at + END_OF_BODY)
+    }
+
     /// Hands over an answer that was complete by its own word some time ago, and whose body has
     /// not ended.
     pub(super) fn settle_done(&mut self, pool: &Arc<Pool>, now: Nanos) {
-        if let Some(at) = self.done_at.take_if(|at| now.saturating_sub(*at) > END_OF_BODY) {
+        if let Some(at) = self.done_at.take_if(|at| now.saturating_sub(*at) >= END_OF_BODY) {
             self.complete(pool, at);
             self.drains_since = Some(at);
         }
@@ -297,7 +304,7 @@ impl Live {
 }
 
 /// The end of a body is awaited this long behind an answer that was complete by its own word.
-const END_OF_BODY: Nanos = 10 * dyno_loadgen::clock::MILLISECOND;
+const END_OF_BODY: Nanos = dyno_loadgen::clock::MILLISECOND;
 
 /// Whoever hangs up within this time, without a request, did not want to be called.
 const SHORT_LIFE: Nanos = dyno_loadgen::clock::SECOND;

@@ -122,7 +122,8 @@ impl Open {
             self.has_begun = true;
             self.lane.hears();
             if let Some(reading) = &mut self.reading {
-                reading.begin(head.status.as_u16(), &head.headers)?;
+                let asked = self.lane.shared.options.accept;
+                reading.begin(head.status.as_u16(), &head.headers, asked)?;
             }
             // The fields are dropped here: an answer may take minutes.
             body

@@ -1,0 +1,171 @@
+//! Settings of the command line that change nothing: they belong to scenarios that are not
+//! run, or depend on another setting that is not made.
+
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Origin, Scenario, Settings, TestMode};
+use dyno_results::effective::is_relevant;
+
+use super::{Facts, Strictness, Unmet};
+
+/// A setting that takes effect only beside certain values of others.
+struct Row {
+    keys: &'static [&'static str],
+    /// Whether it takes effect in a test with these settings.
+    takes_effect: fn(&Settings) -> bool,
+    why: &'static str,
+    fix: &'static str,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        keys: &["server_target_qps"],
+        takes_effect: |settings| {
+            let arrivals = &settings.values.server_arrivals;
+            !matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
+        },
+        why: "a fixed concurrency and recorded times have no rate to set",
+        fix: "leave out the rate, or choose poisson, constant, gamma or burst arrivals",
+    },
+    Row {
+        keys: &[
+            "server_find_peak_qps_decimals_of_precision",
+            "server_find_peak_qps_boundary_step_size",
+        ],
+        takes_effect: |settings| settings.values.mode == TestMode::FindPeakPerformance,
+        why: "it steers the search for the peak",
+        fix: "use --mode peak, or leave it out",
+    },
+    Row {
+        keys: &["performance_issue_same_index"],
+        takes_effect: |settings| settings.values.performance_issue_same,
+        why: "performance_issue_same is false",
+        fix: "add --set performance_issue_same=true, or leave it out",
+    },
+    Row {
+        keys: &["test05_qsl_rng_seed", "test05_sample_index_rng_seed", "test05_schedule_rng_seed"],
+        takes_effect: |settings| settings.values.test05,
+        why: "test05 is false",
+        fix: "add --set test05=true, or leave it out",
+    },
+    Row {
+        keys: &["token_latency_scaling_factor"],
+        takes_effect: |settings| settings.values.infer_token_latencies,
+        why: "infer_token_latencies is false",
+        fix: "add --set infer_token_latencies=true, or leave it out",
+    },
+    Row {
+        keys: &["early_stopping_confidence", "early_stopping_tolerance"],
+        takes_effect: |settings| settings.values.early_stopping != EarlyStopping::Never,
+        why: "early_stopping is never",
+        fix: "leave out one of the two",
+    },
+    Row {
+        keys: &["accuracy_log_probability"],
+        takes_effect: |settings| settings.values.accuracy_log_sampling_target == 0,
+        why: "accuracy_log_sampling_target replaces the share",
+        fix: "leave out one of the two",
+    },
+    Row {
+        keys: &["accuracy_log_rng_seed"],
+        takes_effect: |settings| {
+            let values = &settings.values;
+            values.accuracy_log_probability > 0.0 || values.accuracy_log_sampling_target > 0
+        },
+        why: "a performance run logs no responses",
+        fix: "add --set accuracy_log_sampling_target=N, or leave it out",
+    },
+    Row {
+        keys: &["schedule_rng_seed"],
+        takes_effect: |settings| {
+            let is_server = settings.values.scenario == Scenario::Server;
+            let arrivals = &settings.values.server_arrivals;
+            let is_random =
+                matches!(arrivals, Arrivals::Poisson | Arrivals::Gamma(_) | Arrivals::Burst(_));
+            is_server && is_random
+        },
+        why: "no arrival time of this run is random",
+        fix: "add --scenario Server with random arrivals, or leave it out",
+    },
+    Row {
+        keys: &["accuracy_sample_count_override"],
+        takes_effect: |settings| settings.values.mode == TestMode::AccuracyOnly,
+        why: "this run has no accuracy test",
+        fix: "use --mode accuracy or --mode both, or leave it out",
+    },
+    Row {
+        keys: &["min_duration_ms", "max_duration_ms", "min_query_count", "max_query_count"],
+        takes_effect: |settings| settings.values.mode != TestMode::AccuracyOnly,
+        why: "this run has no performance test",
+        fix: "use --mode performance or --mode both, or leave it out",
+    },
+];
+
+/// Lists the settings of the command line that take no effect, each with a sentence.
+///
+/// What a file or a variable sets may be meant for other commands.
+pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, Unmet)> {
+    if strictness == Strictness::Point {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (scenario, key, origin) in facts.options.assigned() {
+        let Origin::Flag(flag) = origin else { continue };
+        let Some((why, fix)) = reason(facts, scenario, key, flag == "--set") else { continue };
+        let why = format!("has no effect: {why}");
+        let name = match (flag.as_str(), scenario) {
+            ("--set", Some(scenario)) => format!("--set {scenario}.{key}"),
+            ("--set", None) => format!("--set {key}"),
+            _ => flag.clone(),
+        };
+        found.push((format!("{name} {why}"), Unmet::new(why, fix)));
+    }
+    found
+}
+
+/// Returns why a setting changes no test of the run, and what to do.
+fn reason(
+    facts: &Facts<'_>,
+    scenario: Option<Scenario>,
+    key: &str,
+    is_set: bool,
+) -> Option<(String, String)> {
+    let is_meant = |one: &Scenario| scenario.is_none_or(|only| only == *one);
+    let is_used = |one: &Scenario| is_meant(one) && is_relevant(key, *one);
+    if !facts.scenarios.iter().any(is_used) {
+        // The keys behind other flags have a table of their own.
+        if !is_set {
+            return None;
+        }
+        let names = facts.scenario_names();
+        let Some(wanted) = Scenario::ALL.iter().find(|one| is_used(one)) else {
+            let only = scenario.map_or("another scenario", Scenario::name);
+            return Some((format!("{key} means nothing in {only}"), "leave it out".into()));
+        };
+        return Some((
+            format!("it belongs to {wanted}, and this run has {names} only"),
+            format!("add --scenario {wanted}, or leave it out"),
+        ));
+    }
+    let row = ROWS.iter().find(|row| row.keys.contains(&key))?;
+    let tests = facts.scenarios.iter().filter(|one| is_used(one)).flat_map(|scenario| {
+        facts.modes.iter().map(|mode| facts.options.settings(*scenario, *mode, None))
+    });
+    // A mode of its own has a row in the table of options.
+    let mut tests = tests.peekable();
+    tests.peek()?;
+    (!tests.any(|settings| (row.takes_effect)(&settings))).then(|| (row.why.into(), row.fix.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::settings::FIELDS;
+
+    use super::*;
+
+    #[test]
+    fn settings_of_the_table_exist() {
+        let keys = ROWS.iter().flat_map(|row| row.keys);
+        let unknown: Vec<_> =
+            keys.filter(|key| FIELDS.iter().all(|field| field.name != **key)).collect();
+        assert_eq!(unknown, Vec::<&&str>::new());
+    }
+}

@@ -1,0 +1,123 @@
+//! Flags of the command line: keys of a run and settings, over those of a file.
+
+use std::path::Path;
+
+use dyno_loadgen::clock::{MILLISECOND, SECOND};
+use dyno_loadgen::settings::{Origin, Scenario};
+use dyno_results::effective::is_relevant;
+
+use super::assignment::Assignment;
+use super::{CommandLine, Given, RunOptions};
+
+/// Keys of a file and of flags; a flag replaces what a file sets.
+pub fn all_given(file: &[Given], command_line: &CommandLine) -> Vec<Given> {
+    let mut all = file.to_vec();
+    for (key, _) in &command_line.keys.0 {
+        all.retain(|given| given.key != key.name);
+        all.push(Given { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
+    }
+    all
+}
+
+/// Flags on top of the file: scenarios and files that are given replace those
+/// of the file, as single values do.
+pub fn read_flags(
+    command_line: &CommandLine,
+    mut run: RunOptions,
+    problems: &mut Vec<String>,
+) -> (RunOptions, Vec<Assignment>) {
+    let here = Path::new("");
+    let is_given = |name| command_line.keys.0.iter().any(|(key, _)| key.name == name);
+    if is_given("scenario") {
+        run.scenarios.clear();
+        run.is_interactive = false;
+    }
+    if is_given("conf") {
+        run.conf.clear();
+    }
+    if is_given("data") {
+        run.data.clear();
+    }
+    if is_given("require") {
+        run.requirements.clear();
+    }
+    if is_given("shape") {
+        run.shapes.clear();
+    }
+    if is_given("with") {
+        run.with.clear();
+    }
+    let mut assignments = Vec::new();
+    for (key, value) in &command_line.keys.0 {
+        let flag = format!("--{}", key.name);
+        let mut alone = RunOptions::default();
+        match (key.set)(&mut run, value, here).and_then(|()| (key.set)(&mut alone, value, here)) {
+            Ok(()) => assignments.extend(shortcuts(&alone, &Origin::Flag(flag))),
+            Err(expected) => problems.push(format!("flag {flag}: {expected}")),
+        }
+    }
+    for text in &command_line.set {
+        match Assignment::parse(text, &Origin::Flag("--set".into())) {
+            Ok(assignment) => assignments.push(assignment),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    problems.extend(contradictions(&assignments));
+    (run, assignments)
+}
+
+/// Lists settings to which two different flags give different values. Of one flag that is given
+/// twice, the last value counts, so that scripts can append to a command.
+fn contradictions(assignments: &[Assignment]) -> Vec<String> {
+    // A setting of one scenario is that of this scenario, whether or not it is named.
+    let scenario = |assignment: &Assignment| {
+        let is_relevant = |one: &&Scenario| is_relevant(assignment.key, **one);
+        let mut all = Scenario::ALL.iter().filter(is_relevant);
+        match (assignment.scenario, all.next(), all.next()) {
+            (None, Some(only), None) => Some(*only),
+            (scenario, ..) => scenario,
+        }
+    };
+    // `--seed` sets several, of which another flag may change one.
+    let is_seed = |assignment: &Assignment| assignment.origin == Origin::Flag("--seed".into());
+    let mut problems = Vec::new();
+    for (at, later) in assignments.iter().enumerate() {
+        let earlier = assignments[..at].iter().find(|earlier| {
+            let is_same = earlier.key == later.key && scenario(earlier) == scenario(later);
+            is_same
+                && earlier.value != later.value
+                && earlier.origin != later.origin
+                && !is_seed(earlier)
+        });
+        if let Some(earlier) = earlier {
+            problems.push(format!(
+                "{}: {} is {} here and {} by {}; keep one",
+                later.origin, later.key, later.value, earlier.value, earlier.origin
+            ));
+        }
+    }
+    problems
+}
+
+/// The settings that options of a run stand for.
+pub fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
+    let set =
+        |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };
+    let mut assignments = Vec::new();
+    if let Some(duration) = run.duration {
+        assignments.push(set(None, "min_duration_ms", (duration / MILLISECOND).to_string()));
+    }
+    if let Some(qps) = run.qps {
+        assignments.push(set(Some(Scenario::Server), "server_target_qps", qps.to_string()));
+    }
+    if let Some(seed) = run.seed {
+        for key in ["qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
+            assignments.push(set(None, key, seed.to_string()));
+        }
+    }
+    if let Some(deadline) = run.deadline {
+        let ms = deadline.div_ceil(MILLISECOND).min(u64::MAX / SECOND);
+        assignments.push(set(None, "response_deadline_ms", ms.to_string()));
+    }
+    assignments
+}
