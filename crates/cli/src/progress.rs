@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use dyno_experiment::goals::Goals;
-use dyno_experiment::measure::Test;
+use dyno_experiment::test::Test;
 use dyno_experiment::{Failure, TestResult, Watch};
 use dyno_loadgen::drive::Glance;
 

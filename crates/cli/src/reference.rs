@@ -163,7 +163,7 @@ fn configuration() -> String {
 }
 
 fn systems() -> String {
-    let rows = SYSTEMS.iter().map(|(name, what)| (name.to_string(), what.to_string()));
+    let rows = SYSTEMS.into_iter().map(|kind| (kind.grammar(), kind.help.to_string()));
     format!("# Systems\n\n{MADE}What `--system` can name (`dyno info systems`).\n\n")
         + &definitions(["system", "what it is"], rows)
 }

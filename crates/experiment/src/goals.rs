@@ -5,7 +5,7 @@ use dyno_loadgen::early_stopping::{self, Params};
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode};
 
-use crate::measure::Test;
+use crate::test::Test;
 
 /// What a test is to reach.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,8 +55,8 @@ pub struct Bound {
 }
 
 impl Goals {
-    /// Those of a test.
-    pub fn of(test: &Test, is_virtual: bool) -> Self {
+    /// Returns the goals of a test.
+    pub fn from_test(test: &Test, is_virtual: bool) -> Self {
         let plans = || test.tenants.iter().map(|tenant| &tenant.plan);
         let first = &test.tenants[0].plan;
         let is_accuracy = test.mode == TestMode::AccuracyOnly;

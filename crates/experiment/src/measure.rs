@@ -7,9 +7,8 @@ use std::time::Duration;
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::{View, VirtualTime};
-use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::{self, Keep, Message, Tenant, TestLog};
-use dyno_loadgen::settings::{Scenario, Settings, TestMode};
+use dyno_loadgen::run::{self, Tenant, TestLog};
+use dyno_loadgen::settings::TestMode;
 use dyno_results::summary::Failing;
 
 use crate::failure::Failure;
@@ -17,24 +16,9 @@ use crate::goals::Goals;
 use crate::observe::{Heart, Observation};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::test::Test;
 use crate::watch::Control;
 use crate::workers::RemoteWorkers;
-
-/// One test: what is measured of a system in one go.
-#[derive(Debug, Clone)]
-pub struct Test {
-    /// Of all tenants.
-    pub scenario: Scenario,
-    /// Of all tenants.
-    pub mode: TestMode,
-    /// At least one.
-    pub tenants: Vec<TestTenant>,
-    /// Of the records of its runs.
-    pub keep: Keep,
-    /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it
-    /// does not: there the failures are what was asked for.
-    pub fails_fast: bool,
-}
 
 /// What a test left.
 #[derive(Debug)]
@@ -47,19 +31,6 @@ pub struct PlayedTest {
     pub observation: Option<Observation>,
 }
 
-/// One tenant's part of a test.
-#[derive(Debug, Clone)]
-pub struct TestTenant {
-    /// None if it is the only one and has no name.
-    pub name: Option<String>,
-    /// What was asked for.
-    pub settings: Settings,
-    /// What that means.
-    pub plan: Plan,
-    /// What the log is told of the settings.
-    pub messages: Vec<Message>,
-}
-
 /// How often progress and Ctrl-C are looked at. Seldom enough for two cores.
 const GLANCE: Duration = Duration::from_millis(200);
 
@@ -67,32 +38,6 @@ const GLANCE: Duration = Duration::from_millis(200);
 const VIRTUAL_ORIGIN: WallTime = WallTime { unix_ns: 0 };
 
 impl Test {
-    /// Such as `Server performance`.
-    pub fn title(&self) -> String {
-        format!("{} {}", self.scenario, dyno_results::summary::mode_name(self.mode))
-    }
-
-    /// About how long it lasts, ns, if each run of a repetition is VALID. An
-    /// accuracy run's length is the system's secret.
-    pub fn expected(&self) -> Nanos {
-        let of = |tenant: &TestTenant| match (self.mode, self.scenario) {
-            (TestMode::AccuracyOnly, _) => 0,
-            _ => tenant.plan.min_duration,
-        };
-        let one = self.tenants.iter().map(of).max().unwrap_or(0);
-        one.saturating_mul(self.repetition_runs())
-    }
-
-    /// Runs that a repetition asks for, if it is one of performance.
-    fn repetition_runs(&self) -> u64 {
-        match self.mode {
-            TestMode::AccuracyOnly | TestMode::FindPeakPerformance => 1,
-            TestMode::PerformanceOnly | TestMode::SubmissionRun => {
-                u64::from(self.tenants[0].plan.repetition.runs())
-            }
-        }
-    }
-
     /// Plays it to its end, or to an interrupt, under this title.
     ///
     /// # Errors
@@ -113,7 +58,7 @@ impl Test {
                 messages: tenant.messages.clone(),
             })
             .collect();
-        control.watch.begin(title, Goals::of(self, system.is_simulated()));
+        control.watch.begin(title, Goals::from_test(self, system.is_simulated()));
         let played = if system.is_simulated() {
             let logs = self.play_virtual_time(system, &tenants, control);
             PlayedTest { logs, failing: None, observation: None }
@@ -159,7 +104,7 @@ impl Test {
         control: Control<'_>,
     ) -> Result<PlayedTest, Failure> {
         let interrupted = || Failure::interrupted("interrupted before all workers had joined");
-        let coordinator = remote.coordinator(system, control)?.ok_or_else(interrupted)?;
+        let coordinator = remote.coordinator(&*system.library, control)?.ok_or_else(interrupted)?;
         let library = coordinator.library(&*system.library);
         let tenants: Vec<Tenant<'_>> = self
             .tenants

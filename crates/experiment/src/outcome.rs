@@ -28,8 +28,8 @@ use self::failures::Failures;
 pub use self::failures::Troubles;
 pub use self::reasons::Context;
 
-use crate::measure::Test;
 use crate::system::System;
+use crate::test::Test;
 
 /// What is kept of one tenant's test.
 #[derive(Debug)]

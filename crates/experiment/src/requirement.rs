@@ -10,7 +10,6 @@ use dyno_results::search::limits;
 use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State};
 use dyno_results::units;
 
-use crate::compare::columns;
 use crate::options::Requirement;
 
 /// Of the intervals.
@@ -113,7 +112,8 @@ fn metric(limit: &Limit) -> String {
 }
 
 fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
-    let compare::Run { latency, first_token, time_per_output_token, failed, .. } = columns(rows);
+    let compare::Run { latency, first_token, time_per_output_token, failed, .. } =
+        rows.observation();
     let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0));
     let times = match limit.quantity {
         Quantity::Errors => return share(&failed),

@@ -3,9 +3,12 @@
 pub mod by_value;
 mod cheat;
 pub mod cost;
+mod digits;
+mod kind;
 mod model;
 pub mod net;
 pub mod npu;
+mod null;
 mod numbers;
 mod onnx;
 mod policy;
@@ -22,88 +25,32 @@ use std::sync::Arc;
 
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
 use dyno_results::summary::InputShape;
 use dyno_sut::batch;
-use dyno_sut::cheat::Form;
-use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_sut::engine::{About, Engine, Inline};
-use dyno_sut::model::{Model, ServiceModel};
 use dyno_sut::null::Null;
-use dyno_sut::onnx::runtime::CAN_LOAD;
-use dyno_sut::tensors::{Spans, TensorLibrary};
+use dyno_sut::tensors::TensorLibrary;
 use dyno_task::judge::Judge;
 
-use crate::environment;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
-use cheat::CheatSpec;
+use kind::{Drive, Opened, Request, WorkerPool};
+pub use kind::{Resources, SYSTEMS, SystemKind};
 use npu::NpuSpec;
 pub use numbers::Numbers;
 use policy::Policies;
 pub use sample::SampleInput;
-
-/// Each system with how it is named and what it is.
-pub const SYSTEMS: [(&str, &str); 15] = [
-    (
-        "digits",
-        "UCI handwritten digits and a small perceptron, both built in; real data, real labels",
-    ),
-    (
-        "digits-lstm",
-        "the same digits, read row by row by a small LSTM that is built in, in Dyno's engine of \
-         recurrent networks; digits-lstm:precision=bf16 or int8 in fewer bits",
-    ),
-    ("null", "answers at once; what is measured is the instrument"),
-    (
-        "onnx:FILE",
-        if CAN_LOAD {
-            "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the \
-             samples, --labels FILE.npy their classes. Without --data the samples are random: \
-             figures of speed, never of quality"
-        } else {
-            "not available in this build: it is a static program, which cannot load ONNX Runtime; \
-             use tract:FILE, or the build for glibc (pip install dyno-bench)"
-        },
-    ),
-    (
-        "tract:FILE",
-        if cfg!(feature = "tract") {
-            "an ONNX model in tract, which is built in; --data and --labels as for onnx:FILE"
-        } else {
-            "an ONNX model in tract; needs a build with --features tract"
-        },
-    ),
-    ("tuned:model=FILE,formats=FILE", tuned::GRAMMAR),
-    ("rnn:MODEL", rnn::GRAMMAR),
-    ("task:NAME", task::GRAMMAR),
-    ("oip:URL/MODEL", net::OIP),
-    ("oip-grpc:HOST:PORT/MODEL", net::OIP_GRPC),
-    ("openai:URL", net::OPENAI),
-    ("raw:URL", net::RAW),
-    ("model:SERVICE", model::GRAMMAR),
-    ("npu:networks=NAMES", npu::GRAMMAR),
-    ("cheat:TRICK", cheat::GRAMMAR),
-];
 
 /// Samples of a data set that exists in name only.
 const SAMPLES_DEFAULT: usize = 1_024;
 
 /// Samples in a batch, where nobody says.
 pub const BATCH_DEFAULT: NonZero<usize> = NonZero::new(32).expect("32 is not 0");
-
-/// The share of the reference's accuracy that the rules ask for.
-const SHARE_OF_REFERENCE: f64 = 0.99;
-
-/// Accuracy of the built-in perceptron on its test images, when it was trained.
-const DIGITS_REFERENCE_ACCURACY: f64 = 519.0 / 540.0;
-
-/// That of the built-in LSTM.
-const LSTM_REFERENCE_ACCURACY: f64 = digits::LSTM_CORRECT as f64 / digits::TEST_COUNT as f64;
 
 /// A system that is ready to be measured.
 pub struct System {
@@ -121,7 +68,9 @@ pub struct System {
     pub remarks: Vec<String>,
     /// Those of them that say that data are others than the reference's.
     pub other_data: Vec<String>,
-    kind: Kind,
+    /// What its figures are, where they are not those of a real system.
+    caution: Option<&'static str>,
+    drive: Drive,
     /// Workers with engines of their own, if it has them.
     pools: Option<rnn::Pools>,
     /// What its samples are, if they are tensors of a file.
@@ -130,8 +79,6 @@ pub struct System {
     is_synthetic: bool,
     /// Added to the seed of a simulated system.
     repeat: u64,
-    /// Of the times of a system that cheats.
-    seed: u64,
     workers: Option<usize>,
     /// Where nobody says.
     offline_workers: usize,
@@ -142,25 +89,19 @@ pub struct System {
     pub remote_workers: Option<RemoteWorkers>,
 }
 
-enum Kind {
-    Null,
-    Remote(Box<net::Remote>),
-    Engine(Arc<dyn Engine>),
-    Simulated(Model),
-    Npu(Box<NpuSpec>),
-    Cheat(CheatSpec),
-}
-
 impl System {
     /// Loads what the options name.
     ///
     /// # Errors
     /// A name that does not read, or something that is missing.
     pub fn load(run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
-        let spec = run.system.clone().unwrap_or_else(|| "digits".into());
-        let (name, argument) = spec.split_once(':').unwrap_or((&spec, ""));
-        let parts = parts((&spec, name, argument), run, watch)?;
-        Self::from_parts(&spec, parts, run)
+        let spec = run.system.as_deref().unwrap_or("digits");
+        let (kind, operand) = SystemKind::of_spec(spec).map_err(|unknown| {
+            let names = SYSTEMS.map(|kind| kind.name).join(", ");
+            Failure::usage(unknown).hint(format!("the systems are {names}; see dyno info systems"))
+        })?;
+        let opened = (kind.open)(&Request { spec, operand, run, watch })?;
+        Self::from_opened(spec, opened, run)
     }
 
     /// A system of the caller's own: an engine with its samples, and their classes if they have
@@ -175,53 +116,48 @@ impl System {
         run: &RunOptions,
     ) -> Result<Self, Failure> {
         let spec = run.system.clone().unwrap_or_else(|| engine.name().to_owned());
-        let parts = Parts { labels, ..Parts::new(Kind::Engine(engine), library) };
-        Self::from_parts(&spec, parts, run)
+        let opened = Opened { labels, ..Opened::new(Drive::Engine(engine), library) };
+        Self::from_opened(&spec, opened, run)
     }
 
-    fn from_parts(spec: &str, parts: Parts, run: &RunOptions) -> Result<Self, Failure> {
-        let name = spec.split(':').next().unwrap_or(spec);
-        if let Kind::Engine(engine) = &parts.kind {
+    fn from_opened(spec: &str, opened: Opened, run: &RunOptions) -> Result<Self, Failure> {
+        let Opened { drive, library, labels, offline_workers, .. } = opened;
+        if let Drive::Engine(engine) = &drive {
             let output = engine.about().outputs.into_iter().next();
             let classes = output.and_then(|output| shapes::classes(&output.shape));
-            shapes::check_labels(parts.labels.as_deref(), classes, run)?;
+            shapes::check_labels(labels.as_deref(), classes, run)?;
         }
-        let Parts { kind, library, labels, tensors, target, .. } = parts;
-        let (offline_workers, is_synthetic) = (parts.offline_workers, parts.is_synthetic);
         let has_servers = run.tenant_systems.iter().any(Option::is_some);
-        if has_servers && !matches!(kind, Kind::Remote(_)) {
+        if has_servers && !matches!(drive, Drive::Remote(_)) {
             let problem = format!("`{spec}` is no server, and a tenant has a system of its own");
             return Err(Failure::usage(problem)
                 .hint("tenants may load different servers: see docs/tasks/tenants.md"));
         }
-        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_));
-        if run.is_virtual && !is_simulated {
+        if run.is_virtual && !drive.is_virtual() {
             let problem =
                 format!("`{spec}` computes in real time and cannot be played in virtual time");
             return Err(Failure::usage(problem)
                 .hint("leave out --virtual, or simulate: --system model:exponential=2ms"));
         }
-        let is_digits = matches!(name, "digits" | "cheat") && labels.is_some();
-        let policies = Policies::new(&kind, run);
-        let reference = is_digits.then_some(SHARE_OF_REFERENCE * DIGITS_REFERENCE_ACCURACY);
+        let policies = Policies::new(drive.is_virtual(), run);
         Ok(Self {
             library,
-            accuracy_target: run.accuracy_target.or(target).or(reference),
+            accuracy_target: run.accuracy_target.or(opened.target),
             labels,
-            judge: parts.judge,
-            remarks: parts.remarks,
-            other_data: parts.other_data,
-            kind,
-            pools: parts.pools,
+            judge: opened.judge,
+            remarks: opened.remarks,
+            other_data: opened.other_data,
+            caution: opened.caution,
+            drive,
+            pools: opened.pools,
             repeat: 0,
-            seed: run.seed.unwrap_or(0),
-            tensors,
+            tensors: opened.tensors,
             workers: run.workers,
             offline_workers: match policies.cores() {
                 Some(cores) => cores.get().min(offline_workers),
                 None => offline_workers,
             },
-            is_synthetic,
+            is_synthetic: opened.is_synthetic,
             policies,
             batch_sizes: batch::Sizes::default(),
             remote_workers: RemoteWorkers::of(run)?,
@@ -229,36 +165,26 @@ impl System {
         })
     }
 
-    /// What readers must know of it.
+    /// What readers must know of its figures.
     pub fn remark(&self) -> Option<&'static str> {
-        match &self.kind {
-            Kind::Simulated(_) | Kind::Npu(_) => {
-                Some("The system is simulated: these are figures of a model.")
-            }
-            Kind::Cheat(_) => Some("The system is simulated, and made for audits to judge."),
-            Kind::Null => {
-                Some("The null system answers at once: these are figures of the instrument.")
-            }
-            Kind::Engine(_) | Kind::Remote(_) if self.is_synthetic => {
-                Some("The samples are random: these are figures of speed, never of quality.")
-            }
-            Kind::Engine(_) | Kind::Remote(_) => None,
-        }
+        const SYNTHETIC: &str =
+            "The samples are random: these are figures of speed, never of quality.";
+        self.caution.or(self.is_synthetic.then_some(SYNTHETIC))
     }
 
     /// The simulated NPU, if it is one.
     pub fn npu(&self) -> Option<&NpuSpec> {
-        match &self.kind {
-            Kind::Npu(npu) => Some(npu),
-            _ => None,
+        match &self.drive {
+            Drive::Virtual(simulation) => simulation.npu(),
+            Drive::Null | Drive::Engine(_) | Drive::Remote(_) => None,
         }
     }
 
     /// The server, if it is one.
     pub fn remote(&self) -> Option<&net::Remote> {
-        match &self.kind {
-            Kind::Remote(remote) => Some(remote),
-            _ => None,
+        match &self.drive {
+            Drive::Remote(remote) => Some(remote),
+            Drive::Null | Drive::Engine(_) | Drive::Virtual(_) => None,
         }
     }
 
@@ -280,38 +206,25 @@ impl System {
 
     /// Whether it is measured in virtual time.
     pub fn is_simulated(&self) -> bool {
-        matches!(self.kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_))
+        self.drive.is_virtual()
     }
 
     /// The name that its logs have.
     pub fn engine_name(&self) -> &str {
-        match &self.kind {
-            Kind::Null => "null",
-            Kind::Remote(remote) => remote.name(),
-            Kind::Engine(engine) => engine.name(),
-            Kind::Simulated(_) => "a queue with servers",
-            Kind::Npu(_) => "a simulated NPU",
-            Kind::Cheat(_) => "one server",
-        }
+        self.drive.name()
     }
 
-    /// What its engine tells of itself.
+    /// What its engine reports of itself.
     pub fn about(&self) -> About {
-        match &self.kind {
-            Kind::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
-            _ => About::default(),
+        match &self.drive {
+            Drive::Engine(engine) => About { warm_up: self.policies.warm_up(), ..engine.about() },
+            Drive::Null | Drive::Remote(_) | Drive::Virtual(_) => About::default(),
         }
     }
 
-    /// Whether it tells first tokens and counts of tokens.
+    /// Whether it reports first tokens and counts of tokens.
     pub fn reports_tokens(&self) -> bool {
-        match &self.kind {
-            Kind::Simulated(model) => model.tokens.is_some(),
-            Kind::Cheat(cheat) => cheat.form() == Form::Text,
-            Kind::Engine(engine) => engine.is_streaming(),
-            Kind::Remote(remote) => remote.is_streaming,
-            Kind::Null | Kind::Npu(_) => false,
-        }
+        self.drive.reports_tokens()
     }
 
     /// Whether anything judges its answers: labels, references, or the method of a task.
@@ -322,7 +235,7 @@ impl System {
 
     /// Whether it computes in this process.
     pub fn is_engine(&self) -> bool {
-        matches!(self.kind, Kind::Engine(_))
+        matches!(self.drive, Drive::Engine(_))
     }
 
     /// Whether its samples are random numbers.
@@ -345,31 +258,20 @@ impl System {
     }
 
     /// Threads that compute in this scenario; 0 is the issuing thread.
-    ///
-    /// One query at a time gains nothing from a second thread, and a Server
-    /// query of a small engine is computed in less than it takes to wake one.
     fn workers(&self, scenario: Scenario) -> usize {
-        if matches!(self.kind, Kind::Cheat(_) | Kind::Npu(_) | Kind::Remote(_)) {
-            // It queues and batches by itself.
-            return 0;
-        }
-        // One that batches by length needs somebody who waits for its batches.
-        let queues = |pools: &rnn::Pools| pools.is_bound() || scenario != Scenario::SingleStream;
-        if let (None, Some(pools)) = (self.workers, &self.pools) {
-            return usize::from(queues(pools)).max(self.policies.least_workers());
-        }
-        self.workers.unwrap_or(match (&self.kind, scenario) {
-            (Kind::Simulated(model), Scenario::MultiStream | Scenario::Offline) => {
-                model.servers.get()
-            }
-            (Kind::Engine(_), Scenario::Offline) => self.offline_workers,
-            _ => self.policies.least_workers(),
-        })
+        let by_drive = self.drive.workers(scenario, &self.policies, self.offline_workers);
+        let Some(by_drive) = by_drive else { return 0 };
+        let by_pools = self.pools.as_ref().map(|pools| {
+            // One that batches by length needs somebody who waits for its batches.
+            let queues = pools.is_bound() || scenario != Scenario::SingleStream;
+            usize::from(queues).max(self.policies.least_workers())
+        });
+        self.workers.or(by_pools).unwrap_or(by_drive)
     }
 
     /// Whether samples of several queries may be computed together.
     pub fn is_batched(&self, scenario: Scenario) -> bool {
-        !matches!(self.kind, Kind::Null) && self.workers(scenario) > 0
+        !matches!(self.drive, Drive::Null) && self.workers(scenario) > 0
     }
 
     /// The system for one test in real time, warmed up for as long as the run goes on.
@@ -384,13 +286,11 @@ impl System {
         scenario: Scenario,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Arc<dyn SystemUnderTest>, Failure> {
-        let engine = match &self.kind {
-            Kind::Null => return Ok(Arc::new(Null)),
-            Kind::Remote(remote) => return Ok(remote.client()),
-            Kind::Engine(engine) => engine.clone(),
-            Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => {
-                panic!("a simulated system has no real time")
-            }
+        let engine = match &self.drive {
+            Drive::Null => return Ok(Arc::new(Null)),
+            Drive::Remote(remote) => return Ok(remote.client()),
+            Drive::Engine(engine) => engine.clone(),
+            Drive::Virtual(_) => panic!("a simulated system has no real time"),
         };
         let workers = NonZero::new(self.workers(scenario));
         let policy = self.policies.batching(scenario, engine.about().largest_batch);
@@ -434,167 +334,13 @@ impl System {
     /// # Panics
     /// If it is not simulated.
     pub fn simulated(&self, plan: &Plan) -> Box<dyn SimulatedSystem> {
-        // The next seed is that of the faults.
-        let repeated = |seed: u64| seed.wrapping_add(self.repeat.wrapping_mul(2));
-        let (model, scenario) = match &self.kind {
-            Kind::Simulated(model) => (model, plan.scenario()),
-            Kind::Cheat(cheat) => return Box::new(cheat.system(plan, repeated(self.seed))),
-            Kind::Npu(npu) => return Box::new(npu.system()),
-            Kind::Null | Kind::Engine(_) | Kind::Remote(_) => panic!("only a model is simulated"),
-        };
-        let seed = repeated(model.seed);
-        let seeded = Model { seed, ..model.clone() };
-        let system = ServiceModel::new(seeded).expect("the model was built when it was read");
-        match NonZero::new(self.workers(scenario)) {
-            Some(workers) => {
-                let policy = self.policies.batching(scenario, 0);
-                let batched = batch::Simulated::new(system, policy, workers);
-                Box::new(batched.counting(self.batch_sizes.clone()))
-            }
-            None => Box::new(system),
-        }
+        let Drive::Virtual(simulation) = &self.drive else { panic!("only a model is simulated") };
+        let scenario = plan.scenario();
+        let batching = NonZero::new(self.workers(scenario)).map(|workers| WorkerPool {
+            policy: self.policies.batching(scenario, 0),
+            workers,
+            sizes: self.batch_sizes.clone(),
+        });
+        simulation.system(plan, self.repeat, batching)
     }
-}
-
-/// What a system is made of, before anybody says how it is driven.
-struct Parts {
-    kind: Kind,
-    library: Arc<dyn SampleLibrary>,
-    labels: Option<Vec<i64>>,
-    tensors: Option<Arc<TensorLibrary>>,
-    pools: Option<rnn::Pools>,
-    /// Accuracy that its task asks for.
-    target: Option<f64>,
-    judge: Option<Judge>,
-    remarks: Vec<String>,
-    other_data: Vec<String>,
-    offline_workers: usize,
-    is_synthetic: bool,
-}
-
-impl Parts {
-    fn new(kind: Kind, library: Arc<dyn SampleLibrary>) -> Self {
-        Self {
-            kind,
-            library,
-            labels: None,
-            tensors: None,
-            pools: None,
-            target: None,
-            judge: None,
-            remarks: Vec::new(),
-            other_data: Vec::new(),
-            offline_workers: environment::cores(),
-            is_synthetic: false,
-        }
-    }
-}
-
-fn parts(
-    (spec, name, argument): (&str, &str, &str),
-    run: &RunOptions,
-    watch: &Arc<dyn Watch>,
-) -> Result<Parts, Failure> {
-    let numbers = || Arc::new(Numbers { count: run.samples_or_of_round(SAMPLES_DEFAULT) });
-    match name {
-        "onnx" | "tract" => {
-            let loaded = onnx::load(name, argument, &Spans::new(), None, run)?;
-            Ok(Parts {
-                labels: loaded.library.labels().map(<[i64]>::to_vec),
-                tensors: Some(loaded.library.clone()),
-                offline_workers: loaded.offline_workers,
-                is_synthetic: run.data.is_empty(),
-                ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
-            })
-        }
-        "tuned" => {
-            let loaded = tuned::load(argument, run)?;
-            Ok(Parts {
-                labels: loaded.library.labels().map(<[i64]>::to_vec),
-                tensors: Some(loaded.library.clone()),
-                is_synthetic: run.data.is_empty(),
-                remarks: loaded.remarks,
-                ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
-            })
-        }
-        "task" => {
-            let loaded = task::load(argument, run, watch)?;
-            Ok(Parts {
-                is_synthetic: loaded.is_synthetic,
-                labels: loaded.labels,
-                judge: loaded.judge,
-                remarks: loaded.remarks,
-                other_data: loaded.other_data,
-                tensors: loaded.tensors,
-                target: loaded.target,
-                offline_workers: loaded.offline_workers,
-                pools: loaded.pools,
-                ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
-            })
-        }
-        "rnn" => Ok(recurrent(rnn::load(argument, run)?)),
-        "digits-lstm" => Ok(Parts {
-            labels: Some(digits::labels()),
-            target: Some(SHARE_OF_REFERENCE * LSTM_REFERENCE_ACCURACY),
-            ..recurrent(rnn::load_digits(argument, run)?)
-        }),
-        "digits" => {
-            let engine = Kind::Engine(Arc::new(DigitsPerceptron::new()));
-            let parts = Parts::new(engine, Arc::new(DigitsLibrary));
-            Ok(Parts { labels: Some(digits::labels()), ..parts })
-        }
-        "null" => Ok(Parts::new(Kind::Null, numbers())),
-        "oip" | "oip-grpc" | "openai" | "raw" => Ok(served(net::load(name, argument, run)?)),
-        "model" => Ok(Parts::new(Kind::Simulated(read_model(spec, argument, run)?), numbers())),
-        "npu" => {
-            let npu = NpuSpec::read(spec, argument, &**watch)?;
-            let remarks = npu.remarks();
-            Ok(Parts { remarks, ..Parts::new(Kind::Npu(Box::new(npu)), numbers()) })
-        }
-        "cheat" => {
-            let cheat = CheatSpec::read(spec, argument)?;
-            let labels = (cheat.form() == Form::Class).then(digits::labels);
-            let images = Arc::new(cheat.images);
-            Ok(Parts { labels, ..Parts::new(Kind::Cheat(cheat), images) })
-        }
-        other => Err(unknown(other)),
-    }
-}
-
-fn served(loaded: net::Loaded) -> Parts {
-    Parts {
-        labels: loaded.labels,
-        tensors: loaded.tensors,
-        is_synthetic: loaded.is_synthetic,
-        remarks: loaded.remarks,
-        ..Parts::new(Kind::Remote(Box::new(loaded.remote)), loaded.library)
-    }
-}
-
-fn recurrent(loaded: rnn::Loaded) -> Parts {
-    Parts {
-        judge: loaded.judge,
-        remarks: loaded.remarks,
-        is_synthetic: loaded.is_synthetic,
-        pools: Some(loaded.pools),
-        ..Parts::new(Kind::Engine(loaded.engine), loaded.library)
-    }
-}
-
-fn read_model(spec: &str, argument: &str, run: &RunOptions) -> Result<Model, Failure> {
-    let model = model::parse(argument, run.seed).and_then(|model| {
-        // Built once to be checked; each test builds its own.
-        ServiceModel::new(model.clone()).map(|_| model).map_err(|error| error.to_string())
-    });
-    model.map_err(|expected| {
-        Failure::usage(format!("system `{spec}`: {expected}"))
-            .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
-    })
-}
-
-fn unknown(name: &str) -> Failure {
-    let names = SYSTEMS.map(|(name, _)| name.split(':').next().unwrap_or(name));
-    let near = nearest(name, names.into_iter()).unwrap_or("digits");
-    Failure::usage(format!("unknown system `{name}`; the nearest is `{near}`"))
-        .hint(format!("the systems are {}; see dyno info systems", names.join(", ")))
 }

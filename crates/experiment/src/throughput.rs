@@ -13,10 +13,11 @@ use dyno_net::trouble::Kind;
 use dyno_results::summary::{self, Failing};
 
 use crate::failure::Failure;
-use crate::measure::{PlayedTest, Test, TestTenant};
+use crate::measure::PlayedTest;
 use crate::options::Options;
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::test::{Test, TestTenant};
 use crate::watch::{Control, Interrupt};
 
 /// A probe that lasts this long says enough.

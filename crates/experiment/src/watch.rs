@@ -8,7 +8,7 @@ use dyno_loadgen::drive::Glance;
 use dyno_results::summary::Verdict;
 
 use crate::goals::Goals;
-use crate::measure::Test;
+use crate::test::Test;
 
 /// An observer of an experiment. Its methods are called from several threads, between tests and
 /// while they are on; they must return soon.

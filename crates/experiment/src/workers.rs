@@ -1,43 +1,27 @@
-//! Workers that share the load of a run: their coordinator, and what a worker measures. Their
-//! protocol is [`dyno_net::worker`].
+//! The coordinator of workers that share the load of a run, and what they report. A worker itself
+//! is the module `member`; the protocol is [`dyno_net::worker`].
 
-mod consent;
 mod report;
 
 use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-use dyno_loadgen::clock::Clock;
-use dyno_loadgen::drive::real::RealTime;
-use dyno_loadgen::drive::{Job, Played, PlayedTenant};
-use dyno_loadgen::plan::Library;
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share::{self, Share};
-use dyno_net::client::Seen;
 use dyno_net::worker::coordinator::{Coordinator, GatherError, Listen, Listening, SILENCE};
-use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
 use dyno_results::units;
 
+use crate::environment;
 use crate::failure::Failure;
-use crate::measure::Test;
-use crate::observe::Heart;
-use crate::options::{RunOptions, ShapeOf, find_key};
-use crate::system::System;
-use crate::system::net::Remote;
-use crate::watch::Watch;
+use crate::options::{RunOptions, ShapeOf};
+use crate::test::Test;
 use crate::watch::{Control, Interrupt};
-use crate::{environment, run};
-pub use consent::{Consent, GRAMMAR, Grant};
 pub use report::{Report, Reported};
 
 /// The variable with the secret of a coordinator and its workers.
 pub const TOKEN: &str = "DYNO_WORKER_TOKEN";
-
-/// Systems in virtual time.
-const SIMULATED: [&str; 3] = ["model", "npu", "cheat"];
 
 /// The default address, where no other machine can join.
 pub const ADDRESS: &str = "127.0.0.1:7700";
@@ -129,7 +113,7 @@ impl RemoteWorkers {
     /// If nobody can join here, or a worker lacks what it takes.
     pub fn coordinator(
         &self,
-        system: &System,
+        library: &dyn SampleLibrary,
         control: Control<'_>,
     ) -> Result<Option<&Coordinator>, Failure> {
         if let Some(coordinator) = self.gathered.get() {
@@ -154,8 +138,11 @@ impl RemoteWorkers {
             Err(_) if !goes_on() => return Ok(None),
             ready => ready.map_err(Failure::set_up)?,
         };
-        let Library { total, performance } = system.library_size();
-        let own = (system.library.name().to_string(), total, performance);
+        let own = (
+            library.name().to_string(),
+            library.total_sample_count() as u64,
+            library.performance_sample_count() as u64,
+        );
         for (number, ready) in (1..).zip(ready) {
             let theirs = (ready.library, ready.total, ready.performance);
             if theirs != own {
@@ -208,10 +195,10 @@ fn is_loopback(address: &str) -> bool {
 }
 
 /// An option that makes up a system, with its values in the spelling that reads back.
-type Sent = (&'static str, fn(&RunOptions) -> Vec<String>);
+pub(crate) type Sent = (&'static str, fn(&RunOptions) -> Vec<String>);
 
 /// The options that a coordinator sends. A worker takes no others.
-const SENT: [Sent; 16] = [
+pub(crate) const SENT: [Sent; 16] = [
     ("system", |run| run.system.iter().cloned().collect()),
     ("model", |run| run.model.iter().map(|path| shown(path)).collect()),
     ("data", |run| {
@@ -263,7 +250,7 @@ const IN_FLIGHT: &str = "max-concurrency=";
 ///
 /// # Errors
 /// More workers than requests, as a sentence.
-fn divided(spec: &str, share: Share) -> Result<String, String> {
+pub(crate) fn divided(spec: &str, share: Share) -> Result<String, String> {
     let part = |option: &str| {
         let all = option.strip_prefix(IN_FLIGHT).and_then(|number| number.parse().ok());
         match all.map(|all| (all, share.part(all))) {
@@ -276,121 +263,6 @@ fn divided(spec: &str, share: Share) -> Result<String, String> {
     };
     let parts: Result<Vec<String>, String> = spec.split(',').map(part).collect();
     parts.map(|parts| parts.join(","))
-}
-
-/// The system of a worker, once the coordinator has named it.
-pub struct WorkerRig {
-    watch: Arc<dyn Watch>,
-    consent: Consent,
-    share: Share,
-    system: Option<System>,
-    fails_fast: bool,
-    /// When the test began, and what the client had seen by then.
-    begun: Mutex<Option<(Clock, Seen)>>,
-    /// Beats while a test is on.
-    heart: Mutex<Option<Heart>>,
-}
-
-impl WorkerRig {
-    /// A worker without a system. It sets up what the consent covers.
-    pub fn new(consent: Consent, share: Share, watch: Arc<dyn Watch>) -> Self {
-        Self {
-            watch,
-            consent,
-            share,
-            system: None,
-            fails_fast: false,
-            begun: Mutex::default(),
-            heart: Mutex::default(),
-        }
-    }
-
-    fn system(&self) -> &System {
-        self.system.as_ref().expect("a system is set up before anything is asked of it")
-    }
-}
-
-impl Rig for WorkerRig {
-    fn set_up(&mut self, options: &[Pair]) -> Result<(), String> {
-        self.system = None;
-        let mut run = RunOptions::default();
-        for Pair { name, value } in options {
-            let key = find_key(name).ok().filter(|_| SENT.iter().any(|(sent, _)| sent == name));
-            let key = key.ok_or_else(|| format!("a worker takes no option `{name}`"))?;
-            (key.set)(&mut run, value, Path::new(""))
-                .map_err(|expected| format!("{name}: {expected}"))?;
-        }
-        let name = run.system.as_deref().and_then(|spec| spec.split(':').next());
-        if name.is_some_and(|name| SIMULATED.contains(&name)) {
-            return Err("a simulated system is not played by workers".into());
-        }
-        self.consent.check(&run)?;
-        run.system = run.system.map(|spec| divided(&spec, self.share)).transpose()?;
-        let system =
-            System::load(&run, &self.watch).map_err(|failure| failure.problems().join("; "))?;
-        (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
-        Ok(())
-    }
-
-    fn system_name(&self) -> String {
-        self.system.as_ref().map_or("", System::engine_name).into()
-    }
-
-    fn words_of_failure(&self) -> Option<String> {
-        self.system().words_of_failure(Some(&Seen::default()))
-    }
-
-    fn library(&self) -> &dyn SampleLibrary {
-        &*self.system().library
-    }
-
-    fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String> {
-        let Some(system) = &self.system else { return Err("no system is set up".into()) };
-        let started = system
-            .real_time(scenario, &|| true)
-            .map_err(|failure| failure.problems().join("; "))?;
-        let seen = system.remote().map(Remote::seen).unwrap_or_default();
-        *lock(&self.begun) = Some((Clock::start(), seen));
-        let heart = Heart::begin();
-        let driver = RealTime::new(started).announce(heart.announce());
-        *lock(&self.heart) = Some(heart);
-        let (clock, monitor) = (driver.clock(), driver.monitor());
-        monitor.fail_fast(self.fails_fast);
-        Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
-    }
-
-    fn report(&self, job: &Job<'_>, played: &Played) -> Vec<u8> {
-        let begun = lock(&self.begun);
-        let observer = lock(&self.heart).take().map(|heart| {
-            let targets = job.tenants.iter().map(|tenant| tenant.plan.load.percentile());
-            let records = played.tenants.iter().map(|part| &part.record);
-            let tenants: Vec<_> = records.zip(targets).collect();
-            run::observer(self.system(), heart.end(), &tenants)
-        });
-        let (Some(remote), Some((clock, before))) =
-            (self.system.as_ref().and_then(System::remote), &*begun)
-        else {
-            return Report { observer, ..Report::default() }.bytes();
-        };
-        let lateness = |(tenant, part): (u8, &PlayedTenant)| remote.lateness(tenant, &part.record);
-        let ledger = |(tenant, part): (u8, &PlayedTenant)| {
-            remote.ledger(tenant, part.record.completed_at.len())
-        };
-        let report = Report {
-            seen: Some(remote.seen().since(before)),
-            threads: remote.threads,
-            took: clock.now(),
-            lateness: (0..).zip(&played.tenants).map(lateness).collect(),
-            ledger: (0..).zip(&played.tenants).map(ledger).collect(),
-            observer,
-        };
-        report.bytes()
-    }
-}
-
-/// What it guards is consistent wherever a thread may have panicked.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use dyno_experiment::Failure;
-use dyno_experiment::system::SYSTEMS;
+use dyno_experiment::system::{SYSTEMS, SystemKind};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
 use dyno_results::write::pretty;
@@ -71,7 +71,11 @@ impl Info {
             None => overview(),
             Some(Topic::Settings) => settings(),
             Some(Topic::Scenarios) => scenarios(),
-            Some(Topic::Systems) => definitions(&SYSTEMS),
+            Some(Topic::Systems) => {
+                let grammars = SYSTEMS.map(SystemKind::grammar);
+                let rows = grammars.iter().zip(SYSTEMS).map(|(name, kind)| (&**name, kind.help));
+                definitions(&rows.collect::<Vec<_>>())
+            }
             Some(Topic::Models) => models(),
             Some(Topic::Metrics) => {
                 let told = METRICS.map(|metric| (metric.name, metric.told()));

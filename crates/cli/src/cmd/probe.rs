@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use dyno_experiment::measure::{Test, TestTenant};
 use dyno_experiment::options::CommandLine;
 use dyno_experiment::probe::{self, Probe};
 use dyno_experiment::run::Prepared;
+use dyno_experiment::test::{Test, TestTenant};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::plan::Plan;

@@ -209,7 +209,7 @@ impl SweepCommand {
         let mut problems = Vec::new();
         let mut over = Vec::new();
         for text in &self.over {
-            match dyno_experiment::sweep::read_axis(text) {
+            match dyno_experiment::options::read_axis(text) {
                 Ok(axis) => over.push(axis),
                 Err(problem) => problems.push(format!("flag --over: {problem}")),
             }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use dyno_experiment::workers::{Consent, GRAMMAR, Grant, TOKEN, WorkerRig, token};
+use dyno_experiment::member::{Consent, GRAMMAR, Grant, WorkerRig};
+use dyno_experiment::workers::{TOKEN, token};
 use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_net::worker::member::{Join, Member, MemberError};

@@ -6,7 +6,7 @@ mod time_line;
 
 use dyno_experiment::TestResult;
 use dyno_experiment::goals::{Goals, Until};
-use dyno_experiment::measure::Test;
+use dyno_experiment::test::Test;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::Glance;
 use dyno_results::series::Counts;

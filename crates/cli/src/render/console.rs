@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use dyno_experiment::measure::Test;
 use dyno_experiment::options::{Options, is_open};
 use dyno_experiment::system::System;
+use dyno_experiment::test::Test;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::metrics::Distribution;

@@ -66,7 +66,7 @@ fn run(keys: &str, rest: &str) -> (Folder, crate::program::Ran, Arc<Counts>) {
 #[test]
 fn fewer_connections_than_a_concurrency_needs_are_refused_before_the_run() {
     for keys in [",connections=2", ",max-concurrency=2"] {
-        let arrivals = "--scenario Server --qps 10 --set server_arrivals=concurrency:8";
+        let arrivals = "--scenario Server --set server_arrivals=concurrency:8";
         let (folder, ran, counts) = run(keys, arrivals);
         assert_eq!(ran.code, Some(2), "{keys}: {}", ran.stderr);
         let words = "expected a client that keeps 8 requests in flight, found one that keeps 2";

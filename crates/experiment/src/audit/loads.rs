@@ -5,7 +5,7 @@
 use dyno_loadgen::settings::{Repetition, Scenario, Setting as _, TestMode};
 use dyno_results::summary::{self, mode_name};
 
-use crate::measure;
+use crate::test::Test;
 
 /// By scenario, what repeated runs found.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ struct Load {
 }
 
 /// Whether a test is to be repeated.
-pub fn is_repeated(tests: &[measure::Test]) -> bool {
-    let of = |test: &measure::Test| test.tenants[0].plan.repetition != Repetition::Once;
+pub fn is_repeated(tests: &[Test]) -> bool {
+    let of = |test: &Test| test.tenants[0].plan.repetition != Repetition::Once;
     tests.iter().any(|test| test.mode == TestMode::PerformanceOnly && of(test))
 }
 

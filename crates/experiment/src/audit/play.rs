@@ -13,9 +13,9 @@ use super::{Audited, Bounds, plan, quality};
 use crate::End;
 use crate::compare::interleave::rate;
 use crate::failure::Failure;
-use crate::measure::Test as MeasuredTest;
 use crate::options::{CommandLine, Options, is_open};
 use crate::run::{Measured, Prepared, variables};
+use crate::test::Test as MeasuredTest;
 use crate::watch::Control;
 
 /// The run of the submission, below the folder of the audit.

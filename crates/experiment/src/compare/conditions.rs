@@ -6,9 +6,9 @@ use dyno_results::{foreign, units};
 use super::source::Played;
 
 use crate::failure::Failure;
-use crate::measure::{Test, TestTenant};
 use crate::outcome::plan_of;
 use crate::run::Prepared;
+use crate::test::{Test, TestTenant};
 
 /// What a test was, or is to be, played with.
 #[derive(Debug, Clone, PartialEq)]

@@ -26,9 +26,9 @@ use crate::watch::Watch;
 use crate::End;
 use crate::effect::Strictness;
 use crate::failure::Failure;
-use crate::measure::Test;
 use crate::options::{CommandLine, GivenKeys, Options};
 use crate::run::{Prepared, variables};
+use crate::test::Test;
 use crate::watch::Control;
 
 /// What is to be played.

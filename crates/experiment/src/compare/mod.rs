@@ -18,7 +18,7 @@ use dyno_results::summary::State;
 pub use json::{Compared, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
-pub use source::{Played, columns, refuse_copies};
+pub use source::{Played, refuse_copies};
 
 use crate::End;
 use crate::failure::Failure;

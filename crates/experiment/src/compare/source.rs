@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare;
 use dyno_results::foreign::{self, Figures, Foreign};
-use dyno_results::records::{self, NEVER, Records};
+use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, State, Verdict};
 
 use super::conditions::Conditions;
@@ -177,7 +176,7 @@ impl PlayedTest {
                 "" => EARLIER.into(),
                 definitions => definitions.into(),
             },
-            observations: vec![columns(&records)],
+            observations: vec![records.observation()],
             scheduled: records.scheduled_ns,
             has_records: true,
             figures: foreign::of_summary(test),
@@ -190,7 +189,7 @@ impl PlayedTest {
     }
 
     fn foreign(test: &foreign::Test, is_only: bool) -> Self {
-        let mut columns = test.records.as_ref().map(columns).unwrap_or_default();
+        let mut columns = test.records.as_ref().map(Records::observation).unwrap_or_default();
         if !test.has_times {
             columns.completed.clear();
         }
@@ -248,37 +247,4 @@ fn without_first(run: &mut compare::Run) {
             times.remove(0);
         }
     }
-}
-
-/// The columns that are compared.
-pub fn columns(records: &Records) -> compare::Run {
-    let answered: Vec<usize> =
-        (0..records.row_count()).filter(|&row| records.is_answered(row)).collect();
-    let latency = |row: usize| records.latency_ns[row];
-    let first = |row: usize| records.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
-    let mut completed: Vec<Nanos> = answered
-        .iter()
-        .map(|&row| time(records.scheduled_ns[row].saturating_add(latency(row))))
-        .collect();
-    completed.sort_unstable();
-    let per_token = |&row: &usize| {
-        let gaps = records.tokens.get(row).filter(|&&tokens| tokens > 1)? - 1;
-        // As `Definitions::Native` has it.
-        let spent = latency(row).saturating_sub(first(row)?);
-        (spent > 0).then(|| time(spent / gaps))
-    };
-    compare::Run {
-        latency: answered.iter().map(|&row| time(latency(row))).collect(),
-        first_token: answered.iter().filter_map(|&row| first(row)).map(time).collect(),
-        time_per_output_token: answered.iter().filter_map(per_token).collect(),
-        completed,
-        failed: (0..records.row_count()).map(|row| !records.is_answered(row)).collect(),
-        stride: records.stride as f64,
-        position: None,
-    }
-}
-
-/// A damaged record may hold a time before the start.
-fn time(ns: i64) -> Nanos {
-    ns.max(0).cast_unsigned()
 }

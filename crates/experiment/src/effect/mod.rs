@@ -14,7 +14,7 @@ use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 
 use crate::failure::Failure;
 use crate::options::{Given, Options, RunOptions};
-use crate::system::{SYSTEMS, System};
+use crate::system::{System, SystemKind};
 
 pub use served::check_served;
 pub use table::needs_of;
@@ -87,7 +87,7 @@ impl<'a> Facts<'a> {
 
     /// Whether there is such a system; a name that is none is another error.
     fn is_known(&self) -> bool {
-        SYSTEMS.iter().any(|(name, _)| name.split(':').next() == Some(self.system))
+        SystemKind::named(self.system).is_some()
     }
 
     /// The scenarios as a person lists them.

@@ -4,13 +4,13 @@ use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Scenario, TestMode};
 
 use super::{Facts, Unmet};
-use crate::system::System;
+use crate::system::{SYSTEMS, System};
 
 /// What an option needs.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
-    /// One of these systems.
-    Systems(&'static [&'static str]),
+    /// A system that accepts the option.
+    System,
     /// A performance test.
     Performance,
     /// An accuracy test.
@@ -22,16 +22,20 @@ pub enum Need {
 }
 
 impl Need {
-    /// Why it is not met; `None` if it is, or if that is not known yet.
-    pub fn unmet(&self, facts: &Facts<'_>) -> Option<Unmet> {
+    /// Why it is not met by an option; `None` if it is, or if that is not known yet.
+    pub fn unmet(&self, key: &str, facts: &Facts<'_>) -> Option<Unmet> {
         match *self {
-            Self::Systems(systems) => (!systems.contains(&facts.system)).then(|| {
-                let names: Vec<String> = systems.iter().map(|name| format!("{name}:")).collect();
-                Unmet::new(
-                    format!("means nothing to system `{}`", facts.system),
-                    format!("it belongs to {}; leave it out", names.join(", ")),
-                )
-            }),
+            Self::System => {
+                let accepting = accepting(key);
+                (!accepting.contains(&facts.system)).then(|| {
+                    let names: Vec<String> =
+                        accepting.iter().map(|name| format!("{name}:")).collect();
+                    Unmet::new(
+                        format!("means nothing to system `{}`", facts.system),
+                        format!("it belongs to {}; leave it out", names.join(", ")),
+                    )
+                })
+            }
             Self::Performance => (!facts.measures()).then(|| {
                 Unmet::new(
                     "has no effect: this run has no performance test",
@@ -57,11 +61,12 @@ impl Need {
         }
     }
 
-    /// A few words for the reference page.
-    pub fn words(&self) -> String {
+    /// A few words for the reference page on an option.
+    pub fn words(&self, key: &str) -> String {
         match *self {
-            Self::Systems(systems) => {
-                let names: Vec<String> = systems.iter().map(|name| format!("`{name}`")).collect();
+            Self::System => {
+                let names: Vec<String> =
+                    accepting(key).iter().map(|name| format!("`{name}`")).collect();
                 format!("one of the systems {}", names.join(", "))
             }
             Self::Performance => "a performance test".into(),
@@ -70,6 +75,12 @@ impl Need {
             Self::Other(words, _) => words.into(),
         }
     }
+}
+
+/// Returns the names of the systems that accept an option.
+fn accepting(key: &str) -> Vec<&'static str> {
+    let kinds = SYSTEMS.into_iter().filter(|kind| kind.accepts.contains(&key));
+    kinds.map(|kind| kind.name).collect()
 }
 
 /// Labels, references or a method that judge answers.

@@ -3,6 +3,7 @@
 
 pub mod arguments;
 mod assignment;
+mod axis;
 mod batch;
 mod file;
 mod flags;
@@ -25,6 +26,7 @@ use dyno_loadgen::settings::{
 };
 
 use assignment::{Assignment, apply};
+pub use axis::{axis, expand as axis_range, read_axis, split as axis_values};
 pub use batch::BatchSizes;
 pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
 use flags::{all_given, read_flags};

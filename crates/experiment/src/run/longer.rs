@@ -11,8 +11,9 @@ use dyno_results::units;
 
 use super::{Prepared, tests};
 use crate::failure::Failure;
-use crate::measure::{PlayedTest, Test};
+use crate::measure::PlayedTest;
 use crate::options::Profile;
+use crate::test::Test;
 use crate::watch::{Control, Interrupt};
 
 /// How often a query is made larger.

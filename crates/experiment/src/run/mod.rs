@@ -26,11 +26,12 @@ use dyno_results::{series, units, write};
 
 use crate::effect::{self, Facts};
 use crate::failure::Failure;
-use crate::measure::{PlayedTest, Test, TestTenant};
+use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
+use crate::test::{Test, TestTenant};
 use crate::watch::Watch;
 use crate::watch::{Control, Interrupt, TestResult};
 use crate::workers::RemoteWorkers;

@@ -8,9 +8,9 @@ use dyno_results::units;
 
 use crate::environment;
 use crate::failure::Failure;
-use crate::measure::{Test, TestTenant};
 use crate::options::{Options, TenantTable, is_open};
 use crate::system::System;
+use crate::test::{Test, TestTenant};
 
 /// Share of the probed throughput at which Server queries arrive.
 const SERVER_SHARE: f64 = 0.1;

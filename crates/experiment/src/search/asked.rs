@@ -12,10 +12,10 @@ use dyno_loadgen::settings::{
 use dyno_results::search::{Definition, Load, OnTop, limits};
 
 use crate::failure::Failure;
-use crate::measure::Test;
 use crate::options::{Given, Mode, Options, Profile, is_open};
 use crate::run::Prepared;
 use crate::system::net::Remote;
+use crate::test::Test;
 use crate::watch::Control;
 
 /// What is asked of a search beyond what is asked of its runs.

@@ -25,9 +25,10 @@ use crate::watch::Watch;
 use crate::effect::{self, Facts, Strictness};
 use crate::environment;
 use crate::failure::Failure;
-use crate::measure::{PlayedTest, Test};
+use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options};
 use crate::run::Prepared;
+use crate::test::Test;
 use crate::watch::{Control, Interrupt};
 
 /// A search that is prepared or on.

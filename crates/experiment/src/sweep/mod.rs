@@ -5,7 +5,7 @@
 //! be run, each as a `dyno run` in a process of its own, and
 //! [`dyno_results::sweep`] is what is known of them.
 
-mod axis;
+mod combinations;
 mod line;
 pub mod plan;
 pub mod play;
@@ -13,5 +13,4 @@ mod process;
 pub mod resume;
 pub mod rows;
 
-pub use axis::{axis, expand as axis_range, read_axis, split as axis_values};
 pub use process::{exit_code, pause};

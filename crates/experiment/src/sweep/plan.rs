@@ -12,14 +12,14 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::TestMode;
 use dyno_results::sweep::{Axis, Definition, InputFile, Point, PointState};
 
-use super::axis::{Combination, check_selection, combinations, is_selected};
+use super::combinations::{Combination, check_selection, combinations, is_selected};
 use crate::effect::{Common, Facts, check_system};
 use crate::failure::Failure;
 use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepTable, Swept, meaning,
 };
 use crate::run::{Prepared, variables};
-use crate::system::{System, cost, shapes, task, tuned};
+use crate::system::{System, SystemKind, cost};
 use crate::watch::quiet;
 
 /// What was said of a sweep. Flags come before the file.
@@ -61,6 +61,7 @@ impl Plan {
         let axes = axes(&request, &table)?;
         request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));
         check_table(options.sweep.as_ref(), &request.flags, &axes)?;
+        check_systems(&axes)?;
         let (is_zip, repeat) = (table.zip == Some(true), table.repeat.unwrap_or(1));
         let all = combinations(&axes, is_zip, &table.exclude, repeat as usize);
         let all = all.map_err(|problem| {
@@ -131,6 +132,14 @@ fn check_table(
     }
     Err(Failure::usages(problems)
         .hint("pair zip with a second --over, order-seed with --order random, or leave them out"))
+}
+
+/// Checks that systems that vary exist.
+fn check_systems(axes: &[Axis]) -> Result<(), Failure> {
+    let systems = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
+    let problems: Vec<String> =
+        systems.filter_map(|spec| SystemKind::of_spec(spec).err()).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Failure::usages(problems)) }
 }
 
 /// What a file says of a sweep, with what the flags say in its place.
@@ -241,18 +250,13 @@ impl Check {
             return self.note(&failure, &name);
         }
         // An engine takes its time to load, and is loaded when its point is run.
-        let checked = match system.split_once(':') {
-            Some(("task", task)) => task::check(task),
-            Some(("onnx" | "tract", file)) => shapes::check_file(Path::new(file), &options.run),
-            Some(("tuned", _)) => Ok(()),
-            _ if matches!(&*system, "onnx" | "tract") => match &options.run.model {
-                Some(file) => shapes::check_file(file, &options.run),
-                None => Ok(()),
-            },
-            _ if system == "tuned" => Ok(()),
-            _ => System::load(&options.run, &quiet())
-                .and_then(|system| Prepared::of(options, system).tests().map(|_| ())),
-        };
+        let quick = SystemKind::of_spec(&system)
+            .ok()
+            .and_then(|(kind, operand)| Some((kind.check?)(operand, &options.run)));
+        let checked = quick.unwrap_or_else(|| {
+            System::load(&options.run, &quiet())
+                .and_then(|system| Prepared::of(options, system).tests().map(|_| ()))
+        });
         if let Err(failure) = checked {
             return self.note(&failure, &name);
         }
@@ -277,13 +281,12 @@ impl Check {
 
     fn note_files(&mut self, fixed: &CommandLine, options: &Options) {
         let run = &options.run;
-        let of_system = run.system.as_deref().and_then(|system| system.split_once(':'));
-        let model = of_system.filter(|(name, _)| matches!(*name, "onnx" | "tract"));
+        let named = run.system.as_deref().and_then(|spec| {
+            let (kind, operand) = SystemKind::of_spec(spec).ok()?;
+            Some((kind.resources)(operand).files)
+        });
         let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
-        let paths = paths.into_iter().flatten().cloned();
-        let paths = paths.chain(model.map(|(_, file)| PathBuf::from(file)));
-        let tuned = of_system.filter(|(name, _)| *name == "tuned");
-        let paths = paths.chain(tuned.into_iter().flat_map(|(_, text)| tuned::files(text)));
+        let paths = paths.into_iter().flatten().cloned().chain(named.into_iter().flatten());
         let data = run.data.iter().map(|(_, path)| path.clone());
         // A task's folder of data is no file that a hash could tell.
         let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());

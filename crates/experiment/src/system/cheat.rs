@@ -1,23 +1,48 @@
 //! `cheat:TRICK`: a system that an audit should catch.
 
+use std::sync::Arc;
+
 use dyno_loadgen::plan::{Plan, Seeds};
+use dyno_loadgen::sut::SimulatedSystem;
 use dyno_rules::Round;
 use dyno_sut::cheat::{Cheat, Form, Images, Told, Trick};
+use dyno_sut::digits;
 
+use super::digits::TARGET;
+use super::kind::{Drive, Opened, Resources, Simulation, SystemKind, WorkerPool, repeated};
 use crate::failure::Failure;
 
-/// What `cheat:` can be told, for people.
-pub const GRAMMAR: &str = "the digits in virtual time, computed by a system that cheats: caching, \
+pub(super) const KIND: SystemKind = SystemKind {
+    name: "cheat",
+    operand: "TRICK",
+    help: "the digits in virtual time, computed by a system that cheats: caching, \
     coalescing, skipping, foreseeing, memorising or stale; or by an honest one: honest. In \
     tokens: padding or curtailing; honest: writing. In rankings: guessing; honest: ranking. \
-    ,data=specked gives it images that it has never seen. dyno audit catches each";
+    ,data=specked gives it images that it has never seen. dyno audit catches each",
+    accepts: &[],
+    resources: Resources::nothing,
+    check: None,
+    open: |request| {
+        let cheat = CheatSpec::read(request.spec, request.operand, request.run.seed.unwrap_or(0))?;
+        let is_class = cheat.trick.form() == Form::Class;
+        let images = Arc::new(cheat.images);
+        Ok(Opened {
+            labels: is_class.then(digits::labels),
+            target: is_class.then_some(TARGET),
+            caution: Some("The system is simulated, and made for audits to judge."),
+            ..Opened::new(Drive::Virtual(Box::new(cheat)), images)
+        })
+    },
+};
 
 /// A trick, and the images it is played with.
 #[derive(Debug, Clone, Copy)]
-pub struct CheatSpec {
+struct CheatSpec {
     trick: Trick,
     /// Its data set.
-    pub images: Images,
+    images: Images,
+    /// Seed of its times.
+    seed: u64,
 }
 
 impl CheatSpec {
@@ -25,7 +50,7 @@ impl CheatSpec {
     ///
     /// # Errors
     /// A trick or data set that there is none of.
-    pub fn read(spec: &str, argument: &str) -> Result<Self, Failure> {
+    fn read(spec: &str, argument: &str, seed: u64) -> Result<Self, Failure> {
         let (name, data) = argument.split_once(',').unwrap_or((argument, ""));
         let refused = |expected: String| {
             Failure::usage(format!("system `{spec}`: {expected}"))
@@ -40,25 +65,30 @@ impl CheatSpec {
                 return Err(refused(format!("{expected}, found `{other}`")));
             }
         };
-        Ok(Self { trick, images })
+        Ok(Self { trick, images, seed })
+    }
+}
+
+impl Simulation for CheatSpec {
+    fn name(&self) -> &'static str {
+        "one server"
     }
 
-    /// What its answers are.
-    pub fn form(self) -> Form {
-        self.trick.form()
+    fn reports_tokens(&self) -> bool {
+        self.trick.form() == Form::Text
     }
 
-    /// The system for one test.
-    pub fn system(self, plan: &Plan, seed: u64) -> Cheat {
-        let of = |name: &&str| Round::named(name).ok().map(|round| round.seeds);
+    fn system(&self, plan: &Plan, repeat: u64, _: Option<WorkerPool>) -> Box<dyn SimulatedSystem> {
         let names = Round::names();
-        let seeds = names.iter().filter_map(of).map(|seeds| Seeds {
-            qsl: seeds.qsl,
-            sample_index: seeds.sample_index,
-            schedule: seeds.schedule,
+        let rounds = names.iter().filter_map(|name| Round::named(name).ok());
+        let seeds = rounds.map(|round| Seeds {
+            qsl: round.seeds.qsl,
+            sample_index: round.seeds.sample_index,
+            schedule: round.seeds.schedule,
             accuracy_log: 0,
         });
         let published: Vec<Seeds> = seeds.collect();
-        Cheat::new(self.trick, self.images, Told { plan, published: &published, seed })
+        let seed = repeated(self.seed, repeat);
+        Box::new(Cheat::new(self.trick, self.images, Told { plan, published: &published, seed }))
     }
 }

@@ -2,14 +2,79 @@
 
 use std::num::NonZero;
 
+use dyno_loadgen::plan::Plan;
 use dyno_loadgen::settings::nearest;
+use dyno_loadgen::sut::SimulatedSystem;
 use dyno_results::units::parse_duration;
-use dyno_sut::model::{Cost, Faults, Model, ServiceTime, Tokens};
+use dyno_sut::batch;
+use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime, Tokens};
 
-/// For help texts.
-pub const GRAMMAR: &str = "a queue in virtual time: fixed=TIME, exponential=TIME or lognormal=TIME \
+use super::kind::{Drive, Opened, Resources, Simulation, SystemKind, WorkerPool, repeated};
+use super::{Numbers, SAMPLES_DEFAULT};
+use crate::failure::Failure;
+
+pub(super) const KIND: SystemKind = SystemKind {
+    name: "model",
+    operand: "SERVICE",
+    help: "a queue in virtual time: fixed=TIME, exponential=TIME or lognormal=TIME \
      for a query, then any of per-sample=TIME, servers=N, sigma=X (lognormal), tokens=N-M, \
-     per-token=TIME, failed=SHARE, unanswered=SHARE, seed=N";
+     per-token=TIME, failed=SHARE, unanswered=SHARE, seed=N",
+    accepts: &["workers", "batch", "batch-wait"],
+    resources: Resources::nothing,
+    check: None,
+    open: |request| {
+        let model = read(request.spec, request.operand, request.run.seed)?;
+        let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
+        let drive = Drive::Virtual(Box::new(model));
+        Ok(Opened { caution: Some(SIMULATED), ..Opened::new(drive, library) })
+    },
+};
+
+/// What figures of models are.
+pub(super) const SIMULATED: &str = "The system is simulated: these are figures of a model.";
+
+/// Reads a model, and builds it once to check it; each test builds its own.
+fn read(spec: &str, operand: &str, seed: Option<u64>) -> Result<Model, Failure> {
+    let model = parse(operand, seed).and_then(|model| {
+        ServiceModel::new(model.clone()).map(|_| model).map_err(|error| error.to_string())
+    });
+    model.map_err(|expected| {
+        Failure::usage(format!("system `{spec}`: {expected}"))
+            .hint("for example model:exponential=2ms,servers=4; see dyno info systems")
+    })
+}
+
+impl Simulation for Model {
+    fn name(&self) -> &'static str {
+        "a queue with servers"
+    }
+
+    fn reports_tokens(&self) -> bool {
+        self.tokens.is_some()
+    }
+
+    fn servers(&self) -> Option<NonZero<usize>> {
+        Some(self.servers)
+    }
+
+    /// A model takes whole queries. Workers hand it the samples of larger queries one by one, or
+    /// in batches, so that its servers share them.
+    fn system(
+        &self,
+        _: &Plan,
+        repeat: u64,
+        batching: Option<WorkerPool>,
+    ) -> Box<dyn SimulatedSystem> {
+        let seeded = Self { seed: repeated(self.seed, repeat), ..self.clone() };
+        let system = ServiceModel::new(seeded).expect("the model was built when it was read");
+        match batching {
+            None => Box::new(system),
+            Some(WorkerPool { policy, workers, sizes }) => {
+                Box::new(batch::Simulated::new(system, policy, workers).counting(sizes))
+            }
+        }
+    }
+}
 
 const KEYS: [&str; 11] = [
     "fixed",
@@ -33,7 +98,7 @@ const SIGMA_DEFAULT: f64 = 0.5;
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected" or names an unknown key.
-pub fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
+fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
     let mut kind = None;
     let mut cost = Cost::default();
     let mut sigma = SIGMA_DEFAULT;

@@ -23,32 +23,56 @@ use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
 use dyno_sut::tensors::TensorLibrary;
 
+use super::kind::{Drive, Opened, Request, Resources, SystemKind};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
 use given::Given;
-pub use given::named;
+use given::named;
 
-/// What is said of `oip:`.
-pub const OIP: &str = "a model behind the Open Inference Protocol over HTTP; binary=true sends \
+pub(super) const OIP: SystemKind = SystemKind {
+    name: "oip",
+    operand: "URL/MODEL",
+    help: "a model behind the Open Inference Protocol over HTTP; binary=true sends \
      tensors as bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
-     without --data they are random. output=NAME is what is scored, version=V that of the model";
+     without --data they are random. output=NAME is what is scored, version=V that of the model",
+    accepts: &["data", "shape", "labels"],
+    resources: |operand| named("oip", operand),
+    check: None,
+    open: |request| Ok(load("oip", request)?.into()),
+};
 
-/// What is said of `oip-grpc:`.
-pub const OIP_GRPC: &str = "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
-     any number of answers)";
+pub(super) const OIP_GRPC: SystemKind = SystemKind {
+    name: "oip-grpc",
+    operand: "HOST:PORT/MODEL",
+    help: "the same over gRPC; form=raw (as is), typed or stream (ModelStreamInfer, \
+     any number of answers)",
+    accepts: &["data", "shape", "labels"],
+    resources: |operand| named("oip-grpc", operand),
+    check: None,
+    open: |request| Ok(load("oip-grpc", request)?.into()),
+};
 
-/// What is said of `openai:`.
-pub const OPENAI: &str = "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
+pub(super) const OPENAI: SystemKind = SystemKind {
+    name: "openai",
+    operand: "URL",
+    help: "a server of texts with the interface of OpenAI: model=NAME, stream=false for \
      whole answers, chat=true or false, max-tokens=N, usage=false where the server refuses \
      stream_options or counts wrongly, tokenizer=FILE.json, accept-answers=CLASS,... (empty, cut, \
      aborted, filtered or short: answers that count as success beside whole ones), KEY:=JSON for any member of the request. --data FILE \
      holds the prompts (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X \
      times as fast), else they are made up: input=LENGTHS, output=LENGTHS, prefix=N, groups=N, \
-     ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA";
+     ids=N (random tokens below N). LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
+    accepts: &["data"],
+    resources: |operand| named("openai", operand),
+    check: None,
+    open: |request| Ok(load("openai", request)?.into()),
+};
 
-/// What is said of `raw:`.
-pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
+pub(super) const RAW: SystemKind = SystemKind {
+    name: "raw",
+    operand: "URL",
+    help: "any other interface over HTTP: method=GET or POST, body=@FILE, the template of the \
      body, in which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
      CSV); pointer=/JSON/POINTER to the answer. It and the three above take any of node=URL (once for \
      each further server; they take turns), connections=N (over HTTP/1.1 as many as the run needs: those of a fixed \
@@ -57,7 +81,12 @@ pub const RAW: &str = "any other interface over HTTP: method=GET or POST, body=@
      and is shown separately), timeout=TIME (60s), retries=N (0, \
      counted), threads=N, http2=true, keep-alive=false (a connection for each request), compress=gzip or deflate (requests, when samples are loaded), \
      accept=gzip or deflate (answers, after their time was taken), ca=FILE.pem, header.NAME=TEXT, token-env=NAME (the \
-     environment variable that holds a bearer token, which is written nowhere)";
+     environment variable that holds a bearer token, which is written nowhere)",
+    accepts: &["data"],
+    resources: |operand| named("raw", operand),
+    check: None,
+    open: |request| Ok(load("raw", request)?.into()),
+};
 
 /// A server under test.
 pub struct Remote {
@@ -83,7 +112,7 @@ enum Answers {
 }
 
 /// A server that is ready to be measured, and its samples.
-pub struct Loaded {
+struct Loaded {
     /// The server.
     pub remote: Remote,
     /// Requests, encoded when they are loaded.
@@ -98,13 +127,26 @@ pub struct Loaded {
     pub remarks: Vec<String>,
 }
 
+impl From<Loaded> for Opened {
+    fn from(loaded: Loaded) -> Self {
+        Self {
+            labels: loaded.labels,
+            tensors: loaded.tensors,
+            is_synthetic: loaded.is_synthetic,
+            remarks: loaded.remarks,
+            ..Self::new(Drive::Remote(Box::new(loaded.remote)), loaded.library)
+        }
+    }
+}
+
 /// Reaches the servers that a spec names.
 ///
 /// # Errors
 /// A spec that does not read, a file that cannot be used, a server that does not answer or is
 /// of other inputs.
-pub fn load(name: &str, argument: &str, run: &RunOptions) -> Result<Loaded, Failure> {
-    let mut all = vec![start(name, argument, run)?];
+fn load(name: &str, request: &Request<'_>) -> Result<Loaded, Failure> {
+    let run = request.run;
+    let mut all = vec![start(name, request.operand, run)?];
     let mut of_tenant = Vec::new();
     for spec in &run.tenant_systems {
         let Some(spec) = spec else {

@@ -3,7 +3,9 @@
 pub mod networks;
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::plan::Plan as LoadPlan;
 use dyno_loadgen::settings::nearest;
+use dyno_loadgen::sut::SimulatedSystem;
 use dyno_npu::deploy::{Deployment, Offer, Plan, Tenant};
 use dyno_npu::fleet::{Balancer, UnknownBalancer};
 use dyno_npu::profile::{Granularity, Options, Picos};
@@ -14,15 +16,31 @@ use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
 use dyno_sut::npu::{Npu, Npus, Observed, Seen};
 
+use super::kind::{Drive, Opened, Resources, Simulation, SystemKind, WorkerPool};
+use super::model::SIMULATED;
+use super::{Numbers, SAMPLES_DEFAULT};
 use crate::failure::Failure;
 use crate::watch::Watch;
 use networks::{Changes, Hardware};
 
-/// For help texts.
-pub const GRAMMAR: &str = "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
+pub(super) const KIND: SystemKind = SystemKind {
+    name: "npu",
+    operand: "networks=NAMES",
+    help: "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
      any of npu=NAME, mapping=NAME, scheduler=NAME, seq=N, limit=TIME+TIME (what deadlines the scheduler \
      keeps), batch=N, window=TIME, active=N, wake=TIME, tile=TIME, \
-     npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, floor=ACCURACY+ACCURACY; see dyno npu";
+     npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, floor=ACCURACY+ACCURACY; see dyno npu",
+    accepts: &[],
+    resources: Resources::nothing,
+    check: None,
+    open: |request| {
+        let npu = NpuSpec::read(request.spec, request.operand, &**request.watch)?;
+        let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
+        let remarks = npu.deployment.remarks.clone();
+        let drive = Drive::Virtual(Box::new(npu));
+        Ok(Opened { remarks, caution: Some(SIMULATED), ..Opened::new(drive, library) })
+    },
+};
 
 const KEYS: [&str; 17] = [
     "networks",
@@ -106,17 +124,6 @@ impl NpuSpec {
         Ok(Self { deployment, npus, batching: written.batching, seen: Seen::default() })
     }
 
-    /// What had to be done to networks.
-    pub fn remarks(&self) -> Vec<String> {
-        self.deployment.remarks.clone()
-    }
-
-    /// Idle NPUs.
-    pub fn system(&self) -> Npu {
-        let npus = self.npus.clone();
-        Npu::new(self.deployment.clone(), npus, self.batching).seen_by(self.seen.clone())
-    }
-
     /// Networks on the NPU.
     pub fn deployment(&self) -> &Deployment {
         &self.deployment
@@ -125,6 +132,22 @@ impl NpuSpec {
     /// What the last of its systems did, which must be gone.
     pub fn seen(&self) -> Option<Observed> {
         self.seen.take()
+    }
+}
+
+impl Simulation for NpuSpec {
+    fn name(&self) -> &'static str {
+        "a simulated NPU"
+    }
+
+    fn system(&self, _: &LoadPlan, _: u64, _: Option<WorkerPool>) -> Box<dyn SimulatedSystem> {
+        let npus = self.npus.clone();
+        let npu = Npu::new(self.deployment.clone(), npus, self.batching);
+        Box::new(npu.seen_by(self.seen.clone()))
+    }
+
+    fn npu(&self) -> Option<&NpuSpec> {
+        Some(self)
     }
 }
 

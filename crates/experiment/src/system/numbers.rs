@@ -1,11 +1,20 @@
 //! Samples without data.
 
+use std::sync::Arc;
+
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
 /// A data set whose samples are nothing but numbers.
 pub struct Numbers {
     /// How many.
     pub count: usize,
+}
+
+impl Numbers {
+    /// Returns a data set of this many samples.
+    pub(super) fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self { count })
+    }
 }
 
 impl SampleLibrary for Numbers {

@@ -8,16 +8,91 @@ use std::sync::Arc;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_sut::engine::Engine;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
-use dyno_sut::onnx::runtime::Search;
+use dyno_sut::onnx::runtime::{CAN_LOAD, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::open::Computes;
 
+use super::kind::{Drive, Opened, Request, Resources, SystemKind};
 use super::shapes::{self, Symbols};
 use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::RunOptions;
+
+pub(super) const ONNX: SystemKind = SystemKind {
+    name: "onnx",
+    operand: "FILE",
+    help: if CAN_LOAD {
+        "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the \
+         samples, --labels FILE.npy their classes. Without --data the samples are random: \
+         figures of speed, never of quality"
+    } else {
+        "not available in this build: it is a static program, which cannot load ONNX Runtime; \
+         use tract:FILE, or the build for glibc (pip install dyno-bench)"
+    },
+    accepts: &[
+        "model",
+        "data",
+        "shape",
+        "labels",
+        "ort-lib",
+        "workers",
+        "threads",
+        "cores",
+        "warm-up",
+        "batch",
+        "batch-wait",
+    ],
+    resources: model_file,
+    check: Some(check),
+    open: |request| open("onnx", request),
+};
+
+pub(super) const TRACT: SystemKind = SystemKind {
+    name: "tract",
+    help: if cfg!(feature = "tract") {
+        "an ONNX model in tract, which is built in; --data and --labels as for onnx:FILE"
+    } else {
+        "an ONNX model in tract; needs a build with --features tract"
+    },
+    accepts: &[
+        "model",
+        "data",
+        "shape",
+        "labels",
+        "workers",
+        "threads",
+        "cores",
+        "warm-up",
+        "batch",
+        "batch-wait",
+    ],
+    open: |request| open("tract", request),
+    ..ONNX
+};
+
+fn model_file(file: &str) -> Resources {
+    Resources::files((!file.is_empty()).then(|| file.into()).into_iter().collect())
+}
+
+/// Checks shapes, which a file tells without an engine.
+fn check(file: &str, run: &RunOptions) -> Result<(), Failure> {
+    let file = if file.is_empty() { run.model.as_deref() } else { Some(Path::new(file)) };
+    file.map_or(Ok(()), |file| shapes::check_file(file, run))
+}
+
+fn open(engine: &str, request: &Request<'_>) -> Result<Opened, Failure> {
+    let Request { operand, run, .. } = *request;
+    let loaded = load(engine, operand, &Spans::new(), None, run)?;
+    Ok(Opened {
+        labels: loaded.library.labels().map(<[i64]>::to_vec),
+        tensors: Some(loaded.library.clone()),
+        offline_workers: loaded.offline_workers,
+        is_synthetic: run.data.is_empty(),
+        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
+    })
+}
 
 /// A model that is ready to answer.
 pub struct Loaded {

@@ -8,7 +8,7 @@ use dyno_sut::batch::Policy;
 use dyno_sut::cores::{Bound, Cores, CoresError};
 use dyno_sut::engine::Engine;
 
-use super::{BATCH_DEFAULT, Kind};
+use super::BATCH_DEFAULT;
 use crate::failure::Failure;
 use crate::options::{BatchSizes, RunOptions};
 
@@ -23,9 +23,8 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// What the options say to a system of this kind.
-    pub fn new(kind: &Kind, run: &RunOptions) -> Self {
-        let is_simulated = matches!(kind, Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_));
+    /// Takes them from the options.
+    pub fn new(is_simulated: bool, run: &RunOptions) -> Self {
         Self {
             batch: run.batch.clone().unwrap_or_default(),
             batch_default: if is_simulated { NonZero::<usize>::MIN } else { BATCH_DEFAULT },

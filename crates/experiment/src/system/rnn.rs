@@ -19,13 +19,66 @@ use dyno_sut::engine::Engine;
 use dyno_sut::rnn::{Batching, ByValue, Runner, SequenceLibrary, Sequences, Sequential};
 use dyno_task::judge::Judge;
 
-use super::{BATCH_DEFAULT, onnx, policy};
+use super::kind::{Drive, Opened, Resources, SystemKind};
+use super::{BATCH_DEFAULT, digits, onnx, policy};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{Mode, RunOptions};
 use source::Source;
-pub use spec::GRAMMAR;
 use spec::Spec;
+
+pub(super) const KIND: SystemKind = SystemKind {
+    name: "rnn",
+    operand: "MODEL",
+    help: spec::GRAMMAR,
+    accepts: &[
+        "data",
+        "labels",
+        "with",
+        "workers",
+        "threads",
+        "cores",
+        "warm-up",
+        "batch",
+        "batch-wait",
+    ],
+    resources: |operand| Resources::files(files(operand)),
+    check: None,
+    open: |request| Ok(load(request.operand, request.run)?.into()),
+};
+
+pub(super) const DIGITS_LSTM: SystemKind = SystemKind {
+    name: "digits-lstm",
+    operand: "",
+    help: "the same digits, read row by row by a small LSTM that is built in, in Dyno's engine of \
+           recurrent networks; digits-lstm:precision=bf16 or int8 in fewer bits",
+    accepts: digits::KIND.accepts,
+    resources: Resources::nothing,
+    check: None,
+    open: |request| {
+        Ok(Opened {
+            labels: Some(dyno_sut::digits::labels()),
+            target: Some(LSTM_TARGET),
+            ..load_digits(request.operand, request.run)?.into()
+        })
+    },
+};
+
+/// Accuracy that is asked for of the built-in LSTM, from what it had when it was trained.
+const LSTM_TARGET: f64 = digits::SHARE_OF_REFERENCE * dyno_sut::digits::LSTM_CORRECT as f64
+    / dyno_sut::digits::TEST_COUNT as f64;
+
+impl From<Loaded> for Opened {
+    fn from(loaded: Loaded) -> Self {
+        Self {
+            judge: loaded.judge,
+            remarks: loaded.remarks,
+            is_synthetic: loaded.is_synthetic,
+            pools: Some(loaded.pools),
+            ..Self::new(Drive::Engine(loaded.engine), loaded.library)
+        }
+    }
+}
 
 /// Models that are ready to answer.
 pub struct Loaded {

@@ -5,12 +5,9 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::nearest;
 use dyno_rules::{Benchmark, Round};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
-use dyno_sut::engine::Engine;
-use dyno_sut::tensors::TensorLibrary;
 use dyno_task::cache::Cache;
 use dyno_task::card::{self, Bound, Card, Unit};
 use dyno_task::files::{Files, OpenError};
@@ -19,51 +16,33 @@ use dyno_task::judge::{Judge, Target};
 use dyno_task::open::Ready;
 use dyno_task::{open, shape};
 
+use super::kind::{Drive, Opened, Resources, SystemKind};
 use super::{onnx, rnn};
+use crate::cache;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::watch::Watch;
-use crate::{cache, environment};
 
-/// For help texts.
-pub const GRAMMAR: &str = "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
-     samples (dyno task list)";
+pub(super) const KIND: SystemKind = SystemKind {
+    name: "task",
+    operand: "NAME",
+    help: "a task with its model, its samples and its target: task:mnist, or task:resnet50-shape with random \
+     samples (dyno task list)",
+    accepts: &["with", "ort-lib", "workers", "threads", "cores", "warm-up", "batch", "batch-wait"],
+    resources: Resources::nothing,
+    check: Some(|name, _| check(name)),
+    open: |request| load(request.operand, request.run, request.watch),
+};
 
 /// Their systems are built in.
 const DIGITS: &str = "digits";
 const DIGITS_LSTM: &str = "digits-lstm";
 
-/// A task that is ready to answer.
-pub struct Loaded {
-    /// Computes batches.
-    pub engine: Arc<dyn Engine>,
-    /// Its samples.
-    pub library: Arc<dyn SampleLibrary>,
-    /// The samples, if they are tensors.
-    pub tensors: Option<Arc<TensorLibrary>>,
-    /// Class of each sample; a shape task has none.
-    pub labels: Option<Vec<i64>>,
-    /// Accuracy that the card asks for, in [0, 1], where there are labels.
-    pub target: Option<f64>,
-    /// How answers are judged.
-    pub judge: Option<Judge>,
-    /// Its samples are random numbers.
-    pub is_synthetic: bool,
-    /// What is to be told of its files.
-    pub remarks: Vec<String>,
-    /// Those of them that say that data are others than the reference's.
-    pub other_data: Vec<String>,
-    /// Threads that compute in Offline, where nobody says.
-    pub offline_workers: usize,
-    /// Workers with engines of their own, if it has them.
-    pub pools: Option<rnn::Pools>,
-}
-
 /// Whether there is such a task; its files are not looked at.
 ///
 /// # Errors
 /// There is not.
-pub fn check(name: &str) -> Result<(), Failure> {
+fn check(name: &str) -> Result<(), Failure> {
     card_of(name).map(drop)
 }
 
@@ -75,40 +54,25 @@ fn card_of(name: &str) -> Result<&'static Card, Failure> {
 ///
 /// # Errors
 /// A name that there is none of, and files that are missing, each named.
-pub fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Loaded, Failure> {
+fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Opened, Failure> {
     let card = card_of(name)?;
     let of_percent = |quality: &card::Quality| Some(quality.at_least? / 100.0);
     if card.name == DIGITS_LSTM {
         no_files(card, run)?;
-        let loaded = rnn::load_digits("", run)?;
-        return Ok(Loaded {
-            engine: loaded.engine,
-            library: loaded.library,
-            tensors: None,
+        return Ok(Opened {
             labels: Some(digits::labels()),
             target: card.quality.as_ref().and_then(of_percent),
-            judge: None,
-            is_synthetic: false,
-            remarks: Vec::new(),
-            other_data: Vec::new(),
             offline_workers: 1,
-            pools: Some(loaded.pools),
+            ..rnn::load_digits("", run)?.into()
         });
     }
     if card.name == DIGITS {
         no_files(card, run)?;
-        return Ok(Loaded {
-            engine: Arc::new(DigitsPerceptron::new()),
-            library: Arc::new(DigitsLibrary),
-            tensors: None,
+        let engine = Drive::Engine(Arc::new(DigitsPerceptron::new()));
+        return Ok(Opened {
             labels: Some(digits::labels()),
             target: card.quality.as_ref().and_then(of_percent),
-            judge: None,
-            is_synthetic: false,
-            remarks: Vec::new(),
-            other_data: Vec::new(),
-            offline_workers: environment::cores(),
-            pools: None,
+            ..Opened::new(engine, Arc::new(DigitsLibrary))
         });
     }
     let cache = cache::folder(None)?;
@@ -122,25 +86,18 @@ pub fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Load
 }
 
 /// A shape task: its graph with random samples.
-fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Loaded, Failure> {
+fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Opened, Failure> {
     let path = shape::write(graph, cache).map_err(Failure::set_up)?;
     let samples = NonZero::new(shape::samples(graph) as usize);
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
     let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
     let fitting = run.batch.is_none().then_some(fitting);
     let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), fitting, &run)?;
-    Ok(Loaded {
-        engine: loaded.engine,
-        library: loaded.library.clone(),
-        tensors: Some(loaded.library),
-        labels: None,
-        target: None,
-        judge: None,
+    Ok(Opened {
+        tensors: Some(loaded.library.clone()),
         is_synthetic: true,
-        remarks: Vec::new(),
-        other_data: Vec::new(),
         offline_workers: loaded.offline_workers,
-        pools: None,
+        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
     })
 }
 
@@ -186,7 +143,7 @@ fn opened(
     card: &Card,
     (cache, watch): (&Cache, &Arc<dyn Watch>),
     run: &RunOptions,
-) -> Result<Loaded, Failure> {
+) -> Result<Opened, Failure> {
     let ready = ready(card, (cache, watch), &run.with)?;
     let labels = ready.samples.labels().map(<[i64]>::to_vec);
     let watch = watch.clone();
@@ -198,18 +155,15 @@ fn opened(
         (Unit::Share, Bound::AtLeast(least)) => Some(least),
         _ => None,
     });
-    Ok(Loaded {
-        engine: loaded.engine,
-        library: loaded.library.clone(),
-        tensors: Some(loaded.library),
+    Ok(Opened {
+        tensors: Some(loaded.library.clone()),
         target: labels.as_ref().and(least),
         labels,
         judge,
-        is_synthetic: false,
         remarks: ready.remarks,
         other_data: ready.other_data,
         offline_workers: loaded.offline_workers,
-        pools: None,
+        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
     })
 }
 

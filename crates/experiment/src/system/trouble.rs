@@ -2,15 +2,16 @@
 
 use dyno_net::client::Seen;
 
-use super::{Kind, System};
+use super::System;
+use super::kind::Drive;
 
 impl System {
     /// Why the first sample that failed did so, where it is known.
     pub fn trouble(&self) -> Option<String> {
-        match &self.kind {
-            Kind::Engine(engine) => engine.trouble().map(str::to_owned),
-            Kind::Remote(remote) => remote.trouble(),
-            Kind::Null | Kind::Simulated(_) | Kind::Npu(_) | Kind::Cheat(_) => None,
+        match &self.drive {
+            Drive::Engine(engine) => engine.trouble().map(str::to_owned),
+            Drive::Remote(remote) => remote.trouble(),
+            Drive::Null | Drive::Virtual(_) => None,
         }
     }
 

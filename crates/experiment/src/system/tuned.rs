@@ -8,18 +8,47 @@ use dyno_number::Dictionary;
 use dyno_number::evaluate::{PackedLayer, Path as Made};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
-use dyno_sut::tensors::{Spans, TensorLibrary};
+use dyno_sut::tensors::{Npy, Spans, TensorLibrary};
 
+use super::kind::{Drive, Opened, Request, Resources, SystemKind};
 use super::{onnx, shapes};
 use crate::failure::Failure;
 use crate::options::RunOptions;
-use crate::tune::whole_numbers;
 
-/// For help texts.
-pub const GRAMMAR: &str = "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
+pub(super) const KIND: SystemKind = SystemKind {
+    name: "tuned",
+    operand: "model=FILE,formats=FILE",
+    help: "an ONNX model in number formats, in Dyno's own engine: tuned:model=FILE.onnx,formats=opt_conf.txt as \
      dyno tune leaves it (any model that dyno tune run evaluates without a program); without formats all is \
      FLOAT 32; or tuned:packed=FILE as dyno tune pack leaves it. --data and --labels as for onnx:FILE; \
-     lengths=FILE.npy says how much of each sample's first axis is meant, where samples are padded";
+     lengths=FILE.npy says how much of each sample's first axis is meant, where samples are padded",
+    accepts: &[
+        "model",
+        "data",
+        "shape",
+        "labels",
+        "workers",
+        "threads",
+        "cores",
+        "warm-up",
+        "batch",
+        "batch-wait",
+    ],
+    resources: |operand| Resources::files(files(operand)),
+    check: Some(|_, _| Ok(())),
+    open,
+};
+
+fn open(request: &Request<'_>) -> Result<Opened, Failure> {
+    let loaded = load(request.operand, request.run)?;
+    Ok(Opened {
+        labels: loaded.library.labels().map(<[i64]>::to_vec),
+        tensors: Some(loaded.library.clone()),
+        is_synthetic: request.run.data.is_empty(),
+        remarks: loaded.remarks,
+        ..Opened::new(Drive::Engine(loaded.engine), loaded.library)
+    })
+}
 
 const KEYS: [&str; 4] = ["model", "formats", "packed", "lengths"];
 
@@ -204,6 +233,27 @@ fn remark(layers: &[PackedLayer]) -> String {
         int8 + int16,
         layers.len()
     )
+}
+
+/// Reads an array of NumPy with whole numbers, one for each sample.
+///
+/// # Errors
+/// A file that cannot be read, or numbers that are not whole.
+pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
+    let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
+    let found = array(path)?;
+    let found = found.elements.to_i64().ok_or_else(wrong)?;
+    found.iter().map(|label| usize::try_from(*label).map_err(|_| wrong())).collect()
+}
+
+/// Reads an array of NumPy.
+///
+/// # Errors
+/// A file that cannot be read or does not parse.
+pub fn array(path: &Path) -> Result<Npy, String> {
+    let bytes =
+        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Npy::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 #[cfg(test)]

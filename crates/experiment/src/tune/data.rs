@@ -9,6 +9,8 @@ use dyno_number::tune::Subset;
 use dyno_number::tune::samples::{drawn, split};
 use dyno_sut::tensors::Npy;
 
+use crate::system::tuned::{array, whole_numbers};
+
 use super::closed::{NamedHash, Provenance, sha256};
 
 /// All samples, and the sets.
@@ -149,21 +151,4 @@ pub fn fed(inputs: &[PathBuf], lengths: Option<&Path>, right: Right) -> Result<F
     };
     let inputs = inputs.iter().map(input).collect::<Result<_, String>>()?;
     Ok(Fed { inputs, lengths: lengths.map(whole_numbers).transpose()?, right })
-}
-
-/// An array of NumPy with whole numbers, one for each sample.
-///
-/// # Errors
-/// A file that cannot be read, or numbers that are not whole.
-pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
-    let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
-    let found = array(path)?;
-    let found = found.elements.to_i64().ok_or_else(wrong)?;
-    found.iter().map(|label| usize::try_from(*label).map_err(|_| wrong())).collect()
-}
-
-fn array(path: &Path) -> Result<Npy, String> {
-    let bytes =
-        std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    Npy::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
 }

@@ -15,7 +15,7 @@ mod summary;
 pub use built_in::{Engine, hashes};
 pub use closed::{Closed, Provenance, Target};
 pub use cpp::cpp_types;
-pub use data::{Data, Split, fed, whole_numbers};
+pub use data::{Data, Split, fed};
 pub use document::{Document, SCHEMA_VERSION, document};
 pub use evaluator::Evaluator;
 pub use external::{Program, Running, program};

@@ -16,10 +16,10 @@ use super::data::Data;
 use crate::watch::quiet;
 
 use crate::failure::Failure;
-use crate::measure::{Test, TestTenant};
 use crate::options::RunOptions;
 use crate::outcome::{Context, Outcome, Troubles};
 use crate::system::System;
+use crate::test::{Test, TestTenant};
 use crate::watch::{Control, Interrupt};
 
 /// A system that reads formats from a file.

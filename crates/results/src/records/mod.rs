@@ -7,6 +7,7 @@
 
 mod codec;
 mod file;
+mod observation;
 
 use dyno_loadgen::record::{Failure, Record};
 use serde::{Deserialize, Serialize};

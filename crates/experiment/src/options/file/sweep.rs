@@ -10,7 +10,6 @@ use toml::de::{DeTable, DeValue};
 use super::{Reader, text_of};
 
 use crate::options::Swept;
-use crate::sweep::axis_values;
 
 /// What `[sweep]` says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -122,7 +121,7 @@ impl Reader<'_> {
             let at = name.span().start;
             let axis = self
                 .values(name, value)
-                .and_then(|values| crate::sweep::axis(name.get_ref(), &values));
+                .and_then(|values| crate::options::axis(name.get_ref(), &values));
             match axis {
                 Ok(axis) if axes.iter().any(|other| other.key == axis.key) => {
                     self.problem(at, format!("`{}` varies twice", axis.key));
@@ -147,7 +146,7 @@ impl Reader<'_> {
         let swept = Swept::find(name.get_ref())?;
         let texts = match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
-            DeValue::String(text) => Some(axis_values(text)),
+            DeValue::String(text) => Some(crate::options::axis_values(text)),
             single => text_of(single).map(|text| vec![text]),
         };
         let texts: Option<Vec<String>> = texts;
@@ -179,7 +178,7 @@ impl Reader<'_> {
                         operations(value.get_ref()).map(|n| annotation.operations = Some(n))
                     }
                     _ => self.values(name, value).and_then(|values| {
-                        let axis = crate::sweep::axis(name.get_ref(), &values)?;
+                        let axis = crate::options::axis(name.get_ref(), &values)?;
                         annotation.of.insert(axis.key, axis.values);
                         Ok(())
                     }),

@@ -13,6 +13,7 @@ use dyno_net::ledger::Accepted;
 use dyno_net::tls::Trust;
 use dyno_results::units::parse_duration;
 
+use super::Resources;
 use crate::failure::Failure;
 
 /// The URL of a spec, and its keys; each is taken once.
@@ -26,23 +27,12 @@ pub struct Given {
     known: Vec<&'static str>,
 }
 
-/// What a spec names besides itself.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Named {
-    /// Of servers.
-    pub urls: Vec<String>,
-    /// Files that are read.
-    pub files: Vec<PathBuf>,
-    /// Environment variables that are sent.
-    pub variables: Vec<String>,
-}
-
 /// Keys whose values are no files, even where there is a file of that name.
 const PLAIN: [&str; 6] = ["model", "version", "output", "pointer", "content-type", "method"];
 
 /// Lists what a spec names; nothing where it does not read.
-pub fn named(system: &str, argument: &str) -> Named {
-    let Ok(mut given) = Given::read(system, argument) else { return Named::default() };
+pub fn named(system: &str, argument: &str) -> Resources {
+    let Ok(mut given) = Given::read(system, argument) else { return Resources::default() };
     let urls = std::iter::once(given.url.clone()).chain(given.all("node")).collect();
     let variables = given.all("token-env");
     let mut files = [given.all("ca"), given.all("tokenizer")].concat();
@@ -56,7 +46,7 @@ pub fn named(system: &str, argument: &str) -> Named {
             files.push(path.to_owned());
         }
     }
-    Named { urls, files: files.into_iter().map(PathBuf::from).collect(), variables }
+    Resources { urls, files: files.into_iter().map(PathBuf::from).collect(), variables }
 }
 
 impl Given {

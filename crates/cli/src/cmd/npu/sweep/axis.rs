@@ -1,6 +1,6 @@
 //! Axes: flags of a point, and the values that each takes in turn.
 
-use dyno_experiment::sweep::{axis_range, axis_values};
+use dyno_experiment::options::{axis_range, axis_values};
 use dyno_loadgen::settings::nearest;
 
 use super::point::{Point, keys};

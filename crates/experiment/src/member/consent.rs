@@ -11,7 +11,7 @@ use std::str::FromStr;
 use dyno_net::endpoint::Endpoint;
 
 use crate::options::RunOptions;
-use crate::system::{net, rnn, tuned};
+use crate::system::{Resources, SystemKind};
 
 /// The grammar of `--allow`, for help texts.
 pub const GRAMMAR: &str = "\x20 --allow files              any file that this process can read
@@ -173,29 +173,19 @@ fn quoted(word: &str) -> String {
 fn needs(run: &RunOptions) -> Vec<Need> {
     let mut needs = Vec::new();
     let spec = run.system.as_deref().unwrap_or_default();
-    let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
     let mut file = |path: PathBuf| needs.push(Need::File(path));
     run.model.iter().cloned().for_each(&mut file);
     run.data.iter().for_each(|(_, path)| file(path.clone()));
     run.labels.iter().cloned().for_each(&mut file);
     run.with.iter().for_each(|(_, path)| file(path.clone()));
-    match name {
-        "onnx" | "tract" if !argument.is_empty() => file(argument.into()),
-        "tuned" => tuned::files(argument).into_iter().for_each(file),
-        "rnn" => rnn::files(argument).into_iter().for_each(file),
-        "oip" | "oip-grpc" | "openai" | "raw" => needs.extend(served(name, argument)),
-        _ => {}
+    if let Ok((kind, operand)) = SystemKind::of_spec(spec) {
+        let Resources { urls, files, variables } = (kind.resources)(operand);
+        needs.extend(urls.iter().map(|url| host(url)));
+        needs.extend(files.into_iter().map(Need::File));
+        needs.extend(variables.into_iter().map(Need::Environment));
     }
     needs.extend(run.ort_lib.iter().cloned().map(Need::Library));
     needs
-}
-
-/// What a server's specification names.
-fn served(name: &str, argument: &str) -> Vec<Need> {
-    let named = net::named(name, argument);
-    let hosts = named.urls.iter().map(|url| host(url));
-    let files = named.files.into_iter().map(Need::File);
-    hosts.chain(files).chain(named.variables.into_iter().map(Need::Environment)).collect()
 }
 
 /// The server of a URL. A text that is no URL stands for itself, and no grant covers it but one

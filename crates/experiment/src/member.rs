@@ -1,0 +1,139 @@
+//! A worker: the system that it sets up as its coordinator asks, and what it reports.
+
+mod consent;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dyno_loadgen::clock::Clock;
+use dyno_loadgen::drive::real::RealTime;
+use dyno_loadgen::drive::{Job, Played, PlayedTenant};
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::share::Share;
+use dyno_net::client::Seen;
+use dyno_net::worker::member::{Gate, Instrument, Rig};
+use dyno_net::worker::wire::Pair;
+
+use crate::observe::Heart;
+use crate::options::{RunOptions, find_key};
+use crate::run;
+use crate::system::System;
+use crate::system::net::Remote;
+use crate::watch::Watch;
+use crate::workers::{Report, SENT, divided};
+pub use consent::{Consent, GRAMMAR, Grant};
+
+/// The system of a worker, once the coordinator has named it.
+pub struct WorkerRig {
+    watch: Arc<dyn Watch>,
+    consent: Consent,
+    share: Share,
+    system: Option<System>,
+    fails_fast: bool,
+    /// When the test began, and what the client had seen by then.
+    begun: Mutex<Option<(Clock, Seen)>>,
+    /// Beats while a test is on.
+    heart: Mutex<Option<Heart>>,
+}
+
+impl WorkerRig {
+    /// A worker without a system. It sets up what the consent covers.
+    pub fn new(consent: Consent, share: Share, watch: Arc<dyn Watch>) -> Self {
+        Self {
+            watch,
+            consent,
+            share,
+            system: None,
+            fails_fast: false,
+            begun: Mutex::default(),
+            heart: Mutex::default(),
+        }
+    }
+
+    fn system(&self) -> &System {
+        self.system.as_ref().expect("a system is set up before anything is asked of it")
+    }
+}
+
+impl Rig for WorkerRig {
+    fn set_up(&mut self, options: &[Pair]) -> Result<(), String> {
+        self.system = None;
+        let mut run = RunOptions::default();
+        for Pair { name, value } in options {
+            let key = find_key(name).ok().filter(|_| SENT.iter().any(|(sent, _)| sent == name));
+            let key = key.ok_or_else(|| format!("a worker takes no option `{name}`"))?;
+            (key.set)(&mut run, value, Path::new(""))
+                .map_err(|expected| format!("{name}: {expected}"))?;
+        }
+        self.consent.check(&run)?;
+        run.system = run.system.map(|spec| divided(&spec, self.share)).transpose()?;
+        let system =
+            System::load(&run, &self.watch).map_err(|failure| failure.problems().join("; "))?;
+        if system.is_simulated() {
+            return Err("a simulated system is not played by workers".into());
+        }
+        (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
+        Ok(())
+    }
+
+    fn system_name(&self) -> String {
+        self.system.as_ref().map_or("", System::engine_name).into()
+    }
+
+    fn words_of_failure(&self) -> Option<String> {
+        self.system().words_of_failure(Some(&Seen::default()))
+    }
+
+    fn library(&self) -> &dyn SampleLibrary {
+        &*self.system().library
+    }
+
+    fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String> {
+        let Some(system) = &self.system else { return Err("no system is set up".into()) };
+        let started = system
+            .real_time(scenario, &|| true)
+            .map_err(|failure| failure.problems().join("; "))?;
+        let seen = system.remote().map(Remote::seen).unwrap_or_default();
+        *lock(&self.begun) = Some((Clock::start(), seen));
+        let heart = Heart::begin();
+        let driver = RealTime::new(started).announce(heart.announce());
+        *lock(&self.heart) = Some(heart);
+        let (clock, monitor) = (driver.clock(), driver.monitor());
+        monitor.fail_fast(self.fails_fast);
+        Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
+    }
+
+    fn report(&self, job: &Job<'_>, played: &Played) -> Vec<u8> {
+        let begun = lock(&self.begun);
+        let observer = lock(&self.heart).take().map(|heart| {
+            let targets = job.tenants.iter().map(|tenant| tenant.plan.load.percentile());
+            let records = played.tenants.iter().map(|part| &part.record);
+            let tenants: Vec<_> = records.zip(targets).collect();
+            run::observer(self.system(), heart.end(), &tenants)
+        });
+        let (Some(remote), Some((clock, before))) =
+            (self.system.as_ref().and_then(System::remote), &*begun)
+        else {
+            return Report { observer, ..Report::default() }.bytes();
+        };
+        let lateness = |(tenant, part): (u8, &PlayedTenant)| remote.lateness(tenant, &part.record);
+        let ledger = |(tenant, part): (u8, &PlayedTenant)| {
+            remote.ledger(tenant, part.record.completed_at.len())
+        };
+        let report = Report {
+            seen: Some(remote.seen().since(before)),
+            threads: remote.threads,
+            took: clock.now(),
+            lateness: (0..).zip(&played.tenants).map(lateness).collect(),
+            ledger: (0..).zip(&played.tenants).map(ledger).collect(),
+            observer,
+        };
+        report.bytes()
+    }
+}
+
+/// What it guards is consistent wherever a thread may have panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,272 @@
+//! The table of systems. Each kind of system is a row, in the file of what opens it.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dyno_loadgen::plan::Plan;
+use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::sut::SimulatedSystem;
+use dyno_sut::batch;
+use dyno_sut::engine::Engine;
+use dyno_sut::tensors::TensorLibrary;
+use dyno_task::judge::Judge;
+
+use super::npu::NpuSpec;
+use super::policy::Policies;
+use super::{cheat, digits, model, net, npu, null, onnx, rnn, task, tuned};
+use crate::environment;
+use crate::failure::Failure;
+use crate::options::RunOptions;
+use crate::watch::Watch;
+
+/// Every kind of system, in the order of help texts.
+pub const SYSTEMS: [&SystemKind; 15] = [
+    &digits::KIND,
+    &rnn::DIGITS_LSTM,
+    &null::KIND,
+    &onnx::ONNX,
+    &onnx::TRACT,
+    &tuned::KIND,
+    &rnn::KIND,
+    &task::KIND,
+    &net::OIP,
+    &net::OIP_GRPC,
+    &net::OPENAI,
+    &net::RAW,
+    &model::KIND,
+    &npu::KIND,
+    &cheat::KIND,
+];
+
+/// A kind of system: how it is named, what it accepts, and how it is opened.
+pub struct SystemKind {
+    /// Its name in a specification, such as `onnx`.
+    pub name: &'static str,
+    /// What follows the name and a colon, such as `FILE`; empty if nothing has to.
+    pub operand: &'static str,
+    /// What it is, for help texts.
+    pub help: &'static str,
+    /// Options of a run that it takes besides those that every system takes.
+    pub accepts: &'static [&'static str],
+    /// Lists what an operand names outside of this process.
+    pub resources: fn(&str) -> Resources,
+    /// Checks an operand without loading what takes its time; `None` if opening takes none.
+    pub check: Option<fn(&str, &RunOptions) -> Result<(), Failure>>,
+    /// Opens what a specification names.
+    pub(super) open: fn(&Request<'_>) -> Result<Opened, Failure>,
+}
+
+impl SystemKind {
+    /// Returns the kind of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SYSTEMS.into_iter().find(|kind| kind.name == name)
+    }
+
+    /// Returns the kind that a specification names, and the operand.
+    ///
+    /// # Errors
+    /// An unknown name, with the nearest one.
+    pub fn of_spec(spec: &str) -> Result<(&'static Self, &str), String> {
+        let (name, operand) = spec.split_once(':').unwrap_or((spec, ""));
+        let kind = Self::named(name).ok_or_else(|| {
+            let near = nearest(name, SYSTEMS.into_iter().map(|kind| kind.name));
+            format!("unknown system `{name}`; the nearest is `{}`", near.unwrap_or("digits"))
+        })?;
+        Ok((kind, operand))
+    }
+
+    /// Returns its name with its operand, such as `onnx:FILE`.
+    pub fn grammar(&self) -> String {
+        if self.operand.is_empty() {
+            self.name.to_owned()
+        } else {
+            format!("{}:{}", self.name, self.operand)
+        }
+    }
+}
+
+/// What a specification names outside of this process.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Resources {
+    /// URLs of servers.
+    pub urls: Vec<String>,
+    /// Files that are read.
+    pub files: Vec<PathBuf>,
+    /// Environment variables that are sent.
+    pub variables: Vec<String>,
+}
+
+impl Resources {
+    /// Returns what an operand without files and servers names.
+    pub(super) fn nothing(_operand: &str) -> Self {
+        Self::default()
+    }
+
+    /// Returns files alone.
+    pub(super) fn files(files: Vec<PathBuf>) -> Self {
+        Self { files, ..Self::default() }
+    }
+}
+
+/// A request to open a system.
+pub(super) struct Request<'a> {
+    /// The whole specification, such as `model:fixed=1ms`.
+    pub spec: &'a str,
+    /// What follows the name and a colon.
+    pub operand: &'a str,
+    pub run: &'a RunOptions,
+    pub watch: &'a Arc<dyn Watch>,
+}
+
+/// How a system is driven: the one thing about its kind that a test depends on.
+pub(super) enum Drive {
+    /// Answers at once, in real time.
+    Null,
+    /// Computes in this process, in real time.
+    Engine(Arc<dyn Engine>),
+    /// A server, in real time.
+    Remote(Box<net::Remote>),
+    /// Simulated, in virtual time.
+    Virtual(Box<dyn Simulation>),
+}
+
+/// A system in virtual time.
+pub(super) trait Simulation: Send + Sync {
+    /// The name that its logs have.
+    fn name(&self) -> &'static str;
+
+    /// Returns whether it reports first tokens and counts of tokens.
+    fn reports_tokens(&self) -> bool {
+        false
+    }
+
+    /// Returns how many queries it serves at once; `None` if it queues and batches by itself.
+    fn servers(&self) -> Option<NonZero<usize>> {
+        None
+    }
+
+    /// Returns the system, fresh for one test. `repeat` gives other random numbers; 0 are those
+    /// that were asked for. `batching` puts workers before it, unless it batches by itself.
+    fn system(
+        &self,
+        plan: &Plan,
+        repeat: u64,
+        batching: Option<WorkerPool>,
+    ) -> Box<dyn SimulatedSystem>;
+
+    /// Returns the simulated NPU, if it is one.
+    fn npu(&self) -> Option<&NpuSpec> {
+        None
+    }
+}
+
+/// Workers before a simulated system.
+pub(super) struct WorkerPool {
+    pub policy: batch::Policy,
+    pub workers: NonZero<usize>,
+    pub sizes: batch::Sizes,
+}
+
+/// A system that is open, with its data set.
+pub(super) struct Opened {
+    pub drive: Drive,
+    pub library: Arc<dyn SampleLibrary>,
+    /// Class of each sample, where it is known.
+    pub labels: Option<Vec<i64>>,
+    /// The samples, if they are tensors.
+    pub tensors: Option<Arc<TensorLibrary>>,
+    /// Workers with engines of their own, if it has them.
+    pub pools: Option<rnn::Pools>,
+    /// Accuracy that is asked for unless an option says otherwise, in [0, 1].
+    pub target: Option<f64>,
+    /// Judges answers where there are no labels.
+    pub judge: Option<Judge>,
+    /// What its figures are, where they are not those of a real system.
+    pub caution: Option<&'static str>,
+    /// Notes on its files.
+    pub remarks: Vec<String>,
+    /// Those notes that say that data differ from the reference's.
+    pub other_data: Vec<String>,
+    /// Threads that compute in Offline unless an option says otherwise.
+    pub offline_workers: usize,
+    /// Whether its samples are random.
+    pub is_synthetic: bool,
+}
+
+impl Opened {
+    pub fn new(drive: Drive, library: Arc<dyn SampleLibrary>) -> Self {
+        Self {
+            drive,
+            library,
+            labels: None,
+            tensors: None,
+            pools: None,
+            target: None,
+            judge: None,
+            caution: None,
+            remarks: Vec::new(),
+            other_data: Vec::new(),
+            offline_workers: environment::cores(),
+            is_synthetic: false,
+        }
+    }
+}
+
+impl Drive {
+    /// Returns whether it is measured in virtual time.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self, Self::Virtual(_))
+    }
+
+    /// Returns the name that its logs have.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Null => "null",
+            Self::Engine(engine) => engine.name(),
+            Self::Remote(remote) => remote.name(),
+            Self::Virtual(simulation) => simulation.name(),
+        }
+    }
+
+    /// Returns whether it reports first tokens and counts of tokens.
+    pub fn reports_tokens(&self) -> bool {
+        match self {
+            Self::Null => false,
+            Self::Engine(engine) => engine.is_streaming(),
+            Self::Remote(remote) => remote.is_streaming,
+            Self::Virtual(simulation) => simulation.reports_tokens(),
+        }
+    }
+
+    /// Returns how many threads compute in a scenario unless an option says otherwise; `None` if
+    /// it queues and batches by itself.
+    ///
+    /// One query at a time gains nothing from a second thread, and a Server query of a small
+    /// engine is computed in less time than it takes to wake one.
+    pub fn workers(
+        &self,
+        scenario: Scenario,
+        policies: &Policies,
+        offline_workers: usize,
+    ) -> Option<usize> {
+        let least = policies.least_workers();
+        match self {
+            Self::Remote(_) => None,
+            Self::Null => Some(least),
+            Self::Engine(_) if scenario == Scenario::Offline => Some(offline_workers),
+            Self::Engine(_) => Some(least),
+            Self::Virtual(simulation) => {
+                let servers = simulation.servers()?.get();
+                let is_split = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
+                Some(if is_split { servers } else { least })
+            }
+        }
+    }
+}
+
+/// Returns the seed of a repeat of a simulated system, whose next one is that of its faults.
+pub(super) fn repeated(seed: u64, repeat: u64) -> u64 {
+    seed.wrapping_add(repeat.wrapping_mul(2))
+}
