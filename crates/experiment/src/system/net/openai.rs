@@ -34,6 +34,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         accepted: given.accepted()?,
         version: version(given)?,
     };
+    let choices = settings.others.get("n").and_then(Value::as_u64).unwrap_or(1);
     let options = given.options()?;
     given.finish()?;
 
@@ -47,6 +48,12 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
          client's figures say which."
             .into()
     });
+    if choices > 1 {
+        remarks.push(format!(
+            "Each answer has {choices} choices; its tokens and its time per output token are those \
+             of all of them together."
+        ));
+    }
     if workload.sessions > 0 {
         remarks.push(format!(
             "{} conversations; each turn has the recorded answers before it, whatever is served.",
