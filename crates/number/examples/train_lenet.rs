@@ -4,7 +4,7 @@
 //! usage: train_lenet FOLDER [--mnist [IMAGES]]
 //!
 //! Without `--mnist`, that is a small one on the embedded digits; with it, Caffe's on MNIST, which
-//! `crates/xtask/peers/tune.py` has left in FOLDER, and whose images and labels stay as they are; with a
+//! `crates/peers/scripts/tune.py` has left in FOLDER, and whose images and labels stay as they are; with a
 //! number, it sees the first so many alone.
 
 // The trainer of bench/tune.

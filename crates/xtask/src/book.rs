@@ -1,4 +1,4 @@
-//! The book: `docs/` as HTML, by mdBook, with every link checked.
+//! The book: mdBook makes HTML of `docs/`, and every link is checked.
 
 pub mod links;
 
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use dyno_peers::cargo::{self, target_folder};
 
-use crate::peers::target_folder;
-
-/// Half a minute to compile without the features that serve and watch.
+/// Name and version of the builder. It compiles in half a minute without the features that serve
+/// and watch.
 const MDBOOK: [&str; 2] = ["mdbook", "0.5.4"];
 
-/// Builds the book, and says where it is.
+/// Builds the book, prints its path, and fails if links are dead.
 pub fn run(root: &Path) -> Result<ExitCode> {
-    let mdbook = match installed(root)? {
+    let mdbook = match install_mdbook(root)? {
         Ok(mdbook) => mdbook,
         Err(missing) => {
             eprintln!("{missing}\nthe book is built by {}, which crates.io has", MDBOOK.join(" "));
@@ -29,9 +29,9 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// mdBook, from an earlier run or installed now. `Err` inside says why it cannot
-/// be had here.
-pub fn installed(root: &Path) -> Result<Result<PathBuf, String>> {
+/// Installs mdBook unless an earlier run did, and returns its path. The inner error is the reason why
+/// it cannot be installed.
+pub fn install_mdbook(root: &Path) -> Result<Result<PathBuf, String>> {
     let tools = target_folder(root)?.join("tools");
     let mdbook = tools.join("bin").join(format!("{}{}", MDBOOK[0], std::env::consts::EXE_SUFFIX));
     let version = Command::new(&mdbook).arg("--version").output();
@@ -40,18 +40,16 @@ pub fn installed(root: &Path) -> Result<Result<PathBuf, String>> {
     }
     let [name, version] = MDBOOK;
     eprintln!("installing {name} {version} into {}", tools.display());
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut install = Command::new(cargo);
+    let mut install = cargo::command(root);
     install.args(["install", name, "--version", version, "--locked", "--debug", "--force"]);
     install.args(["--no-default-features", "--features", "search", "--root"]).arg(&tools);
-    // It compiles in a folder that is removed afterwards.
-    install.env_remove("CARGO_TARGET_DIR").current_dir(root);
-    install.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    // Without a target folder, cargo compiles in a temporary one.
+    install.env_remove("CARGO_TARGET_DIR").env("CARGO_PROFILE_DEV_DEBUG", "0");
     let status = install.status().context("cannot start cargo")?;
     Ok(if status.success() { Ok(mdbook) } else { Err(format!("cargo install {name}: {status}")) })
 }
 
-/// Builds the book into `target/book`. Returns links that lead nowhere.
+/// Builds the book into `target/book` and returns its dead links.
 pub fn build(root: &Path, mdbook: &Path) -> Result<Vec<String>> {
     let folder = target_folder(root)?.join("book");
     let output = Command::new(mdbook)
@@ -60,10 +58,10 @@ pub fn build(root: &Path, mdbook: &Path) -> Result<Vec<String>> {
         .arg(root)
         .output()
         .context("cannot start mdbook")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    // A file that cannot be included is a line of its log, and no failure.
-    if !output.status.success() || said.contains("ERROR") || said.contains("WARN") {
-        bail!("mdbook build: {}\n{said}", output.status);
+    let log = String::from_utf8_lossy(&output.stderr);
+    // mdBook logs a missing include as an error, but succeeds.
+    if !output.status.success() || log.contains("ERROR") || log.contains("WARN") {
+        bail!("mdbook build: {}\n{log}", output.status);
     }
     links::dead(&folder)
 }

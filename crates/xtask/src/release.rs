@@ -1,6 +1,5 @@
-//! `cargo xtask release`: what users install, and what they check it with, made
-//! by one command. What this machine cannot make is skipped, said and noted in
-//! the manifest.
+//! `cargo xtask release`: builds and checks everything that users install, with checksums and bills of
+//! materials. What this machine cannot build is skipped, reported and recorded in the manifest.
 
 mod archive;
 mod build;
@@ -11,7 +10,6 @@ mod packages;
 mod reproducible;
 mod runtime;
 mod sbom;
-pub mod shell;
 mod sums;
 mod target;
 pub mod walk;
@@ -21,33 +19,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
+use dyno_peers::venv::Venv;
+use dyno_peers::{cargo, folder, report, shell};
 use serde_json::{Value, json};
 
-use crate::peers::target_folder;
-use crate::peers::venv::Venv;
 use build::{Crate, Kind, MODULE};
 use runtime::Runtime;
 use target::Target;
 
-/// What a release is made from, and where.
+/// Sources and folders of a release.
 #[derive(Debug, Clone)]
 pub struct Release {
-    /// Of the sources.
+    /// Root of the sources.
     root: PathBuf,
-    /// Where cargo builds.
+    /// Target folder of cargo.
     target: PathBuf,
-    /// For what is not released.
+    /// Folder for intermediate files.
     work: PathBuf,
-    /// For what is, until it is whole.
+    /// Folder for released files until the release is complete.
     out: PathBuf,
-    /// Then: a release that fails leaves the one of before.
-    done: PathBuf,
+    /// Folder of the complete release; a release that fails does not touch it.
+    destination: PathBuf,
     version: String,
     commit: String,
-    /// Whether the sources are those of the commit.
+    /// Whether the sources differ from the commit.
     is_modified: bool,
-    /// Of the commit, in seconds since 1970 and as text.
+    /// Time of the commit in seconds since 1970.
     epoch: String,
+    /// Time of the commit as text.
     timestamp: String,
     rustc: String,
     kind: Kind,
@@ -56,72 +56,54 @@ pub struct Release {
 const MANIFEST: &str = "manifest.json";
 const LICENCE_REPORT: &str = "licence-report.txt";
 
-/// Makes a release, or checks one.
-pub fn run(root: &Path, args: &[&str]) -> Result<ExitCode> {
-    let mut targets = Vec::new();
-    let (mut reproducible, mut kind) = (false, Kind::Full);
-    let mut words = args.iter().copied();
-    while let Some(word) = words.next() {
-        match (word, words.clone().next()) {
-            ("--check", Some(folder)) if args.len() == 2 => {
-                return check::run(root, folder.as_ref());
-            }
-            ("--reproducible", _) => reproducible = true,
-            ("--quick", _) => kind = Kind::Quick,
-            ("--target", Some(triple)) => {
-                words.next();
-                let Some(known) = target::ALL.iter().find(|target| target.triple == triple) else {
-                    let known: Vec<_> = target::ALL.iter().map(|target| target.triple).collect();
-                    eprintln!("there is no release for {triple}; there are {}", known.join(", "));
-                    return Ok(ExitCode::from(2));
-                };
-                targets.push(*known);
-            }
-            (other, _) => {
-                eprintln!("release does not know '{other}': see cargo xtask help");
-                return Ok(ExitCode::from(2));
-            }
-        }
+/// The wheel of `dyno`, for measurements of an installation.
+pub const WHEEL: report::Wheel = report::Wheel { package: walk::PACKAGE, build: for_this_machine };
+
+/// Options of `cargo xtask release`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Check the files of a release in FOLDER instead of building one
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["quick", "targets", "reproducible"])]
+    check: Option<PathBuf>,
+    /// Build for this machine alone, as tests do
+    #[arg(long, conflicts_with_all = ["targets", "reproducible"])]
+    quick: bool,
+    /// Build for this target; for all when none is named
+    #[arg(long = "target", value_name = "TRIPLE", value_parser = target::parse)]
+    targets: Vec<Target>,
+    /// Build twice and compare
+    #[arg(long)]
+    reproducible: bool,
+}
+
+/// Builds a release, or checks one.
+pub fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    if let Some(folder) = &options.check {
+        return check::run(root, folder);
     }
-    if kind == Kind::Quick && (reproducible || !targets.is_empty()) {
-        eprintln!(
-            "release --quick is for this machine and for tests: neither --target nor --reproducible goes with it"
-        );
-        return Ok(ExitCode::from(2));
-    }
-    if targets.is_empty() {
-        targets = kind.targets();
-    }
+    let kind = if options.quick { Kind::Quick } else { Kind::Full };
+    let targets = if options.targets.is_empty() { kind.targets() } else { options.targets.clone() };
     let release = Release::new(root, kind)?.map_err(anyhow::Error::msg)?;
-    let made = release.make(&targets)?;
-    if reproducible {
-        reproducible::check(&release, &made[0])?;
+    let builds = release.make(&targets)?;
+    if options.reproducible {
+        reproducible::check(&release, &builds[0])?;
     }
-    let checked = check::run(root, &release.out)?;
-    if checked != ExitCode::SUCCESS {
+    let exit_code = check::run(root, &release.out)?;
+    if exit_code != ExitCode::SUCCESS {
         eprintln!("release: what is not as promised stays in {}", release.out.display());
-        return Ok(checked);
+        return Ok(exit_code);
     }
-    if made.iter().any(|made| made.target.runs_here()) {
+    if builds.iter().any(|build| build.target.runs_here()) {
         release.walk()?;
     }
     release.publish()?;
-    Ok(checked)
+    Ok(exit_code)
 }
 
-/// A small release, for tests: of this machine alone and with what is quick to
-/// compile. Its folder; `Err` inside says what is missing.
-pub fn quick(root: &Path) -> Result<Result<PathBuf, String>> {
-    for_this_machine(root, Kind::Quick)
-}
-
-/// What users of this machine install. Its folder; `Err` inside says what is
-/// missing.
-pub fn host(root: &Path) -> Result<Result<PathBuf, String>> {
-    for_this_machine(root, Kind::Host)
-}
-
-fn for_this_machine(root: &Path, kind: Kind) -> Result<Result<PathBuf, String>> {
+/// Builds and checks a release for this machine and returns its folder. A quick one leaves out what
+/// takes minutes to compile. The inner error names what this machine lacks.
+pub fn for_this_machine(root: &Path, quick: bool) -> Result<Result<PathBuf, String>> {
+    let kind = if quick { Kind::Quick } else { Kind::Host };
     let release = match Release::new(root, kind)? {
         Ok(release) => release,
         Err(missing) => return Ok(Err(missing)),
@@ -137,11 +119,11 @@ fn for_this_machine(root: &Path, kind: Kind) -> Result<Result<PathBuf, String>> 
     let (lines, holds) = check::findings(root, &release.out)?;
     ensure!(holds, "the release is not as promised:\n{}", lines.join("\n"));
     release.publish()?;
-    Ok(Ok(release.done))
+    Ok(Ok(release.destination))
 }
 
-/// What was made for one target.
-struct Made {
+/// Files that were built for one target.
+struct TargetBuild {
     target: Target,
     elf: elf::Elf,
     bytes: usize,
@@ -150,43 +132,40 @@ struct Made {
     files: Vec<PathBuf>,
 }
 
-/// What could not be made, and why.
-type Skipped = (String, String);
+/// What could not be built, and why.
+type Omission = (String, String);
 
 impl Release {
-    /// Of the sources below `root`; `Err` inside says why git does not know them.
+    /// Describes a release of the sources below `root`. The inner error is a failure of git.
     fn new(root: &Path, kind: Kind) -> Result<Result<Self, String>> {
         let git = |args: &[&str]| {
-            shell::said(Command::new("git").args(args).current_dir(root).env("TZ", "UTC"))
+            shell::output(Command::new("git").args(args).current_dir(root).env("TZ", "UTC"))
         };
         let commit = |format: &str| {
             git(&["show", "--no-patch", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", format, "HEAD"])
         };
-        let of_commit = || -> Result<_> {
-            let is_modified = !git(&["status", "--porcelain"])?.is_empty();
-            Ok((
-                is_modified,
-                commit("--format=%H")?,
-                commit("--format=%ct")?,
-                commit("--format=%cd")?,
-            ))
+        let describe = || -> Result<_> {
+            let status = git(&["status", "--porcelain"])?;
+            let [hash, epoch, timestamp] =
+                ["--format=%H", "--format=%ct", "--format=%cd"].map(commit);
+            Ok((!status.is_empty(), hash?, epoch?, timestamp?))
         };
-        let (is_modified, hash, epoch, timestamp) = match of_commit() {
-            Ok(of_commit) => of_commit,
+        let (is_modified, hash, epoch, timestamp) = match describe() {
+            Ok(description) => description,
             Err(why) => return Ok(Err(format!("a release is of a commit: {why:#}"))),
         };
         let manifest = fs::read_to_string(root.join("Cargo.toml")).context("no Cargo.toml")?;
         let manifest: toml::Table = manifest.parse().context("cannot read Cargo.toml")?;
         let version = manifest["workspace"]["package"]["version"].as_str();
         let version = version.context("the workspace has no version")?.to_owned();
-        let rustc = shell::said(shell::tool("RUSTC", "rustc", root).arg("--version"))?;
-        let target = target_folder(root)?;
+        let rustc = shell::output(shell::tool("RUSTC", "rustc", root).arg("--version"))?;
+        let target = cargo::target_folder(root)?;
         let work = target.join("release-work").join(kind.name());
         Ok(Ok(Self {
             root: root.to_path_buf(),
             out: work.join("out"),
             work,
-            done: target.join("release-artifacts").join(kind.folder(&version)),
+            destination: target.join("release-artifacts").join(kind.folder(&version)),
             commit: hash,
             is_modified,
             epoch,
@@ -198,76 +177,74 @@ impl Release {
         }))
     }
 
-    /// Makes everything; at least for one target.
-    fn make(&self, targets: &[Target]) -> Result<Vec<Made>> {
+    /// Builds all files of the release, for at least one target.
+    fn make(&self, targets: &[Target]) -> Result<Vec<TargetBuild>> {
         let tools = build::tools(self).map_err(|missing| {
             anyhow::anyhow!("{missing}\na release is built by {}, from PyPI", self.kind.tools())
         })?;
         let mut skipped = Vec::new();
-        let made = self.build(&tools, targets, &mut skipped)?;
+        let builds = self.build(&tools, targets, &mut skipped)?;
         if self.kind == Kind::Full {
             self.report_licences(&mut skipped)?;
         } else {
             skip(&mut skipped, LICENCE_REPORT, self.kind.why_less());
         }
-        self.write(MANIFEST, &(pretty(&self.manifest(&made, &skipped)) + "\n"))?;
+        self.write(MANIFEST, &(pretty(&self.manifest(&builds, &skipped)) + "\n"))?;
         sums::write(&self.out)?;
-        Ok(made)
+        Ok(builds)
     }
 
-    /// Puts what was made where users look for it.
+    /// Moves the complete release to its destination.
     fn publish(&self) -> Result<()> {
-        let folder = self.done.parent().context("the release has no folder")?;
-        fs::create_dir_all(folder).with_context(|| format!("no {}", folder.display()))?;
-        if self.done.exists() {
-            fs::remove_dir_all(&self.done).context("cannot remove the release of before")?;
-        }
-        fs::rename(&self.out, &self.done)
-            .with_context(|| format!("cannot move it to {}", self.done.display()))?;
-        eprintln!("release: it is in {}", self.done.display());
+        folder::create(self.destination.parent().context("the release has no folder")?)?;
+        folder::remove(&self.destination)?;
+        fs::rename(&self.out, &self.destination)
+            .with_context(|| format!("cannot move it to {}", self.destination.display()))?;
+        eprintln!("release: it is in {}", self.destination.display());
         Ok(())
     }
 
-    /// Makes what is built.
+    /// Builds programs, wheels and archives.
     fn build(
         &self,
         tools: &Venv,
         targets: &[Target],
-        skipped: &mut Vec<Skipped>,
-    ) -> Result<Vec<Made>> {
-        // A file of before would pass for one of this.
-        for folder in [&self.out, &self.work.join("manual")] {
-            if folder.exists() {
-                fs::remove_dir_all(folder).context("cannot remove what was made before")?;
-            }
-        }
-        fs::create_dir_all(&self.out).with_context(|| format!("no {}", self.out.display()))?;
-        let mut made = Vec::new();
+        skipped: &mut Vec<Omission>,
+    ) -> Result<Vec<TargetBuild>> {
+        // Otherwise old files could be taken for new ones.
+        folder::remove(&self.work.join("manual"))?;
+        folder::recreate(&self.out)?;
+        let mut builds = Vec::new();
         for &target in targets {
             match target.missing(&self.root)? {
-                None => made.push(self.make_for(tools, target, skipped)?),
+                None => builds.push(self.build_target(tools, target, skipped)?),
                 Some(missing) => skip(skipped, target.triple, &missing),
             }
         }
-        ensure!(!made.is_empty(), "this machine can build none of what was asked for");
-        Ok(made)
+        ensure!(!builds.is_empty(), "this machine can build none of what was asked for");
+        Ok(builds)
     }
 
-    fn make_for(&self, tools: &Venv, target: Target, skipped: &mut Vec<Skipped>) -> Result<Made> {
-        let of = self.kind.program();
-        eprintln!("release: building {} for {}", of.name, target.triple);
-        let wheel = build::wheel(self, tools, target, of)?;
+    fn build_target(
+        &self,
+        tools: &Venv,
+        target: Target,
+        skipped: &mut Vec<Omission>,
+    ) -> Result<TargetBuild> {
+        let dyno = self.kind.program();
+        eprintln!("release: building {} for {}", dyno.name, target.triple);
+        let wheel = build::wheel(self, tools, target, dyno)?;
         let program = build::program(self, target);
         let bytes = fs::read(&program).context("cargo left no program")?;
         if self.kind != Kind::Quick {
-            build::names_no_folder(self, &bytes)?;
+            build::check_paths(self, &bytes)?;
         }
         let elf = elf::read(&bytes).context("the program")?;
-        let runtime = runtime::of(&self.root, &self.rustc, tools, target)?;
+        let runtime = runtime::find(&self.root, &self.rustc, tools, target)?;
         for lacks in &runtime.lacks {
             skip(skipped, &format!("{lacks}, {}", target.triple), "this installation has none");
         }
-        let papers = self.papers(&runtime, target, of)?;
+        let papers = self.papers(&runtime, target, dyno)?;
         let sealed = self.seal(tools, &wheel, &papers)?;
         let manual = self.manual(target)?;
         let contents = archive::Contents {
@@ -299,22 +276,22 @@ impl Release {
             eprintln!("release: {size:>10} bytes  {}", name_of(file));
         }
         let sha256 = sums::sha256(&bytes);
-        Ok(Made { target, elf, bytes: bytes.len(), sha256, features: of.features, files })
+        Ok(TargetBuild { target, elf, bytes: bytes.len(), sha256, features: dyno.features, files })
     }
 
-    /// Writes what must be known of a build's packages.
-    fn papers(&self, runtime: &Runtime, target: Target, of: Crate) -> Result<Papers> {
-        let folder = self.work.join("papers").join(target.triple).join(of.name);
-        fs::create_dir_all(&folder).context("cannot make the folder of the papers")?;
-        let packages = packages::linked(&self.root, of.on(target))?;
+    /// Writes the bill of materials and the license texts of a build's packages.
+    fn papers(&self, runtime: &Runtime, target: Target, package: Crate) -> Result<Papers> {
+        let folder = self.work.join("papers").join(target.triple).join(package.name);
+        folder::create(&folder)?;
+        let packages = packages::linked(&self.root, package.build_for(target))?;
         let subject = sbom::Subject {
-            name: of.name,
+            name: package.name,
             triple: target.triple,
-            features: of.features,
+            features: package.features,
             timestamp: &self.timestamp,
             runtime,
         };
-        let title = format!("{} {} for {}", of.name, self.version, target.triple);
+        let title = format!("{} {} for {}", package.name, self.version, target.triple);
         let texts = licences::texts(&title, &packages, &runtime.texts)?;
         let papers = Papers { sbom: folder.join("sbom.json"), texts: folder.join(licences::TEXTS) };
         let sbom = pretty(&sbom::document(subject, &packages)?) + "\n";
@@ -332,7 +309,7 @@ impl Release {
         build::seal(self, tools, wheel, &self.out, &files)
     }
 
-    /// Manual pages and completions, which are the same for all targets.
+    /// Returns the folder of manual pages and completions, which are equal for all targets.
     fn manual(&self, target: Target) -> Result<PathBuf> {
         let folder = self.work.join("manual");
         if !folder.is_dir() {
@@ -343,7 +320,7 @@ impl Release {
         Ok(folder)
     }
 
-    fn report_licences(&self, skipped: &mut Vec<Skipped>) -> Result<()> {
+    fn report_licences(&self, skipped: &mut Vec<Omission>) -> Result<()> {
         match licences::deny(&self.root, &self.work.join("tools"))? {
             Ok(report) => {
                 self.write(LICENCE_REPORT, &(report + "\n"))?;
@@ -356,9 +333,9 @@ impl Release {
         Ok(())
     }
 
-    /// Goes the way of a new user.
+    /// Installs and runs the release as a new user would.
     fn walk(&self) -> Result<()> {
-        let walk = match walk::Walk::start(&self.root, &self.work.join("walk"), &self.out)? {
+        let walk = match walk::Walk::install(&self.root, &self.work.join("walk"), &self.out)? {
             Ok(walk) => walk,
             Err(missing) => {
                 eprintln!("release: skipped the walk from the wheel to a report: {missing}");
@@ -380,17 +357,17 @@ impl Release {
         Ok(())
     }
 
-    fn manifest(&self, made: &[Made], skipped: &[Skipped]) -> Value {
-        let builds = made.iter().map(|made| {
+    fn manifest(&self, builds: &[TargetBuild], skipped: &[Omission]) -> Value {
+        let builds = builds.iter().map(|build| {
             json!({
-                "target": made.target.triple,
+                "target": build.target.triple,
                 "profile": self.kind.profile(),
-                "features": made.features,
-                "static": made.elf.is_static,
-                "glibc": made.elf.glibc.map(|(major, minor)| format!("{major}.{minor}")),
-                "program_bytes": made.bytes,
-                "program_sha256": made.sha256,
-                "files": made.files.iter().map(|file| name_of(file)).collect::<Vec<_>>(),
+                "features": build.features,
+                "static": build.elf.is_static,
+                "glibc": build.elf.glibc.map(|(major, minor)| format!("{major}.{minor}")),
+                "program_bytes": build.bytes,
+                "program_sha256": build.sha256,
+                "files": build.files.iter().map(|file| name_of(file)).collect::<Vec<_>>(),
             })
         });
         let skipped = skipped.iter().map(|(what, why)| json!({ "what": what, "why": why }));
@@ -412,13 +389,13 @@ impl Release {
     }
 }
 
-/// What travels with a binary.
+/// Documents that accompany a program.
 struct Papers {
     sbom: PathBuf,
     texts: PathBuf,
 }
 
-fn skip(skipped: &mut Vec<Skipped>, what: &str, why: &str) {
+fn skip(skipped: &mut Vec<Omission>, what: &str, why: &str) {
     eprintln!("release: skipped {what}: {why}");
     skipped.push((what.to_owned(), why.to_owned()));
 }

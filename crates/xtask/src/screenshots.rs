@@ -1,5 +1,4 @@
-//! `cargo xtask screenshots`: the pictures of the documentation, and those that
-//! tests compare with.
+//! `cargo xtask screenshots`: pictures of the documentation, and those with which tests compare.
 
 mod svg;
 #[cfg(target_os = "linux")]
@@ -9,29 +8,32 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use dyno_peers::groups;
 
-use crate::peers::browser;
-
-/// A picture, or a few of one kind.
+/// Name of one or several pictures, and the function that writes them.
 type Part = (&'static str, fn(&Path) -> Result<()>);
 
 const PARTS: &[Part] = &[
-    ("report", browser::pictures),
+    ("report", groups::pictures),
     #[cfg(target_os = "linux")]
     ("tui", terminal::picture),
 ];
 
-/// Writes the pictures of the named parts, or of all.
-///
-/// # Errors
-/// What keeps them from being made.
-pub fn run(root: &Path, parts: &[&str]) -> Result<ExitCode> {
-    if let Some(unknown) = parts.iter().find(|part| PARTS.iter().all(|(name, _)| name != *part)) {
-        let names: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
-        eprintln!("there is no part '{unknown}'; there are {}", names.join(", "));
-        return Ok(ExitCode::from(2));
-    }
-    for (_, draw) in PARTS.iter().filter(|(name, _)| parts.is_empty() || parts.contains(name)) {
+/// Options of `cargo xtask screenshots`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Pictures to write; all when none is named
+    #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.iter().map(|(name, _)| *name)))]
+    parts: Vec<String>,
+}
+
+/// Writes the wanted pictures.
+pub fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    let is_wanted =
+        |name| options.parts.is_empty() || options.parts.iter().any(|part| part == name);
+    for (_, draw) in PARTS.iter().filter(|(name, _)| is_wanted(name)) {
         draw(root)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_tree_is_tidy() {
-        let findings = findings(&crate::root()).unwrap();
+        let findings = findings(&dyno_peers::cargo::root()).unwrap();
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert!(lines.is_empty(), "{} findings:\n{}", lines.len(), lines.join("\n"));
     }

@@ -5,7 +5,7 @@ mod cases;
 mod example;
 mod install;
 // The tool is in a crate that nothing depends on; what it installs is tested here.
-#[path = "../../../xtask/src/install_c/package.rs"]
+#[path = "../../../peers/src/install_c/package.rs"]
 mod package;
 
 use std::path::{Path, PathBuf};
@@ -53,9 +53,9 @@ fn install() -> Option<Installed> {
     let compiler = Compiler::find().ok()?;
     let (prefix, work) = (folder("cpp-prefix"), folder("cpp-work"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let library = Link::Static.library();
-    let of = Library::of(env!("CARGO_PKG_NAME"));
-    let package = Package { root, of, library: &library, compiler: &compiler, work: &work };
+    let archive = Link::Static.library();
+    let library = Library::of_package(env!("CARGO_PKG_NAME"));
+    let package = Package { root, library, archive: &archive, compiler: &compiler, work: &work };
     package.install(&prefix).unwrap();
     let harness = harnesses(&compiler, &prefix, &work);
     Some(Installed { compiler, prefix, harness })

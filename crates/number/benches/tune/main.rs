@@ -7,7 +7,7 @@
 //! With `--study` it prints tables in Markdown instead: other rules and searches beside the tuner's own. With
 //! `--serve` it measures latencies when it is asked to, in turn with others.
 //!
-//! FOLDER has MNIST as `crates/xtask/peers/tune.py` leaves it; weights are trained there once. Without it, as
+//! FOLDER has MNIST as `crates/peers/scripts/tune.py` leaves it; weights are trained there once. Without it, as
 //! `cargo test --benches` runs this, networks are small and see noise.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -230,7 +230,7 @@ fn main() {
     let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
     let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");
     let read = |part| {
-        let missing = "FOLDER has MNIST as crates/xtask/peers/tune.py leaves it";
+        let missing = "FOLDER has MNIST as crates/peers/scripts/tune.py leaves it";
         folder
             .map_or_else(|| Images::made(400), |folder| Images::read(folder, part).expect(missing))
     };

@@ -4,7 +4,7 @@
 //! The tests of `number-c` include this file.
 
 // The tool is in a crate that nothing depends on; what it installs is tested here.
-#[path = "../../../xtask/src/install_c/package.rs"]
+#[path = "../../../peers/src/install_c/package.rs"]
 mod package;
 
 use std::path::{Path, PathBuf};
@@ -24,8 +24,9 @@ fn installed(of: &Library, headers: usize) -> Option<PathBuf> {
     };
     let (prefix, work) = (folder("prefix"), folder("work"));
     let root = crate_dir().ancestors().nth(2).unwrap();
-    let library = Link::Static.library();
-    let package = Package { root, of, library: &library, compiler: &compiler, work: &work };
+    let archive = Link::Static.library();
+    let package =
+        Package { root, library: of, archive: &archive, compiler: &compiler, work: &work };
     let written = package.install(&prefix).unwrap();
     let others = "archive, library, its link, pkg-config";
     assert_eq!(written.len(), headers + 4, "{headers} headers, {others}: {written:?}");
@@ -57,7 +58,7 @@ pub struct Example<'a> {
 
 /// That programs find and link what is installed, and that it exports the functions of its header alone.
 pub fn check_installed(example: &Example) {
-    let of = Library::of(env!("CARGO_PKG_NAME"));
+    let of = Library::of_package(env!("CARGO_PKG_NAME"));
     let Some(prefix) = installed(of, example.headers) else { return };
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(asked(&prefix, of, &["--modversion"]), [version]);

@@ -95,7 +95,7 @@ fn the_same_call_gives_the_same_bits() {
     assert_eq!(first.len(), 2 * SMALL.steps * SMALL.documents);
 }
 
-/// Words that are drawn are those of `crates/xtask/peers/rnn_models.py`, which makes them again.
+/// Words that are drawn are those of `crates/peers/scripts/rnn_models.py`, which makes them again.
 #[test]
 fn weights_are_drawn_as_documented() {
     let words = Model::Bidaf.words(&Model::Bidaf.paper(), 1);

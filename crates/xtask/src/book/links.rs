@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The page for addresses that do not exist; its links are those of a server's root.
+/// The page for addresses that do not exist; its links are relative to the root of a server.
 const NOT_FOUND: &str = "404.html";
 
-/// Every link of a page below `folder` whose file or anchor is not there.
+/// Returns a message for every link of a page below `folder` whose file or anchor does not exist.
 pub fn dead(folder: &Path) -> Result<Vec<String>> {
     let mut files = BTreeMap::new();
     read(folder, "", &mut files)?;
@@ -27,24 +27,22 @@ pub fn dead(folder: &Path) -> Result<Vec<String>> {
     Ok(dead)
 }
 
-/// Text of pages, and nothing of other files, by path with `/`.
+/// Text of pages by path with `/`; other files have empty text.
 type Files = BTreeMap<String, String>;
 
 fn read(folder: &Path, below: &str, files: &mut Files) -> Result<()> {
     let listed = folder.join(below);
-    for entry in
-        fs::read_dir(&listed).with_context(|| format!("cannot list {}", listed.display()))?
-    {
+    let entries =
+        fs::read_dir(&listed).with_context(|| format!("cannot list {}", listed.display()))?;
+    for entry in entries {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = if below.is_empty() { name } else { format!("{below}/{name}") };
         if entry.file_type()?.is_dir() {
             read(folder, &path, files)?;
         } else {
-            let text = match path.ends_with(".html") {
-                true => fs::read_to_string(entry.path())?,
-                false => String::new(),
-            };
+            let is_page = path.ends_with(".html");
+            let text = if is_page { fs::read_to_string(entry.path())? } else { String::new() };
             files.insert(path, text);
         }
     }
@@ -57,7 +55,7 @@ fn targets(html: &str) -> impl Iterator<Item = &str> {
 }
 
 fn leads_nowhere(files: &Files, page: &str, target: &str) -> Option<&'static str> {
-    // Addresses elsewhere, and what has no address.
+    // Links to other sites, and those of other schemes such as `mailto:`.
     let scheme = target.split('/').next().unwrap_or_default();
     if scheme.contains(':') || target.starts_with("//") {
         return None;
@@ -69,7 +67,7 @@ fn leads_nowhere(files: &Files, page: &str, target: &str) -> Option<&'static str
     (!is_anchored).then_some("there is no such anchor")
 }
 
-/// The path that a page means by a relative one.
+/// Returns the path that a relative path in a page refers to.
 pub fn resolved(page: &str, path: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

@@ -1,42 +1,40 @@
-//! The archive of a program: itself, what explains it, what it is made of.
+//! Archives: the program, its documentation, licenses and bill of materials.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use dyno_peers::{folder, shell};
 
+use super::Release;
 use super::target::Target;
-use super::{Release, shell};
 
-/// Of the repository, for whoever unpacks an archive.
+/// Files of the repository in every archive.
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// What goes into it besides.
+/// Further contents of an archive.
 pub struct Contents<'a> {
     pub program: &'a Path,
-    /// Under these names.
+    /// Names in the archive, and files.
     pub files: &'a [(&'a str, &'a Path)],
     /// The folder with manual pages and completions.
     pub manual: &'a Path,
 }
 
-/// Its name without an ending, and that of the folder in it.
+/// Returns the name of an archive without its ending, which is also that of the folder in it.
 pub fn stem(version: &str, target: Target) -> String {
     format!("dyno-{version}-{}", target.triple)
 }
 
-/// Packs it into the release's folder; the same contents give the same bytes.
+/// Packs an archive into the release's folder. Equal contents give equal bytes.
 pub fn pack(release: &Release, target: Target, contents: &Contents) -> Result<PathBuf> {
     let stem = stem(&release.version, target);
     let stage = release.work.join("archives");
     let folder = stage.join(&stem);
-    if folder.exists() {
-        fs::remove_dir_all(&folder).context("cannot remove the archive of an earlier release")?;
-    }
-    fs::create_dir_all(&folder).context("cannot make the folder of the archive")?;
+    folder::recreate(&folder)?;
     copy(contents.program, &folder.join("dyno"))?;
     for paper in PAPERS {
         copy(&release.root.join(paper), &folder.join(paper))?;
@@ -59,32 +57,29 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What [`manual`] writes, at least.
+/// Some of the files that [`manual`] writes.
 pub const MANUAL: [&str; 4] =
     ["man/man1/dyno.1", "completions/dyno.bash", "completions/dyno.zsh", "completions/dyno.fish"];
 
-/// Has the program write its manual pages and completions into a new folder.
+/// Runs the program to write its manual pages and completions into a new folder.
 pub fn manual(program: &Path, folder: &Path) -> Result<()> {
     let pages = folder.join("man/man1");
     let completions = folder.join("completions");
     for folder in [&pages, &completions] {
-        fs::create_dir_all(folder).context("cannot make the folder of the manual")?;
+        folder::create(folder)?;
     }
-    shell::said(Command::new(program).arg("man").arg(&pages))?;
+    shell::output(Command::new(program).arg("man").arg(&pages))?;
     for shell in SHELLS {
-        let text = shell::said(Command::new(program).args(["completions", shell]))?;
+        let text = shell::output(Command::new(program).args(["completions", shell]))?;
         fs::write(completions.join(format!("dyno.{shell}")), text + "\n")
             .context("cannot write a completion")?;
     }
     Ok(())
 }
 
-/// Unpacks an archive; the folder in it.
+/// Unpacks an archive and returns the folder in it.
 pub fn unpack(archive: &Path, into: &Path) -> Result<PathBuf> {
-    if into.exists() {
-        fs::remove_dir_all(into).with_context(|| format!("cannot remove {}", into.display()))?;
-    }
-    fs::create_dir_all(into).with_context(|| format!("cannot create {}", into.display()))?;
+    folder::recreate(into)?;
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--gzip", "--file"]).arg(archive);
     shell::run(tar.arg("--directory").arg(into))?;

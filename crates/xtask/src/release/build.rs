@@ -1,4 +1,4 @@
-//! Binaries and wheels, so that the same commit gives the same bytes anywhere.
+//! Builds programs and wheels so that a commit gives the same bytes on any machine.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use dyno_peers::venv::Venv;
+use dyno_peers::{cargo, folder, shell};
 
 use super::Release;
+use super::packages;
 use super::target::{self, Target};
-use super::{packages, shell};
-use crate::peers::venv::Venv;
 
 /// The script that seals and checks wheels.
 pub const WHEELS: &str = "crates/xtask/release/wheel.py";
@@ -19,9 +20,9 @@ pub const WHEELS: &str = "crates/xtask/release/wheel.py";
 #[derive(Debug, Clone, Copy)]
 pub struct Crate<'a> {
     pub name: &'static str,
-    /// From the root; `pyproject.toml` lies beside it.
+    /// Path relative to the root; `pyproject.toml` is in the same folder.
     pub manifest: &'static str,
-    /// With commas between them; in a full release, those of `pyproject.toml`.
+    /// Features separated by commas; in a full release, those of `pyproject.toml`.
     pub features: &'a str,
 }
 
@@ -29,20 +30,19 @@ pub struct Crate<'a> {
 pub const MODULE: Crate<'static> =
     Crate { name: "dyno-loadgen-py", manifest: "crates/loadgen-py/Cargo.toml", features: "" };
 
-/// What a release is for.
+/// Purpose of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// For users.
     Full,
-    /// For figures: of a full one, the program for this machine.
+    /// For measurements: the program of a full release, for this machine.
     Host,
-    /// For tests: with the linker and the libc of this machine, without what takes
-    /// minutes to compile.
+    /// For tests: with the linker and libc of this machine, without what takes minutes to compile.
     Quick,
 }
 
 impl Kind {
-    /// The program `dyno`.
+    /// Returns the crate of the program `dyno`.
     pub fn program(self) -> Crate<'static> {
         let features = match self {
             Self::Full | Self::Host => "tract,parquet",
@@ -51,7 +51,7 @@ impl Kind {
         Crate { name: "dyno", manifest: "crates/cli/Cargo.toml", features }
     }
 
-    /// The builder of wheels, which calls cargo, and a linker that knows every libc.
+    /// Returns the Python packages of the wheel builder and of a linker with every libc.
     pub fn tools(self) -> &'static str {
         match self {
             Self::Full | Self::Host => "maturin==1.16.0 ziglang==0.17.1",
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// Of cargo.
+    /// Returns the profile of cargo.
     pub fn profile(self) -> &'static str {
         match self {
             Self::Full | Self::Host => "dist",
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Where what is not released lies: the tools differ.
+    /// Returns the folder of intermediate files; kinds with equal tools share it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full | Self::Host => "full",
@@ -75,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// Where a version's files are.
+    /// Returns the folder of the released files of a version.
     pub fn folder(self, version: &str) -> String {
         match self {
             Self::Full => version.to_owned(),
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// What it is built for where nobody says.
+    /// Returns the targets that are built by default.
     pub fn targets(self) -> Vec<Target> {
         let all = target::ALL.iter().copied();
         match self {
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// Why it lacks what a full one has.
+    /// Returns the reason why the release lacks parts of a full one.
     pub fn why_less(self) -> &'static str {
         match self {
             Self::Full => "nothing is left out",
@@ -104,29 +104,27 @@ impl Kind {
 }
 
 impl<'a> Crate<'a> {
-    /// How its packages are asked for.
-    pub fn on(self, target: Target) -> packages::Build<'a> {
+    /// Describes the build for a target.
+    pub fn build_for(self, target: Target) -> packages::Build<'a> {
         packages::Build { manifest: self.manifest, triple: target.triple, features: self.features }
     }
 }
 
-/// The environment with the tools of a release; `Err` says what is missing.
+/// Returns the environment with the tools of a release. The error names what this machine lacks.
 pub fn tools(release: &Release) -> Result<Venv, String> {
-    fs::create_dir_all(&release.work).map_err(|error| error.to_string())?;
-    let venv = Venv::with(&release.work, release.kind.tools())?;
-    venv.ask("import maturin")?;
-    Ok(venv)
+    folder::create(&release.work).map_err(|error| format!("{error:#}"))?;
+    Venv::with_modules(&release.work, release.kind.tools(), "maturin")
 }
 
-/// Builds a wheel; it is not sealed yet.
-pub fn wheel(release: &Release, tools: &Venv, target: Target, of: Crate) -> Result<PathBuf> {
-    let out = release.work.join("wheels").join(target.triple).join(of.name);
-    if out.exists() {
-        fs::remove_dir_all(&out).context("cannot remove the wheels of an earlier release")?;
-    }
+/// Builds a wheel and returns its path; [`seal`] completes it.
+pub fn wheel(release: &Release, tools: &Venv, target: Target, package: Crate) -> Result<PathBuf> {
+    let out = release.work.join("wheels").join(target.triple).join(package.name);
+    folder::remove(&out)?;
     let mut maturin = tools.python();
     maturin.args(["-m", "maturin", "build", "--locked", "--profile", release.kind.profile()]);
-    maturin.args(["--manifest-path", of.manifest, "--features", of.features, "--out"]).arg(&out);
+    maturin
+        .args(["--manifest-path", package.manifest, "--features", package.features, "--out"])
+        .arg(&out);
     maturin.current_dir(&release.root).env("CARGO_TARGET_DIR", &release.target);
     if release.kind != Kind::Quick {
         maturin.args(["--zig", "--target", target.triple]);
@@ -143,7 +141,7 @@ pub fn wheel(release: &Release, tools: &Venv, target: Target, of: Crate) -> Resu
     Ok(found.remove(0))
 }
 
-/// The linker is looked for as a module of the first `python3`.
+/// Returns PATH with the tools first: maturin finds the linker as a module of the first `python3`.
 fn path(tools: &Venv) -> Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let first = tools.interpreter().parent().map(Path::to_path_buf);
@@ -151,14 +149,15 @@ fn path(tools: &Venv) -> Result<OsString> {
     std::env::join_paths(folders).context("a folder of PATH has a colon in its name")
 }
 
-/// Nothing of this machine, of this moment or of this shell gets into what the
-/// command builds.
+/// Removes the influence of this machine, of the time and of the shell from a build.
 fn repeatable(command: &mut Command, release: &Release) -> Result<()> {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        let of_builds = ["CARGO_PROFILE_", "CARGO_BUILD_", "CARGO_TARGET_", "MATURIN_"];
+        let prefixes = ["CARGO_PROFILE_", "CARGO_BUILD_", "CARGO_TARGET_", "MATURIN_"];
         let is_folder = name == "CARGO_TARGET_DIR";
-        if name == "RUSTFLAGS" || of_builds.iter().any(|of| name.starts_with(of)) && !is_folder {
+        if name == "RUSTFLAGS"
+            || prefixes.iter().any(|prefix| name.starts_with(prefix)) && !is_folder
+        {
             command.env_remove(name);
         }
     }
@@ -168,7 +167,7 @@ fn repeatable(command: &mut Command, release: &Release) -> Result<()> {
     Ok(())
 }
 
-/// The program inside the folder where cargo builds.
+/// Returns the path of the built program in the target folder.
 pub fn program(release: &Release, target: Target) -> PathBuf {
     let folder = match release.kind {
         Kind::Full | Kind::Host => release.target.join(target.triple),
@@ -177,17 +176,18 @@ pub fn program(release: &Release, target: Target) -> PathBuf {
     folder.join(release.kind.profile()).join(release.kind.program().name)
 }
 
-/// The same program for this machine, as fast as it is had; where it is.
+/// Builds the program for this machine as fast as possible and returns its path.
 pub fn native(release: &Release) -> Result<PathBuf> {
-    let of = release.kind.program();
-    let mut cargo = shell::tool("CARGO", "cargo", &release.root);
-    cargo.args(["build", "--locked", "--manifest-path", of.manifest, "--features", of.features]);
-    shell::run(cargo.env("CARGO_TARGET_DIR", &release.target))?;
-    Ok(release.target.join("debug").join(of.name))
+    let dyno = release.kind.program();
+    let mut build = cargo::command(&release.root);
+    build.args(["build", "--locked", "--manifest-path", dyno.manifest]);
+    build.args(["--features", dyno.features]);
+    shell::run(build.env("CARGO_TARGET_DIR", &release.target))?;
+    Ok(release.target.join("debug").join(dyno.name))
 }
 
-/// Folders of this machine get other names in what is built. The last that fits
-/// counts, so that the narrower follow the wider.
+/// Returns compiler flags that replace folders of this machine in the built files. The last match
+/// counts, so subfolders follow their parents.
 fn flags(release: &Release) -> Result<Vec<String>> {
     let (home, cargo_home) = homes();
     let rename = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
@@ -197,7 +197,7 @@ fn flags(release: &Release) -> Result<Vec<String>> {
         rename(&release.root, "dyno"),
         rename(&release.target, "dyno/target"),
     ];
-    // The folder below has a name that depends on how the registry is reached.
+    // The names of subfolders depend on the address of the registry.
     let sources = fs::read_dir(cargo_home.join("registry/src")).into_iter().flatten().flatten();
     let mut sources: Vec<PathBuf> = sources.map(|entry| entry.path()).collect();
     sources.sort();
@@ -205,29 +205,29 @@ fn flags(release: &Release) -> Result<Vec<String>> {
     Ok(flags)
 }
 
-/// Of the user, and of cargo.
+/// Returns the home folders of the user and of cargo.
 fn homes() -> (PathBuf, PathBuf) {
-    // Without one, a name that no path begins with: an empty one begins all.
+    // Without a home folder, a name that is no prefix of a path; an empty name is a prefix of all.
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.map_or_else(|| PathBuf::from("no home"), PathBuf::from);
-    let of_cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let of_cargo = of_cargo.unwrap_or_else(|| home.join(".cargo"));
-    (home, of_cargo)
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo_home = cargo_home.unwrap_or_else(|| home.join(".cargo"));
+    (home, cargo_home)
 }
 
-/// Fails if a program names a folder of this machine, with which another one
-/// would build other bytes.
-pub fn names_no_folder(release: &Release, program: &[u8]) -> Result<()> {
+/// Fails if a program contains the path of a folder of this machine: another machine would build
+/// other bytes.
+pub fn check_paths(release: &Release, program: &[u8]) -> Result<()> {
     let folders = [&homes().1, &release.root, &release.target];
-    if let Some(folder) = named(program, &folders) {
+    if let Some(folder) = folder_in_program(program, &folders) {
         bail!("the program names {}, which no other machine has", folder.display());
     }
     Ok(())
 }
 
-/// The first of these folders that a program names a file of. One below the root,
-/// such as `/src`, is also a part of other names: to build twice tells.
-fn named<'a>(program: &[u8], folders: &[&'a PathBuf]) -> Option<&'a PathBuf> {
+/// Returns the first of these folders of which a program contains a path. Top-level folders, such as
+/// `/src`, are ignored because they are parts of other paths; building twice detects them.
+fn folder_in_program<'a>(program: &[u8], folders: &[&'a PathBuf]) -> Option<&'a PathBuf> {
     let is_named = |folder: &Path| {
         let file = format!("{}/", folder.display());
         program.windows(file.len()).any(|part| part == file.as_bytes())
@@ -236,8 +236,8 @@ fn named<'a>(program: &[u8], folders: &[&'a PathBuf]) -> Option<&'a PathBuf> {
     folders.iter().copied().find(|folder| is_deep(folder) && is_named(folder))
 }
 
-/// Writes a wheel with these files among its metadata into a folder, with no
-/// trace of when and where; its path there.
+/// Writes a wheel with these additional metadata files into a folder, without times and paths of this
+/// machine, and returns its path.
 pub fn seal(
     release: &Release,
     tools: &Venv,
@@ -248,7 +248,7 @@ pub fn seal(
     let mut script = tools.python();
     script.arg(release.root.join(WHEELS)).arg("seal").arg(wheel).arg(out).arg(&release.epoch);
     script.args(files.iter().map(|(name, path)| format!("{name}={}", path.display())));
-    Ok(shell::said(&mut script)?.into())
+    Ok(shell::output(&mut script)?.into())
 }
 
 #[cfg(test)]
@@ -256,24 +256,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_named_by_a_file_in_it() {
+    fn a_folder_is_found_in_the_path_of_a_file() {
         let program = b"\0/usr/src/lib.rs\0/opt/ann/dynometer/a.rs\0/opt/ann/.cargo/b.rs\0";
         let [short, longer, cargo] =
             ["/src", "/opt/ann/dyno", "/opt/ann/.cargo"].map(PathBuf::from);
-        assert_eq!(named(program, &[&short, &longer]), None);
-        assert_eq!(named(program, &[&short, &longer, &cargo]), Some(&cargo));
+        assert_eq!(folder_in_program(program, &[&short, &longer]), None);
+        assert_eq!(folder_in_program(program, &[&short, &longer, &cargo]), Some(&cargo));
     }
 
     #[test]
     fn features_and_tools_are_those_of_the_project_files() {
-        for of in [Kind::Full.program(), MODULE] {
-            let project = crate::root().join(of.manifest).with_file_name("pyproject.toml");
+        for package in [Kind::Full.program(), MODULE] {
+            let project = cargo::root().join(package.manifest).with_file_name("pyproject.toml");
             let project: toml::Table = fs::read_to_string(project).unwrap().parse().unwrap();
             let maturin = &project["tool"]["maturin"];
             let features = maturin.get("features").and_then(toml::Value::as_array);
             let features: Vec<&str> =
                 features.into_iter().flatten().filter_map(toml::Value::as_str).collect();
-            assert_eq!(features.join(","), of.features, "{}", of.name);
+            assert_eq!(features.join(","), package.features, "{}", package.name);
             let requires = project["build-system"]["requires"].as_array().unwrap();
             assert!(Kind::Full.tools().starts_with(requires[0].as_str().unwrap()), "{requires:?}");
         }

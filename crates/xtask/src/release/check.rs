@@ -1,29 +1,29 @@
-//! Whether a folder holds a release: each promise of it is looked at.
+//! Checks of a release: whether a folder holds everything that docs/release.md promises.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+use dyno_peers::{cargo, folder, shell};
 use serde_json::Value;
 
 use super::elf::{self, Elf};
 use super::target::{self, Target};
-use super::{MANIFEST, archive, build, licences, name_of, packages, sbom, shell, sums};
-use crate::peers::target_folder;
+use super::{MANIFEST, archive, build, licences, name_of, packages, sbom, sums};
 
-/// Prints what holds and what does not; fails if anything does not.
+/// Prints the result of every check, and fails if one fails.
 pub fn run(root: &Path, folder: &Path) -> Result<ExitCode> {
     let (lines, holds) = findings(root, folder)?;
     lines.iter().for_each(|line| println!("release: {line}"));
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A line for each thing that was looked at, and whether all of them hold.
+/// Returns one line per check, and whether all checks pass.
 pub fn findings(root: &Path, folder: &Path) -> Result<(Vec<String>, bool)> {
-    let work = target_folder(root)?.join("release-work/check");
+    let work = cargo::target_folder(root)?.join("release-work/check");
     let (mut lines, mut holds) = (Vec::new(), true);
-    let mut say = |what: &str, outcome: Result<String>| {
+    let mut report = |what: &str, outcome: Result<String>| {
         holds &= outcome.is_ok();
         lines.push(match outcome {
             Ok(found) => format!("{what}: {found}"),
@@ -31,10 +31,10 @@ pub fn findings(root: &Path, folder: &Path) -> Result<(Vec<String>, bool)> {
         });
     };
     let sums = sums::check(folder).map(|files| format!("{files} files are as summed"));
-    let are_ours = sums.is_ok();
-    say(sums::FILE, sums);
-    // What follows runs programs of the folder: not those that somebody else put there.
-    if !are_ours {
+    let is_intact = sums.is_ok();
+    report(sums::FILE, sums);
+    // The other checks run programs of the folder, which must not be those of someone else.
+    if !is_intact {
         return Ok((lines, false));
     }
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -45,13 +45,13 @@ pub fn findings(root: &Path, folder: &Path) -> Result<(Vec<String>, bool)> {
     for file in &files {
         let name = name_of(file);
         let outcome = match name.as_str() {
-            MANIFEST => manifest(folder),
-            name if name.ends_with(".tar.gz") => of_archive(file, &work.join(name)),
-            name if name.ends_with(".whl") => of_wheel(root, file, &work.join(name)),
-            name if name.ends_with(".cdx.json") => bill(root, file),
+            MANIFEST => check_manifest(folder),
+            name if name.ends_with(".tar.gz") => check_archive(file, &work.join(name)),
+            name if name.ends_with(".whl") => check_wheel(root, file, &work.join(name)),
+            name if name.ends_with(".cdx.json") => check_bill(root, file),
             _ => continue,
         };
-        say(&name, outcome);
+        report(&name, outcome);
     }
     Ok((lines, holds))
 }
@@ -65,7 +65,7 @@ fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-fn manifest(folder: &Path) -> Result<String> {
+fn check_manifest(folder: &Path) -> Result<String> {
     let manifest = json(&folder.join(MANIFEST))?;
     let builds = list(&manifest["builds"]);
     ensure!(!builds.is_empty(), "it tells of no build");
@@ -79,8 +79,8 @@ fn manifest(folder: &Path) -> Result<String> {
     Ok(format!("{} builds of commit {commit}{modified}", builds.len()))
 }
 
-fn of_archive(file: &Path, work: &Path) -> Result<String> {
-    let target = target::of_archive(&name_of(file)).context("it names no target")?;
+fn check_archive(file: &Path, work: &Path) -> Result<String> {
+    let target = target::from_archive(&name_of(file)).context("it names no target")?;
     let folder = archive::unpack(file, work)?;
     let papers = ["LICENSE", "README.md", licences::TEXTS, "dyno.cdx.json"];
     for name in papers.iter().chain(&archive::MANUAL) {
@@ -89,20 +89,20 @@ fn of_archive(file: &Path, work: &Path) -> Result<String> {
     let program = folder.join("dyno");
     let elf = program_of(&program, target)?;
     let manifest = json(&file.with_file_name(MANIFEST))?;
-    let stated = of_target(&manifest, target)?;
-    as_stated(&stated, target, &elf, &sums::sha256(&fs::read(&program)?))?;
+    let stated = stated_build(&manifest, target)?;
+    compare_with_manifest(&stated, target, &elf, &sums::sha256(&fs::read(&program)?))?;
     if target.runs_here() {
         runs(&program, target)?;
     }
-    Ok(told(&elf, target))
+    Ok(describe(&elf, target))
 }
 
-/// What the manifest tells of a program, and what docs/release.md does.
-fn as_stated(stated: &Value, target: Target, elf: &Elf, sha256: &str) -> Result<()> {
+/// Compares a program with the manifest, and its glibc with that of docs/release.md.
+fn compare_with_manifest(stated: &Value, target: Target, elf: &Elf, sha256: &str) -> Result<()> {
     let glibc = elf.glibc.map(|(major, minor)| format!("{major}.{minor}"));
     ensure!(stated["glibc"] == Value::from(glibc), "{MANIFEST} states another glibc");
     ensure!(stated["program_sha256"] == sha256, "its program is not that of {MANIFEST}");
-    // A quick one takes the libc of the machine that makes it.
+    // A quick release uses the libc of this machine.
     if stated["profile"] == build::Kind::Full.profile() {
         let promised = elf::promised(target.compatibility);
         ensure!(elf.glibc <= promised, "it needs glibc {:?}, not {promised:?}", elf.glibc);
@@ -110,7 +110,7 @@ fn as_stated(stated: &Value, target: Target, elf: &Elf, sha256: &str) -> Result<
     Ok(())
 }
 
-/// What a program says of itself, if that is what its target promises.
+/// Reads the header of a program and compares it with its target.
 fn program_of(program: &Path, target: Target) -> Result<Elf> {
     let elf = elf::read(&fs::read(program).context("it has no program")?)?;
     ensure!(elf.machine == target.machine(), "it is for {}", elf.machine);
@@ -120,7 +120,7 @@ fn program_of(program: &Path, target: Target) -> Result<Elf> {
     Ok(elf)
 }
 
-fn told(elf: &Elf, target: Target) -> String {
+fn describe(elf: &Elf, target: Target) -> String {
     let needs = match elf.glibc {
         Some((major, minor)) => format!("needs glibc {major}.{minor} at most"),
         None => "needs no library".to_owned(),
@@ -129,29 +129,29 @@ fn told(elf: &Elf, target: Target) -> String {
     format!("{}, {needs}, {ran}", elf.machine)
 }
 
-/// Runs the program; a static one must say what it cannot do.
+/// Runs the program; a static one must report that it cannot load ONNX Runtime.
 fn runs(program: &Path, target: Target) -> Result<()> {
-    let version = shell::said(Command::new(program).arg("--version"))?;
+    let version = shell::output(Command::new(program).arg("--version"))?;
     ensure!(version.starts_with("dyno "), "it calls itself {version}");
     if !target.is_static {
         return Ok(());
     }
-    let systems = shell::said(Command::new(program).args(["info", "systems"]))?;
+    let systems = shell::output(Command::new(program).args(["info", "systems"]))?;
     ensure!(systems.contains("not available in this build"), "dyno info systems is silent on ONNX");
     let mut onnx = Command::new(program);
     onnx.args(["run", "--dry-run", "--system"]).arg(format!("onnx:{}", program.display()));
     let output = onnx.output().context("cannot run it")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let is_refused = output.status.code() == Some(3) && said.contains("static program");
-    ensure!(is_refused, "onnx:FILE ends with {} and {said}", output.status);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let is_refused = output.status.code() == Some(3) && stderr.contains("static program");
+    ensure!(is_refused, "onnx:FILE ends with {} and {stderr}", output.status);
     Ok(())
 }
 
-fn of_wheel(root: &Path, file: &Path, work: &Path) -> Result<String> {
-    let target = target::of_wheel(&name_of(file)).context("it names no target")?;
+fn check_wheel(root: &Path, file: &Path, work: &Path) -> Result<String> {
+    let target = target::from_wheel(&name_of(file)).context("it names no target")?;
     let python = || Command::new("python3");
     let mut check = python();
-    let contents = shell::said(check.arg(root.join(build::WHEELS)).arg("check").arg(file))?;
+    let contents = shell::output(check.arg(root.join(build::WHEELS)).arg("check").arg(file))?;
     let contents: Value = serde_json::from_str(&contents).context("cannot read its contents")?;
     let files = list(&contents["files"]);
     let files: Vec<&str> = files.iter().filter_map(Value::as_str).collect();
@@ -165,46 +165,44 @@ fn of_wheel(root: &Path, file: &Path, work: &Path) -> Result<String> {
         Some([only]) => only.as_str(),
         _ => bail!("it holds another number of programs than one"),
     };
-    if work.exists() {
-        fs::remove_dir_all(work).context("cannot remove what was unpacked before")?;
-    }
+    folder::remove(work)?;
     shell::run(python().args(["-m", "zipfile", "--extract"]).arg(file).arg(work))?;
     let elf = program_of(&work.join(name), target)?;
     let promised = elf::promised(&name_of(file));
     ensure!(elf.glibc <= promised, "it needs glibc {:?}, its tag tells {promised:?}", elf.glibc);
     if name.ends_with("/dyno") {
-        same_program(file, &contents["programs"][name])?;
+        check_same_program(file, &contents["programs"][name])?;
     }
     let needs = elf.glibc.map_or("no glibc".to_owned(), |(a, b)| format!("glibc {a}.{b}"));
     Ok(format!("{} files as recorded, {}, {needs}", files.len(), elf.machine))
 }
 
-/// The wheel and the archive of a target hold the same program.
-fn same_program(wheel: &Path, sha256: &Value) -> Result<()> {
+/// Checks that the wheel and the archive of a target hold the same program.
+fn check_same_program(wheel: &Path, sha256: &Value) -> Result<()> {
     let folder = wheel.parent().context("it is in no folder")?;
-    let target = target::of_wheel(&name_of(wheel)).context("it names no target")?;
+    let target = target::from_wheel(&name_of(wheel)).context("it names no target")?;
     let manifest = json(&folder.join(MANIFEST))?;
-    let stated = of_target(&manifest, target)?;
+    let stated = stated_build(&manifest, target)?;
     ensure!(stated["program_sha256"] == *sha256, "its program is not that of {MANIFEST}");
     Ok(())
 }
 
-/// What the manifest tells of a target.
-pub fn of_target(manifest: &Value, target: Target) -> Result<Value> {
+/// Returns the entry of a target in the manifest.
+fn stated_build(manifest: &Value, target: Target) -> Result<Value> {
     let found = list(&manifest["builds"]).into_iter().find(|b| b["target"] == target.triple);
     found.with_context(|| format!("{MANIFEST} tells of no build for {}", target.triple))
 }
 
-fn bill(root: &Path, file: &Path) -> Result<String> {
+fn check_bill(root: &Path, file: &Path) -> Result<String> {
     let document = json(file)?;
-    let target = target::of_archive(&name_of(file)).context("it names no target")?;
+    let target = target::from_archive(&name_of(file)).context("it names no target")?;
     let properties = list(&document["metadata"]["component"]["properties"]);
     let features = properties.iter().find(|property| property["name"] == sbom::FEATURES);
     let features = features.and_then(|property| property["value"].as_str());
     let features = features.context("it does not tell the features")?;
-    let of = build::Crate { features, ..build::Kind::Full.program() };
-    let packages = packages::linked(root, of.on(target))?;
-    sbom::covers(&document, &packages)?;
+    let dyno = build::Crate { features, ..build::Kind::Full.program() };
+    let packages = packages::linked(root, dyno.build_for(target))?;
+    sbom::check(&document, &packages)?;
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("there is no Cargo.lock")?;
     let locked = packages::checksums(&lock)?;
     let foreign = packages.iter().filter(|package| package.is_foreign());

@@ -1,22 +1,22 @@
-//! What a program of Linux needs, read from the program itself.
+//! Requirements of a Linux program, read from its ELF file.
 
 use anyhow::{Context, Result, ensure};
 
-/// What an ELF file says of itself.
+/// Properties of an ELF file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elf {
-    /// As in target triples.
+    /// Name of the machine, as in target triples.
     pub machine: &'static str,
-    /// Whether no loader is asked for, so that no library can be.
+    /// Whether the program names no loader, and so no shared library.
     pub is_static: bool,
-    /// The newest version of glibc among the symbols that it needs.
+    /// The newest version of glibc among the needed symbols.
     pub glibc: Option<Glibc>,
 }
 
 /// A version of glibc: 2.17 is `(2, 17)`.
 pub type Glibc = (u32, u32);
 
-/// Entries of the program header that name a loader.
+/// Type of program headers that name a loader.
 const PT_INTERP: u32 = 3;
 
 /// Reads a little-endian 64-bit ELF file.
@@ -41,6 +41,7 @@ pub fn read(bytes: &[u8]) -> Result<Elf> {
     Ok(Elf { machine, is_static, glibc: newest_glibc(bytes) })
 }
 
+/// Reads a little-endian number of `size` bytes.
 fn number(bytes: &[u8], at: u64, size: usize) -> Result<u64> {
     let at = usize::try_from(at).context("an offset does not fit")?;
     let end = at.checked_add(size).context("an offset does not fit")?;
@@ -48,20 +49,20 @@ fn number(bytes: &[u8], at: u64, size: usize) -> Result<u64> {
     Ok(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-/// Versions stand in the table of names, each between two zeros.
+/// Returns the newest version in the string table, where zeros separate strings.
 fn newest_glibc(bytes: &[u8]) -> Option<Glibc> {
     let names = bytes.split(|&byte| byte == 0);
     let versions = names.filter_map(|name| name.strip_prefix(b"GLIBC_"));
     versions.filter_map(|version| glibc(std::str::from_utf8(version).ok()?)).max()
 }
 
-/// `2.17`, or `2.2.5`, whose last part is none of a release.
+/// Parses `2.17`, or `2.2.5` as 2.2.
 fn glibc(version: &str) -> Option<Glibc> {
     let mut parts = version.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
 }
 
-/// The oldest glibc that a wheel's tags promise to run with: `manylinux_2_17`.
+/// Returns the oldest glibc in the tags of a wheel, such as `manylinux_2_17`.
 pub fn promised(file_name: &str) -> Option<Glibc> {
     let versions = file_name.split("manylinux_").skip(1).filter_map(|rest| {
         let mut parts = rest.split('_').map(|part| part.parse().ok());
@@ -74,7 +75,7 @@ pub fn promised(file_name: &str) -> Option<Glibc> {
 mod tests {
     use super::*;
 
-    /// A header with one entry, and names after it.
+    /// Returns a file with one program header, followed by strings.
     fn program(machine: u8, entry: u8, names: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; 64 + 56];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_tells_its_machine_its_loader_and_its_glibc() {
+    fn machine_loader_and_glibc_are_read_from_a_program() {
         let names = b"\0GLIBC_2.2.5\0GLIBC_2.9\0GLIBC_2.17\0GLIBC_PRIVATE\0";
         let found = read(&program(62, 3, names)).unwrap();
         assert_eq!(found, Elf { machine: "x86_64", is_static: false, glibc: Some((2, 17)) });
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn a_file_that_is_no_program_is_an_error() {
         assert!(read(b"#!/bin/sh").is_err());
         assert!(read(&program(8, 1, b"")).is_err());
         let cut = &program(62, 3, b"")[..70];

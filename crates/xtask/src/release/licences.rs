@@ -1,5 +1,5 @@
-//! The licences of what a binary is made of: their texts, which must travel
-//! with it, and the report of `cargo deny`.
+//! Licenses of the packages in a program: their texts, which must accompany it, and the report of
+//! `cargo deny`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,19 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use dyno_peers::{cargo, shell};
 
 use super::packages::Package;
-use super::shell;
 
-/// Where the texts are in what is released.
+/// Name of the file with all texts.
 pub const TEXTS: &str = "THIRD_PARTY_LICENSES.txt";
 
-/// How files with such texts begin, in any case.
+/// Prefixes of the names of license files, in lower case.
 const NAMES: [&str; 6] = ["license", "licence", "copying", "notice", "unlicense", "copyright"];
 
-/// A list of the packages of others with their licences, then each text once
-/// with the packages whose it is. `more` are texts of what is linked, too, and is
-/// no package: whose, and the file.
+/// Returns a list of the packages of others with their licenses, and each text once with the
+/// packages that it belongs to. `more` are names and license files of linked code that is no package.
 pub fn texts(title: &str, packages: &[Package], more: &[(&str, PathBuf)]) -> Result<String> {
     let foreign: Vec<&Package> = packages.iter().filter(|package| package.is_foreign()).collect();
     let mut used_by: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -69,7 +68,7 @@ fn read(file: &Path) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// Files that hold licences, sorted.
+/// Returns the license files in a folder, sorted.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
@@ -85,19 +84,19 @@ fn is_licence(path: &Path) -> bool {
     NAMES.iter().any(|start| name.starts_with(start)) && !name.ends_with(".rs")
 }
 
-/// The version whose report is asked for.
+/// Version of `cargo deny`.
 const DENY: &str = "0.20.2";
 
-/// Asks `cargo deny` about licences, banned packages and sources, as `deny.toml`
-/// says. `Err` inside says why it cannot be had.
+/// Checks licenses, banned packages and sources with `cargo deny` by `deny.toml`, and returns its
+/// list. The inner error is the reason why it cannot be installed.
 pub fn deny(root: &Path, tools: &Path) -> Result<Result<String, String>> {
     let program = tools.join("bin/cargo-deny");
-    let version = shell::said(std::process::Command::new(&program).arg("--version"));
+    let version = shell::output(std::process::Command::new(&program).arg("--version"));
     if !version.is_ok_and(|version| version.ends_with(DENY)) {
         eprintln!("installing cargo-deny {DENY} into {}", tools.display());
-        let mut install = shell::tool("CARGO", "cargo", root);
+        let mut install = cargo::command(root);
         install.args(["install", "cargo-deny", "--version", DENY, "--locked", "--force", "--root"]);
-        // Its build is none of the release, and needs not be fast.
+        // A debug build compiles faster.
         install.arg(tools).arg("--target-dir").arg(tools.join("target"));
         install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
         if let Err(why) = shell::run(&mut install) {
@@ -110,7 +109,7 @@ pub fn deny(root: &Path, tools: &Path) -> Result<Result<String, String>> {
     shell::run(&mut check)?;
     let mut list = std::process::Command::new(&program);
     list.args(["--color", "never", "list", "--layout", "license"]).current_dir(root);
-    Ok(Ok(shell::said(&mut list)?))
+    Ok(Ok(shell::output(&mut list)?))
 }
 
 #[cfg(test)]
@@ -118,8 +117,8 @@ mod tests {
     use super::*;
     use crate::release::{build, packages, target};
 
-    /// Whether an SPDX expression can be kept with the licences allowed: one side of
-    /// each OR, both of each AND. AND binds more closely.
+    /// Returns whether the allowed licenses satisfy an SPDX expression: one side of each OR, both
+    /// sides of each AND. AND has the higher precedence.
     fn is_allowed(expression: &str, allowed: &[&str]) -> bool {
         let expression = expression.trim();
         let side = |part: &str| is_allowed(part, allowed);
@@ -136,7 +135,7 @@ mod tests {
         }
     }
 
-    /// At the first such word outside of parentheses.
+    /// Splits an expression at the first such word outside of parentheses.
     fn split_outside<'a>(expression: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
         expression.match_indices(word).find_map(|(at, _)| {
             let before = &expression[..at];
@@ -157,14 +156,14 @@ mod tests {
         ] {
             assert_eq!(is_allowed(expression, &allowed), expected, "{expression}");
         }
-        // What cargo deny asks of a release, and only a full one has it.
-        let root = crate::root();
+        // `cargo deny` checks this only in a full release.
+        let root = cargo::root();
         let deny: toml::Table =
             fs::read_to_string(root.join("deny.toml")).unwrap().parse().unwrap();
         let allow = deny["licenses"]["allow"].as_array().unwrap();
         let allow: Vec<&str> = allow.iter().filter_map(toml::Value::as_str).collect();
-        for of in [build::Kind::Full.program(), build::MODULE] {
-            for package in packages::linked(&root, of.on(target::ALL[0])).unwrap() {
+        for package in [build::Kind::Full.program(), build::MODULE] {
+            for package in packages::linked(&root, package.build_for(target::ALL[0])).unwrap() {
                 let licence = package.licence.clone().unwrap_or_default();
                 assert!(is_allowed(&licence, &allow), "{}: {licence}", package.key());
             }
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_text_stands_once_with_all_whose_it_is() {
+    fn each_text_occurs_once_with_all_its_packages() {
         let folder = std::env::temp_dir().join(format!("dyno-licences-{}", std::process::id()));
         let package = |name: &str, checksum: Option<&str>, files: &[(&str, &str)]| {
             let folder = folder.join(name);

@@ -1,12 +1,11 @@
-//! What a binary is made of: the packages that are linked into it.
+//! The packages that are linked into a program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use dyno_peers::{cargo, shell};
 use serde_json::Value;
-
-use super::shell;
 
 /// A package as the resolver chose it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,21 +16,21 @@ pub struct Package {
     pub licence: Option<String>,
     pub authors: Vec<String>,
     pub repository: Option<String>,
-    /// SHA-256 of the registry's archive; none for our own.
+    /// SHA-256 of the registry's archive; `None` for our own packages.
     pub checksum: Option<String>,
-    /// Its sources on this machine.
+    /// Folder of the sources on this machine.
     pub folder: PathBuf,
-    /// Keys of the packages that it uses, sorted.
+    /// Keys of its dependencies, sorted.
     pub uses: Vec<String>,
 }
 
 impl Package {
-    /// Name and version.
+    /// Returns name and version.
     pub fn key(&self) -> String {
         key(&self.name, &self.version)
     }
 
-    /// Whether it comes from the registry.
+    /// Returns whether the package comes from the registry.
     pub fn is_foreign(&self) -> bool {
         self.checksum.is_some()
     }
@@ -41,38 +40,38 @@ fn key(name: &str, version: &str) -> String {
     format!("{name} {version}")
 }
 
-/// What is built.
+/// Arguments of a build.
 #[derive(Debug, Clone, Copy)]
 pub struct Build<'a> {
-    /// The package's manifest, from the root.
+    /// Manifest of the package, relative to the root.
     pub manifest: &'a str,
     pub triple: &'a str,
-    /// With commas between them.
+    /// Features separated by commas.
     pub features: &'a str,
 }
 
-/// The package itself, and all that is linked into it, sorted by name. What is
-/// only needed to build it is left out, procedural macros too.
+/// Returns the package and all packages that are linked into it, sorted by name. Packages that only
+/// the build needs are left out, as are procedural macros.
 pub fn linked(root: &Path, build: Build) -> Result<Vec<Package>> {
-    let mut tree = shell::tool("CARGO", "cargo", root);
-    // The resolver's own answer: metadata mixes in features that only tests ask for.
+    let mut tree = cargo::command(root);
+    // `cargo metadata` includes features that only tests need.
     tree.args(["tree", "--locked", "--edges", "normal,no-proc-macro"]);
     tree.args(["--prefix", "none", "--format", "{p}"]);
     tree.args(["--manifest-path", build.manifest, "--features", build.features]);
     tree.args(["--target", build.triple]);
-    let tree = keys(&shell::said(&mut tree)?);
-    let mut metadata = shell::tool("CARGO", "cargo", root);
+    let tree = keys(&shell::output(&mut tree)?);
+    let mut metadata = cargo::command(root);
     metadata.args(["metadata", "--format-version", "1", "--locked"]);
     metadata.args(["--manifest-path", build.manifest, "--features", build.features]);
     metadata.args(["--filter-platform", build.triple]);
-    let metadata: Value = serde_json::from_str(&shell::said(&mut metadata)?)
+    let metadata: Value = serde_json::from_str(&shell::output(&mut metadata)?)
         .context("cannot read what cargo metadata says")?;
     let lock =
         std::fs::read_to_string(root.join("Cargo.lock")).context("there is no Cargo.lock")?;
     join(&tree, &metadata, &checksums(&lock)?)
 }
 
-/// Lines of `cargo tree`, such as `ratatui v0.30.2 (*)`.
+/// Returns the keys in lines of `cargo tree`, such as `ratatui v0.30.2 (*)`.
 fn keys(tree: &str) -> BTreeSet<String> {
     let line = |line: &str| {
         let mut words = line.split(' ');
@@ -81,7 +80,7 @@ fn keys(tree: &str) -> BTreeSet<String> {
     tree.lines().filter_map(line).collect()
 }
 
-/// Of the registry's archives, by key.
+/// Returns the checksums of a lock file by key.
 pub fn checksums(lock: &str) -> Result<BTreeMap<String, String>> {
     let lock: toml::Table = lock.parse().context("cannot read Cargo.lock")?;
     let packages = lock.get("package").and_then(toml::Value::as_array);
@@ -92,6 +91,7 @@ pub fn checksums(lock: &str) -> Result<BTreeMap<String, String>> {
     Ok(packages.into_iter().flatten().filter_map(entry).collect())
 }
 
+/// Combines the packages of `cargo tree` with their metadata and checksums.
 fn join(
     tree: &BTreeSet<String>,
     metadata: &Value,
@@ -111,7 +111,7 @@ fn join(
         }
         let manifest = PathBuf::from(text(&package["manifest_path"]).unwrap_or_default());
         let package = Package {
-            // Before SPDX, a slash stood for a choice.
+            // Older manifests separate alternatives by a slash.
             licence: text(&package["license"]).map(|licence| licence.replace('/', " OR ")),
             authors: list(&package["authors"]).iter().filter_map(text).collect(),
             repository: text(&package["repository"]),
@@ -129,10 +129,10 @@ fn join(
     for node in list(&metadata["resolve"]["nodes"]) {
         let user = by_id.get(node["id"].as_str().unwrap_or_default());
         let Some(user) = user.and_then(|key| packages.get_mut(key)) else { continue };
-        let of_build =
+        let is_normal =
             |dep: &Value| list(&dep["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
         let used = list(&node["deps"]);
-        let used = used.iter().filter(|dep| of_build(dep));
+        let used = used.iter().filter(|dep| is_normal(dep));
         let used = used.filter_map(|dep| by_id.get(dep["pkg"].as_str()?)).cloned();
         user.uses = used.filter(|key| tree.contains(key)).collect();
         user.uses.sort();
@@ -176,10 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_made_of_packages_of_the_lock_file() {
+    fn the_program_contains_packages_of_the_lock_file() {
         let manifest = "crates/cli/Cargo.toml";
         let build = Build { manifest, triple: "x86_64-unknown-linux-gnu", features: "" };
-        let packages = linked(&crate::root(), build).unwrap();
+        let packages = linked(&cargo::root(), build).unwrap();
         let find = |name: &str| packages.iter().find(|package| package.name == name);
         let dyno = find("dyno").unwrap();
         assert!(dyno.uses.iter().any(|key| key.starts_with("clap ")), "{:?}", dyno.uses);

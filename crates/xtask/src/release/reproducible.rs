@@ -1,20 +1,18 @@
-//! Whether the same sources give the same bytes from another folder.
+//! Checks that a build in another folder gives the same bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use dyno_peers::{folder, shell};
 
-use super::{Made, Release, build, name_of, shell};
+use super::{Release, TargetBuild, build, name_of};
 
-/// Builds a copy of the sources elsewhere, and compares what came of it with
-/// what was made first.
-pub fn check(release: &Release, first: &Made) -> Result<()> {
+/// Builds a copy of the sources in another folder and compares the files with those of the first build.
+pub fn check(release: &Release, first: &TargetBuild) -> Result<()> {
     let elsewhere = release.work.join("elsewhere");
-    if elsewhere.exists() {
-        fs::remove_dir_all(&elsewhere).context("cannot remove the build of before")?;
-    }
+    folder::remove(&elsewhere)?;
     let root = elsewhere.join("a copy of the sources");
     copy(&release.root, &root)?;
     let copy = Release {
@@ -29,11 +27,10 @@ pub fn check(release: &Release, first: &Made) -> Result<()> {
     let second = copy.build(&tools, &[first.target], &mut Vec::new())?;
     let same = compare(&first.files, &second[0].files)?;
     eprintln!("release: {same} files are the same, byte for byte, when built in another folder");
-    fs::remove_dir_all(&elsewhere).context("cannot remove the second build")?;
-    Ok(())
+    folder::remove(&elsewhere)
 }
 
-/// How many files there are, if both lists have the same.
+/// Compares two lists of files and returns their number.
 fn compare(first: &[PathBuf], second: &[PathBuf]) -> Result<usize> {
     let names = |files: &[PathBuf]| files.iter().map(|file| name_of(file)).collect::<Vec<_>>();
     ensure!(!first.is_empty(), "there is nothing to compare");
@@ -47,19 +44,19 @@ fn compare(first: &[PathBuf], second: &[PathBuf]) -> Result<usize> {
     Ok(first.len())
 }
 
-/// Copies what git knows, and what it would take.
+/// Copies the files that git tracks or would add.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let mut list = Command::new("git");
     list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-    let names = shell::said(list.current_dir(from))?;
+    let names = shell::output(list.current_dir(from))?;
     for name in names.split('\0').filter(|name| !name.is_empty()) {
         let (source, target) = (from.join(name), to.join(name));
-        // Deleted, and not committed yet.
+        // Deleted files are listed until the deletion is committed.
         if !source.is_file() {
             continue;
         }
         let folder = target.parent().context("a file has no folder")?;
-        fs::create_dir_all(folder).with_context(|| format!("no {}", folder.display()))?;
+        folder::create(folder)?;
         fs::copy(&source, &target).with_context(|| format!("cannot copy {name}"))?;
     }
     Ok(())
@@ -70,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_differs_or_that_one_build_lacks_is_told() {
+    fn a_file_that_differs_or_is_missing_is_an_error() {
         let folder = std::env::temp_dir().join(format!("dyno-twice-{}", std::process::id()));
         let write = |name: &str, text: &str| {
             let file = folder.join(name);

@@ -1,32 +1,32 @@
-//! What every program is linked with and is no package: the standard library of
-//! Rust with what is inside it, and the libc of static programs.
+//! Code in every program that is no package: the standard library of Rust with its dependencies, and
+//! the libc of static programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use dyno_peers::shell;
+use dyno_peers::venv::Venv;
 
-use super::shell;
 use super::target::Target;
-use crate::peers::venv::Venv;
 
-/// Both of them.
+/// The standard library of Rust and the libc of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtime {
-    /// Of the standard library: `1.95.0`.
+    /// Version of the standard library, such as `1.95.0`.
     pub rust: String,
     /// Packages inside the standard library: name, version, licence.
     pub parts: Vec<[String; 3]>,
     /// The version of the libc that is linked into a static program.
     pub musl: Option<String>,
-    /// Texts of licences: whose, and the file.
+    /// Owners and files of license texts.
     pub texts: Vec<(&'static str, PathBuf)>,
-    /// What this machine's installation of Rust does not tell.
+    /// Documents that this machine's installation of Rust lacks.
     pub lacks: Vec<&'static str>,
 }
 
-/// What the standard library may have inside it on Linux. The document beside it
-/// also lists what other systems need, and what its build does.
+/// Packages that the standard library may contain on Linux. Its document also lists packages of other
+/// systems and of its build.
 const PARTS: [&str; 11] = [
     "addr2line",
     "adler2",
@@ -41,10 +41,11 @@ const PARTS: [&str; 11] = [
     "rustc-demangle",
 ];
 
-/// Asks the compiler, whose first line is `rustc`, and the linker of static programs.
-pub fn of(root: &Path, rustc: &str, tools: &Venv, target: Target) -> Result<Runtime> {
+/// Finds versions and licenses in the installations of Rust and of the linker. `rustc` is the output
+/// of `rustc --version`.
+pub fn find(root: &Path, rustc: &str, tools: &Venv, target: Target) -> Result<Runtime> {
     let mut sysroot = shell::tool("RUSTC", "rustc", root);
-    let sysroot = PathBuf::from(shell::said(sysroot.args(["--print", "sysroot"]))?);
+    let sysroot = PathBuf::from(shell::output(sysroot.args(["--print", "sysroot"]))?);
     let documents = sysroot.join("share/doc/rust");
     let mut lacks = Vec::new();
     let mut texts: Vec<(&str, PathBuf)> = ["MIT.txt", "Apache-2.0.txt"]
@@ -55,13 +56,13 @@ pub fn of(root: &Path, rustc: &str, tools: &Venv, target: Target) -> Result<Runt
         lacks.push("licence texts of the standard library of Rust");
     }
     let parts = fs::read_to_string(documents.join("COPYRIGHT-library.html"));
-    let parts = parts.map(|text| parts_of(&text)).unwrap_or_default();
+    let parts = parts.map(|text| parse_parts(&text)).unwrap_or_default();
     if parts.is_empty() {
         lacks.push("list of the packages inside the standard library of Rust");
     }
     let mut musl = None;
     if target.is_static {
-        let zig = tools.ask("import ziglang; print(ziglang.__path__[0])");
+        let zig = tools.eval("import ziglang; print(ziglang.__path__[0])");
         let folder = PathBuf::from(zig.map_err(anyhow::Error::msg)?).join("lib/libc/musl");
         let version = fs::read_to_string(folder.join("src/internal/version.h"));
         let version = version.context("ziglang does not tell the version of its musl")?;
@@ -72,15 +73,16 @@ pub fn of(root: &Path, rustc: &str, tools: &Venv, target: Target) -> Result<Runt
     Ok(Runtime { rust, parts, musl, texts, lacks })
 }
 
-/// From the document beside it, which has a heading and a paragraph for each.
-fn parts_of(html: &str) -> Vec<[String; 3]> {
+/// Returns the packages in the document of the standard library, which has a heading and a paragraph
+/// for each.
+fn parse_parts(html: &str) -> Vec<[String; 3]> {
     let part = |section: &str| {
         let (name, version) = section.split_once("</h3>")?.0.trim().rsplit_once('-')?;
         let licence = section.split_once("License:</b>")?.1.split_once('<')?.0.trim();
         let licence = licence.replace('/', " OR ");
         PARTS.contains(&name).then(|| [name.to_owned(), version.to_owned(), licence])
     };
-    // A picture of a package stands before each name.
+    // Each name follows a picture of a package.
     html.split("<h3>\u{1f4e6}").skip(1).filter_map(part).collect()
 }
 
@@ -103,7 +105,7 @@ mod tests {
             [name.to_owned(), version.to_owned(), "MIT OR Apache-2.0".to_owned()]
         };
         assert_eq!(
-            parts_of(&html.concat()),
+            parse_parts(&html.concat()),
             [part("libc", "0.2.178"), part("rustc-demangle", "0.1.27")]
         );
     }

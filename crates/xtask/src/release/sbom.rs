@@ -7,23 +7,23 @@ use super::packages::Package;
 use super::runtime::Runtime;
 use super::sums;
 
-/// What the document is about, besides the packages.
+/// Subject of a document.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The package that is built.
+    /// Name of the built package.
     pub name: &'a str,
     pub triple: &'a str,
     pub features: &'a str,
-    /// Of the commit, as `2026-11-21T14:48:44Z`: the same for every build of it.
+    /// Time of the commit, such as `2026-11-21T14:48:44Z`; equal for every build of it.
     pub timestamp: &'a str,
-    /// Part of the binary, too.
+    /// Code in the program that is no package.
     pub runtime: &'a Runtime,
 }
 
 /// The property that holds the features.
 pub const FEATURES: &str = "dyno:features";
 
-/// Writes the document.
+/// Returns the document of a program with these packages.
 pub fn document(subject: Subject, packages: &[Package]) -> Result<Value> {
     let main = packages.iter().find(|package| package.name == subject.name);
     let main = main.with_context(|| format!("{} is not among its packages", subject.name))?;
@@ -70,11 +70,11 @@ pub fn document(subject: Subject, packages: &[Package]) -> Result<Value> {
     Ok(document)
 }
 
-/// Who makes what is ours.
+/// Supplier of our own packages.
 const SUPPLIER: &str = "the contributors of Dyno";
 
-/// Of the contents, so that the same contents have the same: a UUID of version 8,
-/// which leaves the rest to its maker.
+/// Returns a UUID of version 8, whose other bits are a hash of the contents, so that equal contents have
+/// equal numbers.
 fn serial_number(contents: &str) -> String {
     let mut digits = sums::sha256(contents.as_bytes());
     digits.replace_range(12..13, "8");
@@ -83,7 +83,7 @@ fn serial_number(contents: &str) -> String {
     format!("urn:uuid:{}", parts.join("-"))
 }
 
-/// With the packages inside it.
+/// Returns the component of the standard library with the packages in it.
 fn rust_std(key: &str, runtime: &Runtime) -> Value {
     let version = &runtime.rust;
     let part = |[name, version, licence]: &[String; 3]| {
@@ -137,7 +137,7 @@ fn component(package: &Package, kind: &str) -> Value {
     } else {
         component["supplier"] = json!({ "name": SUPPLIER });
     }
-    // Ours are in no registry: theirs has others of these names.
+    // Our packages are not in the registry, which may have others of the same name.
     let registry = if package.is_foreign() { "cargo" } else { "generic" };
     let (name, version) = (&package.name, &package.version);
     component["purl"] = format!("pkg:{registry}/{name}@{version}").into();
@@ -147,9 +147,9 @@ fn component(package: &Package, kind: &str) -> Value {
     component
 }
 
-/// Fails unless the document names all of these packages with the checksums that
-/// they have, and each of its references leads somewhere.
-pub fn covers(document: &Value, packages: &[Package]) -> Result<()> {
+/// Checks that a document names all of these packages with their checksums, and that it contains the
+/// target of each reference.
+pub fn check(document: &Value, packages: &[Package]) -> Result<()> {
     ensure!(document["bomFormat"] == "CycloneDX", "it is no document of CycloneDX");
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut components = list(&document["components"]);
@@ -212,7 +212,7 @@ mod tests {
     fn the_document_covers_what_it_was_made_from() {
         let packages = [package("clap", Some("ab"), &[]), package("dyno", None, &["clap 1.0.0"])];
         let document = written(None, &packages);
-        covers(&document, &packages).unwrap();
+        check(&document, &packages).unwrap();
         assert_eq!(document["metadata"]["component"]["bom-ref"], "dyno 1.0.0");
         assert_eq!(document["components"][0]["purl"], "pkg:cargo/clap@1.0.0");
         assert_eq!(document["components"][1]["components"][0]["name"], "libc");
@@ -225,12 +225,12 @@ mod tests {
     #[test]
     fn a_static_program_has_its_libc_in_the_document() {
         let packages = [package("dyno", None, &[])];
-        let (with, without) = (written(Some("1.2.5"), &packages), written(None, &packages));
-        covers(&with, &packages).unwrap();
+        let with = written(Some("1.2.5"), &packages);
+        let without = written(None, &packages);
+        check(&with, &packages).unwrap();
         assert_eq!(with["components"][1]["bom-ref"], "musl 1.2.5");
         assert_eq!(with["dependencies"][1]["dependsOn"], json!(["musl 1.2.5"]));
         assert_eq!(without["components"].as_array().unwrap().len(), 1);
-        // The same contents, the same number.
         assert_eq!(without, written(None, &packages));
         assert_ne!(with["serialNumber"], without["serialNumber"]);
         let number = with["serialNumber"].as_str().unwrap();
@@ -238,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_document_lacks_is_named() {
+    fn the_error_names_what_a_document_lacks() {
         let packages = [package("dyno", None, &[])];
         let mut document = written(None, &packages);
         let error = |document: &Value, packages: &[Package]| {
-            covers(document, packages).unwrap_err().to_string()
+            check(document, packages).unwrap_err().to_string()
         };
         let more = [package("dyno", None, &[]), package("clap", Some("ab"), &[])];
         assert_eq!(error(&document, &more), "it does not name clap 1.0.0");

@@ -1,4 +1,4 @@
-//! `SHA256SUMS`, as `sha256sum --check` reads it.
+//! The file `SHA256SUMS`, in the format of `sha256sum --check`.
 
 use std::fs;
 use std::path::Path;
@@ -8,17 +8,17 @@ use sha2::{Digest, Sha256};
 
 pub const FILE: &str = "SHA256SUMS";
 
-/// In hexadecimal.
+/// Returns the SHA-256 hash in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes the sums of the other files of a folder.
+/// Writes the sums of all other files of a folder.
 pub fn write(folder: &Path) -> Result<()> {
     fs::write(folder.join(FILE), lines(folder)?).context("cannot write the sums")
 }
 
-/// How many files there are, if their sums are right and no file lacks one.
+/// Checks that the sums are right and complete, and returns the number of files.
 pub fn check(folder: &Path) -> Result<usize> {
     let written = fs::read_to_string(folder.join(FILE)).context("there are no sums")?;
     let found = lines(folder)?;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_a_lost_and_a_new_file_are_found() {
+    fn a_changed_a_missing_and_a_new_file_are_errors() {
         let folder = std::env::temp_dir().join(format!("dyno-sums-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("a.txt");

@@ -1,22 +1,21 @@
-//! What a release is built for.
+//! Platforms of a release.
 
 use std::path::Path;
 
 use anyhow::Result;
-
-use super::shell;
+use dyno_peers::shell;
 
 /// A platform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     pub triple: &'static str,
-    /// What its wheels promise: the oldest libc that they run with.
+    /// Compatibility tag of its wheels: the oldest libc with which they run.
     pub compatibility: &'static str,
-    /// A static program can load no library, and so no ONNX Runtime.
+    /// Whether the program is static; it then cannot load ONNX Runtime.
     pub is_static: bool,
 }
 
-/// All of them; the first is the one that most people use.
+/// All platforms; most users have the first.
 pub const ALL: &[Target] = &[
     Target {
         triple: "x86_64-unknown-linux-gnu",
@@ -32,11 +31,11 @@ pub const ALL: &[Target] = &[
 ];
 
 impl Target {
-    /// What this machine lacks for it, if it lacks anything.
+    /// Returns what this machine lacks to build for the platform.
     pub fn missing(self, root: &Path) -> Result<Option<String>> {
         let mut rustc = shell::tool("RUSTC", "rustc", root);
         let library =
-            shell::said(rustc.args(["--print", "target-libdir", "--target", self.triple]))?;
+            shell::output(rustc.args(["--print", "target-libdir", "--target", self.triple]))?;
         if Path::new(&library).is_dir() {
             return Ok(None);
         }
@@ -44,25 +43,37 @@ impl Target {
         Ok(Some(format!("Rust's standard library for {triple}; try rustup target add {triple}")))
     }
 
-    /// Whether its programs run on this machine.
+    /// Returns whether programs of the platform run on this machine.
     pub fn runs_here(self) -> bool {
         let has_libc = self.is_static || cfg!(target_env = "gnu");
         cfg!(target_os = "linux") && has_libc && self.machine() == std::env::consts::ARCH
     }
 
-    /// As ELF files tell it.
+    /// Returns the name of the machine in ELF files.
     pub fn machine(self) -> &'static str {
         self.triple.split('-').next().unwrap_or(self.triple)
     }
 }
 
-/// The one whose triple is in a file's name.
-pub fn of_archive(name: &str) -> Option<Target> {
+/// Parses a target triple.
+///
+/// # Errors
+/// There is no release for the platform.
+pub fn parse(triple: &str) -> Result<Target, String> {
+    let found = ALL.iter().copied().find(|target| target.triple == triple);
+    found.ok_or_else(|| {
+        let known: Vec<_> = ALL.iter().map(|target| target.triple).collect();
+        format!("there is no release for {triple}; there are {}", known.join(", "))
+    })
+}
+
+/// Returns the platform whose triple is in the name of a file.
+pub fn from_archive(name: &str) -> Option<Target> {
     ALL.iter().copied().find(|target| name.contains(target.triple))
 }
 
-/// The one that a wheel's tag is for.
-pub fn of_wheel(name: &str) -> Option<Target> {
+/// Returns the platform of a wheel's tag.
+pub fn from_wheel(name: &str) -> Option<Target> {
     let libc = |target: &Target| if target.is_static { "musllinux" } else { "manylinux" };
     ALL.iter().copied().find(|target| {
         name.contains(libc(target)) && name.ends_with(&format!("_{}.whl", target.machine()))
@@ -77,17 +88,17 @@ mod tests {
     fn files_name_their_targets() {
         let triple = |target: Option<Target>| target.map(|target| target.triple);
         assert_eq!(
-            triple(of_archive("dyno-0.1.0-x86_64-unknown-linux-musl.tar.gz")),
+            triple(from_archive("dyno-0.1.0-x86_64-unknown-linux-musl.tar.gz")),
             Some("x86_64-unknown-linux-musl")
         );
         assert_eq!(
-            triple(of_wheel("a-1-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl")),
+            triple(from_wheel("a-1-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl")),
             Some("aarch64-unknown-linux-gnu")
         );
         assert_eq!(
-            triple(of_wheel("a-1-py3-none-musllinux_1_2_x86_64.whl")),
+            triple(from_wheel("a-1-py3-none-musllinux_1_2_x86_64.whl")),
             Some("x86_64-unknown-linux-musl")
         );
-        assert_eq!(of_wheel("a-1-py3-none-any.whl"), None);
+        assert_eq!(from_wheel("a-1-py3-none-any.whl"), None);
     }
 }

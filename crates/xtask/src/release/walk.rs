@@ -1,5 +1,4 @@
-//! The way of a new user: from a wheel to reports, in an environment that has
-//! nothing of ours.
+//! The steps of a new user: from a wheel or a clone to a first report, in a clean environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,68 +6,68 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use dyno_peers::venv::{ONNX_RUNTIME, Venv};
+use dyno_peers::{cargo, folder, shell};
 
-use super::shell;
-use crate::peers::venv::{ONNX_RUNTIME, Venv};
-
-/// What the wheel is installed as.
+/// Name of the distribution of `dyno`.
 pub const PACKAGE: &str = "dyno-bench";
 
-/// Goals of the two ways; a busy machine misses them, so that they are only told.
+/// Time from the wheel to a report. Goals are only printed, because a busy machine misses them.
 const WHEEL_GOAL: Duration = Duration::from_secs(300);
+/// Time from a clone to a report.
 const CLONE_GOAL: Duration = Duration::from_secs(180);
 
 /// An environment with the program, installed from a wheel.
 pub struct Walk {
-    began: Instant,
+    start: Instant,
     folder: PathBuf,
-    /// Of the user.
+    /// An ONNX file of the user.
     model: PathBuf,
     venv: Venv,
 }
 
 impl Walk {
-    /// Installs the wheel that lies in `wheels` below `folder`; `Err` inside says
-    /// what is missing.
-    pub fn start(root: &Path, folder: &Path, wheels: &Path) -> Result<Result<Self, String>> {
-        if folder.exists() {
-            fs::remove_dir_all(folder).context("cannot remove the walk of before")?;
-        }
-        fs::create_dir_all(folder).with_context(|| format!("no {}", folder.display()))?;
+    /// Installs the wheel of the folder `wheels` below `folder`. The inner error names what this
+    /// machine lacks.
+    pub fn install(root: &Path, folder: &Path, wheels: &Path) -> Result<Result<Self, String>> {
+        folder::recreate(folder)?;
         let model = folder.join("model.onnx");
-        let mut cargo = shell::tool("CARGO", "cargo", root);
-        cargo.args(["run", "--quiet", "--package", "dyno-sut", "--example"]);
-        shell::run(cargo.args(["export_digits_onnx", "--"]).arg(&model))?;
-        let (folder, began) = (folder.to_path_buf(), now());
-        let venv = Venv::with_ours(&folder, wheels, PACKAGE);
-        Ok(venv.map(|venv| Self { began, folder, model, venv }))
+        let mut export = cargo::command(root);
+        export.args(["run", "--quiet", "--package", "dyno-sut", "--example"]);
+        shell::run(export.args(["export_digits_onnx", "--"]).arg(&model))?;
+        let (folder, start) = (folder.to_path_buf(), now());
+        let venv = Venv::with_wheel(&folder, wheels, PACKAGE);
+        Ok(venv.map(|venv| Self { start, folder, model, venv }))
     }
 
     fn dyno(&self) -> Command {
         let mut command = Command::new(self.venv.interpreter().with_file_name("dyno"));
-        // As a user who activated nothing.
+        // Like a user who did not activate the environment.
         command.env_remove("ORT_DYLIB_PATH").env_remove("VIRTUAL_ENV").current_dir(&self.folder);
         command
     }
 
-    /// The built-in system, from nothing to a report.
+    /// Runs the built-in system.
     pub fn built_in(&self) -> Result<()> {
-        let version = shell::said(self.dyno().arg("--version"))?;
+        let version = shell::output(self.dyno().arg("--version"))?;
         ensure!(version.starts_with("dyno "), "it calls itself {version}");
         self.report("built-in", &[])
     }
 
-    /// A model of the user's in ONNX Runtime; `Err` inside says what is missing.
+    /// Runs the model in ONNX Runtime. The inner error names what this machine lacks.
     pub fn own_model(&self) -> Result<Result<(), String>> {
         if let Err(missing) = self.venv.install(ONNX_RUNTIME) {
             return Ok(Err(missing));
         }
         self.report("own-model", &["--system", &self.system("onnx")])?;
-        eprintln!("from the wheel to a report on an ONNX file: {}", told(self.began, WHEEL_GOAL));
+        eprintln!(
+            "from the wheel to a report on an ONNX file: {}",
+            duration(self.start, WHEEL_GOAL)
+        );
         Ok(Ok(()))
     }
 
-    /// The same in the engine that is built in.
+    /// Runs the model in the built-in engine.
     pub fn built_in_engine(&self) -> Result<()> {
         self.report("built-in-engine", &["--system", &self.system("tract")])
     }
@@ -77,13 +76,18 @@ impl Walk {
         format!("{engine}:{}", self.model.display())
     }
 
-    /// Runs, and looks for the report. On a busy machine the verdict may be either.
+    /// Runs dyno and checks that it writes a report. On a busy machine the verdict may be INVALID.
     fn report(&self, out: &str, arguments: &[&str]) -> Result<()> {
         let mut run = self.dyno();
         run.args(["run", "--duration", "200ms", "--out", out]).args(arguments);
         let output = run.output().context("cannot run dyno")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, said.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "{}: {}",
+            output.status,
+            stderr.trim()
+        );
         for name in ["report.html", "summary.json"] {
             let file = self.folder.join(out).join(name);
             ensure!(file.is_file(), "dyno run {} left no {name}", arguments.join(" "));
@@ -92,33 +96,33 @@ impl Walk {
     }
 }
 
-/// The README's first command in a clone that has built nothing. Packages that
-/// cargo has already are not loaded again.
+/// Runs the README's first command in a fresh clone. Packages in cargo's cache are not downloaded
+/// again.
 pub fn from_clone(root: &Path, folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).context("cannot remove the clone of before")?;
-    }
-    let began = now();
+    folder::remove(folder)?;
+    let start = now();
     shell::run(Command::new("git").args(["clone", "--quiet"]).arg(root).arg(folder))?;
-    let mut run = shell::tool("CARGO", "cargo", folder);
-    // As from a shell, not from within a build.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_cargo(&name.to_string_lossy())) {
+    let mut run = cargo::command(folder);
+    // Like in a shell, without the variables of this build.
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| is_build_variable(&name.to_string_lossy()))
+    {
         run.env_remove(name);
     }
     let output = run.args(["run", "--quiet", "--release", "--", "run"]).output();
     let output = output.context("cannot run cargo")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, said.trim());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(matches!(output.status.code(), Some(0 | 1)), "{}: {}", output.status, stderr.trim());
     let mut runs = fs::read_dir(folder.join("runs")).context("it left no folder runs")?.flatten();
     let has_report = runs.any(|run| run.path().join("report.html").is_file());
     ensure!(has_report, "it left no report.html");
-    eprintln!("from a clone to a first report: {}", told(began, CLONE_GOAL));
-    fs::remove_dir_all(folder).context("cannot remove the clone")
+    eprintln!("from a clone to a first report: {}", duration(start, CLONE_GOAL));
+    folder::remove(folder)
 }
 
-fn is_of_cargo(variable: &str) -> bool {
-    let of_user = ["CARGO", "CARGO_HOME"].contains(&variable);
-    variable == "RUSTFLAGS" || variable.starts_with("CARGO") && !of_user
+fn is_build_variable(variable: &str) -> bool {
+    let is_user = ["CARGO", "CARGO_HOME"].contains(&variable);
+    variable == "RUSTFLAGS" || variable.starts_with("CARGO") && !is_user
 }
 
 #[expect(clippy::disallowed_methods, reason = "nothing of ours runs in this process")]
@@ -126,6 +130,6 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn told(since: Instant, goal: Duration) -> String {
+fn duration(since: Instant, goal: Duration) -> String {
     format!("{:.0} s; the goal is {} s", since.elapsed().as_secs_f64(), goal.as_secs())
 }

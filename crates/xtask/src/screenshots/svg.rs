@@ -1,5 +1,5 @@
-//! A terminal's cells as an SVG: text as text, blocks and lines as shapes, so
-//! that no font leaves gaps between them.
+//! Draws the cells of a terminal as an SVG: letters as text, blocks and lines as shapes, so that no font
+//! leaves gaps between them.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub fn draw(screen: &Screen) -> String {
     svg + "</g>\n</svg>\n"
 }
 
-/// What a cell looks like; neighbours that look alike are drawn as one.
+/// Shape of a cell; neighbors of the same shape are drawn as one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Empty,
@@ -45,7 +45,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Whether it fills its cell from left to right, so that neighbours make one shape.
+    /// Returns whether the shape fills its cell from left to right, so that neighbors join.
     fn is_wide(self) -> bool {
         match self {
             Self::Empty | Self::Text => true,
@@ -88,7 +88,7 @@ fn draw_row(svg: &mut String, screen: &Screen, row: u16, columns: u16) {
         let first = look(column);
         let alike = |c: &u16| {
             let next = look(*c);
-            // One space between words is part of their text; viewers drop more.
+            // A single space between words belongs to the text; viewers collapse longer gaps.
             let is_space = first.0 == Kind::Text && next.0 == Kind::Empty;
             (next == first && first.0.is_wide())
                 || (is_space && *c + 1 < columns && look(*c + 1) == first)

@@ -1,22 +1,22 @@
-//! `dyno run --tui` on a pseudo terminal.
+//! A picture of `dyno run --tui` on a pseudo terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use dyno_peers::{cargo, folder};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::svg;
-use crate::peers::target_folder;
 
 /// Columns and rows of the terminal.
 const SIZE: (u16, u16) = (100, 34);
 
-/// What is shown: some tests are over when the picture is taken.
+/// Arguments of dyno: some tests are finished when the picture is taken.
 const ARGUMENTS: [&str; 11] = [
     "run",
     "--tui",
@@ -31,40 +31,25 @@ const ARGUMENTS: [&str; 11] = [
     "--json",
 ];
 
-/// The picture is the last one with this text: of the third test, which is Server.
+/// The picture is the last frame with this text: the third test, which is Server.
 const SHOWN: &str = "2 of 4 done";
 
 /// Draws `docs/images/tui.svg`: a frame of `dyno run --tui` on this machine.
 pub fn picture(root: &Path) -> Result<()> {
-    let program = build(root)?;
-    let folder = target_folder(root)?.join("screenshots");
-    // Of an earlier picture.
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder)?;
+    // Latencies of a debug build would be misleading.
+    let program = cargo::release_dyno(root)?;
+    let folder = cargo::target_folder(root)?.join("screenshots");
+    folder::recreate(&folder)?;
     let screen = last_frame(&program, &folder)?;
     let path = root.join("docs/images/tui.svg");
-    std::fs::create_dir_all(path.parent().context("a file lies in a folder")?)?;
+    folder::create(path.parent().context("the picture is in a folder")?)?;
     let picture = svg::draw(&screen);
     std::fs::write(&path, &picture)?;
     println!("{} ({} KB)", path.display(), picture.len().div_ceil(1_000));
     Ok(())
 }
 
-/// The program as it is released: a debug build's latencies are not its own.
-fn build(root: &Path) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--release", "--quiet", "--package", "dyno"])
-        .current_dir(root)
-        .status()?;
-    if !status.success() {
-        bail!("dyno does not build");
-    }
-    Ok(target_folder(root)?.join("release/dyno"))
-}
-
-/// Runs the program on a terminal and returns the last screen of the test that
-/// is to be shown.
+/// Runs the program on a terminal and returns the last screen with the text [`SHOWN`].
 fn last_frame(program: &Path, folder: &Path) -> Result<vt100::Screen> {
     let (mut master, slave) = terminal()?;
     let mut command = Command::new(program);
@@ -72,21 +57,21 @@ fn last_frame(program: &Path, folder: &Path) -> Result<vt100::Screen> {
     command.env_remove("NO_COLOR").env_remove("CLICOLOR").env_remove("CLICOLOR_FORCE");
     command.stdin(slave.try_clone()?).stderr(slave).stdout(Stdio::null());
     let mut child = command.spawn().with_context(|| program.display().to_string())?;
-    // It holds the other end of the terminal, which must close with the program.
+    // The command keeps the other end of the terminal open, which must close with the program.
     drop(command);
     let mut parser = vt100::Parser::new(SIZE.1, SIZE.0, 0);
     let mut shown = None;
     let mut bytes = [0; 65_536];
-    // An error is the end: the program has closed the other end.
+    // Reading fails when the program has closed the other end.
     while let Ok(n @ 1..) = master.read(&mut bytes) {
         parser.process(&bytes[..n]);
-        let is_it = parser.screen().contents().contains(SHOWN);
-        // A frame ends by hiding the cursor.
-        if is_it && bytes[..n].ends_with(b"\x1b[?25l") {
+        let is_shown = parser.screen().contents().contains(SHOWN);
+        // Each frame ends with the sequence that hides the cursor.
+        if is_shown && bytes[..n].ends_with(b"\x1b[?25l") {
             shown = Some(parser.screen().clone());
         }
-        // The rest of the run adds nothing to the picture.
-        if !is_it && shown.is_some() {
+        // The rest of the run is not needed.
+        if !is_shown && shown.is_some() {
             let _ = master.write_all(b"q");
         }
     }
@@ -94,7 +79,7 @@ fn last_frame(program: &Path, folder: &Path) -> Result<vt100::Screen> {
     shown.with_context(|| format!("{SHOWN} was never shown"))
 }
 
-/// A pseudo terminal: the side that reads the screen, and the program's.
+/// Opens a pseudo terminal and returns our side and that of the program.
 fn terminal() -> Result<(File, File)> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     grantpt(&master)?;

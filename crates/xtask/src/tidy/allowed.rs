@@ -97,6 +97,7 @@ pub const EDGES: &[Edge] = &[
     ("task", "onnx", "builds the graphs of the benchmarks"),
     ("task", "rules", "in tests: holds the cards against the rules"),
     ("task", "sut", "gives its samples to engines, and what is done to their outputs"),
+    ("xtask", "peers", "runs benchmarks and comparisons, and builds as they do"),
 ];
 
 /// Crates whose dependencies from outside are listed as well: crate, allowed.
