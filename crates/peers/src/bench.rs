@@ -7,7 +7,14 @@ use clap::Args;
 
 use crate::{cargo, folder};
 
-/// FigureOptions of a benchmark.
+/// Options of a benchmark.
+///
+/// ```
+/// use dyno_peers::bench::FigureOptions;
+///
+/// let options = FigureOptions { quick: true, parts: vec!["lstm".to_owned()] };
+/// assert_eq!(options.to_arguments(), ["--quick", "lstm"]);
+/// ```
 #[derive(Debug, Clone, Default, Args)]
 pub struct FigureOptions {
     /// Run a small version, as CI does

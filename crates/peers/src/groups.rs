@@ -36,6 +36,15 @@ use crate::{cargo, shell};
 pub const WHEEL: &str = "mlcommons-loadgen==6.0.17";
 
 /// Result of one comparison.
+///
+/// ```
+/// use dyno_peers::groups::Outcome;
+///
+/// let differences = ["rouge1: 38.7 and 38.8".to_owned(), "rouge2: 15.9 and 16.0".to_owned()];
+/// let outcome = Outcome::from_differences(&differences);
+/// assert_eq!(outcome.to_string(), "FAILED: rouge1: 38.7 and 38.8; rouge2: 15.9 and 16.0");
+/// assert_eq!(Outcome::from_differences(&[]), Outcome::Passed);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Both sides agree.

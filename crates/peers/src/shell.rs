@@ -32,6 +32,12 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs a command and returns its stdout, trimmed.
 ///
+/// ```
+/// let version = dyno_peers::shell::output(std::process::Command::new("cargo").arg("--version"))?;
+/// assert!(version.starts_with("cargo "));
+/// # anyhow::Ok(())
+/// ```
+///
 /// # Errors
 /// The command does not start, or fails; the error contains its stderr.
 pub fn output(command: &mut Command) -> Result<String> {

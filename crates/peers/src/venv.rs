@@ -9,6 +9,14 @@ pub const ONNX_RUNTIME: &str =
     "onnxruntime==1.23.2;python_version<'3.14' onnxruntime==1.24.4;python_version>='3.14'";
 
 /// A virtual environment with pinned packages.
+///
+/// ```no_run
+/// use dyno_peers::venv::Venv;
+///
+/// let venv = Venv::with_packages("target/example".as_ref(), "numpy==2.4.6")?;
+/// assert_eq!(venv.eval("import numpy; print(numpy.__version__)")?, "2.4.6");
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug)]
 pub struct Venv {
     folder: PathBuf,

@@ -5,7 +5,7 @@ mod archive;
 mod build;
 mod check;
 mod elf;
-mod licences;
+mod licenses;
 mod packages;
 mod reproducible;
 mod runtime;
@@ -54,7 +54,7 @@ pub struct Release {
 }
 
 const MANIFEST: &str = "manifest.json";
-const LICENCE_REPORT: &str = "licence-report.txt";
+const LICENSE_REPORT: &str = "licence-report.txt";
 
 /// The wheel of `dyno`, for measurements of an installation.
 pub const WHEEL: report::Wheel = report::Wheel { package: walk::PACKAGE, build: for_this_machine };
@@ -185,9 +185,9 @@ impl Release {
         let mut skipped = Vec::new();
         let builds = self.build(&tools, targets, &mut skipped)?;
         if self.kind == Kind::Full {
-            self.report_licences(&mut skipped)?;
+            self.report_licenses(&mut skipped)?;
         } else {
-            skip(&mut skipped, LICENCE_REPORT, self.kind.why_less());
+            skip(&mut skipped, LICENSE_REPORT, self.kind.why_less());
         }
         self.write(MANIFEST, &(pretty(&self.manifest(&builds, &skipped)) + "\n"))?;
         sums::write(&self.out)?;
@@ -250,7 +250,7 @@ impl Release {
         let contents = archive::Contents {
             program: &program,
             files: &[
-                (licences::TEXTS, papers.texts.as_path()),
+                (licenses::TEXTS, papers.texts.as_path()),
                 ("dyno.cdx.json", papers.sbom.as_path()),
             ],
             manual: &manual,
@@ -292,8 +292,8 @@ impl Release {
             runtime,
         };
         let title = format!("{} {} for {}", package.name, self.version, target.triple);
-        let texts = licences::texts(&title, &packages, &runtime.texts)?;
-        let papers = Papers { sbom: folder.join("sbom.json"), texts: folder.join(licences::TEXTS) };
+        let texts = licenses::texts(&title, &packages, &runtime.texts)?;
+        let papers = Papers { sbom: folder.join("sbom.json"), texts: folder.join(licenses::TEXTS) };
         let sbom = pretty(&sbom::document(subject, &packages)?) + "\n";
         fs::write(&papers.sbom, sbom).context("cannot write the bill of materials")?;
         fs::write(&papers.texts, texts).context("cannot write the licences")?;
@@ -303,7 +303,7 @@ impl Release {
     fn seal(&self, tools: &Venv, wheel: &Path, papers: &Papers) -> Result<PathBuf> {
         let files = [
             ("licenses/LICENSE".to_owned(), self.root.join("LICENSE")),
-            (format!("licenses/{}", licences::TEXTS), papers.texts.clone()),
+            (format!("licenses/{}", licenses::TEXTS), papers.texts.clone()),
             ("sboms/dyno.cdx.json".to_owned(), papers.sbom.clone()),
         ];
         build::seal(self, tools, wheel, &self.out, &files)
@@ -320,15 +320,15 @@ impl Release {
         Ok(folder)
     }
 
-    fn report_licences(&self, skipped: &mut Vec<Omission>) -> Result<()> {
-        match licences::deny(&self.root, &self.work.join("tools"))? {
+    fn report_licenses(&self, skipped: &mut Vec<Omission>) -> Result<()> {
+        match licenses::deny(&self.root, &self.work.join("tools"))? {
             Ok(report) => {
-                self.write(LICENCE_REPORT, &(report + "\n"))?;
+                self.write(LICENSE_REPORT, &(report + "\n"))?;
                 eprintln!(
                     "release: cargo deny finds licences, packages and sources as deny.toml asks"
                 );
             }
-            Err(why) => skip(skipped, LICENCE_REPORT, &why),
+            Err(why) => skip(skipped, LICENSE_REPORT, &why),
         }
         Ok(())
     }

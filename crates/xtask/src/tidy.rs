@@ -1,11 +1,13 @@
-//! Checks of the tree that no compiler makes. Each rule is a function from a
-//! file, or from all of them, to findings; `cargo test` runs them all.
+//! `cargo xtask tidy`: checks of the tree that neither the compiler nor clippy makes. Each rule is a
+//! function from one file or all files to findings; `cargo test` runs them all.
 
 mod allowed;
 mod assertions;
 mod docs;
 mod edges;
 pub mod house;
+mod language;
+mod modules;
 mod naming;
 mod prose;
 mod safety;
@@ -22,12 +24,12 @@ use anyhow::Result;
 use source::Source;
 use tree::Tree;
 
-/// Something to mend, and where.
+/// A violation of a rule, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, with `/`.
     path: String,
-    /// From 1; 1 also where the finding is about the whole file.
+    /// Line from 1; 1 also for a finding about the whole file.
     line: usize,
     message: String,
 }
@@ -54,7 +56,7 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Rules that look at one Rust file at a time.
+/// Rules about one Rust file.
 const SOURCE_RULES: &[fn(&Source) -> Vec<Finding>] = &[
     assertions::every_test_asserts,
     assertions::no_test_is_switched_off,
@@ -63,36 +65,36 @@ const SOURCE_RULES: &[fn(&Source) -> Vec<Finding>] = &[
     prose::narration,
     prose::leftovers_in_comments,
     prose::scratch_paths,
-    safety::exceptions_have_reasons,
+    safety::no_lint_is_off_in_a_module,
     safety::unsafe_is_fenced,
+    size::files,
 ];
 
 fn findings(root: &Path) -> Result<Vec<Finding>> {
     let tree = Tree::read(root)?;
     let sources: Vec<Source> = tree.rust_sources().collect();
-    let mut found: Vec<Finding> = sources
+    let mut findings: Vec<Finding> = sources
         .iter()
         .flat_map(|source| SOURCE_RULES.iter().flat_map(|rule| rule(source)))
         .collect();
-    found.extend(safety::crate_roots_forbid_unsafe(&sources));
-    found.extend(size::files(&sources, allowed::LONG_FILES));
-    found.extend(size::functions(&sources, allowed::LONG_FUNCTIONS));
+    findings.extend(language::check(&sources, allowed::CLEANED));
+    findings.extend(safety::crate_roots_forbid_unsafe(&sources));
     let manifests = edges::manifests(&tree)?;
-    found.extend(edges::check(&manifests, allowed::EDGES, allowed::OUTSIDE));
-    found.extend(edges::fenced(&manifests, allowed::FENCED));
+    findings.extend(edges::check(&manifests, allowed::EDGES, allowed::OUTSIDE));
+    findings.extend(edges::fenced(&manifests, allowed::FENCED));
     for file in &tree.files {
-        found.extend(naming::banned_paths(file));
-        found.extend(prose::machine_paths(file));
-        found.extend(prose::leftovers_in_text(file));
-        found.extend(tree::large_binary(file));
+        findings.extend(naming::banned_paths(file));
+        findings.extend(prose::machine_paths(file));
+        findings.extend(prose::leftovers_in_text(file));
+        findings.extend(tree::large_binary(file));
     }
-    found.extend(tree::changelog(&tree));
-    found.extend(tree::benchmarks_are_listed(&tree));
-    found.extend(docs::named_tests_exist(&tree, &sources));
-    found.extend(docs::links_lead_somewhere(&tree));
-    found.extend(docs::pages_are_in_the_book(&tree));
-    found.sort();
-    Ok(found)
+    findings.extend(tree::changelog(&tree));
+    findings.extend(tree::benchmarks_are_listed(&tree));
+    findings.extend(docs::named_tests_exist(&tree, &sources));
+    findings.extend(docs::links_lead_somewhere(&tree));
+    findings.extend(docs::pages_are_in_the_book(&tree));
+    findings.sort();
+    Ok(findings)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::elf::{self, Elf};
 use super::target::{self, Target};
-use super::{MANIFEST, archive, build, licences, name_of, packages, sbom, sums};
+use super::{MANIFEST, archive, build, licenses, name_of, packages, sbom, sums};
 
 /// Prints the result of every check, and fails if one fails.
 pub fn run(root: &Path, folder: &Path) -> Result<ExitCode> {
@@ -82,7 +82,7 @@ fn check_manifest(folder: &Path) -> Result<String> {
 fn check_archive(file: &Path, work: &Path) -> Result<String> {
     let target = target::from_archive(&name_of(file)).context("it names no target")?;
     let folder = archive::unpack(file, work)?;
-    let papers = ["LICENSE", "README.md", licences::TEXTS, "dyno.cdx.json"];
+    let papers = ["LICENSE", "README.md", licenses::TEXTS, "dyno.cdx.json"];
     for name in papers.iter().chain(&archive::MANUAL) {
         ensure!(folder.join(name).is_file(), "it has no {name}");
     }
@@ -155,7 +155,7 @@ fn check_wheel(root: &Path, file: &Path, work: &Path) -> Result<String> {
     let contents: Value = serde_json::from_str(&contents).context("cannot read its contents")?;
     let files = list(&contents["files"]);
     let files: Vec<&str> = files.iter().filter_map(Value::as_str).collect();
-    let texts = format!(".dist-info/licenses/{}", licences::TEXTS);
+    let texts = format!(".dist-info/licenses/{}", licenses::TEXTS);
     for ending in [".dist-info/licenses/LICENSE", texts.as_str(), ".dist-info/sboms/dyno.cdx.json"]
     {
         ensure!(files.iter().any(|name| name.ends_with(ending)), "it has no {ending}");

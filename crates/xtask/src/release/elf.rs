@@ -42,10 +42,10 @@ pub fn read(bytes: &[u8]) -> Result<Elf> {
 }
 
 /// Reads a little-endian number of `size` bytes.
-fn number(bytes: &[u8], at: u64, size: usize) -> Result<u64> {
-    let at = usize::try_from(at).context("an offset does not fit")?;
-    let end = at.checked_add(size).context("an offset does not fit")?;
-    let part = bytes.get(at..end).context("it ends within its headers")?;
+fn number(bytes: &[u8], offset: u64, size: usize) -> Result<u64> {
+    let start = usize::try_from(offset).context("an offset does not fit")?;
+    let end = start.checked_add(size).context("an offset does not fit")?;
+    let part = bytes.get(start..end).context("it ends within its headers")?;
     Ok(part.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 

@@ -13,7 +13,7 @@ pub struct Package {
     pub name: String,
     pub version: String,
     /// An SPDX expression.
-    pub licence: Option<String>,
+    pub license: Option<String>,
     pub authors: Vec<String>,
     pub repository: Option<String>,
     /// SHA-256 of the registry's archive; `None` for our own packages.
@@ -112,7 +112,7 @@ fn join(
         let manifest = PathBuf::from(text(&package["manifest_path"]).unwrap_or_default());
         let package = Package {
             // Older manifests separate alternatives by a slash.
-            licence: text(&package["license"]).map(|licence| licence.replace('/', " OR ")),
+            license: text(&package["license"]).map(|license| license.replace('/', " OR ")),
             authors: list(&package["authors"]).iter().filter_map(text).collect(),
             repository: text(&package["repository"]),
             checksum: checksums.get(&key).cloned(),
@@ -168,7 +168,7 @@ mod tests {
         let keys: Vec<String> = found.iter().map(Package::key).collect();
         assert_eq!(keys, ["a 1.0.0", "m 2.0.0", "ours 0.1.0"]);
         assert_eq!(found[0].checksum.as_deref(), Some("ab"));
-        assert_eq!(found[0].licence.as_deref(), Some("MIT OR Apache-2.0"));
+        assert_eq!(found[0].license.as_deref(), Some("MIT OR Apache-2.0"));
         assert!(found[0].uses.is_empty(), "what builds it is no part of it");
         assert_eq!(found[2].uses, ["a 1.0.0", "m 2.0.0"]);
         assert!(!found[2].is_foreign());

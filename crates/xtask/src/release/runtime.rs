@@ -15,7 +15,7 @@ use super::target::Target;
 pub struct Runtime {
     /// Version of the standard library, such as `1.95.0`.
     pub rust: String,
-    /// Packages inside the standard library: name, version, licence.
+    /// Packages inside the standard library: name, version, license.
     pub parts: Vec<[String; 3]>,
     /// The version of the libc that is linked into a static program.
     pub musl: Option<String>,
@@ -78,9 +78,9 @@ pub fn find(root: &Path, rustc: &str, tools: &Venv, target: Target) -> Result<Ru
 fn parse_parts(html: &str) -> Vec<[String; 3]> {
     let part = |section: &str| {
         let (name, version) = section.split_once("</h3>")?.0.trim().rsplit_once('-')?;
-        let licence = section.split_once("License:</b>")?.1.split_once('<')?.0.trim();
-        let licence = licence.replace('/', " OR ");
-        PARTS.contains(&name).then(|| [name.to_owned(), version.to_owned(), licence])
+        let license = section.split_once("License:</b>")?.1.split_once('<')?.0.trim();
+        let license = license.replace('/', " OR ");
+        PARTS.contains(&name).then(|| [name.to_owned(), version.to_owned(), license])
     };
     // Each name follows a picture of a package.
     html.split("<h3>\u{1f4e6}").skip(1).filter_map(part).collect()
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn parts_of_the_standard_library_are_read_from_its_document() {
-        let section = |name, licence| {
-            format!("<h3>\u{1f4e6} {name}</h3>\n<p><b>License:</b> {licence}</p>\n")
+        let section = |name, license| {
+            format!("<h3>\u{1f4e6} {name}</h3>\n<p><b>License:</b> {license}</p>\n")
         };
         let html = [
             "<h2>Contents</h2>".to_owned(),

@@ -86,12 +86,12 @@ fn serial_number(contents: &str) -> String {
 /// Returns the component of the standard library with the packages in it.
 fn rust_std(key: &str, runtime: &Runtime) -> Value {
     let version = &runtime.rust;
-    let part = |[name, version, licence]: &[String; 3]| {
+    let part = |[name, version, license]: &[String; 3]| {
         json!({
             "type": "library",
             "name": name,
             "version": version,
-            "licenses": [{ "expression": licence }],
+            "licenses": [{ "expression": license }],
             "purl": format!("pkg:cargo/{name}@{version}"),
         })
     };
@@ -129,8 +129,8 @@ fn component(package: &Package, kind: &str) -> Value {
         "version": package.version,
         "scope": "required",
     });
-    if let Some(licence) = &package.licence {
-        component["licenses"] = json!([{ "expression": licence }]);
+    if let Some(license) = &package.license {
+        component["licenses"] = json!([{ "expression": license }]);
     }
     if let Some(checksum) = &package.checksum {
         component["hashes"] = json!([{ "alg": "SHA-256", "content": checksum }]);
@@ -181,7 +181,7 @@ mod tests {
         Package {
             name: name.to_owned(),
             version: "1.0.0".to_owned(),
-            licence: Some("MIT".to_owned()),
+            license: Some("MIT".to_owned()),
             authors: Vec::new(),
             repository: None,
             checksum: checksum.map(str::to_owned),

@@ -1,29 +1,13 @@
-//! What tidy lets pass, each with its reason. These lists may grow only by a
-//! decision; the size lists may only shrink.
+//! Lists of what tidy accepts, each entry with its reason. An entry is a decision.
 
-/// A size above its limit. `lines` is exact: whoever shortens the file or the
-/// function tightens the entry, or removes it.
-pub struct Long {
-    /// Relative to the root.
-    pub path: &'static str,
-    /// Name of the function; empty for a file.
-    pub function: &'static str,
-    pub lines: usize,
-    /// Why it may be as long as that.
-    pub reason: &'static str,
-}
-
-/// Rust files of more than [`super::size::FILE_LINES`] lines.
-pub const LONG_FILES: &[Long] = &[];
-
-/// Functions of more than [`super::size::FUNCTION_LINES`] lines.
-pub const LONG_FUNCTIONS: &[Long] = &[];
+/// Crates whose language is checked by [`super::language`]. The list may only grow.
+pub const CLEANED: &[&str] = &["peers", "xtask"];
 
 /// A dependency of one of our crates on another: from, to, reason.
 /// Folder names below `crates/`.
 pub type Edge = (&'static str, &'static str, &'static str);
 
-/// All of them. The tree has these and no others.
+/// All edges; the tree has exactly these.
 pub const EDGES: &[Edge] = &[
     ("cli", "equivalence", "tells whether a model is the reference's"),
     ("cli", "experiment", "makes what a command asks for"),
@@ -100,23 +84,23 @@ pub const EDGES: &[Edge] = &[
     ("xtask", "peers", "runs benchmarks and comparisons, and builds as they do"),
 ];
 
-/// Crates whose dependencies from outside are listed as well: crate, allowed.
+/// Crates whose dependencies from other projects are listed, too: crate, allowed packages.
 pub const OUTSIDE: &[(&str, &[&str])] = &[
     // The instrument must stay small enough to trust: clocks and thread waits.
     ("loadgen", &["rustix"]),
-    // What C programs link is what they ask for and nothing else.
+    // C programs link only what they ask for.
     ("c-border", &[]),
     ("loadgen-c", &[]),
-    // What Python programs import is the instrument and its binding.
+    // Python programs import only the instrument and its binding.
     ("loadgen-py", &["pyo3"]),
     ("number-c", &[]),
     ("rnn-c", &[]),
     ("rnn-py", &["pyo3"]),
 ];
 
-/// Crates that may contain unsafe code, each with its reason. The others forbid it.
+/// Crates that may contain unsafe code, each with its reason. All others forbid it.
 pub const UNSAFE_CRATES: &[&str] = &[
-    // Pointers that C programs pass, whatever the library.
+    // Pointers that C programs pass to any of the libraries.
     "c-border",
     // Pointers that C programs pass.
     "loadgen-c",
@@ -130,8 +114,7 @@ pub const UNSAFE_CRATES: &[&str] = &[
     "rnn-c",
 ];
 
-/// Packages that make functions wait for each other, which one room alone may depend on: package,
-/// crate.
+/// Packages for asynchronous functions, on which one crate alone may depend: package, crate.
 pub const FENCED: &[(&str, &str)] = &[
     ("h2", "net"),
     ("hyper", "net"),

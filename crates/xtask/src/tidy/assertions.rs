@@ -1,17 +1,17 @@
-//! A test that asserts nothing, or that does not run, is no test.
+//! Every test asserts something, and none is switched off.
 
 use super::Finding;
 use super::source::{Source, is_word};
 
-/// Every `#[test]` calls something whose name begins with one of these, such
-/// as `assert_eq!`, `prop_assert!`, `expect!` or a `check_*` function of its file.
+/// Prefixes of assertions: every `#[test]` calls a macro or function such as `assert_eq!`, `expect!` or
+/// a `check_*` function of its file.
 const ASSERTIONS: &[&str] = &["assert", "prop_assert", "check", "expect!", "expect_file!"];
 
 pub fn every_test_asserts(source: &Source) -> Vec<Finding> {
     let tests = source
         .code
         .match_indices("#[test]")
-        .filter_map(|(at, _)| source.functions().find(|function| function.span.start > at));
+        .filter_map(|(offset, _)| source.functions().find(|function| function.span.start > offset));
     tests
         .filter(|test| !asserts(&source.code[test.span.clone()]))
         .map(|test| source.finding(test.span.start, format!("test {} asserts nothing", test.name)))
@@ -19,31 +19,32 @@ pub fn every_test_asserts(source: &Source) -> Vec<Finding> {
 }
 
 fn asserts(code: &str) -> bool {
-    // The name of the test itself may begin with `check` too.
-    let body = code.find('{').map_or("", |at| &code[at..]);
+    // The name of the test itself may have such a prefix, too.
+    let body = code.find('{').map_or("", |offset| &code[offset..]);
     ASSERTIONS.iter().any(|name| {
         body.match_indices(name)
-            .any(|(at, _)| !body[..at].ends_with(is_word) && called(&body[at..]))
+            .any(|(offset, _)| !body[..offset].ends_with(is_word) && is_call(&body[offset..]))
     })
 }
 
-/// Whether the name that `code` begins with is called, as function or macro.
-fn called(code: &str) -> bool {
+/// Returns whether `code` begins with a call of a function or macro.
+fn is_call(code: &str) -> bool {
     let rest = code.trim_start_matches(is_word);
     let rest = rest.strip_prefix('!').unwrap_or(rest);
     rest.starts_with(['(', '[', '{'])
 }
 
+/// Stricter than clippy, which allows ignored tests that state a reason.
 pub fn no_test_is_switched_off(source: &Source) -> Vec<Finding> {
     let attributes = ["#[ignore", "#[should_panic"];
     let found = attributes.iter().flat_map(|attribute| source.code.match_indices(attribute));
     found
-        .map(|(at, attribute)| {
+        .map(|(offset, attribute)| {
             let message = match attribute {
                 "#[ignore" => "no ignored tests: a test that cannot run here says so and returns",
                 _ => "no should_panic: it passes for any panic; assert what is expected",
             };
-            source.finding(at, message)
+            source.finding(offset, message)
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Pages name things that exist: the tests behind a claim, and the files linked to.
+//! Pages name existing things: tests, and the files of links.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use super::source::Source;
 use super::tree::{File, Tree};
 use crate::book::links::resolved;
 
-/// The page whose tables name tests in their last column.
+/// The page with tables whose last columns name tests.
 const FIDELITY: &str = "docs/fidelity.md";
-/// Head of such a column.
+/// Header of such a column.
 const TESTS: &str = "tests";
 
-/// Every test that the fidelity page names is a function.
+/// Every test that the page [`FIDELITY`] names is a function.
 pub fn named_tests_exist(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
     let Some(page) = tree.files.iter().find(|file| file.path == FIDELITY) else {
         return vec![Finding::of_file(FIDELITY, "the page is missing")];
     };
     let functions: BTreeSet<&str> =
         sources.iter().flat_map(|source| source.functions().map(|f| f.name)).collect();
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let mut names_tests = false;
     for (i, line) in page.text().unwrap_or("").lines().enumerate() {
         let Some(last) = last_cell(line) else {
@@ -27,30 +27,30 @@ pub fn named_tests_exist(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
             continue;
         };
         names_tests |= last == TESTS;
-        // The odd pieces between backticks are code.
+        // Every second piece between backticks is code.
         for name in last.split('`').skip(1).step_by(2).filter(|_| names_tests) {
             if !functions.contains(name) {
                 let message = format!("there is no test {name}");
-                found.push(Finding { path: page.path.clone(), line: i + 1, message });
+                findings.push(Finding { path: page.path.clone(), line: i + 1, message });
             }
         }
     }
-    found
+    findings
 }
 
-/// The last cell of a table row.
+/// Returns the last cell of a table row.
 fn last_cell(line: &str) -> Option<&str> {
     let row = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     row.rsplit('|').next().map(str::trim)
 }
 
-/// A relative link in a page leads to a file of the tree.
+/// Every relative link of a page leads to a file of the tree.
 pub fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
     let pages = tree.files.iter().filter(|file| file.path.ends_with(".md") && !file.in_testdata());
     let leads = |page: &File, target: &str| {
         let target = target.split('#').next().unwrap_or(target);
-        let meant = resolved(&page.path, target);
-        target.is_empty() || tree.files.iter().any(|file| file.path == meant)
+        let path = resolved(&page.path, target);
+        target.is_empty() || tree.files.iter().any(|file| file.path == path)
     };
     let judge = |page: &File, line: &str| {
         let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());

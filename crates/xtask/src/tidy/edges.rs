@@ -1,4 +1,4 @@
-//! Which crate knows which: the tree has the listed edges and no others.
+//! Dependencies between crates: the tree has exactly the listed edges.
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};
@@ -7,15 +7,15 @@ use super::Finding;
 use super::allowed::Edge;
 use super::tree::Tree;
 
-/// A manifest of one of our crates, and what it depends on.
+/// The manifest of one of our crates.
 #[derive(Debug)]
 pub struct Manifest {
     /// Folder below `crates/`.
     pub folder: String,
     pub package: String,
-    /// Packages, for the build and for what ships.
+    /// Packages that the crate or its build script depends on.
     pub dependencies: Vec<String>,
-    /// Packages, for tests and benches only.
+    /// Packages that only tests, benches and examples depend on.
     pub dev_dependencies: Vec<String>,
 }
 
@@ -30,78 +30,72 @@ impl Manifest {
             .get("package")
             .and_then(|package| package.get("name")?.as_str())
             .context("no package name")?;
-        // Tables of one platform count like those of all.
+        // Dependencies on one platform count, too.
         let platforms = table.get("target").and_then(Value::as_table);
         let scopes: Vec<&Table> = std::iter::once(&table)
             .chain(platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table))
             .collect();
-        let of = |kinds: &[&str]| -> Vec<String> {
+        let collect = |kinds: &[&str]| -> Vec<String> {
             let tables = scopes.iter().flat_map(|scope| kinds.iter().map(|kind| scope.get(*kind)));
             tables.flatten().filter_map(Value::as_table).flat_map(packages).collect()
         };
         Ok(Manifest {
             folder: folder.to_owned(),
             package: package.to_owned(),
-            dependencies: of(&["dependencies", "build-dependencies"]),
-            dev_dependencies: of(&["dev-dependencies"]),
+            dependencies: collect(&["dependencies", "build-dependencies"]),
+            dev_dependencies: collect(&["dev-dependencies"]),
         })
     }
 }
 
-/// Names of the packages in a table of dependencies, renamed ones by their own name.
+/// Returns the names of the packages in a table of dependencies, also those of renamed ones.
 fn packages(table: &Table) -> impl Iterator<Item = String> + '_ {
     table
         .iter()
         .map(|(key, value)| value.get("package").and_then(Value::as_str).unwrap_or(key).to_owned())
 }
 
-/// The manifests below `crates/`.
+/// Returns the manifests of all crates.
 pub fn manifests(tree: &Tree) -> Result<Vec<Manifest>> {
-    let mut found = Vec::new();
+    let mut manifests = Vec::new();
     for file in &tree.files {
         let folder = file.path.strip_prefix("crates/").and_then(|p| p.strip_suffix("/Cargo.toml"));
         if let (Some(folder), Some(text)) = (folder, file.text()) {
-            found.push(Manifest::parse(folder, text).with_context(|| file.path.clone())?);
+            manifests.push(Manifest::parse(folder, text).with_context(|| file.path.clone())?);
         }
     }
-    Ok(found)
+    Ok(manifests)
 }
 
-/// Returns how many crates of ours depend on how many others of ours, summed.
+/// Returns the number of dependencies between our crates.
 pub fn count(manifests: &[Manifest]) -> usize {
     let is_ours = |package: &&String| manifests.iter().any(|other| other.package == **package);
     manifests.iter().map(|from| from.dependencies.iter().filter(is_ours).count()).sum()
 }
 
-/// Edges that are not allowed, edges that are allowed and not there, and
-/// dependencies from outside that a crate may not have.
+/// Finds edges that are not listed, listed edges that do not exist, and dependencies on packages of
+/// others that a crate may not have.
 pub fn check(manifests: &[Manifest], edges: &[Edge], outside: &[(&str, &[&str])]) -> Vec<Finding> {
     let ours = |package: &String| manifests.iter().find(|other| other.package == *package);
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     for from in manifests {
-        let to: Vec<&str> =
-            from.dependencies.iter().filter_map(ours).map(|m| m.folder.as_str()).collect();
-        for to in &to {
-            if !edges.iter().any(|edge| edge.0 == from.folder && edge.1 == *to) {
-                found.push(Finding::of_file(&from.path(), format!(
-                    "{} may not depend on {to}: a new edge needs an entry with its reason in tidy/allowed.rs",
-                    from.folder
-                )));
-            }
-        }
-        let of_tests: Vec<&str> =
-            from.dev_dependencies.iter().filter_map(ours).map(|m| m.folder.as_str()).collect();
-        for to in &of_tests {
-            if !edges.iter().any(|edge| edge.0 == from.folder && edge.1 == *to) {
-                found.push(Finding::of_file(&from.path(), format!(
-                    "the tests of {} may not depend on {to}: a new edge needs an entry with its reason in tidy/allowed.rs",
-                    from.folder
-                )));
+        let mut targets = Vec::new();
+        for (prefix, packages) in
+            [("", &from.dependencies), ("the tests of ", &from.dev_dependencies)]
+        {
+            for to in packages.iter().filter_map(ours).map(|manifest| manifest.folder.as_str()) {
+                targets.push(to);
+                if !edges.iter().any(|edge| edge.0 == from.folder && edge.1 == to) {
+                    findings.push(Finding::of_file(&from.path(), format!(
+                        "{prefix}{} may not depend on {to}: a new edge needs an entry with its reason in tidy/allowed.rs",
+                        from.folder
+                    )));
+                }
             }
         }
         for edge in edges.iter().filter(|edge| edge.0 == from.folder) {
-            if !to.contains(&edge.1) && !of_tests.contains(&edge.1) {
-                found.push(Finding::of_file(
+            if !targets.contains(&edge.1) {
+                findings.push(Finding::of_file(
                     &from.path(),
                     format!(
                         "the edge {} -> {} is gone: remove its entry from tidy/allowed.rs",
@@ -113,7 +107,7 @@ pub fn check(manifests: &[Manifest], edges: &[Edge], outside: &[(&str, &[&str])]
         if let Some((_, allowed)) = outside.iter().find(|(name, _)| *name == from.folder) {
             let others = from.dependencies.iter().filter(|package| ours(package).is_none());
             for package in others.filter(|package| !allowed.contains(&package.as_str())) {
-                found.push(Finding::of_file(
+                findings.push(Finding::of_file(
                     &from.path(),
                     match allowed {
                         [] => {
@@ -129,23 +123,22 @@ pub fn check(manifests: &[Manifest], edges: &[Edge], outside: &[(&str, &[&str])]
             }
         }
     }
-    found
+    findings
 }
 
-/// Dependencies on packages that another crate keeps to itself.
+/// Finds dependencies on packages that only another crate may have.
 pub fn fenced(manifests: &[Manifest], fenced: &[(&str, &str)]) -> Vec<Finding> {
-    let breaks = |from: &Manifest| {
-        let others = fenced.iter().filter(|(_, keeper)| *keeper != from.folder);
-        let kept = others.filter(|(package, _)| from.dependencies.iter().any(|of| of == package));
-        let path = from.path();
-        let told = kept.map(|(package, keeper)| {
-            let message =
-                format!("{} may not depend on {package}: {keeper} alone may", from.folder);
-            Finding::of_file(&path, message)
-        });
-        told.collect::<Vec<_>>()
-    };
-    manifests.iter().flat_map(breaks).collect()
+    let mut findings = Vec::new();
+    for from in manifests {
+        for (package, owner) in fenced.iter().filter(|(_, owner)| *owner != from.folder) {
+            if from.dependencies.iter().any(|dependency| dependency == package) {
+                let message =
+                    format!("{} may not depend on {package}: {owner} alone may", from.folder);
+                findings.push(Finding::of_file(&from.path(), message));
+            }
+        }
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -210,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fenced_package_is_of_one_crate() {
+    fn only_one_crate_may_depend_on_a_fenced_package() {
         let with =
             |name: &str| format!("[package]\nname = \"{name}\"\n[dependencies]\ntokio = \"1\"\n");
         let manifests: Vec<_> = ["net", "cli"]

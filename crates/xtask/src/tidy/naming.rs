@@ -1,10 +1,10 @@
-//! Files, folders and modules are named for what they hold.
+//! Names of files, folders and modules state their contents.
 
 use super::Finding;
 use super::source::Source;
 use super::tree::File;
 
-/// Names that hold anything.
+/// Names that do not state any contents.
 const BANNED: &[&str] = &["utils", "util", "helpers", "helper", "common", "misc", "manager"];
 
 pub fn banned_paths(file: &File) -> Vec<Finding> {
@@ -21,19 +21,21 @@ pub fn banned_paths(file: &File) -> Vec<Finding> {
 }
 
 pub fn banned_modules(source: &Source) -> Vec<Finding> {
-    let names = source.code.match_indices("mod ").filter_map(|(at, _)| {
-        let name = source.code[at + 4..].split(|c: char| !super::source::is_word(c)).next()?;
-        BANNED.contains(&name).then_some((at, name))
+    let names = source.code.match_indices("mod ").filter_map(|(offset, _)| {
+        let name = source.code[offset + 4..].split(|c: char| !super::source::is_word(c)).next()?;
+        BANNED.contains(&name).then_some((offset, name))
     });
     names
-        .map(|(at, name)| {
-            source
-                .finding(at, format!("mod {name} names no subject: put it with the noun it serves"))
+        .map(|(offset, name)| {
+            source.finding(
+                offset,
+                format!("mod {name} names no subject: put it with the noun it serves"),
+            )
         })
         .collect()
 }
 
-/// A `src` file says first what it is.
+/// Every file in a folder `src` begins with a description of the module.
 pub fn module_doc(source: &Source) -> Vec<Finding> {
     let in_src = source.path.split('/').any(|part| part == "src");
     if !in_src || source.text.starts_with("//!") {

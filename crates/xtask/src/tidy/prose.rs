@@ -1,10 +1,10 @@
-//! Comments say why; nothing unfinished and no machine's paths stay behind.
+//! Comments explain why, and no marks of unfinished work or paths of one machine remain.
 
 use super::Finding;
 use super::source::Source;
 use super::tree::File;
 
-/// First words of a comment that tells what the next line does.
+/// Openings of comments that repeat the next line of code.
 const NARRATION: &[&str] = &["Create", "Initialize", "Loop", "Return", "Now "];
 
 pub fn narration(source: &Source) -> Vec<Finding> {
@@ -13,23 +13,23 @@ pub fn narration(source: &Source) -> Vec<Finding> {
         NARRATION.iter().any(|word| comment.starts_with(word))
             || step.is_some_and(|c| c.is_ascii_digit())
     };
-    // Doc comments do say what a thing does: three slashes do not match.
-    let comments = source.comments.match_indices("// ").filter(|(at, _)| {
-        !source.comments[..*at].ends_with('/') && narrates(&source.comments[at + 3..])
+    // Doc comments, with three slashes, may describe what the code does.
+    let comments = source.comments.match_indices("// ").filter(|(offset, _)| {
+        !source.comments[..*offset].ends_with('/') && narrates(&source.comments[offset + 3..])
     });
     comments
-        .map(|(at, _)| {
-            source.finding(at, "the comment tells what the code does: say why, or nothing")
+        .map(|(offset, _)| {
+            source.finding(offset, "the comment tells what the code does: say why, or nothing")
         })
         .collect()
 }
 
-/// Marks of unfinished work, spelt apart so that this file has none.
+/// Marks of unfinished work, split so that this file contains none.
 const LEFTOVERS: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 
 pub fn leftovers_in_comments(source: &Source) -> Vec<Finding> {
     let found = LEFTOVERS.iter().flat_map(|mark| source.comments.match_indices(mark));
-    found.map(|(at, mark)| source.finding(at, leftover(mark))).collect()
+    found.map(|(offset, mark)| source.finding(offset, leftover(mark))).collect()
 }
 
 pub fn leftovers_in_text(file: &File) -> Vec<Finding> {
@@ -43,10 +43,10 @@ fn leftover(mark: &str) -> String {
     format!("{mark}: finish it or open an issue")
 }
 
-/// Folders of somebody's machine.
+/// Top-level folders that differ between machines.
 const MACHINE_FOLDERS: [&str; 3] = ["work", "root", "home"];
 
-/// Absolute paths that exist on one machine only, in any file.
+/// Finds absolute paths of one machine, in any file.
 pub fn machine_paths(file: &File) -> Vec<Finding> {
     if file.in_testdata() {
         return Vec::new();
@@ -54,22 +54,24 @@ pub fn machine_paths(file: &File) -> Vec<Finding> {
     file.lines_with(|line| {
         MACHINE_FOLDERS.iter().find_map(|folder| {
             let path = format!("/{folder}/");
-            let found = line.match_indices(&path).any(|(at, _)| is_absolute(&line[..at]));
+            let found = line.match_indices(&path).any(|(offset, _)| is_absolute(&line[..offset]));
             found.then(|| format!("'{path}' is a path of one machine"))
         })
     })
 }
 
-/// Scratch folders differ between machines; code that ships asks for theirs.
+/// Finds paths of scratch folders in code that ships: these folders differ between machines.
 pub fn scratch_paths(source: &Source) -> Vec<Finding> {
-    let found = source.strings.match_indices(concat!("/t", "mp")).filter(|&(at, path)| {
-        let ends = !source.strings[at + path.len()..].starts_with(super::source::is_word);
-        ends && is_absolute(&source.strings[..at]) && !source.is_test(at)
+    let found = source.strings.match_indices(concat!("/t", "mp")).filter(|&(offset, path)| {
+        let ends = !source.strings[offset + path.len()..].starts_with(super::source::is_word);
+        ends && is_absolute(&source.strings[..offset]) && !source.is_test(offset)
     });
-    found.map(|(at, _)| source.finding(at, "a scratch path: ask std::env::temp_dir")).collect()
+    found
+        .map(|(offset, _)| source.finding(offset, "a scratch path: ask std::env::temp_dir"))
+        .collect()
 }
 
-/// Whether a slash after `before` begins a path, and is not inside one or an address.
+/// Returns whether a slash after `before` begins an absolute path, and not a part of a path or address.
 fn is_absolute(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_alphanumeric() || "._-/~}>)*".contains(c))
 }

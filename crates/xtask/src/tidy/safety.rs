@@ -1,10 +1,10 @@
-//! Unsafe code stays behind its fence, and a lint is overruled with a reason.
+//! Unsafe code stays in the crates that may have it, and no lint is switched off for a whole module.
 
 use super::Finding;
 use super::allowed::UNSAFE_CRATES;
 use super::source::{Source, words};
 
-/// The crate that a file belongs to: its folder below `crates/`.
+/// Returns the crate of a file: its folder below `crates/`.
 fn crate_of(path: &str) -> &str {
     path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()).unwrap_or("")
 }
@@ -14,11 +14,11 @@ pub fn unsafe_is_fenced(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     words(&source.code, "unsafe")
-        .map(|at| source.finding(at, "unsafe code outside of the fenced crates"))
+        .map(|offset| source.finding(offset, "unsafe code outside of the fenced crates"))
         .collect()
 }
 
-/// The file that a crate's lints hang on says `forbid`.
+/// The root file of each crate forbids unsafe code.
 pub fn crate_roots_forbid_unsafe(sources: &[Source]) -> Vec<Finding> {
     let is_root = |path: &str| {
         let below = path.splitn(3, '/').nth(2).unwrap_or("");
@@ -33,37 +33,14 @@ pub fn crate_roots_forbid_unsafe(sources: &[Source]) -> Vec<Finding> {
         .collect()
 }
 
-pub fn exceptions_have_reasons(source: &Source) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for (at, _) in source.code.match_indices("#[").chain(source.code.match_indices("#![")) {
-        let attribute = attribute(&source.code[at..]);
-        let overrules = |lint: &str| {
-            words(attribute, lint)
-                .any(|i| attribute[i + lint.len()..].trim_start().starts_with('('))
-        };
-        if attribute.starts_with("#!") && overrules("allow") {
-            found.push(
-                source.finding(at, "allow for a whole module: put it on the item, as expect"),
-            );
-        } else if (overrules("allow") || overrules("expect")) && !attribute.contains("reason") {
-            found.push(source.finding(at, "a lint is overruled without reason = \"..\""));
-        }
-    }
-    found
-}
-
-/// The attribute that `code` begins with, to its closing bracket.
-fn attribute(code: &str) -> &str {
-    let mut depth = 0;
-    for (at, byte) in code.bytes().enumerate() {
-        match byte {
-            b'[' => depth += 1,
-            b']' if depth == 1 => return &code[..=at],
-            b']' => depth -= 1,
-            _ => {}
-        }
-    }
-    code
+/// Clippy checks that exceptions have reasons (`allow_attributes_without_reason`).
+pub fn no_lint_is_off_in_a_module(source: &Source) -> Vec<Finding> {
+    let attributes = source.code.match_indices("#![allow(");
+    attributes
+        .map(|(offset, _)| {
+            source.finding(offset, "allow for a whole module: put it on the item, as expect")
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -88,14 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_without_reason_is_found() {
-        let found = |text| exceptions_have_reasons(&Source::new("a.rs", text)).len();
-        assert_eq!(found("#[allow(dead_code)]\nfn a() {}"), 1);
-        assert_eq!(found("#[expect(dead_code)]\nfn a() {}"), 1);
-        assert_eq!(found("#[cfg_attr(x, allow(dead_code))]\nfn a() {}"), 1);
+    fn a_lint_that_is_off_in_a_module_is_found() {
+        let found = |text| no_lint_is_off_in_a_module(&Source::new("a.rs", text)).len();
         assert_eq!(found("#![allow(dead_code, reason = \"r\")]\n"), 1);
-        assert_eq!(found("#[expect(dead_code, reason = \"r\")]\nfn a() {}"), 0);
         assert_eq!(found("#![expect(dead_code, reason = \"r\")]\n"), 0);
-        assert_eq!(found("fn a() { x.expect(1); allow(2); }"), 0);
+        assert_eq!(found("#[expect(dead_code, reason = \"r\")]\nfn a() {}"), 0);
     }
 }

@@ -1,31 +1,30 @@
-//! A Rust file seen three ways: its code, its comments, its string literals.
+//! Views of a Rust file: its code, its comments and its string literals.
 //!
-//! Rules that look for `unsafe` or `#[ignore]` must not stumble over a string
-//! or a comment that mentions them, and the reverse. A real parser would be a
-//! dependency; this needs to know only where comments and literals begin and end.
+//! Rules that search code for `unsafe` or `#[ignore]` must ignore strings and comments, and vice versa.
+//! For that, only the ends of comments and literals must be known, and a parser would be a dependency.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::Finding;
 
-/// A Rust file. The three views have the length of the text: what does not
-/// belong to a view is blank in it, and line breaks stay, so that an offset
-/// means the same in all.
+/// A Rust file. The three views have the length of the text: other parts are blank and line breaks
+/// remain, so that offsets are equal in all of them.
 pub struct Source {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, with `/`.
     pub path: String,
     pub text: String,
     pub code: String,
     pub comments: String,
     pub strings: String,
-    /// Bytes inside `#[cfg(test)]` blocks.
+    /// Offsets of `#[cfg(test)]` blocks.
     test_blocks: Vec<Range<usize>>,
 }
 
 /// A function with a body.
 pub struct Function<'a> {
     pub name: &'a str,
-    /// From the keyword to the closing brace.
+    /// Offsets from the keyword to the closing brace.
     pub span: Range<usize>,
 }
 
@@ -40,10 +39,10 @@ impl Source {
     pub fn new(path: &str, text: &str) -> Source {
         let views = classify(text.as_bytes());
         let keep = |view: View| -> String {
-            let blank = |(byte, of): (u8, &View)| match byte {
+            let blank = |(byte, part): (u8, &View)| match byte {
                 b'\n' => '\n',
-                // Beyond ASCII only the position matters to the rules.
-                _ if *of == view && byte.is_ascii() => char::from(byte),
+                // Rules need only the position of other characters.
+                _ if *part == view && byte.is_ascii() => char::from(byte),
                 _ => ' ',
             };
             text.bytes().zip(&views).map(blank).collect()
@@ -51,7 +50,7 @@ impl Source {
         let code = keep(View::Code);
         let test_blocks = code
             .match_indices("#[cfg(test)]")
-            .filter_map(|(at, _)| block_after(&code, at))
+            .filter_map(|(offset, _)| block_after(&code, offset))
             .collect();
         Source {
             path: path.to_owned(),
@@ -63,62 +62,93 @@ impl Source {
         }
     }
 
-    /// Line of a byte, from 1.
-    pub fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
+    /// Returns the line of a byte, from 1.
+    pub fn line(&self, offset: usize) -> usize {
+        self.text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
     }
 
-    pub fn finding(&self, at: usize, message: impl Into<String>) -> Finding {
-        Finding { path: self.path.clone(), line: self.line(at), message: message.into() }
+    pub fn finding(&self, offset: usize, message: impl Into<String>) -> Finding {
+        Finding { path: self.path.clone(), line: self.line(offset), message: message.into() }
     }
 
-    /// Whether a byte belongs to a test or a bench, and not to what ships.
-    pub fn is_test(&self, at: usize) -> bool {
+    /// Returns whether a byte belongs to a test or a bench, and not to code that ships.
+    pub fn is_test(&self, offset: usize) -> bool {
         let folder = |name| self.path.split('/').any(|part| part == name);
-        folder("tests") || folder("benches") || self.test_blocks.iter().any(|b| b.contains(&at))
+        folder("tests") || folder("benches") || self.test_blocks.iter().any(|b| b.contains(&offset))
     }
 
-    /// Functions that have a body, in order; nested ones too.
+    /// Returns the items of the file outside of tests: keyword, name, and offset of the keyword.
+    pub fn items(&self) -> impl Iterator<Item = (&'static str, &str, usize)> {
+        let kinds = ["struct", "enum", "union", "trait", "type", "fn", "const", "static"];
+        kinds.into_iter().flat_map(move |kind| {
+            words(&self.code, kind).filter(|&offset| !self.is_test(offset)).filter_map(
+                move |offset| {
+                    let rest = self.code[offset + kind.len()..].trim_start();
+                    let name = &rest[..rest.find(|c: char| !is_word(c))?];
+                    (!name.is_empty()).then_some((kind, name, offset))
+                },
+            )
+        })
+    }
+
+    /// Returns the folder of the file's crate below `crates/`, unless the file is not in `src`.
+    pub fn crate_name(&self) -> Option<&str> {
+        let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
+        rest.starts_with("src/").then_some(name)
+    }
+
+    /// Returns the functions with a body, also nested ones, in their order.
     pub fn functions(&self) -> impl Iterator<Item = Function<'_>> {
-        words(&self.code, "fn").filter_map(|at| {
-            let rest = self.code[at + 2..].trim_start();
+        words(&self.code, "fn").filter_map(|offset| {
+            let rest = self.code[offset + 2..].trim_start();
             let name = &rest[..rest.find(|c: char| !is_word(c))?];
             // A function pointer type has no name.
-            let end = (!name.is_empty()).then(|| block_after(&self.code, at))??.end;
-            Some(Function { name, span: at..end })
+            let end = (!name.is_empty()).then(|| block_after(&self.code, offset))??.end;
+            Some(Function { name, span: offset..end })
         })
     }
 }
 
-/// Offsets of a whole word.
+/// Returns the files in `src` of each crate.
+pub fn by_crate(sources: &[Source]) -> BTreeMap<&str, Vec<&Source>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources {
+        if let Some(name) = source.crate_name() {
+            crates.entry(name).or_default().push(source);
+        }
+    }
+    crates
+}
+
+/// Returns the offsets of a whole word.
 pub fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
-        !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word)
+    text.match_indices(word).map(|(offset, _)| offset).filter(move |&offset| {
+        !text[..offset].ends_with(is_word) && !text[offset + word.len()..].starts_with(is_word)
     })
 }
 
-/// Whether a character may stand in a name.
+/// Returns whether a character may occur in a name.
 pub fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The first brace block after `from`, unless a semicolon outside of brackets
-/// ends the item before it.
+/// Returns the first brace block after `from`, unless a semicolon outside of brackets ends the item
+/// first.
 fn block_after(code: &str, from: usize) -> Option<Range<usize>> {
     let (mut brackets, mut braces, mut begin) = (0_i32, 0_i32, None);
-    for (at, byte) in code.bytes().enumerate().skip(from) {
+    for (offset, byte) in code.bytes().enumerate().skip(from) {
         match byte {
             b'(' | b'[' => brackets += 1,
             b')' | b']' => brackets -= 1,
             b';' if braces == 0 && brackets == 0 => return None,
             b'{' => {
-                begin.get_or_insert(at);
+                begin.get_or_insert(offset);
                 braces += 1;
             }
             b'}' => {
                 braces -= 1;
                 if braces <= 0 {
-                    return Some(begin?..at + 1);
+                    return Some(begin?..offset + 1);
                 }
             }
             _ => {}
@@ -127,33 +157,33 @@ fn block_after(code: &str, from: usize) -> Option<Range<usize>> {
     None
 }
 
-/// Says of each byte what it belongs to. Quotes count as code.
+/// Returns the view of each byte. Quotes belong to the code.
 fn classify(text: &[u8]) -> Vec<View> {
     let mut views = vec![View::Code; text.len()];
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text[at..];
+    let mut offset = 0;
+    while offset < text.len() {
+        let rest = &text[offset..];
         let (view, range, next) = if rest.starts_with(b"//") {
-            let end = at + find(rest, b"\n").unwrap_or(rest.len());
-            (View::Comment, at..end, end)
+            let end = offset + find(rest, b"\n").unwrap_or(rest.len());
+            (View::Comment, offset..end, end)
         } else if rest.starts_with(b"/*") {
-            let end = at + block_comment(rest);
-            (View::Comment, at..end, end)
-        } else if let Some((open, close)) = raw_string(text, at) {
-            // Past the closing quote; the hashes after it are code like any other.
-            (View::Literal, at + open..at + close, at + close + 1)
+            let end = offset + block_comment(rest);
+            (View::Comment, offset..end, end)
+        } else if let Some((open, close)) = raw_string(text, offset) {
+            // The hashes after the closing quote are code.
+            (View::Literal, offset + open..offset + close, offset + close + 1)
         } else if rest[0] == b'"' {
-            let end = at + 1 + quoted(&rest[1..], b'"');
-            (View::Literal, at + 1..end, end + 1)
+            let end = offset + 1 + quoted(&rest[1..], b'"');
+            (View::Literal, offset + 1..end, end + 1)
         } else if rest[0] == b'\'' && is_char_literal(rest) {
-            let end = at + 1 + quoted(&rest[1..], b'\'');
-            (View::Literal, at + 1..end, end + 1)
+            let end = offset + 1 + quoted(&rest[1..], b'\'');
+            (View::Literal, offset + 1..end, end + 1)
         } else {
-            (View::Code, at..at, at + 1)
+            (View::Code, offset..offset, offset + 1)
         };
         let end = range.end.min(text.len());
         views[range.start.min(end)..end].fill(view);
-        at = next;
+        offset = next;
     }
     views
 }
@@ -162,60 +192,59 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
-/// Length of a block comment; they nest.
+/// Returns the length of a block comment, which may contain others.
 fn block_comment(text: &[u8]) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < text.len() {
-        if text[at..].starts_with(b"/*") {
+    let (mut depth, mut offset) = (0, 0);
+    while offset < text.len() {
+        if text[offset..].starts_with(b"/*") {
             depth += 1;
-            at += 2;
-        } else if text[at..].starts_with(b"*/") {
+            offset += 2;
+        } else if text[offset..].starts_with(b"*/") {
             depth -= 1;
-            at += 2;
+            offset += 2;
             if depth == 0 {
-                return at;
+                return offset;
             }
         } else {
-            at += 1;
+            offset += 1;
         }
     }
-    at
+    offset
 }
 
-/// Where the contents of a raw string that begins at `at` begin and end,
-/// relative to `at`.
-fn raw_string(text: &[u8], at: usize) -> Option<(usize, usize)> {
+/// Returns the ends of the contents of a raw string at `at`, relative to `at`.
+fn raw_string(text: &[u8], offset: usize) -> Option<(usize, usize)> {
     // In `for"` or `bar#"` the r is the end of a word; in `br"` it is not.
-    let before = &text[..at];
+    let before = &text[..offset];
     let word_before = before.last().is_some_and(|&byte| is_word(char::from(byte)));
     let prefixed = matches!(before, [.., b'b' | b'c']) && {
         let earlier = before[..before.len() - 1].last();
         !earlier.is_some_and(|&byte| is_word(char::from(byte)))
     };
-    if text[at] != b'r' || (word_before && !prefixed) {
+    if text[offset] != b'r' || (word_before && !prefixed) {
         return None;
     }
-    let hashes = text[at + 1..].iter().take_while(|&&byte| byte == b'#').count();
+    let hashes = text[offset + 1..].iter().take_while(|&&byte| byte == b'#').count();
     let open = 1 + hashes + 1;
-    if text.get(at + open - 1) != Some(&b'"') {
+    if text.get(offset + open - 1) != Some(&b'"') {
         return None;
     }
     let mut close = vec![b'#'; hashes + 1];
     close[0] = b'"';
-    let contents = &text[at + open..];
+    let contents = &text[offset + open..];
     Some((open, open + find(contents, &close).unwrap_or(contents.len())))
 }
 
-/// Length of a quoted literal up to its closing quote.
+/// Returns the length of a quoted literal up to its closing quote.
 fn quoted(text: &[u8], quote: u8) -> usize {
-    let mut at = 0;
-    while at < text.len() && text[at] != quote {
-        at += if text[at] == b'\\' { 2 } else { 1 };
+    let mut offset = 0;
+    while offset < text.len() && text[offset] != quote {
+        offset += if text[offset] == b'\\' { 2 } else { 1 };
     }
-    at
+    offset
 }
 
-/// Tells `'x'` and `'\n'` from the lifetime `'x`.
+/// Distinguishes `'x'` and `'\n'` from the lifetime `'x`.
 fn is_char_literal(text: &[u8]) -> bool {
     match text {
         [_, b'\\', ..] => true,
@@ -231,7 +260,7 @@ mod tests {
     use super::Source;
 
     #[test]
-    fn views_tell_code_comments_and_literals_apart() {
+    fn views_separate_code_comments_and_literals() {
         let source = Source::new(
             "x.rs",
             "let a = \"in // text\"; // says \"b\"\nlet c = '\"'; let d: &'static str = r#\"raw \" x\"#; /* e /* f */ g */ h",
@@ -268,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_known_by_folder_and_by_block() {
+    fn tests_are_recognized_by_folder_and_by_block() {
         let text = "fn ships() {}\n#[cfg(test)]\nmod tests {\n  fn tested() {}\n}\n";
-        let at = |name| text.find(name).unwrap();
+        let offset = |name| text.find(name).unwrap();
         let source = Source::new("crates/a/src/lib.rs", text);
-        assert!(!source.is_test(at("ships")));
-        assert!(source.is_test(at("tested")));
-        assert!(Source::new("crates/a/tests/it/main.rs", text).is_test(at("ships")));
+        assert!(!source.is_test(offset("ships")));
+        assert!(source.is_test(offset("tested")));
+        assert!(Source::new("crates/a/tests/it/main.rs", text).is_test(offset("ships")));
     }
 }

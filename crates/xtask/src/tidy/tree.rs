@@ -1,4 +1,4 @@
-//! The files of the repository, and rules about which there are.
+//! The files of the repository, and rules about their existence and size.
 
 use std::fs;
 use std::path::Path;
@@ -9,22 +9,23 @@ use anyhow::{Context, Result};
 use super::Finding;
 use super::source::Source;
 
-/// What git tracks, or would if it were added.
+/// The files that git tracks or would add.
 pub struct Tree {
     pub files: Vec<File>,
 }
 
+/// A file of the repository.
 pub struct File {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, with `/`.
     pub path: String,
     pub contents: Vec<u8>,
     pub executable: bool,
 }
 
-/// Bytes of a binary file outside of `testdata/`.
+/// Maximum size of a binary file outside of `testdata/`.
 const BINARY_BYTES: usize = 256 * 1024;
 
-/// Folders that are not walked when git is not there to say what it ignores.
+/// Folders to skip without git, which would ignore them.
 const UNTRACKED: &[&str] = &[".git", "target", "runs"];
 
 impl Tree {
@@ -41,7 +42,7 @@ impl Tree {
         let mut files = Vec::new();
         for path in paths {
             let full = root.join(&path);
-            // A file that was removed and not yet committed; a link counts where it leads.
+            // Git lists removed files until the removal is committed. Links are followed.
             if !full.is_file() {
                 continue;
             }
@@ -71,23 +72,23 @@ impl File {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
-    /// Recorded from elsewhere, or made to be bad.
+    /// Returns whether the file was recorded elsewhere or contains errors on purpose.
     pub fn in_testdata(&self) -> bool {
         self.path.split('/').any(|part| part == "testdata")
     }
 
-    /// None for a binary file.
+    /// Returns the text; `None` for a binary file.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.contents).ok().filter(|text| !text.contains('\0'))
     }
 
-    /// A finding for each line about which `judge` says something.
+    /// Returns a finding for each line for which `judge` returns a message.
     pub fn lines_with(&self, judge: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
         let lines = self.text().unwrap_or("").lines().enumerate();
-        let found = lines.filter_map(|(i, line)| {
+        let findings = lines.filter_map(|(i, line)| {
             Some(Finding { path: self.path.clone(), line: i + 1, message: judge(line)? })
         });
-        found.collect()
+        findings.collect()
     }
 }
 
@@ -100,7 +101,7 @@ fn listed_by_git(root: &Path) -> Option<Vec<String>> {
         .filter(|output| output.status.success())?;
     let paths: Vec<String> =
         String::from_utf8(output.stdout).ok()?.split_terminator('\0').map(str::to_owned).collect();
-    // Inside a repository of somebody else that ignores us, git lists nothing.
+    // Git lists nothing if we are an ignored folder of another repository.
     (!paths.is_empty()).then_some(paths)
 }
 
@@ -148,20 +149,19 @@ pub fn changelog(tree: &Tree) -> Vec<Finding> {
     vec![Finding::of_file("CHANGELOG.md", "there is none with a section [Unreleased]")]
 }
 
-/// Whatever can be run in `bench/` is explained in BENCHMARKS.md: by its own
-/// path, or that of its folder below `bench/`.
+/// BENCHMARKS.md names every program in `bench/`, or its folder below `bench/`.
 pub fn benchmarks_are_listed(tree: &Tree) -> Vec<Finding> {
     let listed = tree.text("BENCHMARKS.md").unwrap_or("");
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.executable) {
         let Some(below) = file.path.strip_prefix("bench/") else { continue };
         let entry = format!("bench/{}", below.split('/').next().unwrap_or(below));
         if !listed.contains(&entry) {
-            found
+            findings
                 .push(Finding::of_file(&file.path, format!("BENCHMARKS.md does not name {entry}")));
         }
     }
-    found
+    findings
 }
 
 #[cfg(test)]

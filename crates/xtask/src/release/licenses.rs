@@ -40,8 +40,8 @@ pub fn texts(title: &str, packages: &[Package], more: &[(&str, PathBuf)]) -> Res
          the standard library of Rust: MIT OR Apache-2.0\n"
     );
     for package in &foreign {
-        let licence = package.licence.as_deref().unwrap_or("see its text");
-        let _ = writeln!(text, "{}: {licence}", package.key());
+        let license = package.license.as_deref().unwrap_or("see its text");
+        let _ = writeln!(text, "{}: {license}", package.key());
     }
     if !without.is_empty() {
         text.push_str("\nThese packages carry no text of their licence:\n");
@@ -55,9 +55,9 @@ pub fn texts(title: &str, packages: &[Package], more: &[(&str, PathBuf)]) -> Res
         };
         let _ = writeln!(text, "{} ({place}), by {by}", package.key());
     }
-    for (licence, users) in used_by {
+    for (license, users) in used_by {
         let users: Vec<String> = users.into_iter().collect();
-        let _ = write!(text, "\n{}\nOf {}:\n\n{licence}\n", "=".repeat(80), users.join(", "));
+        let _ = write!(text, "\n{}\nOf {}:\n\n{license}\n", "=".repeat(80), users.join(", "));
     }
     Ok(text)
 }
@@ -73,13 +73,13 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.is_file() && is_licence(path))
+        .filter(|path| path.is_file() && is_license(path))
         .collect();
     files.sort();
     files
 }
 
-fn is_licence(path: &Path) -> bool {
+fn is_license(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     NAMES.iter().any(|start| name.starts_with(start)) && !name.ends_with(".rs")
 }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn licences_of_all_that_is_released_are_allowed() {
+    fn licenses_of_all_that_is_released_are_allowed() {
         let allowed = ["MIT", "Zlib", "Apache-2.0 WITH LLVM-exception"];
         for (expression, expected) in [
             ("MIT OR GPL-3.0", true),
@@ -164,15 +164,15 @@ mod tests {
         let allow: Vec<&str> = allow.iter().filter_map(toml::Value::as_str).collect();
         for package in [build::Kind::Full.program(), build::MODULE] {
             for package in packages::linked(&root, package.build_for(target::ALL[0])).unwrap() {
-                let licence = package.licence.clone().unwrap_or_default();
-                assert!(is_allowed(&licence, &allow), "{}: {licence}", package.key());
+                let license = package.license.clone().unwrap_or_default();
+                assert!(is_allowed(&license, &allow), "{}: {license}", package.key());
             }
         }
     }
 
     #[test]
     fn each_text_occurs_once_with_all_its_packages() {
-        let folder = std::env::temp_dir().join(format!("dyno-licences-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("dyno-licenses-{}", std::process::id()));
         let package = |name: &str, checksum: Option<&str>, files: &[(&str, &str)]| {
             let folder = folder.join(name);
             fs::create_dir_all(&folder).unwrap();
@@ -182,7 +182,7 @@ mod tests {
             Package {
                 name: name.to_owned(),
                 version: "1.0.0".to_owned(),
-                licence: Some("MIT".to_owned()),
+                license: Some("MIT".to_owned()),
                 authors: Vec::new(),
                 repository: None,
                 checksum: checksum.map(str::to_owned),
