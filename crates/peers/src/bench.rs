@@ -88,6 +88,12 @@ impl<'a> Bench<'a> {
         self.parts.is_empty()
     }
 
+    /// Returns what a figure needs, or reports on stderr that the figure is skipped because this machine
+    /// lacks it.
+    pub fn or_skip<T>(&self, what: &str, needed: Result<T, String>) -> Option<T> {
+        needed.inspect_err(|missing| self.skip(what, missing)).ok()
+    }
+
     /// Reports on stderr that something is skipped, and why.
     pub fn skip(&self, what: &str, why: &str) {
         eprintln!("skipped {what}: {why}");

@@ -61,10 +61,27 @@ impl Outcome {
         if status.success() { Self::Passed } else { Self::Failed(reason()) }
     }
 
+    /// Runs a comparison with what it needs, or returns `Skipped` with the name of what is missing.
+    ///
+    /// # Errors
+    /// Those of the comparison.
+    pub fn unless_missing<T>(
+        needed: Result<T, String>,
+        compare: impl FnOnce(T) -> Result<Self>,
+    ) -> Result<Self> {
+        needed.map_or_else(|missing| Ok(Self::Skipped(missing)), compare)
+    }
+
     /// Returns `Passed` for an empty list of differences, else `Failed` with all of them.
     #[must_use]
     pub fn from_differences(differences: &[String]) -> Self {
         if differences.is_empty() { Self::Passed } else { Self::Failed(differences.join("; ")) }
+    }
+
+    /// Returns `Failed` with the message of an error.
+    #[must_use]
+    pub fn from_result(result: Result<()>) -> Self {
+        result.map_or_else(|error| Self::Failed(format!("{error:#}")), |()| Self::Passed)
     }
 
     /// Runs a script that shows its own output, and returns `Failed` with its arguments if it fails.

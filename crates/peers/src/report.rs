@@ -37,12 +37,10 @@ pub fn run(root: &Path, options: &FigureOptions, wheel: &Wheel) -> Result<ExitCo
     if !bench.wants(install::SIZE) && !bench.wants(install::HELP) && !bench.wants(render::NAME) {
         return Ok(ExitCode::SUCCESS);
     }
-    match install_ours(&bench, wheel)? {
-        Ok(ours) => {
-            install::figures(&bench, &ours)?;
-            render::figure(&bench, &ours.program())?;
-        }
-        Err(missing) => bench.skip("the figures of an installed dyno", &missing),
+    let ours = install_ours(&bench, wheel)?;
+    if let Some(ours) = bench.or_skip("the figures of an installed dyno", ours) {
+        install::figures(&bench, &ours)?;
+        render::figure(&bench, &ours.program())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -101,13 +101,8 @@ fn cells(bench: &Bench) -> Result<Vec<Cell>> {
         if bench.quick { ("rnn", SMALL_PACKAGES) } else { ("rnn-all", PACKAGES) };
     let folder = cargo::target_folder(bench.root)?.join("peers").join(name);
     folder::create(&folder)?;
-    let venv = match Venv::with_packages(&folder, packages) {
-        Ok(venv) => venv,
-        Err(missing) => {
-            bench.skip("rnn beside its peers", &missing);
-            return Ok(Vec::new());
-        }
-    };
+    let venv = Venv::with_packages(&folder, packages);
+    let Some(venv) = bench.or_skip("rnn beside its peers", venv) else { return Ok(Vec::new()) };
     let program = cargo::bench_program(bench.root, "dyno-rnn", "cells")?;
     let mut cells = Vec::new();
     for (precision, names) in all {

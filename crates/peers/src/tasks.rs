@@ -29,12 +29,8 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
     // The group `metrics` of comparisons uses the same libraries.
     let libraries = cargo::target_folder(root)?.join("peers/metrics");
     folder::create(&libraries)?;
-    let cases = match Cases::install(root, &libraries) {
-        Ok(cases) => cases,
-        Err(missing) => {
-            bench.skip("metric", &missing);
-            return Ok(ExitCode::SUCCESS);
-        }
+    let Some(cases) = bench.or_skip("metric", Cases::install(root, &libraries)) else {
+        return Ok(ExitCode::SUCCESS);
     };
     // A quick run is no measurement, and tests have built the debug program.
     let dyno = if bench.quick { cargo::debug_dyno(root)? } else { cargo::release_dyno(root)? };

@@ -105,13 +105,7 @@ fn mnist_figures(bench: &Bench<'_>) -> Result<()> {
 
 /// Measures packed networks and ONNX Runtime in turn.
 fn beside_runtime(bench: &Bench<'_>) -> Result<()> {
-    let venv = match runtime(bench)? {
-        Ok(venv) => venv,
-        Err(missing) => {
-            bench.skip(BESIDE, &missing);
-            return Ok(());
-        }
-    };
+    let Some(venv) = bench.or_skip(BESIDE, runtime(bench)?) else { return Ok(()) };
     let mut peer = venv.script(&bench.root.join("crates/peers/scripts/packed.py"));
     peer.arg(cargo::bench_program(bench.root, "dyno-number", "tune")?).arg(&bench.folder);
     print(bench, peer.args(bench.quick.then_some("--quick")))
@@ -119,13 +113,8 @@ fn beside_runtime(bench: &Bench<'_>) -> Result<()> {
 
 /// Measures the peer and `dyno tune` in turn.
 fn against_peer(bench: &Bench<'_>) -> Result<()> {
-    match peer(bench)? {
-        Ok(venv) => print(bench, &mut script(bench, &venv, "against.py")?),
-        Err(missing) => {
-            bench.skip(AGAINST, &missing);
-            Ok(())
-        }
-    }
+    let Some(venv) = bench.or_skip(AGAINST, peer(bench)?) else { return Ok(()) };
+    print(bench, &mut script(bench, &venv, "against.py")?)
 }
 
 /// Measures the peer and `dyno tune` in turn on networks that others trained.
@@ -172,13 +161,8 @@ fn compare_nets(
     if nets.is_empty() {
         return Ok(());
     }
-    let venv = match peer(bench)?.and_then(|venv| install_weights(&venv).map(|()| venv)) {
-        Ok(venv) => venv,
-        Err(missing) => {
-            bench.skip(&nets.join(" and "), &missing);
-            return Ok(());
-        }
-    };
+    let venv = peer(bench)?.and_then(|venv| install_weights(&venv).map(|()| venv));
+    let Some(venv) = bench.or_skip(&nets.join(" and "), venv) else { return Ok(()) };
     print(bench, self::script(bench, &venv, script)?.args(more).args(nets))
 }
 
@@ -242,11 +226,7 @@ fn study(bench: &Bench<'_>, writes: bool) -> Result<ExitCode> {
 
 /// Returns whether MNIST is available; reports on stderr why not.
 fn has_data(bench: &Bench<'_>) -> Result<bool> {
-    let data = mnist(bench.root, &bench.folder)?;
-    if let Err(missing) = &data {
-        bench.skip("tune", missing);
-    }
-    Ok(data.is_ok())
+    Ok(bench.or_skip("tune", mnist(bench.root, &bench.folder)?).is_some())
 }
 
 fn bench_command(bench: &Bench<'_>) -> Result<Command> {

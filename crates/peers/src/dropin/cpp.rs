@@ -15,13 +15,8 @@ pub fn figures(bench: &Bench) -> Result<()> {
     if !(cases::is_wanted(bench) || paced::is_wanted(bench) || counts::is_wanted(bench)) {
         return Ok(());
     }
-    let compiler = match compiler() {
-        Ok(compiler) => compiler,
-        Err(missing) => {
-            bench.skip("the figures of C++", &missing.to_string());
-            return Ok(());
-        }
-    };
+    let compiler = compiler().map_err(|missing| missing.to_string());
+    let Some(compiler) = bench.or_skip("the figures of C++", compiler) else { return Ok(()) };
     let sides = build(bench, &compiler)?;
     cases::figures(bench, &sides)?;
     paced::figures(bench, &sides)?;

@@ -36,12 +36,8 @@ pub fn figures(bench: &Bench) -> Result<()> {
     if !all.into_iter().any(|figure| bench.wants(figure.name)) {
         return Ok(());
     }
-    let sides = match modules(bench)? {
-        Ok(sides) => sides,
-        Err(missing) => {
-            bench.skip("the figures of Python", &missing);
-            return Ok(());
-        }
+    let Some(sides) = bench.or_skip("the figures of Python", modules(bench)?) else {
+        return Ok(());
     };
     let single = format!("scenario=single interface=list queries={}", bench.queries(100_000));
     sides.figures(bench, &[SINGLE_STREAM], |program| {

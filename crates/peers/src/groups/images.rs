@@ -11,11 +11,8 @@ const PACKAGES: &str = "numpy==2.4.6 pillow==13.0.0 opencv-python-headless==5.0.
 const SAMPLES: &str = "decoding and preparing beside Pillow, OpenCV and NumPy";
 
 pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    let outcome = match Venv::with_modules(&bench.folder, PACKAGES, "numpy, PIL, cv2") {
-        Ok(venv) => compare(bench, &venv)?,
-        Err(missing) => Outcome::Skipped(missing),
-    };
-    Ok(vec![(SAMPLES, outcome)])
+    let venv = Venv::with_modules(&bench.folder, PACKAGES, "numpy, PIL, cv2");
+    Ok(vec![(SAMPLES, Outcome::unless_missing(venv, |venv| compare(bench, &venv))?)])
 }
 
 fn compare(bench: &Bench, venv: &Venv) -> Result<Outcome> {

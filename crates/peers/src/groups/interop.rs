@@ -14,11 +14,8 @@ const MODULES: &str = "pyarrow.parquet, prometheus_client, jsonschema";
 const READS: &str = "parquet, CSV, Prometheus text, schemas and JUnit by Python's libraries";
 
 pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    let outcome = match Venv::with_modules(&bench.folder, PACKAGES, MODULES) {
-        Ok(venv) => compare(bench, &venv)?,
-        Err(missing) => Outcome::Skipped(missing),
-    };
-    Ok(vec![(READS, outcome)])
+    let venv = Venv::with_modules(&bench.folder, PACKAGES, MODULES);
+    Ok(vec![(READS, Outcome::unless_missing(venv, |venv| compare(bench, &venv))?)])
 }
 
 fn compare(bench: &Bench, venv: &Venv) -> Result<Outcome> {

@@ -34,10 +34,9 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
     let replayed = replay(bench, &venv)?;
     let ours = wheel::build(bench.root, &wheel::LOADGEN)?
         .and_then(|wheels| Venv::with_wheel(&bench.folder, &wheels, wheel::LOADGEN.package));
-    let example = match &ours {
-        Ok(ours) => examples::run(bench, &venv, ours)?,
-        Err(missing) => Outcome::Skipped(missing.clone()),
-    };
+    let example = Outcome::unless_missing(ours.as_ref().map_err(String::clone), |ours| {
+        examples::run(bench, &venv, ours)
+    })?;
     let mut outcomes = vec![(REPEAT, repeated), (REPLAY, replayed), (EXAMPLE, example)];
     outcomes.extend(modules::run(bench, &venv, ours.as_ref())?);
     Ok(outcomes)

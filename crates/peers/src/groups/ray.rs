@@ -16,11 +16,8 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
         let why = "a cluster takes half a minute to start".into();
         return Ok(vec![(LOAD, Outcome::Skipped(why))]);
     }
-    let outcome = match Venv::with_modules(&bench.folder, PACKAGES, "ray") {
-        Ok(venv) => compare(bench, &venv)?,
-        Err(missing) => Outcome::Skipped(missing),
-    };
-    Ok(vec![(LOAD, outcome)])
+    let venv = Venv::with_modules(&bench.folder, PACKAGES, "ray");
+    Ok(vec![(LOAD, Outcome::unless_missing(venv, |venv| compare(bench, &venv))?)])
 }
 
 fn compare(bench: &Bench, venv: &Venv) -> Result<Outcome> {

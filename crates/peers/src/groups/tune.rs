@@ -25,14 +25,12 @@ const OTHERS: &str = "ip1.input,ip1.weight,ip2.input,ip2.weight";
 const LEAST_BITS: f64 = 58_328.0;
 
 pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    let outcome = match Compiler::find() {
-        Err(missing) => Outcome::Skipped(missing.to_string()),
-        Ok(compiler) => match mnist(bench.root, &bench.folder)? {
-            Err(missing) => Outcome::Skipped(missing),
-            Ok(()) => compare(bench, &compiler)?,
-        },
-    };
-    Ok(vec![(NAME, outcome)])
+    let compiler = Compiler::find().map_err(|missing| missing.to_string());
+    let outcome = Outcome::unless_missing(compiler, |compiler| {
+        let mnist = mnist(bench.root, &bench.folder)?;
+        Outcome::unless_missing(mnist, |()| compare(bench, &compiler))
+    });
+    Ok(vec![(NAME, outcome?)])
 }
 
 fn compare(bench: &Bench, compiler: &Compiler) -> Result<Outcome> {

@@ -59,12 +59,8 @@ fn peers(bench: &Bench) -> Result<Vec<Installation>> {
     for peer in PEERS {
         let folder = bench.folder.join(peer.name);
         folder::create(&folder)?;
-        match Venv::with_packages(&folder, peer.requirement) {
-            Ok(venv) => {
-                found.push(Installation { venv: venv.folder().to_path_buf(), name: peer.name });
-            }
-            Err(missing) => bench.skip(peer.name, &missing),
-        }
+        let venv = bench.or_skip(peer.name, Venv::with_packages(&folder, peer.requirement));
+        found.extend(venv.map(|venv| Installation { venv: venv.folder().into(), name: peer.name }));
     }
     let (variable, name) = ENDPOINTS;
     match std::env::var_os(variable) {

@@ -40,13 +40,8 @@ pub(super) fn run(bench: &Bench<'_>) -> Result<()> {
     }
     let folder = cargo::target_folder(bench.root)?.join("peers/rnn-all");
     folder::create(&folder)?;
-    let venv = match Venv::with_packages(&folder, PACKAGES) {
-        Ok(venv) => venv,
-        Err(missing) => {
-            bench.skip("served models of rnn", &missing);
-            return Ok(());
-        }
-    };
+    let venv = Venv::with_packages(&folder, PACKAGES);
+    let Some(venv) = bench.or_skip("served models of rnn", venv) else { return Ok(()) };
     let dyno = cargo::bench_program(bench.root, "dyno-rnn", "models")?;
     for (precision, models) in all.into_iter().filter(|(_, models)| !models.is_empty()) {
         let mut command = venv.python();

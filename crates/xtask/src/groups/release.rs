@@ -39,23 +39,21 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
         Ok(Err(missing)) => return Ok(all(Outcome::Skipped, &missing)),
         Err(why) => return Ok(all(Outcome::Failed, &format!("{why:#}"))),
     };
-    let outcome = |result: Result<()>| match result {
-        Ok(()) => Outcome::Passed,
-        Err(why) => Outcome::Failed(format!("{why:#}")),
-    };
     let mut outcomes = vec![(MADE, Outcome::Passed), (BILL, bill(bench, &folder)?)];
     if !bench.quick {
-        outcomes.push((CLONE, outcome(walk::from_clone(bench.root, &bench.folder.join("clone")))));
+        outcomes.push((
+            CLONE,
+            Outcome::from_result(walk::from_clone(bench.root, &bench.folder.join("clone"))),
+        ));
     }
     match Walk::install(bench.root, &bench.folder.join("walk"), &folder)? {
         Ok(walk) => {
-            outcomes.push((BUILT_IN, outcome(walk.built_in())));
-            let own_model = match walk.own_model() {
-                Ok(Err(missing)) => Outcome::Skipped(missing),
-                Ok(Ok(())) => Outcome::Passed,
-                Err(why) => Outcome::Failed(format!("{why:#}")),
-            };
-            outcomes.push((OWN_MODEL, own_model));
+            outcomes.push((BUILT_IN, Outcome::from_result(walk.built_in())));
+            let own_model = walk
+                .own_model()
+                .and_then(|run| Outcome::unless_missing(run, |()| Ok(Outcome::Passed)));
+            let failed = |error| Outcome::Failed(format!("{error:#}"));
+            outcomes.push((OWN_MODEL, own_model.unwrap_or_else(failed)));
         }
         Err(missing) => {
             outcomes.push((BUILT_IN, Outcome::Skipped(missing.clone())));
