@@ -188,8 +188,8 @@ fn mlserver(net: &Net<'_>, venv: &Venv) -> Result<()> {
     net.run_client(venv, "mlserver_iris.py", &[place, &http, &grpc, &metrics])?;
     let mut command = Command::new(venv.interpreter().with_file_name("mlserver"));
     command.args(["start", place]);
-    let (address, ready) = (format!("127.0.0.1:{http}"), "/v2/models/iris/ready");
-    let _server = Server::start(&mut command, &address, ready)?;
+    let address = format!("127.0.0.1:{http}");
+    let _server = Server::start(&mut command, &address, "/v2/models/iris/ready")?;
     let samples = format!("x={place}/x.npy");
     let labels = format!("{place}/labels.npy");
     let data = ["--data", &samples, "--labels", &labels, "--accuracy-target", "1"];
@@ -208,8 +208,8 @@ fn kserve(net: &Net<'_>, venv: &Venv) -> Result<()> {
     let folder = net.folder.join("kserve");
     let mut command = venv.python();
     command.arg(net.script("kserve_server.py")).arg(net.root).arg(&folder).args([&http, &grpc]);
-    let (address, ready) = (format!("127.0.0.1:{http}"), "/v2/models/digits/ready");
-    let _server = Server::start(&mut command, &address, ready)?;
+    let address = format!("127.0.0.1:{http}");
+    let _server = Server::start(&mut command, &address, "/v2/models/digits/ready")?;
     let place = folder.to_str().context("the target folder's path is no UTF-8")?;
     let (samples, labels) = (format!("{place}/x.npy"), format!("{place}/labels.npy"));
     let data = ["--data", &samples, "--labels", &labels, "--accuracy-target", "0.96"];

@@ -22,7 +22,8 @@ pub fn run(root: &Path, folder: &Path) -> Result<ExitCode> {
 /// Returns one line per check, and whether all checks pass.
 pub fn findings(root: &Path, folder: &Path) -> Result<(Vec<String>, bool)> {
     let work = cargo::target_folder(root)?.join("release-work/check");
-    let (mut lines, mut holds) = (Vec::new(), true);
+    let mut lines = Vec::new();
+    let mut holds = true;
     let mut report = |what: &str, outcome: Result<String>| {
         holds &= outcome.is_ok();
         lines.push(match outcome {

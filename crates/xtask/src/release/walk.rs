@@ -35,9 +35,9 @@ impl Walk {
         let mut export = cargo::command(root);
         export.args(["run", "--quiet", "--package", "dyno-sut", "--example"]);
         shell::run(export.args(["export_digits_onnx", "--"]).arg(&model))?;
-        let (folder, start) = (folder.to_path_buf(), now());
-        let venv = Venv::with_wheel(&folder, wheels, PACKAGE);
-        Ok(venv.map(|venv| Self { start, folder, model, venv }))
+        let start = now();
+        let venv = Venv::with_wheel(folder, wheels, PACKAGE);
+        Ok(venv.map(|venv| Self { start, folder: folder.to_path_buf(), model, venv }))
     }
 
     fn dyno(&self) -> Command {
