@@ -53,10 +53,13 @@ pub struct SystemKind {
     /// Lists what an operand names outside of this process.
     pub resources: fn(&str) -> Resources,
     /// Checks an operand without loading what takes its time; `None` if opening takes none.
-    pub check: Option<fn(&str, &RunOptions) -> Result<(), Failure>>,
+    pub check: Option<CheckOperand>,
     /// Opens what a specification names.
     pub(super) open: fn(&Request<'_>) -> Result<Opened, Failure>,
 }
+
+/// Checks the operand of a specification, for a run with these options.
+pub type CheckOperand = fn(&str, &RunOptions) -> Result<(), Failure>;
 
 impl SystemKind {
     /// Returns the kind of this name.
@@ -254,9 +257,8 @@ impl Drive {
         let least = policies.least_workers();
         match self {
             Self::Remote(_) => None,
-            Self::Null => Some(least),
             Self::Engine(_) if scenario == Scenario::Offline => Some(offline_workers),
-            Self::Engine(_) => Some(least),
+            Self::Null | Self::Engine(_) => Some(least),
             Self::Virtual(simulation) => {
                 let servers = simulation.servers()?.get();
                 let is_split = matches!(scenario, Scenario::MultiStream | Scenario::Offline);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dyno_net::openai::{Input, OpenAi, Settings};
 use dyno_net::tokens::Tokenize;
+use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
 use super::{Answers, Given, Started, Wired, prompts, version};
@@ -38,28 +39,7 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
     let options = given.options()?;
     given.finish()?;
 
-    let mut remarks = workload.remarks.clone();
-    remarks.push(if has_tokenizer {
-        "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
-         counts them before an answer is stamped."
-            .into()
-    } else {
-        "Output tokens are those that the server counts (usage), else events with output; the \
-         client's figures say which."
-            .into()
-    });
-    if choices > 1 {
-        remarks.push(format!(
-            "Each answer has {choices} choices; its tokens and its time per output token are those \
-             of all of them together."
-        ));
-    }
-    if workload.sessions > 0 {
-        remarks.push(format!(
-            "{} conversations; each turn has the recorded answers before it, whatever is served.",
-            workload.sessions
-        ));
-    }
+    let mut remarks = remarks(&workload, has_tokenizer, choices);
     let schedule = match speed_up {
         Some(speed_up) if workload.arrivals.is_none() => {
             let problem = format!("speed={speed_up}: the samples have no times");
@@ -84,6 +64,33 @@ pub fn load(given: &mut Given, run: &RunOptions) -> Result<Started, Failure> {
         remarks,
     }
     .start()
+}
+
+/// Returns what readers must know of the prompts, and of how tokens are counted.
+fn remarks(workload: &Workload, has_tokenizer: bool, choices: u64) -> Vec<String> {
+    let mut remarks = workload.remarks.clone();
+    remarks.push(if has_tokenizer {
+        "Output tokens are those that the server counts (usage), else those of the tokenizer, which \
+         counts them before an answer is stamped."
+            .into()
+    } else {
+        "Output tokens are those that the server counts (usage), else events with output; the \
+         client's figures say which."
+            .into()
+    });
+    if choices > 1 {
+        remarks.push(format!(
+            "Each answer has {choices} choices; its tokens and its time per output token are those \
+             of all of them together."
+        ));
+    }
+    if workload.sessions > 0 {
+        remarks.push(format!(
+            "{} conversations; each turn has the recorded answers before it, whatever is served.",
+            workload.sessions
+        ));
+    }
+    remarks
 }
 
 /// What readers must know of samples without a reference, where others have one.
