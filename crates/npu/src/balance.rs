@@ -7,23 +7,24 @@
 mod tests;
 
 use crate::hardware::{Npu, PRESETS};
+use crate::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use crate::mapping::Mapping;
-use crate::profile::{Made, Options, Picos, ProfileError, make};
+use crate::profile::Picos;
 use crate::workload::{ChangeError, Layer, Network};
 
 /// Which resource a network waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bound {
+pub enum Bottleneck {
     /// The PEs.
     Compute,
     /// The memory.
     Memory,
 }
 
-impl Bound {
+impl Bottleneck {
     /// The longer; the PEs where both are equal.
     #[must_use]
-    pub fn of(compute: Picos, fetch: Picos) -> Self {
+    pub fn from_times(compute: Picos, fetch: Picos) -> Self {
         if compute >= fetch { Self::Compute } else { Self::Memory }
     }
 
@@ -49,23 +50,24 @@ pub fn intensity(network: &Network, batch: u64) -> f64 {
 /// values are fetched for each sample.
 #[must_use]
 pub fn turning_batch(network: &Network, npu: &Npu) -> Option<u64> {
-    let most = 1 << 32;
+    let largest = 1 << 32;
     let is_compute = |batch| intensity(network, batch) >= npu.balance();
-    if !is_compute(most) {
+    if !is_compute(largest) {
         return None;
     }
-    // Intensity never falls with the batch.
-    let (mut below, mut at) = (0, most);
-    while at - below > 1 {
-        let middle = below + (at - below) / 2;
-        if is_compute(middle) { at = middle } else { below = middle }
+    // Bisection works because intensity never falls as the batch grows.
+    let mut memory_bound = 0;
+    let mut compute_bound = largest;
+    while compute_bound - memory_bound > 1 {
+        let middle = memory_bound + (compute_bound - memory_bound) / 2;
+        if is_compute(middle) { compute_bound = middle } else { memory_bound = middle }
     }
-    Some(at)
+    Some(compute_bound)
 }
 
 /// A pass of a network on an NPU, in totals.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Totals {
+pub struct PassTotals {
     /// All computation, ps.
     pub compute: Picos,
     /// All fetches, ps.
@@ -81,19 +83,24 @@ pub struct Totals {
     pub joules: Option<f64>,
 }
 
-impl Totals {
-    /// Of what was made of a network.
+impl PassTotals {
+    /// Of what was lowering of a network.
     #[must_use]
-    pub fn of(network: &Network, npu: &Npu, options: &Options, made: &Made) -> Self {
-        let profile = &made.profile;
+    pub fn new(
+        network: &Network,
+        npu: &Npu,
+        options: &LoweringOptions,
+        lowering: &Lowering,
+    ) -> Self {
+        let profile = &lowering.profile;
         let (compute, fetch) = (profile.compute(), profile.fetch());
         let macs = network.macs().saturating_mul(options.batch);
         let is_compute = |block: &&crate::profile::Block| {
-            Bound::of(block.compute, block.fetch) == Bound::Compute
+            Bottleneck::from_times(block.compute, block.fetch) == Bottleneck::Compute
         };
-        let joules = npu.parts().energy.map(|energy| {
+        let joules = npu.parameters().energy.map(|energy| {
             let seconds = compute.max(fetch) as f64 / 1e12;
-            let bytes = fetch as f64 / 1e12 * npu.parts().bytes_per_second as f64;
+            let bytes = fetch as f64 / 1e12 * npu.parameters().bytes_per_second as f64;
             energy.joules(macs as f64, bytes, seconds)
         });
         Self {
@@ -108,8 +115,8 @@ impl Totals {
 
     /// What it waits for.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        Bound::of(self.compute, self.fetch)
+    pub fn bottleneck(&self) -> Bottleneck {
+        Bottleneck::from_times(self.compute, self.fetch)
     }
 
     /// From one pass to the next when one follows the other and fetches run ahead: the busier resource.
@@ -128,7 +135,7 @@ impl Totals {
 
 /// A network beside an NPU's balance: a point of Figure II.7.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct RooflinePoint {
     /// Which NPU.
     pub npu: &'static str,
     /// Operations a byte at which its memory and its PEs at their peak are both busy.
@@ -137,51 +144,51 @@ pub struct Point {
     pub intensity: f64,
 }
 
-impl Point {
+impl RooflinePoint {
     /// What the network waits for at peak.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        if self.intensity >= self.balance { Bound::Compute } else { Bound::Memory }
+    pub fn bottleneck(&self) -> Bottleneck {
+        if self.intensity >= self.balance { Bottleneck::Compute } else { Bottleneck::Memory }
     }
 }
 
 /// A network at a batch beside the balance of every preset.
 #[must_use]
-pub fn points(network: &Network, batch: u64) -> Vec<Point> {
+pub fn points(network: &Network, batch: u64) -> Vec<RooflinePoint> {
     let intensity = intensity(network, batch);
-    let of = |preset: &crate::hardware::Preset| {
+    let point = |preset: &crate::hardware::NpuPreset| {
         let npu = Npu::preset(preset.name).ok()?;
-        Some(Point { npu: preset.name, balance: npu.balance(), intensity })
+        Some(RooflinePoint { npu: preset.name, balance: npu.balance(), intensity })
     };
-    PRESETS.iter().filter_map(of).collect()
+    PRESETS.iter().filter_map(point).collect()
 }
 
 /// A pass at a batch and a length of sequences: a bar of Figure II.8.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bar {
+pub struct SweepPoint {
     /// Samples.
     pub batch: u64,
     /// Tokens of a sample; none of a network without sequences.
     pub seq_len: Option<u64>,
     /// What it takes.
-    pub pass: Totals,
+    pub pass: PassTotals,
 }
 
-/// A sweep cannot be made.
+/// A sweep cannot be lowering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SweepError {
     /// The network cannot be changed so.
     Change(ChangeError),
     /// It has no profile.
-    Profile(ProfileError),
+    Lowering(LoweringError),
 }
 
 impl std::fmt::Display for SweepError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Change(error) => error.fmt(f),
-            Self::Profile(error) => error.fmt(f),
+            Self::Lowering(error) => error.fmt(f),
         }
     }
 }
@@ -191,15 +198,15 @@ impl std::error::Error for SweepError {}
 /// Passes of a network for each batch and, if it has sequences, each of their lengths; lengths vary slower.
 ///
 /// # Errors
-/// A length of 0, a batch of 0, or a profile that cannot be made.
+/// A length of 0, a batch of 0, or a profile that cannot be lowering.
 pub fn sweep(
     network: &Network,
     npu: &Npu,
     mapping: Mapping,
-    options: &Options,
+    options: &LoweringOptions,
     batches: &[u64],
     lengths: &[u64],
-) -> Result<Vec<Bar>, SweepError> {
+) -> Result<Vec<SweepPoint>, SweepError> {
     let networks: Vec<Network> = match network.seq_len {
         None => vec![network.clone()],
         Some(_) => {
@@ -207,16 +214,16 @@ pub fn sweep(
             changed.collect::<Result<_, _>>().map_err(SweepError::Change)?
         }
     };
-    let mut bars = Vec::new();
+    let mut points = Vec::new();
     for network in &networks {
         for &batch in batches {
-            let options = Options { batch, ..*options };
-            let made = make(network, npu, mapping, &options).map_err(SweepError::Profile)?;
-            let pass = Totals::of(network, npu, &options, &made);
-            bars.push(Bar { batch, seq_len: network.seq_len, pass });
+            let options = LoweringOptions { batch, ..*options };
+            let lowering = lower(network, npu, mapping, &options).map_err(SweepError::Lowering)?;
+            let pass = PassTotals::new(network, npu, &options, &lowering);
+            points.push(SweepPoint { batch, seq_len: network.seq_len, pass });
         }
     }
-    Ok(bars)
+    Ok(points)
 }
 
 /// A layer on its own.
@@ -231,7 +238,7 @@ pub struct LayerTimes {
 /// How long a layer computes and is fetched for a batch, whatever it is folded into; none beyond 64 bits.
 #[must_use]
 pub fn times(layer: &Layer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
-    let compute = npu.cycles(mapping.cycles(layer, batch, npu.parts().pes))?;
+    let compute = npu.cycles(mapping.cycles(layer, batch, npu.parameters().pes))?;
     let bytes =
         u128::from(layer.fetched(batch)) + u128::from(batch) * u128::from(layer.stream_bytes);
     Some(LayerTimes { compute, fetch: npu.bytes(bytes)? })

@@ -68,10 +68,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::machine::Limits;
-    use crate::profile::{Block, Profile};
-    use crate::schedule::{Balanced, Layerweaver, RoundRobin, Rules, Scheduler, Serial, Whole};
-    use crate::streams::play;
+    use crate::machine::MachineLimits;
+    use crate::profile::{Block, NetworkProfile};
+    use crate::schedule::{
+        BalancedScheduler, Layerweaver, LayerweaverRules, RoundRobin, Scheduler, SerialOrder,
+        SerialScheduler,
+    };
+    use crate::streams::simulate;
 
     fn pass(compute: u64, fetch: u64, wait: u64) -> Arc<Pass> {
         let blocks = vec![Block { compute, fetch, bytes: 0 }];
@@ -112,35 +115,35 @@ mod tests {
         assert_eq!(load(&[pass(2_000_000, 500_000, 0)], &[250_000.0]), [0.5, 0.125]);
     }
 
-    fn profiles() -> impl Strategy<Value = Vec<Profile>> {
+    fn profiles() -> impl Strategy<Value = Vec<NetworkProfile>> {
         let block = (1..40u64, 1..40u64).prop_map(|(compute, fetch)| Block {
             compute,
             fetch,
             bytes: fetch,
         });
         let profile = prop::collection::vec(block, 1..8)
-            .prop_map(|blocks| Profile { blocks, ..Profile::default() });
+            .prop_map(|blocks| NetworkProfile { blocks, ..NetworkProfile::default() });
         prop::collection::vec(profile, 1..4)
     }
 
     proptest! {
         #[test]
         fn no_scheduler_beats_them(profiles in profiles(), capacity in 40..200u64) {
-            let limits = Limits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+            let limits = MachineLimits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
             let passes: Vec<_> = profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let (most, _) = throughput(&passes, true);
             let schedulers: [Box<dyn Scheduler>; 6] = [
-                Box::new(Serial::new(Whole::Fair, passes.len())),
-                Box::new(Serial::new(Whole::Compute, passes.len())),
+                Box::new(SerialScheduler::new(SerialOrder::Fair, passes.len())),
+                Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len())),
                 Box::new(RoundRobin::default()),
-                Box::new(Layerweaver::new(Rules::default())),
-                Box::new(Layerweaver::new(Rules { memory_idle: false, ..Rules::default() })),
-                Box::new(Balanced::new(&passes)),
+                Box::new(Layerweaver::new(LayerweaverRules::default())),
+                Box::new(Layerweaver::new(LayerweaverRules { memory_idle: false, ..LayerweaverRules::default() })),
+                Box::new(BalancedScheduler::new(&passes)),
             ];
             for mut scheduler in schedulers {
-                let played = play(&passes, limits, scheduler.as_mut(), 5_000);
+                let played = simulate(&passes, limits, scheduler.as_mut(), 5_000);
                 prop_assert!(played.stp(&passes) <= most * (1.0 + 1e-9), "{} > {most}", played.stp(&passes));
-                prop_assert!(played.lasted >= played.compute_busy.max(played.memory_busy));
+                prop_assert!(played.duration >= played.compute_busy.max(played.memory_busy));
                 let mix: Vec<f64> = (0..profiles.len()).map(|at| played.share(at, &passes)).collect();
                 prop_assert!(played.stp(&passes) <= throughput_of_mix(&passes, &mix) * (1.0 + 1e-9));
             }

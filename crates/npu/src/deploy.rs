@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use crate::fleet::{Balancer, Fleet};
 use crate::hardware::Npu;
-use crate::machine::Limits;
+use crate::lowering::{LoweringError, LoweringOptions, lower};
+use crate::machine::MachineLimits;
 use crate::mapping::Mapping;
 use crate::pass::Pass;
-use crate::profile::{Options, Picos, Profile, ProfileError, make};
-use crate::schedule::{Named, Scheduler};
-use crate::serve::{Batching, Served, Server};
-use crate::version::{Version, VersionError, Versions};
+use crate::profile::{NetworkProfile, Picos};
+use crate::schedule::{NamedScheduler, Scheduler};
+use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
+use crate::version::{NetworkVersion, VersionError, VersionSet};
 use crate::workload::Network;
 
 /// A network and what is asked of it.
@@ -26,17 +27,17 @@ pub struct Tenant {
 
 /// How networks are put on an NPU.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct DeploymentPlan {
     /// The hardware.
     pub npu: Npu,
     /// How layers are laid over its array.
     pub mapping: Mapping,
     /// What a block is; of the batch, the largest.
-    pub options: Options,
+    pub options: LoweringOptions,
     /// At least one, by the numbers of streams.
     pub tenants: Vec<Tenant>,
     /// Who says whose block is next.
-    pub scheduler: &'static Named,
+    pub scheduler: &'static NamedScheduler,
 }
 
 /// Why networks cannot be put on an NPU.
@@ -44,18 +45,18 @@ pub struct Plan {
 #[non_exhaustive]
 pub enum DeployError {
     /// There is no network.
-    Nobody,
+    NoNetworks,
     /// A network has no layers to compute, or none that takes any time.
     Empty {
         /// Which.
         network: String,
     },
-    /// A profile cannot be made.
-    Profile {
+    /// A profile cannot be lowering.
+    Lowering {
         /// Of which network.
         network: String,
         /// Why.
-        error: ProfileError,
+        error: LoweringError,
     },
     /// So many passes that rates can be told take longer than 64 bits of ps.
     TooLong {
@@ -74,12 +75,12 @@ pub enum DeployError {
 impl fmt::Display for DeployError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => f.write_str("no network was named; give at least one, such as RN"),
+            Self::NoNetworks => f.write_str("no network was named; give at least one, such as RN"),
             Self::Empty { network } => write!(
                 f,
                 "network `{network}` has no layer that takes any time; give it one to compute or to fetch"
             ),
-            Self::Profile { network, error } => write!(f, "network `{network}`: {error}"),
+            Self::Lowering { network, error } => write!(f, "network `{network}`: {error}"),
             Self::TooLong { network } => write!(
                 f,
                 "network `{network}`: {MOST_PASSES} passes take longer than 213 days: its sizes, the batch or the \
@@ -99,23 +100,23 @@ const MOST_PASSES: u64 = 1_024;
 #[derive(Clone, Debug)]
 pub struct Deployment {
     /// What bounds the machine; the scheduler's depth among it.
-    pub limits: Limits,
+    pub limits: MachineLimits,
     /// Names of the networks.
     pub names: Vec<String>,
     /// Of each network, passes of batches of 1, 2, and so on, to the largest; of streams of the largest alone.
-    pub served: Vec<Served>,
+    pub served: Vec<ServedNetwork>,
     /// Of each network, the profile of the largest batch, whose blocks have names.
-    pub profiles: Vec<Profile>,
+    pub profiles: Vec<NetworkProfile>,
     /// What had to be done: layers that were split.
     pub remarks: Vec<String>,
-    scheduler: &'static Named,
+    scheduler: &'static NamedScheduler,
     /// Of streams that have some.
-    versions: Vec<(usize, Versions)>,
+    versions: Vec<(usize, VersionSet)>,
 }
 
 /// A version of a network that is to be offered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Offer {
+pub struct VersionOffer {
     /// What it is called.
     pub name: String,
     /// What is computed.
@@ -128,31 +129,34 @@ impl Deployment {
     /// Puts the networks on the NPU, for requests in batches of whatever size.
     ///
     /// # Errors
-    /// No networks, empty ones, or profiles that cannot be made.
-    pub fn new(plan: &Plan) -> Result<Self, DeployError> {
-        Self::of_batches(plan, 1..=plan.options.batch.max(1))
+    /// No networks, empty ones, or profiles that cannot be lowering.
+    pub fn new(plan: &DeploymentPlan) -> Result<Self, DeployError> {
+        Self::for_batches(plan, 1..=plan.options.batch.max(1))
     }
 
     /// The same for streams, whose passes all have the largest batch.
     ///
     /// # Errors
     /// As of [`Deployment::new`].
-    pub fn of_streams(plan: &Plan) -> Result<Self, DeployError> {
-        Self::of_batches(plan, plan.options.batch..=plan.options.batch)
+    pub fn for_streams(plan: &DeploymentPlan) -> Result<Self, DeployError> {
+        Self::for_batches(plan, plan.options.batch..=plan.options.batch)
     }
 
-    fn of_batches(plan: &Plan, batches: RangeInclusive<u64>) -> Result<Self, DeployError> {
+    fn for_batches(
+        plan: &DeploymentPlan,
+        batches: RangeInclusive<u64>,
+    ) -> Result<Self, DeployError> {
         if plan.tenants.is_empty() {
-            return Err(DeployError::Nobody);
+            return Err(DeployError::NoNetworks);
         }
-        let parts = plan.npu.parts();
-        let limits = Limits {
+        let parts = plan.npu.parameters();
+        let limits = MachineLimits {
             capacity: parts.weight_buffer,
             depth: plan.scheduler.depth.unwrap_or(usize::MAX),
             switch: parts.switch,
             ps_per_byte: 1e12 / parts.bytes_per_second as f64,
         };
-        let mut deployed = Self {
+        let mut deployment = Self {
             limits,
             names: Vec::new(),
             served: Vec::new(),
@@ -162,46 +166,47 @@ impl Deployment {
             versions: Vec::new(),
         };
         for tenant in &plan.tenants {
-            deployed.add(plan, tenant, batches.clone())?;
+            deployment.add(plan, tenant, batches.clone())?;
         }
-        Ok(deployed)
+        Ok(deployment)
     }
 
     fn add(
         &mut self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         tenant: &Tenant,
         batches: RangeInclusive<u64>,
     ) -> Result<(), DeployError> {
         let (passes, last) = self.passes(plan, &tenant.network, batches)?;
         self.profiles.push(last);
         self.names.push(tenant.network.name.clone());
-        self.served.push(Served { passes, limit: tenant.limit });
+        self.served.push(ServedNetwork { passes, limit: tenant.limit });
         Ok(())
     }
 
     /// Passes of a network, and the profile of the largest batch.
     fn passes(
         &mut self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         network: &Network,
         batches: RangeInclusive<u64>,
-    ) -> Result<(Vec<Arc<Pass>>, Profile), DeployError> {
+    ) -> Result<(Vec<Arc<Pass>>, NetworkProfile), DeployError> {
         let name = || network.name.clone();
         let mut passes = Vec::new();
-        let mut last = Profile::default();
+        let mut last = NetworkProfile::default();
         for batch in batches {
-            let options = Options { batch, ..plan.options };
-            let made = make(network, &plan.npu, plan.mapping, &options)
-                .map_err(|error| DeployError::Profile { network: name(), error })?;
-            let profile = made.profile;
+            let options = LoweringOptions { batch, ..plan.options };
+            let lowering = lower(network, &plan.npu, plan.mapping, &options)
+                .map_err(|error| DeployError::Lowering { network: name(), error })?;
+            let profile = lowering.profile;
             let both = profile.compute().checked_add(profile.fetch());
             if both.and_then(|both| both.checked_mul(MOST_PASSES)).is_none() {
                 return Err(DeployError::TooLong { network: name() });
             }
             let pass = Pass::new(&profile, self.limits);
             if passes.is_empty() {
-                self.remarks.extend(made.split.iter().map(|split| format!("{}: {split}", name())));
+                self.remarks
+                    .extend(lowering.splits.iter().map(|split| format!("{}: {split}", name())));
             }
             passes.push(Arc::new(pass.ok_or_else(|| DeployError::Empty { network: name() })?));
             last = profile;
@@ -216,20 +221,20 @@ impl Deployment {
     /// Networks that do not fit the NPU; a floor that no version reaches.
     pub fn offer(
         &mut self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         stream: usize,
-        offers: &[Offer],
+        offers: &[VersionOffer],
         floor: f64,
     ) -> Result<(), DeployError> {
         let mut all = Vec::new();
-        for Offer { name, network, accuracy } in offers {
+        for VersionOffer { name, network, accuracy } in offers {
             let batches = 1..=plan.options.batch.max(1);
             let (passes, _) = self.passes(plan, network, batches)?;
-            all.push(Version { name: name.clone(), accuracy: *accuracy, passes });
+            all.push(NetworkVersion { name: name.clone(), accuracy: *accuracy, passes });
         }
         let network = self.names[stream].clone();
-        let versions =
-            Versions::new(all, floor).map_err(|error| DeployError::Versions { network, error })?;
+        let versions = VersionSet::new(all, floor)
+            .map_err(|error| DeployError::Versions { network, error })?;
         self.versions.push((stream, versions));
         Ok(())
     }
@@ -248,14 +253,15 @@ impl Deployment {
 
     /// So many idle NPUs that serve the networks.
     #[must_use]
-    pub fn fleet(&self, npus: usize, balancer: Balancer, batching: Batching) -> Fleet {
+    pub fn fleet(&self, npus: usize, balancer: Balancer, batching: BatchingPolicy) -> Fleet {
         Fleet::new((0..npus.max(1)).map(|_| self.server(batching)).collect(), balancer)
     }
 
     /// An idle NPU that serves the networks.
     #[must_use]
-    pub fn server(&self, batching: Batching) -> Server {
-        let mut server = Server::new(self.limits, batching, self.served.clone(), self.scheduler());
+    pub fn server(&self, batching: BatchingPolicy) -> NpuServer {
+        let mut server =
+            NpuServer::new(self.limits, batching, self.served.clone(), self.scheduler());
         for (stream, versions) in &self.versions {
             server.offer(*stream, versions.clone());
         }

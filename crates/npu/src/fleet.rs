@@ -11,7 +11,7 @@ use std::fmt;
 
 use crate::nearest::nearest;
 use crate::profile::Picos;
-use crate::serve::Server;
+use crate::serve::NpuServer;
 
 /// To which NPU a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,43 +68,45 @@ impl std::str::FromStr for Balancer {
 /// NPUs behind one balancer.
 #[derive(Debug)]
 pub struct Fleet {
-    servers: Vec<Server>,
+    servers: Vec<NpuServer>,
     balancer: Balancer,
     /// Requests that came, of each network.
-    came: Vec<usize>,
+    arrivals: Vec<usize>,
 }
 
 impl Fleet {
-    /// Idle NPUs, at least one, that serve the same networks.
+    /// IdleTime NPUs, at least one, that serve the same networks.
     #[must_use]
-    pub fn new(servers: Vec<Server>, balancer: Balancer) -> Self {
+    pub fn new(servers: Vec<NpuServer>, balancer: Balancer) -> Self {
         let networks = servers.first().map_or(0, |server| server.queues().len());
-        Self { servers, balancer, came: vec![0; networks] }
+        Self { servers, balancer, arrivals: vec![0; networks] }
     }
 
     /// The NPUs.
     #[must_use]
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[NpuServer] {
         &self.servers
     }
 
     /// The same, to be watched.
-    pub fn servers_mut(&mut self) -> &mut [Server] {
+    pub fn servers_mut(&mut self) -> &mut [NpuServer] {
         &mut self.servers
     }
 
     /// A request of `stream` comes, and is sent to the NPU whose number is returned.
     pub fn arrive(&mut self, now: Picos, stream: usize, ticket: u64) -> usize {
-        let to = self.choose(now, stream);
-        self.came[stream] += 1;
-        self.servers[to].arrive(now, stream, ticket);
-        to
+        let npu = self.choose(now, stream);
+        self.arrivals[stream] += 1;
+        self.servers[npu].arrive(now, stream, ticket);
+        npu
     }
 
     fn choose(&self, now: Picos, stream: usize) -> usize {
-        let (npus, networks, came) = (self.servers.len(), self.came.len(), self.came[stream]);
-        let least = |of: &dyn Fn(&Server) -> [u64; 2]| {
-            (0..npus).min_by_key(|&at| of(&self.servers[at])).unwrap_or(0)
+        let npus = self.servers.len();
+        let networks = self.arrivals.len();
+        let arrivals = self.arrivals[stream];
+        let least = |cost: &dyn Fn(&NpuServer) -> [u64; 2]| {
+            (0..npus).min_by_key(|&at| cost(&self.servers[at])).unwrap_or(0)
         };
         match self.balancer {
             _ if npus == 1 => 0,
@@ -112,12 +114,12 @@ impl Fleet {
             Balancer::Dedicated => {
                 // Of these numbers are its NPUs: stream, stream + networks, and so on.
                 let own = (npus - stream).div_ceil(networks);
-                stream + networks * (came % own)
+                stream + networks * (arrivals % own)
             }
-            Balancer::RoundRobin => came % npus,
+            Balancer::RoundRobin => arrivals % npus,
             Balancer::ShortestQueue => least(&|server| [server.unanswered(), 0]),
             Balancer::LeastWork => least(&|server| {
-                let [compute, fetch] = server.work(now, |of| usize::from(of == stream));
+                let [compute, fetch] = server.work(now, |other| usize::from(other == stream));
                 // Of those whose busier resource is done at once, the one with less for the other.
                 [compute.max(fetch), compute.min(fetch)]
             }),
@@ -127,13 +129,13 @@ impl Fleet {
     /// When something next happens, if anything is under way.
     #[must_use]
     pub fn next_event(&self) -> Option<Picos> {
-        self.servers.iter().filter_map(Server::next_event).min()
+        self.servers.iter().filter_map(NpuServer::next_event).min()
     }
 
-    /// When one of them next has an answer, or may have one sooner than it knows; see [`Server::next_answer`].
+    /// When one of them next has an answer, or may have one sooner than it knows; see [`NpuServer::next_answer`].
     #[must_use]
     pub fn next_answer(&self) -> Option<Picos> {
-        self.servers.iter().filter_map(Server::next_answer).min()
+        self.servers.iter().filter_map(NpuServer::next_answer).min()
     }
 
     /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then.

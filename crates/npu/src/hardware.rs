@@ -9,8 +9,8 @@ use std::fmt;
 
 use crate::profile::Picos;
 
-pub use self::describe::{DescribeError, KeyProblem};
-pub use self::presets::{PRESETS, Preset, UnknownNpu};
+pub use self::describe::{DescriptionError, KeyProblem};
+pub use self::presets::{NpuPreset, PRESETS, UnknownNpu};
 
 const PICOS_PER_SECOND: u128 = 1_000_000_000_000;
 
@@ -18,12 +18,12 @@ const PICOS_PER_SECOND: u128 = 1_000_000_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Npu {
     name: String,
-    parts: Parts,
+    parameters: NpuParameters,
 }
 
-/// What it is made of.
+/// What it is lowering of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Parts {
+pub struct NpuParameters {
     /// Multiply-accumulate units. At least 1.
     pub pes: u64,
     /// Cycles a second; each PE does a multiply-accumulate in one. At least 1.
@@ -116,20 +116,24 @@ impl std::error::Error for HardwareError {}
 const MOST: u64 = 1_000_000_000_000_000;
 
 impl Npu {
-    /// An NPU of these parts.
+    /// An NPU of these parameters.
     ///
     /// # Errors
     /// One that never ends anything: no PEs, no cycles, no bandwidth, a buffer of nothing; or figures that are
     /// no figures.
-    pub fn new(name: &str, parts: Parts) -> Result<Self, HardwareError> {
+    pub fn new(name: &str, parameters: NpuParameters) -> Result<Self, HardwareError> {
         let some = [
-            ("the number of PEs", parts.pes, "at least 1, such as 128 x 128 = 16384"),
-            ("the frequency", parts.hertz, "at least 1 Hz, such as 700 MHz"),
-            ("the memory bandwidth", parts.bytes_per_second, "at least 1 byte/s, such as 225 GB/s"),
-            ("the weight buffer", parts.weight_buffer, "at least 1 byte, such as 48 MB"),
+            ("the number of PEs", parameters.pes, "at least 1, such as 128 x 128 = 16384"),
+            ("the frequency", parameters.hertz, "at least 1 Hz, such as 700 MHz"),
+            (
+                "the memory bandwidth",
+                parameters.bytes_per_second,
+                "at least 1 byte/s, such as 225 GB/s",
+            ),
+            ("the weight buffer", parameters.weight_buffer, "at least 1 byte, such as 48 MB"),
             (
                 "the activation buffer",
-                parts.activation_buffer.unwrap_or(1),
+                parameters.activation_buffer.unwrap_or(1),
                 "at least 1 byte, or leave it out where all activations fit",
             ),
         ];
@@ -141,7 +145,7 @@ impl Npu {
                 _ => return Err(HardwareError::TooMuch { npu, what, found, most: MOST }),
             }
         }
-        if let Some(energy) = parts.energy {
+        if let Some(energy) = parameters.energy {
             let figures = [
                 ("the energy of a multiply-accumulate", energy.mac_pj),
                 ("the energy of a byte of memory", energy.memory_byte_pj),
@@ -152,7 +156,7 @@ impl Npu {
                 return Err(HardwareError::Energy { npu: name.to_owned(), what, found });
             }
         }
-        Ok(Self { name: name.to_owned(), parts })
+        Ok(Self { name: name.to_owned(), parameters })
     }
 
     /// As it was named.
@@ -161,48 +165,51 @@ impl Npu {
         &self.name
     }
 
-    /// What it is made of.
+    /// What it is lowering of.
     #[must_use]
-    pub fn parts(&self) -> &Parts {
-        &self.parts
+    pub fn parameters(&self) -> &NpuParameters {
+        &self.parameters
     }
 
-    /// The same with other parts.
+    /// The same with other parameters.
     ///
     /// # Errors
     /// As of [`Npu::new`].
-    pub fn with(&self, change: impl FnOnce(&mut Parts)) -> Result<Self, HardwareError> {
-        let mut parts = self.parts;
-        change(&mut parts);
-        Self::new(&self.name, parts)
+    pub fn with_parameters(
+        &self,
+        change: impl FnOnce(&mut NpuParameters),
+    ) -> Result<Self, HardwareError> {
+        let mut parameters = self.parameters;
+        change(&mut parameters);
+        Self::new(&self.name, parameters)
     }
 
     /// Operations a second at most, two for each multiply-accumulate.
     #[must_use]
     pub fn peak(&self) -> f64 {
-        2.0 * self.parts.pes as f64 * self.parts.hertz as f64
+        2.0 * self.parameters.pes as f64 * self.parameters.hertz as f64
     }
 
     /// Operations for each byte of memory at which both are busy all the time: the ridge of its roofline.
     #[must_use]
     pub fn balance(&self) -> f64 {
-        self.peak() / self.parts.bytes_per_second as f64
+        self.peak() / self.parameters.bytes_per_second as f64
     }
 
     /// How long so many cycles take, ps, rounded up; none beyond 64 bits.
     #[must_use]
     pub fn cycles(&self, cycles: u128) -> Option<Picos> {
-        over(cycles, self.parts.hertz)
+        duration(cycles, self.parameters.hertz)
     }
 
     /// How long so many bytes take, ps, rounded up; none beyond 64 bits.
     #[must_use]
     pub fn bytes(&self, bytes: u128) -> Option<Picos> {
-        over(bytes, self.parts.bytes_per_second)
+        duration(bytes, self.parameters.bytes_per_second)
     }
 }
 
-fn over(amount: u128, per_second: u64) -> Option<Picos> {
+fn duration(amount: u128, per_second: u64) -> Option<Picos> {
     let picos = amount.checked_mul(PICOS_PER_SECOND)?.div_ceil(per_second.into());
     Picos::try_from(picos).ok()
 }

@@ -1,7 +1,7 @@
 //! Accelerators that fetch weights and compute at once, and schedulers that share one among networks.
 //!
 //! A network is a table of layers ([`workload`]); on an NPU ([`hardware`]) under a mapping ([`mapping`]) each layer
-//! takes so long to compute and so long to fetch: a [`profile::Profile`], a list of blocks. A [`machine::Machine`] times
+//! takes so long to compute and so long to fetch: a [`profile::NetworkProfile`], a list of blocks. A [`machine::Machine`] times
 //! blocks one after another, exactly: two resources, and a weight buffer between them. A scheduler ([`schedule`]) says
 //! whose block is next.
 //!
@@ -14,6 +14,7 @@ pub mod bounds;
 pub mod deploy;
 pub mod fleet;
 pub mod hardware;
+pub mod lowering;
 pub mod machine;
 pub mod mapping;
 mod nearest;

@@ -14,7 +14,7 @@ use crate::profile::{Block, Picos};
 
 /// When a block is fetched and computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct Placement {
     /// The memory begins.
     pub fetch_start: Picos,
     /// The block is there.
@@ -27,7 +27,7 @@ pub struct Placed {
 
 /// What bounds a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct MachineLimits {
     /// Of the weight buffer, bytes.
     pub capacity: u64,
     /// Blocks in the buffer at most, the one that is computed among them: 2 is double buffering.
@@ -38,7 +38,7 @@ pub struct Limits {
     pub ps_per_byte: f64,
 }
 
-impl Limits {
+impl MachineLimits {
     /// How long the memory waits at least while this block is computed: longer than filling the rest of the buffer takes.
     #[inline]
     #[must_use]
@@ -50,7 +50,7 @@ impl Limits {
 
 /// Room that a block holds.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Reservation {
     until: Picos,
     bytes: u64,
 }
@@ -61,7 +61,7 @@ struct Held {
 /// before.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    limits: Limits,
+    limits: MachineLimits,
     /// Bytes that nobody holds when the memory is free.
     room: u64,
     memory_free: Picos,
@@ -69,7 +69,7 @@ pub struct Machine {
     /// Whose block was placed last.
     last: Option<usize>,
     /// Of blocks whose computation ends after the memory is free, in order.
-    held: VecDeque<Held>,
+    reservations: VecDeque<Reservation>,
     memory_busy: Picos,
     compute_busy: Picos,
 }
@@ -77,14 +77,14 @@ pub struct Machine {
 impl Machine {
     /// An idle machine at time 0.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: MachineLimits) -> Self {
         Self {
             limits,
             room: limits.capacity,
             memory_free: 0,
             compute_free: 0,
             last: None,
-            held: VecDeque::with_capacity(1024),
+            reservations: VecDeque::with_capacity(1024),
             memory_busy: 0,
             compute_busy: 0,
         }
@@ -116,7 +116,7 @@ impl Machine {
 
     /// What bounds it.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &MachineLimits {
         &self.limits
     }
 
@@ -149,56 +149,64 @@ impl Machine {
     /// whole buffer.
     #[inline]
     #[must_use]
-    pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placed {
+    pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placement {
         let mut fetch_start = self.memory_free.max(not_before);
-        let (mut room, mut blocks) = (self.room, self.held.len());
-        for held in &self.held {
+        let mut room = self.room;
+        let mut blocks = self.reservations.len();
+        for reservation in &self.reservations {
             if room >= block.bytes && blocks < self.limits.depth {
                 break;
             }
-            (room, blocks) = (room + held.bytes, blocks - 1);
-            fetch_start = fetch_start.max(held.until);
+            room += reservation.bytes;
+            blocks -= 1;
+            fetch_start = fetch_start.max(reservation.until);
         }
-        self.timed(block, stream, fetch_start)
+        self.placement_at(block, stream, fetch_start)
     }
 
     /// The rest of the times, from the beginning of the fetch.
     #[inline]
-    fn timed(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placed {
+    fn placement_at(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placement {
         let fetch_end = fetch_start + block.fetch;
-        let turned = match self.last {
+        let array_free = match self.last {
             Some(last) if last != stream => self.compute_free + self.limits.switch,
             _ => self.compute_free,
         };
-        let compute_start = turned.max(fetch_end);
-        Placed { fetch_start, fetch_end, compute_start, compute_end: compute_start + block.compute }
+        let compute_start = array_free.max(fetch_end);
+        Placement {
+            fetch_start,
+            fetch_end,
+            compute_start,
+            compute_end: compute_start + block.compute,
+        }
     }
 
     /// Places a block of `stream`, which is not fetched before `not_before`.
     #[inline]
-    pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placed {
+    pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placement {
         let mut fetch_start = self.memory_free.max(not_before);
-        while self.room < block.bytes || self.held.len() >= self.limits.depth {
-            let Some(held) = self.held.pop_front() else { break };
-            self.room += held.bytes;
-            fetch_start = fetch_start.max(held.until);
+        while self.room < block.bytes || self.reservations.len() >= self.limits.depth {
+            let Some(reservation) = self.reservations.pop_front() else { break };
+            self.room += reservation.bytes;
+            fetch_start = fetch_start.max(reservation.until);
         }
-        let placed = self.timed(block, stream, fetch_start);
+        let placement = self.placement_at(block, stream, fetch_start);
         self.room = self.room.saturating_sub(block.bytes);
-        self.held.push_back(Held { until: placed.compute_end, bytes: block.bytes });
-        while let Some(held) = self.held.front()
-            && held.until <= placed.fetch_end
+        self.reservations
+            .push_back(Reservation { until: placement.compute_end, bytes: block.bytes });
+        while let Some(reservation) = self.reservations.front()
+            && reservation.until <= placement.fetch_end
         {
-            self.room += held.bytes;
-            self.held.pop_front();
+            self.room += reservation.bytes;
+            self.reservations.pop_front();
         }
         // What is larger than the buffer took all of it, and gives back no more.
         self.room = self.room.min(self.limits.capacity);
-        self.memory_free = placed.fetch_end;
-        self.compute_free = placed.compute_end;
+        self.memory_free = placement.fetch_end;
+        self.compute_free = placement.compute_end;
         self.last = Some(stream);
         self.memory_busy += block.fetch;
         self.compute_busy += block.compute;
-        placed
+        placement
     }
 }

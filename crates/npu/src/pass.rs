@@ -1,7 +1,7 @@
 //! A pass of a network on a machine, and what schedulers may know of it before it runs.
 
-use crate::machine::{Limits, Machine};
-use crate::profile::{Block, Picos, Profile};
+use crate::machine::{Machine, MachineLimits};
+use crate::profile::{Block, NetworkProfile, Picos};
 
 /// A pass of a network on a machine, and what schedulers may know of it before it runs. It computes or fetches something.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct Pass {
 impl Pass {
     /// Of a profile, none if it has no blocks or they take no time: streams of such passes would never end.
     #[must_use]
-    pub fn new(profile: &Profile, limits: Limits) -> Option<Self> {
+    pub fn new(profile: &NetworkProfile, limits: MachineLimits) -> Option<Self> {
         /// Passes before it is counted, and passes counted: in the middle the buffer is as full as it gets.
         const PASSES: u64 = 32;
         let mut machine = Machine::new(limits);

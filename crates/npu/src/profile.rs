@@ -1,11 +1,6 @@
 //! What schedulers see of a network: how long its blocks compute and fetch, in order.
 
-mod make;
 mod table;
-#[cfg(test)]
-mod tests;
-
-pub use self::make::{Folding, Granularity, Made, Options, ProfileError, Split, Traffic, make};
 
 /// Time, ps: cycles and bytes become whole numbers of it, so that runs are exact and the same everywhere.
 ///
@@ -23,9 +18,9 @@ pub struct Block {
     pub bytes: u64,
 }
 
-/// A network on an NPU: the blocks of one pass, for the batch and the precision that it was made for.
+/// A network on an NPU: the blocks of one pass, for the batch and the precision that it was lowering for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub struct NetworkProfile {
     /// Of the network.
     pub name: String,
     /// In the order of execution.
@@ -34,7 +29,7 @@ pub struct Profile {
     pub labels: Vec<String>,
 }
 
-impl Profile {
+impl NetworkProfile {
     /// How long all blocks compute.
     #[must_use]
     pub fn compute(&self) -> Picos {

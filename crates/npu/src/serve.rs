@@ -6,7 +6,7 @@
 //! scheduler does not hold them back, and it picks the next block of one of them: no batch is closed before it can be
 //! fetched. What has been placed stays placed: a request that comes later is fetched after it.
 //!
-//! Time comes from outside ([`Server::advance`]); nothing here sleeps or reads a clock.
+//! Time comes from outside ([`NpuServer::advance`]); nothing here sleeps or reads a clock.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -14,17 +14,17 @@ pub(crate) mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::machine::{Limits, Machine, Placed};
+use crate::machine::{Machine, MachineLimits, Placement};
 use crate::pass::Pass;
 use crate::profile::Picos;
-pub use crate::queue::Served;
-use crate::queue::{Queue, Waiting};
-use crate::schedule::{Job, Scheduler, View};
-use crate::version::Versions;
+pub use crate::queue::ServedNetwork;
+use crate::queue::{QueuedRequest, RequestQueue};
+use crate::schedule::{Job, Scheduler, SchedulerView};
+use crate::version::VersionSet;
 
 /// How requests become passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batching {
+pub struct BatchingPolicy {
     /// A request waits so long for others at most.
     pub window: Picos,
     /// Passes that have begun and are not placed to their ends, at most; at least 1.
@@ -36,71 +36,74 @@ pub struct Batching {
 
 /// A batch that will be computed then.
 #[derive(Debug)]
-struct Ending {
+struct Completion {
     at: Picos,
     stream: usize,
     tickets: Vec<u64>,
 }
 
 /// Told of each block as it is placed: the stream, its position in the pass, and its times.
-pub type Onlooker = dyn FnMut(usize, usize, &Placed);
+pub type BlockObserver = dyn FnMut(usize, usize, &Placement);
 
 /// An NPU that serves.
-pub struct Server {
-    batching: Batching,
+pub struct NpuServer {
+    batching: BatchingPolicy,
     machine: Machine,
     scheduler: Box<dyn Scheduler>,
-    queues: Vec<Queue>,
+    queues: Vec<RequestQueue>,
     jobs: Vec<Job>,
     /// Of each job, whom it answers.
     tickets: Vec<Vec<u64>>,
     /// In order, since computations keep the order of decisions.
-    endings: VecDeque<Ending>,
-    onlooker: Option<Box<Onlooker>>,
+    completions: VecDeque<Completion>,
+    observer: Option<Box<BlockObserver>>,
     /// Of each stream.
     unanswered: Vec<u64>,
     /// Of streams that have others than the one that queues know.
-    versions: Vec<Option<Versions>>,
+    versions: Vec<Option<VersionSet>>,
     // Lists of tickets that are used again.
     spare: Vec<Vec<u64>>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for NpuServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server")
+        f.debug_struct("NpuServer")
             .field("machine", &self.machine)
             .field("jobs", &self.jobs)
             .finish_non_exhaustive()
     }
 }
 
-impl Server {
+impl NpuServer {
     /// An idle NPU. `served` are the streams, by their numbers.
     #[must_use]
     pub fn new(
-        limits: Limits,
-        batching: Batching,
-        served: Vec<Served>,
+        limits: MachineLimits,
+        batching: BatchingPolicy,
+        served: Vec<ServedNetwork>,
         scheduler: Box<dyn Scheduler>,
     ) -> Self {
         Self {
             batching,
             unanswered: vec![0; served.len()],
             versions: vec![None; served.len()],
-            queues: served.into_iter().map(|served| Queue::new(served, batching.window)).collect(),
+            queues: served
+                .into_iter()
+                .map(|served| RequestQueue::new(served, batching.window))
+                .collect(),
             machine: Machine::new(limits),
             scheduler,
             jobs: Vec::new(),
             tickets: Vec::new(),
-            endings: VecDeque::new(),
-            onlooker: None,
+            completions: VecDeque::new(),
+            observer: None,
             spare: Vec::new(),
         }
     }
 
-    /// Shows each block to `onlooker` as it is placed.
-    pub fn watch(&mut self, onlooker: Box<Onlooker>) {
-        self.onlooker = Some(onlooker);
+    /// Shows each block to `observer` as it is placed.
+    pub fn observe(&mut self, observer: Box<BlockObserver>) {
+        self.observer = Some(observer);
     }
 
     /// What has been placed.
@@ -111,7 +114,7 @@ impl Server {
 
     /// Requests that wait and are in no pass yet, of each stream: what a load balancer looks at.
     #[must_use]
-    pub fn queues(&self) -> &[Queue] {
+    pub fn queues(&self) -> &[RequestQueue] {
         &self.queues
     }
 
@@ -133,15 +136,15 @@ impl Server {
         self.unanswered[stream]
     }
 
-    /// Batches of `stream` are computed in one of these versions from now on; a scheduler sees the passes that it was made
+    /// Batches of `stream` are computed in one of these versions from now on; a scheduler sees the passes that it was lowering
     /// for until they begin.
-    pub fn offer(&mut self, stream: usize, versions: Versions) {
+    pub fn offer(&mut self, stream: usize, versions: VersionSet) {
         self.versions[stream] = Some(versions);
     }
 
     /// The versions of `stream`, if it has any.
     #[must_use]
-    pub fn versions(&self, stream: usize) -> Option<&Versions> {
+    pub fn versions(&self, stream: usize) -> Option<&VersionSet> {
         self.versions[stream].as_ref()
     }
 
@@ -183,23 +186,21 @@ impl Server {
     /// A request of `stream` comes; `ticket` comes back when it has been computed.
     pub fn arrive(&mut self, now: Picos, stream: usize, ticket: u64) {
         self.unanswered[stream] += 1;
-        self.queues[stream].waiting.push_back(Waiting { arrived: now, ticket });
+        self.queues[stream].requests.push_back(QueuedRequest { arrived: now, ticket });
     }
 
     /// When something next happens, if anything is under way; never before what [`advance`](Self::advance) was told last.
     #[must_use]
     pub fn next_event(&self) -> Option<Picos> {
-        let ending = self.endings.front().map(|ending| ending.at);
+        let completion = self.completions.front().map(|completion| completion.at);
         let free = self.decides_at();
-        let ready = || self.queues.iter().filter_map(Queue::ready_at).min();
-        let decision = match self.jobs.is_empty() {
-            false => Some(free),
-            true => ready().map(|ready| ready.max(free)),
-        };
+        let ready = || self.queues.iter().filter_map(RequestQueue::ready_at).min();
+        let decision =
+            if self.jobs.is_empty() { ready().map(|ready| ready.max(free)) } else { Some(free) };
         // Asked for every block: a minimum of two, not of a list.
-        match (ending, decision) {
-            (Some(ending), Some(decision)) => Some(ending.min(decision)),
-            (ending, decision) => ending.or(decision),
+        match (completion, decision) {
+            (Some(completion), Some(decision)) => Some(completion.min(decision)),
+            (completion, decision) => completion.or(decision),
         }
     }
 
@@ -207,7 +208,7 @@ impl Server {
     /// decided before an answer cannot make it sooner, so that it may be played when that is due, or somebody arrives.
     #[must_use]
     pub fn next_answer(&self) -> Option<Picos> {
-        self.endings.front().map(|ending| ending.at).or_else(|| self.next_event())
+        self.completions.front().map(|completion| completion.at).or_else(|| self.next_event())
     }
 
     /// When the next block may be placed.
@@ -238,13 +239,13 @@ impl Server {
 
     /// Appends the tickets of the requests that have been computed by now, each with the time.
     pub fn answer(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
-        while let Some(ending) = self.endings.front()
-            && ending.at <= now
+        while let Some(completion) = self.completions.front()
+            && completion.at <= now
         {
-            if let Some(mut ending) = self.endings.pop_front() {
-                self.unanswered[ending.stream] -= ending.tickets.len() as u64;
-                computed.extend(ending.tickets.drain(..).map(|ticket| (ending.at, ticket)));
-                self.spare.push(ending.tickets);
+            if let Some(mut completion) = self.completions.pop_front() {
+                self.unanswered[completion.stream] -= completion.tickets.len() as u64;
+                computed.extend(completion.tickets.drain(..).map(|ticket| (completion.at, ticket)));
+                self.spare.push(completion.tickets);
             }
         }
     }
@@ -252,18 +253,23 @@ impl Server {
     /// Begins passes of the batches that the scheduler chooses; if nothing is under way, one begins whatever it says.
     fn begin(&mut self, now: Picos) {
         while self.jobs.len() < self.batching.active {
-            let view = View { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
+            let view = SchedulerView {
+                machine: &self.machine,
+                jobs: &self.jobs,
+                queues: &self.queues,
+                now,
+            };
             let Some(oldest) = view.oldest() else { return };
             let chosen = self.scheduler.begin(&view);
             let Some(batch) = chosen.or(self.jobs.is_empty().then_some(oldest)) else { return };
             let (queue, stream) = (&mut self.queues[batch.stream], batch.stream);
             let mut pass = Arc::clone(queue.pass(batch.requests));
-            // The oldest decides: the others have more time.
-            let oldest = (queue.arrived(batch.after), queue.due(batch.after));
-            let (arrived, due) = (oldest.0.unwrap_or(now), oldest.1.unwrap_or(now));
+            // The oldest request sets the deadline of the batch: the others have more time.
+            let arrived = queue.arrived(batch.after).unwrap_or(now);
+            let due = queue.due(batch.after).unwrap_or(now);
             let mut tickets = self.spare.pop().unwrap_or_default();
-            let of_batch = batch.after..batch.after + batch.requests;
-            tickets.extend(queue.waiting.drain(of_batch).map(|request| request.ticket));
+            let range = batch.after..batch.after + batch.requests;
+            tickets.extend(queue.requests.drain(range).map(|request| request.ticket));
             let [compute, fetch] = match self.versions[stream] {
                 Some(_) => self.work(now, |_| 0),
                 None => [0, 0],
@@ -283,18 +289,19 @@ impl Server {
     /// Places the block that the scheduler picks.
     fn place(&mut self, now: Picos) {
         // The memory may have been idle until now.
-        let view = View { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
-        let at = self.scheduler.pick(&view);
-        let job = &mut self.jobs[at];
-        let placed = self.machine.place(&job.block, job.stream, now);
-        if let Some(onlooker) = &mut self.onlooker {
-            onlooker(job.stream, job.next, &placed);
+        let view =
+            SchedulerView { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
+        let index = self.scheduler.pick(&view);
+        let job = &mut self.jobs[index];
+        let placement = self.machine.place(&job.block, job.stream, now);
+        if let Some(observer) = &mut self.observer {
+            observer(job.stream, job.next, &placement);
         }
         if !job.step() {
             let stream = job.stream;
-            self.jobs.swap_remove(at);
-            let tickets = self.tickets.swap_remove(at);
-            self.endings.push_back(Ending { at: placed.compute_end, stream, tickets });
+            self.jobs.swap_remove(index);
+            let tickets = self.tickets.swap_remove(index);
+            self.completions.push_back(Completion { at: placement.compute_end, stream, tickets });
         }
     }
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::bounds::throughput;
-use crate::deploy::{DeployError, Deployment, Plan, Tenant};
+use crate::deploy::{DeployError, Deployment, DeploymentPlan, Tenant};
 use crate::hardware::Npu;
+use crate::lowering::LoweringOptions;
 use crate::mapping::Mapping;
 use crate::pass::Pass;
-use crate::profile::{Options, Picos};
-use crate::schedule::{Named, Scheduler};
-use crate::streams::{Streams, play};
+use crate::profile::Picos;
+use crate::schedule::{NamedScheduler, Scheduler};
+use crate::streams::{StreamsResult, simulate};
 use crate::workload::{ChangeError, Network, UnknownNetwork};
 
 /// Codes of networks that wait for the PEs in chapter IV.
@@ -34,7 +35,7 @@ pub struct Setting {
     /// Tokens of networks that have sequences.
     pub seq: u64,
     /// What a block is, and the batch.
-    pub options: Options,
+    pub options: LoweringOptions,
 }
 
 /// Why networks cannot be put into a setting.
@@ -81,13 +82,13 @@ impl Setting {
     pub fn deploy(
         &self,
         networks: &[(&str, Picos)],
-        scheduler: &'static Named,
+        scheduler: &'static NamedScheduler,
     ) -> Result<Deployment, SettingError> {
         let tenant =
             |&(code, limit): &(&str, Picos)| Ok(Tenant { network: self.network(code)?, limit });
         let tenants = networks.iter().map(tenant).collect::<Result<_, _>>()?;
         let (npu, mapping, options) = (self.npu.clone(), self.mapping, self.options);
-        let plan = Plan { npu, mapping, options, tenants, scheduler };
+        let plan = DeploymentPlan { npu, mapping, options, tenants, scheduler };
         Deployment::new(&plan).map_err(SettingError::Deploy)
     }
 
@@ -95,35 +96,35 @@ impl Setting {
     ///
     /// # Errors
     /// There is no such network, or the NPU cannot have it.
-    pub fn play(
+    pub fn simulate(
         &self,
         codes: &[&str],
-        scheduler: &'static Named,
+        scheduler: &'static NamedScheduler,
         passes: u64,
-    ) -> Result<Played, SettingError> {
+    ) -> Result<StreamRun, SettingError> {
         let networks: Vec<_> = codes.iter().map(|code| (*code, Picos::MAX)).collect();
-        let deployed = self.deploy(&networks, scheduler)?;
-        Ok(Played::new(&deployed, deployed.scheduler().as_mut(), passes))
+        let deployment = self.deploy(&networks, scheduler)?;
+        Ok(StreamRun::new(&deployment, deployment.scheduler().as_mut(), passes))
     }
 }
 
 /// Streams that were played, and their passes.
 #[derive(Clone, Debug)]
-pub struct Played {
+pub struct StreamRun {
     /// What happened.
-    pub streams: Streams,
+    pub streams: StreamsResult,
     /// Of each stream.
     pub passes: Vec<Arc<Pass>>,
 }
 
-impl Played {
+impl StreamRun {
     /// Plays passes of the largest batch, for as long as so many of the slowest take alone.
     #[must_use]
-    pub fn new(deployed: &Deployment, scheduler: &mut dyn Scheduler, passes: u64) -> Self {
-        let all = deployed.largest();
+    pub fn new(deployment: &Deployment, scheduler: &mut dyn Scheduler, passes: u64) -> Self {
+        let all = deployment.largest();
         let longest = all.iter().map(|pass| pass.alone).max().unwrap_or(1);
         let time = longest.saturating_mul(passes);
-        Self { streams: play(&all, deployed.limits, scheduler, time), passes: all }
+        Self { streams: simulate(&all, deployment.limits, scheduler, time), passes: all }
     }
 
     /// System throughput.
@@ -155,7 +156,7 @@ impl Played {
     #[must_use]
     pub fn busy(&self) -> [f64; 2] {
         [self.streams.compute_busy, self.streams.memory_busy]
-            .map(|busy| busy as f64 / self.streams.lasted.max(1) as f64)
+            .map(|busy| busy as f64 / self.streams.duration.max(1) as f64)
     }
 
     /// Of the time, that the busier resource stood still: what another order of the same passes could gain at most.
@@ -182,14 +183,14 @@ mod tests {
             npu: Npu::preset("memory-centric").expect("it is one"),
             mapping: "kcpx+1:128".parse().expect("it is one"),
             seq,
-            options: Options::default(),
+            options: LoweringOptions::default(),
         }
     }
 
     #[test]
     fn one_network_at_a_time_has_no_more_than_one_and_nobody_more_than_the_bound() {
         for scheduler in SCHEDULERS {
-            let played = setting(16).play(&["MN", "NCFW"], scheduler, 20).expect("both fit");
+            let played = setting(16).simulate(&["MN", "NCFW"], scheduler, 20).expect("both fit");
             let stp = played.stp();
             assert!(stp <= played.bound(false) * 1.001, "{scheduler:?}: {stp}");
             assert!(played.least_share() <= stp / 2.0 + 1e-9);
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn what_is_no_network_or_no_length_is_told() {
         let told = |codes: &[&str], seq| {
-            setting(seq).play(codes, &SCHEDULERS[0], 1).expect_err("it is none").to_string()
+            setting(seq).simulate(codes, &SCHEDULERS[0], 1).expect_err("it is none").to_string()
         };
         assert!(told(&["RM"], 16).contains("there is no network `RM`"));
         assert!(told(&["BB"], 0).contains("a sequence of 0 tokens"));

@@ -10,12 +10,12 @@ pub struct TableError {
     /// Which.
     pub file: String,
     /// At least one, by line.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<TableProblem>,
 }
 
 /// Something that is wrong with a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct TableProblem {
     /// Counted from 1.
     pub line: u64,
     /// Of which column; empty where it is the line.
@@ -26,7 +26,7 @@ pub struct Problem {
 
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Problem { line, column, problem }) in self.problems.iter().enumerate() {
+        for (at, TableProblem { line, column, problem }) in self.problems.iter().enumerate() {
             let end = if at == 0 { "" } else { "\n" };
             write!(f, "{end}{}:{line}: ", self.file)?;
             match column.as_str() {
@@ -52,7 +52,7 @@ pub(crate) struct Sheet<'c> {
     places: Vec<Option<usize>>,
     /// With their lines.
     rows: Vec<(u64, csv::StringRecord)>,
-    problems: Vec<Problem>,
+    problems: Vec<TableProblem>,
 }
 
 /// A line of it.
@@ -71,7 +71,7 @@ struct Lines<'t> {
 
 impl Lines<'_> {
     /// Of the first letter at a byte or behind.
-    fn of(&mut self, byte: u64) -> u64 {
+    fn line_of(&mut self, byte: u64) -> u64 {
         let byte = usize::try_from(byte).unwrap_or(usize::MAX);
         let bytes = self.text.as_bytes();
         while self.at < bytes.len() && (self.at < byte || matches!(bytes[self.at], b'\r' | b'\n')) {
@@ -116,7 +116,7 @@ impl<'c> Sheet<'c> {
             match record {
                 Ok(record) => {
                     let at = record.position().map_or(0, csv::Position::byte);
-                    sheet.rows.push((lines.of(at), record));
+                    sheet.rows.push((lines.line_of(at), record));
                 }
                 Err(error) => {
                     let line = error.position().map_or(0, csv::Position::line);
@@ -154,7 +154,7 @@ impl<'c> Sheet<'c> {
     /// What is wrong at a line, counted from 1.
     pub fn problem(&mut self, line: u64, column: &str, problem: impl fmt::Display) {
         let (column, problem) = (column.to_owned(), problem.to_string());
-        self.problems.push(Problem { line, column, problem });
+        self.problems.push(TableProblem { line, column, problem });
     }
 
     fn wrong(mut self) -> TableError {

@@ -9,34 +9,34 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::machine::{Limits, Machine, Placed};
+use crate::machine::{Machine, MachineLimits, Placement};
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::schedule::{Job, Scheduler, View};
+use crate::schedule::{Job, Scheduler, SchedulerView};
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Streams {
+pub struct StreamsResult {
     /// From the first fetch to the end of the last computation.
-    pub lasted: Picos,
+    pub duration: Picos,
     /// The array was busy.
     pub compute_busy: Picos,
     /// The memory was busy until then.
     pub memory_busy: Picos,
-    /// Blocks that were placed.
+    /// Blocks that were placement.
     pub blocks: u64,
     /// Of each stream, in order.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<StreamResult>,
 }
 
 /// Of one stream.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stream {
-    /// Whole passes that were computed.
+pub struct StreamResult {
+    /// SerialOrder passes that were computed.
     pub passes: u64,
     /// Of the pass that has begun, the part that is computed and the part that is fetched, whichever is less: so that no
     /// stream seems to have had more of a resource than it had.
-    pub begun: f64,
+    pub partial: f64,
     /// The longest time from the end of a pass to the end of the next, or from the start to the first; also that from
     /// the last to the end of the run, which may not have been long enough.
     pub longest: Picos,
@@ -48,71 +48,77 @@ pub struct Stream {
 ///
 /// # Panics
 /// If the scheduler names a job that there is not.
-pub fn play(
+pub fn simulate(
     passes: &[Arc<Pass>],
-    limits: Limits,
+    limits: MachineLimits,
     scheduler: &mut dyn Scheduler,
     time: Picos,
-) -> Streams {
-    play_watched(passes, limits, scheduler, time, |_, _, _| {})
+) -> StreamsResult {
+    simulate_observed(passes, limits, scheduler, time, |_, _, _| {})
 }
 
 /// The same; `watch` is told of each block as it is placed: the stream, its position in the pass, and its times.
 ///
 /// # Panics
-/// As [`play`].
-pub fn play_watched(
+/// As [`simulate`].
+pub fn simulate_observed(
     passes: &[Arc<Pass>],
-    limits: Limits,
+    limits: MachineLimits,
     scheduler: &mut dyn Scheduler,
     time: Picos,
-    mut watch: impl FnMut(usize, usize, &Placed),
-) -> Streams {
+    mut observe: impl FnMut(usize, usize, &Placement),
+) -> StreamsResult {
     let mut machine = Machine::new(limits);
     let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
     let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
-    let mut streams = vec![Stream::default(); passes.len()];
+    let mut streams = vec![StreamResult::default(); passes.len()];
     let mut blocks = 0;
     // Each pass takes time (see `Pass::new`), so that this ends.
     while machine.compute_free() < time && !jobs.is_empty() {
         let now = machine.memory_free();
-        let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, queues: &[], now });
-        let placed = machine.place(&jobs[at].block, at, 0);
-        watch(at, jobs[at].next, &placed);
+        let index =
+            scheduler.pick(&SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now });
+        let placement = machine.place(&jobs[index].block, index, 0);
+        observe(index, jobs[index].next, &placement);
         blocks += 1;
-        if !jobs[at].step() {
-            jobs[at].restart();
+        if !jobs[index].step() {
+            jobs[index].restart();
             // The next request is there as soon as all of this one is fetched: first come first served takes turns.
-            jobs[at].arrived = placed.fetch_end;
-            let stream = &mut streams[at];
+            jobs[index].arrived = placement.fetch_end;
+            let stream = &mut streams[index];
             stream.passes += 1;
-            stream.longest = stream.longest.max(placed.compute_end - stream.ended);
-            stream.ended = placed.compute_end;
+            stream.longest = stream.longest.max(placement.compute_end - stream.ended);
+            stream.ended = placement.compute_end;
         }
     }
-    let lasted = machine.compute_free();
+    let duration = machine.compute_free();
     for (stream, job) in streams.iter_mut().zip(&jobs) {
         let done = |left: Picos, all: Picos| (all - left) as f64 / all.max(1) as f64;
         let computed = done(job.compute_left, job.pass.compute);
-        stream.begun = computed.min(done(job.fetch_left, job.pass.fetch));
-        stream.longest = stream.longest.max(lasted - stream.ended);
+        stream.partial = computed.min(done(job.fetch_left, job.pass.fetch));
+        stream.longest = stream.longest.max(duration - stream.ended);
     }
-    let (compute_busy, memory_busy) = (machine.compute_busy(), machine.memory_busy());
-    Streams { lasted, compute_busy, memory_busy, blocks, streams }
+    StreamsResult {
+        duration,
+        compute_busy: machine.compute_busy(),
+        memory_busy: machine.memory_busy(),
+        blocks,
+        streams,
+    }
 }
 
-impl Streams {
+impl StreamsResult {
     /// Passes of stream `at`, with the part of the one that has begun.
     #[must_use]
-    pub fn passes(&self, at: usize) -> f64 {
-        self.streams[at].passes as f64 + self.streams[at].begun
+    pub fn passes(&self, stream: usize) -> f64 {
+        self.streams[stream].passes as f64 + self.streams[stream].partial
     }
 
     /// Passes of stream `at` for each of its time alone: 1 is as fast as alone, and 0 where nothing was played. `passes` are
     /// those that were played.
     #[must_use]
-    pub fn share(&self, at: usize, passes: &[Arc<Pass>]) -> f64 {
-        self.passes(at) * passes[at].alone as f64 / self.lasted.max(1) as f64
+    pub fn share(&self, stream: usize, passes: &[Arc<Pass>]) -> f64 {
+        self.passes(stream) * passes[stream].alone as f64 / self.duration.max(1) as f64
     }
 
     /// System throughput: the sum of all shares.
@@ -132,7 +138,7 @@ impl Streams {
     #[must_use]
     pub fn max_slowdown(&self, passes: &[Arc<Pass>]) -> f64 {
         let slowdown =
-            |(stream, pass): (&Stream, &Arc<Pass>)| stream.longest as f64 / pass.alone as f64;
+            |(stream, pass): (&StreamResult, &Arc<Pass>)| stream.longest as f64 / pass.alone as f64;
         self.streams.iter().zip(passes).map(slowdown).fold(0.0, f64::max)
     }
 }

@@ -19,7 +19,7 @@ use crate::profile::Picos;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Version {
+pub struct NetworkVersion {
     /// Such as its bits.
     pub name: String,
     /// Of its answers, in any unit in which more is better.
@@ -76,9 +76,9 @@ impl std::error::Error for VersionError {}
 
 /// All versions of a network, and what has been answered in each.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Versions {
+pub struct VersionSet {
     /// The most accurate first; at least one.
-    all: Vec<Version>,
+    all: Vec<NetworkVersion>,
     floor: f64,
     /// By how much answers so far are above the floor, in all. At least 0.
     credit: f64,
@@ -86,12 +86,12 @@ pub struct Versions {
     answers: Vec<u64>,
 }
 
-impl Versions {
+impl VersionSet {
     /// Versions whose answers have at least this accuracy in the mean.
     ///
     /// # Errors
     /// No versions, versions for different batches, or a floor that none reaches.
-    pub fn new(mut all: Vec<Version>, floor: f64) -> Result<Self, VersionError> {
+    pub fn new(mut all: Vec<NetworkVersion>, floor: f64) -> Result<Self, VersionError> {
         let batches = all.first().ok_or(VersionError::None)?.passes.len();
         for version in &all {
             let name = version.name.clone();
@@ -119,12 +119,13 @@ impl Versions {
         ends: impl Fn(&Pass) -> Picos,
     ) -> Arc<Pass> {
         let count = requests as f64;
-        let paid = |at: &usize| self.credit + count * (self.all[*at].accuracy - self.floor) >= 0.0;
+        let is_paid =
+            |at: &usize| self.credit + count * (self.all[*at].accuracy - self.floor) >= 0.0;
         let ends = |at: usize| ends(&self.all[at].passes[requests - 1]);
-        let in_time = (0..self.all.len()).filter(paid).find(|&at| ends(at) <= due);
+        let in_time = (0..self.all.len()).filter(is_paid).find(|&at| ends(at) <= due);
         // Of those that are done as soon, the most accurate; the best of all is always paid for.
-        let first = || (0..self.all.len()).filter(paid).min_by_key(|&at| ends(at));
-        let chosen = in_time.or_else(first).unwrap_or(0);
+        let soonest = || (0..self.all.len()).filter(is_paid).min_by_key(|&at| ends(at));
+        let chosen = in_time.or_else(soonest).unwrap_or(0);
         // Rounding must not make a debt of what is paid exactly.
         let credit = self.credit + count * (self.all[chosen].accuracy - self.floor);
         self.credit = credit.max(0.0);
@@ -133,7 +134,7 @@ impl Versions {
     }
 
     /// All of them, the most accurate first, each with the answers that it gave.
-    pub fn answers(&self) -> impl Iterator<Item = (&Version, u64)> {
+    pub fn answers(&self) -> impl Iterator<Item = (&NetworkVersion, u64)> {
         self.all.iter().zip(self.answers.iter().copied())
     }
 

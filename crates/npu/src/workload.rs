@@ -11,10 +11,10 @@ use std::fmt;
 
 pub use dyno_onnx::products::LayerType;
 
-pub use self::model::{DeriveError, Derived};
-pub use self::presets::{Code, PRESETS, UnknownNetwork};
-use crate::profile::Profile;
-pub use crate::sheet::{Problem, TableError};
+pub use self::model::{DerivationError, DerivedNetwork};
+pub use self::presets::{NetworkPreset, PRESETS, UnknownNetwork};
+use crate::profile::NetworkProfile;
+pub use crate::sheet::{TableError, TableProblem};
 
 /// A layer of one sample: `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers.
 ///
@@ -49,12 +49,12 @@ pub struct Layer {
     /// Bits of a weight, of a number that comes in, and of one that comes out. 1 to 64.
     pub bits: [u32; 3],
     /// Which sizes grow with the length of a sequence.
-    pub grows: Grows,
+    pub growth: SequenceGrowth,
 }
 
 /// Which sizes of a layer are proportional to the length of the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grows {
+pub struct SequenceGrowth {
     /// Positions of the output.
     pub m: bool,
     /// Inputs: values of an attention are as many as tokens.
@@ -73,7 +73,7 @@ pub struct Network {
     /// How many tokens a sample has, where that can be changed.
     pub seq_len: Option<u64>,
     /// Times of its layers on a real engine, in place of layers: of one sample, or of whatever batch was measured.
-    pub measured: Option<Profile>,
+    pub measured: Option<NetworkProfile>,
 }
 
 /// A network cannot be changed in this way.
@@ -164,24 +164,26 @@ impl Layer {
     }
 
     /// For sequences of `to` instead of `from` tokens.
-    fn at_sequence(&self, from: u64, to: u64) -> Result<Self, ChangeError> {
+    fn at_sequence(&self, old: u64, new: u64) -> Result<Self, ChangeError> {
         let too_large = || ChangeError::TooLarge { layer: self.name.clone() };
-        let grown = |size: u64, grows: bool| match grows {
-            false => Ok(size),
-            true if size.is_multiple_of(from) => {
-                (size / from).checked_mul(to).ok_or_else(too_large)
+        let grown = |size: u64, grows: bool| {
+            if !grows {
+                Ok(size)
+            } else if size.is_multiple_of(old) {
+                (size / old).checked_mul(new).ok_or_else(too_large)
+            } else {
+                Err(ChangeError::Odd { layer: self.name.clone(), seq_len: old })
             }
-            true => Err(ChangeError::Odd { layer: self.name.clone(), seq_len: from }),
         };
-        let m = grown(self.m, self.grows.m)?;
-        let cin_g = grown(self.cin_g, self.grows.cin_g)?;
-        let cout_g = grown(self.cout_g, self.grows.cout_g)?;
-        let new = Self { m, cin_g, cout_g, ..self.clone() };
-        if new.macs() == u64::MAX {
+        let m = grown(self.m, self.growth.m)?;
+        let cin_g = grown(self.cin_g, self.growth.cin_g)?;
+        let cout_g = grown(self.cout_g, self.growth.cout_g)?;
+        let grown = Self { m, cin_g, cout_g, ..self.clone() };
+        if grown.macs() == u64::MAX {
             return Err(too_large());
         }
         let per = |bytes: u64, numbers: fn(&Self) -> u128| {
-            scaled(bytes, numbers(&new), numbers(self)).ok_or_else(too_large)
+            scaled(bytes, numbers(&grown), numbers(self)).ok_or_else(too_large)
         };
         let rows = |layer: &Self| u128::from(layer.m);
         let output = |layer: &Self| u128::from(layer.m).saturating_mul(layer.cout_g.into());
@@ -205,7 +207,7 @@ impl Layer {
             }
         };
         let stream_bytes = per(self.stream_bytes, rows)?;
-        Ok(Self { weight_bytes, input_bytes, output_bytes, stream_bytes, ..new })
+        Ok(Self { weight_bytes, input_bytes, output_bytes, stream_bytes, ..grown })
     }
 
     /// Of the first operand of all groups.
@@ -223,8 +225,8 @@ impl Layer {
         // Places in a table stay what they are.
         let input = if self.kind == LayerType::Gather { self.bits[1] } else { input };
         let bits = [weight, input, output];
-        let rescaled = |bytes: u64, at: usize| {
-            let new = scaled(bytes, bits[at].into(), self.bits[at].into());
+        let rescaled = |bytes: u64, operand: usize| {
+            let new = scaled(bytes, bits[operand].into(), self.bits[operand].into());
             new.ok_or_else(|| ChangeError::TooLarge { layer: self.name.clone() })
         };
         Ok(Self {
@@ -271,20 +273,20 @@ impl Network {
     /// # Errors
     /// A network without sequences, a length of 0, or one beyond 64 bits.
     pub fn at_sequence(&self, seq_len: u64) -> Result<Self, ChangeError> {
-        let Some(from) = self.seq_len.filter(|from| *from > 0) else {
+        let Some(old) = self.seq_len.filter(|old| *old > 0) else {
             return Err(ChangeError::NoSequence { network: self.name.clone() });
         };
         if seq_len == 0 {
             return Err(ChangeError::EmptySequence);
         }
         let layers: Result<_, _> =
-            self.layers.iter().map(|layer| layer.at_sequence(from, seq_len)).collect();
+            self.layers.iter().map(|layer| layer.at_sequence(old, seq_len)).collect();
         Ok(Self { layers: layers?, seq_len: Some(seq_len), ..self.clone() })
     }
 
     /// A network of which nothing is known but what a profiler says of it.
     #[must_use]
-    pub fn of_times(profile: Profile) -> Self {
+    pub fn from_profile(profile: NetworkProfile) -> Self {
         let name = profile.name.clone();
         Self { name, layers: Vec::new(), seq_len: None, measured: Some(profile) }
     }
@@ -302,12 +304,12 @@ impl Network {
         if self.measured.is_some() && (weight.is_some() || activation.is_some()) {
             return Err(ChangeError::Measured { network: self.name.clone() });
         }
-        let of = |layer: &Layer| {
+        let change = |layer: &Layer| {
             let [own_weight, own_input, own_output] = layer.bits;
             let [input, output] = [own_input, own_output].map(|own| activation.unwrap_or(own));
             layer.in_bits([weight.unwrap_or(own_weight), input, output])
         };
-        let layers: Result<_, _> = self.layers.iter().map(of).collect();
+        let layers: Result<_, _> = self.layers.iter().map(change).collect();
         Ok(Self { layers: layers?, ..self.clone() })
     }
 

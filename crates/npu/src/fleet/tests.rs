@@ -3,21 +3,21 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::schedule::{Serial, Whole};
+use crate::schedule::{SerialOrder, SerialScheduler};
 use crate::serve::tests::{LIMITS, pass};
-use crate::serve::{Batching, Served};
+use crate::serve::{BatchingPolicy, ServedNetwork};
 
 /// NPUs that serve networks with these passes of batches, first come first served.
 fn fleet(npus: usize, balancer: Balancer, networks: &[&[(Picos, Picos)]]) -> Fleet {
-    let served = |batches: &&[(Picos, Picos)]| Served {
+    let served = |batches: &&[(Picos, Picos)]| ServedNetwork {
         passes: batches.iter().map(|&(compute, fetch)| pass(compute, fetch)).collect(),
         limit: Picos::MAX,
     };
-    let served: Vec<Served> = networks.iter().map(served).collect();
-    let batching = Batching { window: 0, active: usize::MAX, wake: Picos::MAX };
+    let served: Vec<ServedNetwork> = networks.iter().map(served).collect();
+    let batching = BatchingPolicy { window: 0, active: usize::MAX, wake: Picos::MAX };
     let server = |_| {
-        let scheduler = Box::new(Serial::new(Whole::First, networks.len()));
-        Server::new(LIMITS, batching, served.clone(), scheduler)
+        let scheduler = Box::new(SerialScheduler::new(SerialOrder::First, networks.len()));
+        NpuServer::new(LIMITS, batching, served.clone(), scheduler)
     };
     Fleet::new((0..npus).map(server).collect(), balancer)
 }
@@ -86,9 +86,9 @@ fn dedicated_npus_are_spread_over_the_networks() {
     assert_eq!(ways, [0, 2, 0, 1, 1]);
 }
 
-struct Uniform(u64);
+struct UniformRandom(u64);
 
-impl Uniform {
+impl UniformRandom {
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -99,7 +99,7 @@ impl Uniform {
 
 /// Poisson arrivals of two networks, one request in ten of the second.
 fn arrivals(count: usize, mean: f64, seed: u64) -> Vec<(Picos, usize)> {
-    let mut uniform = Uniform(seed);
+    let mut uniform = UniformRandom(seed);
     let mut now = 0.0;
     let mut next = || {
         now -= uniform.next().ln() * mean;

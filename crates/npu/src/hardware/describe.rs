@@ -4,12 +4,12 @@ use std::fmt;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{Energy, Npu, Parts};
+use super::{Energy, Npu, NpuParameters};
 use crate::nearest::nearest;
 
 /// A description that makes no NPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DescribeError {
+pub struct DescriptionError {
     /// At least one, by line.
     pub problems: Vec<KeyProblem>,
 }
@@ -25,7 +25,7 @@ pub struct KeyProblem {
     pub problem: String,
 }
 
-impl fmt::Display for DescribeError {
+impl fmt::Display for DescriptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, KeyProblem { line, key, problem }) in self.problems.iter().enumerate() {
             let end = if at == 0 { "" } else { "\n" };
@@ -38,7 +38,7 @@ impl fmt::Display for DescribeError {
     }
 }
 
-impl std::error::Error for DescribeError {}
+impl std::error::Error for DescriptionError {}
 
 /// Keys of a description: texts, and numbers in the unit of their name.
 const KEYS: &[&str] = &["name", "base"];
@@ -65,7 +65,7 @@ impl Npu {
     ///
     /// # Errors
     /// All that is wrong, by line and key.
-    pub fn from_toml(text: &str) -> Result<Self, DescribeError> {
+    pub fn from_toml(text: &str) -> Result<Self, DescriptionError> {
         let mut reader = Reader { text, problems: Vec::new() };
         let npu = match DeTable::parse(text) {
             Ok(document) => reader.npu(document.get_ref()),
@@ -78,12 +78,12 @@ impl Npu {
         reader.problems.sort_by_key(|problem| problem.line);
         match npu {
             Some(npu) if reader.problems.is_empty() => Ok(npu),
-            _ => Err(DescribeError { problems: reader.problems }),
+            _ => Err(DescriptionError { problems: reader.problems }),
         }
     }
 }
 
-impl Parts {
+impl NpuParameters {
     /// Sets a figure by its key and in the unit of descriptions, such as `memory_gb_per_s`; says whether there is such
     /// a key and it may have that number, 0 to 10^12. An energy is the first that is known, or replaces another.
     pub fn set(&mut self, key: &str, figure: f64) -> bool {
@@ -136,10 +136,10 @@ impl Reader<'_> {
         for key in NEEDED.iter().filter(|key| base.is_none() && !table.contains_key(**key)) {
             self.problem(0, key, "is missing; give it, or a `base` that has it");
         }
-        let mut parts = base.as_ref().map_or(NOTHING, |base| *base.parts());
+        let mut parameters = base.as_ref().map_or(NOTHING, |base| *base.parameters());
         for key in FIGURES {
             if let Some(figure) = self.figure(table, key) {
-                parts.set(key, figure);
+                parameters.set(key, figure);
             }
         }
         let name = self.text_of(table, "name");
@@ -147,7 +147,7 @@ impl Reader<'_> {
         if !self.problems.is_empty() {
             return None;
         }
-        let npu = Npu::new(&name, parts);
+        let npu = Npu::new(&name, parameters);
         npu.map_err(|error| self.problem(0, "", error)).ok()
     }
 
@@ -191,7 +191,7 @@ impl Reader<'_> {
 }
 
 /// Before anything is said.
-const NOTHING: Parts = Parts {
+const NOTHING: NpuParameters = NpuParameters {
     pes: 0,
     hertz: 0,
     bytes_per_second: 0,

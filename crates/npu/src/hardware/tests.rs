@@ -19,9 +19,9 @@ fn presets_have_the_figures_of_the_thesis() {
     ] {
         let npu = Npu::preset(name).unwrap();
         assert!((npu.peak() / 1e12 - tops).abs() < 0.06, "{name}: {}", npu.peak());
-        assert_eq!(npu.parts().bytes_per_second, bandwidth * 1_000_000_000, "{name}");
+        assert_eq!(npu.parameters().bytes_per_second, bandwidth * 1_000_000_000, "{name}");
         assert!((npu.balance() - balance).abs() < 0.6, "{name}: {}", npu.balance());
-        assert_eq!(Npu::new(name, *npu.parts()), Ok(npu));
+        assert_eq!(Npu::new(name, *npu.parameters()), Ok(npu));
     }
     assert_eq!(PRESETS.len(), 8);
 }
@@ -29,7 +29,7 @@ fn presets_have_the_figures_of_the_thesis() {
 #[test]
 fn a_buffer_of_weights_fills_in_213_us() {
     let npu = Npu::preset("memory-centric").unwrap();
-    assert_eq!(npu.bytes(npu.parts().weight_buffer.into()), Some(213_333_334));
+    assert_eq!(npu.bytes(npu.parameters().weight_buffer.into()), Some(213_333_334));
     assert_eq!(npu.cycles(7), Some(10_000));
     assert_eq!(npu.cycles(1), Some(1429));
     assert_eq!((npu.cycles(0), npu.cycles(u128::MAX)), (Some(0), None));
@@ -38,7 +38,8 @@ fn a_buffer_of_weights_fills_in_213_us() {
 #[test]
 fn impossible_hardware_is_told() {
     let npu = Npu::preset("memory-centric").unwrap();
-    let told = |change: fn(&mut Parts)| npu.with(change).unwrap_err().to_string();
+    let told =
+        |change: fn(&mut NpuParameters)| npu.with_parameters(change).unwrap_err().to_string();
     assert_eq!(
         told(|parts| parts.pes = 0),
         "NPU `memory-centric`: the number of PEs is 0, so nothing ever ends; give at least 1, such as \
@@ -54,7 +55,8 @@ fn impossible_hardware_is_told() {
     );
     let energy = |mac_pj| Some(Energy { mac_pj, memory_byte_pj: 1.0, static_watts: 0.0 });
     for wrong in [-1.0, f64::NAN, f64::INFINITY] {
-        let told = npu.with(|parts| parts.energy = energy(wrong)).unwrap_err().to_string();
+        let told =
+            npu.with_parameters(|parts| parts.energy = energy(wrong)).unwrap_err().to_string();
         assert!(told.contains("the energy of a multiply-accumulate is"), "{told}");
     }
     assert_eq!(
@@ -71,7 +73,7 @@ fn descriptions_read() {
          switch_us = 3\nmac_pj = 0.5\n",
     );
     let energy = Some(Energy { mac_pj: 0.5, memory_byte_pj: 0.0, static_watts: 0.0 });
-    let parts = Parts {
+    let parts = NpuParameters {
         pes: 4096,
         hertz: 1_500_000,
         bytes_per_second: 12_500_000_000,
@@ -83,7 +85,7 @@ fn descriptions_read() {
     assert_eq!(npu, Ok(Npu::new("ours", parts).unwrap()));
     let half = Npu::from_toml("base = \"memory-centric\"\nmemory_gb_per_s = 112.5\n").unwrap();
     let base = Npu::preset("memory-centric").unwrap();
-    assert_eq!(Ok(half), base.with(|parts| parts.bytes_per_second /= 2));
+    assert_eq!(Ok(half), base.with_parameters(|parts| parts.bytes_per_second /= 2));
 }
 
 #[test]

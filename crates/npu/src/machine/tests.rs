@@ -9,7 +9,7 @@ fn block(compute: Picos, fetch: Picos, bytes: u64) -> Block {
 }
 
 fn machine(capacity: u64, switch: Picos) -> Machine {
-    Machine::new(Limits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0 })
+    Machine::new(MachineLimits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0 })
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_full_buffer_holds_the_memory_until_a_block_is_computed() {
     let second = machine.place(&block(5, 4, 4), 1, 0);
     assert_eq!(
         second,
-        Placed { fetch_start: 110, fetch_end: 114, compute_start: 114, compute_end: 119 }
+        Placement { fetch_start: 110, fetch_end: 114, compute_start: 114, compute_end: 119 }
     );
 }
 
@@ -45,7 +45,8 @@ fn turning_to_another_stream_costs_the_array_and_may_hide_behind_a_fetch() {
 
 #[test]
 fn double_buffering_fetches_one_block_ahead() {
-    let mut machine = Machine::new(Limits { capacity: 100, depth: 2, switch: 0, ps_per_byte: 1.0 });
+    let mut machine =
+        Machine::new(MachineLimits { capacity: 100, depth: 2, switch: 0, ps_per_byte: 1.0 });
     machine.place(&block(100, 10, 1), 0, 0);
     assert_eq!(machine.place(&block(10, 10, 1), 0, 0).fetch_end, 20);
     assert_eq!(
@@ -56,8 +57,8 @@ fn double_buffering_fetches_one_block_ahead() {
 }
 
 /// The same machine by brute force: at each picosecond the memory moves one piece of work on, then the array.
-fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Vec<Placed> {
-    let unset = Placed { fetch_start: 0, fetch_end: 0, compute_start: 0, compute_end: 0 };
+fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Vec<Placement> {
+    let unset = Placement { fetch_start: 0, fetch_end: 0, compute_start: 0, compute_end: 0 };
     let mut placed = vec![unset; blocks.len()];
     let (mut fetching, mut computing) = (0, 0);
     let (mut fetch_begun, mut compute_begun) = (false, false);
@@ -136,7 +137,7 @@ proptest! {
         let placed: Vec<_> =
             blocks.iter().map(|(block, stream, from)| machine.place(block, *stream, *from)).collect();
         for (at, now) in placed.iter().enumerate() {
-            let holds = |(other, (block, ..)): (&Placed, &(Block, usize, Picos))| {
+            let holds = |(other, (block, ..)): (&Placement, &(Block, usize, Picos))| {
                 let inside = other.fetch_start <= now.fetch_start && now.fetch_start < other.compute_end;
                 if inside { block.bytes } else { 0 }
             };

@@ -10,7 +10,7 @@ use crate::workload::Network;
 fn total(code: &str, mapping: &str, npu: &str) -> u128 {
     let network = Network::preset(code).unwrap();
     let mapping: Mapping = mapping.parse().unwrap();
-    let pes = Npu::preset(npu).unwrap().parts().pes;
+    let pes = Npu::preset(npu).unwrap().parameters().pes;
     network.layers.iter().map(|layer| mapping.cycles(layer, 1, pes)).sum()
 }
 

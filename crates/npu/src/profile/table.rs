@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::{Block, Profile};
+use super::{Block, NetworkProfile};
 use crate::sheet::{Sheet, TableError};
 
 const COLUMNS: &[&str] = &["name", "compute_us", "fetch_us", "bytes"];
 
-impl Profile {
+impl NetworkProfile {
     /// Whether a table is one of times, by its head, and not one of layers.
     #[must_use]
     pub fn is_table(text: &str) -> bool {
@@ -36,8 +36,8 @@ impl Profile {
     }
 }
 
-/// CSV, which [`Profile::from_csv`] reads.
-impl fmt::Display for Profile {
+/// CSV, which [`NetworkProfile::from_csv`] reads.
+impl fmt::Display for NetworkProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", COLUMNS.join(","))?;
         let micros = |picos: u64| format!("{}.{:06}", picos / 1_000_000, picos % 1_000_000);

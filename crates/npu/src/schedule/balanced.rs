@@ -25,38 +25,39 @@ mod tests;
 use std::sync::Arc;
 
 use super::layerweaver_plus::{earliest, remaining_alone};
-use super::{Job, Scheduler, View};
+use super::{Job, Scheduler, SchedulerView};
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::queue::{Batch, Queue};
+use crate::queue::{Batch, RequestQueue};
 
 /// Ours.
 #[derive(Clone, Debug)]
-pub struct Balanced {
+pub struct BalancedScheduler {
     /// Of its time alone, what each stream has had.
-    had: Vec<f64>,
+    service: Vec<f64>,
     /// When it placed a block.
-    placed: Vec<Picos>,
+    last_placed: Vec<Picos>,
     /// For how long a stream may place nothing.
     patience: Picos,
-    why: &'static str,
+    reason: &'static str,
 }
 
-impl Balanced {
+impl BalancedScheduler {
     /// For streams with these passes.
     #[must_use]
     pub fn new(passes: &[Arc<Pass>]) -> Self {
         Self {
-            had: vec![0.0; passes.len()],
-            placed: vec![0; passes.len()],
+            service: vec![0.0; passes.len()],
+            last_placed: vec![0; passes.len()],
             patience: passes.iter().map(|pass| pass.alone).sum(),
-            why: "",
+            reason: "",
         }
     }
 
     /// Looks at each job once: this is asked for every block.
-    fn next(&self, view: &View<'_>) -> Next {
-        let (mut urgent, mut kinds) = (None, [None; 2]);
+    fn next(&self, view: &SchedulerView<'_>) -> NextJobs {
+        let mut urgent = None;
+        let mut kinds = [None; 2];
         for (at, job) in view.jobs.iter().enumerate() {
             let is_asked = job.due < Picos::MAX;
             let ends = if is_asked { earliest(view, job) } else { 0 };
@@ -68,19 +69,19 @@ impl Balanced {
                 let this = (job.due, at);
                 urgent = Some(urgent.map_or(this, |first: (Picos, usize)| first.min(this)));
             }
-            let rank = (is_late, job.due, self.had[job.stream]);
+            let rank = (is_late, job.due, self.service[job.stream]);
             let kind = &mut kinds[usize::from(job.pass.is_compute_bound())];
             if kind.is_none_or(|(first, _)| rank < first) {
                 *kind = Some((rank, at));
             }
         }
         let [memory, compute] = kinds.map(|kind| Some(kind?.1));
-        Next { urgent: urgent.map(|(_, at)| at), memory, compute }
+        NextJobs { urgent: urgent.map(|(_, at)| at), memory, compute }
     }
 }
 
 /// Positions of jobs that come next.
-struct Next {
+struct NextJobs {
     /// Of the requests that can still be in time, one that must be placed now to be so: the one that is due first (the one
     /// of least laxity would be one that has not begun, and two would be late in the place of one).
     urgent: Option<usize>,
@@ -90,10 +91,10 @@ struct Next {
     compute: Option<usize>,
 }
 
-impl Balanced {
+impl BalancedScheduler {
     /// A job of a stream that has placed nothing for too long, of several the one that has waited longest.
-    fn starving(&self, view: &View<'_>) -> Option<usize> {
-        let since = |at: usize| self.placed[view.jobs[at].stream].max(view.jobs[at].arrived);
+    fn starving(&self, view: &SchedulerView<'_>) -> Option<usize> {
+        let since = |at: usize| self.last_placed[view.jobs[at].stream].max(view.jobs[at].arrived);
         let is_asked = |&at: &usize| view.jobs[at].due == Picos::MAX;
         let longest = (0..view.jobs.len()).filter(is_asked).min_by_key(|&at| since(at))?;
         (view.machine.memory_free() > since(longest).saturating_add(self.patience))
@@ -101,17 +102,18 @@ impl Balanced {
     }
 
     /// Between the best of each kind.
-    fn between(view: &View<'_>, memory: usize, compute: usize) -> (usize, &'static str) {
-        let (of_memory, of_compute) = (&view.jobs[memory], &view.jobs[compute]);
+    fn between(view: &SchedulerView<'_>, memory: usize, compute: usize) -> (usize, &'static str) {
+        let memory_job = &view.jobs[memory];
+        let compute_job = &view.jobs[compute];
         let machine = view.machine;
-        let placed = machine.peek(&of_memory.block, of_memory.stream, view.now);
-        let hidden = placed.fetch_end <= machine.compute_free();
-        let is_full = machine.room() < of_compute.block.bytes;
+        let placement = machine.peek(&memory_job.block, memory_job.stream, view.now);
+        let hidden = placement.fetch_end <= machine.compute_free();
+        let is_full = machine.room() < compute_job.block.bytes;
         if !hidden {
             (compute, "the PEs have too little work until the other is fetched")
         } else if is_full {
             (memory, "the buffer is full of work for the PEs")
-        } else if placed.fetch_end + of_compute.lead() <= placed.compute_end {
+        } else if placement.fetch_end + compute_job.lead() <= placement.compute_end {
             (memory, "the PEs have work until it is fetched, and enough after it")
         } else {
             (compute, "the PEs have too little work after the other")
@@ -120,26 +122,26 @@ impl Balanced {
 }
 
 /// It can no longer be in time.
-fn is_late(view: &View<'_>, job: &Job) -> bool {
+fn is_late(view: &SchedulerView<'_>, job: &Job) -> bool {
     job.due < Picos::MAX && earliest(view, job) > job.due
 }
 
 /// What may begin: the requests of a queue that can still be in time, or all if none can.
-struct Ready {
+struct Candidate {
     is_late: bool,
     due: Picos,
     stream: usize,
     after: usize,
 }
 
-impl Balanced {
-    fn ready(view: &View<'_>, stream: usize) -> Option<Ready> {
+impl BalancedScheduler {
+    fn candidate(view: &SchedulerView<'_>, stream: usize) -> Option<Candidate> {
         let queue = &view.queues[stream];
         if queue.ready_at()? > view.now {
             return None;
         }
         let (pass, first) = (queue.pass(1), queue.due(0)?);
-        // What is under way, in time and due before all of them would only be made late: they need not be looked at.
+        // What is under way, in time and due before all of them would only be lowering late: they need not be looked at.
         let is_before = |job: &Job| {
             job.due <= first
                 && job.pass.is_compute_bound() == pass.is_compute_bound()
@@ -153,20 +155,20 @@ impl Balanced {
         let hopeless = queue.due_before(fetched.max(computed));
         let is_late = hopeless == queue.len();
         let after = if is_late { 0 } else { hopeless };
-        Some(Ready { is_late, due: queue.due(after)?, stream, after })
+        Some(Candidate { is_late, due: queue.due(after)?, stream, after })
     }
 
     /// Of what is ready, by when it is due, the first of whose kind nothing is under way that is due before.
-    fn next_batch(view: &View<'_>) -> Option<Batch> {
+    fn next_batch(view: &SchedulerView<'_>) -> Option<Batch> {
         let is_compute_bound = |stream: usize| view.queues[stream].pass(1).is_compute_bound();
-        let may_begin = |ready: &Ready| {
+        let may_begin = |ready: &Candidate| {
             let kind = is_compute_bound(ready.stream);
-            let of_kind = |job: &&Job| job.pass.is_compute_bound() == kind;
+            let is_same_kind = |job: &&Job| job.pass.is_compute_bound() == kind;
             let is_before = |job: &Job| (ready.is_late, ready.due) < (is_late(view, job), job.due);
-            view.jobs.iter().filter(of_kind).all(is_before)
+            view.jobs.iter().filter(is_same_kind).all(is_before)
         };
-        let ready = (0..view.queues.len()).filter_map(|stream| Self::ready(view, stream));
-        let Ready { stream, after, .. } =
+        let ready = (0..view.queues.len()).filter_map(|stream| Self::candidate(view, stream));
+        let Candidate { stream, after, .. } =
             ready.filter(may_begin).min_by_key(|ready| (ready.is_late, ready.due))?;
         let waits = |other: usize| other != stream && !view.queues[other].is_empty();
         let is_shared =
@@ -180,36 +182,36 @@ impl Balanced {
     }
 }
 
-impl Scheduler for Balanced {
-    fn begin(&mut self, view: &View<'_>) -> Option<Batch> {
-        let is_asked = |queue: &Queue| queue.due(0).is_some_and(|due| due < Picos::MAX);
+impl Scheduler for BalancedScheduler {
+    fn begin(&mut self, view: &SchedulerView<'_>) -> Option<Batch> {
+        let is_asked = |queue: &RequestQueue| queue.due(0).is_some_and(|due| due < Picos::MAX);
         if view.queues.iter().any(is_asked) { Self::next_batch(view) } else { view.oldest() }
     }
 
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let next = self.next(view);
         let urgent = next.urgent.map(|at| (at, "would be late if it waited"));
         let starving = || Some((self.starving(view)?, "has placed nothing for too long"));
-        let (at, why) =
+        let (at, reason) =
             urgent.or_else(starving).unwrap_or_else(|| match (next.memory, next.compute) {
                 (Some(memory), Some(compute)) => Self::between(view, memory, compute),
                 (Some(only), None) | (None, Some(only)) => (only, "of its kind, it had least"),
                 (None, None) => (0, ""),
             });
-        self.why = why;
+        self.reason = reason;
         let job = &view.jobs[at];
         // Where somebody asks, the time that is due decides and nobody looks at this.
         if job.due == Picos::MAX {
             let pass = &job.pass;
             let whole = (pass.compute + pass.fetch).max(1) as f64;
             let part = (job.block.compute + job.block.fetch) as f64 / whole;
-            self.had[job.stream] += part * pass.alone as f64;
+            self.service[job.stream] += part * pass.alone as f64;
         }
-        self.placed[job.stream] = view.machine.memory_free();
+        self.last_placed[job.stream] = view.machine.memory_free();
         at
     }
 
-    fn why(&self) -> &'static str {
-        self.why
+    fn reason(&self) -> &'static str {
+        self.reason
     }
 }

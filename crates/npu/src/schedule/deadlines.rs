@@ -1,19 +1,19 @@
 //! Schedulers by deadline alone, and by how much each stream has been slowed down.
 
 use super::layerweaver_plus::{earliest, remaining_alone};
-use super::{Scheduler, View};
+use super::{Scheduler, SchedulerView};
 
 /// Earliest due first, block by block (EDF).
 #[derive(Clone, Debug, Default)]
-pub struct EarliestDue;
+pub struct EarliestDeadlineFirst;
 
-impl Scheduler for EarliestDue {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for EarliestDeadlineFirst {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let due = |&at: &usize| (view.jobs[at].due, view.jobs[at].arrived);
         (0..view.jobs.len()).min_by_key(due).unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "due first"
     }
 }
@@ -36,7 +36,7 @@ impl Default for Prema {
 }
 
 impl Scheduler for Prema {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let tokens = |at: usize| {
             let job = &view.jobs[at];
             view.now.saturating_sub(job.arrived) as f64 / job.pass.alone as f64
@@ -46,7 +46,7 @@ impl Scheduler for Prema {
         candidates.min_by_key(|&at| remaining_alone(&view.jobs[at])).unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "of those slowed down most, least is left of it"
     }
 }
@@ -57,7 +57,7 @@ impl Scheduler for Prema {
 pub struct LeastLaxity;
 
 impl Scheduler for LeastLaxity {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let order = |&at: &usize| {
             let job = &view.jobs[at];
             let ends = earliest(view, job);
@@ -66,7 +66,7 @@ impl Scheduler for LeastLaxity {
         (0..view.jobs.len()).min_by_key(order).unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "least laxity"
     }
 }

@@ -1,21 +1,21 @@
 //! What placing a block would let stand still (thesis, section IV.3).
 
-use super::View;
-use crate::machine::Placed;
+use super::SchedulerView;
+use crate::machine::Placement;
 use crate::profile::Picos;
 
 /// Of one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
+pub struct IdleTime {
     /// When it would be fetched and computed.
-    pub placed: Placed,
+    pub placement: Placement,
     /// The array stands still before it.
     pub compute: Picos,
     /// The memory stands still before it, because the buffer is full.
     pub memory: Picos,
 }
 
-impl Idle {
+impl IdleTime {
     /// Both together.
     #[must_use]
     pub fn total(&self) -> Picos {
@@ -30,12 +30,12 @@ impl Idle {
 /// ("inherent") wait is met by the blocks that come after it, all alike, and so decides nothing.
 #[inline]
 #[must_use]
-pub fn idle(view: &View<'_>, at: usize) -> Idle {
+pub fn idle_time(view: &SchedulerView<'_>, at: usize) -> IdleTime {
     let (machine, job) = (view.machine, &view.jobs[at]);
-    let placed = machine.peek(&job.block, job.stream, view.now);
-    Idle {
-        placed,
-        compute: placed.fetch_end.saturating_sub(machine.compute_free()),
-        memory: placed.fetch_start - machine.memory_free().max(view.now),
+    let placement = machine.peek(&job.block, job.stream, view.now);
+    IdleTime {
+        placement,
+        compute: placement.fetch_end.saturating_sub(machine.compute_free()),
+        memory: placement.fetch_start - machine.memory_free().max(view.now),
     }
 }

@@ -8,13 +8,13 @@
 //! array is next, because its long fetch would be put off for ever. Of several it is the one that lets least stand
 //! still. Which stream is of which kind comes from its whole pass.
 
-use super::idle::{Idle, idle};
-use super::{Scheduler, View};
+use super::idle::{IdleTime, idle_time};
+use super::{Scheduler, SchedulerView};
 use crate::profile::Picos;
 
 /// Which of the rules hold: all but in ablations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct LayerweaverRules {
     /// Memory that stands still counts.
     pub memory_idle: bool,
     /// Nobody is put off for ever: see the module.
@@ -23,7 +23,7 @@ pub struct Rules {
     pub potential: bool,
 }
 
-impl Default for Rules {
+impl Default for LayerweaverRules {
     fn default() -> Self {
         Self { memory_idle: true, starvation: true, potential: true }
     }
@@ -32,32 +32,32 @@ impl Default for Rules {
 /// Layerweaver.
 #[derive(Clone, Debug)]
 pub struct Layerweaver {
-    rules: Rules,
+    rules: LayerweaverRules,
     /// The rule against starvation decided last.
     starved: bool,
-    why: &'static str,
+    reason: &'static str,
 }
 
 impl Layerweaver {
     /// With these rules.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
-        Self { rules, starved: false, why: "" }
+    pub fn new(rules: LayerweaverRules) -> Self {
+        Self { rules, starved: false, reason: "" }
     }
 
-    /// Whether the rule against starvation made the last decision.
+    /// Whether the rule against starvation lowering the last decision.
     pub(super) fn was_starved(&self) -> bool {
         self.starved
     }
 
     /// What decides first between candidates.
-    fn cost(&self, idle: &Idle) -> Picos {
+    fn cost(&self, idle: &IdleTime) -> Picos {
         if self.rules.memory_idle { idle.total() } else { idle.compute }
     }
 }
 
 /// The longest fetch of all next blocks, whose it is, and the longest of the others.
-fn longest(view: &View<'_>) -> (Picos, usize, Picos) {
+fn longest(view: &SchedulerView<'_>) -> (Picos, usize, Picos) {
     let mut longest = (0, usize::MAX, 0);
     for (at, job) in view.jobs.iter().enumerate() {
         let fetch = job.block.fetch;
@@ -71,19 +71,22 @@ fn longest(view: &View<'_>) -> (Picos, usize, Picos) {
 }
 
 impl Scheduler for Layerweaver {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let (most, first, second) = longest(view);
         let (mut best, mut least) = (0, (Picos::MAX, Picos::MAX, true));
         // Of the streams that wait for the memory, and of those that wait for the array, the one that lets least idle.
         let mut relief = [(None, Picos::MAX); 2];
-        let (mut memory_waits, mut array_waits, mut is_tied) = (true, true, false);
+        let mut memory_waits = true;
+        let mut array_waits = true;
+        let mut is_tied = false;
         for (at, job) in view.jobs.iter().enumerate() {
-            let idle = idle(view, at);
+            let idle = idle_time(view, at);
             // The array's wait if, after it, the longest fetch of the others came next.
             let next = if at == first { second } else { most };
-            let potential = match self.rules.potential {
-                true => (idle.placed.fetch_end + next).saturating_sub(idle.placed.compute_end),
-                false => 0,
+            let potential = if self.rules.potential {
+                (idle.placement.fetch_end + next).saturating_sub(idle.placement.compute_end)
+            } else {
+                0
             };
             let is_compute_bound = job.pass.is_compute_bound();
             let cost = (self.cost(&idle), potential, is_compute_bound);
@@ -98,7 +101,7 @@ impl Scheduler for Layerweaver {
                 *class = (Some(at), cost.0);
             }
         }
-        let (starved, why) = match (memory_waits && self.rules.memory_idle, array_waits) {
+        let (starved, reason) = match (memory_waits && self.rules.memory_idle, array_waits) {
             (true, false) if self.rules.starvation => {
                 (relief[0].0, "the buffer is full, lest those that wait for the memory starve")
             }
@@ -107,8 +110,8 @@ impl Scheduler for Layerweaver {
             }
             _ => (None, ""),
         };
-        self.why = match (starved, is_tied) {
-            (Some(_), _) => why,
+        self.reason = match (starved, is_tied) {
+            (Some(_), _) => reason,
             (None, true) => "of equals, the PEs wait least for the longest fetch after it",
             (None, false) => "lets least stand still",
         };
@@ -116,7 +119,7 @@ impl Scheduler for Layerweaver {
         starved.unwrap_or(best)
     }
 
-    fn why(&self) -> &'static str {
-        self.why
+    fn reason(&self) -> &'static str {
+        self.reason
     }
 }

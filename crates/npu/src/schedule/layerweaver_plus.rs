@@ -4,9 +4,9 @@
 //! and says another; both are here, and two that mend what both lack: a request that is late already stays urgent for
 //! ever, so that hopeless work is served while more becomes hopeless.
 
-use super::idle::idle;
+use super::idle::idle_time;
 use super::layerweaver::Layerweaver;
-use super::{Job, Rules, Scheduler, View};
+use super::{Job, LayerweaverRules, Scheduler, SchedulerView};
 use crate::machine::Machine;
 use crate::profile::Picos;
 
@@ -30,18 +30,18 @@ pub enum Urgency {
 pub struct LayerweaverPlus {
     urgency: Urgency,
     calm: Layerweaver,
-    why: &'static str,
+    reason: &'static str,
 }
 
 impl LayerweaverPlus {
     /// With this rule of urgency.
     #[must_use]
     pub fn new(urgency: Urgency) -> Self {
-        Self { urgency, calm: Layerweaver::new(Rules::default()), why: "" }
+        Self { urgency, calm: Layerweaver::new(LayerweaverRules::default()), reason: "" }
     }
 
     /// Whether job `at` is urgent now.
-    fn is_urgent(&self, view: &View<'_>, job: &Job) -> bool {
+    fn is_urgent(&self, view: &SchedulerView<'_>, job: &Job) -> bool {
         let left = job.due.saturating_sub(view.now);
         match self.urgency {
             Urgency::Text => remaining_alone(job) > left,
@@ -71,13 +71,13 @@ fn computed_alone(machine: &Machine, job: &Job, now: Picos) -> Picos {
 }
 
 /// A bound on that: neither resource can be done earlier.
-pub(super) fn earliest(view: &View<'_>, job: &Job) -> Picos {
+pub(super) fn earliest(view: &SchedulerView<'_>, job: &Job) -> Picos {
     let fetched = view.machine.memory_free().max(view.now) + job.fetch_left;
     (view.machine.compute_free().max(view.now) + job.compute_left).max(fetched)
 }
 
 impl Scheduler for LayerweaverPlus {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let urgent = (0..view.jobs.len()).filter(|&at| self.is_urgent(view, &view.jobs[at]));
         // Mode 2: the least slack; with laxity, what remains counts as well.
         let slack = |&at: &usize| match self.urgency {
@@ -85,21 +85,21 @@ impl Scheduler for LayerweaverPlus {
             _ => view.jobs[at].due,
         };
         if let Some(at) = urgent.min_by_key(slack) {
-            self.why = "urgent";
+            self.reason = "urgent";
             return at;
         }
         // Mode 1: Layerweaver, and of equals the one that is due first (section V.2).
         let at = self.calm.pick(view);
-        let cost = idle(view, at).total();
-        let equals = (0..view.jobs.len()).filter(|&other| idle(view, other).total() == cost);
+        let cost = idle_time(view, at).total();
+        let equals = (0..view.jobs.len()).filter(|&other| idle_time(view, other).total() == cost);
         let waits = self.calm.was_starved();
         let first = if waits { Some(at) } else { equals.min_by_key(|&other| view.jobs[other].due) };
         let picked = first.unwrap_or(at);
-        self.why = if picked == at { self.calm.why() } else { "of equals, due first" };
+        self.reason = if picked == at { self.calm.reason() } else { "of equals, due first" };
         picked
     }
 
-    fn why(&self) -> &'static str {
-        self.why
+    fn reason(&self) -> &'static str {
+        self.reason
     }
 }

@@ -12,18 +12,17 @@ mod layerweaver_plus;
 mod named;
 mod serial;
 mod stitched;
-
 mod turns;
 
 pub use ai_mt::AiMt;
-pub use balanced::Balanced;
-pub use deadlines::{EarliestDue, LeastLaxity, Prema};
-pub use idle::{Idle, idle};
-pub use layerweaver::{Layerweaver, Rules};
+pub use balanced::BalancedScheduler;
+pub use deadlines::{EarliestDeadlineFirst, LeastLaxity, Prema};
+pub use idle::{IdleTime, idle_time};
+pub use layerweaver::{Layerweaver, LayerweaverRules};
 pub use layerweaver_plus::{LayerweaverPlus, Urgency};
-pub use named::{Named, SCHEDULERS, UnknownScheduler};
-pub use serial::{Serial, Whole};
-pub use stitched::Stitched;
+pub use named::{NamedScheduler, SCHEDULERS, UnknownScheduler};
+pub use serial::{SerialOrder, SerialScheduler};
+pub use stitched::StitchedScheduler;
 pub use turns::RoundRobin;
 
 use std::sync::Arc;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 use crate::machine::Machine;
 use crate::pass::Pass;
 use crate::profile::{Block, Picos};
-use crate::queue::{Batch, Queue};
+use crate::queue::{Batch, RequestQueue};
 
 /// A pass of a network that has begun or may begin: its blocks are placed in order.
 #[derive(Clone, Debug)]
@@ -64,8 +63,10 @@ impl Job {
 
     /// Another pass of the same network.
     pub fn restart(&mut self) {
-        (self.next, self.block) = (0, self.pass.blocks[0]);
-        (self.compute_left, self.fetch_left) = (self.pass.compute, self.pass.fetch);
+        self.next = 0;
+        self.block = self.pass.blocks[0];
+        self.compute_left = self.pass.compute;
+        self.fetch_left = self.pass.fetch;
     }
 
     /// The next block is placed: whether there is another.
@@ -100,22 +101,22 @@ impl Job {
 
 /// What a scheduler sees.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct SchedulerView<'a> {
     /// What has been placed.
     pub machine: &'a Machine,
     /// What may be placed; at least one job.
     pub jobs: &'a [Job],
     /// Requests that have not begun, of each stream; none where passes follow one another.
-    pub queues: &'a [Queue],
+    pub queues: &'a [RequestQueue],
     /// When it is asked: nothing is fetched before.
     pub now: Picos,
 }
 
-impl View<'_> {
+impl SchedulerView<'_> {
     /// The whole batch that has been ready for longest, if any is.
     #[must_use]
     pub fn oldest(&self) -> Option<Batch> {
-        let ready = |(stream, queue): (usize, &Queue)| Some((queue.ready_at()?, stream));
+        let ready = |(stream, queue): (usize, &RequestQueue)| Some((queue.ready_at()?, stream));
         let (at, stream) = self.queues.iter().enumerate().filter_map(ready).min()?;
         (at <= self.now).then(|| Batch { stream, after: 0, requests: self.queues[stream].batch(0) })
     }
@@ -125,13 +126,13 @@ impl View<'_> {
 pub trait Scheduler {
     /// Which requests begin as a pass, if any should now: by default the whole batch that has been ready for longest.
     /// Asked before each pick, again after each batch that it names, as long as one is ready and another pass may begin.
-    fn begin(&mut self, view: &View<'_>) -> Option<Batch> {
+    fn begin(&mut self, view: &SchedulerView<'_>) -> Option<Batch> {
         view.oldest()
     }
 
     /// The position of a job in the view.
-    fn pick(&mut self, view: &View<'_>) -> usize;
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize;
 
     /// Why it picked the last one, in a few words.
-    fn why(&self) -> &'static str;
+    fn reason(&self) -> &'static str;
 }

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    AiMt, Balanced, EarliestDue, Layerweaver, LayerweaverPlus, LeastLaxity, Prema, RoundRobin,
-    Rules, Scheduler, Serial, Stitched, Urgency, Whole,
+    AiMt, BalancedScheduler, EarliestDeadlineFirst, Layerweaver, LayerweaverPlus, LayerweaverRules,
+    LeastLaxity, Prema, RoundRobin, Scheduler, SerialOrder, SerialScheduler, StitchedScheduler,
+    Urgency,
 };
 use crate::nearest::nearest;
 use crate::pass::Pass;
 
 /// A scheduler with a name.
 #[derive(Clone, Copy)]
-pub struct Named {
+pub struct NamedScheduler {
     /// What commands call it.
     pub name: &'static str,
     /// What it does, in a sentence.
@@ -22,7 +23,7 @@ pub struct Named {
     make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for NamedScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -32,35 +33,35 @@ const fn named(
     name: &'static str,
     about: &'static str,
     make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
-) -> Named {
-    Named { name, about, depth: None, make }
+) -> NamedScheduler {
+    NamedScheduler { name, about, depth: None, make }
 }
 
 /// All of them: baselines, those of others, the thesis' and ours.
-pub const SCHEDULERS: &[Named] = &[
+pub const SCHEDULERS: &[NamedScheduler] = &[
     named("compute-only", "only the stream that asks most of the array", |passes| {
-        Box::new(Serial::new(Whole::Compute, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len()))
     }),
     named("memory-only", "only the stream that asks most of the memory", |passes| {
-        Box::new(Serial::new(Whole::Memory, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::Memory, passes.len()))
     }),
     named("fair", "whole passes, of the stream that had the least time", |passes| {
-        Box::new(Serial::new(Whole::Fair, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::Fair, passes.len()))
     }),
     named("fifo", "whole passes, first come first served", |passes| {
-        Box::new(Serial::new(Whole::First, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::First, passes.len()))
     }),
-    Named {
+    NamedScheduler {
         depth: Some(2),
         ..named(
             "double-buffer",
             "first come first served, one block fetched while another is computed",
-            |passes| Box::new(Serial::new(Whole::First, passes.len())),
+            |passes| Box::new(SerialScheduler::new(SerialOrder::First, passes.len())),
         )
     },
     named("round-robin", "a block of each stream in turn", |_| Box::new(RoundRobin::default())),
     named("stitched", "pairs of streams in turn, each scheduled by Layerweaver", |passes| {
-        Box::new(Stitched::new(passes))
+        Box::new(StitchedScheduler::new(passes))
     }),
     named("ai-mt", "after AI-MT: blocks of the kind that the buffer has too little of", |_| {
         Box::new(AiMt::default())
@@ -69,7 +70,7 @@ pub const SCHEDULERS: &[Named] = &[
         Box::new(Prema::default())
     }),
     named("earliest-due", "block by block, the request that is due first", |_| {
-        Box::new(EarliestDue)
+        Box::new(EarliestDeadlineFirst)
     }),
     named(
         "least-laxity",
@@ -77,7 +78,7 @@ pub const SCHEDULERS: &[Named] = &[
         |_| Box::new(LeastLaxity),
     ),
     named("layerweaver", "the block that lets least stand still", |_| {
-        Box::new(Layerweaver::new(Rules::default()))
+        Box::new(Layerweaver::new(LayerweaverRules::default()))
     }),
     named("layerweaver+", "Layerweaver, and urgent requests first: the rule of the text", |_| {
         Box::new(LayerweaverPlus::new(Urgency::Text))
@@ -94,7 +95,7 @@ pub const SCHEDULERS: &[Named] = &[
     named(
         "balanced",
         "ours: steered by the work laid up for the array, and by deadlines",
-        |passes| Box::new(Balanced::new(passes)),
+        |passes| Box::new(BalancedScheduler::new(passes)),
     ),
 ];
 
@@ -116,7 +117,7 @@ impl fmt::Display for UnknownScheduler {
 
 impl std::error::Error for UnknownScheduler {}
 
-impl Named {
+impl NamedScheduler {
     /// One of [`SCHEDULERS`].
     ///
     /// # Errors

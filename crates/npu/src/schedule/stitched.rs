@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use super::{Layerweaver, Rules, Scheduler, View};
+use super::{Layerweaver, LayerweaverRules, Scheduler, SchedulerView};
 use crate::pass::Pass;
 use crate::profile::Picos;
 
 /// Streams in pairs, each with one that waits for the other resource; a pair runs under Layerweaver until each of its
 /// streams could have had a pass alone, then the next.
 #[derive(Clone, Debug)]
-pub struct Stitched {
+pub struct StitchedScheduler {
     /// Of each stream, its pair.
     pair: Vec<usize>,
     /// Of each pair, how long its turn is.
     turns: Vec<Picos>,
-    now: usize,
+    current: usize,
     since: Picos,
     inner: Layerweaver,
 }
 
-impl Stitched {
+impl StitchedScheduler {
     /// For streams with these passes.
     #[must_use]
     pub fn new(passes: &[Arc<Pass>]) -> Self {
@@ -33,20 +33,27 @@ impl Stitched {
             pair[stream] = position.min(passes.len() - 1 - position);
             turns[pair[stream]] = turns[pair[stream]].max(passes[stream].alone);
         }
-        Self { pair, turns, now: 0, since: 0, inner: Layerweaver::new(Rules::default()) }
+        Self {
+            pair,
+            turns,
+            current: 0,
+            since: 0,
+            inner: Layerweaver::new(LayerweaverRules::default()),
+        }
     }
 }
 
-impl Scheduler for Stitched {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for StitchedScheduler {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let free = view.machine.memory_free();
-        if free >= self.since.saturating_add(self.turns[self.now]) {
-            (self.now, self.since) = ((self.now + 1) % self.turns.len(), free);
+        if free >= self.since.saturating_add(self.turns[self.current]) {
+            self.current = (self.current + 1) % self.turns.len();
+            self.since = free;
         }
         // A pair that has nothing to do gives its turn up.
         let has_jobs = |pair: usize| view.jobs.iter().any(|job| self.pair[job.stream] == pair);
-        let turns = (0..self.turns.len()).map(|ahead| (self.now + ahead) % self.turns.len());
-        let pair = turns.into_iter().find(|&pair| has_jobs(pair)).unwrap_or(self.now);
+        let turns = (0..self.turns.len()).map(|ahead| (self.current + ahead) % self.turns.len());
+        let pair = turns.into_iter().find(|&pair| has_jobs(pair)).unwrap_or(self.current);
         let (mut jobs, mut places) = (Vec::new(), Vec::new());
         for (at, job) in view.jobs.iter().enumerate() {
             if self.pair[job.stream] == pair {
@@ -54,10 +61,10 @@ impl Scheduler for Stitched {
                 places.push(at);
             }
         }
-        places[self.inner.pick(&View { jobs: &jobs, ..*view })]
+        places[self.inner.pick(&SchedulerView { jobs: &jobs, ..*view })]
     }
 
-    fn why(&self) -> &'static str {
-        self.inner.why()
+    fn reason(&self) -> &'static str {
+        self.inner.reason()
     }
 }

@@ -2,32 +2,32 @@
 
 use super::*;
 use crate::pass::Pass;
-use crate::profile::{Block, Profile};
-use crate::schedule::{Serial, Whole};
+use crate::profile::{Block, NetworkProfile};
+use crate::schedule::{SerialOrder, SerialScheduler};
 
 /// Of a machine that has room for everything, and fetches a byte in a picosecond.
-pub(crate) const LIMITS: Limits =
-    Limits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+pub(crate) const LIMITS: MachineLimits =
+    MachineLimits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
 /// One block.
 pub(crate) fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
     let block = Block { compute, fetch, bytes: fetch };
-    let profile = Profile { blocks: vec![block], ..Profile::default() };
+    let profile = NetworkProfile { blocks: vec![block], ..NetworkProfile::default() };
     Arc::new(Pass::new(&profile, LIMITS).expect("it has a block"))
 }
 
-fn server(passes: Vec<Arc<Pass>>, window: Picos, active: usize) -> Server {
-    let served = vec![Served { passes, limit: Picos::MAX }];
-    Server::new(
+fn server(passes: Vec<Arc<Pass>>, window: Picos, active: usize) -> NpuServer {
+    let served = vec![ServedNetwork { passes, limit: Picos::MAX }];
+    NpuServer::new(
         LIMITS,
-        Batching { window, active, wake: Picos::MAX },
+        BatchingPolicy { window, active, wake: Picos::MAX },
         served,
-        Box::new(Serial::new(Whole::First, 1)),
+        Box::new(SerialScheduler::new(SerialOrder::First, 1)),
     )
 }
 
 /// Plays the server until nothing is under way; requests come at these times.
-fn play(server: &mut Server, arrivals: &[Picos]) -> Vec<(Picos, u64)> {
+fn play(server: &mut NpuServer, arrivals: &[Picos]) -> Vec<(Picos, u64)> {
     let mut computed = Vec::new();
     let mut arrivals = arrivals.iter().copied().enumerate().peekable();
     loop {

@@ -3,19 +3,21 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::deploy::{DeployError, Deployment, Plan, Tenant};
+use crate::deploy::{DeployError, Deployment, DeploymentPlan, Tenant};
 use crate::hardware::Npu;
-use crate::profile::{Block, Options, Profile};
-use crate::schedule::{Named, RoundRobin, SCHEDULERS, Serial, Whole};
+use crate::lowering::LoweringOptions;
+use crate::profile::{Block, NetworkProfile};
+use crate::schedule::{NamedScheduler, RoundRobin, SCHEDULERS, SerialOrder, SerialScheduler};
 use crate::workload::Network;
 
 /// Room for everything, and a byte a picosecond.
-const LIMITS: Limits = Limits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+const LIMITS: MachineLimits =
+    MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
 /// Blocks as what they compute and fetch; a byte of the buffer for each ps of the latter.
-fn profile(blocks: &[(Picos, Picos)]) -> Profile {
+fn profile(blocks: &[(Picos, Picos)]) -> NetworkProfile {
     let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch };
-    Profile { blocks: blocks.iter().map(block).collect(), ..Profile::default() }
+    NetworkProfile { blocks: blocks.iter().map(block).collect(), ..NetworkProfile::default() }
 }
 
 fn pass(blocks: &[(Picos, Picos)]) -> Arc<Pass> {
@@ -23,20 +25,24 @@ fn pass(blocks: &[(Picos, Picos)]) -> Arc<Pass> {
 }
 
 /// What was placed: the stream, the place in its pass, and the times.
-type Seen = Vec<(usize, usize, Placed)>;
+type Observations = Vec<(usize, usize, Placement)>;
 
-fn watched(passes: &[Arc<Pass>], scheduler: &mut dyn Scheduler, time: Picos) -> (Streams, Seen) {
+fn watched(
+    passes: &[Arc<Pass>],
+    scheduler: &mut dyn Scheduler,
+    time: Picos,
+) -> (StreamsResult, Observations) {
     let mut seen = Vec::new();
-    let played = play_watched(passes, LIMITS, scheduler, time, |stream, block, placed| {
+    let played = simulate_observed(passes, LIMITS, scheduler, time, |stream, block, placed| {
         seen.push((stream, block, *placed));
     });
     (played, seen)
 }
 
 /// Of what was placed, when each block of one stream is fetched and computed.
-fn times(seen: &Seen, stream: usize) -> Vec<[Picos; 4]> {
+fn times(seen: &Observations, stream: usize) -> Vec<[Picos; 4]> {
     let of = seen.iter().filter(|one| one.0 == stream);
-    let times = |(_, _, placed): &(usize, usize, Placed)| {
+    let times = |(_, _, placed): &(usize, usize, Placement)| {
         [placed.fetch_start, placed.fetch_end, placed.compute_start, placed.compute_end]
     };
     of.map(times).collect()
@@ -59,10 +65,10 @@ fn passes_of_a_stream_follow_one_another_without_a_gap() {
     assert_eq!(times(&seen, 0), expected);
     let blocks: Vec<usize> = seen.iter().map(|one| one.1).collect();
     assert_eq!(blocks, [0, 1, 0, 1, 0, 1, 0, 1]);
-    assert_eq!((played.lasted, played.compute_busy, played.memory_busy), (115, 100, 80));
+    assert_eq!((played.duration, played.compute_busy, played.memory_busy), (115, 100, 80));
     assert_eq!((played.blocks, played.streams[0].passes), (8, 4));
     // The first pass ends at 40, from the start; the others 25 after one another.
-    assert_eq!((played.streams[0].longest, played.streams[0].begun), (40, 0.0));
+    assert_eq!((played.streams[0].longest, played.streams[0].partial), (40, 0.0));
 }
 
 #[test]
@@ -70,8 +76,8 @@ fn a_pass_that_has_begun_counts_as_far_as_both_its_resources_were_had() {
     let one = [pass(&[(10, 1), (10, 1), (10, 1), (10, 37)])];
     let (played, _) = watched(&one, &mut RoundRobin::default(), 25);
     // Three quarters are computed and 3 of 40 fetched.
-    assert_eq!((played.blocks, played.streams[0].passes, played.lasted), (3, 0, 31));
-    assert_eq!(played.streams[0].begun, 3.0 / 40.0);
+    assert_eq!((played.blocks, played.streams[0].passes, played.duration), (3, 0, 31));
+    assert_eq!(played.streams[0].partial, 3.0 / 40.0);
     assert_eq!(played.passes(0), 3.0 / 40.0);
     assert_eq!(played.streams[0].longest, 31, "no pass has ended yet");
 }
@@ -93,34 +99,34 @@ fn shares_of_streams_add_up_and_slowdowns_are_their_inverses() {
 #[test]
 fn a_stream_that_never_runs_has_waited_for_as_long_as_all_lasted() {
     let passes = [pass(&[(90, 1)]), pass(&[(1, 10)])];
-    let (played, seen) = watched(&passes, &mut Serial::new(Whole::Compute, 2), 900);
+    let (played, seen) = watched(&passes, &mut SerialScheduler::new(SerialOrder::Compute, 2), 900);
     assert!(seen.iter().all(|one| one.0 == 0));
-    assert_eq!((played.streams[1].passes, played.streams[1].longest), (0, played.lasted));
+    assert_eq!((played.streams[1].passes, played.streams[1].longest), (0, played.duration));
     assert_eq!(played.antt(&passes), f64::INFINITY);
 }
 
 /// A scheduler that takes the first job, and writes down what it was shown.
 #[derive(Default)]
-struct Shown(Vec<(Picos, Vec<[Picos; 3]>)>);
+struct RecordingScheduler(Vec<(Picos, Vec<[Picos; 3]>)>);
 
-impl Scheduler for Shown {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for RecordingScheduler {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         assert!(view.queues.is_empty());
         let job = |job: &Job| [job.arrived, job.due, job.next as Picos];
         self.0.push((view.now, view.jobs.iter().map(job).collect()));
         0
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "the first"
     }
 }
 
 #[test]
 fn a_scheduler_is_asked_when_the_memory_is_free_and_sees_the_next_block_of_each_stream() {
-    let mut shown = Shown::default();
+    let mut shown = RecordingScheduler::default();
     let passes = [pass(&[(5, 10), (5, 20)]), pass(&[(1, 1)])];
-    play(&passes, LIMITS, &mut shown, 70);
+    simulate(&passes, LIMITS, &mut shown, 70);
     let (never, waits) = (Picos::MAX, [0, Picos::MAX, 0]);
     let expected = [
         (0, vec![[0, never, 0], waits]),
@@ -136,34 +142,34 @@ fn a_scheduler_is_asked_when_the_memory_is_free_and_sees_the_next_block_of_each_
 #[test]
 fn first_come_first_served_takes_turns_since_the_next_request_is_there_when_one_is_fetched() {
     let passes = [pass(&[(3, 4), (3, 4)]), pass(&[(2, 9)]), pass(&[(7, 1)])];
-    let (_, seen) = watched(&passes, &mut Serial::new(Whole::First, 3), 200);
+    let (_, seen) = watched(&passes, &mut SerialScheduler::new(SerialOrder::First, 3), 200);
     let order: Vec<usize> = seen.iter().map(|one| one.0).take(8).collect();
     assert_eq!(order, [0, 0, 1, 2, 0, 0, 1, 2]);
 }
 
 #[test]
 fn where_there_is_nobody_or_no_time_nothing_happens() {
-    let nothing = Streams {
-        lasted: 0,
+    let nothing = StreamsResult {
+        duration: 0,
         compute_busy: 0,
         memory_busy: 0,
         blocks: 0,
-        streams: vec![Stream::default()],
+        streams: vec![StreamResult::default()],
     };
     let one = [pass(&[(5, 10)])];
-    let still = play(&one, LIMITS, &mut RoundRobin::default(), 0);
+    let still = simulate(&one, LIMITS, &mut RoundRobin::default(), 0);
     assert_eq!(still, nothing);
     assert_eq!((still.share(0, &one), still.stp(&one)), (0.0, 0.0));
-    let nobody = play(&[], LIMITS, &mut RoundRobin::default(), 1_000);
-    assert_eq!(nobody, Streams { streams: Vec::new(), ..nothing });
+    let nobody = simulate(&[], LIMITS, &mut RoundRobin::default(), 1_000);
+    assert_eq!(nobody, StreamsResult { streams: Vec::new(), ..nothing });
 }
 
 /// ResNet or a table, in batches of this size.
-fn plan(network: Network, batch: u64) -> Plan {
-    Plan {
+fn plan(network: Network, batch: u64) -> DeploymentPlan {
+    DeploymentPlan {
         npu: Npu::preset("memory-centric").expect("it is one"),
         mapping: "kcpx+1:128".parse().expect("it is one"),
-        options: Options { batch, ..Options::default() },
+        options: LoweringOptions { batch, ..LoweringOptions::default() },
         tenants: vec![Tenant { network, limit: Picos::MAX }],
         scheduler: &SCHEDULERS[0],
     }
@@ -176,20 +182,21 @@ fn what_takes_no_time_is_refused_and_would_never_end() {
     }
     // A block that takes none is passed over like any other.
     let (played, _) = watched(&[pass(&[(0, 0), (0, 3)])], &mut RoundRobin::default(), 30);
-    assert_eq!((played.blocks, played.streams[0].passes, played.lasted), (20, 10, 30));
+    assert_eq!((played.blocks, played.streams[0].passes, played.duration), (20, 10, 30));
     let table = "name,compute_us,fetch_us,bytes\na,0,0,0\nb,0,0,9\n";
-    let network = Network::of_times(Profile::from_csv("still.csv", table).expect("it reads"));
-    let told = Deployment::of_streams(&plan(network, 1)).expect_err("it takes no time");
+    let network =
+        Network::from_profile(NetworkProfile::from_csv("still.csv", table).expect("it reads"));
+    let told = Deployment::for_streams(&plan(network, 1)).expect_err("it takes no time");
     assert_eq!(told, DeployError::Empty { network: "still.csv".into() });
     assert!(told.to_string().contains("has no layer that takes any time"), "{told}");
 }
 
 #[test]
 fn a_block_larger_than_the_buffer_waits_for_all_of_it() {
-    let limits = Limits { capacity: 8, ..LIMITS };
+    let limits = MachineLimits { capacity: 8, ..LIMITS };
     let larger = Pass::new(&profile(&[(5, 10)]), limits).map(Arc::new).expect("it takes time");
     let mut starts = Vec::new();
-    play_watched(&[larger], limits, &mut RoundRobin::default(), 40, |_, _, placed| {
+    simulate_observed(&[larger], limits, &mut RoundRobin::default(), 40, |_, _, placed| {
         starts.push((placed.fetch_start, placed.compute_end));
     });
     assert_eq!(starts, [(0, 15), (15, 30), (30, 45)]);
@@ -199,11 +206,11 @@ fn a_block_larger_than_the_buffer_waits_for_all_of_it() {
 fn a_batch_is_one_pass_whose_weights_are_fetched_once() {
     let network = || Network::preset("RN").expect("it is one");
     let of = |batch: u64| {
-        let deployed = Deployment::of_streams(&plan(network(), batch)).expect("it fits");
+        let deployed = Deployment::for_streams(&plan(network(), batch)).expect("it fits");
         assert_eq!(deployed.served[0].passes.len(), 1, "streams have the largest batch alone");
         let passes = deployed.largest();
         let time = 10 * passes[0].alone;
-        let played = play(&passes, deployed.limits, deployed.scheduler().as_mut(), time);
+        let played = simulate(&passes, deployed.limits, deployed.scheduler().as_mut(), time);
         (played, passes)
     };
     let ((one, alone), (four, batch)) = (of(1), of(4));
@@ -239,21 +246,21 @@ proptest! {
         let named = &SCHEDULERS[which];
         let (played, seen) = watched(&passes, named.make(&passes).as_mut(), time);
         // Nothing is drawn, and who watches changes nothing.
-        prop_assert_eq!(&played, &play(&passes, LIMITS, named.make(&passes).as_mut(), time));
+        prop_assert_eq!(&played, &simulate(&passes, LIMITS, named.make(&passes).as_mut(), time));
         let ends: Vec<Picos> = seen.iter().map(|one| one.2.compute_end).collect();
         let (last, before) = ends.split_last().expect("time was left");
         prop_assert!(*last >= time && before.iter().all(|end| *end < time), "{ends:?}");
-        prop_assert_eq!((played.lasted, played.blocks), (*last, ends.len() as u64));
+        prop_assert_eq!((played.duration, played.blocks), (*last, ends.len() as u64));
         for (at, stream) in played.streams.iter().enumerate() {
             let of: Vec<_> = seen.iter().filter(|one| one.0 == at).collect();
             let length = passes[at].blocks.len();
             prop_assert_eq!(stream.passes, (of.len() / length) as u64);
-            prop_assert!((0.0..=1.0).contains(&stream.begun), "{stream:?}");
-            prop_assert!(stream.begun == 0.0 || of.len() % length > 0, "{stream:?}");
+            prop_assert!((0.0..=1.0).contains(&stream.partial), "{stream:?}");
+            prop_assert!(stream.partial == 0.0 || of.len() % length > 0, "{stream:?}");
             // Ends of passes, with the start before and the end of the run behind.
             let mut marks = vec![0];
             marks.extend(of.iter().filter(|one| one.1 + 1 == length).map(|one| one.2.compute_end));
-            marks.push(played.lasted);
+            marks.push(played.duration);
             let longest = marks.windows(2).map(|pair| pair[1] - pair[0]).max();
             prop_assert_eq!(Some(stream.longest), longest);
         }
@@ -261,7 +268,7 @@ proptest! {
 
     #[test]
     fn a_longer_run_begins_as_the_shorter_one(passes in passes(), time in 1..1_500u64) {
-        let named = Named::find("balanced").expect("it is one");
+        let named = NamedScheduler::find("balanced").expect("it is one");
         let of = |time| watched(&passes, named.make(&passes).as_mut(), time).1;
         let (short, long) = (of(time), of(2 * time));
         prop_assert_eq!(&short[..], &long[..short.len()]);

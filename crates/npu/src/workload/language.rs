@@ -8,7 +8,7 @@ mod tests;
 
 use std::fmt;
 
-use super::{Grows, Layer, LayerType, Network};
+use super::{Layer, LayerType, Network, SequenceGrowth};
 use crate::nearest::nearest;
 
 /// Sizes of a decoder.
@@ -78,7 +78,7 @@ pub const DECODERS: &[Decoder] = &[
 
 /// What a decoder does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum DecoderPhase {
     /// Computes a prompt of so many tokens, and keeps their keys and values.
     Prefill(u64),
     /// Computes one token that attends to so many, itself among them.
@@ -88,7 +88,7 @@ pub enum Phase {
 /// A decoder that cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LanguageError {
+pub enum DecoderError {
     /// There is none of that name.
     Unknown {
         /// What was asked for.
@@ -103,7 +103,7 @@ pub enum LanguageError {
     },
 }
 
-impl fmt::Display for LanguageError {
+impl fmt::Display for DecoderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { name } => {
@@ -117,7 +117,7 @@ impl fmt::Display for LanguageError {
     }
 }
 
-impl std::error::Error for LanguageError {}
+impl std::error::Error for DecoderError {}
 
 /// Of a number, as the thesis' tables have it.
 const BYTES: u64 = 2;
@@ -131,9 +131,9 @@ impl Decoder {
     ///
     /// # Errors
     /// The name is none of them.
-    pub fn preset(name: &str) -> Result<Self, LanguageError> {
+    pub fn preset(name: &str) -> Result<Self, DecoderError> {
         let found = DECODERS.iter().find(|decoder| decoder.name == name);
-        found.copied().ok_or_else(|| LanguageError::Unknown { name: name.to_owned() })
+        found.copied().ok_or_else(|| DecoderError::Unknown { name: name.to_owned() })
     }
 
     /// The table of a phase at 16 bits, for one sample. Keys and values that are attended to are fetched as
@@ -144,12 +144,12 @@ impl Decoder {
     ///
     /// # Errors
     /// Sizes of 0, heads that do not divide the width, or sizes beyond what is counted.
-    pub fn network(&self, phase: Phase) -> Result<Network, LanguageError> {
+    pub fn network(&self, phase: DecoderPhase) -> Result<Network, DecoderError> {
         let (what, tokens) = match phase {
-            Phase::Prefill(tokens) => ("prefill", tokens),
-            Phase::Decode(tokens) => ("decode", tokens),
+            DecoderPhase::Prefill(tokens) => ("prefill", tokens),
+            DecoderPhase::Decode(tokens) => ("decode", tokens),
         };
-        let wrong = |what| LanguageError::Sizes { name: self.name.to_owned(), what };
+        let wrong = |what| DecoderError::Sizes { name: self.name.to_owned(), what };
         let &Self { layers, width, heads, kv_heads, inner, vocabulary, .. } = self;
         let sizes = [layers, width, heads, kv_heads, inner, vocabulary, tokens];
         if sizes.iter().any(|size| !(1..=MOST).contains(size)) || layers > 1 << 16 {
@@ -164,7 +164,7 @@ impl Decoder {
             table.layer(layer);
         }
         let head = table.fc("head".into(), 1, width, vocabulary);
-        table.rows.push(Layer { grows: Grows::default(), ..head });
+        table.rows.push(Layer { growth: SequenceGrowth::default(), ..head });
         // Saturated products are wrong ones.
         if table.rows.iter().any(|layer| layer.macs() == u64::MAX) {
             return Err(wrong("layers have products beyond what 64 bits count"));
@@ -183,7 +183,7 @@ impl Decoder {
 
 struct Table {
     decoder: Decoder,
-    phase: Phase,
+    phase: DecoderPhase,
     rows: Vec<Layer>,
 }
 
@@ -191,13 +191,13 @@ impl Table {
     /// Tokens that are computed.
     fn computed(&self) -> u64 {
         match self.phase {
-            Phase::Prefill(tokens) => tokens,
-            Phase::Decode(_) => 1,
+            DecoderPhase::Prefill(tokens) => tokens,
+            DecoderPhase::Decode(_) => 1,
         }
     }
 
     fn is_prefill(&self) -> bool {
-        matches!(self.phase, Phase::Prefill(_))
+        matches!(self.phase, DecoderPhase::Prefill(_))
     }
 
     fn embed(&mut self) {
@@ -216,7 +216,7 @@ impl Table {
             stream_bytes: 0,
             weights_scale_with_batch: true,
             bits: [16, 64, 16],
-            grows: Grows { m: self.is_prefill(), ..Grows::default() },
+            growth: SequenceGrowth { m: self.is_prefill(), ..SequenceGrowth::default() },
         });
     }
 
@@ -235,19 +235,19 @@ impl Table {
             stream_bytes: 0,
             weights_scale_with_batch: false,
             bits: [16; 3],
-            grows: Grows { m: self.is_prefill(), ..Grows::default() },
+            growth: SequenceGrowth { m: self.is_prefill(), ..SequenceGrowth::default() },
         }
     }
 
     /// A product of all heads, `m` x `cin_g` by `cin_g` x `cout_g` each; those of a token fetch the latter.
-    fn attention(&self, name: String, [cin_g, cout_g]: [u64; 2], grows: Grows) -> Layer {
+    fn attention(&self, name: String, cin_g: u64, cout_g: u64, growth: SequenceGrowth) -> Layer {
         let Decoder { heads, kv_heads, .. } = self.decoder;
         let m = self.computed();
         let kept = kv_heads.saturating_mul(cin_g * cout_g).saturating_mul(BYTES);
         let own = heads.saturating_mul(m * cin_g).saturating_mul(BYTES);
         let (weight_bytes, input_bytes) = match self.phase {
-            Phase::Prefill(_) => (0, own.saturating_add(kept)),
-            Phase::Decode(_) => (kept, own),
+            DecoderPhase::Prefill(_) => (0, own.saturating_add(kept)),
+            DecoderPhase::Decode(_) => (kept, own),
         };
         Layer {
             kind: LayerType::Activations,
@@ -256,7 +256,7 @@ impl Table {
             input_bytes,
             output_bytes: heads.saturating_mul(m * cout_g).saturating_mul(BYTES),
             weights_scale_with_batch: !self.is_prefill(),
-            grows: Grows { m: self.is_prefill(), ..grows },
+            growth: SequenceGrowth { m: self.is_prefill(), ..growth },
             ..self.fc(name, m, cin_g, cout_g)
         }
     }
@@ -266,18 +266,18 @@ impl Table {
         let head = width / heads;
         let (m, kv_width) = (self.computed(), head * kv_heads);
         let attended = match self.phase {
-            Phase::Prefill(tokens) | Phase::Decode(tokens) => tokens,
+            DecoderPhase::Prefill(tokens) | DecoderPhase::Decode(tokens) => tokens,
         };
         let name = |part: &str| format!("l{index}_{part}");
         let kept = |layer: Layer| Layer { stream_bytes: layer.output_bytes, ..layer };
-        let scores = Grows { cout_g: true, ..Grows::default() };
-        let values = Grows { cin_g: true, ..Grows::default() };
+        let scores = SequenceGrowth { cout_g: true, ..SequenceGrowth::default() };
+        let values = SequenceGrowth { cin_g: true, ..SequenceGrowth::default() };
         let mut rows = vec![
             self.fc(name("q"), m, width, width),
             kept(self.fc(name("k"), m, width, kv_width)),
             kept(self.fc(name("v"), m, width, kv_width)),
-            self.attention(name("qk"), [head, attended], scores),
-            self.attention(name("av"), [attended, head], values),
+            self.attention(name("qk"), head, attended, scores),
+            self.attention(name("av"), attended, head, values),
             self.fc(name("o"), m, width, width),
         ];
         if gated {

@@ -6,24 +6,24 @@ use std::fmt;
 use dyno_onnx::Model;
 use dyno_onnx::products::{Product, products};
 
-use super::{Grows, Layer, LayerType, Network};
+use super::{Layer, LayerType, Network, SequenceGrowth};
 
 /// Bits of a place in a table.
 const PLACE_BITS: u32 = 64;
 
 /// A network out of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Derived {
+pub struct DerivedNetwork {
     /// The network.
     pub network: Network,
     /// Nodes that have products and no layer, each with its operator and why.
     pub left_out: Vec<String>,
 }
 
-/// A model of which no network can be made.
+/// A model of which no network can be lowering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DeriveError {
+pub enum DerivationError {
     /// It has no products.
     Empty {
         /// Which model.
@@ -38,7 +38,7 @@ pub enum DeriveError {
     },
 }
 
-impl fmt::Display for DeriveError {
+impl fmt::Display for DerivationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty { model, left_out } => {
@@ -53,7 +53,7 @@ impl fmt::Display for DeriveError {
     }
 }
 
-impl std::error::Error for DeriveError {}
+impl std::error::Error for DerivationError {}
 
 impl Network {
     /// The products of a model for one sample at so many bits of weights and of activations, where names of
@@ -66,21 +66,21 @@ impl Network {
         model: &Model,
         [weight, activation]: [u32; 2],
         bind: &BTreeMap<String, usize>,
-    ) -> Result<Derived, DeriveError> {
+    ) -> Result<DerivedNetwork, DerivationError> {
         let found = products(model, bind);
         let left_out = found.left_out;
         if found.rows.is_empty() {
-            return Err(DeriveError::Empty { model: name.to_owned(), left_out });
+            return Err(DerivationError::Empty { model: name.to_owned(), left_out });
         }
-        let of = |row| layer(row, [weight, activation]);
-        let layers: Result<_, _> = found.rows.into_iter().map(of).collect();
+        let convert = |row| layer(row, [weight, activation]);
+        let layers: Result<_, _> = found.rows.into_iter().map(convert).collect();
         let network =
             Self { name: name.to_owned(), layers: layers?, seq_len: None, measured: None };
-        Ok(Derived { network, left_out })
+        Ok(DerivedNetwork { network, left_out })
     }
 }
 
-fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveError> {
+fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DerivationError> {
     let is_table = row.kind == LayerType::Gather;
     let input = if is_table { PLACE_BITS } else { activation };
     let bits = [weight, input, activation];
@@ -94,7 +94,7 @@ fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveEr
     let bytes = [bytes(0), bytes(1), bytes(2)];
     let ([Some(weight_bytes), Some(input_bytes), Some(output_bytes)], true) = (bytes, is_some)
     else {
-        return Err(DeriveError::Size { layer: row.name });
+        return Err(DerivationError::Size { layer: row.name });
     };
     Ok(Layer {
         name: row.name,
@@ -110,6 +110,6 @@ fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveEr
         stream_bytes: 0,
         weights_scale_with_batch: is_table,
         bits,
-        grows: Grows::default(),
+        growth: SequenceGrowth::default(),
     })
 }

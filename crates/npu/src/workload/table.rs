@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Grows, Layer, LayerType, Network};
+use super::{Layer, LayerType, Network, SequenceGrowth};
 use crate::nearest::nearest;
 use crate::sheet::{Row, Sheet, TableError};
 
@@ -73,7 +73,7 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
     let bits = bits.map(|(column, default)| width(sheet, row, column, default));
     let stream = sheet.optional_count(row, "stream_bytes", 0);
     let seq_len = sheet.optional_count(row, "seq_len", 1);
-    let grows = grows(sheet, row);
+    let growth = growth(sheet, row);
     products(sheet, row, sizes);
 
     let ([groups, m, cin_g, rs, cout_g], [weights, input, output]) = (sizes, bytes);
@@ -91,7 +91,7 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
         stream_bytes: stream?.unwrap_or(0),
         weights_scale_with_batch: scales? == 1,
         bits: [bits[0]?, bits[1]?, bits[2]?],
-        grows: grows?,
+        growth: growth?,
     };
     Some((layer, seq_len?))
 }
@@ -115,13 +115,13 @@ fn width(sheet: &mut Sheet<'_>, row: Row<'_>, column: &str, default: u64) -> Opt
     found
 }
 
-fn grows(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<Grows> {
-    let mut grows = Grows::default();
+fn growth(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<SequenceGrowth> {
+    let mut growth = SequenceGrowth::default();
     for word in sheet.optional_text(row, "seq_sizes").unwrap_or("").split_whitespace() {
         match word {
-            "m" => grows.m = true,
-            "cin_g" => grows.cin_g = true,
-            "cout_g" => grows.cout_g = true,
+            "m" => growth.m = true,
+            "cin_g" => growth.cin_g = true,
+            "cout_g" => growth.cout_g = true,
             _ => {
                 let near = nearest(word, ["m", "cin_g", "cout_g"].into_iter());
                 sheet.problem(row.line, "seq_sizes", format_args!("no size is `{word}`{near}"));
@@ -129,7 +129,7 @@ fn grows(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<Grows> {
             }
         }
     }
-    Some(grows)
+    Some(growth)
 }
 
 /// Products must be those of the sizes: a table whose columns are exchanged would simulate as well.
@@ -160,10 +160,10 @@ impl fmt::Display for Network {
         for (index, layer) in self.layers.iter().enumerate() {
             let Layer { name, groups, m, cin_g, rs, cout_g, bits: [weight, input, output], .. } =
                 layer;
-            let grows = [("m", layer.grows.m), ("cin_g", layer.grows.cin_g)];
-            let grows = grows.into_iter().chain([("cout_g", layer.grows.cout_g)]);
-            let grows: Vec<&str> =
-                grows.filter_map(|(name, grows)| grows.then_some(name)).collect();
+            let growth = [("m", layer.growth.m), ("cin_g", layer.growth.cin_g)];
+            let growth = growth.into_iter().chain([("cout_g", layer.growth.cout_g)]);
+            let growth: Vec<&str> =
+                growth.filter_map(|(name, growth)| growth.then_some(name)).collect();
             let seq_len = self.seq_len.map_or(String::new(), |seq_len| seq_len.to_string());
             writeln!(
                 f,
@@ -178,7 +178,7 @@ impl fmt::Display for Network {
                 layer.output_bytes,
                 u8::from(layer.weights_scale_with_batch),
                 layer.stream_bytes,
-                grows.join(" "),
+                growth.join(" "),
             )?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::Folding;
+use crate::lowering::Folding;
 
 #[test]
 fn networks_are_those_of_the_thesis() {

@@ -2,9 +2,10 @@
 //! of AI-MT.
 
 use dyno_experiment::Failure;
-use dyno_npu::profile::{Folding, Granularity, Options, Picos};
-use dyno_npu::schedule::{AiMt, Layerweaver, Named, Rules, Scheduler};
-use dyno_npu::setting::{Played, Setting};
+use dyno_npu::lowering::{Folding, Granularity, LoweringOptions};
+use dyno_npu::profile::Picos;
+use dyno_npu::schedule::{AiMt, Layerweaver, NamedScheduler, LayerweaverRules, Scheduler};
+use dyno_npu::setting::{StreamRun, Setting};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
@@ -17,16 +18,16 @@ type New = dyn Fn() -> Box<dyn Scheduler> + Sync;
 /// Of all pairs of a setting, the geometric mean of STP and the least share of a stream.
 fn pairs(setting: &Setting, quick: bool, new: &New) -> Result<[f64; 2], Failure> {
     // Only for limits: it keeps no blocks back.
-    let named = Named::find("layerweaver").map_err(Failure::usage)?;
+    let named = NamedScheduler::find("layerweaver").map_err(Failure::usage)?;
     let passes = if quick { 3 } else { 100 };
     let names = names(quick);
     let played = spread("ablations", &names, |pair| {
         let networks = pair.map(|code| (code, Picos::MAX));
         let deployed = setting.deploy(&networks, named).map_err(Failure::usage)?;
-        Ok(Played::new(&deployed, new().as_mut(), passes))
+        Ok(StreamRun::new(&deployed, new().as_mut(), passes))
     })?;
-    let least = played.iter().map(Played::least_share).fold(f64::INFINITY, f64::min);
-    Ok([geomean(played.iter().map(Played::stp)), least])
+    let least = played.iter().map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
+    Ok([geomean(played.iter().map(StreamRun::stp)), least])
 }
 
 fn columns(first: &'static str) -> impl Iterator<Item = String> {
@@ -46,20 +47,20 @@ fn cells(studied: &Studied, new: &New) -> Result<Vec<Cell>, Failure> {
     Ok(cells)
 }
 
-/// Rules, blocks and thresholds.
+/// LayerweaverRules, blocks and thresholds.
 pub fn ablations(studied: &mut Studied) -> Result<Part, Failure> {
     Ok(Part { tables: vec![rules(studied)?, blocks(studied)?, thresholds(studied)?] })
 }
 
 fn rules(studied: &Studied) -> Result<Table, Failure> {
-    let all = Rules::default();
+    let all = LayerweaverRules::default();
     let variants = [
         ("all rules", all),
-        ("idle memory does not count", Rules { memory_idle: false, ..all }),
-        ("no rule against starvation", Rules { starvation: false, ..all }),
-        ("no potential idle time", Rules { potential: false, ..all }),
-        ("neither of the last two", Rules { starvation: false, potential: false, ..all }),
-        ("none of the three", Rules { memory_idle: false, starvation: false, potential: false }),
+        ("idle memory does not count", LayerweaverRules { memory_idle: false, ..all }),
+        ("no rule against starvation", LayerweaverRules { starvation: false, ..all }),
+        ("no potential idle time", LayerweaverRules { potential: false, ..all }),
+        ("neither of the last two", LayerweaverRules { starvation: false, potential: false, ..all }),
+        ("none of the three", LayerweaverRules { memory_idle: false, starvation: false, potential: false }),
     ];
     let title = "Layerweaver's rules, geometric mean of pairs";
     let mut table = Table::new(title, columns("rules"));
@@ -90,11 +91,11 @@ fn blocks(studied: &Studied) -> Result<Table, Failure> {
         let mut cells = Vec::new();
         for case in &CASES {
             let base = setting(case.npu, MAPPING, case.batch, granularity)?;
-            let setting = Setting { options: Options { folding, ..base.options }, ..base };
+            let setting = Setting { options: LoweringOptions { folding, ..base.options }, ..base };
             for scheduler in schedulers {
-                let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+                let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
                 let stp = spread("ablations", &names, |pair| {
-                    let played = setting.play(pair, scheduler, passes);
+                    let played = setting.simulate(pair, scheduler, passes);
                     Ok(played.map_err(Failure::usage)?.stp())
                 })?;
                 cells.push(Cell::Number(geomean(stp), 3));

@@ -3,7 +3,7 @@
 use dyno_experiment::Failure;
 use dyno_npu::balance::{intensity, sweep, turning_batch};
 use dyno_npu::hardware::{Npu, PRESETS};
-use dyno_npu::profile::Granularity;
+use dyno_npu::lowering::Granularity;
 
 use super::part::{Cell, Part, Table};
 use super::streams::CASES;
@@ -20,7 +20,7 @@ pub fn points(_: &mut Studied) -> Result<Part, Failure> {
         Table::new("NPUs", ["NPU", "TOP/s", "GB/s", "operations a byte", "weight buffer, MB"]);
     for preset in PRESETS {
         let npu = Npu::preset(preset.name).map_err(Failure::usage)?;
-        let parts = npu.parts();
+        let parts = npu.parameters();
         npus.row(
             preset.name,
             [
@@ -66,7 +66,7 @@ pub fn bars(_: &mut Studied) -> Result<Part, Failure> {
                 .map_err(Failure::usage)?;
             for bars in bars.chunks(BATCHES.len()) {
                 let tokens = bars[0].seq_len.map(|tokens| Cell::Number(tokens as f64, 0));
-                let ratio = |bar: &dyno_npu::balance::Bar| {
+                let ratio = |bar: &dyno_npu::balance::SweepPoint| {
                     let ratio = bar.pass.compute as f64 / bar.pass.fetch as f64;
                     Cell::Number(ratio, if ratio < 10.0 { 2 } else { 0 })
                 };

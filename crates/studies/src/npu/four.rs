@@ -1,9 +1,9 @@
 //! Figure IV.16: four networks at once.
 
 use dyno_experiment::Failure;
-use dyno_npu::profile::Granularity;
-use dyno_npu::schedule::Named;
-use dyno_npu::setting::Played;
+use dyno_npu::lowering::Granularity;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::setting::StreamRun;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
@@ -51,11 +51,11 @@ pub fn four(studied: &mut Studied) -> Result<Part, Failure> {
         let name = format!("{npu}, batch {batch}");
         let played = spread(&name, fours, |codes| {
             let one = |(scheduler, granularity): &(&str, Granularity)| {
-                let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+                let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
                 let setting = setting(npu, MAPPING, batch, *granularity)?;
-                setting.play(codes, scheduler, PASSES).map_err(Failure::usage)
+                setting.simulate(codes, scheduler, PASSES).map_err(Failure::usage)
             };
-            SCHEDULERS.iter().map(one).collect::<Result<Vec<Played>, _>>()
+            SCHEDULERS.iter().map(one).collect::<Result<Vec<StreamRun>, _>>()
         })?;
         let of = |at: usize| played.iter().map(move |ways| &ways[at]);
         let over = |at: usize, other: usize| {
@@ -69,15 +69,15 @@ pub fn four(studied: &mut Studied) -> Result<Part, Failure> {
             let cells = std::iter::once(Cell::from(stated)).chain(ours);
             means.row(format!("{name}: {what}"), cells);
         }
-        let least = |at| of(at).map(Played::least_share).fold(f64::INFINITY, f64::min);
+        let least = |at| of(at).map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
         let ours = OURS.map(|at| Cell::Number(least(at), 3));
         means.row(format!("{name}: least share"), std::iter::once(Cell::Nothing).chain(ours));
         if batch == 1 && npu == NOTHING_TO_SHARE {
             continue;
         }
         for (what, figure) in [
-            ("STP", Played::stp as fn(&Played) -> f64),
-            ("Least share of a stream", Played::least_share),
+            ("STP", StreamRun::stp as fn(&StreamRun) -> f64),
+            ("Least share of a stream", StreamRun::least_share),
         ] {
             let heads = std::iter::once("networks".to_owned()).chain(SCHEDULERS.iter().map(title));
             let mut table = Table::new(format!("{what}, {name}"), heads);

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::hardware::Npu;
-use dyno_npu::profile::{Granularity, Options, Picos};
+use dyno_npu::lowering::{Granularity, LoweringOptions};
+use dyno_npu::profile::Picos;
 use dyno_npu::setting::Setting;
 use serde_json::json;
 
@@ -149,7 +150,7 @@ fn setting(
         npu: Npu::preset(npu).map_err(Failure::usage)?,
         mapping: mapping.parse().map_err(Failure::usage)?,
         seq: SEQ,
-        options: Options { batch, granularity, ..Options::default() },
+        options: LoweringOptions { batch, granularity, ..LoweringOptions::default() },
     })
 }
 

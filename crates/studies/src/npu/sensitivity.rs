@@ -1,8 +1,8 @@
 //! What the figures of chapter IV hang on: the length of sequences, the mapping, the batch and the buffer.
 
 use dyno_experiment::Failure;
-use dyno_npu::profile::Granularity;
-use dyno_npu::schedule::Named;
+use dyno_npu::lowering::Granularity;
+use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::setting::Setting;
 
 use super::part::{Cell, Part, Table};
@@ -30,10 +30,10 @@ impl Place {
     fn stp(&self) -> Result<Cell, Failure> {
         let mut means = Vec::new();
         for name in SCHEDULERS {
-            let scheduler = Named::find(name).map_err(Failure::usage)?;
+            let scheduler = NamedScheduler::find(name).map_err(Failure::usage)?;
             let mut all = Vec::new();
             for pair in names(self.quick) {
-                let played = self.setting.play(&pair, scheduler, self.passes);
+                let played = self.setting.simulate(&pair, scheduler, self.passes);
                 all.push(played.map_err(Failure::usage)?.stp());
             }
             means.push(format!("{:.2}", mean(all)));
@@ -88,7 +88,7 @@ pub fn sensitivity(studied: &mut Studied) -> Result<Part, Failure> {
     let of = |case: &super::streams::Case| {
         let base = setting(case.npu, MAPPING, case.batch, Granularity::Layer)?;
         let with = |megabytes: u64| {
-            let npu = base.npu.with(|parts| parts.weight_buffer = megabytes * 1_000_000);
+            let npu = base.npu.with_parameters(|parts| parts.weight_buffer = megabytes * 1_000_000);
             npu.map(|npu| Setting { npu, ..base.clone() }).map_err(Failure::usage)
         };
         let settings = BUFFERS.into_iter().map(with).collect::<Result<_, Failure>>()?;

@@ -2,9 +2,9 @@
 
 use dyno_experiment::Failure;
 use dyno_npu::bounds::load;
-use dyno_npu::profile::Granularity;
-use dyno_npu::schedule::Named;
-use dyno_npu::serve::Batching;
+use dyno_npu::lowering::Granularity;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::serve::BatchingPolicy;
 use dyno_sut::npu::served::{Search, Served};
 
 use super::part::{Cell, Part, Table};
@@ -18,7 +18,7 @@ const MEMORY: [&str; 3] = ["BB", "BL", "XL"];
 /// Queries of the second network for each of the first.
 const RATIOS: [f64; 7] = [64.0, 16.0, 4.0, 1.0, 0.25, 0.0625, 0.015625];
 const SCHEDULERS: [&str; 4] = ["double-buffer", "layerweaver", "layerweaver+", "balanced"];
-/// Rules of urgency, and none but the deadline.
+/// LayerweaverRules of urgency, and none but the deadline.
 const VARIANTS: [&str; 6] = [
     "layerweaver+",
     "layerweaver+printed",
@@ -39,9 +39,9 @@ fn served(
 ) -> Result<Served, Failure> {
     let setting = setting("chapter-v", mapping, 4, Granularity::Layer)?;
     let networks = [(names[0], LIMITS[0]), (names[1], LIMITS[1])];
-    let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+    let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
     let deployment = setting.deploy(&networks, scheduler).map_err(Failure::usage)?;
-    let batching = Batching { window: MILLI, active, wake: MILLI / 2 };
+    let batching = BatchingPolicy { window: MILLI, active, wake: MILLI / 2 };
     Ok(Served { deployment, batching })
 }
 

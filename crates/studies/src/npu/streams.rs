@@ -1,9 +1,9 @@
 //! Figures IV.10 to IV.12 and section IV.5.C: the 16 pairs of networks as streams that never run dry.
 
 use dyno_experiment::Failure;
-use dyno_npu::profile::Granularity;
-use dyno_npu::schedule::Named;
-use dyno_npu::setting::{Played, pairs};
+use dyno_npu::lowering::Granularity;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::setting::{StreamRun, pairs};
 
 use super::paper;
 use super::part::{Cell, Part, Table};
@@ -64,7 +64,7 @@ const SHOWN: [usize; 6] = [FAIR, AI_MT, LAYERWEAVER, BALANCED, LAYERWEAVER_TILED
 pub struct Pairs {
     names: Vec<[&'static str; 2]>,
     /// By setting, pair and scheduler.
-    played: [Vec<Vec<Played>>; 2],
+    played: [Vec<Vec<StreamRun>>; 2],
 }
 
 impl Pairs {
@@ -73,9 +73,9 @@ impl Pairs {
         let of = |case: &Case| {
             spread(case.title, &names, |pair| {
                 let one = |way: &Way| {
-                    let scheduler = Named::find(way.scheduler).map_err(Failure::usage)?;
+                    let scheduler = NamedScheduler::find(way.scheduler).map_err(Failure::usage)?;
                     let setting = setting(case.npu, MAPPING, case.batch, way.granularity)?;
-                    setting.play(pair, scheduler, PASSES).map_err(Failure::usage)
+                    setting.simulate(pair, scheduler, PASSES).map_err(Failure::usage)
                 };
                 WAYS.iter().map(one).collect()
             })
@@ -85,7 +85,7 @@ impl Pairs {
     }
 
     /// Of all pairs of a setting under one scheduler.
-    fn of(&self, case: usize, way: usize) -> impl Iterator<Item = &Played> + Clone {
+    fn of(&self, case: usize, way: usize) -> impl Iterator<Item = &StreamRun> + Clone {
         self.played[case].iter().map(move |ways| &ways[way])
     }
 
@@ -95,7 +95,7 @@ impl Pairs {
         case: usize,
         what: &str,
         digits: usize,
-        figure: fn(&Played) -> f64,
+        figure: fn(&StreamRun) -> f64,
         last: (&str, fn(Vec<f64>) -> f64),
     ) -> Table {
         let ways = SHOWN.map(|way| WAYS[way].title);
@@ -151,7 +151,7 @@ pub fn throughput(studied: &mut Studied) -> Result<Part, Failure> {
         row("largest gain, %", &|way| gains(way).fold(f64::MIN, f64::max));
         row("over AI-MT, %", &|way| over(way, AI_MT));
         row("over Layerweaver, %", &|way| over(way, LAYERWEAVER));
-        tables.push(pairs.table(case, "STP", 3, Played::stp, ("mean", mean)));
+        tables.push(pairs.table(case, "STP", 3, StreamRun::stp, ("mean", mean)));
     }
     tables.insert(0, means);
     Ok(Part { tables })
@@ -187,7 +187,7 @@ pub fn busy(studied: &mut Studied) -> Result<Part, Failure> {
 fn both(
     studied: &mut Studied,
     [figure, what]: [&str; 2],
-    of: fn(&Played) -> f64,
+    of: fn(&StreamRun) -> f64,
     last: (&'static str, fn(Vec<f64>) -> f64),
 ) -> Result<Part, Failure> {
     let pairs = played(studied)?;
@@ -227,13 +227,13 @@ fn both(
 
 /// Figure IV.12.
 pub fn turnaround(studied: &mut Studied) -> Result<Part, Failure> {
-    both(studied, ["IV.12", "ANTT"], Played::antt, ("mean", mean))
+    both(studied, ["IV.12", "ANTT"], StreamRun::antt, ("mean", mean))
 }
 
 /// Section IV.5.C.
 pub fn slowdown(studied: &mut Studied) -> Result<Part, Failure> {
     let last = ("geometric mean", geomean as fn(Vec<f64>) -> f64);
-    both(studied, ["IV.5.C", "Maximum slowdown"], Played::slowdown, last)
+    both(studied, ["IV.5.C", "Maximum slowdown"], StreamRun::slowdown, last)
 }
 
 /// How far runs are from what nobody can pass.
@@ -251,7 +251,7 @@ pub fn bounds(studied: &mut Studied) -> Result<Part, Failure> {
         ];
         let mut table = Table::new(format!("Distance to bounds, {title}"), columns);
         for at in [AI_MT, LAYERWEAVER, BALANCED, LAYERWEAVER_TILED, TILED] {
-            let gaps: Vec<f64> = pairs.of(case, at).map(Played::gap).collect();
+            let gaps: Vec<f64> = pairs.of(case, at).map(StreamRun::gap).collect();
             let widest = gaps.iter().copied().fold(0.0, f64::max);
             let name =
                 gaps.iter().position(|gap| *gap == widest && *gap > 5e-5).map(|at| pairs.names[at]);
@@ -289,15 +289,15 @@ pub fn ours(studied: &mut Studied) -> Result<Part, Failure> {
         ];
         let mut table = Table::new(format!("Schedulers, {title}"), columns);
         for (at, way) in WAYS.iter().enumerate() {
-            let of = |figure: fn(&Played) -> f64| mean(pairs.of(case, at).map(figure));
-            let least = pairs.of(case, at).map(Played::least_share).fold(f64::INFINITY, f64::min);
+            let of = |figure: fn(&StreamRun) -> f64| mean(pairs.of(case, at).map(figure));
+            let least = pairs.of(case, at).map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
             table.row(
                 way.title,
                 [
-                    Cell::Number(of(Played::stp), 3),
+                    Cell::Number(of(StreamRun::stp), 3),
                     Cell::percent(of(|of| of.stp() / of.bound(false)), 1),
-                    Cell::Number(of(Played::antt), 2),
-                    Cell::Number(geomean(pairs.of(case, at).map(Played::slowdown)), 2),
+                    Cell::Number(of(StreamRun::antt), 2),
+                    Cell::Number(geomean(pairs.of(case, at).map(StreamRun::slowdown)), 2),
                     Cell::Number(least, 3),
                     Cell::percent(of(|of| of.busy()[0]), 1),
                     Cell::percent(of(|of| of.busy()[1]), 1),

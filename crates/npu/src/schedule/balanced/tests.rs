@@ -3,29 +3,31 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::Limits;
-use crate::profile::{Block, Profile};
-use crate::serve::{Batching, Served, Server};
+use crate::machine::MachineLimits;
+use crate::profile::{Block, NetworkProfile};
+use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
 
-const LIMITS: Limits = Limits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+const LIMITS: MachineLimits =
+    MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
 /// Of batches of 1 to `most`, of which each request computes for so long; the fetch is of all of them.
-fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> Served {
+fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> ServedNetwork {
     let pass = |requests| {
         let block = Block { compute: compute * requests, fetch, bytes: fetch };
-        Pass::new(&Profile { blocks: vec![block; 2], ..Profile::default() }, LIMITS).map(Arc::new)
+        Pass::new(&NetworkProfile { blocks: vec![block; 2], ..NetworkProfile::default() }, LIMITS)
+            .map(Arc::new)
     };
-    Served { passes: (1..=most).filter_map(pass).collect(), limit }
+    ServedNetwork { passes: (1..=most).filter_map(pass).collect(), limit }
 }
 
-fn server(served: Vec<Served>) -> Server {
+fn server(served: Vec<ServedNetwork>) -> NpuServer {
     let passes: Vec<_> = served.iter().map(|served| Arc::clone(&served.passes[0])).collect();
-    let batching = Batching { window: 0, active: 4, wake: 10 };
-    Server::new(LIMITS, batching, served, Box::new(Balanced::new(&passes)))
+    let batching = BatchingPolicy { window: 0, active: 4, wake: 10 };
+    NpuServer::new(LIMITS, batching, served, Box::new(BalancedScheduler::new(&passes)))
 }
 
 /// Plays requests (time, stream), by their tickets, until all are computed.
-fn play(mut server: Server, arrivals: &[(Picos, usize)]) -> Vec<Picos> {
+fn play(mut server: NpuServer, arrivals: &[(Picos, usize)]) -> Vec<Picos> {
     let mut computed = Vec::new();
     for (ticket, &(at, stream)) in arrivals.iter().enumerate() {
         while let Some(next) = server.next_event().filter(|next| *next < at) {

@@ -1,19 +1,19 @@
 //! What every schedule keeps, whoever makes it; and where the greedy one must be as good as any.
 
 use super::*;
-use crate::machine::Placed;
-use crate::streams::{Streams, play_watched};
+use crate::machine::Placement;
+use crate::streams::{StreamsResult, simulate_observed};
 
 /// What a named scheduler makes of streams, block by block: the stream, the place in its pass, and the times.
 fn watched(
-    named: &Named,
+    named: &NamedScheduler,
     passes: &[Arc<Pass>],
-    limits: Limits,
-) -> (Streams, Vec<(usize, usize, Placed)>) {
+    limits: MachineLimits,
+) -> (StreamsResult, Vec<(usize, usize, Placement)>) {
     let mut seen = Vec::new();
     let mut scheduler = named.make(passes);
     let played =
-        play_watched(passes, limits, scheduler.as_mut(), 2_000, |stream, block, placed| {
+        simulate_observed(passes, limits, scheduler.as_mut(), 2_000, |stream, block, placed| {
             seen.push((stream, block, *placed));
         });
     (played, seen)
@@ -23,22 +23,22 @@ proptest! {
     #[test]
     fn nobody_breaks_the_machine_or_its_bounds(profiles in profiles(1..5), capacity in 40..200u64) {
         for named in SCHEDULERS {
-            let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
+            let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
             let passes: Vec<Arc<Pass>> =
                 profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let (played, seen) = watched(named, &passes, limits);
             prop_assert_eq!(&(played.clone(), seen.clone()), &watched(named, &passes, limits), "{}", named.name);
 
             // No schedule is shorter than the work of either resource, nor better than the two-resource optimum.
-            let block = |&(stream, block, _): &(usize, usize, Placed)| passes[stream].blocks[block];
+            let block = |&(stream, block, _): &(usize, usize, Placement)| passes[stream].blocks[block];
             let compute: Picos = seen.iter().map(|one| block(one).compute).sum();
             let fetch: Picos = seen.iter().map(|one| block(one).fetch).sum();
             prop_assert_eq!((played.compute_busy, played.memory_busy), (compute, fetch));
-            prop_assert!(played.lasted >= compute.max(fetch), "{}", named.name);
+            prop_assert!(played.duration >= compute.max(fetch), "{}", named.name);
             let (stp, (most, _)) = (played.stp(&passes), throughput(&passes, true));
             prop_assert!(stp <= most * (1.0 + 1e-9), "{}: {stp} > {most}", named.name);
 
-            let mut before: Vec<Option<(usize, Placed)>> = vec![None; passes.len()];
+            let mut before: Vec<Option<(usize, Placement)>> = vec![None; passes.len()];
             for (at, one) in seen.iter().enumerate() {
                 let (stream, number, now) = *one;
                 // Each block is computed after its fetch, and after the block of its stream before it.
@@ -61,12 +61,12 @@ proptest! {
     #[test]
     fn who_takes_turns_starves_nobody(profiles in profiles(2..6), capacity in 40..300u64) {
         for name in ["fair", "fifo", "double-buffer", "round-robin", "prema", "earliest-due", "balanced"] {
-            let named = Named::find(name).unwrap();
-            let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
+            let named = NamedScheduler::find(name).unwrap();
+            let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
             let passes: Vec<Arc<Pass>> =
                 profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let all: Picos = passes.iter().map(|pass| pass.alone).sum();
-            let played = play(&passes, limits, named.make(&passes).as_mut(), 100 * all);
+            let played = simulate(&passes, limits, named.make(&passes).as_mut(), 100 * all);
             for (at, stream) in played.streams.iter().enumerate() {
                 prop_assert!(stream.passes > 0, "{name}: stream {at} had no pass in the time of 100 of each");
             }
@@ -103,15 +103,15 @@ fn soonest(passes: &[Arc<Pass>], capacity: u64, order: &mut Vec<usize>) -> Picos
 fn greedy(
     passes: &[Arc<Pass>],
     capacity: u64,
-    mut picked: impl FnMut(&View<'_>, usize, bool),
+    mut picked: impl FnMut(&SchedulerView<'_>, usize, bool),
 ) -> Vec<usize> {
     let mut machine = Machine::new(limits(capacity));
-    let mut scheduler = Layerweaver::new(Rules::default());
+    let mut scheduler = Layerweaver::new(LayerweaverRules::default());
     let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
     let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
     let mut order = Vec::new();
     while !jobs.is_empty() {
-        let view = View { machine: &machine, jobs: &jobs, queues: &[], now: 0 };
+        let view = SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now: 0 };
         let at = scheduler.pick(&view);
         picked(&view, at, scheduler.was_starved());
         machine.place(&jobs[at].block, jobs[at].stream, 0);
@@ -123,7 +123,7 @@ fn greedy(
     order
 }
 
-fn few(blocks: impl Strategy<Value = (Picos, Picos)>) -> impl Strategy<Value = Profile> {
+fn few(blocks: impl Strategy<Value = (Picos, Picos)>) -> impl Strategy<Value = NetworkProfile> {
     prop::collection::vec(blocks, 1..6).prop_map(|blocks| profile(&blocks))
 }
 
@@ -148,7 +148,7 @@ proptest! {
     ) {
         let passes = passes(&streams, capacity);
         let order = greedy(&passes, capacity, |view, at, starved| {
-            let total = |at: usize| idle(view, at).total();
+            let total = |at: usize| idle_time(view, at).total();
             let least = (0..view.jobs.len()).map(total).min();
             assert!(starved || Some(total(at)) == least);
         });

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hardware::Npu;
+use crate::lowering::{LoweringOptions, lower};
 use crate::mapping::Mapping;
-use crate::profile::{Options, make};
 
 const SMALL: Decoder = Decoder {
     name: "small",
@@ -24,8 +24,8 @@ fn named<'n>(network: &'n Network, name: &str) -> &'n Layer {
 
 #[test]
 fn a_prompt_keeps_what_a_token_fetches() {
-    let prompt = SMALL.network(Phase::Prefill(10)).unwrap();
-    let token = SMALL.network(Phase::Decode(10)).unwrap();
+    let prompt = SMALL.network(DecoderPhase::Prefill(10)).unwrap();
+    let token = SMALL.network(DecoderPhase::Decode(10)).unwrap();
     assert_eq!((prompt.layers.len(), token.layers.len()), (2 + 2 * 9, 2 + 2 * 9));
     let written = |network: &Network| network.layers.iter().map(|layer| layer.stream_bytes).sum();
     // Two layers, keys and values, two heads of 16 numbers.
@@ -56,7 +56,7 @@ fn llama_has_as_many_weights_as_its_name_says() {
         ("llama3-8b", 7_504_658_432, 131_072),
     ] {
         let decoder = Decoder::preset(name).unwrap();
-        let prompt = decoder.network(Phase::Prefill(1)).unwrap();
+        let prompt = decoder.network(DecoderPhase::Prefill(1)).unwrap();
         let embed = named(&prompt, "embed").weight_bytes;
         assert_eq!((prompt.weight_bytes() - embed) / 2, weights, "{name}");
         assert_eq!(decoder.kv_bytes(), kv, "{name}");
@@ -69,14 +69,14 @@ fn prompts_are_bound_by_compute_and_tokens_by_memory() {
     let decoder = Decoder::preset("llama2-7b").unwrap();
     let of = |phase| {
         let network = decoder.network(phase).unwrap();
-        let options = Options { batch: 4, ..Options::default() };
-        make(&network, &npu, Mapping::Peak, &options).unwrap()
+        let options = LoweringOptions { batch: 4, ..LoweringOptions::default() };
+        lower(&network, &npu, Mapping::Peak, &options).unwrap()
     };
-    let (prompt, token) = (of(Phase::Prefill(512)), of(Phase::Decode(512)));
+    let (prompt, token) = (of(DecoderPhase::Prefill(512)), of(DecoderPhase::Decode(512)));
     assert!(prompt.profile.compute() > 10 * prompt.profile.fetch());
     assert!(token.profile.fetch() > 10 * token.profile.compute());
     // The scores of 32000 tokens have 262 MB of weights.
-    assert_eq!(prompt.split.last().map(|split| split.parts), Some(11));
+    assert_eq!(prompt.splits.last().map(|split| split.parts), Some(11));
 }
 
 #[test]
@@ -86,8 +86,9 @@ fn what_is_no_decoder_is_told() {
         "there is no decoder `llama-7b`; the nearest is `llama2-7b`; there are gptj-6b, llama2-7b, llama2-70b, \
          llama3-8b"
     );
-    let told =
-        |decoder: Decoder, tokens| decoder.network(Phase::Decode(tokens)).unwrap_err().to_string();
+    let told = |decoder: Decoder, tokens| {
+        decoder.network(DecoderPhase::Decode(tokens)).unwrap_err().to_string()
+    };
     let sizes = "decoder `small`: sizes are 1 to 2^30, and layers at most 2^16";
     assert_eq!(told(SMALL, 0), sizes);
     assert_eq!(told(Decoder { layers: 1 << 17, ..SMALL }, 5), sizes);
@@ -103,9 +104,9 @@ proptest! {
     fn tables_of_another_length_are_those_made_for_it(
         from in 1_u64..2000, to in 1_u64..2000, is_prompt in any::<bool>(),
     ) {
-        let phase = if is_prompt { Phase::Prefill } else { Phase::Decode };
-        let made = SMALL.network(phase(to)).unwrap();
-        prop_assert_eq!(SMALL.network(phase(from)).unwrap().at_sequence(to), Ok(made.clone()));
-        prop_assert_eq!(Network::from_csv("small", &made.to_string()).unwrap().layers, made.layers);
+        let phase = if is_prompt { DecoderPhase::Prefill } else { DecoderPhase::Decode };
+        let lowering = SMALL.network(phase(to)).unwrap();
+        prop_assert_eq!(SMALL.network(phase(from)).unwrap().at_sequence(to), Ok(lowering.clone()));
+        prop_assert_eq!(Network::from_csv("small", &lowering.to_string()).unwrap().layers, lowering.layers);
     }
 }

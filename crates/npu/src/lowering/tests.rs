@@ -12,17 +12,17 @@ fn mapping(name: &str) -> Mapping {
     name.parse().unwrap()
 }
 
-fn made(code: &str, npu: &str, name: &str, options: &Options) -> Made {
+fn lowering(code: &str, npu: &str, name: &str, options: &LoweringOptions) -> Lowering {
     let network = Network::preset(code).unwrap();
-    make(&network, &Npu::preset(npu).unwrap(), mapping(name), options).unwrap()
+    lower(&network, &Npu::preset(npu).unwrap(), mapping(name), options).unwrap()
 }
 
 #[test]
 fn a_profile_has_a_block_a_unit() {
-    let made = made("BB", "memory-centric", "kcp+1", &Options::default());
-    let profile = &made.profile;
-    assert_eq!((profile.blocks.len(), profile.labels.len(), made.spilled), (75, 75, 0));
-    assert!(made.split.is_empty());
+    let lowering = lowering("BB", "memory-centric", "kcp+1", &LoweringOptions::default());
+    let profile = &lowering.profile;
+    assert_eq!((profile.blocks.len(), profile.labels.len(), lowering.spilled), (75, 75, 0));
+    assert!(lowering.splits.is_empty());
     // 64 x 2 x 12 x 12 cycles at 700 MHz; 768 x 768 numbers of 16 bits at 225 GB/s.
     let cycles = 64 * 2 * 12 * 3_u64;
     let q = Block { compute: (cycles * 10_000).div_ceil(7), fetch: 5_242_880, bytes: 1_179_648 };
@@ -38,8 +38,14 @@ fn a_profile_has_a_block_a_unit() {
 
 #[test]
 fn a_batch_shares_weights_and_not_rows_of_tables() {
-    let of =
-        |batch| made("BB", "compute-centric", "kcp+1", &Options { batch, ..Options::default() });
+    let of = |batch| {
+        lowering(
+            "BB",
+            "compute-centric",
+            "kcp+1",
+            &LoweringOptions { batch, ..LoweringOptions::default() },
+        )
+    };
     let (one, many) = (of(1).profile, of(16).profile);
     assert_eq!(many.blocks[0].bytes, 16 * one.blocks[0].bytes);
     for (one, many) in one.blocks[1..].iter().zip(&many.blocks[1..]) {
@@ -51,27 +57,32 @@ fn a_batch_shares_weights_and_not_rows_of_tables() {
 #[test]
 fn a_layer_beyond_the_buffer_is_split_and_said() {
     let npu = Npu::preset("memory-centric").unwrap();
-    let small = npu.with(|parts| parts.weight_buffer = 4_000_000).unwrap();
+    let small = npu.with_parameters(|parts| parts.weight_buffer = 4_000_000).unwrap();
     let network = Network::preset("BB").unwrap();
-    let whole = make(&network, &npu, mapping("kcp+1"), &Options::default()).unwrap();
-    let made = make(&network, &small, mapping("kcp+1"), &Options::default()).unwrap();
+    let whole = lower(&network, &npu, mapping("kcp+1"), &LoweringOptions::default()).unwrap();
+    let lowering = lower(&network, &small, mapping("kcp+1"), &LoweringOptions::default()).unwrap();
     // Two in each of twelve layers have 4718592 bytes: three parts of at most 2 MB.
-    assert_eq!(made.split.len(), 24);
-    assert_eq!(made.profile.blocks.len(), 75 + 24 * 2);
+    assert_eq!(lowering.splits.len(), 24);
+    assert_eq!(lowering.profile.blocks.len(), 75 + 24 * 2);
     assert_eq!(
-        made.split[0].to_string(),
+        lowering.splits[0].to_string(),
         "`l0_ff1` has 4718592 bytes, more than the weight buffer; it is split into 3 parts"
     );
-    assert_eq!(made.profile.labels[6], "l0_ff1 (2 of 3)");
-    assert!(made.profile.blocks.iter().all(|block| block.bytes <= 2_000_000));
-    let sums = |profile: &Profile| (profile.compute(), profile.fetch());
-    assert_eq!(sums(&made.profile), sums(&whole.profile));
+    assert_eq!(lowering.profile.labels[6], "l0_ff1 (2 of 3)");
+    assert!(lowering.profile.blocks.iter().all(|block| block.bytes <= 2_000_000));
+    let sums = |profile: &NetworkProfile| (profile.compute(), profile.fetch());
+    assert_eq!(sums(&lowering.profile), sums(&whole.profile));
 }
 
 #[test]
 fn blocks_may_be_groups_or_parts_of_layers() {
     let of = |granularity| {
-        made("RN", "memory-centric", "kcp+1", &Options { granularity, ..Options::default() })
+        lowering(
+            "RN",
+            "memory-centric",
+            "kcp+1",
+            &LoweringOptions { granularity, ..LoweringOptions::default() },
+        )
     };
     let layers = of(Granularity::Layer).profile;
     let fused = of(Granularity::Fused { bytes: 1_000_000 }).profile;
@@ -81,7 +92,8 @@ fn blocks_may_be_groups_or_parts_of_layers() {
     assert!(fused.labels.contains(&"conv5_1_down".to_owned()), "{:?}", fused.labels);
     assert_eq!(fused.labels[0], "conv1..conv3_1_1x1b");
     assert!(tiles.blocks.iter().all(|block| block.bytes <= 1_000_000));
-    let bytes = |profile: &Profile| profile.blocks.iter().map(|block| block.bytes).sum::<u64>();
+    let bytes =
+        |profile: &NetworkProfile| profile.blocks.iter().map(|block| block.bytes).sum::<u64>();
     assert_eq!(bytes(&fused), bytes(&layers));
     assert_eq!(bytes(&tiles), bytes(&layers));
     // Each block's time is rounded up once.
@@ -93,9 +105,14 @@ fn blocks_may_be_groups_or_parts_of_layers() {
 fn activations_without_room_are_written_and_read_again() {
     let traffic = Traffic::WithActivations;
     let of = |code, npu, batch| {
-        made(code, npu, "kcp+1", &Options { batch, traffic, ..Options::default() })
+        lowering(
+            code,
+            npu,
+            "kcp+1",
+            &LoweringOptions { batch, traffic, ..LoweringOptions::default() },
+        )
     };
-    // The buffers of Table IV.1 hold what they were made for.
+    // The buffers of Table IV.1 hold what they were lowering for.
     for code in ["MN", "RN", "RX", "BB", "NCF"] {
         assert_eq!(of(code, "memory-centric", 1).spilled, 0, "{code}");
         assert_eq!(of(code, "compute-centric", 16).spilled, 0, "{code}");
@@ -103,7 +120,7 @@ fn activations_without_room_are_written_and_read_again() {
     // One convolution of Inception has 1382976 bytes in and 2765952 out, more than 4014080.
     let inception = of("IC", "memory-centric", 1);
     assert_eq!(inception.spilled, 1_382_976 + 2_765_952 - 4_014_080);
-    let plain = made("IC", "memory-centric", "kcp+1", &Options::default());
+    let plain = lowering("IC", "memory-centric", "kcp+1", &LoweringOptions::default());
     assert_eq!(plain.spilled, 0);
     let more = inception.profile.fetch() - plain.profile.fetch();
     assert!(more.abs_diff(2 * inception.spilled * 1000 / 225) <= 1, "{more} ps");
@@ -117,47 +134,53 @@ fn activations_without_room_are_written_and_read_again() {
 fn what_cannot_be_made_is_told() {
     let npu = Npu::preset("memory-centric").unwrap();
     let network = Network::preset("RN").unwrap();
-    let told = |npu: &Npu, options: Options| {
-        make(&network, npu, mapping("kcp"), &options).unwrap_err().to_string()
+    let told = |npu: &Npu, options: LoweringOptions| {
+        lower(&network, npu, mapping("kcp"), &options).unwrap_err().to_string()
     };
-    let plain = Options::default();
+    let plain = LoweringOptions::default();
     assert_eq!(
-        told(&npu, Options { batch: 0, ..plain }),
+        told(&npu, LoweringOptions { batch: 0, ..plain }),
         "a batch of 0 samples: expected 1 to 4294967296"
     );
-    assert!(told(&npu, Options { batch: u64::MAX, ..plain }).starts_with("a batch of 1844"));
+    assert!(
+        told(&npu, LoweringOptions { batch: u64::MAX, ..plain }).starts_with("a batch of 1844")
+    );
     let granularity = Granularity::Tile { bytes: 0, time: 1 };
     assert_eq!(
-        told(&npu, Options { granularity, ..plain }),
+        told(&npu, LoweringOptions { granularity, ..plain }),
         "blocks of 0 bytes or no time: expected at least 1"
     );
-    let tiny = npu.with(|parts| parts.weight_buffer = 1).unwrap();
+    let tiny = npu.with_parameters(|parts| parts.weight_buffer = 1).unwrap();
     assert!(told(&tiny, plain).contains("would be split into"), "{}", told(&tiny, plain));
-    let slow = npu.with(|parts| parts.hertz = 1).unwrap();
+    let slow = npu.with_parameters(|parts| parts.hertz = 1).unwrap();
     let batch = 1 << 32;
-    assert!(told(&slow, Options { batch, ..plain }).contains("takes longer than 213 days"));
-    let few = npu.with(|parts| parts.pes = 63).unwrap();
+    assert!(told(&slow, LoweringOptions { batch, ..plain }).contains("takes longer than 213 days"));
+    let few = npu.with_parameters(|parts| parts.pes = 63).unwrap();
     assert!(told(&few, plain).contains("needs 64 PEs, and the NPU has 63"));
 }
 
 #[test]
 fn times_that_were_measured_are_played_as_they_are() {
     let text = "name,compute_us,fetch_us,bytes\na,10,2,4000000\nb,1,90,60000000\n";
-    assert!(Profile::is_table(text) && !Profile::is_table("name,type,m\n"));
-    let network = Network::of_times(Profile::from_csv("engine.csv", text).unwrap());
+    assert!(NetworkProfile::is_table(text) && !NetworkProfile::is_table("name,type,m\n"));
+    let network = Network::from_profile(NetworkProfile::from_csv("engine.csv", text).unwrap());
     let npu = Npu::preset("memory-centric").unwrap();
-    let make = |options: Options| make(&network, &npu, mapping("peak"), &options);
+    let make = |options: LoweringOptions| lower(&network, &npu, mapping("peak"), &options);
     // The second has no room in the buffer of 48 MB.
-    let Made { profile, split, .. } = make(Options::default()).unwrap();
+    let Lowering { profile, splits, .. } = make(LoweringOptions::default()).unwrap();
     assert_eq!((profile.compute(), profile.fetch()), (11_000_000, 92_000_000));
     assert_eq!(profile.labels, ["a", "b (1 of 3)", "b (2 of 3)", "b (3 of 3)"]);
-    assert_eq!((split.len(), split[0].layer.as_str()), (1, "b"));
+    assert_eq!((splits.len(), splits[0].layer.as_str()), (1, "b"));
     let tile = Granularity::Tile { bytes: u64::MAX, time: 5_000_000 };
-    let tiles = make(Options { granularity: tile, ..Options::default() }).unwrap().profile;
+    let tiles =
+        make(LoweringOptions { granularity: tile, ..LoweringOptions::default() }).unwrap().profile;
     assert_eq!((tiles.blocks.len(), tiles.compute()), (4, 11_000_000));
     // Nobody measured these.
-    let fused = Options { granularity: Granularity::Fused { bytes: 1 }, ..Options::default() };
-    for options in [fused, Options { batch: 4, ..Options::default() }] {
+    let fused = LoweringOptions {
+        granularity: Granularity::Fused { bytes: 1 },
+        ..LoweringOptions::default()
+    };
+    for options in [fused, LoweringOptions { batch: 4, ..LoweringOptions::default() }] {
         let told = make(options).unwrap_err().to_string();
         assert!(told.contains("`engine.csv` holds times that were measured"), "{told}");
     }
@@ -165,11 +188,11 @@ fn times_that_were_measured_are_played_as_they_are() {
 
 #[test]
 fn profiles_are_tables_too() {
-    let profile = made("BB", "memory-centric", "kcp+1", &Options::default()).profile;
-    assert_eq!(Profile::from_csv("BB", &profile.to_string()), Ok(profile));
+    let profile = lowering("BB", "memory-centric", "kcp+1", &LoweringOptions::default()).profile;
+    assert_eq!(NetworkProfile::from_csv("BB", &profile.to_string()), Ok(profile));
     let told = |cells: &str| {
         let text = format!("name,bytes,compute_us,fetch_us\nconv1,100,1.5,2\n{cells}\n");
-        Profile::from_csv("measured.csv", &text).map_err(|error| error.to_string())
+        NetworkProfile::from_csv("measured.csv", &text).map_err(|error| error.to_string())
     };
     let measured = told("fc,7,0.000001,0").unwrap();
     assert_eq!(measured.blocks[0], Block { compute: 1_500_000, fetch: 2_000_000, bytes: 100 });
@@ -182,7 +205,7 @@ fn profiles_are_tables_too() {
     }
 }
 
-fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, Options)> {
+fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, LoweringOptions)> {
     let code = prop::sample::select(PRESETS.to_vec());
     let name = prop::sample::select(vec!["peak", "sys", "kcp", "kcp+1", "kcpx", "kcpx+1:128"]);
     let granularity = prop_oneof![
@@ -193,11 +216,16 @@ fn anything() -> impl Strategy<Value = (Network, Npu, Mapping, Options)> {
     let folding = prop::sample::select(vec![Folding::Apart, Folding::IntoNext]);
     let traffic = prop::sample::select(vec![Traffic::Weights, Traffic::WithActivations]);
     let options = (1_u64..40, folding, granularity, traffic).prop_map(
-        |(batch, folding, granularity, traffic)| Options { batch, folding, granularity, traffic },
+        |(batch, folding, granularity, traffic)| LoweringOptions {
+            batch,
+            folding,
+            granularity,
+            traffic,
+        },
     );
     let buffers = (500_000_u64..60_000_000, prop::option::of(1_u64..60_000_000));
     (code, name, options, buffers).prop_map(|(code, name, options, (weights, activations))| {
-        let npu = Npu::preset("memory-centric").unwrap().with(|parts| {
+        let npu = Npu::preset("memory-centric").unwrap().with_parameters(|parts| {
             parts.weight_buffer = weights;
             parts.activation_buffer = activations;
         });
@@ -210,20 +238,20 @@ proptest! {
 
     #[test]
     fn blocks_fit_and_together_are_the_network((network, npu, mapping, options) in anything()) {
-        let made = make(&network, &npu, mapping, &options).unwrap();
-        let blocks = &made.profile.blocks;
-        prop_assert_eq!(blocks.len(), made.profile.labels.len());
-        prop_assert!(blocks.iter().all(|block| block.bytes <= npu.parts().weight_buffer));
+        let lowering = lower(&network, &npu, mapping, &options).unwrap();
+        let blocks = &lowering.profile.blocks;
+        prop_assert_eq!(blocks.len(), lowering.profile.labels.len());
+        prop_assert!(blocks.iter().all(|block| block.bytes <= npu.parameters().weight_buffer));
         let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
         let expected: u64 = network.layers.iter().map(|layer| layer.fetched(options.batch)).sum();
         prop_assert_eq!(bytes, expected);
-        let of = |layer: &Layer| mapping.cycles(layer, options.batch, npu.parts().pes);
+        let of = |layer: &Layer| mapping.cycles(layer, options.batch, npu.parameters().pes);
         let cycles: u128 = network.layers.iter().map(of).sum();
         let units = network.layers.len() as u64;
         // Each unit is rounded up once.
-        prop_assert!(made.profile.compute() - npu.cycles(cycles).unwrap() <= units);
-        let traffic = u128::from(bytes) + 2 * u128::from(made.spilled);
-        prop_assert!(made.profile.fetch() - npu.bytes(traffic).unwrap() <= units);
-        prop_assert!(options.traffic == Traffic::WithActivations || made.spilled == 0);
+        prop_assert!(lowering.profile.compute() - npu.cycles(cycles).unwrap() <= units);
+        let traffic = u128::from(bytes) + 2 * u128::from(lowering.spilled);
+        prop_assert!(lowering.profile.fetch() - npu.bytes(traffic).unwrap() <= units);
+        prop_assert!(options.traffic == Traffic::WithActivations || lowering.spilled == 0);
     }
 }

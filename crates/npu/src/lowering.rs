@@ -1,15 +1,18 @@
 //! Profiles out of networks: how long each unit computes and fetches on an NPU.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
-use super::{Block, Picos, Profile};
 use crate::hardware::Npu;
 use crate::mapping::{Mapping, MappingError};
+use crate::profile::{Block, NetworkProfile, Picos};
 use crate::workload::{Layer, LayerType, Network};
 
-/// How a network is made into blocks.
+/// How a network is lowering into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct LoweringOptions {
     /// Samples that are computed together. 1 to 2^32.
     pub batch: u64,
     /// Of products of two activations.
@@ -20,7 +23,7 @@ pub struct Options {
     pub traffic: Traffic,
 }
 
-impl Default for Options {
+impl Default for LoweringOptions {
     /// A sample, as the thesis has it.
     fn default() -> Self {
         Self {
@@ -77,18 +80,18 @@ pub enum Traffic {
 
 /// A profile, and what had to be done for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct Lowering {
     /// The profile.
-    pub profile: Profile,
+    pub profile: NetworkProfile,
     /// Units that the weight buffer cannot hold, in the order of execution.
-    pub split: Vec<Split>,
+    pub splits: Vec<LayerSplit>,
     /// Bytes of activations that are written and read again, in all; 0 of [`Traffic::Weights`].
     pub spilled: u64,
 }
 
 /// A unit that the weight buffer cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct LayerSplit {
     /// Its layers.
     pub layer: String,
     /// Its weights.
@@ -97,7 +100,7 @@ pub struct Split {
     pub parts: u64,
 }
 
-impl fmt::Display for Split {
+impl fmt::Display for LayerSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { layer, bytes, parts } = self;
         write!(
@@ -107,10 +110,10 @@ impl fmt::Display for Split {
     }
 }
 
-/// A profile that cannot be made.
+/// A profile that cannot be lowering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ProfileError {
+pub enum LoweringError {
     /// Of no samples, or of more than anybody has.
     Batch {
         /// How many.
@@ -139,7 +142,7 @@ pub enum ProfileError {
     },
 }
 
-impl fmt::Display for ProfileError {
+impl fmt::Display for LoweringError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Batch { found } => {
@@ -164,9 +167,9 @@ impl fmt::Display for ProfileError {
     }
 }
 
-impl std::error::Error for ProfileError {}
+impl std::error::Error for LoweringError {}
 
-impl From<MappingError> for ProfileError {
+impl From<MappingError> for LoweringError {
     fn from(error: MappingError) -> Self {
         Self::Mapping(error)
     }
@@ -177,11 +180,18 @@ const MOST_SAMPLES: u64 = 1 << 32;
 /// Of one unit.
 const MOST_PARTS: u64 = 1 << 20;
 
+/// Upper bounds of one tile, both at least 1.
+#[derive(Clone, Copy)]
+struct TileLimits {
+    bytes: u64,
+    time: Picos,
+}
+
 /// What is scheduled as one before it is split: layers and what they take.
 struct Unit<'n> {
     layers: Vec<&'n Layer>,
     cycles: u128,
-    /// Held in the weight buffer.
+    /// Reservation in the weight buffer.
     bytes: u128,
     /// Passes the wires besides.
     stream: u128,
@@ -233,48 +243,50 @@ impl Network {
 ///
 /// # Errors
 /// A batch or blocks of nothing; a mapping that the array cannot have; times beyond 64 bits.
-pub fn make(
+pub fn lower(
     network: &Network,
     npu: &Npu,
     mapping: Mapping,
-    options: &Options,
-) -> Result<Made, ProfileError> {
-    let parts = npu.parts();
+    options: &LoweringOptions,
+) -> Result<Lowering, LoweringError> {
+    let parts = npu.parameters();
     mapping.fits(parts.pes)?;
     if !(1..=MOST_SAMPLES).contains(&options.batch) {
-        return Err(ProfileError::Batch { found: options.batch });
+        return Err(LoweringError::Batch { found: options.batch });
     }
     let (fused, tile) = match options.granularity {
         Granularity::Layer => (None, None),
         Granularity::Fused { bytes } => (Some(bytes), None),
-        Granularity::Tile { bytes, time } => (None, Some((bytes, time))),
+        Granularity::Tile { bytes, time } => (None, Some(TileLimits { bytes, time })),
     };
-    if fused == Some(0) || tile.is_some_and(|(bytes, time)| bytes == 0 || time == 0) {
-        return Err(ProfileError::EmptyBlocks);
+    if fused == Some(0) || tile.is_some_and(|tile| tile.bytes == 0 || tile.time == 0) {
+        return Err(LoweringError::EmptyBlocks);
     }
-    let mut made = match &network.measured {
-        Some(profile) if options.batch == 1 && fused.is_none() => measured(profile, npu, tile)?,
-        Some(_) => return Err(ProfileError::Measured { network: network.name.clone() }),
+    let mut lowering = match &network.measured {
+        Some(profile) if options.batch == 1 && fused.is_none() => {
+            lower_profile(profile, npu, tile)?
+        }
+        Some(_) => return Err(LoweringError::Measured { network: network.name.clone() }),
         None => {
             let (units, spilled) = units(network, npu, mapping, options);
             let units = match fused {
                 Some(bytes) => fuse(units, bytes.min(parts.weight_buffer)),
                 None => units,
             };
-            let mut made = Made { spilled, ..Made::default() };
+            let mut lowering = Lowering { spilled, ..Lowering::default() };
             for unit in units {
-                made.add(&unit, npu, tile)?;
+                lowering.add(&unit, npu, tile)?;
             }
-            made
+            lowering
         }
     };
-    made.profile.name.clone_from(&network.name);
-    let all = |time: fn(&Block) -> Picos| made.profile.blocks.iter().map(time);
+    lowering.profile.name.clone_from(&network.name);
+    let all = |time: fn(&Block) -> Picos| lowering.profile.blocks.iter().map(time);
     let fits = |time: fn(&Block) -> Picos| all(time).try_fold(0, Picos::checked_add).is_some();
     if fits(|block| block.compute) && fits(|block| block.fetch) {
-        Ok(made)
+        Ok(lowering)
     } else {
-        Err(ProfileError::TooLong { layer: network.name.clone() })
+        Err(LoweringError::TooLong { layer: network.name.clone() })
     }
 }
 
@@ -282,9 +294,9 @@ fn units<'n>(
     network: &'n Network,
     npu: &Npu,
     mapping: Mapping,
-    options: &Options,
+    options: &LoweringOptions,
 ) -> (Vec<Unit<'n>>, u64) {
-    let parts = npu.parts();
+    let parts = npu.parameters();
     let room = match options.traffic {
         Traffic::Weights => None,
         Traffic::WithActivations => parts.activation_buffer,
@@ -294,28 +306,28 @@ fn units<'n>(
     // What the layer before has written and this one reads.
     let mut carried = 0;
     let mut units: Vec<Unit<'n>> = Vec::new();
-    let mut waiting: Option<Unit<'n>> = None;
-    for (at, layer) in network.layers.iter().enumerate() {
+    let mut pending: Option<Unit<'n>> = None;
+    for (index, layer) in network.layers.iter().enumerate() {
         let stream = batch * u128::from(layer.stream_bytes) + 2 * carried;
         let mut unit = Unit {
             layers: vec![layer],
             cycles: mapping.cycles(layer, options.batch, parts.pes),
-            bytes: fetched(layer, batch),
+            bytes: fetched_bytes(layer, batch),
             stream,
         };
-        let is_last = at + 1 == network.layers.len();
+        let is_last = index + 1 == network.layers.len();
         carried = match room {
-            Some(room) if !is_last => beyond(layer, batch, room),
+            Some(room) if !is_last => spilled_bytes(layer, batch, room),
             _ => 0,
         };
         spilled += carried;
-        if let Some(mut before) = waiting.take() {
+        if let Some(mut before) = pending.take() {
             before.join(unit);
             unit = before;
         }
-        let waits = is_folded(layer) && options.folding == Folding::IntoNext;
-        match (waits, is_last, units.last_mut()) {
-            (true, false, _) => waiting = Some(unit),
+        let is_pending = is_folded(layer) && options.folding == Folding::IntoNext;
+        match (is_pending, is_last, units.last_mut()) {
+            (true, false, _) => pending = Some(unit),
             (true, true, Some(last)) => last.join(unit),
             _ => units.push(unit),
         }
@@ -323,13 +335,13 @@ fn units<'n>(
     (units, u64::try_from(spilled).unwrap_or(u64::MAX))
 }
 
-fn fetched(layer: &Layer, batch: u128) -> u128 {
+fn fetched_bytes(layer: &Layer, batch: u128) -> u128 {
     let times = if layer.weights_scale_with_batch { batch } else { 1 };
     u128::from(layer.weight_bytes) * times
 }
 
 /// Bytes of what comes out for which there is no room beside what comes in.
-fn beyond(layer: &Layer, batch: u128, room: u64) -> u128 {
+fn spilled_bytes(layer: &Layer, batch: u128, room: u64) -> u128 {
     let output = batch * u128::from(layer.output_bytes);
     let held = output + batch * u128::from(layer.input_bytes);
     held.saturating_sub(room.into()).min(output)
@@ -348,55 +360,60 @@ fn fuse(units: Vec<Unit<'_>>, bytes: u64) -> Vec<Unit<'_>> {
 }
 
 /// What was measured, of which nothing is changed but that blocks are cut where they must be.
-fn measured(
-    profile: &Profile,
+fn lower_profile(
+    profile: &NetworkProfile,
     npu: &Npu,
-    tile: Option<(u64, Picos)>,
-) -> Result<Made, ProfileError> {
-    let mut made = Made::default();
+    tile: Option<TileLimits>,
+) -> Result<Lowering, LoweringError> {
+    let mut lowering = Lowering::default();
     for (block, label) in profile.blocks.iter().zip(&profile.labels) {
-        made.cut(label, *block, npu.parts().weight_buffer, tile)?;
+        lowering.push_parts(label, *block, npu.parameters().weight_buffer, tile)?;
     }
-    Ok(made)
+    Ok(lowering)
 }
 
-impl Made {
+impl Lowering {
     fn add(
         &mut self,
         unit: &Unit<'_>,
         npu: &Npu,
-        tile: Option<(u64, Picos)>,
-    ) -> Result<(), ProfileError> {
+        tile: Option<TileLimits>,
+    ) -> Result<(), LoweringError> {
         let layer = unit.name();
-        let too_long = || ProfileError::TooLong { layer: layer.clone() };
+        let too_long = || LoweringError::TooLong { layer: layer.clone() };
         let compute = npu.cycles(unit.cycles).ok_or_else(too_long)?;
         let fetch = unit.bytes.checked_add(unit.stream).and_then(|bytes| npu.bytes(bytes));
         let fetch = fetch.ok_or_else(too_long)?;
         let bytes = u64::try_from(unit.bytes).map_err(|_| too_long())?;
-        self.cut(&layer, Block { compute, fetch, bytes }, npu.parts().weight_buffer, tile)
+        self.push_parts(
+            &layer,
+            Block { compute, fetch, bytes },
+            npu.parameters().weight_buffer,
+            tile,
+        )
     }
 
     /// Adds what is one block as parts that fit: into the buffer, and into a tile.
-    fn cut(
+    fn push_parts(
         &mut self,
         layer: &str,
         whole: Block,
         buffer: u64,
-        tile: Option<(u64, Picos)>,
-    ) -> Result<(), ProfileError> {
+        tile: Option<TileLimits>,
+    ) -> Result<(), LoweringError> {
         let Block { compute, fetch, bytes } = whole;
         let most = match tile {
-            Some((tile, _)) => tile.min(buffer),
+            Some(tile) => tile.bytes.min(buffer),
             None if bytes > buffer => (buffer / 2).max(1),
             None => buffer,
         };
-        let slices = tile.map_or(1, |(_, time)| compute.div_ceil(time));
+        let slices = tile.map_or(1, |tile| compute.div_ceil(tile.time));
         let parts = bytes.div_ceil(most).max(slices).max(1);
         if parts > MOST_PARTS {
-            return Err(ProfileError::TooMany { layer: layer.to_owned(), parts });
+            return Err(LoweringError::TooMany { layer: layer.to_owned(), parts });
         }
         if bytes > buffer {
-            self.split.push(Split { layer: layer.to_owned(), bytes, parts });
+            self.splits.push(LayerSplit { layer: layer.to_owned(), bytes, parts });
         }
         for part in 0..parts {
             self.profile.blocks.push(Block {
@@ -416,8 +433,7 @@ impl Made {
 /// What part `part` of `parts` has of a whole: all of them together have all of it, and none has more than the
 /// quotient rounded up.
 fn share(whole: Picos, part: u64, parts: u64) -> Picos {
-    let (whole, part, parts) = (u128::from(whole), u128::from(part), u128::from(parts));
-    let upto = |part: u128| whole * part / parts;
-    // No more than the whole.
-    (upto(part + 1) - upto(part)) as u64
+    let end_of = |part: u64| u128::from(whole) * u128::from(part) / u128::from(parts);
+    // The difference is at most `whole`, which fits into 64 bits.
+    (end_of(part + 1) - end_of(part)) as u64
 }
