@@ -1,4 +1,5 @@
-//! Profiles out of networks: how long each unit computes and fetches on an NPU.
+//! Lowering of networks to profiles: how networks become blocks, and how long each block computes and fetches on an
+//! NPU.
 
 #[cfg(test)]
 mod tests;
@@ -10,21 +11,21 @@ use crate::mapping::{Mapping, MappingError};
 use crate::profile::{Block, NetworkProfile, Picos};
 use crate::workload::{Layer, LayerType, Network};
 
-/// How a network is lowering into blocks.
+/// Options for lowering a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoweringOptions {
-    /// Samples that are computed together. 1 to 2^32.
+    /// Samples per pass. 1 to 2^32.
     pub batch: u64,
-    /// Of products of two activations.
+    /// Placement of products of two activations.
     pub folding: Folding,
-    /// What a block is.
+    /// Size of a block.
     pub granularity: Granularity,
-    /// What passes the memory's wires.
+    /// Data that is transferred from and to memory.
     pub traffic: Traffic,
 }
 
 impl Default for LoweringOptions {
-    /// A sample, as the thesis has it.
+    /// Returns the options of the thesis: one sample, folded products, a block per layer, weight traffic only.
     fn default() -> Self {
         Self {
             batch: 1,
@@ -35,68 +36,67 @@ impl Default for LoweringOptions {
     }
 }
 
-/// Where products of two activations are computed: they have no weights, so nothing is gained by scheduling
-/// them.
+/// Placement of products of two activations. They have no weights, so scheduling them separately gains nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folding {
-    /// With the next layer that has weights, or the last where none follows. BERT base has 75 units, as the
-    /// thesis counts them.
+    /// Folded into the next layer with weights, or into the last unit if none follows. BERT base then has 75 units, as
+    /// in the thesis.
     IntoNext,
-    /// On their own.
+    /// In blocks of their own.
     Apart,
 }
 
-/// What a block is.
+/// Size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
-    /// Layers one after another whose weights are at most so many bytes together. At least 1.
+    /// Consecutive layers whose weights together have at most `bytes` bytes. At least 1.
     Fused {
-        /// Of weights.
+        /// Weights per block.
         bytes: u64,
     },
-    /// A layer.
+    /// One layer per block.
     Layer,
-    /// Equal parts of a layer, each of at most so many bytes of weights that compute for at most so long, as parts of
-    /// the outputs do. Both at least 1.
+    /// Equal parts of a layer, split along its outputs. Each part has at most `bytes` of weights and computes for at
+    /// most `time`. Both are at least 1.
     Tile {
-        /// Of weights.
+        /// Weights per block.
         bytes: u64,
-        /// Of computation, ps.
+        /// Compute time per block, ps.
         time: Picos,
     },
 }
 
-/// What passes the memory's wires.
+/// Data that is transferred from and to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Weights, and keys and values of before: all that the thesis counts.
+    /// Weights and cached keys and values, as in the thesis.
     Weights,
-    /// Also what of activations has no room in their buffer: it is written, and read again.
+    /// Also activations that do not fit into their buffer: they are written and read back.
     ///
-    /// A layer keeps what comes in and what goes out. What of the latter has no room is added twice to the
-    /// fetch of the next block, which is as long as it takes but may be earlier than it could be.
+    /// A layer holds its inputs and outputs. Twice the outputs that do not fit are added to the fetch of the next
+    /// block. The duration of the transfer is exact, but it may start earlier than real hardware could.
     WithActivations,
 }
 
-/// A profile, and what had to be done for it.
+/// A profile, with notes on how it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lowering {
     /// The profile.
     pub profile: NetworkProfile,
-    /// Units that the weight buffer cannot hold, in the order of execution.
+    /// Units larger than the weight buffer, in execution order.
     pub splits: Vec<LayerSplit>,
-    /// Bytes of activations that are written and read again, in all; 0 of [`Traffic::Weights`].
+    /// Bytes of activations that are written and read back; 0 with [`Traffic::Weights`].
     pub spilled: u64,
 }
 
-/// A unit that the weight buffer cannot hold.
+/// A unit that was split because the weight buffer cannot hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerSplit {
-    /// Its layers.
+    /// Name of the unit's layers.
     pub layer: String,
-    /// Its weights.
+    /// Weights of the unit, bytes.
     pub bytes: u64,
-    /// Into how many parts of at most half of the buffer it is split.
+    /// Number of parts.
     pub parts: u64,
 }
 
@@ -110,34 +110,34 @@ impl fmt::Display for LayerSplit {
     }
 }
 
-/// A profile that cannot be lowering.
+/// Reason why a network cannot be lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoweringError {
-    /// Of no samples, or of more than anybody has.
+    /// The batch is not in 1 to 2^32.
     Batch {
-        /// How many.
+        /// The requested batch.
         found: u64,
     },
-    /// Of blocks of no bytes.
+    /// A limit on blocks, in bytes or time, is 0.
     EmptyBlocks,
-    /// The array cannot have the mapping.
+    /// The mapping does not fit the array.
     Mapping(MappingError),
-    /// A time beyond 64 bits of ps, 213 days.
+    /// A time exceeds 64 bits of ps (213 days).
     TooLong {
-        /// Of which layer.
+        /// Name of the layer.
         layer: String,
     },
-    /// So many parts that no list holds them.
+    /// A unit would be split into more than 2^20 parts.
     TooMany {
-        /// Of which layer.
+        /// Name of the layer.
         layer: String,
-        /// How many.
+        /// Number of parts.
         parts: u64,
     },
-    /// Times that were measured are of the batch and the blocks that they were measured of.
+    /// Measured times are valid only for the batch and the blocks that were measured.
     Measured {
-        /// Of which network.
+        /// Name of the network.
         network: String,
     },
 }
@@ -175,9 +175,9 @@ impl From<MappingError> for LoweringError {
     }
 }
 
-/// Of a batch: products with bytes of 64 bits fit into 128 bits with room.
+/// Largest batch: products with 64-bit byte counts fit into 128 bits.
 const MOST_SAMPLES: u64 = 1 << 32;
-/// Of one unit.
+/// Largest number of parts of one unit.
 const MOST_PARTS: u64 = 1 << 20;
 
 /// Upper bounds of one tile, both at least 1.
@@ -187,13 +187,13 @@ struct TileLimits {
     time: Picos,
 }
 
-/// What is scheduled as one before it is split: layers and what they take.
+/// Layers that are scheduled as one, before splitting.
 struct Unit<'n> {
     layers: Vec<&'n Layer>,
     cycles: u128,
-    /// Reservation in the weight buffer.
+    /// Bytes that occupy the weight buffer.
     bytes: u128,
-    /// Passes the wires besides.
+    /// Bytes that are transferred without occupying the buffer.
     stream: u128,
 }
 
@@ -202,7 +202,7 @@ impl Unit<'_> {
         match &self.layers[..] {
             [] => String::new(),
             [one] => one.name.clone(),
-            // The layer that has the weights gives the name; what is folded into it comes before.
+            // The layer with the weights names the unit; the layers folded into it come before it.
             [.., last] if self.layers.iter().rev().skip(1).all(|layer| is_folded(layer)) => {
                 last.name.clone()
             }
@@ -223,7 +223,7 @@ fn is_folded(layer: &Layer) -> bool {
 }
 
 impl Network {
-    /// How many units are scheduled.
+    /// Returns the number of units that are scheduled.
     #[must_use]
     pub fn units(&self, folding: Folding) -> usize {
         match folding {
@@ -236,13 +236,32 @@ impl Network {
     }
 }
 
-/// The blocks of a network on an NPU.
+/// Lowers a network to a profile for an NPU.
 ///
-/// A unit that is larger than the weight buffer is split into equal parts of at most half of the buffer: the
-/// next may be fetched while one computes. One that just fits is not, as in the thesis.
+/// A unit that is larger than the weight buffer is split into equal parts of at most half of the buffer, so that the
+/// next part can be fetched while one computes. A unit that just fits is not split, as in the thesis.
+///
+/// ```
+/// use dyno_npu::hardware::Npu;
+/// use dyno_npu::lowering::{Granularity, LoweringOptions, lower};
+/// use dyno_npu::workload::Network;
+///
+/// let bert = Network::preset("BB")?;
+/// let npu = Npu::preset("memory-centric")?;
+/// let mapping = "kcp+1".parse()?;
+/// let layers = lower(&bert, &npu, mapping, &LoweringOptions::default())?.profile;
+/// assert_eq!((layers.blocks.len(), layers.labels[1].as_str()), (75, "l0_q"));
+///
+/// let granularity = Granularity::Fused { bytes: 8_000_000 };
+/// let options = LoweringOptions { granularity, ..LoweringOptions::default() };
+/// let fused = lower(&bert, &npu, mapping, &options)?.profile;
+/// assert!(fused.blocks.len() < layers.blocks.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
-/// A batch or blocks of nothing; a mapping that the array cannot have; times beyond 64 bits.
+/// Fails if the batch or a limit on blocks is 0, the mapping does not fit the array, a time exceeds 64 bits, a unit has
+/// too many parts, or measured times would have to be changed.
 pub fn lower(
     network: &Network,
     npu: &Npu,
@@ -303,7 +322,7 @@ fn units<'n>(
     };
     let batch = u128::from(options.batch);
     let mut spilled = 0_u128;
-    // What the layer before has written and this one reads.
+    // Output bytes of the previous layer that were spilled and that this layer reads back.
     let mut carried = 0;
     let mut units: Vec<Unit<'n>> = Vec::new();
     let mut pending: Option<Unit<'n>> = None;
@@ -340,14 +359,14 @@ fn fetched_bytes(layer: &Layer, batch: u128) -> u128 {
     u128::from(layer.weight_bytes) * times
 }
 
-/// Bytes of what comes out for which there is no room beside what comes in.
+/// Returns the output bytes that do not fit into the activation buffer beside the inputs.
 fn spilled_bytes(layer: &Layer, batch: u128, room: u64) -> u128 {
     let output = batch * u128::from(layer.output_bytes);
-    let held = output + batch * u128::from(layer.input_bytes);
-    held.saturating_sub(room.into()).min(output)
+    let occupied = output + batch * u128::from(layer.input_bytes);
+    occupied.saturating_sub(room.into()).min(output)
 }
 
-/// Units one after another, as long as their weights are at most so many bytes.
+/// Joins consecutive units while their weights together have at most `bytes` bytes.
 fn fuse(units: Vec<Unit<'_>>, bytes: u64) -> Vec<Unit<'_>> {
     let mut fused: Vec<Unit<'_>> = Vec::new();
     for unit in units {
@@ -359,7 +378,7 @@ fn fuse(units: Vec<Unit<'_>>, bytes: u64) -> Vec<Unit<'_>> {
     fused
 }
 
-/// What was measured, of which nothing is changed but that blocks are cut where they must be.
+/// Lowers measured times. Blocks are only split, never changed otherwise.
 fn lower_profile(
     profile: &NetworkProfile,
     npu: &Npu,
@@ -393,7 +412,7 @@ impl Lowering {
         )
     }
 
-    /// Adds what is one block as parts that fit: into the buffer, and into a tile.
+    /// Appends a block, split into parts that fit into the buffer and into a tile.
     fn push_parts(
         &mut self,
         layer: &str,
@@ -430,8 +449,8 @@ impl Lowering {
     }
 }
 
-/// What part `part` of `parts` has of a whole: all of them together have all of it, and none has more than the
-/// quotient rounded up.
+/// Returns the share of part number `part` of `parts`. The shares add up to `whole`, and none exceeds the quotient
+/// rounded up.
 fn share(whole: Picos, part: u64, parts: u64) -> Picos {
     let end_of = |part: u64| u128::from(whole) * u128::from(part) / u128::from(parts);
     // The difference is at most `whole`, which fits into 64 bits.

@@ -1,9 +1,10 @@
-//! The exact timing of an NPU that fetches and computes at once: one memory, one array, a weight buffer between.
+//! Exact timing of an NPU that fetches and computes at the same time: one memory, one array, and a weight buffer
+//! between them.
 //!
 //! Blocks are fetched in the order in which they are placed, and computed in the same order (thesis, Figures IV.4 to
-//! IV.9). A fetch begins when the memory is free and the buffer has room for the whole block; the room is given back
-//! when the block has been computed. A computation begins when the array is free and the block is there. Since
-//! computations keep the order, a block never overtakes the block of its network before it.
+//! IV.9). A fetch starts when the memory is free and the buffer has room for the whole block. The room is released when
+//! the block has been computed. A computation starts when the array is free and the block has been fetched. Because
+//! computations keep the order, a block never overtakes the previous block of its network.
 
 #[cfg(test)]
 mod tests;
@@ -12,34 +13,35 @@ use std::collections::VecDeque;
 
 use crate::profile::{Block, Picos};
 
-/// When a block is fetched and computed.
+/// Start and end of the fetch and the computation of a block, ps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The memory begins.
+    /// Start of the fetch.
     pub fetch_start: Picos,
-    /// The block is there.
+    /// End of the fetch.
     pub fetch_end: Picos,
-    /// The array begins.
+    /// Start of the computation.
     pub compute_start: Picos,
-    /// The block is computed, and its room in the buffer free.
+    /// End of the computation; the block's buffer space is then free.
     pub compute_end: Picos,
 }
 
-/// What bounds a machine.
+/// Limits of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineLimits {
-    /// Of the weight buffer, bytes.
+    /// Size of the weight buffer, bytes.
     pub capacity: u64,
-    /// Blocks in the buffer at most, the one that is computed among them: 2 is double buffering.
+    /// Maximum number of blocks in the buffer, including the one that is being computed. 2 is double buffering.
     pub depth: usize,
-    /// Added where the array turns to another stream.
+    /// Cost of switching the array to another stream, ps.
     pub switch: Picos,
-    /// What a byte takes from memory, ps.
+    /// Time to transfer a byte from memory, ps.
     pub ps_per_byte: f64,
 }
 
 impl MachineLimits {
-    /// How long the memory waits at least while this block is computed: longer than filling the rest of the buffer takes.
+    /// Returns the minimum time that the memory waits while this block computes, ps: the compute time beyond the time
+    /// that filling the rest of the buffer takes.
     #[inline]
     #[must_use]
     pub fn wait(&self, block: &Block) -> Picos {
@@ -48,34 +50,47 @@ impl MachineLimits {
     }
 }
 
-/// Room that a block holds.
+/// Buffer space that a block occupies.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     until: Picos,
     bytes: u64,
 }
 
-/// What has been placed so far, as far as it matters for what is placed next.
+/// State of an NPU after the blocks that were placed so far.
 ///
-/// Placing takes constant time on average, and memory is asked for only where more blocks are in the buffer than ever
-/// before.
+/// Placing a block takes amortized constant time. It allocates only if more blocks are in the buffer than ever before.
+///
+/// ```
+/// use dyno_npu::machine::{Machine, MachineLimits};
+/// use dyno_npu::profile::Block;
+///
+/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let mut machine = Machine::new(limits);
+/// let first = machine.place(&Block { compute: 50, fetch: 10, bytes: 10 }, 0, 0);
+/// let second = machine.place(&Block { compute: 20, fetch: 30, bytes: 30 }, 1, 0);
+///
+/// // The second block is fetched while the first is computed.
+/// assert_eq!((first.compute_start, first.compute_end), (10, 60));
+/// assert_eq!((second.fetch_start, second.compute_start), (10, 60));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Machine {
     limits: MachineLimits,
-    /// Bytes that nobody holds when the memory is free.
+    /// Free bytes of the buffer at `memory_free`.
     room: u64,
     memory_free: Picos,
     compute_free: Picos,
-    /// Whose block was placed last.
+    /// Stream of the block that was placed last.
     last: Option<usize>,
-    /// Of blocks whose computation ends after the memory is free, in order.
+    /// Space of blocks whose computation ends after `memory_free`, in order.
     reservations: VecDeque<Reservation>,
     memory_busy: Picos,
     compute_busy: Picos,
 }
 
 impl Machine {
-    /// An idle machine at time 0.
+    /// Returns an idle machine at time 0.
     #[must_use]
     pub fn new(limits: MachineLimits) -> Self {
         Self {
@@ -90,63 +105,63 @@ impl Machine {
         }
     }
 
-    /// When the last fetch ends.
+    /// Returns the end of the last fetch.
     #[must_use]
     pub fn memory_free(&self) -> Picos {
         self.memory_free
     }
 
-    /// When the last computation ends.
+    /// Returns the end of the last computation.
     #[must_use]
     pub fn compute_free(&self) -> Picos {
         self.compute_free
     }
 
-    /// How long the memory has been busy.
+    /// Returns the total time that the memory was busy.
     #[must_use]
     pub fn memory_busy(&self) -> Picos {
         self.memory_busy
     }
 
-    /// How long the array has been busy, turning to other streams left out.
+    /// Returns the total time that the array was busy, without switching.
     #[must_use]
     pub fn compute_busy(&self) -> Picos {
         self.compute_busy
     }
 
-    /// What bounds it.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &MachineLimits {
         &self.limits
     }
 
-    /// Bytes that are free when the last fetch ends.
+    /// Returns the free bytes of the buffer at the end of the last fetch.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.room
     }
 
-    /// Whose block was placed last.
+    /// Returns the stream of the block that was placed last.
     #[must_use]
     pub fn last(&self) -> Option<usize> {
         self.last
     }
 
-    /// Somebody else has the memory until then.
+    /// Blocks the memory until this time, while another user has it.
     pub fn hold_memory(&mut self, until: Picos) {
         self.memory_free = self.memory_free.max(until);
     }
 
-    /// Somebody else has the array until then.
+    /// Blocks the array until this time, while another user has it.
     pub fn hold_array(&mut self, until: Picos) {
         self.compute_free = self.compute_free.max(until);
     }
 
-    /// When a block of `stream` would be fetched and computed if it were placed now. It is not asked for before
-    /// `not_before`.
+    /// Returns when a block of `stream` would be fetched and computed if it were placed now. The fetch starts at
+    /// `not_before` or later.
     ///
-    /// A block that is larger than the buffer would never be fetched: profiles split such layers. Here it waits for the
-    /// whole buffer.
+    /// A block larger than the buffer waits for the whole buffer. Lowering splits such blocks, so they occur only in
+    /// hand-made profiles.
     #[inline]
     #[must_use]
     pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placement {
@@ -164,7 +179,7 @@ impl Machine {
         self.placement_at(block, stream, fetch_start)
     }
 
-    /// The rest of the times, from the beginning of the fetch.
+    /// Returns the placement of a block whose fetch starts at `fetch_start`.
     #[inline]
     fn placement_at(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placement {
         let fetch_end = fetch_start + block.fetch;
@@ -181,7 +196,7 @@ impl Machine {
         }
     }
 
-    /// Places a block of `stream`, which is not fetched before `not_before`.
+    /// Places a block of `stream` and returns its times. The fetch starts at `not_before` or later.
     #[inline]
     pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placement {
         let mut fetch_start = self.memory_free.max(not_before);
@@ -200,7 +215,7 @@ impl Machine {
             self.room += reservation.bytes;
             self.reservations.pop_front();
         }
-        // What is larger than the buffer took all of it, and gives back no more.
+        // A block larger than the buffer occupied all of it and must not release more than that.
         self.room = self.room.min(self.limits.capacity);
         self.memory_free = placement.fetch_end;
         self.compute_free = placement.compute_end;

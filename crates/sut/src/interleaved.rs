@@ -155,7 +155,8 @@ impl Interleaved {
 
     /// Times of all blocks of a network where a byte takes so long from memory. Bytes are of all workers.
     pub fn profile(&mut self, stream: usize, ps_per_byte: f64) -> NetworkProfile {
-        let mut profile = NetworkProfile { name: self.names[stream].clone(), ..NetworkProfile::default() };
+        let mut profile =
+            NetworkProfile { name: self.names[stream].clone(), ..NetworkProfile::default() };
         for (block, label) in self.packed[0][stream].labels.clone().into_iter().enumerate() {
             let bytes = (self.packed[0][stream].size(block) * self.packed.len()) as u64;
             // Warm but for the first.

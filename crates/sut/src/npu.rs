@@ -16,7 +16,7 @@ use dyno_npu::fleet::{Balancer, Fleet};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
 use dyno_npu::serve::{BatchingPolicy, NpuServer};
-use dyno_npu::spatial::{Partitions, PartitionedServer, PartitionPolicy};
+use dyno_npu::spatial::{PartitionPolicy, PartitionedServer, Partitions};
 
 pub use self::seen::{Answered, Bar, Busy, Observed, Seen};
 
@@ -248,7 +248,8 @@ impl Npu {
             let mut compute = each(passes, |pass| pass.compute);
             if let Npus::Split(parts, _) = &self.npus {
                 // A part that takes long takes few PEs.
-                let of_part = each(&parts.deployments[stream].served[0].passes, |pass| pass.compute);
+                let of_part =
+                    each(&parts.deployments[stream].served[0].passes, |pass| pass.compute);
                 compute = compute.min((of_part as f64 * parts.shares[stream]) as Picos);
             }
             let fetch = each(passes, |pass| pass.fetch);

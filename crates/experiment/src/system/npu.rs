@@ -12,7 +12,7 @@ use dyno_npu::lowering::{Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::NamedScheduler;
 use dyno_npu::serve::BatchingPolicy;
-use dyno_npu::spatial::{Partitions, PartitionPolicy};
+use dyno_npu::spatial::{PartitionPolicy, Partitions};
 use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
 use dyno_sut::npu::{Npu, Npus, Observed, Seen};
@@ -236,7 +236,12 @@ impl<'a> Written<'a> {
     }
 
     /// `BITS:ACCURACY`, or another network in place of bits.
-    fn version(&self, network: &Network, text: &str, watch: &dyn Watch) -> Result<VersionOffer, Failure> {
+    fn version(
+        &self,
+        network: &Network,
+        text: &str,
+        watch: &dyn Watch,
+    ) -> Result<VersionOffer, Failure> {
         let read = || {
             let (what, accuracy) = text.rsplit_once(':')?;
             Some((what, accuracy.parse::<f64>().ok().filter(|accuracy| accuracy.is_finite())?))

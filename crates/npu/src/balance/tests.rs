@@ -1,4 +1,4 @@
-//! Facts of the thesis' section 1 (SPEC), as figures.
+//! Figures of the thesis (SPEC section 1), checked against the model.
 
 use super::*;
 use crate::hardware::Energy;
@@ -16,7 +16,7 @@ fn pass(network: &Network, npu: &Npu, mapping: &str, batch: u64) -> PassTotals {
 
 #[test]
 fn intensities_are_those_of_the_tables() {
-    // Operations a byte of weights at batch 1, by hand from products and bytes.
+    // Operations per byte of weights at batch 1, computed by hand from products and bytes.
     for (code, expected) in [
         ("IC", 240.06),
         ("MN", 86.68),
@@ -34,7 +34,7 @@ fn intensities_are_those_of_the_tables() {
 fn a_length_decides_what_bounds_bert() {
     let bert = Network::preset("BB").unwrap();
     let memory = npu("memory-centric");
-    // About an operation a byte for each token: bound by memory below a hundred of them at batch 1.
+    // About one operation per byte and token: memory-bound below a hundred tokens at batch 1.
     let bound = |seq_len, batch| {
         let network = bert.at_sequence(seq_len).unwrap();
         let at_peak = points(&network, batch);
@@ -55,10 +55,10 @@ fn mobilenet_is_bound_by_memory_at_peak_and_by_compute_as_it_is_mapped() {
     // 0.026 and 0.031 ms.
     assert_eq!((peak.compute / 1_000_000, peak.fetch / 1_000_000), (26, 30));
     assert_eq!(peak.bottleneck(), Bottleneck::Memory);
-    assert!((peak.utilisation(&memory) - 1.0).abs() < 5e-3);
+    assert!((peak.utilization(&memory) - 1.0).abs() < 5e-3);
     let mapped = pass(&network, &memory, "kcp+1", 1);
     assert_eq!((mapped.bottleneck(), mapped.interval()), (Bottleneck::Compute, mapped.compute));
-    assert!(mapped.utilisation(&memory) < 0.05);
+    assert!(mapped.utilization(&memory) < 0.05);
     for code in ["IC", "MN", "RN", "RX"] {
         let network = Network::preset(code).unwrap();
         assert_eq!(
@@ -95,17 +95,17 @@ fn energy_is_counted_where_there_are_figures() {
 fn a_sweep_has_each_length_and_batch() {
     let network = Network::preset("BB").unwrap();
     let (memory, options) = (npu("memory-centric"), LoweringOptions::default());
-    let of = |code: &str, lengths: &[u64]| {
+    let sweep_of = |code: &str, lengths: &[u64]| {
         let network = Network::preset(code).unwrap();
         sweep(&network, &memory, Mapping::Peak, &options, &[1, 16], lengths)
     };
-    let sweep = of("BB", &[16, 64]).unwrap();
+    let sweep = sweep_of("BB", &[16, 64]).unwrap();
     let points: Vec<_> = sweep.iter().map(|point| (point.seq_len, point.batch)).collect();
     assert_eq!(points, [(Some(16), 1), (Some(16), 16), (Some(64), 1), (Some(64), 16)]);
     assert_eq!(sweep[2].pass, pass(&network, &memory, "peak", 1));
-    assert_eq!(of("RN", &[16, 64]).unwrap().len(), 2);
-    let told = of("BB", &[0]).unwrap_err().to_string();
-    assert_eq!(told, "a sequence of 0 tokens: expected a length of at least 1");
+    assert_eq!(sweep_of("RN", &[16, 64]).unwrap().len(), 2);
+    let error = sweep_of("BB", &[0]).unwrap_err().to_string();
+    assert_eq!(error, "a sequence of 0 tokens: expected a length of at least 1");
 }
 
 #[test]

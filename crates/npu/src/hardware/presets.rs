@@ -1,18 +1,18 @@
-//! NPUs by name: those of the thesis, and well-known ones.
+//! NPU presets: those of the thesis and well-known products.
 
 use std::fmt;
 
 use super::{Npu, NpuParameters};
 use crate::nearest::nearest;
 
-/// An NPU with a name.
+/// A named NPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NpuPreset {
-    /// What commands call it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it is, and where its figures are from.
+    /// Description with the source of the figures.
     pub title: &'static str,
-    /// What it is lowering of.
+    /// Parameters of the NPU.
     pub parameters: NpuParameters,
 }
 
@@ -21,7 +21,7 @@ const GIGA: u64 = 1_000_000_000;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// NpuParameters without a cost of switching or figures of energy: nobody published any that models of this kind need.
+/// Parameters with no switching cost and no energy figures: no published figures fit this model.
 const fn parameters(
     pes: u64,
     hertz: u64,
@@ -40,17 +40,17 @@ const fn parameters(
     }
 }
 
-/// All of them. MB and GB are powers of ten, MiB are powers of two.
+/// All presets. MB and GB are powers of ten, MiB are powers of two.
 ///
-/// The two of the thesis' Table IV.1 have their activation buffers exchanged: the table gives 2.3 + 1.5 MB to the
-/// compute-centric and 36 + 24 MB to the memory-centric one, but the former are the largest activations of
-/// MobileNet v2 and ResNet-50 at batch 1, which is what the memory-centric NPU runs, and the latter are sixteen
-/// times as much, its batch on the compute-centric one (SPEC section 1).
+/// The activation buffers of the two NPUs of the thesis' Table IV.1 are exchanged here. The table gives 2.3 + 1.5 MB to
+/// the compute-centric NPU and 36 + 24 MB to the memory-centric NPU. The former are the largest activations of
+/// MobileNet v2 and ResNet-50 at batch 1, which the memory-centric NPU runs; the latter are 16 times as large, which
+/// matches batch 16 on the compute-centric NPU (SPEC section 1).
 ///
-/// The compute-centric one has the cores, the bandwidth and the buffers of Intel's NNP-I at a higher clock.
+/// The compute-centric NPU has the cores, the bandwidth and the buffers of Intel's NNP-I at a higher clock.
 ///
-/// Which five NPUs Figure II.7 compares is not known to us. The last five are five whose figures their makers
-/// published; they span the same range of balance points and stand in for the figure's.
+/// The thesis does not name the five NPUs of Figure II.7. The last five presets stand in for them: their vendors
+/// published the figures, and they span the same range of balance points.
 pub const PRESETS: &[NpuPreset] = &[
     NpuPreset {
         name: "compute-centric",
@@ -105,10 +105,10 @@ pub const PRESETS: &[NpuPreset] = &[
     },
 ];
 
-/// There is no NPU of that name.
+/// Error: no NPU preset has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownNpu {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -124,10 +124,10 @@ impl fmt::Display for UnknownNpu {
 impl std::error::Error for UnknownNpu {}
 
 impl Npu {
-    /// One of [`PRESETS`].
+    /// Returns a preset of [`PRESETS`].
     ///
     /// # Errors
-    /// The name is none of them.
+    /// Fails if no preset has this name.
     pub fn preset(name: &str) -> Result<Self, UnknownNpu> {
         let found = PRESETS.iter().find(|preset| preset.name == name);
         let Some(preset) = found else {

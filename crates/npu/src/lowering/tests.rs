@@ -1,4 +1,4 @@
-//! Profiles: golden totals, splits, and what holds of all of them.
+//! Profiles: golden totals, splits, and properties of all lowerings.
 
 use proptest::prelude::*;
 
@@ -31,14 +31,14 @@ fn a_profile_has_a_block_a_unit() {
     let o = profile.blocks[4];
     let cycles = cycles + 2 * 12 * 64 * 2;
     assert_eq!((profile.labels[4].as_str(), o.compute), ("l0_o", (cycles * 10_000).div_ceil(7)));
-    // The total that MAESTRO has, 1.003 ms.
+    // MAESTRO's total, 1.003 ms.
     assert!(profile.compute().abs_diff(702_024 * 10_000 / 7) <= 75);
     assert!(profile.fetch().abs_diff(171_150_336 * 40 / 9) <= 75);
 }
 
 #[test]
 fn a_batch_shares_weights_and_not_rows_of_tables() {
-    let of = |batch| {
+    let lowered = |batch| {
         lowering(
             "BB",
             "compute-centric",
@@ -46,7 +46,7 @@ fn a_batch_shares_weights_and_not_rows_of_tables() {
             &LoweringOptions { batch, ..LoweringOptions::default() },
         )
     };
-    let (one, many) = (of(1).profile, of(16).profile);
+    let (one, many) = (lowered(1).profile, lowered(16).profile);
     assert_eq!(many.blocks[0].bytes, 16 * one.blocks[0].bytes);
     for (one, many) in one.blocks[1..].iter().zip(&many.blocks[1..]) {
         assert_eq!((one.bytes, one.fetch), (many.bytes, many.fetch));
@@ -55,13 +55,13 @@ fn a_batch_shares_weights_and_not_rows_of_tables() {
 }
 
 #[test]
-fn a_layer_beyond_the_buffer_is_split_and_said() {
+fn a_layer_beyond_the_buffer_is_split_and_reported() {
     let npu = Npu::preset("memory-centric").unwrap();
     let small = npu.with_parameters(|parts| parts.weight_buffer = 4_000_000).unwrap();
     let network = Network::preset("BB").unwrap();
     let whole = lower(&network, &npu, mapping("kcp+1"), &LoweringOptions::default()).unwrap();
     let lowering = lower(&network, &small, mapping("kcp+1"), &LoweringOptions::default()).unwrap();
-    // Two in each of twelve layers have 4718592 bytes: three parts of at most 2 MB.
+    // Two layers in each of twelve blocks have 4718592 bytes: three parts of at most 2 MB.
     assert_eq!(lowering.splits.len(), 24);
     assert_eq!(lowering.profile.blocks.len(), 75 + 24 * 2);
     assert_eq!(
@@ -76,7 +76,7 @@ fn a_layer_beyond_the_buffer_is_split_and_said() {
 
 #[test]
 fn blocks_may_be_groups_or_parts_of_layers() {
-    let of = |granularity| {
+    let lowered = |granularity| {
         lowering(
             "RN",
             "memory-centric",
@@ -84,11 +84,11 @@ fn blocks_may_be_groups_or_parts_of_layers() {
             &LoweringOptions { granularity, ..LoweringOptions::default() },
         )
     };
-    let layers = of(Granularity::Layer).profile;
-    let fused = of(Granularity::Fused { bytes: 1_000_000 }).profile;
-    let tiles = of(Granularity::Tile { bytes: 1_000_000, time: Picos::MAX }).profile;
+    let layers = lowered(Granularity::Layer).profile;
+    let fused = lowered(Granularity::Fused { bytes: 1_000_000 }).profile;
+    let tiles = lowered(Granularity::Tile { bytes: 1_000_000, time: Picos::MAX }).profile;
     assert!(fused.blocks.len() < layers.blocks.len() && layers.blocks.len() < tiles.blocks.len());
-    // What is larger alone stays alone.
+    // A larger layer stays alone.
     assert!(fused.labels.contains(&"conv5_1_down".to_owned()), "{:?}", fused.labels);
     assert_eq!(fused.labels[0], "conv1..conv3_1_1x1b");
     assert!(tiles.blocks.iter().all(|block| block.bytes <= 1_000_000));
@@ -104,7 +104,7 @@ fn blocks_may_be_groups_or_parts_of_layers() {
 #[test]
 fn activations_without_room_are_written_and_read_again() {
     let traffic = Traffic::WithActivations;
-    let of = |code, npu, batch| {
+    let lowered = |code, npu, batch| {
         lowering(
             code,
             npu,
@@ -112,61 +112,63 @@ fn activations_without_room_are_written_and_read_again() {
             &LoweringOptions { batch, traffic, ..LoweringOptions::default() },
         )
     };
-    // The buffers of Table IV.1 hold what they were lowering for.
+    // The buffers of Table IV.1 hold the activations they were designed for.
     for code in ["MN", "RN", "RX", "BB", "NCF"] {
-        assert_eq!(of(code, "memory-centric", 1).spilled, 0, "{code}");
-        assert_eq!(of(code, "compute-centric", 16).spilled, 0, "{code}");
+        assert_eq!(lowered(code, "memory-centric", 1).spilled, 0, "{code}");
+        assert_eq!(lowered(code, "compute-centric", 16).spilled, 0, "{code}");
     }
-    // One convolution of Inception has 1382976 bytes in and 2765952 out, more than 4014080.
-    let inception = of("IC", "memory-centric", 1);
+    // One convolution of Inception has 1382976 bytes of inputs and 2765952 of outputs, more than 4014080.
+    let inception = lowered("IC", "memory-centric", 1);
     assert_eq!(inception.spilled, 1_382_976 + 2_765_952 - 4_014_080);
     let plain = lowering("IC", "memory-centric", "kcp+1", &LoweringOptions::default());
     assert_eq!(plain.spilled, 0);
     let more = inception.profile.fetch() - plain.profile.fetch();
     assert!(more.abs_diff(2 * inception.spilled * 1000 / 225) <= 1, "{more} ps");
-    // It is the next that reads it.
+    // The next layer reads it.
     assert_eq!(inception.profile.labels[3], "c3b");
     assert_eq!(inception.profile.blocks[3].fetch - plain.profile.blocks[3].fetch, more);
     assert_eq!(inception.profile.blocks[3].bytes, plain.profile.blocks[3].bytes);
 }
 
 #[test]
-fn what_cannot_be_made_is_told() {
+fn networks_that_cannot_be_lowered_are_errors() {
     let npu = Npu::preset("memory-centric").unwrap();
     let network = Network::preset("RN").unwrap();
-    let told = |npu: &Npu, options: LoweringOptions| {
+    let error = |npu: &Npu, options: LoweringOptions| {
         lower(&network, npu, mapping("kcp"), &options).unwrap_err().to_string()
     };
     let plain = LoweringOptions::default();
     assert_eq!(
-        told(&npu, LoweringOptions { batch: 0, ..plain }),
+        error(&npu, LoweringOptions { batch: 0, ..plain }),
         "a batch of 0 samples: expected 1 to 4294967296"
     );
     assert!(
-        told(&npu, LoweringOptions { batch: u64::MAX, ..plain }).starts_with("a batch of 1844")
+        error(&npu, LoweringOptions { batch: u64::MAX, ..plain }).starts_with("a batch of 1844")
     );
     let granularity = Granularity::Tile { bytes: 0, time: 1 };
     assert_eq!(
-        told(&npu, LoweringOptions { granularity, ..plain }),
+        error(&npu, LoweringOptions { granularity, ..plain }),
         "blocks of 0 bytes or no time: expected at least 1"
     );
     let tiny = npu.with_parameters(|parts| parts.weight_buffer = 1).unwrap();
-    assert!(told(&tiny, plain).contains("would be split into"), "{}", told(&tiny, plain));
+    assert!(error(&tiny, plain).contains("would be split into"), "{}", error(&tiny, plain));
     let slow = npu.with_parameters(|parts| parts.hertz = 1).unwrap();
     let batch = 1 << 32;
-    assert!(told(&slow, LoweringOptions { batch, ..plain }).contains("takes longer than 213 days"));
+    assert!(
+        error(&slow, LoweringOptions { batch, ..plain }).contains("takes longer than 213 days")
+    );
     let few = npu.with_parameters(|parts| parts.pes = 63).unwrap();
-    assert!(told(&few, plain).contains("needs 64 PEs, and the NPU has 63"));
+    assert!(error(&few, plain).contains("needs 64 PEs, and the NPU has 63"));
 }
 
 #[test]
-fn times_that_were_measured_are_played_as_they_are() {
+fn measured_times_are_kept() {
     let text = "name,compute_us,fetch_us,bytes\na,10,2,4000000\nb,1,90,60000000\n";
     assert!(NetworkProfile::is_table(text) && !NetworkProfile::is_table("name,type,m\n"));
     let network = Network::from_profile(NetworkProfile::from_csv("engine.csv", text).unwrap());
     let npu = Npu::preset("memory-centric").unwrap();
     let make = |options: LoweringOptions| lower(&network, &npu, mapping("peak"), &options);
-    // The second has no room in the buffer of 48 MB.
+    // The second block does not fit into the buffer of 48 MB.
     let Lowering { profile, splits, .. } = make(LoweringOptions::default()).unwrap();
     assert_eq!((profile.compute(), profile.fetch()), (11_000_000, 92_000_000));
     assert_eq!(profile.labels, ["a", "b (1 of 3)", "b (2 of 3)", "b (3 of 3)"]);
@@ -175,14 +177,14 @@ fn times_that_were_measured_are_played_as_they_are() {
     let tiles =
         make(LoweringOptions { granularity: tile, ..LoweringOptions::default() }).unwrap().profile;
     assert_eq!((tiles.blocks.len(), tiles.compute()), (4, 11_000_000));
-    // Nobody measured these.
+    // These blocks were not measured.
     let fused = LoweringOptions {
         granularity: Granularity::Fused { bytes: 1 },
         ..LoweringOptions::default()
     };
     for options in [fused, LoweringOptions { batch: 4, ..LoweringOptions::default() }] {
-        let told = make(options).unwrap_err().to_string();
-        assert!(told.contains("`engine.csv` holds times that were measured"), "{told}");
+        let error = make(options).unwrap_err().to_string();
+        assert!(error.contains("`engine.csv` holds times that were measured"), "{error}");
     }
 }
 
@@ -190,18 +192,18 @@ fn times_that_were_measured_are_played_as_they_are() {
 fn profiles_are_tables_too() {
     let profile = lowering("BB", "memory-centric", "kcp+1", &LoweringOptions::default()).profile;
     assert_eq!(NetworkProfile::from_csv("BB", &profile.to_string()), Ok(profile));
-    let told = |cells: &str| {
+    let error = |cells: &str| {
         let text = format!("name,bytes,compute_us,fetch_us\nconv1,100,1.5,2\n{cells}\n");
         NetworkProfile::from_csv("measured.csv", &text).map_err(|error| error.to_string())
     };
-    let measured = told("fc,7,0.000001,0").unwrap();
+    let measured = error("fc,7,0.000001,0").unwrap();
     assert_eq!(measured.blocks[0], Block { compute: 1_500_000, fetch: 2_000_000, bytes: 100 });
     assert_eq!(measured.blocks[1], Block { compute: 1, fetch: 0, bytes: 7 });
     for wrong in ["-1", "nan", "inf", "1e300", "many"] {
         let expected = format!(
             "measured.csv:3: `compute_us`: expected a time of 0 to 1e9 us, found `{wrong}`"
         );
-        assert_eq!(told(&format!("fc,7,{wrong},0")), Err(expected));
+        assert_eq!(error(&format!("fc,7,{wrong},0")), Err(expected));
     }
 }
 
@@ -245,8 +247,8 @@ proptest! {
         let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
         let expected: u64 = network.layers.iter().map(|layer| layer.fetched(options.batch)).sum();
         prop_assert_eq!(bytes, expected);
-        let of = |layer: &Layer| mapping.cycles(layer, options.batch, npu.parameters().pes);
-        let cycles: u128 = network.layers.iter().map(of).sum();
+        let cycles_of = |layer: &Layer| mapping.cycles(layer, options.batch, npu.parameters().pes);
+        let cycles: u128 = network.layers.iter().map(cycles_of).sum();
         let units = network.layers.len() as u64;
         // Each unit is rounded up once.
         prop_assert!(lowering.profile.compute() - npu.cycles(cycles).unwrap() <= units);

@@ -1,38 +1,42 @@
-//! After AI-MT, as the thesis' prose tells it: our reading, not the system of its authors.
+//! A scheduler after AI-MT, as the thesis describes it in prose. This is our reading, not the authors' system.
 //!
-//! AI-MT (Baek et al., ISCA 2020) schedules blocks of parts of layers, merges and evicts them. Here blocks are those of
-//! the profile, and three rules remain: with little room in the buffer, the block that is computed soonest, which gives
-//! its room back; with little work laid up for the array, a block that brings more work than its fetch takes; else one
-//! that brings less. Candidates of a rule are taken in turn, where the thesis draws lots.
+//! AI-MT (Baek et al., ISCA 2020) schedules blocks of parts of layers, and merges and evicts them. Here blocks are
+//! those of the profile, and three rules remain:
+//!
+//! 1. With little room in the buffer, pick the block that computes shortest, because it releases its room soonest.
+//! 2. With little work queued for the array, pick a block that computes at least as long as it fetches.
+//! 3. Otherwise pick a block that computes shorter than it fetches.
+//!
+//! Candidates of rules 2 and 3 take turns; the thesis picks one at random.
 
 use super::{Scheduler, SchedulerView};
 
-/// After AI-MT.
+/// Scheduler after AI-MT.
 #[derive(Clone, Debug)]
 pub struct AiMt {
-    /// Of the buffer, below which room is little.
+    /// Fraction of the buffer below which room is little.
     room: f64,
-    /// Of the time that filling the buffer takes, below which work is little.
+    /// Fraction of the buffer's fill time below which queued work is little.
     work: f64,
     last: usize,
     reason: &'static str,
 }
 
 impl Default for AiMt {
-    /// Thresholds as a sweep over the thesis' pairs has them best.
+    /// Returns the thresholds that were best in a sweep over the thesis' pairs.
     fn default() -> Self {
         Self::new(0.1, 0.2)
     }
 }
 
 impl AiMt {
-    /// With other thresholds, each a share in [0, 1]: of the buffer, and of the time that filling it takes.
+    /// Creates a scheduler with other thresholds in [0, 1]: fractions of the buffer, and of the time to fill it.
     #[must_use]
     pub fn new(room: f64, work: f64) -> Self {
         Self { room, work, last: 0, reason: "" }
     }
 
-    /// Of the candidates, the one whose stream comes next.
+    /// Returns the candidate whose stream is next in turn.
     fn in_turn(
         &mut self,
         view: &SchedulerView<'_>,

@@ -1,9 +1,9 @@
-//! Schedulers by deadline alone, and by how much each stream has been slowed down.
+//! Schedulers by deadline or by slowdown.
 
 use super::layerweaver_plus::{earliest, remaining_alone};
 use super::{Scheduler, SchedulerView};
 
-/// Earliest due first, block by block (EDF).
+/// Earliest deadline first (EDF), block by block.
 #[derive(Clone, Debug, Default)]
 pub struct EarliestDeadlineFirst;
 
@@ -18,14 +18,14 @@ impl Scheduler for EarliestDeadlineFirst {
     }
 }
 
-/// After PREMA, as far as its idea goes: requests collect tokens by how much they have been slowed down; of those with
-/// more than a share of the most, the one with least left to do runs, and may be preempted after any block.
+/// Scheduler after PREMA: requests collect tokens in proportion to their slowdown. Of those with at least a share of
+/// the most tokens, the one with the least work left runs. It may be preempted after any block.
 ///
-/// PREMA's priorities of tenants and its checkpoints are not modelled: all tenants are equal, and a preempted pass keeps
-/// what it has computed in the activation buffer.
+/// PREMA's tenant priorities and checkpoints are not modeled: all tenants are equal, and a preempted pass keeps its
+/// results in the activation buffer.
 #[derive(Clone, Debug)]
 pub struct Prema {
-    /// Of the most tokens, in (0, 1].
+    /// Share of the most tokens, in (0, 1].
     share: f64,
 }
 
@@ -51,8 +51,8 @@ impl Scheduler for Prema {
     }
 }
 
-/// Of requests that can still be in time, the one with least laxity; of hopeless ones, which are served when nothing else
-/// is there, the one with least left.
+/// Least laxity first, among requests that can still meet their deadlines. Hopeless requests run only if there are no
+/// others, the one with the least work left first.
 #[derive(Clone, Debug, Default)]
 pub struct LeastLaxity;
 

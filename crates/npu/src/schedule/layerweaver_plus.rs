@@ -1,8 +1,10 @@
-//! Layerweaver+ (thesis, chapter V): Layerweaver as long as nobody is in a hurry, and whoever is when somebody is.
+//! Layerweaver+ (thesis, chapter V): runs Layerweaver until a request is about to miss its deadline, then serves that
+//! request first.
 //!
-//! A request is urgent when what remains of it takes longer than the time until it is due. The thesis prints this rule
-//! and says another; both are here, and two that mend what both lack: a request that is late already stays urgent for
-//! ever, so that hopeless work is served while more becomes hopeless.
+//! A request is urgent if what remains of it takes longer than the time until its deadline. The thesis prints this rule
+//! in its text and another one in Figure V.3; both are available. Under both, a late request stays urgent forever, so
+//! hopeless work is served while more requests become hopeless. Two further rules differ in how they time the remaining
+//! work; [`Urgency::Laxity`] also solves that problem.
 
 use super::idle::idle_time;
 use super::layerweaver::Layerweaver;
@@ -10,22 +12,22 @@ use super::{Job, LayerweaverRules, Scheduler, SchedulerView};
 use crate::machine::Machine;
 use crate::profile::Picos;
 
-/// When a request is urgent.
+/// Rule that decides which requests are urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// The text: what remains takes longer than the time that is left. What remains is the share of the pass that is not
-    /// placed yet times its time alone.
+    /// Rule of the text: the remaining work takes longer than the time left. The remaining work is the share of the
+    /// pass that is not placed yet, times the pass's time alone.
     Text,
-    /// Figure V.3 as it is printed: the time that is left is longer than the pass takes alone.
+    /// Rule of Figure V.3 as printed: the time left is longer than the pass takes alone.
     Printed,
-    /// As the text, with the rest of the pass timed exactly behind what has been placed.
+    /// Rule of the text, with the remaining work timed exactly behind the blocks placed so far.
     Precise,
-    /// The rest must begin soon to be in time, and can be in time: least laxity first, hopeless requests when nothing
-    /// else is urgent.
+    /// The rest can meet the deadline, but must start soon. The least laxity comes first; hopeless requests run only if
+    /// nothing else is urgent.
     Laxity,
 }
 
-/// Layerweaver+.
+/// The Layerweaver+ scheduler.
 #[derive(Clone, Debug)]
 pub struct LayerweaverPlus {
     urgency: Urgency,
@@ -34,13 +36,13 @@ pub struct LayerweaverPlus {
 }
 
 impl LayerweaverPlus {
-    /// With this rule of urgency.
+    /// Creates a scheduler with this rule of urgency.
     #[must_use]
     pub fn new(urgency: Urgency) -> Self {
         Self { urgency, calm: Layerweaver::new(LayerweaverRules::default()), reason: "" }
     }
 
-    /// Whether job `at` is urgent now.
+    /// Returns whether `job` is urgent now.
     fn is_urgent(&self, view: &SchedulerView<'_>, job: &Job) -> bool {
         let left = job.due.saturating_sub(view.now);
         match self.urgency {
@@ -49,28 +51,28 @@ impl LayerweaverPlus {
             Urgency::Precise => computed_alone(view.machine, job, view.now) > job.due,
             Urgency::Laxity => {
                 let ends = earliest(view, job);
-                // As long again for blocks of others that are placed between.
+                // The job may need as long again, because blocks of others are placed between its own.
                 ends <= job.due && ends.saturating_add(remaining_alone(job)) > job.due
             }
         }
     }
 }
 
-/// Its time alone for the share of the pass that is not placed yet, the next block included (Figure V.3's slice would
-/// leave the last out).
+/// Returns the time alone of the share of the pass that is not placed yet, including the next block, ps. (The slice in
+/// Figure V.3 would omit the last block.)
 pub(super) fn remaining_alone(job: &Job) -> Picos {
     let (left, whole) = (job.compute_left + job.fetch_left, job.pass.compute + job.pass.fetch);
     (job.pass.alone as f64 * left as f64 / whole.max(1) as f64) as Picos
 }
 
-/// When it would be computed if nothing else were placed any more.
+/// Returns when the job would be computed if no other block were placed.
 fn computed_alone(machine: &Machine, job: &Job, now: Picos) -> Picos {
     let mut machine = machine.clone();
     let rest = job.pass.blocks.get(job.next..).unwrap_or(&[]);
     rest.iter().map(|block| machine.place(block, job.stream, now).compute_end).last().unwrap_or(now)
 }
 
-/// A bound on that: neither resource can be done earlier.
+/// Returns a lower bound on the job's completion time: neither resource can finish earlier.
 pub(super) fn earliest(view: &SchedulerView<'_>, job: &Job) -> Picos {
     let fetched = view.machine.memory_free().max(view.now) + job.fetch_left;
     (view.machine.compute_free().max(view.now) + job.compute_left).max(fetched)
@@ -79,7 +81,7 @@ pub(super) fn earliest(view: &SchedulerView<'_>, job: &Job) -> Picos {
 impl Scheduler for LayerweaverPlus {
     fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let urgent = (0..view.jobs.len()).filter(|&at| self.is_urgent(view, &view.jobs[at]));
-        // Mode 2: the least slack; with laxity, what remains counts as well.
+        // Mode 2: the urgent job with the earliest deadline. With laxity, the remaining work counts too.
         let slack = |&at: &usize| match self.urgency {
             Urgency::Laxity => view.jobs[at].due.saturating_sub(earliest(view, &view.jobs[at])),
             _ => view.jobs[at].due,
@@ -88,7 +90,7 @@ impl Scheduler for LayerweaverPlus {
             self.reason = "urgent";
             return at;
         }
-        // Mode 1: Layerweaver, and of equals the one that is due first (section V.2).
+        // Mode 1: Layerweaver, and ties go to the earliest deadline (section V.2).
         let at = self.calm.pick(view);
         let cost = idle_time(view, at).total();
         let equals = (0..view.jobs.len()).filter(|&other| idle_time(view, other).total() == cost);

@@ -1,4 +1,4 @@
-//! Schedulers by their names.
+//! Registry of schedulers by name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,24 @@ use super::{
 use crate::nearest::nearest;
 use crate::pass::Pass;
 
-/// A scheduler with a name.
+/// A scheduler with its name and description.
+///
+/// ```
+/// use dyno_npu::schedule::NamedScheduler;
+///
+/// let scheduler = NamedScheduler::find("double-buffer")?;
+/// assert_eq!(scheduler.depth, Some(2));
+/// let error = NamedScheduler::find("layerwaever").unwrap_err();
+/// assert!(error.to_string().contains("the nearest is `layerweaver`"));
+/// # Ok::<(), dyno_npu::schedule::UnknownScheduler>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct NamedScheduler {
-    /// What commands call it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// Blocks in the weight buffer at most; nothing where only bytes count.
+    /// Maximum number of blocks in the weight buffer; `None` if only bytes count.
     pub depth: Option<usize>,
     make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
 }
@@ -37,7 +47,7 @@ const fn named(
     NamedScheduler { name, about, depth: None, make }
 }
 
-/// All of them: baselines, those of others, the thesis' and ours.
+/// All schedulers: baselines, schedulers after other papers, those of the thesis, and Dyno's own.
 pub const SCHEDULERS: &[NamedScheduler] = &[
     named("compute-only", "only the stream that asks most of the array", |passes| {
         Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len()))
@@ -99,10 +109,10 @@ pub const SCHEDULERS: &[NamedScheduler] = &[
     ),
 ];
 
-/// There is no scheduler of that name.
+/// Error: no scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownScheduler {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -118,16 +128,16 @@ impl fmt::Display for UnknownScheduler {
 impl std::error::Error for UnknownScheduler {}
 
 impl NamedScheduler {
-    /// One of [`SCHEDULERS`].
+    /// Returns a scheduler of [`SCHEDULERS`].
     ///
     /// # Errors
-    /// The name is none of them.
+    /// Fails if no scheduler has this name.
     pub fn find(name: &str) -> Result<&'static Self, UnknownScheduler> {
         let found = SCHEDULERS.iter().find(|scheduler| scheduler.name == name);
         found.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
-    /// The scheduler, for streams with these passes.
+    /// Creates the scheduler for streams with these passes.
     #[must_use]
     pub fn make(&self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
         (self.make)(passes)

@@ -1,39 +1,39 @@
-//! Schedulers that finish a pass before they begin another: the baselines of chapter IV, and first in, first out.
+//! Schedulers that finish a pass before they start another: the baselines of chapter IV, and first in, first out.
 
 use super::{Job, Scheduler, SchedulerView};
 use crate::profile::Picos;
 
-/// Which pass is next when one has ended.
+/// Rule for the next pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SerialOrder {
-    /// Of the stream that asks most of the array for each fetch, and no other while it has one: "compute-only".
+    /// The stream with the most computation per fetch, and no other while it has a pass: "compute-only".
     Compute,
-    /// Of the stream that asks most of the memory: "memory-only".
+    /// The stream with the most fetching per computation: "memory-only".
     Memory,
-    /// Of the stream that had the least time: "fair".
+    /// The stream with the least service so far: "fair".
     Fair,
-    /// The one that came first: FIFO.
+    /// The pass that arrived first: FIFO.
     First,
 }
 
-/// Passes one after another.
+/// Scheduler that places whole passes.
 #[derive(Clone, Debug)]
 pub struct SerialScheduler {
     order: SerialOrder,
-    /// Time alone that each stream's passes would have taken.
+    /// Service of each stream: the sum of its passes' times alone, ps.
     service: Vec<Picos>,
     reason: &'static str,
 }
 
 impl SerialScheduler {
-    /// For so many streams.
+    /// Creates a scheduler for this many streams.
     #[must_use]
     pub fn new(order: SerialOrder, streams: usize) -> Self {
         Self { order, service: vec![0; streams], reason: "" }
     }
 }
 
-/// Of the job's whole pass, what it fetches for each time of computing.
+/// Returns the fetch time per compute time of the job's whole pass.
 fn slope(job: &Job) -> f64 {
     job.pass.fetch as f64 / job.pass.compute.max(1) as f64
 }

@@ -1,4 +1,4 @@
-//! Two-model schedules stitched together for more models (thesis, section IV.5.E): pairs take turns.
+//! Two-model schedules stitched together for more models (thesis, section IV.5.E): pairs of streams take turns.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use super::{Layerweaver, LayerweaverRules, Scheduler, SchedulerView};
 use crate::pass::Pass;
 use crate::profile::Picos;
 
-/// Streams in pairs, each with one that waits for the other resource; a pair runs under Layerweaver until each of its
-/// streams could have had a pass alone, then the next.
+/// Scheduler that pairs each stream with one that waits for the other resource. A pair runs under Layerweaver until
+/// each of its streams could have completed a pass alone; then the next pair runs.
 #[derive(Clone, Debug)]
 pub struct StitchedScheduler {
-    /// Of each stream, its pair.
+    /// Pair of each stream.
     pair: Vec<usize>,
-    /// Of each pair, how long its turn is.
+    /// Length of each pair's turn, ps.
     turns: Vec<Picos>,
     current: usize,
     since: Picos,
@@ -20,10 +20,11 @@ pub struct StitchedScheduler {
 }
 
 impl StitchedScheduler {
-    /// For streams with these passes.
+    /// Creates a scheduler for streams with these passes.
     #[must_use]
     pub fn new(passes: &[Arc<Pass>]) -> Self {
-        // From the most to the least bound by the memory: the first with the last, and so on inwards.
+        // In order from the most memory-bound to the least: the first is paired with the last, the second with the one
+        // before the last, and so on.
         let slope = |at: usize| passes[at].fetch as f64 / passes[at].compute.max(1) as f64;
         let mut order: Vec<usize> = (0..passes.len()).collect();
         order.sort_by(|&a, &b| slope(b).total_cmp(&slope(a)));
@@ -50,7 +51,7 @@ impl Scheduler for StitchedScheduler {
             self.current = (self.current + 1) % self.turns.len();
             self.since = free;
         }
-        // A pair that has nothing to do gives its turn up.
+        // A pair without jobs gives up its turn.
         let has_jobs = |pair: usize| view.jobs.iter().any(|job| self.pair[job.stream] == pair);
         let turns = (0..self.turns.len()).map(|ahead| (self.current + ahead) % self.turns.len());
         let pair = turns.into_iter().find(|&pair| has_jobs(pair)).unwrap_or(self.current);

@@ -1,8 +1,8 @@
-//! Round-robin, block by block.
+//! Round robin, block by block.
 
 use super::{Scheduler, SchedulerView};
 
-/// Each stream places a block in its turn.
+/// Scheduler that places one block of each stream in turn.
 #[derive(Clone, Debug, Default)]
 pub struct RoundRobin {
     last: usize,

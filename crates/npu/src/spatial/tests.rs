@@ -1,4 +1,4 @@
-//! PartitionPolicy arrays: what no split can have, and what is the same without one.
+//! Split arrays: limits that every split obeys, and equality with the whole array.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ fn partitions(codes: &[&str], proportion: &[u64]) -> Partitions {
 }
 
 #[test]
-fn a_part_that_is_all_is_the_whole() {
+fn a_part_of_the_whole_array_equals_the_whole_array() {
     let whole = Deployment::new(&plan(&["RN"])).expect("it fits").largest();
     let streams = partitions(&["RN"], &[3]).simulate(50 * whole[0].alone);
     let share = streams.share(0, &whole);
@@ -60,17 +60,17 @@ fn no_split_has_more_than_its_parts_and_the_memory() {
 }
 
 #[test]
-fn what_is_no_split_is_told() {
-    let told = |proportion: &[u64]| {
+fn invalid_proportions_are_errors() {
+    let error = |proportion: &[u64]| {
         Partitions::new(&plan(&["RN", "BB"]), proportion).expect_err("it is wrong").to_string()
     };
-    assert_eq!(told(&[1]), "expected a part for each of 2 networks, found 1");
-    assert!(told(&[0, 0]).starts_with("a part of the array has no PEs"));
-    assert!(told(&[u64::MAX, 1]).starts_with("a part of the array has no PEs"));
-    assert!(told(&[1, 1000]).starts_with("a part of the array: "), "{}", told(&[1, 1000]));
+    assert_eq!(error(&[1]), "expected a part for each of 2 networks, found 1");
+    assert!(error(&[0, 0]).starts_with("a part of the array has no PEs"));
+    assert!(error(&[u64::MAX, 1]).starts_with("a part of the array has no PEs"));
+    assert!(error(&[1, 1000]).starts_with("a part of the array: "), "{}", error(&[1, 1000]));
 }
 
-/// What was placed by which server.
+/// Placements with the server that made them.
 type Observations = Rc<RefCell<Vec<(usize, Placement)>>>;
 
 fn serve(
@@ -82,10 +82,10 @@ fn serve(
     let parts = Partitions::new(&plan, &[1, 1]).expect("they fit");
     let batching = BatchingPolicy { window: 0, active: 4, wake: Picos::MAX };
     let mut npu = PartitionedServer::new(&whole, &parts, split, batching);
-    let seen = Observations::default();
+    let observed = Observations::default();
     for (at, server) in npu.servers_mut().iter_mut().enumerate() {
-        let seen = Rc::clone(&seen);
-        server.observe(Box::new(move |_, _, placed| seen.borrow_mut().push((at, *placed))));
+        let observed = Rc::clone(&observed);
+        server.observe(Box::new(move |_, _, placed| observed.borrow_mut().push((at, *placed))));
     }
     let mut ends = vec![0; arrivals.len()];
     let mut computed = Vec::new();
@@ -107,25 +107,25 @@ fn serve(
             assert_eq!(std::mem::replace(&mut ends[ticket as usize], at), 0, "answered twice");
         }
     }
-    let seen = seen.borrow().clone();
-    (ends, seen)
+    let observed = observed.borrow().clone();
+    (ends, observed)
 }
 
 #[test]
-fn who_is_alone_has_the_whole_array() {
+fn a_request_alone_uses_the_whole_array() {
     let alone = |split| serve(split, &[(5, 0)]).0[0];
     let [together, apart] = [PartitionPolicy::WhileShared, PartitionPolicy::Always].map(alone);
     assert!(together < apart, "{together} {apart}");
-    // With another there, both have their parts: the second on one that nobody delays but the memory.
-    let (_, seen) = serve(PartitionPolicy::WhileShared, &[(5, 0), (6, 1), (7, 0)]);
-    let used: Vec<usize> = (0..3).filter(|at| seen.iter().any(|(by, _)| by == at)).collect();
+    // With another network present both have their parts, so the second waits only for the memory.
+    let (_, observed) = serve(PartitionPolicy::WhileShared, &[(5, 0), (6, 1), (7, 0)]);
+    let used: Vec<usize> = (0..3).filter(|at| observed.iter().any(|(by, _)| by == at)).collect();
     assert_eq!(used, [0, 1, 2]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// One memory, an array that is whole or split, and an answer for each request.
+    /// The memory serves one block at a time, the array is whole or split, and each request has one answer.
     #[test]
     fn resources_are_used_once(
         gaps in prop::collection::vec((0_u64..2_000_000_000, 0_usize..2), 1..20), is_fixed: bool,
@@ -139,18 +139,18 @@ proptest! {
             })
             .collect();
         let split = if is_fixed { PartitionPolicy::Always } else { PartitionPolicy::WhileShared };
-        let (ends, mut seen) = serve(split, &arrivals);
+        let (ends, mut observed) = serve(split, &arrivals);
         prop_assert!(ends.iter().zip(&arrivals).all(|(end, (at, _))| end > at));
-        seen.sort_by_key(|(_, placed)| (placed.fetch_start, placed.fetch_end));
-        prop_assert!(seen.windows(2).all(|of| of[0].1.fetch_end <= of[1].1.fetch_start));
-        for (a, of_a) in &seen {
-            for (b, of_b) in &seen {
-                // Partitions compute side by side, never beside the whole array.
+        observed.sort_by_key(|(_, placed)| (placed.fetch_start, placed.fetch_end));
+        prop_assert!(observed.windows(2).all(|pair| pair[0].1.fetch_end <= pair[1].1.fetch_start));
+        for (a, first) in &observed {
+            for (b, second) in &observed {
+                // Parts compute side by side, but never beside the whole array.
                 let is_apart = a != b && *a < 2 && *b < 2;
-                let overlaps = of_a.compute_start < of_b.compute_end && of_b.compute_start < of_a.compute_end;
-                let is_same = std::ptr::eq(of_a, of_b);
-                let takes_none = of_a.compute_start == of_a.compute_end || of_b.compute_start == of_b.compute_end;
-                prop_assert!(is_apart || is_same || takes_none || !overlaps, "{a} {of_a:?}, {b} {of_b:?}");
+                let overlaps = first.compute_start < second.compute_end && second.compute_start < first.compute_end;
+                let is_same = std::ptr::eq(first, second);
+                let takes_none = first.compute_start == first.compute_end || second.compute_start == second.compute_end;
+                prop_assert!(is_apart || is_same || takes_none || !overlaps, "{a} {first:?}, {b} {second:?}");
             }
         }
     }

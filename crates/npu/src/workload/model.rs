@@ -1,4 +1,4 @@
-//! Networks out of models, by inference of shapes.
+//! Networks derived from ONNX models by shape inference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,32 +8,32 @@ use dyno_onnx::products::{Product, products};
 
 use super::{Layer, LayerType, Network, SequenceGrowth};
 
-/// Bits of a place in a table.
+/// Bits of an index into a table.
 const PLACE_BITS: u32 = 64;
 
-/// A network out of a model.
+/// A network derived from a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedNetwork {
     /// The network.
     pub network: Network,
-    /// Nodes that have products and no layer, each with its operator and why.
+    /// Nodes with products that could not become layers, each with its operator and the reason.
     pub left_out: Vec<String>,
 }
 
-/// A model of which no network can be lowering.
+/// Reason why no network can be derived from a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DerivationError {
-    /// It has no products.
+    /// The model has no products.
     Empty {
-        /// Which model.
+        /// Name of the model.
         model: String,
-        /// Nodes that would have some, with why they have none.
+        /// Nodes that should have products, with the reason why they have none.
         left_out: Vec<String>,
     },
-    /// Sizes of a layer are 0, because an open dimension is, or beyond 64 bits.
+    /// A size of a layer is 0, because an open dimension is, or exceeds 64 bits.
     Size {
-        /// Which layer.
+        /// Name of the layer.
         layer: String,
     },
 }
@@ -56,11 +56,11 @@ impl fmt::Display for DerivationError {
 impl std::error::Error for DerivationError {}
 
 impl Network {
-    /// The products of a model for one sample at so many bits of weights and of activations, where names of
-    /// open dimensions in `bind` are these numbers and all others are 1.
+    /// Derives a network from the products of a model, for one sample and the given bits of weights and activations.
+    /// `bind` sets open dimensions by name; all others are 1.
     ///
     /// # Errors
-    /// A model without products, or with sizes that nothing can have.
+    /// Fails if the model has no products, or if a size is 0 or exceeds 64 bits.
     pub fn from_model(
         name: &str,
         model: &Model,

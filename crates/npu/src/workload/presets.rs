@@ -1,4 +1,4 @@
-//! The networks of the thesis, by its codes.
+//! Networks of the thesis, by code.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use crate::nearest::nearest;
 /// A network with a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkPreset {
-    /// As the thesis has it.
+    /// Code, as in the thesis.
     pub code: &'static str,
-    /// What it is.
+    /// Full name.
     pub title: &'static str,
     text: &'static str,
 }
@@ -21,8 +21,8 @@ macro_rules! table {
     };
 }
 
-/// All of them. Tables are ours, at 16 bits; those of transformers for 64 tokens, because the thesis never says
-/// for how many.
+/// All networks. Dyno's own tables, at 16 bits. Those of transformers are for 64 tokens, because the thesis does not
+/// state a length.
 pub const PRESETS: &[NetworkPreset] = &[
     NetworkPreset { code: "IC", title: "Inception v3", text: table!("inception-v3") },
     NetworkPreset { code: "MN", title: "MobileNet v2", text: table!("mobilenet-v2") },
@@ -39,10 +39,10 @@ pub const PRESETS: &[NetworkPreset] = &[
     },
 ];
 
-/// There is no network of that code.
+/// Error: no network has this code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownNetwork {
-    /// What was asked for.
+    /// The requested code.
     pub code: String,
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for UnknownNetwork {
 impl std::error::Error for UnknownNetwork {}
 
 impl Network {
-    /// One of [`PRESETS`].
+    /// Returns a network of [`PRESETS`].
     ///
     /// # Errors
-    /// The code is none of them.
+    /// Fails if no network has this code.
     pub fn preset(code: &str) -> Result<Self, UnknownNetwork> {
         let found = PRESETS.iter().find(|preset| preset.code == code);
         let Some(preset) = found else {

@@ -4,8 +4,8 @@
 use dyno_experiment::Failure;
 use dyno_npu::lowering::{Folding, Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::{AiMt, Layerweaver, NamedScheduler, LayerweaverRules, Scheduler};
-use dyno_npu::setting::{StreamRun, Setting};
+use dyno_npu::schedule::{AiMt, Layerweaver, LayerweaverRules, NamedScheduler, Scheduler};
+use dyno_npu::setting::{Setting, StreamRun};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
@@ -59,8 +59,14 @@ fn rules(studied: &Studied) -> Result<Table, Failure> {
         ("idle memory does not count", LayerweaverRules { memory_idle: false, ..all }),
         ("no rule against starvation", LayerweaverRules { starvation: false, ..all }),
         ("no potential idle time", LayerweaverRules { potential: false, ..all }),
-        ("neither of the last two", LayerweaverRules { starvation: false, potential: false, ..all }),
-        ("none of the three", LayerweaverRules { memory_idle: false, starvation: false, potential: false }),
+        (
+            "neither of the last two",
+            LayerweaverRules { starvation: false, potential: false, ..all },
+        ),
+        (
+            "none of the three",
+            LayerweaverRules { memory_idle: false, starvation: false, potential: false },
+        ),
     ];
     let title = "Layerweaver's rules, geometric mean of pairs";
     let mut table = Table::new(title, columns("rules"));

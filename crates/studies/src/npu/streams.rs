@@ -290,7 +290,8 @@ pub fn ours(studied: &mut Studied) -> Result<Part, Failure> {
         let mut table = Table::new(format!("Schedulers, {title}"), columns);
         for (at, way) in WAYS.iter().enumerate() {
             let of = |figure: fn(&StreamRun) -> f64| mean(pairs.of(case, at).map(figure));
-            let least = pairs.of(case, at).map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
+            let least =
+                pairs.of(case, at).map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
             table.row(
                 way.title,
                 [

@@ -5,7 +5,7 @@ use dyno_npu::hardware::Npu;
 use dyno_npu::lowering::{Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::NamedScheduler;
-use dyno_npu::setting::{StreamRun, Setting, pairs};
+use dyno_npu::setting::{Setting, StreamRun, pairs};
 
 use super::{Asked, figure};
 

@@ -133,7 +133,12 @@ impl Cores {
         Ok(stacks)
     }
 
-    fn measure(&self, mut cores: Interleaved, workers: usize, scheduler: &NamedScheduler) -> Measured {
+    fn measure(
+        &self,
+        mut cores: Interleaved,
+        workers: usize,
+        scheduler: &NamedScheduler,
+    ) -> Measured {
         output::say(format_args!("timing blocks"));
         let ps_per_byte = cores.ps_per_byte();
         let profiles: Vec<NetworkProfile> =
@@ -148,9 +153,10 @@ impl Cores {
         let time = longest.saturating_mul(self.passes);
         let mut order = Vec::new();
         let mut pick = scheduler.make(&passes);
-        let streams = simulate_observed(&passes, limits, pick.as_mut(), time, |stream, block, _| {
-            order.push((stream, block));
-        });
+        let streams =
+            simulate_observed(&passes, limits, pick.as_mut(), time, |stream, block, _| {
+                order.push((stream, block));
+            });
         let shares = shares(&order, &passes);
         let serial = serial(&cores, shares);
         let mut run = |order: &[(usize, usize)], hints: bool| -> Nanos {

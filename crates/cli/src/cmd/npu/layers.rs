@@ -6,8 +6,8 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::balance::{Bottleneck, LayerTimes, PassTotals, intensity, times};
 use dyno_npu::hardware::Npu;
-use dyno_npu::mapping::Mapping;
 use dyno_npu::lowering::{Lowering, LoweringError, LoweringOptions, lower};
+use dyno_npu::mapping::Mapping;
 use dyno_npu::workload::Network;
 use dyno_results::units;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ impl Laid<'_> {
             intensity(network, batch),
             npu.name(),
             npu.balance(),
-            100.0 * pass.utilisation(npu),
+            100.0 * pass.utilization(npu),
         );
         let _ = writeln!(
             text,
@@ -201,7 +201,7 @@ impl Laid<'_> {
             "waits_for": pass.bottleneck().name(),
             "operations_per_byte": intensity(network, options.batch),
             "balance_operations_per_byte": npu.balance(),
-            "utilisation": pass.utilisation(npu),
+            "utilisation": pass.utilization(npu),
             "blocks": pass.blocks,
             "compute_bound_blocks": pass.compute_bound,
             "spilled_bytes": lowering.spilled,

@@ -129,7 +129,10 @@ impl Run {
         if self.scheduler.iter().any(|name| name == "all") {
             return Ok(SCHEDULERS.iter().collect());
         }
-        self.scheduler.iter().map(|name| NamedScheduler::find(name).map_err(Failure::usage)).collect()
+        self.scheduler
+            .iter()
+            .map(|name| NamedScheduler::find(name).map_err(Failure::usage))
+            .collect()
     }
 
     /// What the scheduler did until each stream had about two passes, as files.

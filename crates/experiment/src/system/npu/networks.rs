@@ -151,7 +151,8 @@ impl Changes {
     /// A decoder's name with `-prefill` or `-decode` behind it.
     fn phase(&self, name: &str) -> Result<Option<Network>, Failure> {
         let tokens = self.seq.unwrap_or(TOKENS);
-        let prefill = name.strip_suffix("-prefill").map(|name| (name, DecoderPhase::Prefill(tokens)));
+        let prefill =
+            name.strip_suffix("-prefill").map(|name| (name, DecoderPhase::Prefill(tokens)));
         let decode = name.strip_suffix("-decode").map(|name| (name, DecoderPhase::Decode(tokens)));
         let Some((decoder, phase)) = prefill.or(decode) else { return Ok(None) };
         let decoder = Decoder::preset(decoder).map_err(Failure::usage)?;

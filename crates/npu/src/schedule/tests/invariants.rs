@@ -1,45 +1,45 @@
-//! What every schedule keeps, whoever makes it; and where the greedy one must be as good as any.
+//! Invariants of all schedules, and cases in which the greedy scheduler is optimal.
 
 use super::*;
 use crate::machine::Placement;
 use crate::streams::{StreamsResult, simulate_observed};
 
-/// What a named scheduler makes of streams, block by block: the stream, the place in its pass, and the times.
+/// Returns the result and the placements of a named scheduler.
 fn watched(
     named: &NamedScheduler,
     passes: &[Arc<Pass>],
     limits: MachineLimits,
 ) -> (StreamsResult, Vec<(usize, usize, Placement)>) {
-    let mut seen = Vec::new();
+    let mut observed = Vec::new();
     let mut scheduler = named.make(passes);
-    let played =
+    let result =
         simulate_observed(passes, limits, scheduler.as_mut(), 2_000, |stream, block, placed| {
-            seen.push((stream, block, *placed));
+            observed.push((stream, block, *placed));
         });
-    (played, seen)
+    (result, observed)
 }
 
 proptest! {
     #[test]
-    fn nobody_breaks_the_machine_or_its_bounds(profiles in profiles(1..5), capacity in 40..200u64) {
+    fn every_schedule_obeys_the_machine_and_its_bounds(profiles in profiles(1..5), capacity in 40..200u64) {
         for named in SCHEDULERS {
             let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
             let passes: Vec<Arc<Pass>> =
                 profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
-            let (played, seen) = watched(named, &passes, limits);
-            prop_assert_eq!(&(played.clone(), seen.clone()), &watched(named, &passes, limits), "{}", named.name);
+            let (result, observed) = watched(named, &passes, limits);
+            prop_assert_eq!(&(result.clone(), observed.clone()), &watched(named, &passes, limits), "{}", named.name);
 
             // No schedule is shorter than the work of either resource, nor better than the two-resource optimum.
             let block = |&(stream, block, _): &(usize, usize, Placement)| passes[stream].blocks[block];
-            let compute: Picos = seen.iter().map(|one| block(one).compute).sum();
-            let fetch: Picos = seen.iter().map(|one| block(one).fetch).sum();
-            prop_assert_eq!((played.compute_busy, played.memory_busy), (compute, fetch));
-            prop_assert!(played.duration >= compute.max(fetch), "{}", named.name);
-            let (stp, (most, _)) = (played.stp(&passes), throughput(&passes, true));
+            let compute: Picos = observed.iter().map(|one| block(one).compute).sum();
+            let fetch: Picos = observed.iter().map(|one| block(one).fetch).sum();
+            prop_assert_eq!((result.compute_busy, result.memory_busy), (compute, fetch));
+            prop_assert!(result.duration >= compute.max(fetch), "{}", named.name);
+            let (stp, (most, _)) = (result.stp(&passes), throughput(&passes, true));
             prop_assert!(stp <= most * (1.0 + 1e-9), "{}: {stp} > {most}", named.name);
 
             let mut before: Vec<Option<(usize, Placement)>> = vec![None; passes.len()];
-            for (at, one) in seen.iter().enumerate() {
+            for (at, one) in observed.iter().enumerate() {
                 let (stream, number, now) = *one;
                 // Each block is computed after its fetch, and after the block of its stream before it.
                 prop_assert!(now.fetch_end <= now.compute_start);
@@ -49,8 +49,9 @@ proptest! {
                 prop_assert_eq!(number, expected, "{}: stream {}", named.name, stream);
                 prop_assert!(before[stream].is_none_or(|(_, last)| last.compute_end <= now.compute_start));
                 before[stream] = Some((number, now));
-                // The buffer has room for it when its fetch begins: earlier blocks hold theirs until they are computed.
-                let held = seen[..at].iter().filter(|(_, _, other)| now.fetch_start < other.compute_end);
+                // The buffer has room for the block when its fetch starts: earlier blocks hold theirs until they are
+                // computed.
+                let held = observed[..at].iter().filter(|(_, _, other)| now.fetch_start < other.compute_end);
                 let bytes: u64 = held.clone().map(|one| block(one).bytes).sum();
                 prop_assert!(bytes + block(one).bytes <= capacity, "{}", named.name);
                 prop_assert!(held.count() < limits.depth, "{}", named.name);
@@ -59,22 +60,22 @@ proptest! {
     }
 
     #[test]
-    fn who_takes_turns_starves_nobody(profiles in profiles(2..6), capacity in 40..300u64) {
+    fn schedulers_that_take_turns_starve_no_stream(profiles in profiles(2..6), capacity in 40..300u64) {
         for name in ["fair", "fifo", "double-buffer", "round-robin", "prema", "earliest-due", "balanced"] {
             let named = NamedScheduler::find(name).unwrap();
             let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
             let passes: Vec<Arc<Pass>> =
                 profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let all: Picos = passes.iter().map(|pass| pass.alone).sum();
-            let played = simulate(&passes, limits, named.make(&passes).as_mut(), 100 * all);
-            for (at, stream) in played.streams.iter().enumerate() {
+            let result = simulate(&passes, limits, named.make(&passes).as_mut(), 100 * all);
+            for (at, stream) in result.streams.iter().enumerate() {
                 prop_assert!(stream.passes > 0, "{name}: stream {at} had no pass in the time of 100 of each");
             }
         }
     }
 }
 
-/// A pass of each stream, in an order of streams: when all is computed.
+/// Returns when one pass of each stream is computed, in this order of streams.
 fn ended(passes: &[Arc<Pass>], capacity: u64, order: &[usize]) -> Picos {
     let mut machine = Machine::new(limits(capacity));
     let mut next = vec![0; passes.len()];
@@ -85,7 +86,7 @@ fn ended(passes: &[Arc<Pass>], capacity: u64, order: &[usize]) -> Picos {
     machine.compute_free()
 }
 
-/// The soonest end of all orders: `order` is continued in every way.
+/// Returns the earliest end of all orders that continue `order`.
 fn soonest(passes: &[Arc<Pass>], capacity: u64, order: &mut Vec<usize>) -> Picos {
     let mut best = Picos::MAX;
     for stream in 0..passes.len() {
@@ -99,7 +100,7 @@ fn soonest(passes: &[Arc<Pass>], capacity: u64, order: &mut Vec<usize>) -> Picos
     if best == Picos::MAX { ended(passes, capacity, order) } else { best }
 }
 
-/// The order that Layerweaver finds for a pass of each stream, which is told of each of its picks.
+/// Returns the order that Layerweaver chooses for one pass of each stream, and calls `picked` for each pick.
 fn greedy(
     passes: &[Arc<Pass>],
     capacity: u64,
@@ -133,7 +134,7 @@ proptest! {
         compute in few((1..40u64, Just(0))),
         memory in few((Just(0), 1..40u64)),
     ) {
-        // Some choice always lets nothing stand still, so that no order can be shorter than the busier resource.
+        // Some choice never causes idle time, so no order can be shorter than the busier resource.
         let passes = passes(&[compute, memory], 1_000);
         let order = greedy(&passes, 1_000, |_, _, _| {});
         let end = ended(&passes, 1_000, &order);

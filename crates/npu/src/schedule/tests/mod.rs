@@ -1,6 +1,7 @@
-//! What schedulers owe: every stream goes on, the same seed gives the same schedule, and nothing is lost where nothing
-//! need be.
+//! Properties of all schedulers: streams do not starve, equal inputs give equal schedules, and achievable throughput is
+//! reached.
 
+mod balanced;
 mod invariants;
 
 use proptest::prelude::*;
@@ -24,7 +25,7 @@ fn passes(profiles: &[NetworkProfile], capacity: u64) -> Vec<Arc<Pass>> {
         .collect()
 }
 
-/// Blocks whose fetch takes a unit of time a byte.
+/// Returns a profile whose blocks fetch one byte per ps.
 fn profile(blocks: &[(Picos, Picos)]) -> NetworkProfile {
     let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch };
     NetworkProfile { blocks: blocks.iter().map(block).collect(), ..NetworkProfile::default() }
@@ -37,11 +38,11 @@ fn profiles(streams: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Networ
 
 proptest! {
     #[test]
-    fn with_ours_no_stream_starves_however_many_there_are(profiles in profiles(2..6), capacity in 40..300u64) {
+    fn the_balanced_scheduler_starves_no_stream(profiles in profiles(2..6), capacity in 40..300u64) {
         let passes = passes(&profiles, capacity);
         let all: Picos = passes.iter().map(|pass| pass.alone).sum();
-        let played = simulate(&passes, limits(capacity), &mut BalancedScheduler::new(&passes), 100 * all);
-        for (at, stream) in played.streams.iter().enumerate() {
+        let result = simulate(&passes, limits(capacity), &mut BalancedScheduler::new(&passes), 100 * all);
+        for (at, stream) in result.streams.iter().enumerate() {
             prop_assert!(stream.passes > 0, "stream {at} had no pass in the time of 100 of each");
         }
     }
@@ -55,8 +56,8 @@ proptest! {
 }
 
 #[test]
-fn ours_reaches_the_optimum_of_two_resources_where_blocks_are_small() {
-    // One network whose fetches come at its end, and one that only fetches.
+fn the_balanced_scheduler_reaches_the_bound_with_small_blocks() {
+    // One network whose fetches come at its end, and one that mostly fetches.
     let compute = profile(&[(90, 1), (80, 5), (90, 5), (80, 1), (20, 40), (10, 30)]);
     let memory = profile(&[(5, 50), (10, 20), (10, 60), (5, 50), (10, 60), (10, 50), (5, 60)]);
     let passes = passes(&[compute, memory], 200);
@@ -86,12 +87,12 @@ fn without_its_rule_against_starvation_layerweaver_puts_off_a_long_fetch_for_eve
 }
 
 #[test]
-fn the_baselines_finish_what_they_began() {
+fn the_baselines_finish_a_pass_before_the_next() {
     let (compute, memory) = (profile(&[(10, 1), (10, 1)]), profile(&[(1, 10), (1, 10)]));
     let passes = passes(&[compute, memory], 1_000);
-    let counted = |whole| {
-        let played = simulate(&passes, limits(1_000), &mut SerialScheduler::new(whole, 2), 10_000);
-        (played.streams[0].passes, played.streams[1].passes)
+    let counted = |order| {
+        let result = simulate(&passes, limits(1_000), &mut SerialScheduler::new(order, 2), 10_000);
+        (result.streams[0].passes, result.streams[1].passes)
     };
     assert_eq!(counted(SerialOrder::Compute).1, 0);
     assert_eq!(counted(SerialOrder::Memory).0, 0);
@@ -99,7 +100,7 @@ fn the_baselines_finish_what_they_began() {
     assert!(a.abs_diff(b) <= 1 && a > 100, "{a} and {b} passes that take equally long");
 }
 
-/// Two requests of one network, one of which can no longer be in time, and the machine idle.
+/// Returns the pick among two requests of one network on an idle machine; the first can no longer meet its deadline.
 fn one_hopeless(pick: &mut dyn Scheduler) -> usize {
     let pass = passes(&[profile(&[(100, 10), (100, 10)])], 1_000).remove(0);
     let machine = Machine::new(limits(1_000));
@@ -108,7 +109,7 @@ fn one_hopeless(pick: &mut dyn Scheduler) -> usize {
 }
 
 #[test]
-fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_ours() {
+fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_laxity() {
     assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Text)), 0);
     assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Precise)), 0);
     assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Laxity)), 1);
@@ -118,7 +119,7 @@ fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_ours() {
 }
 
 #[test]
-fn every_scheduler_has_a_name_and_serves_all_that_it_is_asked() {
+fn every_scheduler_has_a_name_and_serves_all_requests() {
     let profiles =
         [profile(&[(90, 10), (80, 30)]), profile(&[(10, 70)]), profile(&[(30, 30), (40, 20)])];
     let passes = passes(&profiles, 200);
