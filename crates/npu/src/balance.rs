@@ -10,7 +10,7 @@ use crate::hardware::{Npu, PRESETS};
 use crate::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use crate::mapping::Mapping;
 use crate::profile::Picos;
-use crate::workload::{ChangeError, Layer, Network};
+use crate::workload::{ChangeError, Network, NetworkLayer};
 
 /// The resource that limits a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -253,7 +253,7 @@ pub struct LayerTimes {
 
 /// Returns the compute and fetch times of a layer for a batch, without folding. `None` if a time exceeds 64 bits.
 #[must_use]
-pub fn times(layer: &Layer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
+pub fn times(layer: &NetworkLayer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
     let compute = npu.cycles(mapping.cycles(layer, batch, npu.parameters().pes))?;
     let bytes =
         u128::from(layer.fetched(batch)) + u128::from(batch) * u128::from(layer.stream_bytes);

@@ -9,7 +9,7 @@ use std::fmt;
 use crate::hardware::Npu;
 use crate::mapping::{Mapping, MappingError};
 use crate::profile::{Block, NetworkProfile, Picos};
-use crate::workload::{Layer, LayerType, Network};
+use crate::workload::{LayerType, Network, NetworkLayer};
 
 /// Options for lowering a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +189,7 @@ struct TileLimits {
 
 /// Layers that are scheduled as one, before splitting.
 struct Unit<'n> {
-    layers: Vec<&'n Layer>,
+    layers: Vec<&'n NetworkLayer>,
     cycles: u128,
     /// Bytes that occupy the weight buffer.
     bytes: u128,
@@ -218,7 +218,7 @@ impl Unit<'_> {
     }
 }
 
-fn is_folded(layer: &Layer) -> bool {
+fn is_folded(layer: &NetworkLayer) -> bool {
     layer.kind == LayerType::Activations
 }
 
@@ -354,13 +354,13 @@ fn units<'n>(
     (units, u64::try_from(spilled).unwrap_or(u64::MAX))
 }
 
-fn fetched_bytes(layer: &Layer, batch: u128) -> u128 {
+fn fetched_bytes(layer: &NetworkLayer, batch: u128) -> u128 {
     let times = if layer.weights_scale_with_batch { batch } else { 1 };
     u128::from(layer.weight_bytes) * times
 }
 
 /// Returns the output bytes that do not fit into the activation buffer beside the inputs.
-fn spilled_bytes(layer: &Layer, batch: u128, room: u64) -> u128 {
+fn spilled_bytes(layer: &NetworkLayer, batch: u128, room: u64) -> u128 {
     let output = batch * u128::from(layer.output_bytes);
     let occupied = output + batch * u128::from(layer.input_bytes);
     occupied.saturating_sub(room.into()).min(output)

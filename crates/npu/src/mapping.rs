@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::nearest::nearest;
-use crate::workload::{Layer, LayerType};
+use crate::workload::{LayerType, NetworkLayer};
 
 /// Mapping of products to PEs. [`Mapping::from_str`] parses the names.
 ///
@@ -175,8 +175,8 @@ impl Mapping {
     /// Depthwise convolutions distribute groups over the PEs without the extra cycle, which matches MAESTRO's total of
     /// MobileNet v2.
     #[must_use]
-    pub fn cycles(self, layer: &Layer, batch: u64, pes: u64) -> u128 {
-        let Layer { groups, m, cin_g, rs, cout_g, .. } = *layer;
+    pub fn cycles(self, layer: &NetworkLayer, batch: u64, pes: u64) -> u128 {
+        let NetworkLayer { groups, m, cin_g, rs, cout_g, .. } = *layer;
         let wide = |factors: &[u64]| {
             factors.iter().fold(1_u128, |all, factor| all.saturating_mul(u128::from(*factor)))
         };

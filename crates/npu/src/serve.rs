@@ -19,7 +19,7 @@ use crate::pass::Pass;
 use crate::profile::Picos;
 pub use crate::queue::ServedNetwork;
 use crate::queue::{QueuedRequest, RequestQueue};
-use crate::schedule::{Job, Scheduler, SchedulerView};
+use crate::schedule::{PassJob, Scheduler, SchedulerView};
 use crate::version::VersionSet;
 
 /// Rules by which requests become passes.
@@ -75,7 +75,7 @@ pub struct NpuServer {
     machine: Machine,
     scheduler: Box<dyn Scheduler>,
     queues: Vec<RequestQueue>,
-    jobs: Vec<Job>,
+    jobs: Vec<PassJob>,
     /// Tickets of the requests of each job.
     tickets: Vec<Vec<u64>>,
     /// In order of time, because computations keep the order of decisions.
@@ -144,7 +144,7 @@ impl NpuServer {
 
     /// Returns the active passes: started, but with blocks left to place.
     #[must_use]
-    pub fn jobs(&self) -> &[Job] {
+    pub fn jobs(&self) -> &[PassJob] {
         &self.jobs
     }
 
@@ -310,7 +310,7 @@ impl NpuServer {
                 };
                 pass = versions.begin(batch.requests, due, ends);
             }
-            self.jobs.push(Job::new(stream, pass, arrived, due));
+            self.jobs.push(PassJob::new(stream, pass, arrived, due));
             self.tickets.push(tickets);
         }
     }

@@ -19,7 +19,7 @@ use crate::machine::{Machine, MachineLimits};
 use crate::mapping::MappingError;
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::schedule::Job;
+use crate::schedule::PassJob;
 use crate::serve::{BatchingPolicy, NpuServer};
 use crate::streams::{StreamResult, StreamsResult};
 
@@ -153,8 +153,9 @@ impl Partitions {
     pub fn simulate(&self, time: Picos) -> StreamsResult {
         let passes: Vec<Arc<Pass>> =
             self.deployments.iter().flat_map(Deployment::largest).collect();
-        let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
-        let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+        let new =
+            |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
+        let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
         let mut machines: Vec<Machine> =
             self.deployments.iter().map(|part| Machine::new(part.limits)).collect();
         let mut streams = vec![StreamResult::default(); jobs.len()];

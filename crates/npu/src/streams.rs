@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::machine::{Machine, MachineLimits, Placement};
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::schedule::{Job, Scheduler, SchedulerView};
+use crate::schedule::{PassJob, Scheduler, SchedulerView};
 
 /// Result of simulated streams.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,8 +91,8 @@ pub fn simulate_observed(
     mut observe: impl FnMut(usize, usize, &Placement),
 ) -> StreamsResult {
     let mut machine = Machine::new(limits);
-    let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
-    let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+    let new = |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
+    let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
     let mut streams = vec![StreamResult::default(); passes.len()];
     let mut blocks = 0;
     // This terminates because each pass takes time (see `Pass::new`).

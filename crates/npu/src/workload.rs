@@ -21,7 +21,7 @@ pub use crate::sheet::{TableError, TableProblem};
 /// Unlike a [`dyno_onnx::products::Product`], a layer states bytes, which need not follow from counts and bits (cached
 /// keys and values, for example). It states neither counts of numbers nor which layer feeds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layer {
+pub struct NetworkLayer {
     /// Name of the layer.
     pub name: String,
     /// Type of the layer.
@@ -83,7 +83,7 @@ pub struct Network {
     /// Name of the network.
     pub name: String,
     /// Layers in execution order. At least one, except for a network with measured times.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<NetworkLayer>,
     /// Tokens per sample; `None` if the sequence length cannot be changed.
     pub seq_len: Option<u64>,
     /// Times measured on a real engine, which replace the layers. They apply to the batch that was measured.
@@ -162,7 +162,7 @@ impl fmt::Display for ChangeError {
 
 impl std::error::Error for ChangeError {}
 
-impl Layer {
+impl NetworkLayer {
     /// Returns the multiply-accumulates of one sample; saturates.
     #[must_use]
     pub fn macs(&self) -> u64 {
@@ -265,7 +265,7 @@ impl Network {
     /// Returns the multiply-accumulates of one sample; saturates.
     #[must_use]
     pub fn macs(&self) -> u64 {
-        self.layers.iter().map(Layer::macs).fold(0, u64::saturating_add)
+        self.layers.iter().map(NetworkLayer::macs).fold(0, u64::saturating_add)
     }
 
     /// Returns the bytes of weights that one sample fetches; saturates.
@@ -277,7 +277,7 @@ impl Network {
     /// Returns the size of the largest activation between layers, bytes.
     #[must_use]
     pub fn largest_activation(&self) -> u64 {
-        let both = |layer: &Layer| layer.input_bytes.max(layer.output_bytes);
+        let both = |layer: &NetworkLayer| layer.input_bytes.max(layer.output_bytes);
         self.layers.iter().map(both).max().unwrap_or(0)
     }
 
@@ -319,7 +319,7 @@ impl Network {
         if self.measured.is_some() && (weight.is_some() || activation.is_some()) {
             return Err(ChangeError::Measured { network: self.name.clone() });
         }
-        let change = |layer: &Layer| {
+        let change = |layer: &NetworkLayer| {
             let [own_weight, own_input, own_output] = layer.bits;
             let [input, output] = [own_input, own_output].map(|own| activation.unwrap_or(own));
             layer.in_bits([weight.unwrap_or(own_weight), input, output])

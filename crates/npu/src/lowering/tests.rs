@@ -6,7 +6,8 @@ use super::*;
 use crate::hardware::Npu;
 use crate::mapping::Mapping;
 use crate::profile::Picos;
-use crate::workload::{Layer, Network, PRESETS};
+use crate::workload::language::{Decoder, DecoderPhase};
+use crate::workload::{Network, NetworkLayer, PRESETS};
 
 fn mapping(name: &str) -> Mapping {
     name.parse().unwrap()
@@ -34,6 +35,44 @@ fn a_profile_has_a_block_a_unit() {
     // MAESTRO's total, 1.003 ms.
     assert!(profile.compute().abs_diff(702_024 * 10_000 / 7) <= 75);
     assert!(profile.fetch().abs_diff(171_150_336 * 40 / 9) <= 75);
+}
+
+#[test]
+fn folding_decides_the_number_of_units() {
+    // Units with products of attention apart, and folded into the next layer.
+    let golden = [
+        ("IC", 95, 95),
+        ("MN", 53, 53),
+        ("RN", 54, 54),
+        ("RX", 54, 54),
+        ("BB", 99, 75),
+        ("BL", 195, 147),
+        ("NCF", 5, 5),
+        ("XL", 243, 171),
+        ("NCFW", 4, 4),
+    ];
+    for (code, apart, folded) in golden {
+        let network = Network::preset(code).unwrap();
+        assert_eq!(network.units(Folding::Apart), apart, "{code}");
+        assert_eq!(network.units(Folding::IntoNext), folded, "{code}");
+    }
+}
+
+#[test]
+fn prompts_are_bound_by_compute_and_tokens_by_memory() {
+    let npu = Npu::preset("memory-centric").unwrap();
+    let decoder = Decoder::preset("llama2-7b").unwrap();
+    let lower_phase = |phase| {
+        let network = decoder.network(phase).unwrap();
+        let options = LoweringOptions { batch: 4, ..LoweringOptions::default() };
+        lower(&network, &npu, Mapping::Peak, &options).unwrap()
+    };
+    let (prompt, token) =
+        (lower_phase(DecoderPhase::Prefill(512)), lower_phase(DecoderPhase::Decode(512)));
+    assert!(prompt.profile.compute() > 10 * prompt.profile.fetch());
+    assert!(token.profile.fetch() > 10 * token.profile.compute());
+    // The scores of 32000 tokens have 262 MB of weights.
+    assert_eq!(prompt.splits.last().map(|split| split.parts), Some(11));
 }
 
 #[test]
@@ -247,7 +286,7 @@ proptest! {
         let bytes: u64 = blocks.iter().map(|block| block.bytes).sum();
         let expected: u64 = network.layers.iter().map(|layer| layer.fetched(options.batch)).sum();
         prop_assert_eq!(bytes, expected);
-        let cycles_of = |layer: &Layer| mapping.cycles(layer, options.batch, npu.parameters().pes);
+        let cycles_of = |layer: &NetworkLayer| mapping.cycles(layer, options.batch, npu.parameters().pes);
         let cycles: u128 = network.layers.iter().map(cycles_of).sum();
         let units = network.layers.len() as u64;
         // Each unit is rounded up once.

@@ -43,14 +43,14 @@ fn totals_stay_what_they_are_on_both_arrays() {
 }
 
 /// Returns the layer of ResNet-50 with this name.
-fn layer(name: &str) -> Layer {
+fn layer(name: &str) -> NetworkLayer {
     let layers = Network::preset("RN").unwrap().layers;
     layers.into_iter().find(|layer| layer.name == name).unwrap()
 }
 
 #[test]
 fn a_layer_by_hand() {
-    let cycles = |mapping: &str, layer: &Layer, batch| {
+    let cycles = |mapping: &str, layer: &NetworkLayer, batch| {
         mapping.parse::<Mapping>().unwrap().cycles(layer, batch, 16384)
     };
     // 3136 positions, 64 x 9 inputs, 64 outputs; 256 clusters of 64 PEs, a quarter of them with outputs.
@@ -65,7 +65,7 @@ fn a_layer_by_hand() {
     // One position cannot be split, sixteen can.
     let fc = layer("fc");
     assert_eq!(cycles("kcp+1", &fc, 1), 2 * 32 * 4);
-    assert_eq!(cycles("kcpx+1", &Layer { cout_g: 64, ..fc }, 16), 4 * 2 * 32);
+    assert_eq!(cycles("kcpx+1", &NetworkLayer { cout_g: 64, ..fc }, 16), 4 * 2 * 32);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn invalid_mappings_are_errors() {
     assert_eq!(wide.fits(256), Ok(()));
 }
 
-fn layers() -> impl Strategy<Value = Layer> {
+fn layers() -> impl Strategy<Value = NetworkLayer> {
     let kinds = prop::sample::select(LayerType::ALL.to_vec());
     let sizes = (1_u64..100, 1_u64..5000, 1_u64..3000, 1_u64..50, 1_u64..3000);
     let fc = layer("fc");
@@ -114,7 +114,7 @@ fn layers() -> impl Strategy<Value = Layer> {
             LayerType::Depthwise => (1, 1),
             _ => (cin_g, cout_g),
         };
-        Layer { kind, groups, m, cin_g, rs, cout_g, ..fc.clone() }
+        NetworkLayer { kind, groups, m, cin_g, rs, cout_g, ..fc.clone() }
     })
 }
 

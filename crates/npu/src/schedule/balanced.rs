@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use super::layerweaver_plus::{earliest, remaining_alone};
-use super::{Job, Scheduler, SchedulerView};
+use super::{PassJob, Scheduler, SchedulerView};
 use crate::pass::Pass;
 use crate::profile::Picos;
 use crate::queue::{Batch, RequestQueue};
@@ -122,7 +122,7 @@ impl BalancedScheduler {
 }
 
 /// Returns whether the job can no longer meet its deadline.
-fn is_late(view: &SchedulerView<'_>, job: &Job) -> bool {
+fn is_late(view: &SchedulerView<'_>, job: &PassJob) -> bool {
     job.due < Picos::MAX && earliest(view, job) > job.due
 }
 
@@ -142,7 +142,7 @@ impl BalancedScheduler {
         }
         let (pass, first) = (queue.pass(1), queue.due(0)?);
         // An active job that can meet a deadline before all requests of this queue would only be delayed by them.
-        let is_before = |job: &Job| {
+        let is_before = |job: &PassJob| {
             job.due <= first
                 && job.pass.is_compute_bound() == pass.is_compute_bound()
                 && !is_late(view, job)
@@ -164,8 +164,9 @@ impl BalancedScheduler {
         let is_compute_bound = |stream: usize| view.queues[stream].pass(1).is_compute_bound();
         let may_begin = |ready: &Candidate| {
             let kind = is_compute_bound(ready.stream);
-            let is_same_kind = |job: &&Job| job.pass.is_compute_bound() == kind;
-            let is_before = |job: &Job| (ready.is_late, ready.due) < (is_late(view, job), job.due);
+            let is_same_kind = |job: &&PassJob| job.pass.is_compute_bound() == kind;
+            let is_before =
+                |job: &PassJob| (ready.is_late, ready.due) < (is_late(view, job), job.due);
             view.jobs.iter().filter(is_same_kind).all(is_before)
         };
         let ready = (0..view.queues.len()).filter_map(|stream| Self::candidate(view, stream));

@@ -8,7 +8,7 @@
 
 use super::idle::idle_time;
 use super::layerweaver::Layerweaver;
-use super::{Job, LayerweaverRules, Scheduler, SchedulerView};
+use super::{LayerweaverRules, PassJob, Scheduler, SchedulerView};
 use crate::machine::Machine;
 use crate::profile::Picos;
 
@@ -43,7 +43,7 @@ impl LayerweaverPlus {
     }
 
     /// Returns whether `job` is urgent now.
-    fn is_urgent(&self, view: &SchedulerView<'_>, job: &Job) -> bool {
+    fn is_urgent(&self, view: &SchedulerView<'_>, job: &PassJob) -> bool {
         let left = job.due.saturating_sub(view.now);
         match self.urgency {
             Urgency::Text => remaining_alone(job) > left,
@@ -60,20 +60,20 @@ impl LayerweaverPlus {
 
 /// Returns the time alone of the share of the pass that is not placed yet, including the next block, ps. (The slice in
 /// Figure V.3 would omit the last block.)
-pub(super) fn remaining_alone(job: &Job) -> Picos {
+pub(super) fn remaining_alone(job: &PassJob) -> Picos {
     let (left, whole) = (job.compute_left + job.fetch_left, job.pass.compute + job.pass.fetch);
     (job.pass.alone as f64 * left as f64 / whole.max(1) as f64) as Picos
 }
 
 /// Returns when the job would be computed if no other block were placed.
-fn computed_alone(machine: &Machine, job: &Job, now: Picos) -> Picos {
+fn computed_alone(machine: &Machine, job: &PassJob, now: Picos) -> Picos {
     let mut machine = machine.clone();
     let rest = job.pass.blocks.get(job.next..).unwrap_or(&[]);
     rest.iter().map(|block| machine.place(block, job.stream, now).compute_end).last().unwrap_or(now)
 }
 
 /// Returns a lower bound on the job's completion time: neither resource can finish earlier.
-pub(super) fn earliest(view: &SchedulerView<'_>, job: &Job) -> Picos {
+pub(super) fn earliest(view: &SchedulerView<'_>, job: &PassJob) -> Picos {
     let fetched = view.machine.memory_free().max(view.now) + job.fetch_left;
     (view.machine.compute_free().max(view.now) + job.compute_left).max(fetched)
 }

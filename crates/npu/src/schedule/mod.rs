@@ -34,7 +34,7 @@ use crate::queue::{Batch, RequestQueue};
 
 /// A pass of a network that is active or ready. Its blocks are placed in order.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct PassJob {
     /// Stream of the pass.
     pub stream: usize,
     /// Blocks and totals of the pass.
@@ -53,7 +53,7 @@ pub struct Job {
     pub fetch_left: Picos,
 }
 
-impl Job {
+impl PassJob {
     /// Creates a job with all blocks left to place.
     #[must_use]
     pub fn new(stream: usize, pass: Arc<Pass>, arrived: Picos, due: Picos) -> Self {
@@ -106,7 +106,7 @@ pub struct SchedulerView<'a> {
     /// Machine with the blocks placed so far.
     pub machine: &'a Machine,
     /// Jobs whose next block may be placed; at least one.
-    pub jobs: &'a [Job],
+    pub jobs: &'a [PassJob],
     /// Queue of waiting requests of each stream; empty in simulations of streams.
     pub queues: &'a [RequestQueue],
     /// Current time. No fetch starts earlier.

@@ -1,6 +1,6 @@
 //! Schedulers that finish a pass before they start another: the baselines of chapter IV, and first in, first out.
 
-use super::{Job, Scheduler, SchedulerView};
+use super::{PassJob, Scheduler, SchedulerView};
 use crate::profile::Picos;
 
 /// Rule for the next pass.
@@ -34,7 +34,7 @@ impl SerialScheduler {
 }
 
 /// Returns the fetch time per compute time of the job's whole pass.
-fn slope(job: &Job) -> f64 {
+fn slope(job: &PassJob) -> f64 {
     job.pass.fetch as f64 / job.pass.compute.max(1) as f64
 }
 

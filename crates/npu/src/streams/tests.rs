@@ -114,7 +114,7 @@ struct RecordingScheduler(Vec<(Picos, Vec<[Picos; 3]>)>);
 impl Scheduler for RecordingScheduler {
     fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         assert!(view.queues.is_empty());
-        let job = |job: &Job| [job.arrived, job.due, job.next as Picos];
+        let job = |job: &PassJob| [job.arrived, job.due, job.next as Picos];
         self.0.push((view.now, view.jobs.iter().map(job).collect()));
         0
     }

@@ -8,7 +8,7 @@ mod tests;
 
 use std::fmt;
 
-use super::{Layer, LayerType, Network, SequenceGrowth};
+use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 use crate::nearest::nearest;
 
 /// Sizes of a decoder.
@@ -175,7 +175,7 @@ impl Decoder {
             table.layer(layer);
         }
         let head = table.fc("head".into(), 1, width, vocabulary);
-        table.rows.push(Layer { growth: SequenceGrowth::default(), ..head });
+        table.rows.push(NetworkLayer { growth: SequenceGrowth::default(), ..head });
         // A saturated product is wrong.
         if table.rows.iter().any(|layer| layer.macs() == u64::MAX) {
             return Err(wrong("layers have products beyond what 64 bits count"));
@@ -195,7 +195,7 @@ impl Decoder {
 struct Table {
     decoder: Decoder,
     phase: DecoderPhase,
-    rows: Vec<Layer>,
+    rows: Vec<NetworkLayer>,
 }
 
 impl Table {
@@ -213,7 +213,7 @@ impl Table {
 
     fn embed(&mut self) {
         let (m, width) = (self.computed(), self.decoder.width);
-        self.rows.push(Layer {
+        self.rows.push(NetworkLayer {
             name: "embed".into(),
             kind: LayerType::Gather,
             groups: 1,
@@ -231,8 +231,8 @@ impl Table {
         });
     }
 
-    fn fc(&self, name: String, m: u64, cin_g: u64, cout_g: u64) -> Layer {
-        Layer {
+    fn fc(&self, name: String, m: u64, cin_g: u64, cout_g: u64) -> NetworkLayer {
+        NetworkLayer {
             name,
             kind: LayerType::FullyConnected,
             groups: 1,
@@ -251,7 +251,13 @@ impl Table {
     }
 
     /// Returns a product of all heads, each `m` x `cin_g` by `cin_g` x `cout_g`. Decoding fetches the second operand.
-    fn attention(&self, name: String, cin_g: u64, cout_g: u64, growth: SequenceGrowth) -> Layer {
+    fn attention(
+        &self,
+        name: String,
+        cin_g: u64,
+        cout_g: u64,
+        growth: SequenceGrowth,
+    ) -> NetworkLayer {
         let Decoder { heads, kv_heads, .. } = self.decoder;
         let m = self.computed();
         let cached = kv_heads.saturating_mul(cin_g * cout_g).saturating_mul(BYTES);
@@ -260,7 +266,7 @@ impl Table {
             DecoderPhase::Prefill(_) => (0, own.saturating_add(cached)),
             DecoderPhase::Decode(_) => (cached, own),
         };
-        Layer {
+        NetworkLayer {
             kind: LayerType::Activations,
             groups: heads,
             weight_bytes,
@@ -280,7 +286,8 @@ impl Table {
             DecoderPhase::Prefill(tokens) | DecoderPhase::Decode(tokens) => tokens,
         };
         let name = |part: &str| format!("l{index}_{part}");
-        let cache = |layer: Layer| Layer { stream_bytes: layer.output_bytes, ..layer };
+        let cache =
+            |layer: NetworkLayer| NetworkLayer { stream_bytes: layer.output_bytes, ..layer };
         let scores = SequenceGrowth { cout_g: true, ..SequenceGrowth::default() };
         let values = SequenceGrowth { cin_g: true, ..SequenceGrowth::default() };
         let mut rows = vec![

@@ -6,7 +6,7 @@ use std::fmt;
 use dyno_onnx::Model;
 use dyno_onnx::products::{Product, products};
 
-use super::{Layer, LayerType, Network, SequenceGrowth};
+use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 
 /// Bits of an index into a table.
 const PLACE_BITS: u32 = 64;
@@ -80,7 +80,7 @@ impl Network {
     }
 }
 
-fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DerivationError> {
+fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<NetworkLayer, DerivationError> {
     let is_table = row.kind == LayerType::Gather;
     let input = if is_table { PLACE_BITS } else { activation };
     let bits = [weight, input, activation];
@@ -96,7 +96,7 @@ fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, Derivati
     else {
         return Err(DerivationError::Size { layer: row.name });
     };
-    Ok(Layer {
+    Ok(NetworkLayer {
         name: row.name,
         kind: row.kind,
         groups: row.groups,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Layer, LayerType, Network, SequenceGrowth};
+use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 use crate::nearest::nearest;
 use crate::sheet::{Row, Sheet, TableError};
 
@@ -62,12 +62,12 @@ impl Network {
         if read.is_empty() {
             sheet.problem(1, "", "has no layers");
         }
-        let layers: Vec<Layer> = read.into_iter().map(|(_, (layer, _))| layer).collect();
+        let layers: Vec<NetworkLayer> = read.into_iter().map(|(_, (layer, _))| layer).collect();
         sheet.finish(Self { name: file.to_owned(), layers, seq_len, measured: None })
     }
 }
 
-fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
+fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(NetworkLayer, Option<u64>)> {
     let name = sheet.text(row, "name").map(str::to_owned);
     let kind = kind(sheet, row);
     // Table lookups have no channels.
@@ -90,7 +90,7 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
     products(sheet, row, sizes);
 
     let ([groups, m, cin_g, rs, cout_g], [weights, input, output]) = (sizes, bytes);
-    let layer = Layer {
+    let layer = NetworkLayer {
         name: name?,
         kind: kind?,
         groups: groups?,
@@ -171,8 +171,16 @@ impl fmt::Display for Network {
         write!(f, "idx,{}", REQUIRED.join(","))?;
         writeln!(f, ",{}", OPTIONAL[1..].join(","))?;
         for (index, layer) in self.layers.iter().enumerate() {
-            let Layer { name, groups, m, cin_g, rs, cout_g, bits: [weight, input, output], .. } =
-                layer;
+            let NetworkLayer {
+                name,
+                groups,
+                m,
+                cin_g,
+                rs,
+                cout_g,
+                bits: [weight, input, output],
+                ..
+            } = layer;
             let growth = [("m", layer.growth.m), ("cin_g", layer.growth.cin_g)];
             let growth = growth.into_iter().chain([("cout_g", layer.growth.cout_g)]);
             let growth: Vec<&str> =

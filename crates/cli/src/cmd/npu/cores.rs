@@ -277,7 +277,7 @@ impl Cores {
 
 /// The fully connected layers of a network, none if there are none.
 fn stack(network: &Network, rows: usize) -> Option<Stack> {
-    let of_rows = |layer: &&dyno_npu::workload::Layer| {
+    let of_rows = |layer: &&dyno_npu::workload::NetworkLayer| {
         layer.kind == LayerType::FullyConnected && layer.groups == 1
     };
     let size = |size: u64| usize::try_from(size).ok().filter(|size| *size > 0);

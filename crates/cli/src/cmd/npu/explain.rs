@@ -86,7 +86,7 @@ impl Scheduler for Watched {
         let taken = self.scheduler.pick(view);
         self.number += 1;
         if self.wanted.contains(&self.number) {
-            let of = |(at, job): (usize, &dyno_npu::schedule::Job)| Candidate {
+            let of = |(at, job): (usize, &dyno_npu::schedule::PassJob)| Candidate {
                 stream: job.stream,
                 block: job.next,
                 fetch: job.block.fetch,

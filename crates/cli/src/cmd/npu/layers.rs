@@ -100,7 +100,7 @@ const NAME: usize = 24;
 impl Laid<'_> {
     /// Of each layer on its own.
     fn times(&self) -> Result<Vec<LayerTimes>, LoweringError> {
-        let of = |layer: &dyno_npu::workload::Layer| {
+        let of = |layer: &dyno_npu::workload::NetworkLayer| {
             let found = times(layer, self.npu, self.mapping, self.options.batch);
             found.ok_or_else(|| LoweringError::TooLong { layer: layer.name.clone() })
         };

@@ -192,7 +192,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use dyno_npu::workload::{Layer, LayerType};
+    use dyno_npu::workload::{LayerType, NetworkLayer};
 
     use super::*;
 
@@ -205,8 +205,8 @@ mod tests {
     }
 
     /// All of a layer but its name.
-    fn nameless(layers: &[Layer]) -> Vec<Layer> {
-        layers.iter().map(|layer| Layer { name: String::new(), ..layer.clone() }).collect()
+    fn nameless(layers: &[NetworkLayer]) -> Vec<NetworkLayer> {
+        layers.iter().map(|layer| NetworkLayer { name: String::new(), ..layer.clone() }).collect()
     }
 
     #[test]
@@ -220,10 +220,11 @@ mod tests {
         let (table, graph) = (network("BL", Some(384)), network("bert-large", None));
         // The graph looks words, positions and segments up one by one, and has no pooler: answers to questions
         // need none. Of attentions it multiplies the keys before the values are made, as do most.
-        let kept = |layer: &&Layer| layer.kind != LayerType::Gather && layer.name != "pooler";
+        let kept =
+            |layer: &&NetworkLayer| layer.kind != LayerType::Gather && layer.name != "pooler";
         let of = |network: &Network| -> Vec<[u64; 9]> {
-            let sizes = |layer: &Layer| {
-                let Layer { groups, m, cin_g, rs, cout_g, .. } = *layer;
+            let sizes = |layer: &NetworkLayer| {
+                let NetworkLayer { groups, m, cin_g, rs, cout_g, .. } = *layer;
                 let bytes = [layer.weight_bytes, layer.input_bytes, layer.output_bytes];
                 [groups, m, cin_g, rs, cout_g, layer.macs(), bytes[0], bytes[1], bytes[2]]
             };
@@ -241,7 +242,7 @@ mod tests {
             let (table, graph) = (network(table, Some(seq)), network(graph, None));
             assert_eq!(table.macs(), graph.macs());
             let weights = |network: &Network| -> u64 {
-                let own = |layer: &&Layer| layer.kind == LayerType::FullyConnected;
+                let own = |layer: &&NetworkLayer| layer.kind == LayerType::FullyConnected;
                 network.layers.iter().filter(own).map(|layer| layer.weight_bytes).sum()
             };
             assert_eq!(weights(&table), weights(&graph));

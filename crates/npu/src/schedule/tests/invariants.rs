@@ -108,8 +108,8 @@ fn greedy(
 ) -> Vec<usize> {
     let mut machine = Machine::new(limits(capacity));
     let mut scheduler = Layerweaver::new(LayerweaverRules::default());
-    let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
-    let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+    let new = |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
+    let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
     let mut order = Vec::new();
     while !jobs.is_empty() {
         let view = SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now: 0 };

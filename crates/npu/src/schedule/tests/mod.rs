@@ -104,7 +104,7 @@ fn the_baselines_finish_a_pass_before_the_next() {
 fn one_hopeless(pick: &mut dyn Scheduler) -> usize {
     let pass = passes(&[profile(&[(100, 10), (100, 10)])], 1_000).remove(0);
     let machine = Machine::new(limits(1_000));
-    let jobs = [Job::new(0, Arc::clone(&pass), 0, 150), Job::new(0, pass, 0, 260)];
+    let jobs = [PassJob::new(0, Arc::clone(&pass), 0, 150), PassJob::new(0, pass, 0, 260)];
     pick.pick(&SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now: 0 })
 }
 

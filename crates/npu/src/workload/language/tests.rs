@@ -1,11 +1,8 @@
-//! Prompts and tokens: sizes by hand, and their bottlenecks on an NPU.
+//! Prompts and tokens: sizes by hand, and the sequence length.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::hardware::Npu;
-use crate::lowering::{LoweringOptions, lower};
-use crate::mapping::Mapping;
 
 const SMALL: Decoder = Decoder {
     name: "small",
@@ -18,7 +15,7 @@ const SMALL: Decoder = Decoder {
     vocabulary: 100,
 };
 
-fn named<'n>(network: &'n Network, name: &str) -> &'n Layer {
+fn named<'n>(network: &'n Network, name: &str) -> &'n NetworkLayer {
     network.layers.iter().find(|layer| layer.name == name).unwrap()
 }
 
@@ -31,7 +28,7 @@ fn a_prompt_keeps_what_a_token_fetches() {
     // Two layers, keys and values, two heads of 16 numbers, 2 bytes each.
     assert_eq!(SMALL.kv_bytes(), 2 * 2 * 2 * 16 * 2);
     assert_eq!((written(&prompt), written(&token)), (10 * SMALL.kv_bytes(), SMALL.kv_bytes()));
-    let is_product = |layer: &&Layer| layer.kind == LayerType::Activations;
+    let is_product = |layer: &&NetworkLayer| layer.kind == LayerType::Activations;
     let fetched = |network: &Network| -> u64 {
         network.layers.iter().filter(is_product).map(|layer| layer.fetched(3)).sum()
     };
@@ -61,23 +58,6 @@ fn llama_has_as_many_weights_as_its_name_says() {
         assert_eq!((prompt.weight_bytes() - embed) / 2, weights, "{name}");
         assert_eq!(decoder.kv_bytes(), kv, "{name}");
     }
-}
-
-#[test]
-fn prompts_are_bound_by_compute_and_tokens_by_memory() {
-    let npu = Npu::preset("memory-centric").unwrap();
-    let decoder = Decoder::preset("llama2-7b").unwrap();
-    let lower_phase = |phase| {
-        let network = decoder.network(phase).unwrap();
-        let options = LoweringOptions { batch: 4, ..LoweringOptions::default() };
-        lower(&network, &npu, Mapping::Peak, &options).unwrap()
-    };
-    let (prompt, token) =
-        (lower_phase(DecoderPhase::Prefill(512)), lower_phase(DecoderPhase::Decode(512)));
-    assert!(prompt.profile.compute() > 10 * prompt.profile.fetch());
-    assert!(token.profile.fetch() > 10 * token.profile.compute());
-    // The scores of 32000 tokens have 262 MB of weights.
-    assert_eq!(prompt.splits.last().map(|split| split.parts), Some(11));
 }
 
 #[test]
