@@ -120,7 +120,7 @@ impl Explain {
     pub fn execute(self) -> Result<Exit, Failure> {
         let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
         let plan = self.sharing.plan(scheduler)?;
-        let deployment = Deployment::of_streams(&plan).map_err(Failure::usage)?;
+        let deployment = Deployment::for_streams(&plan).map_err(Failure::usage)?;
         for remark in &deployment.remarks {
             output::say(format_args!("{remark}"));
         }

@@ -26,7 +26,7 @@ impl Played {
     /// # Errors
     /// Networks that do not fit the NPU; longer than anybody counts.
     pub fn new(plan: &DeploymentPlan, passes: u64) -> Result<Self, Failure> {
-        let deployment = Deployment::of_streams(plan).map_err(Failure::usage)?;
+        let deployment = Deployment::for_streams(plan).map_err(Failure::usage)?;
         let all = deployment.largest();
         let time = time(&all, passes)?;
         let streams = simulate(&all, deployment.limits, deployment.scheduler().as_mut(), time);
