@@ -1,7 +1,7 @@
 //! Versions of a network: each batch is computed in one of them, for example in fewer bits or as a smaller network.
 //!
 //! This is our reading of what the thesis leaves to future work. The server computes a batch in the most accurate
-//! version with which all work on the NPU would be done by the batch's deadline. If there is none, it takes the version
+//! version with which all work on the NPU would be done by the batch's deadline. Otherwise it takes the version
 //! that is done first. The mean accuracy of all answers so far never falls below a floor, so answers of better versions
 //! pay for those of the others.
 //!
