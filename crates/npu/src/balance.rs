@@ -1,33 +1,34 @@
-//! What bounds a network on an NPU: operations for each byte, and the totals of both resources.
+//! Roofline analysis of networks on NPUs: operations per byte, total compute and fetch times, and the bottleneck.
 //!
-//! Thesis, Figures II.7 and II.8: a network with less operations for a byte than the NPU's balance waits for the
-//! memory, one with more for the PEs, and a mapping that leaves PEs idle moves the balance.
+//! Source: thesis, Figures II.7 and II.8. A network with fewer operations per byte than the NPU's balance waits for the
+//! memory. A network with more waits for the PEs. A mapping that leaves PEs idle moves the balance.
 
 #[cfg(test)]
 mod tests;
 
 use crate::hardware::{Npu, PRESETS};
+use crate::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use crate::mapping::Mapping;
-use crate::profile::{Made, Options, Picos, ProfileError, make};
-use crate::workload::{ChangeError, Layer, Network};
+use crate::profile::Picos;
+use crate::workload::{ChangeError, Network, NetworkLayer};
 
-/// Which resource a network waits for.
+/// The resource that limits a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bound {
-    /// The PEs.
+pub enum Bottleneck {
+    /// The array of PEs.
     Compute,
     /// The memory.
     Memory,
 }
 
-impl Bound {
-    /// The longer; the PEs where both are equal.
+impl Bottleneck {
+    /// Returns the resource with the longer time; the PEs if both times are equal.
     #[must_use]
-    pub fn of(compute: Picos, fetch: Picos) -> Self {
+    pub fn from_times(compute: Picos, fetch: Picos) -> Self {
         if compute >= fetch { Self::Compute } else { Self::Memory }
     }
 
-    /// In a word.
+    /// Returns the name that reports show, `compute` or `memory`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,7 +38,19 @@ impl Bound {
     }
 }
 
-/// Operations for each byte of weights that a batch fetches, two for each multiply-accumulate.
+/// Returns the operations per byte of weights that a batch fetches. A multiply-accumulate counts as two operations.
+///
+/// ```
+/// use dyno_npu::balance::{intensity, turning_batch};
+/// use dyno_npu::hardware::Npu;
+/// use dyno_npu::workload::Network;
+///
+/// let resnet = Network::preset("RN")?;
+/// let npu = Npu::preset("memory-centric")?;
+/// assert!(intensity(&resnet, 1) > npu.balance(), "compute-bound at batch 1");
+/// assert_eq!(turning_batch(&resnet, &npu), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub fn intensity(network: &Network, batch: u64) -> f64 {
     let operations = 2.0 * network.macs() as f64 * batch as f64;
@@ -45,55 +58,63 @@ pub fn intensity(network: &Network, batch: u64) -> f64 {
     operations / bytes
 }
 
-/// The batch from which on a network waits for the PEs at their peak, if any does: rows of tables, keys and
-/// values are fetched for each sample.
+/// Returns the smallest batch at which a network is limited by the PEs at their peak.
+///
+/// `None` if no batch up to 2^32 is: rows of tables, keys and values are fetched for each sample, so a larger batch may
+/// not raise the intensity.
 #[must_use]
 pub fn turning_batch(network: &Network, npu: &Npu) -> Option<u64> {
-    let most = 1 << 32;
+    let largest = 1 << 32;
     let is_compute = |batch| intensity(network, batch) >= npu.balance();
-    if !is_compute(most) {
+    if !is_compute(largest) {
         return None;
     }
-    // Intensity never falls with the batch.
-    let (mut below, mut at) = (0, most);
-    while at - below > 1 {
-        let middle = below + (at - below) / 2;
-        if is_compute(middle) { at = middle } else { below = middle }
+    // Bisection works because intensity never falls as the batch grows.
+    let mut memory_bound = 0;
+    let mut compute_bound = largest;
+    while compute_bound - memory_bound > 1 {
+        let middle = memory_bound + (compute_bound - memory_bound) / 2;
+        if is_compute(middle) { compute_bound = middle } else { memory_bound = middle }
     }
-    Some(at)
+    Some(compute_bound)
 }
 
-/// A pass of a network on an NPU, in totals.
+/// Totals of one pass of a network on an NPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Totals {
-    /// All computation, ps.
+pub struct PassTotals {
+    /// Compute time of all blocks, ps.
     pub compute: Picos,
-    /// All fetches, ps.
+    /// Fetch time of all blocks, ps.
     pub fetch: Picos,
     /// Multiply-accumulates of the batch.
     pub macs: u64,
-    /// Blocks that compute no shorter than they are fetched.
+    /// Number of blocks whose compute time is at least their fetch time.
     pub compute_bound: usize,
-    /// Blocks in all.
+    /// Number of blocks.
     pub blocks: usize,
-    /// What a pass takes, J, where the NPU has figures: multiply-accumulates, bytes of the memory, and the
-    /// static power for as long as the busier resource needs.
+    /// Energy of the pass, J: multiply-accumulates, bytes from memory, and static power for as long as the busier
+    /// resource works. `None` if the NPU has no energy figures.
     pub joules: Option<f64>,
 }
 
-impl Totals {
-    /// Of what was made of a network.
+impl PassTotals {
+    /// Returns the totals of a network that was lowered with these options.
     #[must_use]
-    pub fn of(network: &Network, npu: &Npu, options: &Options, made: &Made) -> Self {
-        let profile = &made.profile;
+    pub fn new(
+        network: &Network,
+        npu: &Npu,
+        options: &LoweringOptions,
+        lowering: &Lowering,
+    ) -> Self {
+        let profile = &lowering.profile;
         let (compute, fetch) = (profile.compute(), profile.fetch());
         let macs = network.macs().saturating_mul(options.batch);
         let is_compute = |block: &&crate::profile::Block| {
-            Bound::of(block.compute, block.fetch) == Bound::Compute
+            Bottleneck::from_times(block.compute, block.fetch) == Bottleneck::Compute
         };
-        let joules = npu.parts().energy.map(|energy| {
+        let joules = npu.parameters().energy.map(|energy| {
             let seconds = compute.max(fetch) as f64 / 1e12;
-            let bytes = fetch as f64 / 1e12 * npu.parts().bytes_per_second as f64;
+            let bytes = fetch as f64 / 1e12 * npu.parameters().bytes_per_second as f64;
             energy.joules(macs as f64, bytes, seconds)
         });
         Self {
@@ -106,100 +127,102 @@ impl Totals {
         }
     }
 
-    /// What it waits for.
+    /// Returns the resource that limits the pass.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        Bound::of(self.compute, self.fetch)
+    pub fn bottleneck(&self) -> Bottleneck {
+        Bottleneck::from_times(self.compute, self.fetch)
     }
 
-    /// From one pass to the next when one follows the other and fetches run ahead: the busier resource.
+    /// Returns the time from one pass to the next when passes follow each other and fetches run ahead: the time of the
+    /// busier resource, ps.
     #[must_use]
     pub fn interval(&self) -> Picos {
         self.compute.max(self.fetch)
     }
 
-    /// The share of the peak that PEs do while they compute.
+    /// Returns the share of peak throughput that the PEs reach while they compute.
     #[must_use]
-    pub fn utilisation(&self, npu: &Npu) -> f64 {
+    pub fn utilization(&self, npu: &Npu) -> f64 {
         let seconds = self.compute as f64 / 1e12;
         2.0 * self.macs as f64 / (seconds * npu.peak())
     }
 }
 
-/// A network beside an NPU's balance: a point of Figure II.7.
+/// A network and the balance of one NPU: a point of Figure II.7.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
-    /// Which NPU.
+pub struct RooflinePoint {
+    /// Name of the NPU preset.
     pub npu: &'static str,
-    /// Operations a byte at which its memory and its PEs at their peak are both busy.
+    /// Operations per byte at which the memory and the PEs at their peak are equally busy.
     pub balance: f64,
-    /// Operations a byte that the network has.
+    /// Operations per byte of the network.
     pub intensity: f64,
 }
 
-impl Point {
-    /// What the network waits for at peak.
+impl RooflinePoint {
+    /// Returns the resource that limits the network at peak.
     #[must_use]
-    pub fn bound(&self) -> Bound {
-        if self.intensity >= self.balance { Bound::Compute } else { Bound::Memory }
+    pub fn bottleneck(&self) -> Bottleneck {
+        if self.intensity >= self.balance { Bottleneck::Compute } else { Bottleneck::Memory }
     }
 }
 
-/// A network at a batch beside the balance of every preset.
+/// Returns the roofline point of a network at one batch for every preset NPU.
 #[must_use]
-pub fn points(network: &Network, batch: u64) -> Vec<Point> {
+pub fn points(network: &Network, batch: u64) -> Vec<RooflinePoint> {
     let intensity = intensity(network, batch);
-    let of = |preset: &crate::hardware::Preset| {
+    let point = |preset: &crate::hardware::NpuPreset| {
         let npu = Npu::preset(preset.name).ok()?;
-        Some(Point { npu: preset.name, balance: npu.balance(), intensity })
+        Some(RooflinePoint { npu: preset.name, balance: npu.balance(), intensity })
     };
-    PRESETS.iter().filter_map(of).collect()
+    PRESETS.iter().filter_map(point).collect()
 }
 
-/// A pass at a batch and a length of sequences: a bar of Figure II.8.
+/// A pass at one batch and one sequence length: a bar of Figure II.8.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bar {
-    /// Samples.
+pub struct SweepPoint {
+    /// Samples per pass.
     pub batch: u64,
-    /// Tokens of a sample; none of a network without sequences.
+    /// Tokens per sample; `None` for a network without sequences.
     pub seq_len: Option<u64>,
-    /// What it takes.
-    pub pass: Totals,
+    /// Totals of the pass.
+    pub pass: PassTotals,
 }
 
-/// A sweep cannot be made.
+/// Reason why [`sweep`] failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// The network cannot be changed so.
+    /// The network cannot be changed to a sequence length.
     Change(ChangeError),
-    /// It has no profile.
-    Profile(ProfileError),
+    /// The network cannot be lowered.
+    Lowering(LoweringError),
 }
 
 impl std::fmt::Display for SweepError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Change(error) => error.fmt(f),
-            Self::Profile(error) => error.fmt(f),
+            Self::Lowering(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for SweepError {}
 
-/// Passes of a network for each batch and, if it has sequences, each of their lengths; lengths vary slower.
+/// Returns the passes of a network for each batch and, if the network has sequences, for each length. The batch varies
+/// fastest.
 ///
 /// # Errors
-/// A length of 0, a batch of 0, or a profile that cannot be made.
+/// Fails on a length of 0, a batch of 0, or a network that cannot be lowered.
 pub fn sweep(
     network: &Network,
     npu: &Npu,
     mapping: Mapping,
-    options: &Options,
+    options: &LoweringOptions,
     batches: &[u64],
     lengths: &[u64],
-) -> Result<Vec<Bar>, SweepError> {
+) -> Result<Vec<SweepPoint>, SweepError> {
     let networks: Vec<Network> = match network.seq_len {
         None => vec![network.clone()],
         Some(_) => {
@@ -207,31 +230,31 @@ pub fn sweep(
             changed.collect::<Result<_, _>>().map_err(SweepError::Change)?
         }
     };
-    let mut bars = Vec::new();
+    let mut points = Vec::new();
     for network in &networks {
         for &batch in batches {
-            let options = Options { batch, ..*options };
-            let made = make(network, npu, mapping, &options).map_err(SweepError::Profile)?;
-            let pass = Totals::of(network, npu, &options, &made);
-            bars.push(Bar { batch, seq_len: network.seq_len, pass });
+            let options = LoweringOptions { batch, ..*options };
+            let lowering = lower(network, npu, mapping, &options).map_err(SweepError::Lowering)?;
+            let pass = PassTotals::new(network, npu, &options, &lowering);
+            points.push(SweepPoint { batch, seq_len: network.seq_len, pass });
         }
     }
-    Ok(bars)
+    Ok(points)
 }
 
-/// A layer on its own.
+/// Times of one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerTimes {
-    /// How long it computes, ps.
+    /// Compute time, ps.
     pub compute: Picos,
-    /// How long its weights are fetched, ps.
+    /// Fetch time of the weights and of streamed bytes, ps.
     pub fetch: Picos,
 }
 
-/// How long a layer computes and is fetched for a batch, whatever it is folded into; none beyond 64 bits.
+/// Returns the compute and fetch times of a layer for a batch, without folding. `None` if a time exceeds 64 bits.
 #[must_use]
-pub fn times(layer: &Layer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
-    let compute = npu.cycles(mapping.cycles(layer, batch, npu.parts().pes))?;
+pub fn times(layer: &NetworkLayer, npu: &Npu, mapping: Mapping, batch: u64) -> Option<LayerTimes> {
+    let compute = npu.cycles(mapping.cycles(layer, batch, npu.parameters().pes))?;
     let bytes =
         u128::from(layer.fetched(batch)) + u128::from(batch) * u128::from(layer.stream_bytes);
     Some(LayerTimes { compute, fetch: npu.bytes(bytes)? })

@@ -1,20 +1,40 @@
-//! What no scheduler can beat.
+//! Upper bounds on the throughput of any schedule.
 
 use std::sync::Arc;
 
 use crate::pass::Pass;
 
-/// The most that the shares of streams can add up to, each the rate of its passes times the time that one takes alone
-/// (system throughput, STP), and the shares that do.
+/// Returns the highest possible system throughput (STP) of streams, and the shares that reach it.
 ///
-/// A linear program of two resources: neither the array nor the memory is busy for longer than there is time. With
-/// `waits` the memory's waits for blocks that compute longer than the buffer takes to fill count as busy: the bound of
-/// schedules that do not split these blocks.
+/// The share of a stream is the rate of its passes times the time that a pass takes alone. STP is the sum of the
+/// shares.
 ///
-/// Its optimum has at most two streams of shares above zero, so that all pairs are tried.
+/// The bound is a linear program of two resources: neither the array nor the memory can be busy for longer than the
+/// elapsed time. If `waits` is true, the time that the memory must wait for long blocks counts as busy; that is the
+/// bound of schedules that do not split these blocks (see [`Pass::wait`]).
+///
+/// The optimum has at most two streams with positive shares, so all pairs are tried.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dyno_npu::bounds::throughput;
+/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::pass::Pass;
+/// use dyno_npu::profile::{Block, NetworkProfile};
+///
+/// let limits = MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let pass = |compute, fetch| {
+///     let blocks = vec![Block { compute, fetch, bytes: fetch }];
+///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+///     Arc::new(Pass::new(&profile, limits).expect("the block takes time"))
+/// };
+/// // One stream only computes and one only fetches: they do not slow each other down.
+/// let (stp, shares) = throughput(&[pass(100, 0), pass(0, 100)], false);
+/// assert_eq!((stp, shares), (2.0, vec![1.0, 1.0]));
+/// ```
 #[must_use]
 pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
-    // What a share of 1 takes of each resource.
+    // Time of each resource that a share of 1 needs.
     let takes = |pass: &Arc<Pass>| {
         let fetch = pass.fetch + if waits { pass.wait } else { 0 };
         let alone = pass.alone.max(1) as f64;
@@ -34,7 +54,7 @@ pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
     for (i, a) in takes.iter().enumerate() {
         consider(&[(i, 1.0 / a[0].max(a[1]))]);
         for (j, b) in takes.iter().enumerate().skip(i + 1) {
-            // Both resources are full: Cramer's rule.
+            // Both resources are saturated: solve the two equations by Cramer's rule.
             let det = a[0] * b[1] - b[0] * a[1];
             consider(&[(i, (b[1] - b[0]) / det), (j, (a[0] - a[1]) / det)]);
         }
@@ -42,23 +62,25 @@ pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
     best
 }
 
-/// The most that shares in these proportions can add up to.
+/// Returns the highest possible STP of streams whose shares have these proportions.
 #[must_use]
 pub fn throughput_of_mix(passes: &[Arc<Pass>], shares: &[f64]) -> f64 {
-    let sum = |of: fn(&Pass) -> u64| -> f64 {
-        let part =
-            |(pass, share): (&Arc<Pass>, &f64)| share * of(pass) as f64 / pass.alone.max(1) as f64;
+    let sum = |time: fn(&Pass) -> u64| -> f64 {
+        let part = |(pass, share): (&Arc<Pass>, &f64)| {
+            share * time(pass) as f64 / pass.alone.max(1) as f64
+        };
         passes.iter().zip(shares).map(part).sum()
     };
     let busiest = sum(|pass| pass.compute).max(sum(|pass| pass.fetch));
     shares.iter().sum::<f64>() / busiest
 }
 
-/// How busy rates of passes, in passes a second, make the array and the memory: what is above 1 can be served by nobody.
+/// Returns how busy the array and the memory are at these rates of passes per second. A value above 1 is an overload
+/// that no scheduler can serve.
 #[must_use]
 pub fn load(passes: &[Arc<Pass>], rates: &[f64]) -> [f64; 2] {
-    let sum = |of: fn(&Pass) -> u64| -> f64 {
-        passes.iter().zip(rates).map(|(pass, rate)| rate * of(pass) as f64 * 1e-12).sum()
+    let sum = |time: fn(&Pass) -> u64| -> f64 {
+        passes.iter().zip(rates).map(|(pass, rate)| rate * time(pass) as f64 * 1e-12).sum()
     };
     [sum(|pass| pass.compute), sum(|pass| pass.fetch)]
 }
@@ -68,10 +90,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::machine::Limits;
-    use crate::profile::{Block, Profile};
-    use crate::schedule::{Balanced, Layerweaver, RoundRobin, Rules, Scheduler, Serial, Whole};
-    use crate::streams::play;
+    use crate::machine::MachineLimits;
+    use crate::profile::{Block, NetworkProfile};
+    use crate::schedule::{
+        BalancedScheduler, Layerweaver, LayerweaverRules, RoundRobin, Scheduler, SerialOrder,
+        SerialScheduler,
+    };
+    use crate::streams::simulate;
 
     fn pass(compute: u64, fetch: u64, wait: u64) -> Arc<Pass> {
         let blocks = vec![Block { compute, fetch, bytes: 0 }];
@@ -99,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_that_nobody_can_avoid_lower_the_bound() {
+    fn inherent_waits_lower_the_bound() {
         let waiting = pass(100, 0, 60);
         assert!(
             throughput(&[Arc::clone(&waiting), pass(0, 100, 0)], true).0
@@ -112,37 +137,37 @@ mod tests {
         assert_eq!(load(&[pass(2_000_000, 500_000, 0)], &[250_000.0]), [0.5, 0.125]);
     }
 
-    fn profiles() -> impl Strategy<Value = Vec<Profile>> {
+    fn profiles() -> impl Strategy<Value = Vec<NetworkProfile>> {
         let block = (1..40u64, 1..40u64).prop_map(|(compute, fetch)| Block {
             compute,
             fetch,
             bytes: fetch,
         });
         let profile = prop::collection::vec(block, 1..8)
-            .prop_map(|blocks| Profile { blocks, ..Profile::default() });
+            .prop_map(|blocks| NetworkProfile { blocks, ..NetworkProfile::default() });
         prop::collection::vec(profile, 1..4)
     }
 
     proptest! {
         #[test]
-        fn no_scheduler_beats_them(profiles in profiles(), capacity in 40..200u64) {
-            let limits = Limits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+        fn no_scheduler_exceeds_the_bounds(profiles in profiles(), capacity in 40..200u64) {
+            let limits = MachineLimits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
             let passes: Vec<_> = profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let (most, _) = throughput(&passes, true);
             let schedulers: [Box<dyn Scheduler>; 6] = [
-                Box::new(Serial::new(Whole::Fair, passes.len())),
-                Box::new(Serial::new(Whole::Compute, passes.len())),
+                Box::new(SerialScheduler::new(SerialOrder::Fair, passes.len())),
+                Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len())),
                 Box::new(RoundRobin::default()),
-                Box::new(Layerweaver::new(Rules::default())),
-                Box::new(Layerweaver::new(Rules { memory_idle: false, ..Rules::default() })),
-                Box::new(Balanced::new(&passes)),
+                Box::new(Layerweaver::new(LayerweaverRules::default())),
+                Box::new(Layerweaver::new(LayerweaverRules { memory_idle: false, ..LayerweaverRules::default() })),
+                Box::new(BalancedScheduler::new(&passes)),
             ];
             for mut scheduler in schedulers {
-                let played = play(&passes, limits, scheduler.as_mut(), 5_000);
-                prop_assert!(played.stp(&passes) <= most * (1.0 + 1e-9), "{} > {most}", played.stp(&passes));
-                prop_assert!(played.lasted >= played.compute_busy.max(played.memory_busy));
-                let mix: Vec<f64> = (0..profiles.len()).map(|at| played.share(at, &passes)).collect();
-                prop_assert!(played.stp(&passes) <= throughput_of_mix(&passes, &mix) * (1.0 + 1e-9));
+                let result = simulate(&passes, limits, scheduler.as_mut(), 5_000);
+                prop_assert!(result.stp(&passes) <= most * (1.0 + 1e-9), "{} > {most}", result.stp(&passes));
+                prop_assert!(result.duration >= result.compute_busy.max(result.memory_busy));
+                let mix: Vec<f64> = (0..profiles.len()).map(|at| result.share(at, &passes)).collect();
+                prop_assert!(result.stp(&passes) <= throughput_of_mix(&passes, &mix) * (1.0 + 1e-9));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Networks on an NPU, ready to be played: passes of all batches, bounds, and a scheduler.
+//! Deployments: networks lowered for one NPU, with the passes of all batches and a scheduler.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,67 +6,88 @@ use std::sync::Arc;
 
 use crate::fleet::{Balancer, Fleet};
 use crate::hardware::Npu;
-use crate::machine::Limits;
+use crate::lowering::{LoweringError, LoweringOptions, lower};
+use crate::machine::MachineLimits;
 use crate::mapping::Mapping;
 use crate::pass::Pass;
-use crate::profile::{Options, Picos, Profile, ProfileError, make};
-use crate::schedule::{Named, Scheduler};
-use crate::serve::{Batching, Served, Server};
-use crate::version::{Version, VersionError, Versions};
+use crate::profile::{NetworkProfile, Picos};
+use crate::schedule::{NamedScheduler, Scheduler};
+use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
+use crate::version::{NetworkVersion, VersionError, VersionSet};
 use crate::workload::Network;
 
-/// A network and what is asked of it.
+/// A network to deploy, with its latency limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenant {
-    /// Which.
+    /// The network.
     pub network: Network,
-    /// A request should be computed so long after it came; the end of time where nobody asks.
+    /// Time from a request's arrival to its deadline, ps; `Picos::MAX` means no deadline.
     pub limit: Picos,
 }
 
-/// How networks are put on an NPU.
+/// Description of a deployment: which networks share which NPU, and how.
+///
+/// ```
+/// use dyno_npu::deploy::{Deployment, DeploymentPlan, Tenant};
+/// use dyno_npu::hardware::Npu;
+/// use dyno_npu::lowering::LoweringOptions;
+/// use dyno_npu::profile::Picos;
+/// use dyno_npu::schedule::NamedScheduler;
+/// use dyno_npu::workload::Network;
+///
+/// let plan = DeploymentPlan {
+///     npu: Npu::preset("memory-centric")?,
+///     mapping: "kcpx+1:128".parse()?,
+///     options: LoweringOptions { batch: 2, ..LoweringOptions::default() },
+///     tenants: vec![Tenant { network: Network::preset("RN")?, limit: Picos::MAX }],
+///     scheduler: NamedScheduler::find("balanced")?,
+/// };
+/// let deployment = Deployment::new(&plan)?;
+/// assert_eq!(deployment.served[0].passes.len(), 2, "a pass of 1 sample and a pass of 2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct DeploymentPlan {
     /// The hardware.
     pub npu: Npu,
-    /// How layers are laid over its array.
+    /// Mapping of layers to the array.
     pub mapping: Mapping,
-    /// What a block is; of the batch, the largest.
-    pub options: Options,
-    /// At least one, by the numbers of streams.
+    /// Granularity, folding and traffic; `batch` is the largest batch.
+    pub options: LoweringOptions,
+    /// Networks by stream number; at least one.
     pub tenants: Vec<Tenant>,
-    /// Who says whose block is next.
-    pub scheduler: &'static Named,
+    /// Scheduler that picks the next block.
+    pub scheduler: &'static NamedScheduler,
 }
 
-/// Why networks cannot be put on an NPU.
+/// Reason why networks cannot be deployed on an NPU.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum DeployError {
-    /// There is no network.
-    Nobody,
-    /// A network has no layers to compute, or none that takes any time.
+    /// The plan has no networks.
+    NoNetworks,
+    /// A network has no layer that takes any time.
     Empty {
-        /// Which.
+        /// Name of the network.
         network: String,
     },
-    /// A profile cannot be made.
-    Profile {
-        /// Of which network.
+    /// A network cannot be lowered.
+    Lowering {
+        /// Name of the network.
         network: String,
-        /// Why.
-        error: ProfileError,
+        /// Reason for the failure.
+        error: LoweringError,
     },
-    /// So many passes that rates can be told take longer than 64 bits of ps.
+    /// The passes that are needed to measure a rate take more than 64 bits of ps (213 days).
     TooLong {
-        /// Of which network.
+        /// Name of the network.
         network: String,
     },
-    /// Versions cannot be offered.
+    /// Versions of a network cannot be offered.
     Versions {
-        /// Of which network.
+        /// Name of the network.
         network: String,
-        /// Why.
+        /// Reason for the failure.
         error: VersionError,
     },
 }
@@ -74,12 +95,12 @@ pub enum DeployError {
 impl fmt::Display for DeployError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => f.write_str("no network was named; give at least one, such as RN"),
+            Self::NoNetworks => f.write_str("no network was named; give at least one, such as RN"),
             Self::Empty { network } => write!(
                 f,
                 "network `{network}` has no layer that takes any time; give it one to compute or to fetch"
             ),
-            Self::Profile { network, error } => write!(f, "network `{network}`: {error}"),
+            Self::Lowering { network, error } => write!(f, "network `{network}`: {error}"),
             Self::TooLong { network } => write!(
                 f,
                 "network `{network}`: {MOST_PASSES} passes take longer than 213 days: its sizes, the batch or the \
@@ -92,67 +113,71 @@ impl fmt::Display for DeployError {
 
 impl std::error::Error for DeployError {}
 
-/// Of passes that are played to find how long one takes, with room.
+/// Upper bound on the passes that are simulated to measure how long a pass takes alone.
 const MOST_PASSES: u64 = 1_024;
 
-/// Networks on an NPU.
+/// Networks lowered for one NPU.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// What bounds the machine; the scheduler's depth among it.
-    pub limits: Limits,
-    /// Names of the networks.
+    /// Limits of the machine, with the scheduler's buffer depth.
+    pub limits: MachineLimits,
+    /// Names of the networks, by stream number.
     pub names: Vec<String>,
-    /// Of each network, passes of batches of 1, 2, and so on, to the largest; of streams of the largest alone.
-    pub served: Vec<Served>,
-    /// Of each network, the profile of the largest batch, whose blocks have names.
-    pub profiles: Vec<Profile>,
-    /// What had to be done: layers that were split.
+    /// Passes of each network for batches of 1, 2, ... up to the largest. A deployment for streams has only the largest
+    /// batch.
+    pub served: Vec<ServedNetwork>,
+    /// Profile of each network at the largest batch; its blocks have labels.
+    pub profiles: Vec<NetworkProfile>,
+    /// Notes about layers that had to be split, for reports.
     pub remarks: Vec<String>,
-    scheduler: &'static Named,
-    /// Of streams that have some.
-    versions: Vec<(usize, Versions)>,
+    scheduler: &'static NamedScheduler,
+    /// Streams with several versions.
+    versions: Vec<(usize, VersionSet)>,
 }
 
-/// A version of a network that is to be offered.
+/// A version of a network to offer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Offer {
-    /// What it is called.
+pub struct VersionOffer {
+    /// Name of the version, such as its bits.
     pub name: String,
-    /// What is computed.
+    /// Network of this version.
     pub network: Network,
-    /// Of its answers, in any unit in which more is better.
+    /// Accuracy of the answers, in any unit in which higher is better.
     pub accuracy: f64,
 }
 
 impl Deployment {
-    /// Puts the networks on the NPU, for requests in batches of whatever size.
+    /// Deploys the networks for requests in batches of 1 up to the largest.
     ///
     /// # Errors
-    /// No networks, empty ones, or profiles that cannot be made.
-    pub fn new(plan: &Plan) -> Result<Self, DeployError> {
-        Self::of_batches(plan, 1..=plan.options.batch.max(1))
+    /// Fails if the plan has no networks, a network takes no time, or a network cannot be lowered.
+    pub fn new(plan: &DeploymentPlan) -> Result<Self, DeployError> {
+        Self::for_batches(plan, 1..=plan.options.batch.max(1))
     }
 
-    /// The same for streams, whose passes all have the largest batch.
+    /// Deploys the networks for streams, whose passes all have the largest batch.
     ///
     /// # Errors
-    /// As of [`Deployment::new`].
-    pub fn of_streams(plan: &Plan) -> Result<Self, DeployError> {
-        Self::of_batches(plan, plan.options.batch..=plan.options.batch)
+    /// Fails on the errors of [`Deployment::new`].
+    pub fn for_streams(plan: &DeploymentPlan) -> Result<Self, DeployError> {
+        Self::for_batches(plan, plan.options.batch..=plan.options.batch)
     }
 
-    fn of_batches(plan: &Plan, batches: RangeInclusive<u64>) -> Result<Self, DeployError> {
+    fn for_batches(
+        plan: &DeploymentPlan,
+        batches: RangeInclusive<u64>,
+    ) -> Result<Self, DeployError> {
         if plan.tenants.is_empty() {
-            return Err(DeployError::Nobody);
+            return Err(DeployError::NoNetworks);
         }
-        let parts = plan.npu.parts();
-        let limits = Limits {
+        let parts = plan.npu.parameters();
+        let limits = MachineLimits {
             capacity: parts.weight_buffer,
             depth: plan.scheduler.depth.unwrap_or(usize::MAX),
             switch: parts.switch,
             ps_per_byte: 1e12 / parts.bytes_per_second as f64,
         };
-        let mut deployed = Self {
+        let mut deployment = Self {
             limits,
             names: Vec::new(),
             served: Vec::new(),
@@ -162,46 +187,47 @@ impl Deployment {
             versions: Vec::new(),
         };
         for tenant in &plan.tenants {
-            deployed.add(plan, tenant, batches.clone())?;
+            deployment.add(plan, tenant, batches.clone())?;
         }
-        Ok(deployed)
+        Ok(deployment)
     }
 
     fn add(
         &mut self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         tenant: &Tenant,
         batches: RangeInclusive<u64>,
     ) -> Result<(), DeployError> {
         let (passes, last) = self.passes(plan, &tenant.network, batches)?;
         self.profiles.push(last);
         self.names.push(tenant.network.name.clone());
-        self.served.push(Served { passes, limit: tenant.limit });
+        self.served.push(ServedNetwork { passes, limit: tenant.limit });
         Ok(())
     }
 
-    /// Passes of a network, and the profile of the largest batch.
+    /// Returns the passes of a network for all batches, and the profile of the largest batch.
     fn passes(
         &mut self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         network: &Network,
         batches: RangeInclusive<u64>,
-    ) -> Result<(Vec<Arc<Pass>>, Profile), DeployError> {
+    ) -> Result<(Vec<Arc<Pass>>, NetworkProfile), DeployError> {
         let name = || network.name.clone();
         let mut passes = Vec::new();
-        let mut last = Profile::default();
+        let mut last = NetworkProfile::default();
         for batch in batches {
-            let options = Options { batch, ..plan.options };
-            let made = make(network, &plan.npu, plan.mapping, &options)
-                .map_err(|error| DeployError::Profile { network: name(), error })?;
-            let profile = made.profile;
+            let options = LoweringOptions { batch, ..plan.options };
+            let lowering = lower(network, &plan.npu, plan.mapping, &options)
+                .map_err(|error| DeployError::Lowering { network: name(), error })?;
+            let profile = lowering.profile;
             let both = profile.compute().checked_add(profile.fetch());
             if both.and_then(|both| both.checked_mul(MOST_PASSES)).is_none() {
                 return Err(DeployError::TooLong { network: name() });
             }
             let pass = Pass::new(&profile, self.limits);
             if passes.is_empty() {
-                self.remarks.extend(made.split.iter().map(|split| format!("{}: {split}", name())));
+                self.remarks
+                    .extend(lowering.splits.iter().map(|split| format!("{}: {split}", name())));
             }
             passes.push(Arc::new(pass.ok_or_else(|| DeployError::Empty { network: name() })?));
             last = profile;
@@ -209,53 +235,54 @@ impl Deployment {
         Ok((passes, last))
     }
 
-    /// Batches of `stream`, of networks on the NPU of `plan`, are computed in one of these versions, whose answers have at
-    /// least the accuracy `floor` in the mean.
+    /// Lets the server choose a version of `stream` for each batch. The mean accuracy of all answers stays at or above
+    /// `floor`.
     ///
     /// # Errors
-    /// Networks that do not fit the NPU; a floor that no version reaches.
+    /// Fails if a version cannot be lowered for the NPU of `plan`, or if no version reaches the floor.
     pub fn offer(
         &mut self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         stream: usize,
-        offers: &[Offer],
+        offers: &[VersionOffer],
         floor: f64,
     ) -> Result<(), DeployError> {
         let mut all = Vec::new();
-        for Offer { name, network, accuracy } in offers {
+        for VersionOffer { name, network, accuracy } in offers {
             let batches = 1..=plan.options.batch.max(1);
             let (passes, _) = self.passes(plan, network, batches)?;
-            all.push(Version { name: name.clone(), accuracy: *accuracy, passes });
+            all.push(NetworkVersion { name: name.clone(), accuracy: *accuracy, passes });
         }
         let network = self.names[stream].clone();
-        let versions =
-            Versions::new(all, floor).map_err(|error| DeployError::Versions { network, error })?;
+        let versions = VersionSet::new(all, floor)
+            .map_err(|error| DeployError::Versions { network, error })?;
         self.versions.push((stream, versions));
         Ok(())
     }
 
-    /// Passes of the largest batch, one a network.
+    /// Returns the pass of the largest batch of each network.
     #[must_use]
     pub fn largest(&self) -> Vec<Arc<Pass>> {
         self.served.iter().filter_map(|served| served.passes.last()).map(Arc::clone).collect()
     }
 
-    /// The scheduler, for streams of passes of the largest batch.
+    /// Returns a new scheduler for passes of the largest batch.
     #[must_use]
     pub fn scheduler(&self) -> Box<dyn Scheduler> {
         self.scheduler.make(&self.largest())
     }
 
-    /// So many idle NPUs that serve the networks.
+    /// Returns a fleet of idle NPUs that serve the networks. `npus` is raised to at least 1.
     #[must_use]
-    pub fn fleet(&self, npus: usize, balancer: Balancer, batching: Batching) -> Fleet {
+    pub fn fleet(&self, npus: usize, balancer: Balancer, batching: BatchingPolicy) -> Fleet {
         Fleet::new((0..npus.max(1)).map(|_| self.server(batching)).collect(), balancer)
     }
 
-    /// An idle NPU that serves the networks.
+    /// Returns an idle NPU that serves the networks.
     #[must_use]
-    pub fn server(&self, batching: Batching) -> Server {
-        let mut server = Server::new(self.limits, batching, self.served.clone(), self.scheduler());
+    pub fn server(&self, batching: BatchingPolicy) -> NpuServer {
+        let mut server =
+            NpuServer::new(self.limits, batching, self.served.clone(), self.scheduler());
         for (stream, versions) in &self.versions {
             server.offer(*stream, versions.clone());
         }

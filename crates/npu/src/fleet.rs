@@ -1,8 +1,8 @@
-//! Several NPUs that serve the same networks, and the balancer that sends each request to one of them.
+//! Several NPUs that serve the same networks, and the load balancer in front of them.
 //!
-//! What the balancer sees is what the thesis lets it see: how many requests each scheduler has in its queues, and the
-//! passes of the networks, which say how much work that is. A request stays where it was sent. Whoever is even with
-//! another is decided by the number of the NPU, so that the same requests always go the same ways.
+//! The balancer sees what the thesis allows: the number of queued requests per scheduler, and the passes of the
+//! networks, from which it computes the work. A request stays on the NPU to which it was sent. Ties go to the NPU with
+//! the lowest number, so a run is deterministic.
 
 #[cfg(test)]
 mod tests;
@@ -11,24 +11,31 @@ use std::fmt;
 
 use crate::nearest::nearest;
 use crate::profile::Picos;
-use crate::serve::Server;
+use crate::serve::NpuServer;
 
-/// To which NPU a request goes.
+/// Rule by which requests are assigned to NPUs.
+///
+/// ```
+/// use dyno_npu::fleet::Balancer;
+///
+/// assert_eq!("least-work".parse(), Ok(Balancer::LeastWork));
+/// let error = "least-wrok".parse::<Balancer>().unwrap_err();
+/// assert!(error.to_string().contains("the nearest is `least-work`"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balancer {
-    /// Each network has its NPUs, and its requests go to them in turn: nothing is shared where there are as many
-    /// NPUs as networks.
+    /// Each network has its own NPUs and uses them in turn. With as many NPUs as networks, no NPU is shared.
     Dedicated,
-    /// To each in turn, counted for each network.
+    /// Each NPU in turn, counted per network.
     RoundRobin,
-    /// To the one with the fewest requests that are not answered yet.
+    /// The NPU with the fewest unanswered requests.
     ShortestQueue,
-    /// To the one whose busier resource would be done first with all that it has and the request: a network that
-    /// waits for the memory goes where the array is what is busy, and one that fills a batch adds little.
+    /// The NPU whose busier resource would finish first with all its work and the new request. A memory-bound network
+    /// goes to an NPU whose array is busy. A request that fills a batch adds little work.
     LeastWork,
 }
 
-/// All of them, with what commands say of them.
+/// All balancers, with their names and descriptions in commands.
 pub const BALANCERS: [(Balancer, &str, &str); 4] = [
     (Balancer::Dedicated, "dedicated", "NPUs of its own for each network, in turn"),
     (Balancer::RoundRobin, "round-robin", "each NPU in turn"),
@@ -36,10 +43,10 @@ pub const BALANCERS: [(Balancer, &str, &str); 4] = [
     (Balancer::LeastWork, "least-work", "the NPU whose busier resource would be done first"),
 ];
 
-/// There is no balancer of that name.
+/// Error: no balancer has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBalancer {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -68,75 +75,77 @@ impl std::str::FromStr for Balancer {
 /// NPUs behind one balancer.
 #[derive(Debug)]
 pub struct Fleet {
-    servers: Vec<Server>,
+    servers: Vec<NpuServer>,
     balancer: Balancer,
-    /// Requests that came, of each network.
-    came: Vec<usize>,
+    /// Requests received so far, per network.
+    arrivals: Vec<usize>,
 }
 
 impl Fleet {
-    /// Idle NPUs, at least one, that serve the same networks.
+    /// Creates a fleet of idle NPUs that serve the same networks. `servers` has at least one NPU.
     #[must_use]
-    pub fn new(servers: Vec<Server>, balancer: Balancer) -> Self {
+    pub fn new(servers: Vec<NpuServer>, balancer: Balancer) -> Self {
         let networks = servers.first().map_or(0, |server| server.queues().len());
-        Self { servers, balancer, came: vec![0; networks] }
+        Self { servers, balancer, arrivals: vec![0; networks] }
     }
 
-    /// The NPUs.
+    /// Returns the NPUs.
     #[must_use]
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[NpuServer] {
         &self.servers
     }
 
-    /// The same, to be watched.
-    pub fn servers_mut(&mut self) -> &mut [Server] {
+    /// Returns the NPUs mutably, so that observers can be attached.
+    pub fn servers_mut(&mut self) -> &mut [NpuServer] {
         &mut self.servers
     }
 
-    /// A request of `stream` comes, and is sent to the NPU whose number is returned.
+    /// Sends a request of `stream` to an NPU and returns the number of that NPU.
     pub fn arrive(&mut self, now: Picos, stream: usize, ticket: u64) -> usize {
-        let to = self.choose(now, stream);
-        self.came[stream] += 1;
-        self.servers[to].arrive(now, stream, ticket);
-        to
+        let npu = self.choose(now, stream);
+        self.arrivals[stream] += 1;
+        self.servers[npu].arrive(now, stream, ticket);
+        npu
     }
 
     fn choose(&self, now: Picos, stream: usize) -> usize {
-        let (npus, networks, came) = (self.servers.len(), self.came.len(), self.came[stream]);
-        let least = |of: &dyn Fn(&Server) -> [u64; 2]| {
-            (0..npus).min_by_key(|&at| of(&self.servers[at])).unwrap_or(0)
+        let npus = self.servers.len();
+        let networks = self.arrivals.len();
+        let arrivals = self.arrivals[stream];
+        let least = |cost: &dyn Fn(&NpuServer) -> [u64; 2]| {
+            (0..npus).min_by_key(|&at| cost(&self.servers[at])).unwrap_or(0)
         };
         match self.balancer {
             _ if npus == 1 => 0,
             Balancer::Dedicated if networks >= npus => stream % npus,
             Balancer::Dedicated => {
-                // Of these numbers are its NPUs: stream, stream + networks, and so on.
+                // The network's NPUs are stream, stream + networks, stream + 2 networks, and so on.
                 let own = (npus - stream).div_ceil(networks);
-                stream + networks * (came % own)
+                stream + networks * (arrivals % own)
             }
-            Balancer::RoundRobin => came % npus,
+            Balancer::RoundRobin => arrivals % npus,
             Balancer::ShortestQueue => least(&|server| [server.unanswered(), 0]),
             Balancer::LeastWork => least(&|server| {
-                let [compute, fetch] = server.work(now, |of| usize::from(of == stream));
-                // Of those whose busier resource is done at once, the one with less for the other.
+                let [compute, fetch] = server.work(now, |other| usize::from(other == stream));
+                // Ties go to the NPU whose less busy resource finishes first.
                 [compute.max(fetch), compute.min(fetch)]
             }),
         }
     }
 
-    /// When something next happens, if anything is under way.
+    /// Returns the time of the next event; `None` if no work is in progress.
     #[must_use]
     pub fn next_event(&self) -> Option<Picos> {
-        self.servers.iter().filter_map(Server::next_event).min()
+        self.servers.iter().filter_map(NpuServer::next_event).min()
     }
 
-    /// When one of them next has an answer, or may have one sooner than it knows; see [`Server::next_answer`].
+    /// Returns a time at or before the next answer of any NPU; see [`NpuServer::next_answer`].
     #[must_use]
     pub fn next_answer(&self) -> Option<Picos> {
-        self.servers.iter().filter_map(Server::next_answer).min()
+        self.servers.iter().filter_map(NpuServer::next_answer).min()
     }
 
-    /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then.
+    /// Simulates up to `now` and appends the requests that were computed by then: completion time and ticket.
     pub fn advance(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
         for server in &mut self.servers {
             server.advance(now, computed);

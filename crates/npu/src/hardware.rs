@@ -1,4 +1,4 @@
-//! What an NPU has: an array of PEs, a memory, and buffers between them.
+//! Hardware of an NPU: an array of PEs, a memory, and on-chip buffers.
 
 mod describe;
 mod presets;
@@ -9,87 +9,97 @@ use std::fmt;
 
 use crate::profile::Picos;
 
-pub use self::describe::{DescribeError, KeyProblem};
-pub use self::presets::{PRESETS, Preset, UnknownNpu};
+pub use self::describe::{DescriptionError, KeyProblem};
+pub use self::presets::{NpuPreset, PRESETS, UnknownNpu};
 
 const PICOS_PER_SECOND: u128 = 1_000_000_000_000;
 
-/// An NPU that can exist; [`Npu::new`] checks one.
+/// Validated description of an NPU.
+///
+/// ```
+/// use dyno_npu::hardware::Npu;
+///
+/// let npu = Npu::from_toml("base = \"memory-centric\"\nmemory_gb_per_s = 112.5\n")?;
+/// assert_eq!(npu.parameters().bytes_per_second, 112_500_000_000);
+/// assert_eq!(npu.bytes(225), Some(2_000), "225 bytes take 2000 ps");
+/// # Ok::<(), dyno_npu::hardware::DescriptionError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Npu {
     name: String,
-    parts: Parts,
+    parameters: NpuParameters,
 }
 
-/// What it is made of.
+/// Parameters of an NPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Parts {
-    /// Multiply-accumulate units. At least 1.
+pub struct NpuParameters {
+    /// Number of PEs (multiply-accumulate units). At least 1.
     pub pes: u64,
-    /// Cycles a second; each PE does a multiply-accumulate in one. At least 1.
+    /// Clock rate, Hz; a PE does one multiply-accumulate per cycle. At least 1.
     pub hertz: u64,
-    /// What its memory delivers. At least 1.
+    /// Memory bandwidth, bytes/s. At least 1.
     pub bytes_per_second: u64,
-    /// Of weights that are fetched before they are needed. At least 1.
+    /// Size of the buffer for prefetched weights, bytes. At least 1.
     pub weight_buffer: u64,
-    /// Of activations, in and out together; none where nobody said, and then all activations fit.
+    /// Size of the buffer for input and output activations together, bytes. `None` means unknown; all activations then
+    /// fit.
     pub activation_buffer: Option<u64>,
-    /// From one network to another, ps; between blocks of one there is no cost.
+    /// Cost of switching the array to another network, ps. Blocks of one network follow each other at no cost.
     pub switch: Picos,
-    /// What it takes, if that is known.
+    /// Energy figures; `None` if unknown.
     pub energy: Option<Energy>,
 }
 
-/// What work costs.
+/// Energy figures of an NPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Energy {
-    /// A multiply-accumulate, with all that moves inside the chip for it, pJ.
+    /// Energy of a multiply-accumulate, including all data movement on the chip, pJ.
     pub mac_pj: f64,
-    /// A byte from or to the memory, pJ.
+    /// Energy of a byte read from or written to memory, pJ.
     pub memory_byte_pj: f64,
-    /// All the time, W.
+    /// Static power, W.
     pub static_watts: f64,
 }
 
 impl Energy {
-    /// What so many multiply-accumulates, bytes of the memory and seconds take, J.
+    /// Returns the energy of this many multiply-accumulates, memory bytes and seconds, J.
     #[must_use]
     pub fn joules(&self, macs: f64, bytes: f64, seconds: f64) -> f64 {
         (macs * self.mac_pj + bytes * self.memory_byte_pj) / 1e12 + seconds * self.static_watts
     }
 }
 
-/// Why no such NPU can exist.
+/// Reason why parameters describe no valid NPU.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HardwareError {
-    /// Something of which there must be some is 0.
-    Nothing {
-        /// Of which NPU.
+    /// A parameter that must be at least 1 is 0.
+    Zero {
+        /// Name of the NPU.
         npu: String,
-        /// What of it.
+        /// Name of the parameter.
         what: &'static str,
-        /// What to give instead.
+        /// Value to use instead.
         instead: &'static str,
     },
-    /// A figure of energy is negative, infinite or not a number.
+    /// An energy figure is negative, infinite or not a number.
     Energy {
-        /// Of which NPU.
+        /// Name of the NPU.
         npu: String,
-        /// Which figure.
+        /// Name of the figure.
         what: &'static str,
-        /// What it is.
+        /// The invalid value.
         found: f64,
     },
-    /// More than these models count with.
-    TooMuch {
-        /// Of which NPU.
+    /// A parameter exceeds the range of the model.
+    TooLarge {
+        /// Name of the NPU.
         npu: String,
-        /// What of it.
+        /// Name of the parameter.
         what: &'static str,
-        /// What it is.
+        /// The invalid value.
         found: u64,
-        /// What it may be.
+        /// Largest valid value.
         most: u64,
     },
 }
@@ -97,13 +107,13 @@ pub enum HardwareError {
 impl fmt::Display for HardwareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing { npu, what, instead } => {
+            Self::Zero { npu, what, instead } => {
                 write!(f, "NPU `{npu}`: {what} is 0, so nothing ever ends; give {instead}")
             }
             Self::Energy { npu, what, found } => {
                 write!(f, "NPU `{npu}`: {what} is {found}; expected a number of at least 0")
             }
-            Self::TooMuch { npu, what, found, most } => {
+            Self::TooLarge { npu, what, found, most } => {
                 write!(f, "NPU `{npu}`: {what} is {found}; expected at most {most}")
             }
         }
@@ -112,36 +122,40 @@ impl fmt::Display for HardwareError {
 
 impl std::error::Error for HardwareError {}
 
-/// No array, clock or memory comes near; products of two such numbers fit into 128 bits with room.
+/// Upper bound of each parameter, far above real hardware. Products of two such numbers fit into 128 bits.
 const MOST: u64 = 1_000_000_000_000_000;
 
 impl Npu {
-    /// An NPU of these parts.
+    /// Creates an NPU.
     ///
     /// # Errors
-    /// One that never ends anything: no PEs, no cycles, no bandwidth, a buffer of nothing; or figures that are
-    /// no figures.
-    pub fn new(name: &str, parts: Parts) -> Result<Self, HardwareError> {
+    /// Fails if the number of PEs, the clock rate, the bandwidth or a buffer size is 0 or above 10^15, or if an energy
+    /// figure is negative, infinite or not a number.
+    pub fn new(name: &str, parameters: NpuParameters) -> Result<Self, HardwareError> {
         let some = [
-            ("the number of PEs", parts.pes, "at least 1, such as 128 x 128 = 16384"),
-            ("the frequency", parts.hertz, "at least 1 Hz, such as 700 MHz"),
-            ("the memory bandwidth", parts.bytes_per_second, "at least 1 byte/s, such as 225 GB/s"),
-            ("the weight buffer", parts.weight_buffer, "at least 1 byte, such as 48 MB"),
+            ("the number of PEs", parameters.pes, "at least 1, such as 128 x 128 = 16384"),
+            ("the frequency", parameters.hertz, "at least 1 Hz, such as 700 MHz"),
+            (
+                "the memory bandwidth",
+                parameters.bytes_per_second,
+                "at least 1 byte/s, such as 225 GB/s",
+            ),
+            ("the weight buffer", parameters.weight_buffer, "at least 1 byte, such as 48 MB"),
             (
                 "the activation buffer",
-                parts.activation_buffer.unwrap_or(1),
+                parameters.activation_buffer.unwrap_or(1),
                 "at least 1 byte, or leave it out where all activations fit",
             ),
         ];
         for (what, found, instead) in some {
             let npu = name.to_owned();
             match found {
-                0 => return Err(HardwareError::Nothing { npu, what, instead }),
+                0 => return Err(HardwareError::Zero { npu, what, instead }),
                 1..=MOST => {}
-                _ => return Err(HardwareError::TooMuch { npu, what, found, most: MOST }),
+                _ => return Err(HardwareError::TooLarge { npu, what, found, most: MOST }),
             }
         }
-        if let Some(energy) = parts.energy {
+        if let Some(energy) = parameters.energy {
             let figures = [
                 ("the energy of a multiply-accumulate", energy.mac_pj),
                 ("the energy of a byte of memory", energy.memory_byte_pj),
@@ -152,57 +166,61 @@ impl Npu {
                 return Err(HardwareError::Energy { npu: name.to_owned(), what, found });
             }
         }
-        Ok(Self { name: name.to_owned(), parts })
+        Ok(Self { name: name.to_owned(), parameters })
     }
 
-    /// As it was named.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is made of.
+    /// Returns the parameters.
     #[must_use]
-    pub fn parts(&self) -> &Parts {
-        &self.parts
+    pub fn parameters(&self) -> &NpuParameters {
+        &self.parameters
     }
 
-    /// The same with other parts.
+    /// Returns a copy of the NPU with changed parameters.
     ///
     /// # Errors
-    /// As of [`Npu::new`].
-    pub fn with(&self, change: impl FnOnce(&mut Parts)) -> Result<Self, HardwareError> {
-        let mut parts = self.parts;
-        change(&mut parts);
-        Self::new(&self.name, parts)
+    /// Fails on the errors of [`Npu::new`].
+    pub fn with_parameters(
+        &self,
+        change: impl FnOnce(&mut NpuParameters),
+    ) -> Result<Self, HardwareError> {
+        let mut parameters = self.parameters;
+        change(&mut parameters);
+        Self::new(&self.name, parameters)
     }
 
-    /// Operations a second at most, two for each multiply-accumulate.
+    /// Returns the peak throughput, operations/s. A multiply-accumulate counts as two operations.
     #[must_use]
     pub fn peak(&self) -> f64 {
-        2.0 * self.parts.pes as f64 * self.parts.hertz as f64
+        2.0 * self.parameters.pes as f64 * self.parameters.hertz as f64
     }
 
-    /// Operations for each byte of memory at which both are busy all the time: the ridge of its roofline.
+    /// Returns the balance: operations per byte of memory at which both resources are always busy, the ridge point of
+    /// the roofline.
     #[must_use]
     pub fn balance(&self) -> f64 {
-        self.peak() / self.parts.bytes_per_second as f64
+        self.peak() / self.parameters.bytes_per_second as f64
     }
 
-    /// How long so many cycles take, ps, rounded up; none beyond 64 bits.
+    /// Returns the time of this many cycles, ps, rounded up. `None` beyond 64 bits.
     #[must_use]
     pub fn cycles(&self, cycles: u128) -> Option<Picos> {
-        over(cycles, self.parts.hertz)
+        duration(cycles, self.parameters.hertz)
     }
 
-    /// How long so many bytes take, ps, rounded up; none beyond 64 bits.
+    /// Returns the time to transfer this many bytes from memory, ps, rounded up. `None` beyond 64 bits.
     #[must_use]
     pub fn bytes(&self, bytes: u128) -> Option<Picos> {
-        over(bytes, self.parts.bytes_per_second)
+        duration(bytes, self.parameters.bytes_per_second)
     }
 }
 
-fn over(amount: u128, per_second: u64) -> Option<Picos> {
+fn duration(amount: u128, per_second: u64) -> Option<Picos> {
     let picos = amount.checked_mul(PICOS_PER_SECOND)?.div_ceil(per_second.into());
     Picos::try_from(picos).ok()
 }

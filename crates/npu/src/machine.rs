@@ -1,9 +1,10 @@
-//! The exact timing of an NPU that fetches and computes at once: one memory, one array, a weight buffer between.
+//! Exact timing of an NPU that fetches and computes at the same time: one memory, one array, and a weight buffer
+//! between them.
 //!
 //! Blocks are fetched in the order in which they are placed, and computed in the same order (thesis, Figures IV.4 to
-//! IV.9). A fetch begins when the memory is free and the buffer has room for the whole block; the room is given back
-//! when the block has been computed. A computation begins when the array is free and the block is there. Since
-//! computations keep the order, a block never overtakes the block of its network before it.
+//! IV.9). A fetch starts when the memory is free and the buffer has room for the whole block. The room is released when
+//! the block has been computed. A computation starts when the array is free and the block has been fetched. Because
+//! computations keep the order, a block never overtakes the previous block of its network.
 
 #[cfg(test)]
 mod tests;
@@ -12,34 +13,35 @@ use std::collections::VecDeque;
 
 use crate::profile::{Block, Picos};
 
-/// When a block is fetched and computed.
+/// Start and end of the fetch and the computation of a block, ps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// The memory begins.
+pub struct Placement {
+    /// Start of the fetch.
     pub fetch_start: Picos,
-    /// The block is there.
+    /// End of the fetch.
     pub fetch_end: Picos,
-    /// The array begins.
+    /// Start of the computation.
     pub compute_start: Picos,
-    /// The block is computed, and its room in the buffer free.
+    /// End of the computation; the block's buffer space is then free.
     pub compute_end: Picos,
 }
 
-/// What bounds a machine.
+/// Limits of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
-    /// Of the weight buffer, bytes.
+pub struct MachineLimits {
+    /// Size of the weight buffer, bytes.
     pub capacity: u64,
-    /// Blocks in the buffer at most, the one that is computed among them: 2 is double buffering.
+    /// Maximum number of blocks in the buffer, including the one that is being computed. 2 is double buffering.
     pub depth: usize,
-    /// Added where the array turns to another stream.
+    /// Cost of switching the array to another stream, ps.
     pub switch: Picos,
-    /// What a byte takes from memory, ps.
+    /// Time to transfer a byte from memory, ps.
     pub ps_per_byte: f64,
 }
 
-impl Limits {
-    /// How long the memory waits at least while this block is computed: longer than filling the rest of the buffer takes.
+impl MachineLimits {
+    /// Returns the minimum time that the memory waits while this block computes, ps: the compute time beyond the time
+    /// that filling the rest of the buffer takes.
     #[inline]
     #[must_use]
     pub fn wait(&self, block: &Block) -> Picos {
@@ -48,157 +50,178 @@ impl Limits {
     }
 }
 
-/// Room that a block holds.
+/// Buffer space that a block occupies.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Reservation {
     until: Picos,
     bytes: u64,
 }
 
-/// What has been placed so far, as far as it matters for what is placed next.
+/// State of an NPU after the blocks that were placed so far.
 ///
-/// Placing takes constant time on average, and memory is asked for only where more blocks are in the buffer than ever
-/// before.
+/// Placing a block takes amortized constant time. It allocates only if more blocks are in the buffer than ever before.
+///
+/// ```
+/// use dyno_npu::machine::{Machine, MachineLimits};
+/// use dyno_npu::profile::Block;
+///
+/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let mut machine = Machine::new(limits);
+/// let first = machine.place(&Block { compute: 50, fetch: 10, bytes: 10 }, 0, 0);
+/// let second = machine.place(&Block { compute: 20, fetch: 30, bytes: 30 }, 1, 0);
+///
+/// // The second block is fetched while the first is computed.
+/// assert_eq!((first.compute_start, first.compute_end), (10, 60));
+/// assert_eq!((second.fetch_start, second.compute_start), (10, 60));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Machine {
-    limits: Limits,
-    /// Bytes that nobody holds when the memory is free.
+    limits: MachineLimits,
+    /// Free bytes of the buffer at `memory_free`.
     room: u64,
     memory_free: Picos,
     compute_free: Picos,
-    /// Whose block was placed last.
+    /// Stream of the block that was placed last.
     last: Option<usize>,
-    /// Of blocks whose computation ends after the memory is free, in order.
-    held: VecDeque<Held>,
+    /// Space of blocks whose computation ends after `memory_free`, in order.
+    reservations: VecDeque<Reservation>,
     memory_busy: Picos,
     compute_busy: Picos,
 }
 
 impl Machine {
-    /// An idle machine at time 0.
+    /// Returns an idle machine at time 0.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: MachineLimits) -> Self {
         Self {
             limits,
             room: limits.capacity,
             memory_free: 0,
             compute_free: 0,
             last: None,
-            held: VecDeque::with_capacity(1024),
+            reservations: VecDeque::with_capacity(1024),
             memory_busy: 0,
             compute_busy: 0,
         }
     }
 
-    /// When the last fetch ends.
+    /// Returns the end of the last fetch.
     #[must_use]
     pub fn memory_free(&self) -> Picos {
         self.memory_free
     }
 
-    /// When the last computation ends.
+    /// Returns the end of the last computation.
     #[must_use]
     pub fn compute_free(&self) -> Picos {
         self.compute_free
     }
 
-    /// How long the memory has been busy.
+    /// Returns the total time that the memory was busy.
     #[must_use]
     pub fn memory_busy(&self) -> Picos {
         self.memory_busy
     }
 
-    /// How long the array has been busy, turning to other streams left out.
+    /// Returns the total time that the array was busy, without switching.
     #[must_use]
     pub fn compute_busy(&self) -> Picos {
         self.compute_busy
     }
 
-    /// What bounds it.
+    /// Returns the limits.
     #[must_use]
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &MachineLimits {
         &self.limits
     }
 
-    /// Bytes that are free when the last fetch ends.
+    /// Returns the free bytes of the buffer at the end of the last fetch.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.room
     }
 
-    /// Whose block was placed last.
+    /// Returns the stream of the block that was placed last.
     #[must_use]
     pub fn last(&self) -> Option<usize> {
         self.last
     }
 
-    /// Somebody else has the memory until then.
+    /// Blocks the memory until this time, while another user has it.
     pub fn hold_memory(&mut self, until: Picos) {
         self.memory_free = self.memory_free.max(until);
     }
 
-    /// Somebody else has the array until then.
+    /// Blocks the array until this time, while another user has it.
     pub fn hold_array(&mut self, until: Picos) {
         self.compute_free = self.compute_free.max(until);
     }
 
-    /// When a block of `stream` would be fetched and computed if it were placed now. It is not asked for before
-    /// `not_before`.
+    /// Returns when a block of `stream` would be fetched and computed if it were placed now. The fetch starts at
+    /// `not_before` or later.
     ///
-    /// A block that is larger than the buffer would never be fetched: profiles split such layers. Here it waits for the
-    /// whole buffer.
+    /// A block larger than the buffer waits for the whole buffer. Lowering splits such blocks, so they occur only in
+    /// hand-made profiles.
     #[inline]
     #[must_use]
-    pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placed {
+    pub fn peek(&self, block: &Block, stream: usize, not_before: Picos) -> Placement {
         let mut fetch_start = self.memory_free.max(not_before);
-        let (mut room, mut blocks) = (self.room, self.held.len());
-        for held in &self.held {
+        let mut room = self.room;
+        let mut blocks = self.reservations.len();
+        for reservation in &self.reservations {
             if room >= block.bytes && blocks < self.limits.depth {
                 break;
             }
-            (room, blocks) = (room + held.bytes, blocks - 1);
-            fetch_start = fetch_start.max(held.until);
+            room += reservation.bytes;
+            blocks -= 1;
+            fetch_start = fetch_start.max(reservation.until);
         }
-        self.timed(block, stream, fetch_start)
+        self.placement_at(block, stream, fetch_start)
     }
 
-    /// The rest of the times, from the beginning of the fetch.
+    /// Returns the placement of a block whose fetch starts at `fetch_start`.
     #[inline]
-    fn timed(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placed {
+    fn placement_at(&self, block: &Block, stream: usize, fetch_start: Picos) -> Placement {
         let fetch_end = fetch_start + block.fetch;
-        let turned = match self.last {
+        let array_free = match self.last {
             Some(last) if last != stream => self.compute_free + self.limits.switch,
             _ => self.compute_free,
         };
-        let compute_start = turned.max(fetch_end);
-        Placed { fetch_start, fetch_end, compute_start, compute_end: compute_start + block.compute }
+        let compute_start = array_free.max(fetch_end);
+        Placement {
+            fetch_start,
+            fetch_end,
+            compute_start,
+            compute_end: compute_start + block.compute,
+        }
     }
 
-    /// Places a block of `stream`, which is not fetched before `not_before`.
+    /// Places a block of `stream` and returns its times. The fetch starts at `not_before` or later.
     #[inline]
-    pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placed {
+    pub fn place(&mut self, block: &Block, stream: usize, not_before: Picos) -> Placement {
         let mut fetch_start = self.memory_free.max(not_before);
-        while self.room < block.bytes || self.held.len() >= self.limits.depth {
-            let Some(held) = self.held.pop_front() else { break };
-            self.room += held.bytes;
-            fetch_start = fetch_start.max(held.until);
+        while self.room < block.bytes || self.reservations.len() >= self.limits.depth {
+            let Some(reservation) = self.reservations.pop_front() else { break };
+            self.room += reservation.bytes;
+            fetch_start = fetch_start.max(reservation.until);
         }
-        let placed = self.timed(block, stream, fetch_start);
+        let placement = self.placement_at(block, stream, fetch_start);
         self.room = self.room.saturating_sub(block.bytes);
-        self.held.push_back(Held { until: placed.compute_end, bytes: block.bytes });
-        while let Some(held) = self.held.front()
-            && held.until <= placed.fetch_end
+        self.reservations
+            .push_back(Reservation { until: placement.compute_end, bytes: block.bytes });
+        while let Some(reservation) = self.reservations.front()
+            && reservation.until <= placement.fetch_end
         {
-            self.room += held.bytes;
-            self.held.pop_front();
+            self.room += reservation.bytes;
+            self.reservations.pop_front();
         }
-        // What is larger than the buffer took all of it, and gives back no more.
+        // A block larger than the buffer occupied all of it and must not release more than that.
         self.room = self.room.min(self.limits.capacity);
-        self.memory_free = placed.fetch_end;
-        self.compute_free = placed.compute_end;
+        self.memory_free = placement.fetch_end;
+        self.compute_free = placement.compute_end;
         self.last = Some(stream);
         self.memory_busy += block.fetch;
         self.compute_busy += block.compute;
-        placed
+        placement
     }
 }

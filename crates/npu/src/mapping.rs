@@ -1,4 +1,4 @@
-//! How long an array of PEs computes a layer: closed forms of how its products are laid over the PEs.
+//! Compute time of layers: closed forms of how a mapping distributes the products of a layer over the PEs.
 
 #[cfg(test)]
 mod tests;
@@ -7,55 +7,67 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::nearest::nearest;
-use crate::workload::{Layer, LayerType};
+use crate::workload::{LayerType, NetworkLayer};
 
-/// How products are laid over PEs. Names are those of [`Mapping::from_str`].
+/// Mapping of products to PEs. [`Mapping::from_str`] parses the names.
+///
+/// ```
+/// use dyno_npu::mapping::Mapping;
+/// use dyno_npu::workload::Network;
+///
+/// let mapping: Mapping = "kcp+1:128".parse()?;
+/// assert_eq!(mapping.to_string(), "kcp+1:128");
+/// let resnet = Network::preset("RN")?;
+/// let layer = &resnet.layers[0];
+/// assert!(mapping.cycles(layer, 1, 16_384) >= Mapping::Peak.cycles(layer, 1, 16_384));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mapping {
     /// `peak`: every PE is busy in every cycle.
     Peak,
-    /// `sys`: an array of `rows` along the inputs of a kernel (im2col) by as many columns as there are PEs for,
-    /// along the outputs; filling and draining take no time.
+    /// `sys`: a systolic array. The inputs of a kernel (im2col) lie along `rows` rows, the outputs along as many
+    /// columns as there are PEs for. Filling and draining take no time.
     Systolic {
-        /// At least 1; 128 unless a name says otherwise.
+        /// Rows of the array. At least 1; 128 by default.
         rows: u64,
     },
-    /// `kcp`, `kcp+1`, `kcpx` and `kcpx+1`: weights stay. Inputs of a group lie over the PEs of a cluster,
-    /// outputs over the clusters.
+    /// `kcp`, `kcp+1`, `kcpx` and `kcpx+1`: weight-stationary. The inputs of a group lie across the PEs of a cluster,
+    /// the outputs across the clusters.
     WeightStationary {
-        /// PEs of a cluster. At least 1; 64 unless a name says otherwise.
+        /// PEs per cluster. At least 1; 64 by default.
         cluster: u64,
-        /// One more cycle for the positions of a kernel, as MAESTRO counts for its mapping KC-P.
+        /// Adds one cycle to the positions of a kernel, as MAESTRO does for its mapping KC-P (`+1` in the name).
         step: bool,
-        /// Clusters that have no outputs left split its positions among them.
+        /// Clusters without outputs share the positions of the others (`x` in the name).
         parallel: bool,
     },
 }
 
-/// What names of mappings begin with.
+/// Names of mappings, without a width.
 const NAMES: [&str; 6] = ["peak", "sys", "kcp", "kcp+1", "kcpx", "kcpx+1"];
 const ROWS: u64 = 128;
 const CLUSTER: u64 = 64;
 
-/// A mapping that cannot be.
+/// Reason why a mapping is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MappingError {
-    /// The name is none of a mapping.
+    /// No mapping has this name.
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// The width behind the name is none.
+    /// The width after the colon is not a whole number of at least 1.
     Width {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// The array has less PEs than a row or a cluster.
+    /// The array has fewer PEs than one row or cluster.
     TooWide {
-        /// Which mapping.
+        /// The mapping.
         mapping: Mapping,
-        /// PEs that there are.
+        /// PEs of the array.
         pes: u64,
     },
 }
@@ -88,7 +100,7 @@ impl std::error::Error for MappingError {}
 impl FromStr for Mapping {
     type Err = MappingError;
 
-    /// A name, and behind a colon how wide it is: rows of the systolic array, PEs of a cluster.
+    /// Parses a name, optionally followed by a colon and a width: rows of the systolic array, or PEs per cluster.
     fn from_str(text: &str) -> Result<Self, MappingError> {
         let (name, width) = match text.split_once(':') {
             None => (text, None),
@@ -112,7 +124,7 @@ impl FromStr for Mapping {
     }
 }
 
-/// As it is read.
+/// Writes the form that [`Mapping::from_str`] parses.
 impl fmt::Display for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -134,7 +146,7 @@ impl Mapping {
         }
     }
 
-    /// PEs of a row or a cluster.
+    /// Returns the PEs of one row or cluster.
     fn width(self) -> u64 {
         match self {
             Self::Peak => 1,
@@ -143,10 +155,10 @@ impl Mapping {
         }
     }
 
-    /// Whether an array of so many PEs can have it.
+    /// Checks that an array of `pes` PEs can have this mapping.
     ///
     /// # Errors
-    /// It has less PEs than a row or a cluster, or a row or a cluster has none.
+    /// Fails if the array has fewer PEs than one row or cluster, or if the width is 0.
     pub fn fits(self, pes: u64) -> Result<(), MappingError> {
         match self.width() {
             0 => Err(MappingError::Width { name: self.to_string() }),
@@ -155,16 +167,16 @@ impl Mapping {
         }
     }
 
-    /// Cycles of a layer for a batch on an array of so many PEs, of which it [`fits`](Self::fits); saturates. A
-    /// batch multiplies positions. Tables are read and take none.
+    /// Returns the cycles of a layer for a batch on an array of `pes` PEs; saturates. The mapping must
+    /// [fit](Self::fits) the array. A batch multiplies the positions. Table lookups take no cycles.
     ///
-    /// With `kcp+1` the totals of networks are those of MAESTRO's weight-stationary mapping KC-P with an
-    /// unlimited network on the chip, `groups m (rs + 1) ceil(cin_g / 64) ceil(cout_g / (PEs / 64))`, to 0.1 %
-    /// (SPEC section 2). Convolutions with a group for each channel lay groups over PEs; MAESTRO's total of
-    /// MobileNet v2 is met where they have no step.
+    /// With `kcp+1` the totals of networks match MAESTRO's weight-stationary mapping KC-P with an unlimited on-chip
+    /// network, `groups m (rs + 1) ceil(cin_g / 64) ceil(cout_g / (PEs / 64))`, to within 0.1 % (SPEC section 2).
+    /// Depthwise convolutions distribute groups over the PEs without the extra cycle, which matches MAESTRO's total of
+    /// MobileNet v2.
     #[must_use]
-    pub fn cycles(self, layer: &Layer, batch: u64, pes: u64) -> u128 {
-        let Layer { groups, m, cin_g, rs, cout_g, .. } = *layer;
+    pub fn cycles(self, layer: &NetworkLayer, batch: u64, pes: u64) -> u128 {
+        let NetworkLayer { groups, m, cin_g, rs, cout_g, .. } = *layer;
         let wide = |factors: &[u64]| {
             factors.iter().fold(1_u128, |all, factor| all.saturating_mul(u128::from(*factor)))
         };
@@ -180,7 +192,7 @@ impl Mapping {
                 let inner = cin_g.saturating_mul(rs);
                 wide(&[groups, m, inner.div_ceil(rows), cout_g.div_ceil(columns)])
             }
-            // A kernel is a PE's own, so there is no step.
+            // Each PE holds its own kernel, so the extra cycle does not apply.
             Self::WeightStationary { parallel, .. } if layer.kind == LayerType::Depthwise => {
                 let copies = if parallel { (pes / groups.max(1)).max(1) } else { 1 };
                 wide(&[m.div_ceil(copies), rs, cout_g, groups.div_ceil(pes.max(1))])

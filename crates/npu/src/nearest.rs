@@ -1,6 +1,6 @@
-//! What somebody may have meant.
+//! Suggestions for misspelled names.
 
-/// `; the nearest is ...` of what there is, or nothing if there is nothing.
+/// Returns `; the nearest is ...` with the closest known name, or an empty text if no name is known.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let word = word.to_lowercase();
     let near = known.min_by_key(|name| strsim::osa_distance(&word, &name.to_lowercase()));

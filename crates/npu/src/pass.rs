@@ -1,31 +1,46 @@
-//! A pass of a network on a machine, and what schedulers may know of it before it runs.
+//! A pass of a network on a machine, with the figures that schedulers use.
 
-use crate::machine::{Limits, Machine};
-use crate::profile::{Block, Picos, Profile};
+use crate::machine::{Machine, MachineLimits};
+use crate::profile::{Block, NetworkProfile, Picos};
 
-/// A pass of a network on a machine, and what schedulers may know of it before it runs. It computes or fetches something.
+/// One pass of a network on a machine, with the figures that schedulers use. A pass computes or fetches something.
+///
+/// ```
+/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::pass::Pass;
+/// use dyno_npu::profile::{Block, NetworkProfile};
+///
+/// let block = |compute| Block { compute, fetch: 10, bytes: 10 };
+/// let blocks = vec![block(5), block(20)];
+/// let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let pass = Pass::new(&profile, limits).expect("the blocks take time");
+/// assert_eq!((pass.compute, pass.fetch, pass.alone), (25, 20, 25));
+/// assert!(pass.is_compute_bound());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pass {
-    /// At least one, in the order of execution.
+    /// Blocks in execution order; at least one.
     pub blocks: Vec<Block>,
-    /// Of each block: so much work must be laid up for the array when its fetch begins, lest the array stands still before
-    /// it or a later one of the pass, if they follow one another.
+    /// Lead of each block: the work that must be queued for the array when the block's fetch starts, so that the array
+    /// does not idle before this block or a later one of the pass, if they follow one another. ps.
     pub leads: Vec<Picos>,
-    /// What they compute.
+    /// Compute time of all blocks, ps.
     pub compute: Picos,
-    /// What they fetch.
+    /// Fetch time of all blocks, ps.
     pub fetch: Picos,
-    /// How long the memory waits, at least, for blocks that compute longer than the buffer takes to fill.
+    /// Minimum time that the memory waits for blocks that compute longer than filling the buffer takes, ps.
     pub wait: Picos,
-    /// How long a pass takes that follows another of the same network, with nothing else there; at least 1.
+    /// Time of a pass that follows another of the same network with no other load, ps; at least 1.
     pub alone: Picos,
 }
 
 impl Pass {
-    /// Of a profile, none if it has no blocks or they take no time: streams of such passes would never end.
+    /// Creates the pass of a profile. Returns `None` if the profile has no blocks or takes no time, because streams of
+    /// such passes would never end.
     #[must_use]
-    pub fn new(profile: &Profile, limits: Limits) -> Option<Self> {
-        /// Passes before it is counted, and passes counted: in the middle the buffer is as full as it gets.
+    pub fn new(profile: &NetworkProfile, limits: MachineLimits) -> Option<Self> {
+        /// Passes to warm up, and passes to measure: after the warm-up the buffer is as full as it gets.
         const PASSES: u64 = 32;
         let mut machine = Machine::new(limits);
         let mut middle = 0;
@@ -51,10 +66,38 @@ impl Pass {
         (pass.compute > 0 || pass.fetch > 0).then_some(pass)
     }
 
-    /// The array is what it waits for, not the memory.
+    /// Returns whether the array takes at least as long as the memory.
     #[inline]
     #[must_use]
     pub fn is_compute_bound(&self) -> bool {
         self.compute >= self.fetch
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A machine with room for everything that fetches a byte per picosecond.
+    pub(crate) const LIMITS: MachineLimits =
+        MachineLimits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+
+    /// Returns a pass of one block.
+    pub(crate) fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
+        let block = Block { compute, fetch, bytes: fetch };
+        let profile = NetworkProfile { blocks: vec![block], ..NetworkProfile::default() };
+        Arc::new(Pass::new(&profile, LIMITS).expect("it has a block"))
+    }
+
+    #[test]
+    fn a_lead_covers_the_fetches_that_computation_does_not_hide() {
+        let block = |compute, fetch| Block { compute, fetch, bytes: fetch };
+        let blocks = vec![block(5, 10), block(20, 30), block(1, 2)];
+        let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+        let pass = Pass::new(&profile, LIMITS).expect("the blocks take time");
+        // From the end: 2; 30, because 20 hides all of 2; 10 and the 25 of 30 that 5 does not hide.
+        assert_eq!(pass.leads, [35, 30, 2]);
     }
 }

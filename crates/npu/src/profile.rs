@@ -1,47 +1,42 @@
-//! What schedulers see of a network: how long its blocks compute and fetch, in order.
+//! Profiles of networks: how long each block computes and fetches, in execution order.
 
-mod make;
 mod table;
-#[cfg(test)]
-mod tests;
 
-pub use self::make::{Folding, Granularity, Made, Options, ProfileError, Split, Traffic, make};
-
-/// Time, ps: cycles and bytes become whole numbers of it, so that runs are exact and the same everywhere.
+/// Time in picoseconds. Cycles and bytes are rounded to whole numbers, so runs are exact and equal on all machines.
 ///
-/// 2^64 ps are 213 days.
+/// 64 bits hold 213 days.
 pub type Picos = u64;
 
-/// The least that is scheduled: a layer, a group of fused layers or a part of a layer.
+/// Smallest unit of scheduling: a layer, a group of fused layers, or a part of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// The PE array is busy for so long.
+    /// Time that the PE array is busy, ps.
     pub compute: Picos,
-    /// The memory is busy for so long: weights, and whatever else passes the same wires.
+    /// Time that the memory is busy, ps: weights and all other traffic of the block.
     pub fetch: Picos,
-    /// Taken from the weight buffer, from the beginning of the fetch to the end of the computation.
+    /// Bytes in the weight buffer, from the start of the fetch to the end of the computation.
     pub bytes: u64,
 }
 
-/// A network on an NPU: the blocks of one pass, for the batch and the precision that it was made for.
+/// Blocks of one pass of a network on an NPU, at one batch and one precision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
-    /// Of the network.
+pub struct NetworkProfile {
+    /// Name of the network.
     pub name: String,
-    /// In the order of execution.
+    /// Blocks in execution order.
     pub blocks: Vec<Block>,
-    /// Of each block, the name of its layer, and which part of how many it is where it was split.
+    /// Label of each block: the name of its layer, and the part number if the layer was split.
     pub labels: Vec<String>,
 }
 
-impl Profile {
-    /// How long all blocks compute.
+impl NetworkProfile {
+    /// Returns the compute time of all blocks, ps.
     #[must_use]
     pub fn compute(&self) -> Picos {
         self.blocks.iter().map(|block| block.compute).sum()
     }
 
-    /// How long all blocks fetch.
+    /// Returns the fetch time of all blocks, ps.
     #[must_use]
     pub fn fetch(&self) -> Picos {
         self.blocks.iter().map(|block| block.fetch).sum()

@@ -1,4 +1,4 @@
-//! Requests that wait, and the batches that they become.
+//! Queues of waiting requests, and the batches that they form.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,100 +6,101 @@ use std::sync::Arc;
 use crate::pass::Pass;
 use crate::profile::Picos;
 
-/// A network that is served.
+/// A network that serves requests.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Served {
-    /// Of batches of 1, 2, and so on; at least one.
+pub struct ServedNetwork {
+    /// Passes of batches of 1, 2, and so on; at least one.
     pub passes: Vec<Arc<Pass>>,
-    /// A request should be computed so long after it came; the end of time where nobody asks.
+    /// Time from a request's arrival to its deadline, ps; `Picos::MAX` means no deadline.
     pub limit: Picos,
 }
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedRequest {
     pub(crate) arrived: Picos,
     pub(crate) ticket: u64,
 }
 
-/// Requests of one network that wait, the oldest first.
+/// Waiting requests of one network, oldest first.
 #[derive(Clone, Debug)]
-pub struct Queue {
-    served: Served,
+pub struct RequestQueue {
+    network: ServedNetwork,
     window: Picos,
-    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) requests: VecDeque<QueuedRequest>,
 }
 
-/// Requests of one queue that begin as a pass together: those that follow one another in it.
+/// Consecutive requests of one queue that start together as a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Whose queue.
+    /// Stream of the queue.
     pub stream: usize,
-    /// So many that came before them go on waiting.
+    /// Number of older requests that keep waiting.
     pub after: usize,
-    /// How many; at least 1, at most as many as wait and as are a batch.
+    /// Number of requests; 1 up to the largest batch.
     pub requests: usize,
 }
 
-impl Queue {
-    /// Of a network, whose requests wait so long for others at most.
-    pub(crate) fn new(served: Served, window: Picos) -> Self {
-        Self { served, window, waiting: VecDeque::new() }
+impl RequestQueue {
+    /// Creates an empty queue. A request waits at most `window` for others.
+    pub(crate) fn new(network: ServedNetwork, window: Picos) -> Self {
+        Self { network, window, requests: VecDeque::new() }
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.requests.len()
     }
 
-    /// Nobody waits.
+    /// Returns whether no request waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.requests.is_empty()
     }
 
-    /// As many as are computed together at most.
+    /// Returns the largest batch.
     #[must_use]
     pub fn largest(&self) -> usize {
-        self.served.passes.len()
+        self.network.passes.len()
     }
 
-    /// As many as wait after so many, to the largest batch.
+    /// Returns the size of a batch that skips the `after` oldest requests.
     #[must_use]
     pub fn batch(&self, after: usize) -> usize {
-        (self.len() - after).min(self.served.passes.len())
+        (self.len() - after).min(self.network.passes.len())
     }
 
-    /// The pass of a batch of `requests`, of 1 to the largest.
+    /// Returns the pass of a batch of `requests` requests, from 1 to the largest batch.
     #[must_use]
     pub fn pass(&self, requests: usize) -> &Arc<Pass> {
-        &self.served.passes[requests - 1]
+        &self.network.passes[requests - 1]
     }
 
-    /// When the one came before which `after` others wait.
+    /// Returns the arrival of the request behind the `after` oldest ones.
     #[must_use]
     pub fn arrived(&self, after: usize) -> Option<Picos> {
-        self.waiting.get(after).map(|request| request.arrived)
+        self.requests.get(after).map(|request| request.arrived)
     }
 
-    /// When that one should be computed.
+    /// Returns the deadline of the request behind the `after` oldest ones.
     #[must_use]
     pub fn due(&self, after: usize) -> Option<Picos> {
-        Some(self.arrived(after)?.saturating_add(self.served.limit))
+        Some(self.arrived(after)?.saturating_add(self.network.limit))
     }
 
-    /// How many should be computed before `time`: the oldest.
+    /// Returns how many requests have a deadline before `time`; they are the oldest ones.
     #[must_use]
     pub fn due_before(&self, time: Picos) -> usize {
-        let limit = self.served.limit;
-        self.waiting.partition_point(|request| request.arrived.saturating_add(limit) < time)
+        let limit = self.network.limit;
+        self.requests.partition_point(|request| request.arrived.saturating_add(limit) < time)
     }
 
-    /// When it becomes a batch: when the oldest has waited for the window, or at once if there are enough.
+    /// Returns when a batch is ready: at once if it is full, otherwise when the oldest request has waited for the
+    /// window.
     #[must_use]
     pub fn ready_at(&self) -> Option<Picos> {
-        let full = self.waiting.get(self.served.passes.len() - 1).map(|request| request.arrived);
+        let full = self.requests.get(self.network.passes.len() - 1).map(|request| request.arrived);
         full.or_else(|| Some(self.arrived(0)?.saturating_add(self.window)))
     }
 }

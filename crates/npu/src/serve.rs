@@ -1,162 +1,189 @@
-//! The scheduler online, as the thesis deploys it: a queue for each network, passes of batches, and a decision whenever
-//! the memory is free.
+//! Online simulation of an NPU that serves requests, as the thesis deploys it: a queue per network, passes of batches,
+//! and a scheduling decision whenever the memory is free.
 //!
-//! Requests wait in the queue of their stream until there are enough for a batch or the oldest has waited for the window.
-//! Whenever the memory is free, passes begin for batches that are ready, if fewer than the limit are under way and the
-//! scheduler does not hold them back, and it picks the next block of one of them: no batch is closed before it can be
-//! fetched. What has been placed stays placed: a request that comes later is fetched after it.
+//! A request waits in the queue of its stream until the batch is full or the oldest request has waited for the window.
+//! Whenever the memory is free, the server starts passes for ready batches, unless the limit of active passes is
+//! reached or the scheduler holds them back. The scheduler then picks the next block of one active pass. A batch stays
+//! open until its first block can be fetched. A placed block is never moved: a later request is fetched after it.
 //!
-//! Time comes from outside ([`Server::advance`]); nothing here sleeps or reads a clock.
+//! The caller supplies the time ([`NpuServer::advance`]); this module never sleeps or reads a clock.
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::machine::{Limits, Machine, Placed};
+use crate::machine::{Machine, MachineLimits, Placement};
 use crate::pass::Pass;
 use crate::profile::Picos;
-pub use crate::queue::Served;
-use crate::queue::{Queue, Waiting};
-use crate::schedule::{Job, Scheduler, View};
-use crate::version::Versions;
+pub use crate::queue::ServedNetwork;
+use crate::queue::{QueuedRequest, RequestQueue};
+use crate::schedule::{PassJob, Scheduler, SchedulerView};
+use crate::version::VersionSet;
 
-/// How requests become passes.
+/// Rules by which requests become passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batching {
-    /// A request waits so long for others at most.
+pub struct BatchingPolicy {
+    /// Maximum time that a request waits for others, ps.
     pub window: Picos,
-    /// Passes that have begun and are not placed to their ends, at most; at least 1.
+    /// Maximum number of active passes: started, but with blocks left to place. At least 1.
     pub active: usize,
-    /// The scheduler is woken so long before the array runs out of work: what comes meanwhile need not wait behind more
-    /// than that. The end of time: whenever the memory is free.
+    /// How long before the array runs out of work the scheduler decides, ps. A request that arrives meanwhile waits
+    /// behind no more than this work. `Picos::MAX` means that the scheduler decides whenever the memory is free.
     pub wake: Picos,
 }
 
-/// A batch that will be computed then.
+/// A batch whose blocks have all been placed, and when it will be computed.
 #[derive(Debug)]
-struct Ending {
+struct Completion {
     at: Picos,
     stream: usize,
     tickets: Vec<u64>,
 }
 
-/// Told of each block as it is placed: the stream, its position in the pass, and its times.
-pub type Onlooker = dyn FnMut(usize, usize, &Placed);
+/// Observer of placed blocks: called with the stream, the block's position in its pass, and the block's times.
+pub type BlockObserver = dyn FnMut(usize, usize, &Placement);
 
-/// An NPU that serves.
-pub struct Server {
-    batching: Batching,
+/// An NPU that serves requests.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::pass::Pass;
+/// use dyno_npu::profile::{Block, NetworkProfile, Picos};
+/// use dyno_npu::schedule::RoundRobin;
+/// use dyno_npu::serve::{BatchingPolicy, NpuServer, ServedNetwork};
+///
+/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let blocks = vec![Block { compute: 50, fetch: 20, bytes: 20 }];
+/// let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+/// let pass = Arc::new(Pass::new(&profile, limits).expect("the block takes time"));
+/// let network = ServedNetwork { passes: vec![pass], limit: Picos::MAX };
+/// let batching = BatchingPolicy { window: 0, active: 4, wake: Picos::MAX };
+/// let mut server = NpuServer::new(limits, batching, vec![network], Box::new(RoundRobin::default()));
+///
+/// server.arrive(1_000, 0, 7);
+/// let mut computed = Vec::new();
+/// while let Some(now) = server.next_event() {
+///     server.advance(now, &mut computed);
+/// }
+/// assert_eq!(computed, [(1_000 + 20 + 50, 7)]);
+/// ```
+pub struct NpuServer {
+    batching: BatchingPolicy,
     machine: Machine,
     scheduler: Box<dyn Scheduler>,
-    queues: Vec<Queue>,
-    jobs: Vec<Job>,
-    /// Of each job, whom it answers.
+    queues: Vec<RequestQueue>,
+    jobs: Vec<PassJob>,
+    /// Tickets of the requests of each job.
     tickets: Vec<Vec<u64>>,
-    /// In order, since computations keep the order of decisions.
-    endings: VecDeque<Ending>,
-    onlooker: Option<Box<Onlooker>>,
-    /// Of each stream.
+    /// In order of time, because computations keep the order of decisions.
+    completions: VecDeque<Completion>,
+    observer: Option<Box<BlockObserver>>,
+    /// Unanswered requests of each stream.
     unanswered: Vec<u64>,
-    /// Of streams that have others than the one that queues know.
-    versions: Vec<Option<Versions>>,
-    // Lists of tickets that are used again.
+    /// Versions of each stream; `None` for a stream that always uses the passes of its queue.
+    versions: Vec<Option<VersionSet>>,
+    // Empty lists of tickets, kept to avoid allocations.
     spare: Vec<Vec<u64>>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for NpuServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server")
+        f.debug_struct("NpuServer")
             .field("machine", &self.machine)
             .field("jobs", &self.jobs)
             .finish_non_exhaustive()
     }
 }
 
-impl Server {
-    /// An idle NPU. `served` are the streams, by their numbers.
+impl NpuServer {
+    /// Creates an idle NPU. The index of a network in `served` is its stream number.
     #[must_use]
     pub fn new(
-        limits: Limits,
-        batching: Batching,
-        served: Vec<Served>,
+        limits: MachineLimits,
+        batching: BatchingPolicy,
+        served: Vec<ServedNetwork>,
         scheduler: Box<dyn Scheduler>,
     ) -> Self {
         Self {
             batching,
             unanswered: vec![0; served.len()],
             versions: vec![None; served.len()],
-            queues: served.into_iter().map(|served| Queue::new(served, batching.window)).collect(),
+            queues: served
+                .into_iter()
+                .map(|served| RequestQueue::new(served, batching.window))
+                .collect(),
             machine: Machine::new(limits),
             scheduler,
             jobs: Vec::new(),
             tickets: Vec::new(),
-            endings: VecDeque::new(),
-            onlooker: None,
+            completions: VecDeque::new(),
+            observer: None,
             spare: Vec::new(),
         }
     }
 
-    /// Shows each block to `onlooker` as it is placed.
-    pub fn watch(&mut self, onlooker: Box<Onlooker>) {
-        self.onlooker = Some(onlooker);
+    /// Calls `observer` for each block when it is placed.
+    pub fn observe(&mut self, observer: Box<BlockObserver>) {
+        self.observer = Some(observer);
     }
 
-    /// What has been placed.
+    /// Returns the machine with the blocks placed so far.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Requests that wait and are in no pass yet, of each stream: what a load balancer looks at.
+    /// Returns the queue of waiting requests of each stream.
     #[must_use]
-    pub fn queues(&self) -> &[Queue] {
+    pub fn queues(&self) -> &[RequestQueue] {
         &self.queues
     }
 
-    /// Passes that have begun and are not placed to their ends.
+    /// Returns the active passes: started, but with blocks left to place.
     #[must_use]
-    pub fn jobs(&self) -> &[Job] {
+    pub fn jobs(&self) -> &[PassJob] {
         &self.jobs
     }
 
-    /// Requests that came and are not computed yet.
+    /// Returns the number of requests that arrived and are not computed yet.
     #[must_use]
     pub fn unanswered(&self) -> u64 {
         self.unanswered.iter().sum()
     }
 
-    /// The same, of one stream.
+    /// Returns the number of unanswered requests of one stream.
     #[must_use]
     pub fn unanswered_of(&self, stream: usize) -> u64 {
         self.unanswered[stream]
     }
 
-    /// Batches of `stream` are computed in one of these versions from now on; a scheduler sees the passes that it was made
-    /// for until they begin.
-    pub fn offer(&mut self, stream: usize, versions: Versions) {
+    /// Lets the server choose a version for each batch of `stream` from now on. The scheduler sees the passes of the
+    /// queue until a batch starts.
+    pub fn offer(&mut self, stream: usize, versions: VersionSet) {
         self.versions[stream] = Some(versions);
     }
 
-    /// The versions of `stream`, if it has any.
+    /// Returns the versions of `stream`, if it has any.
     #[must_use]
-    pub fn versions(&self, stream: usize) -> Option<&Versions> {
+    pub fn versions(&self, stream: usize) -> Option<&VersionSet> {
         self.versions[stream].as_ref()
     }
 
-    /// Somebody else has the memory until then.
+    /// Blocks the memory until this time, while another user has it.
     pub fn hold_memory(&mut self, until: Picos) {
         self.machine.hold_memory(until);
     }
 
-    /// Somebody else has the array until then.
+    /// Blocks the array until this time, while another user has it.
     pub fn hold_array(&mut self, until: Picos) {
         self.machine.hold_array(until);
     }
 
-    /// For how long the array and the memory would be busy with what is here and `more` requests of each stream, if those
-    /// that wait were computed in the largest batches.
+    /// Returns how long the array and the memory would be busy with all current work and `more(stream)` further
+    /// requests of each stream, if waiting requests were computed in the largest batches. ps.
     #[must_use]
     pub fn work(&self, now: Picos, more: impl Fn(usize) -> usize) -> [Picos; 2] {
         let (array, memory) = (self.machine.compute_free(), self.machine.memory_free());
@@ -180,50 +207,52 @@ impl Server {
         sum
     }
 
-    /// A request of `stream` comes; `ticket` comes back when it has been computed.
+    /// Adds a request of `stream` at time `now`. [`advance`](Self::advance) returns `ticket` when the request has been
+    /// computed.
     pub fn arrive(&mut self, now: Picos, stream: usize, ticket: u64) {
         self.unanswered[stream] += 1;
-        self.queues[stream].waiting.push_back(Waiting { arrived: now, ticket });
+        self.queues[stream].requests.push_back(QueuedRequest { arrived: now, ticket });
     }
 
-    /// When something next happens, if anything is under way; never before what [`advance`](Self::advance) was told last.
+    /// Returns the time of the next event; `None` if no work is in progress. It is never before the time of the last
+    /// [`advance`](Self::advance).
     #[must_use]
     pub fn next_event(&self) -> Option<Picos> {
-        let ending = self.endings.front().map(|ending| ending.at);
+        let completion = self.completions.front().map(|completion| completion.at);
         let free = self.decides_at();
-        let ready = || self.queues.iter().filter_map(Queue::ready_at).min();
-        let decision = match self.jobs.is_empty() {
-            false => Some(free),
-            true => ready().map(|ready| ready.max(free)),
-        };
-        // Asked for every block: a minimum of two, not of a list.
-        match (ending, decision) {
-            (Some(ending), Some(decision)) => Some(ending.min(decision)),
-            (ending, decision) => ending.or(decision),
+        let ready = || self.queues.iter().filter_map(RequestQueue::ready_at).min();
+        let decision =
+            if self.jobs.is_empty() { ready().map(|ready| ready.max(free)) } else { Some(free) };
+        // This function runs for every block, so it compares two values instead of building a list.
+        match (completion, decision) {
+            (Some(completion), Some(decision)) => Some(completion.min(decision)),
+            (completion, decision) => completion.or(decision),
         }
     }
 
-    /// When something next happens that is seen from outside: an answer, or, as long as none is known, a decision. What is
-    /// decided before an answer cannot make it sooner, so that it may be played when that is due, or somebody arrives.
+    /// Returns the time of the next visible event: an answer or, if none is known yet, a decision.
+    ///
+    /// Decisions before a known answer cannot make that answer earlier, so the caller may simulate them when the answer
+    /// is due or a request arrives.
     #[must_use]
     pub fn next_answer(&self) -> Option<Picos> {
-        self.endings.front().map(|ending| ending.at).or_else(|| self.next_event())
+        self.completions.front().map(|completion| completion.at).or_else(|| self.next_event())
     }
 
-    /// When the next block may be placed.
+    /// Returns when the next block may be placed.
     fn decides_at(&self) -> Picos {
         let wake = self.machine.compute_free().saturating_sub(self.batching.wake);
         self.machine.memory_free().max(wake)
     }
 
-    /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then, each with
-    /// the time.
+    /// Simulates up to `now` and appends the requests that were computed by then: completion time and ticket.
     pub fn advance(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
         while self.decide(now) {}
         self.answer(now, computed);
     }
 
-    /// If the memory is free by now, begins passes and places a block: whether there was one.
+    /// Starts ready passes and places one block if the scheduler may decide by `now`. Returns whether a block was
+    /// placed.
     pub fn decide(&mut self, now: Picos) -> bool {
         if self.decides_at() > now {
             return false;
@@ -236,34 +265,40 @@ impl Server {
         false
     }
 
-    /// Appends the tickets of the requests that have been computed by now, each with the time.
+    /// Appends the requests that were computed by `now`: completion time and ticket.
     pub fn answer(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
-        while let Some(ending) = self.endings.front()
-            && ending.at <= now
+        while let Some(completion) = self.completions.front()
+            && completion.at <= now
         {
-            if let Some(mut ending) = self.endings.pop_front() {
-                self.unanswered[ending.stream] -= ending.tickets.len() as u64;
-                computed.extend(ending.tickets.drain(..).map(|ticket| (ending.at, ticket)));
-                self.spare.push(ending.tickets);
+            if let Some(mut completion) = self.completions.pop_front() {
+                self.unanswered[completion.stream] -= completion.tickets.len() as u64;
+                computed.extend(completion.tickets.drain(..).map(|ticket| (completion.at, ticket)));
+                self.spare.push(completion.tickets);
             }
         }
     }
 
-    /// Begins passes of the batches that the scheduler chooses; if nothing is under way, one begins whatever it says.
+    /// Starts passes of the batches that the scheduler chooses. If no pass is active, the oldest ready batch starts in
+    /// any case.
     fn begin(&mut self, now: Picos) {
         while self.jobs.len() < self.batching.active {
-            let view = View { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
+            let view = SchedulerView {
+                machine: &self.machine,
+                jobs: &self.jobs,
+                queues: &self.queues,
+                now,
+            };
             let Some(oldest) = view.oldest() else { return };
             let chosen = self.scheduler.begin(&view);
             let Some(batch) = chosen.or(self.jobs.is_empty().then_some(oldest)) else { return };
             let (queue, stream) = (&mut self.queues[batch.stream], batch.stream);
             let mut pass = Arc::clone(queue.pass(batch.requests));
-            // The oldest decides: the others have more time.
-            let oldest = (queue.arrived(batch.after), queue.due(batch.after));
-            let (arrived, due) = (oldest.0.unwrap_or(now), oldest.1.unwrap_or(now));
+            // The oldest request sets the deadline of the batch: the others have more time.
+            let arrived = queue.arrived(batch.after).unwrap_or(now);
+            let due = queue.due(batch.after).unwrap_or(now);
             let mut tickets = self.spare.pop().unwrap_or_default();
-            let of_batch = batch.after..batch.after + batch.requests;
-            tickets.extend(queue.waiting.drain(of_batch).map(|request| request.ticket));
+            let range = batch.after..batch.after + batch.requests;
+            tickets.extend(queue.requests.drain(range).map(|request| request.ticket));
             let [compute, fetch] = match self.versions[stream] {
                 Some(_) => self.work(now, |_| 0),
                 None => [0, 0],
@@ -275,7 +310,7 @@ impl Server {
                 };
                 pass = versions.begin(batch.requests, due, ends);
             }
-            self.jobs.push(Job::new(stream, pass, arrived, due));
+            self.jobs.push(PassJob::new(stream, pass, arrived, due));
             self.tickets.push(tickets);
         }
     }
@@ -283,18 +318,19 @@ impl Server {
     /// Places the block that the scheduler picks.
     fn place(&mut self, now: Picos) {
         // The memory may have been idle until now.
-        let view = View { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
-        let at = self.scheduler.pick(&view);
-        let job = &mut self.jobs[at];
-        let placed = self.machine.place(&job.block, job.stream, now);
-        if let Some(onlooker) = &mut self.onlooker {
-            onlooker(job.stream, job.next, &placed);
+        let view =
+            SchedulerView { machine: &self.machine, jobs: &self.jobs, queues: &self.queues, now };
+        let index = self.scheduler.pick(&view);
+        let job = &mut self.jobs[index];
+        let placement = self.machine.place(&job.block, job.stream, now);
+        if let Some(observer) = &mut self.observer {
+            observer(job.stream, job.next, &placement);
         }
         if !job.step() {
             let stream = job.stream;
-            self.jobs.swap_remove(at);
-            let tickets = self.tickets.swap_remove(at);
-            self.endings.push_back(Ending { at: placed.compute_end, stream, tickets });
+            self.jobs.swap_remove(index);
+            let tickets = self.tickets.swap_remove(index);
+            self.completions.push_back(Completion { at: placement.compute_end, stream, tickets });
         }
     }
 }

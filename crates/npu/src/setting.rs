@@ -1,51 +1,69 @@
-//! Settings in which networks of the thesis share an NPU, and what a scheduler makes of streams of them.
+//! Experiment settings in which networks of the thesis share an NPU, and simulated runs of their streams.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::bounds::throughput;
-use crate::deploy::{DeployError, Deployment, Plan, Tenant};
+use crate::deploy::{DeployError, Deployment, DeploymentPlan, Tenant};
 use crate::hardware::Npu;
+use crate::lowering::LoweringOptions;
 use crate::mapping::Mapping;
 use crate::pass::Pass;
-use crate::profile::{Options, Picos};
-use crate::schedule::{Named, Scheduler};
-use crate::streams::{Streams, play};
+use crate::profile::Picos;
+use crate::schedule::{NamedScheduler, Scheduler};
+use crate::streams::{StreamsResult, simulate};
 use crate::workload::{ChangeError, Network, UnknownNetwork};
 
-/// Codes of networks that wait for the PEs in chapter IV.
+/// Codes of the compute-bound networks of chapter IV.
 pub const COMPUTE: [&str; 4] = ["IC", "MN", "RN", "RX"];
-/// Codes of those that wait for the memory; of NCF the wide one, which is as slow as the thesis says.
+/// Codes of the memory-bound networks of chapter IV. NCF is the wide variant, which is as slow as the thesis states.
 pub const MEMORY: [&str; 4] = ["BB", "BL", "NCFW", "XL"];
 
-/// The 16 pairs of chapter IV.
+/// Returns the 16 pairs of chapter IV: one compute-bound and one memory-bound network each.
 #[must_use]
 pub fn pairs() -> Vec<[&'static str; 2]> {
     COMPUTE.iter().flat_map(|compute| MEMORY.map(|memory| [*compute, memory])).collect()
 }
 
-/// What networks are put on, and how.
+/// Hardware and options that networks are deployed with.
+///
+/// ```
+/// use dyno_npu::hardware::Npu;
+/// use dyno_npu::lowering::LoweringOptions;
+/// use dyno_npu::schedule::NamedScheduler;
+/// use dyno_npu::setting::Setting;
+///
+/// let setting = Setting {
+///     npu: Npu::preset("memory-centric")?,
+///     mapping: "kcpx+1:128".parse()?,
+///     seq: 16,
+///     options: LoweringOptions::default(),
+/// };
+/// let run = setting.simulate(&["RN", "BB"], NamedScheduler::find("balanced")?, 20)?;
+/// assert!(run.stp() > 1.0 && run.stp() <= 1.001 * run.bound(false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The hardware.
     pub npu: Npu,
-    /// How layers are laid over its PEs.
+    /// Mapping of layers to the PEs.
     pub mapping: Mapping,
-    /// Tokens of networks that have sequences.
+    /// Tokens per sample of networks with sequences.
     pub seq: u64,
-    /// What a block is, and the batch.
-    pub options: Options,
+    /// Granularity, folding, traffic, and the batch.
+    pub options: LoweringOptions,
 }
 
-/// Why networks cannot be put into a setting.
+/// Reason why networks cannot be put into a setting.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// There is no such network.
+    /// No network has this code.
     Network(UnknownNetwork),
-    /// It cannot have sequences of this length.
+    /// The network cannot have sequences of this length.
     Change(ChangeError),
-    /// The NPU cannot have them.
+    /// The networks cannot be deployed on the NPU.
     Deploy(DeployError),
 }
 
@@ -62,10 +80,10 @@ impl fmt::Display for SettingError {
 impl std::error::Error for SettingError {}
 
 impl Setting {
-    /// The network of this code, for as many tokens as the setting has.
+    /// Returns the network with this code, with the setting's sequence length.
     ///
     /// # Errors
-    /// There is none of this code, or it cannot be changed so.
+    /// Fails if no network has this code, or if the network cannot have this length.
     pub fn network(&self, code: &str) -> Result<Network, SettingError> {
         let network = Network::preset(code).map_err(SettingError::Network)?;
         match network.seq_len {
@@ -74,98 +92,100 @@ impl Setting {
         }
     }
 
-    /// The networks of these codes under a scheduler, each with its limit.
+    /// Deploys the networks with these codes, each with its latency limit in ps.
     ///
     /// # Errors
-    /// There is no such network, or the NPU cannot have it.
+    /// Fails if a network is unknown or cannot be deployed.
     pub fn deploy(
         &self,
         networks: &[(&str, Picos)],
-        scheduler: &'static Named,
+        scheduler: &'static NamedScheduler,
     ) -> Result<Deployment, SettingError> {
         let tenant =
             |&(code, limit): &(&str, Picos)| Ok(Tenant { network: self.network(code)?, limit });
         let tenants = networks.iter().map(tenant).collect::<Result<_, _>>()?;
         let (npu, mapping, options) = (self.npu.clone(), self.mapping, self.options);
-        let plan = Plan { npu, mapping, options, tenants, scheduler };
+        let plan = DeploymentPlan { npu, mapping, options, tenants, scheduler };
         Deployment::new(&plan).map_err(SettingError::Deploy)
     }
 
-    /// Streams of the networks of these codes under a scheduler, for as long as so many passes of the slowest take.
+    /// Simulates streams of the networks with these codes, for the time that `passes` passes of the slowest network
+    /// take alone.
     ///
     /// # Errors
-    /// There is no such network, or the NPU cannot have it.
-    pub fn play(
+    /// Fails if a network is unknown or cannot be deployed.
+    pub fn simulate(
         &self,
         codes: &[&str],
-        scheduler: &'static Named,
+        scheduler: &'static NamedScheduler,
         passes: u64,
-    ) -> Result<Played, SettingError> {
+    ) -> Result<StreamRun, SettingError> {
         let networks: Vec<_> = codes.iter().map(|code| (*code, Picos::MAX)).collect();
-        let deployed = self.deploy(&networks, scheduler)?;
-        Ok(Played::new(&deployed, deployed.scheduler().as_mut(), passes))
+        let deployment = self.deploy(&networks, scheduler)?;
+        Ok(StreamRun::new(&deployment, deployment.scheduler().as_mut(), passes))
     }
 }
 
-/// Streams that were played, and their passes.
+/// Result of simulated streams, with the passes that were simulated.
 #[derive(Clone, Debug)]
-pub struct Played {
-    /// What happened.
-    pub streams: Streams,
-    /// Of each stream.
+pub struct StreamRun {
+    /// Totals and results per stream.
+    pub streams: StreamsResult,
+    /// Pass of each stream.
     pub passes: Vec<Arc<Pass>>,
 }
 
-impl Played {
-    /// Plays passes of the largest batch, for as long as so many of the slowest take alone.
+impl StreamRun {
+    /// Simulates passes of the largest batch, for the time that `passes` passes of the slowest network take alone.
     #[must_use]
-    pub fn new(deployed: &Deployment, scheduler: &mut dyn Scheduler, passes: u64) -> Self {
-        let all = deployed.largest();
+    pub fn new(deployment: &Deployment, scheduler: &mut dyn Scheduler, passes: u64) -> Self {
+        let all = deployment.largest();
         let longest = all.iter().map(|pass| pass.alone).max().unwrap_or(1);
         let time = longest.saturating_mul(passes);
-        Self { streams: play(&all, deployed.limits, scheduler, time), passes: all }
+        Self { streams: simulate(&all, deployment.limits, scheduler, time), passes: all }
     }
 
-    /// System throughput.
+    /// Returns the system throughput (STP).
     #[must_use]
     pub fn stp(&self) -> f64 {
         self.streams.stp(&self.passes)
     }
 
-    /// Average normalised turnaround time.
+    /// Returns the average normalized turnaround time (ANTT).
     #[must_use]
     pub fn antt(&self) -> f64 {
         self.streams.antt(&self.passes)
     }
 
-    /// The longest wait for a pass, in the stream's time alone.
+    /// Returns the longest wait for a pass of any stream, in units of the time that the pass takes alone.
     #[must_use]
     pub fn slowdown(&self) -> f64 {
         self.streams.max_slowdown(&self.passes)
     }
 
-    /// The least share that a stream had of its rate alone.
+    /// Returns the smallest share of any stream: its rate divided by its rate alone.
     #[must_use]
     pub fn least_share(&self) -> f64 {
         let shares = (0..self.passes.len()).map(|at| self.streams.share(at, &self.passes));
         shares.fold(f64::INFINITY, f64::min)
     }
 
-    /// Of the time, that the PEs and the memory were busy.
+    /// Returns the fractions of the time that the PEs and the memory were busy.
     #[must_use]
     pub fn busy(&self) -> [f64; 2] {
         [self.streams.compute_busy, self.streams.memory_busy]
-            .map(|busy| busy as f64 / self.streams.lasted.max(1) as f64)
+            .map(|busy| busy as f64 / self.streams.duration.max(1) as f64)
     }
 
-    /// Of the time, that the busier resource stood still: what another order of the same passes could gain at most.
+    /// Returns the fraction of the time that the busier resource was idle. Another order of the same passes cannot gain
+    /// more.
     #[must_use]
     pub fn gap(&self) -> f64 {
         let [compute, memory] = self.busy();
         1.0 - compute.max(memory)
     }
 
-    /// The STP that no scheduler can pass; see [`throughput`].
+    /// Returns the upper bound on the STP of any scheduler; see [`throughput`].
     #[must_use]
     pub fn bound(&self, waits: bool) -> f64 {
         throughput(&self.passes, waits).0
@@ -182,18 +202,18 @@ mod tests {
             npu: Npu::preset("memory-centric").expect("it is one"),
             mapping: "kcpx+1:128".parse().expect("it is one"),
             seq,
-            options: Options::default(),
+            options: LoweringOptions::default(),
         }
     }
 
     #[test]
-    fn one_network_at_a_time_has_no_more_than_one_and_nobody_more_than_the_bound() {
+    fn an_stp_is_at_most_one_without_sharing_and_never_above_the_bound() {
         for scheduler in SCHEDULERS {
-            let played = setting(16).play(&["MN", "NCFW"], scheduler, 20).expect("both fit");
-            let stp = played.stp();
-            assert!(stp <= played.bound(false) * 1.001, "{scheduler:?}: {stp}");
-            assert!(played.least_share() <= stp / 2.0 + 1e-9);
-            assert!((0.0..=1.0).contains(&played.gap()));
+            let result = setting(16).simulate(&["MN", "NCFW"], scheduler, 20).expect("both fit");
+            let stp = result.stp();
+            assert!(stp <= result.bound(false) * 1.001, "{scheduler:?}: {stp}");
+            assert!(result.least_share() <= stp / 2.0 + 1e-9);
+            assert!((0.0..=1.0).contains(&result.gap()));
             if scheduler.name.ends_with("-only") {
                 assert!((stp - 1.0).abs() < 0.1, "{scheduler:?}: {stp}");
             }
@@ -201,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_or_no_length_is_told() {
-        let told = |codes: &[&str], seq| {
-            setting(seq).play(codes, &SCHEDULERS[0], 1).expect_err("it is none").to_string()
+    fn unknown_networks_and_invalid_lengths_are_errors() {
+        let error = |codes: &[&str], seq| {
+            setting(seq).simulate(codes, &SCHEDULERS[0], 1).expect_err("it is none").to_string()
         };
-        assert!(told(&["RM"], 16).contains("there is no network `RM`"));
-        assert!(told(&["BB"], 0).contains("a sequence of 0 tokens"));
-        assert!(told(&[], 16).contains("no network was named"));
+        assert!(error(&["RM"], 16).contains("there is no network `RM`"));
+        assert!(error(&["BB"], 0).contains("a sequence of 0 tokens"));
+        assert!(error(&[], 16).contains("no network was named"));
         assert_eq!(pairs().len(), 16);
     }
 }

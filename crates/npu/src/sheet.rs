@@ -1,32 +1,32 @@
-//! Sheets of numbers under named columns, whose problems name file, line and column.
+//! CSV reader whose problems name file, line and column.
 
 use std::fmt;
 
 use crate::nearest::nearest;
 
-/// A table that cannot be read.
+/// Problems of a table that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableError {
-    /// Which.
+    /// Name of the file.
     pub file: String,
-    /// At least one, by line.
-    pub problems: Vec<Problem>,
+    /// Problems sorted by line; at least one.
+    pub problems: Vec<TableProblem>,
 }
 
-/// Something that is wrong with a table.
+/// One problem of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Counted from 1.
+pub struct TableProblem {
+    /// Line number, counted from 1.
     pub line: u64,
-    /// Of which column; empty where it is the line.
+    /// Column; empty if the problem concerns the whole line.
     pub column: String,
-    /// What is wrong: what was expected, and what was found.
+    /// Expected and found values.
     pub problem: String,
 }
 
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, Problem { line, column, problem }) in self.problems.iter().enumerate() {
+        for (at, TableProblem { line, column, problem }) in self.problems.iter().enumerate() {
             let end = if at == 0 { "" } else { "\n" };
             write!(f, "{end}{}:{line}: ", self.file)?;
             match column.as_str() {
@@ -40,29 +40,30 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// A quarter of an hour, of which ten thousand lines fit into 64 bits of ps.
+/// Largest time, us (about 17 minutes). Ten thousand lines of it fit into 64 bits of ps.
 const MOST_MICROS: f64 = 1e9;
 
-/// A sheet while it is read.
+/// A sheet that is being read.
 pub(crate) struct Sheet<'c> {
     file: String,
     required: &'c [&'c str],
     optional: &'c [&'c str],
-    /// Where each column is, in the order of `required` and `optional`.
+    /// Position of each column, in the order of `required` and `optional`.
     places: Vec<Option<usize>>,
-    /// With their lines.
+    /// Records with their line numbers.
     rows: Vec<(u64, csv::StringRecord)>,
-    problems: Vec<Problem>,
+    problems: Vec<TableProblem>,
 }
 
-/// A line of it.
+/// One line of a sheet.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'s> {
     pub line: u64,
     record: &'s csv::StringRecord,
 }
 
-/// Lines of a text, asked for in its order. The reader's own are those of empty lines before.
+/// Line numbers of byte offsets, which must be queried in ascending order. The CSV reader would report
+/// the line of an empty line before a record.
 struct Lines<'t> {
     text: &'t str,
     at: usize,
@@ -70,8 +71,8 @@ struct Lines<'t> {
 }
 
 impl Lines<'_> {
-    /// Of the first letter at a byte or behind.
-    fn of(&mut self, byte: u64) -> u64 {
+    /// Returns the line of the first character at or after `byte` that is no line break.
+    fn line_of(&mut self, byte: u64) -> u64 {
         let byte = usize::try_from(byte).unwrap_or(usize::MAX);
         let bytes = self.text.as_bytes();
         while self.at < bytes.len() && (self.at < byte || matches!(bytes[self.at], b'\r' | b'\n')) {
@@ -83,8 +84,8 @@ impl Lines<'_> {
 }
 
 impl<'c> Sheet<'c> {
-    /// Parts a text. Columns may stand in any order; of those that are neither required nor optional, the sheet
-    /// is wrong.
+    /// Splits a text into records. Columns may be in any order; a column that is neither required nor optional is a
+    /// problem.
     pub fn parse(
         file: &str,
         text: &str,
@@ -116,7 +117,7 @@ impl<'c> Sheet<'c> {
             match record {
                 Ok(record) => {
                     let at = record.position().map_or(0, csv::Position::byte);
-                    sheet.rows.push((lines.of(at), record));
+                    sheet.rows.push((lines.line_of(at), record));
                 }
                 Err(error) => {
                     let line = error.position().map_or(0, csv::Position::line);
@@ -124,7 +125,7 @@ impl<'c> Sheet<'c> {
                 }
             }
         }
-        // Without its columns, every cell would be missing.
+        // Without valid columns, every cell would be reported as missing.
         if sheet.problems.is_empty() { Ok(sheet) } else { Err(sheet.wrong()) }
     }
 
@@ -151,10 +152,10 @@ impl<'c> Sheet<'c> {
         }
     }
 
-    /// What is wrong at a line, counted from 1.
+    /// Records a problem at a line, counted from 1.
     pub fn problem(&mut self, line: u64, column: &str, problem: impl fmt::Display) {
         let (column, problem) = (column.to_owned(), problem.to_string());
-        self.problems.push(Problem { line, column, problem });
+        self.problems.push(TableProblem { line, column, problem });
     }
 
     fn wrong(mut self) -> TableError {
@@ -162,25 +163,25 @@ impl<'c> Sheet<'c> {
         TableError { file: self.file, problems: self.problems }
     }
 
-    /// What was read, unless something was wrong.
+    /// Returns `read`, or all recorded problems.
     pub fn finish<T>(self, read: T) -> Result<T, TableError> {
         if self.problems.is_empty() { Ok(read) } else { Err(self.wrong()) }
     }
 
-    /// Reads each line. Lines of which `read` tells nothing have problems, which it told.
+    /// Reads each line with `read`, which returns `None` after it recorded a problem.
     pub fn rows<T>(&mut self, mut read: impl FnMut(&mut Self, Row<'_>) -> Option<T>) -> Vec<T> {
         let rows = std::mem::take(&mut self.rows);
         rows.iter().filter_map(|(line, record)| read(self, Row { line: *line, record })).collect()
     }
 
-    /// The text of a cell; none of a column that the sheet has not, or of a cell beyond the line's end.
+    /// Returns the text of a cell; `None` if the column or the cell is absent.
     fn cell<'r>(&self, row: Row<'r>, column: &str) -> Option<&'r str> {
         let mut known = self.required.iter().chain(self.optional).zip(&self.places);
         let (_, place) = known.find(|(name, _)| **name == column)?;
         row.record.get((*place)?)
     }
 
-    /// A cell that must be there.
+    /// Returns the text of a required cell.
     pub fn text<'r>(&mut self, row: Row<'r>, column: &str) -> Option<&'r str> {
         let text = self.cell(row, column).filter(|text| !text.is_empty());
         if text.is_none() {
@@ -189,18 +190,19 @@ impl<'c> Sheet<'c> {
         text
     }
 
-    /// A cell that may be absent or empty.
+    /// Returns the text of an optional cell; `None` if it is absent or empty.
     pub fn optional_text<'r>(&self, row: Row<'r>, column: &str) -> Option<&'r str> {
         self.cell(row, column).filter(|text| !text.is_empty())
     }
 
-    /// A whole number of at least `least`.
+    /// Returns the whole number of a required cell, at least `least`.
     pub fn count(&mut self, row: Row<'_>, column: &str, least: u64) -> Option<u64> {
         let text = self.text(row, column)?;
         self.number(row, column, text, least)
     }
 
-    /// Likewise of a cell that may be absent or empty.
+    /// Returns the whole number of an optional cell, at least `least`. The outer `None` means a problem, the inner one
+    /// an absent or empty cell.
     pub fn optional_count(
         &mut self,
         row: Row<'_>,
@@ -211,7 +213,7 @@ impl<'c> Sheet<'c> {
         self.number(row, column, text, least).map(Some)
     }
 
-    /// A time in us as ps, rounded. At least 0.
+    /// Returns the time of a required cell, in us of at least 0, as ps.
     pub fn micros(&mut self, row: Row<'_>, column: &str) -> Option<u64> {
         let text = self.text(row, column)?;
         let found = text.parse().ok().filter(|us| (0.0..=MOST_MICROS).contains(us));

@@ -1,13 +1,12 @@
-//! An array that is split between networks: each has a part of the PEs and of the weight buffer, and all share the memory.
+//! Spatial sharing: each network has a part of the PEs and of the weight buffer, and all share the memory.
 //!
-//! What the thesis leaves to future work. A layer that cannot fill the array wastes less of a part of it, and what is
-//! wasted no longer delays the others; but a part that has nothing to do lends its PEs to nobody. So the array
-//! may also be split only while requests of more than one network are there ([`Split::WhileShared`]): a request that finds
-//! no other network goes to the whole array.
+//! This goes beyond the thesis, which leaves it to future work. A layer that cannot fill the array wastes less of a
+//! part, and that waste no longer delays other networks. But other networks cannot use an idle part. The array may
+//! therefore be split only while requests of more than one network are present ([`PartitionPolicy::WhileShared`]): a
+//! request that finds no other network uses the whole array.
 //!
-//! The timing is that of [`Machine`](crate::machine::Machine), one for each part, whose fetches wait for one
-//! another. A part asks for the memory while it has less work laid up than the memory needs to fill its buffer; those
-//! that ask are served in turn, block by block.
+//! Timing is that of [`Machine`], one per part; their fetches wait for each other. A part requests the memory while its
+//! queued work is shorter than the time to fill its buffer. The memory serves requesting parts in turn, block by block.
 
 #[cfg(test)]
 mod tests;
@@ -15,55 +14,55 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::deploy::{DeployError, Deployment, Plan};
-use crate::machine::{Limits, Machine};
+use crate::deploy::{DeployError, Deployment, DeploymentPlan};
+use crate::machine::{Machine, MachineLimits};
 use crate::mapping::MappingError;
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::schedule::Job;
-use crate::serve::{Batching, Server};
-use crate::streams::{Stream, Streams};
+use crate::schedule::PassJob;
+use crate::serve::{BatchingPolicy, NpuServer};
+use crate::streams::{StreamResult, StreamsResult};
 
-/// When each network has its part.
+/// When the array is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Split {
-    /// All the time.
+pub enum PartitionPolicy {
+    /// At all times.
     Always,
-    /// While requests of another network are there.
+    /// Only while requests of another network are present.
     WhileShared,
 }
 
-/// Why an array cannot be split so.
+/// Reason why an array cannot be split.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum SplitError {
-    /// A part for each network is needed.
-    Parts {
-        /// How many networks there are.
+pub enum PartitionError {
+    /// The number of parts is not the number of networks.
+    Count {
+        /// Number of networks.
         networks: usize,
-        /// How many parts.
+        /// Number of parts.
         parts: usize,
     },
-    /// A part is nothing, or parts are beyond 64 bits.
-    Nothing,
-    /// Times that were measured of the whole array say nothing of a part.
+    /// A part has no PEs, or the sum of the parts exceeds 64 bits.
+    Empty,
+    /// Times measured on the whole array do not apply to a part.
     Measured {
-        /// Of which network.
+        /// Name of the network.
         network: String,
     },
     /// The mapping does not fit a part.
     Mapping(MappingError),
-    /// A network cannot be put on its part.
+    /// A network cannot be deployed on its part.
     Deploy(DeployError),
 }
 
-impl fmt::Display for SplitError {
+impl fmt::Display for PartitionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Parts { networks, parts } => {
+            Self::Count { networks, parts } => {
                 write!(f, "expected a part for each of {networks} networks, found {parts}")
             }
-            Self::Nothing => {
+            Self::Empty => {
                 f.write_str("a part of the array has no PEs; give whole numbers such as 3:5")
             }
             Self::Measured { network } => write!(
@@ -76,139 +75,178 @@ impl fmt::Display for SplitError {
     }
 }
 
-impl std::error::Error for SplitError {}
+impl std::error::Error for PartitionError {}
 
-/// Networks on their parts of an NPU.
+/// Networks deployed on parts of an NPU.
+///
+/// ```
+/// use dyno_npu::deploy::{DeploymentPlan, Tenant};
+/// use dyno_npu::hardware::Npu;
+/// use dyno_npu::lowering::LoweringOptions;
+/// use dyno_npu::profile::Picos;
+/// use dyno_npu::schedule::NamedScheduler;
+/// use dyno_npu::spatial::Partitions;
+/// use dyno_npu::workload::Network;
+///
+/// let tenant = |code| Network::preset(code).map(|network| Tenant { network, limit: Picos::MAX });
+/// let plan = DeploymentPlan {
+///     npu: Npu::preset("memory-centric")?,
+///     mapping: "kcpx+1:128".parse()?,
+///     options: LoweringOptions::default(),
+///     tenants: vec![tenant("RN")?, tenant("BB")?],
+///     scheduler: NamedScheduler::find("balanced")?,
+/// };
+/// let partitions = Partitions::new(&plan, &[3, 1])?;
+/// assert_eq!(partitions.shares, [0.75, 0.25]);
+/// let result = partitions.simulate(10_000_000_000);
+/// assert!(result.streams.iter().all(|stream| stream.passes > 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Parts {
-    /// Of each network: alone on its part.
-    pub parts: Vec<Deployment>,
-    /// Of each part, its share of the PEs.
+pub struct Partitions {
+    /// Deployment of each network, alone on its part.
+    pub deployments: Vec<Deployment>,
+    /// Share of the PEs of each part.
     pub shares: Vec<f64>,
 }
 
-impl Parts {
-    /// Splits the array in this proportion, one number for each network of the plan.
+impl Partitions {
+    /// Splits the array in this proportion, with one number per network of the plan.
     ///
     /// # Errors
-    /// Not a part for each network, a network that does not fit its part, or one whose times were measured.
-    pub fn new(plan: &Plan, proportion: &[u64]) -> Result<Self, SplitError> {
-        let (networks, parts) = (plan.tenants.len(), proportion.len());
+    /// Fails if the numbers of parts and networks differ, a network does not fit its part, or the times of a network
+    /// were measured.
+    pub fn new(plan: &DeploymentPlan, proportion: &[u64]) -> Result<Self, PartitionError> {
+        let networks = plan.tenants.len();
+        let parts = proportion.len();
         if networks != parts {
-            return Err(SplitError::Parts { networks, parts });
+            return Err(PartitionError::Count { networks, parts });
         }
         let networks = || plan.tenants.iter().map(|tenant| &tenant.network);
         if let Some(network) = networks().find(|network| network.measured.is_some()) {
-            return Err(SplitError::Measured { network: network.name.clone() });
+            return Err(PartitionError::Measured { network: network.name.clone() });
         }
         let sum = proportion.iter().try_fold(0_u64, |sum, part| sum.checked_add(*part));
-        let sum = sum.filter(|sum| *sum > 0).ok_or(SplitError::Nothing)?;
+        let sum = sum.filter(|sum| *sum > 0).ok_or(PartitionError::Empty)?;
         let part_of = |all: u64, part: u64| {
             u64::try_from(u128::from(all) * u128::from(part) / u128::from(sum)).unwrap_or(all)
         };
         let deploy = |(tenant, &part): (_, &u64)| {
-            let npu = plan.npu.with(|npu| {
+            let npu = plan.npu.with_parameters(|npu| {
                 npu.pes = part_of(npu.pes, part);
                 npu.weight_buffer = part_of(npu.weight_buffer, part);
             });
-            let npu = npu.map_err(|_| SplitError::Nothing)?;
-            plan.mapping.fits(npu.parts().pes).map_err(SplitError::Mapping)?;
-            let alone = Plan { npu, tenants: vec![Clone::clone(tenant)], ..plan.clone() };
-            Deployment::new(&alone).map_err(SplitError::Deploy)
+            let npu = npu.map_err(|_| PartitionError::Empty)?;
+            plan.mapping.fits(npu.parameters().pes).map_err(PartitionError::Mapping)?;
+            let alone = DeploymentPlan { npu, tenants: vec![Clone::clone(tenant)], ..plan.clone() };
+            Deployment::new(&alone).map_err(PartitionError::Deploy)
         };
-        let parts = plan.tenants.iter().zip(proportion).map(deploy).collect::<Result<_, _>>()?;
+        let deployments =
+            plan.tenants.iter().zip(proportion).map(deploy).collect::<Result<_, _>>()?;
         let shares = proportion.iter().map(|&part| part as f64 / sum as f64).collect();
-        Ok(Self { parts, shares })
+        Ok(Self { deployments, shares })
     }
 
-    /// Plays streams whose passes follow one another, each on its part, until every part has been at it for `time`.
-    /// The array is busy where a part is, as far as its share of the PEs goes.
+    /// Simulates streams of successive passes, each on its part, until every part has computed for `time` ps. The busy
+    /// time of the array weights each part by its share of the PEs.
     #[must_use]
-    pub fn play(&self, time: Picos) -> Streams {
-        let passes: Vec<Arc<Pass>> = self.parts.iter().flat_map(Deployment::largest).collect();
-        let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
-        let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+    pub fn simulate(&self, time: Picos) -> StreamsResult {
+        let passes: Vec<Arc<Pass>> =
+            self.deployments.iter().flat_map(Deployment::largest).collect();
+        let new =
+            |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
+        let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
         let mut machines: Vec<Machine> =
-            self.parts.iter().map(|part| Machine::new(part.limits)).collect();
-        let mut streams = vec![Stream::default(); jobs.len()];
-        let (mut ended, mut blocks, mut last) = (vec![0; jobs.len()], 0, 0);
+            self.deployments.iter().map(|part| Machine::new(part.limits)).collect();
+        let mut streams = vec![StreamResult::default(); jobs.len()];
+        let mut pass_ends = vec![0; jobs.len()];
+        let mut blocks = 0;
+        let mut last = 0;
         while machines.iter().any(|machine| machine.compute_free() < time) {
             let memory = machines.iter().map(Machine::memory_free).max().unwrap_or(0);
             let asks = |at: &usize| {
-                let (machine, limits) = (&machines[*at], self.parts[*at].limits);
-                machine.compute_free() < memory.saturating_add(fill(limits))
+                let ahead = memory.saturating_add(fill_time(self.deployments[*at].limits));
+                machines[*at].compute_free() < ahead
             };
-            // In turn; where no part asks, the one that runs out of work first.
+            // Requesting parts take turns; without a request, the part that runs out of work first is next.
             let turn = |at: &usize| (*at <= last, *at);
             let dry = || (0..jobs.len()).min_by_key(|&at| machines[at].compute_free());
             let next = (0..jobs.len()).filter(asks).min_by_key(turn);
             let Some(at) = next.or_else(dry) else { break };
-            let placed = machines[at].place(&jobs[at].block, 0, memory);
-            (last, blocks) = (at, blocks + 1);
+            let placement = machines[at].place(&jobs[at].block, 0, memory);
+            last = at;
+            blocks += 1;
             if !jobs[at].step() {
                 jobs[at].restart();
                 streams[at].passes += 1;
-                streams[at].longest = streams[at].longest.max(placed.compute_end - ended[at]);
-                ended[at] = placed.compute_end;
+                streams[at].longest =
+                    streams[at].longest.max(placement.compute_end - pass_ends[at]);
+                pass_ends[at] = placement.compute_end;
             }
         }
-        let lasted = machines.iter().map(Machine::compute_free).max().unwrap_or(0);
+        let duration = machines.iter().map(Machine::compute_free).max().unwrap_or(0);
         let mut busy = 0.0;
         for (at, stream) in streams.iter_mut().enumerate() {
             let done = |left: Picos, all: Picos| (all - left) as f64 / all.max(1) as f64;
             let job = &jobs[at];
             let computed = done(job.compute_left, job.pass.compute);
-            stream.begun = computed.min(done(job.fetch_left, job.pass.fetch));
-            stream.longest = stream.longest.max(lasted - ended[at]);
+            stream.partial = computed.min(done(job.fetch_left, job.pass.fetch));
+            stream.longest = stream.longest.max(duration - pass_ends[at]);
             busy += self.shares[at] * machines[at].compute_busy() as f64;
         }
         let memory_busy = machines.iter().map(Machine::memory_busy).sum();
-        Streams { lasted, compute_busy: busy as Picos, memory_busy, blocks, streams }
+        StreamsResult { duration, compute_busy: busy as Picos, memory_busy, blocks, streams }
     }
 }
 
-/// How long the memory takes to fill the weight buffer.
-fn fill(limits: Limits) -> Picos {
+/// Returns how long the memory takes to fill the weight buffer, ps.
+fn fill_time(limits: MachineLimits) -> Picos {
     (limits.capacity as f64 * limits.ps_per_byte) as Picos
 }
 
-/// An NPU whose array is split, and serves.
+/// An NPU that serves requests on a split array.
 #[derive(Debug)]
-pub struct Spatial {
-    /// One for each network, on its part; behind them, unless parts are fixed, one for all on the whole array.
-    servers: Vec<Server>,
+pub struct PartitionedServer {
+    /// One server per network on its part. With [`PartitionPolicy::WhileShared`], a last one serves all networks on the
+    /// whole array.
+    servers: Vec<NpuServer>,
     parts: usize,
-    /// Who was served last by the memory.
+    /// Server that the memory served last.
     last: usize,
 }
 
-impl Spatial {
-    /// An idle NPU, for networks on the whole of it and on their parts.
+impl PartitionedServer {
+    /// Creates an idle NPU. `whole` has the networks on the whole array, `partitions` on their parts.
     #[must_use]
-    pub fn new(whole: &Deployment, parts: &Parts, split: Split, batching: Batching) -> Self {
+    pub fn new(
+        whole: &Deployment,
+        partitions: &Partitions,
+        policy: PartitionPolicy,
+        batching: BatchingPolicy,
+    ) -> Self {
         let server = |deployment: &Deployment| {
-            let wake = batching.wake.min(fill(deployment.limits));
-            deployment.server(Batching { wake, ..batching })
+            let wake = batching.wake.min(fill_time(deployment.limits));
+            deployment.server(BatchingPolicy { wake, ..batching })
         };
-        let mut servers: Vec<Server> = parts.parts.iter().map(server).collect();
-        if split == Split::WhileShared {
+        let mut servers: Vec<NpuServer> = partitions.deployments.iter().map(server).collect();
+        if policy == PartitionPolicy::WhileShared {
             servers.push(server(whole));
         }
-        Self { servers, parts: parts.parts.len(), last: 0 }
+        Self { servers, parts: partitions.deployments.len(), last: 0 }
     }
 
-    /// One for each network, and one for all on the whole array unless parts are fixed.
+    /// Returns one server per network and, with [`PartitionPolicy::WhileShared`], a last one for the whole array.
     #[must_use]
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[NpuServer] {
         &self.servers
     }
 
-    /// The same, to be watched.
-    pub fn servers_mut(&mut self) -> &mut [Server] {
+    /// Returns the servers mutably, so that observers can be attached.
+    pub fn servers_mut(&mut self) -> &mut [NpuServer] {
         &mut self.servers
     }
 
-    /// A request of `stream` comes.
+    /// Adds a request of `stream`.
     pub fn arrive(&mut self, now: Picos, stream: usize, ticket: u64) {
         let (parts, whole) = self.servers.split_at_mut(self.parts);
         let mut others = (0..parts.len()).filter(|&other| other != stream);
@@ -225,17 +263,17 @@ impl Spatial {
         }
     }
 
-    /// When something next happens, if anything is under way.
+    /// Returns the time of the next event; `None` if no work is in progress.
     #[must_use]
     pub fn next_event(&self) -> Option<Picos> {
-        self.servers.iter().filter_map(Server::next_event).min()
+        self.servers.iter().filter_map(NpuServer::next_event).min()
     }
 
-    /// Plays what happens until `now`, and appends the tickets of the requests that have been computed by then.
+    /// Simulates up to `now` and appends the requests that were computed by then: completion time and ticket.
     pub fn advance(&mut self, now: Picos, computed: &mut Vec<(Picos, u64)>) {
         let count = self.servers.len();
         let mut asked = 0;
-        // In turn, until nobody has a block to fetch now.
+        // Servers take turns until none has a block to fetch now.
         while asked < count {
             let at = (self.last + 1) % count;
             self.last = at;
@@ -250,7 +288,8 @@ impl Spatial {
         }
     }
 
-    /// The memory is everybody's, and who computes on the whole array computes alone.
+    /// Blocks the memory for all servers, and the array for those that cannot compute beside the server that placed a
+    /// block.
     fn share(&mut self, placed: usize) {
         let machine = self.servers[placed].machine();
         let (memory, array) = (machine.memory_free(), machine.compute_free());

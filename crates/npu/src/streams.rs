@@ -1,138 +1,167 @@
-//! Streams that never run dry: each network's passes follow one another, as in the thesis' chapter IV.
+//! Simulation of streams that always have work: the passes of each network follow one another, as in chapter IV of the
+//! thesis.
 //!
-//! A stream asks for its next pass as soon as the one before is fetched, so that there is always one block of each stream
-//! to choose from. A pass may be one of a batch: its samples are computed together, and it counts as one. Nothing is drawn
-//! at random: the same passes, limits and scheduler give the same run.
+//! A stream requests its next pass as soon as the previous one is fetched, so the scheduler can always choose among one
+//! block per stream. A pass of a batch counts as one pass. The simulation uses no random numbers: equal passes, limits
+//! and schedulers give equal results.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use crate::machine::{Limits, Machine, Placed};
+use crate::machine::{Machine, MachineLimits, Placement};
 use crate::pass::Pass;
 use crate::profile::Picos;
-use crate::schedule::{Job, Scheduler, View};
+use crate::schedule::{PassJob, Scheduler, SchedulerView};
 
-/// What happened.
+/// Result of simulated streams.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Streams {
-    /// From the first fetch to the end of the last computation.
-    pub lasted: Picos,
-    /// The array was busy.
+pub struct StreamsResult {
+    /// Time from the first fetch to the end of the last computation, ps.
+    pub duration: Picos,
+    /// Time that the array was busy, ps.
     pub compute_busy: Picos,
-    /// The memory was busy until then.
+    /// Time that the memory was busy, ps.
     pub memory_busy: Picos,
-    /// Blocks that were placed.
+    /// Number of placed blocks.
     pub blocks: u64,
-    /// Of each stream, in order.
-    pub streams: Vec<Stream>,
+    /// Result of each stream, in order.
+    pub streams: Vec<StreamResult>,
 }
 
-/// Of one stream.
+/// Result of one stream.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stream {
-    /// Whole passes that were computed.
+pub struct StreamResult {
+    /// Number of completed passes.
     pub passes: u64,
-    /// Of the pass that has begun, the part that is computed and the part that is fetched, whichever is less: so that no
-    /// stream seems to have had more of a resource than it had.
-    pub begun: f64,
-    /// The longest time from the end of a pass to the end of the next, or from the start to the first; also that from
-    /// the last to the end of the run, which may not have been long enough.
+    /// Fraction of the pass in progress: the computed or the fetched fraction, whichever is smaller, so that no stream
+    /// is credited with more of a resource than it used.
+    pub partial: f64,
+    /// Longest interval between the ends of two successive passes, ps. The start and the end of the run count as ends,
+    /// because the run may have been too short for a pass.
     pub longest: Picos,
     ended: Picos,
 }
 
-/// Plays the streams until the array has been at it for `time`: the block that is computed then is the last. Where there
-/// are no streams, or no time, nothing happens.
+/// Simulates the streams until the array has computed for `time` ps. The block that is being computed then is the last.
+/// Without streams or time, the result is empty.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::pass::Pass;
+/// use dyno_npu::profile::{Block, NetworkProfile};
+/// use dyno_npu::schedule::RoundRobin;
+/// use dyno_npu::streams::simulate;
+///
+/// let limits = MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let pass = |compute, fetch| {
+///     let blocks = vec![Block { compute, fetch, bytes: fetch }];
+///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+///     Arc::new(Pass::new(&profile, limits).expect("the block takes time"))
+/// };
+/// // Both streams are compute-bound, so together they reach the throughput of one.
+/// let passes = [pass(10, 2), pass(30, 2)];
+/// let result = simulate(&passes, limits, &mut RoundRobin::default(), 40_000);
+/// assert!((result.stp(&passes) - 1.0).abs() < 1e-3);
+/// ```
 ///
 /// # Panics
-/// If the scheduler names a job that there is not.
-pub fn play(
+/// Panics if the scheduler picks a job that does not exist.
+pub fn simulate(
     passes: &[Arc<Pass>],
-    limits: Limits,
+    limits: MachineLimits,
     scheduler: &mut dyn Scheduler,
     time: Picos,
-) -> Streams {
-    play_watched(passes, limits, scheduler, time, |_, _, _| {})
+) -> StreamsResult {
+    simulate_observed(passes, limits, scheduler, time, |_, _, _| {})
 }
 
-/// The same; `watch` is told of each block as it is placed: the stream, its position in the pass, and its times.
+/// Simulates streams like [`simulate`], and calls `observe` for each placed block: the stream, the block's position in
+/// its pass, and the block's times.
 ///
 /// # Panics
-/// As [`play`].
-pub fn play_watched(
+/// Panics if the scheduler picks a job that does not exist.
+pub fn simulate_observed(
     passes: &[Arc<Pass>],
-    limits: Limits,
+    limits: MachineLimits,
     scheduler: &mut dyn Scheduler,
     time: Picos,
-    mut watch: impl FnMut(usize, usize, &Placed),
-) -> Streams {
+    mut observe: impl FnMut(usize, usize, &Placement),
+) -> StreamsResult {
     let mut machine = Machine::new(limits);
-    let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
-    let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
-    let mut streams = vec![Stream::default(); passes.len()];
+    let new = |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
+    let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
+    let mut streams = vec![StreamResult::default(); passes.len()];
     let mut blocks = 0;
-    // Each pass takes time (see `Pass::new`), so that this ends.
+    // This terminates because each pass takes time (see `Pass::new`).
     while machine.compute_free() < time && !jobs.is_empty() {
         let now = machine.memory_free();
-        let at = scheduler.pick(&View { machine: &machine, jobs: &jobs, queues: &[], now });
-        let placed = machine.place(&jobs[at].block, at, 0);
-        watch(at, jobs[at].next, &placed);
+        let index =
+            scheduler.pick(&SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now });
+        let placement = machine.place(&jobs[index].block, index, 0);
+        observe(index, jobs[index].next, &placement);
         blocks += 1;
-        if !jobs[at].step() {
-            jobs[at].restart();
-            // The next request is there as soon as all of this one is fetched: first come first served takes turns.
-            jobs[at].arrived = placed.fetch_end;
-            let stream = &mut streams[at];
+        if !jobs[index].step() {
+            jobs[index].restart();
+            // The next request arrives when this one is fetched, so that first come, first served takes turns.
+            jobs[index].arrived = placement.fetch_end;
+            let stream = &mut streams[index];
             stream.passes += 1;
-            stream.longest = stream.longest.max(placed.compute_end - stream.ended);
-            stream.ended = placed.compute_end;
+            stream.longest = stream.longest.max(placement.compute_end - stream.ended);
+            stream.ended = placement.compute_end;
         }
     }
-    let lasted = machine.compute_free();
+    let duration = machine.compute_free();
     for (stream, job) in streams.iter_mut().zip(&jobs) {
         let done = |left: Picos, all: Picos| (all - left) as f64 / all.max(1) as f64;
         let computed = done(job.compute_left, job.pass.compute);
-        stream.begun = computed.min(done(job.fetch_left, job.pass.fetch));
-        stream.longest = stream.longest.max(lasted - stream.ended);
+        stream.partial = computed.min(done(job.fetch_left, job.pass.fetch));
+        stream.longest = stream.longest.max(duration - stream.ended);
     }
-    let (compute_busy, memory_busy) = (machine.compute_busy(), machine.memory_busy());
-    Streams { lasted, compute_busy, memory_busy, blocks, streams }
+    StreamsResult {
+        duration,
+        compute_busy: machine.compute_busy(),
+        memory_busy: machine.memory_busy(),
+        blocks,
+        streams,
+    }
 }
 
-impl Streams {
-    /// Passes of stream `at`, with the part of the one that has begun.
+impl StreamsResult {
+    /// Returns the passes of a stream, including the fraction of the pass in progress.
     #[must_use]
-    pub fn passes(&self, at: usize) -> f64 {
-        self.streams[at].passes as f64 + self.streams[at].begun
+    pub fn passes(&self, stream: usize) -> f64 {
+        self.streams[stream].passes as f64 + self.streams[stream].partial
     }
 
-    /// Passes of stream `at` for each of its time alone: 1 is as fast as alone, and 0 where nothing was played. `passes` are
-    /// those that were played.
+    /// Returns the rate of a stream divided by its rate alone: 1 is as fast as alone, 0 if nothing was simulated.
+    /// `passes` are those that were simulated.
     #[must_use]
-    pub fn share(&self, at: usize, passes: &[Arc<Pass>]) -> f64 {
-        self.passes(at) * passes[at].alone as f64 / self.lasted.max(1) as f64
+    pub fn share(&self, stream: usize, passes: &[Arc<Pass>]) -> f64 {
+        self.passes(stream) * passes[stream].alone as f64 / self.duration.max(1) as f64
     }
 
-    /// System throughput: the sum of all shares.
+    /// Returns the system throughput (STP): the sum of all shares.
     #[must_use]
     pub fn stp(&self, passes: &[Arc<Pass>]) -> f64 {
         (0..self.streams.len()).map(|at| self.share(at, passes)).sum()
     }
 
-    /// Average normalised turnaround time: the mean of what each stream is slowed down by, infinite if one had no pass.
+    /// Returns the average normalized turnaround time (ANTT): the mean slowdown of the streams. It is infinite if a
+    /// stream completed nothing.
     #[must_use]
     pub fn antt(&self, passes: &[Arc<Pass>]) -> f64 {
         let slowdowns = (0..self.streams.len()).map(|at| 1.0 / self.share(at, passes));
         slowdowns.sum::<f64>() / self.streams.len() as f64
     }
 
-    /// The longest that any stream waited for a pass, in its time alone.
+    /// Returns the longest wait for a pass of any stream, in units of the time that the pass takes alone.
     #[must_use]
     pub fn max_slowdown(&self, passes: &[Arc<Pass>]) -> f64 {
         let slowdown =
-            |(stream, pass): (&Stream, &Arc<Pass>)| stream.longest as f64 / pass.alone as f64;
+            |(stream, pass): (&StreamResult, &Arc<Pass>)| stream.longest as f64 / pass.alone as f64;
         self.streams.iter().zip(passes).map(slowdown).fold(0.0, f64::max)
     }
 }

@@ -1,12 +1,12 @@
-//! Versions of a network, of which each batch is computed in one: the same network in fewer bits, or a smaller one.
+//! Versions of a network: each batch is computed in one of them, for example in fewer bits or as a smaller network.
 //!
-//! What the thesis leaves to future work, as we read it. Slack decides: a batch is computed in the most accurate version
-//! with which all that is on the NPU would be done by the time it is due, and if there is none in the one that is done
-//! first. A floor bounds it: the mean accuracy of all answers so far is never below it, so that answers of the
-//! better versions pay for those of the others.
+//! This is our reading of what the thesis leaves to future work. The server computes a batch in the most accurate
+//! version with which all work on the NPU would be done by the batch's deadline. Otherwise it takes the version
+//! that is done first. The mean accuracy of all answers so far never falls below a floor, so answers of better versions
+//! pay for those of the others.
 //!
-//! Here fewer bits make fetches shorter and nothing else, so that only a network that waits for the memory gains from
-//! them; a smaller network is computed sooner as well.
+//! In this model, fewer bits shorten only the fetches, so only memory-bound networks gain from them. A smaller network
+//! also computes faster.
 
 #[cfg(test)]
 mod tests;
@@ -17,38 +17,38 @@ use std::sync::Arc;
 use crate::pass::Pass;
 use crate::profile::Picos;
 
-/// One of them.
+/// A version of a network.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Version {
-    /// Such as its bits.
+pub struct NetworkVersion {
+    /// Name of the version, such as its bits.
     pub name: String,
-    /// Of its answers, in any unit in which more is better.
+    /// Accuracy of the answers, in any unit in which higher is better.
     pub accuracy: f64,
-    /// Of batches of 1, 2, and so on.
+    /// Passes of batches of 1, 2, and so on.
     pub passes: Vec<Arc<Pass>>,
 }
 
-/// Why versions cannot be offered.
+/// Reason why versions cannot be offered.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum VersionError {
-    /// There is none.
+    /// There are no versions.
     None,
-    /// Some are for larger batches than others.
+    /// The versions have different largest batches.
     Batches {
-        /// Which is not for as many as the first.
+        /// First version that differs from the first one.
         name: String,
     },
-    /// An accuracy is no number.
+    /// An accuracy is not a finite number.
     NotANumber {
-        /// Of which.
+        /// Name of the version.
         name: String,
     },
-    /// Even the most accurate is below the floor.
+    /// The most accurate version is below the floor.
     BelowFloor {
-        /// What is asked for.
+        /// The requested floor.
         floor: f64,
-        /// What there is at best.
+        /// Accuracy of the best version.
         best: f64,
     },
 }
@@ -74,24 +74,45 @@ impl fmt::Display for VersionError {
 
 impl std::error::Error for VersionError {}
 
-/// All versions of a network, and what has been answered in each.
+/// All versions of a network, with the number of answers of each.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dyno_npu::machine::MachineLimits;
+/// use dyno_npu::pass::Pass;
+/// use dyno_npu::profile::{Block, NetworkProfile};
+/// use dyno_npu::version::{NetworkVersion, VersionSet};
+///
+/// let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// let version = |name: &str, accuracy, fetch| {
+///     let blocks = vec![Block { compute: 5, fetch, bytes: fetch }];
+///     let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+///     let pass = Arc::new(Pass::new(&profile, limits).expect("the block takes time"));
+///     NetworkVersion { name: name.to_owned(), accuracy, passes: vec![pass] }
+/// };
+/// let versions = VersionSet::new(vec![version("int8", 70.0, 25), version("fp16", 75.0, 50)], 72.0)?;
+/// let best = versions.answers().next().map(|(version, _)| version.name.as_str());
+/// assert_eq!(best, Some("fp16"));
+/// # Ok::<(), dyno_npu::version::VersionError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Versions {
-    /// The most accurate first; at least one.
-    all: Vec<Version>,
+pub struct VersionSet {
+    /// Most accurate first; at least one.
+    all: Vec<NetworkVersion>,
     floor: f64,
-    /// By how much answers so far are above the floor, in all. At least 0.
+    /// Sum of all answers' accuracy above the floor. At least 0.
     credit: f64,
-    /// Answers of each.
+    /// Answers of each version.
     answers: Vec<u64>,
 }
 
-impl Versions {
-    /// Versions whose answers have at least this accuracy in the mean.
+impl VersionSet {
+    /// Creates a set of versions. `floor` is the lower bound on the mean accuracy of the answers.
     ///
     /// # Errors
-    /// No versions, versions for different batches, or a floor that none reaches.
-    pub fn new(mut all: Vec<Version>, floor: f64) -> Result<Self, VersionError> {
+    /// Fails if there are no versions, their largest batches differ, an accuracy is not a finite number, or no version
+    /// reaches the floor.
+    pub fn new(mut all: Vec<NetworkVersion>, floor: f64) -> Result<Self, VersionError> {
         let batches = all.first().ok_or(VersionError::None)?.passes.len();
         for version in &all {
             let name = version.name.clone();
@@ -110,8 +131,8 @@ impl Versions {
         Ok(Self { answers: vec![0; all.len()], all, floor, credit: 0.0 })
     }
 
-    /// The pass of a batch of `requests` that is due then, in the version that is chosen; `ends` says when a pass would
-    /// be computed.
+    /// Chooses a version for a batch of `requests` requests with this deadline, and returns its pass. `ends` returns
+    /// when a pass would be computed.
     pub(crate) fn begin(
         &mut self,
         requests: usize,
@@ -119,25 +140,26 @@ impl Versions {
         ends: impl Fn(&Pass) -> Picos,
     ) -> Arc<Pass> {
         let count = requests as f64;
-        let paid = |at: &usize| self.credit + count * (self.all[*at].accuracy - self.floor) >= 0.0;
+        let is_paid =
+            |at: &usize| self.credit + count * (self.all[*at].accuracy - self.floor) >= 0.0;
         let ends = |at: usize| ends(&self.all[at].passes[requests - 1]);
-        let in_time = (0..self.all.len()).filter(paid).find(|&at| ends(at) <= due);
-        // Of those that are done as soon, the most accurate; the best of all is always paid for.
-        let first = || (0..self.all.len()).filter(paid).min_by_key(|&at| ends(at));
-        let chosen = in_time.or_else(first).unwrap_or(0);
-        // Rounding must not make a debt of what is paid exactly.
+        let in_time = (0..self.all.len()).filter(is_paid).find(|&at| ends(at) <= due);
+        // Ties go to the most accurate version. The best version is always paid for.
+        let soonest = || (0..self.all.len()).filter(is_paid).min_by_key(|&at| ends(at));
+        let chosen = in_time.or_else(soonest).unwrap_or(0);
+        // Rounding must not turn an exact payment into a debt.
         let credit = self.credit + count * (self.all[chosen].accuracy - self.floor);
         self.credit = credit.max(0.0);
         self.answers[chosen] += requests as u64;
         Arc::clone(&self.all[chosen].passes[requests - 1])
     }
 
-    /// All of them, the most accurate first, each with the answers that it gave.
-    pub fn answers(&self) -> impl Iterator<Item = (&Version, u64)> {
+    /// Returns all versions, most accurate first, with their numbers of answers.
+    pub fn answers(&self) -> impl Iterator<Item = (&NetworkVersion, u64)> {
         self.all.iter().zip(self.answers.iter().copied())
     }
 
-    /// The mean of all answers; none before the first.
+    /// Returns the mean accuracy of all answers; `None` before the first.
     #[must_use]
     pub fn accuracy(&self) -> Option<f64> {
         let count: u64 = self.answers.iter().sum();

@@ -1,4 +1,4 @@
-//! What an NPU computes: networks as tables of layers.
+//! Workloads of an NPU: networks as tables of layers.
 
 pub mod language;
 mod model;
@@ -11,109 +11,123 @@ use std::fmt;
 
 pub use dyno_onnx::products::LayerType;
 
-pub use self::model::{DeriveError, Derived};
-pub use self::presets::{Code, PRESETS, UnknownNetwork};
-use crate::profile::Profile;
-pub use crate::sheet::{Problem, TableError};
+pub use self::model::{DerivationError, DerivedNetwork};
+pub use self::presets::{NetworkPreset, PRESETS, UnknownNetwork};
+use crate::profile::NetworkProfile;
+pub use crate::sheet::{TableError, TableProblem};
 
-/// A layer of one sample: `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers.
+/// A layer of one sample: `groups` products of an `m` x `cin_g rs` matrix and a `cin_g rs` x `cout_g` matrix.
 ///
-/// Not a [`dyno_onnx::products::Product`] with more behind it: a table says bytes, which need not follow from counts and
-/// bits, such as keys and values that are fetched; and no table says counts, or which layer is fed by which.
+/// Unlike a [`dyno_onnx::products::Product`], a layer states bytes, which need not follow from counts and bits (cached
+/// keys and values, for example). It states neither counts of numbers nor which layer feeds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layer {
-    /// Of the layer.
+pub struct NetworkLayer {
+    /// Name of the layer.
     pub name: String,
-    /// What it is.
+    /// Type of the layer.
     pub kind: LayerType,
-    /// Products beside each other. At least 1.
+    /// Number of independent products. At least 1.
     pub groups: u64,
-    /// Positions of the output. At least 1.
+    /// Output positions. At least 1.
     pub m: u64,
-    /// Inputs of a group; 0 of a table.
+    /// Input channels per group; 0 for a table lookup.
     pub cin_g: u64,
-    /// Positions of the kernel. At least 1.
+    /// Kernel positions. At least 1.
     pub rs: u64,
-    /// Outputs of a group; 0 of a table.
+    /// Output channels per group; 0 for a table lookup.
     pub cout_g: u64,
-    /// What is fetched to compute it: weights, rows of a table, or keys and values of before.
+    /// Bytes fetched into the weight buffer: weights, rows of a table, or cached keys and values.
     pub weight_bytes: u64,
-    /// Of what comes in.
+    /// Bytes of the inputs.
     pub input_bytes: u64,
-    /// Of what comes out.
+    /// Bytes of the outputs.
     pub output_bytes: u64,
-    /// What passes the memory's wires besides, such as keys and values that are kept, and takes no room.
+    /// Further bytes of memory traffic that do not occupy the weight buffer, such as keys and values written to the
+    /// cache.
     pub stream_bytes: u64,
-    /// Each sample of a batch fetches its own.
+    /// Whether each sample of a batch fetches its own `weight_bytes`.
     pub weights_scale_with_batch: bool,
-    /// Bits of a weight, of a number that comes in, and of one that comes out. 1 to 64.
+    /// Bits of a weight, an input and an output. 1 to 64.
     pub bits: [u32; 3],
-    /// Which sizes grow with the length of a sequence.
-    pub grows: Grows,
+    /// Sizes that grow with the sequence length.
+    pub growth: SequenceGrowth,
 }
 
-/// Which sizes of a layer are proportional to the length of the sequence.
+/// Sizes of a layer that are proportional to the sequence length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grows {
-    /// Positions of the output.
+pub struct SequenceGrowth {
+    /// Output positions.
     pub m: bool,
-    /// Inputs: values of an attention are as many as tokens.
+    /// Inputs: an attention has as many values as tokens.
     pub cin_g: bool,
-    /// Outputs: scores of an attention are as many as tokens.
+    /// Outputs: an attention has as many scores as tokens.
     pub cout_g: bool,
 }
 
-/// A network: its layers in the order of execution.
+/// A network: layers in execution order.
+///
+/// ```
+/// use dyno_npu::workload::Network;
+///
+/// let bert = Network::preset("BB")?;
+/// assert_eq!((bert.layers.len(), bert.seq_len), (99, Some(64)));
+///
+/// let long = bert.at_sequence(384)?;
+/// assert!(long.macs() > 6 * bert.macs(), "attention grows with the square of the length");
+/// let int8 = bert.in_bits(Some(8), Some(8))?;
+/// assert_eq!(2 * int8.weight_bytes(), bert.weight_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Of the network.
+    /// Name of the network.
     pub name: String,
-    /// At least one, but for a network that was measured.
-    pub layers: Vec<Layer>,
-    /// How many tokens a sample has, where that can be changed.
+    /// Layers in execution order. At least one, except for a network with measured times.
+    pub layers: Vec<NetworkLayer>,
+    /// Tokens per sample; `None` if the sequence length cannot be changed.
     pub seq_len: Option<u64>,
-    /// Times of its layers on a real engine, in place of layers: of one sample, or of whatever batch was measured.
-    pub measured: Option<Profile>,
+    /// Times measured on a real engine, which replace the layers. They apply to the batch that was measured.
+    pub measured: Option<NetworkProfile>,
 }
 
-/// A network cannot be changed in this way.
+/// Reason why a network cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// Its sizes do not grow with a sequence.
+    /// The network's sizes do not depend on a sequence length.
     NoSequence {
-        /// Which network.
+        /// Name of the network.
         network: String,
     },
-    /// A sequence of no tokens.
+    /// The sequence has no tokens.
     EmptySequence,
-    /// A size is no whole number of the length that the table has, so it cannot be had for another.
+    /// A size is not a multiple of the table's sequence length, so it cannot be scaled.
     Odd {
-        /// Which layer.
+        /// Name of the layer.
         layer: String,
-        /// The length of the table.
+        /// Sequence length of the table.
         seq_len: u64,
     },
-    /// Numbers of 0 or of more than 64 bits.
+    /// The number of bits is not in 1 to 64.
     Bits {
-        /// How many.
+        /// The requested bits.
         found: u32,
     },
-    /// Times that were measured are of the numbers that they were measured of.
+    /// Measured times cannot be converted to other bits.
     Measured {
-        /// Of which network.
+        /// Name of the network.
         network: String,
     },
-    /// Formats of layers that the network has not.
+    /// The network has no layer of this name.
     UnknownLayer {
-        /// Its name.
+        /// The requested name.
         layer: String,
-        /// ` ; the nearest is ...`.
+        /// Suggestion: `; the nearest is ...`, or empty.
         near: String,
     },
-    /// Sizes beyond 64 bits.
+    /// A size exceeds 64 bits.
     TooLarge {
-        /// Which layer.
+        /// Name of the layer.
         layer: String,
     },
 }
@@ -148,52 +162,54 @@ impl fmt::Display for ChangeError {
 
 impl std::error::Error for ChangeError {}
 
-impl Layer {
-    /// Multiply-accumulates of a sample; saturates.
+impl NetworkLayer {
+    /// Returns the multiply-accumulates of one sample; saturates.
     #[must_use]
     pub fn macs(&self) -> u64 {
         let sizes = [self.m, self.cin_g, self.rs, self.cout_g];
         sizes.into_iter().fold(self.groups, u64::saturating_mul)
     }
 
-    /// Bytes of weights that a batch fetches; saturates.
+    /// Returns the bytes of weights that a batch fetches; saturates.
     #[must_use]
     pub fn fetched(&self, batch: u64) -> u64 {
         let times = if self.weights_scale_with_batch { batch } else { 1 };
         self.weight_bytes.saturating_mul(times)
     }
 
-    /// For sequences of `to` instead of `from` tokens.
-    fn at_sequence(&self, from: u64, to: u64) -> Result<Self, ChangeError> {
+    /// Returns the layer for sequences of `new` instead of `old` tokens.
+    fn at_sequence(&self, old: u64, new: u64) -> Result<Self, ChangeError> {
         let too_large = || ChangeError::TooLarge { layer: self.name.clone() };
-        let grown = |size: u64, grows: bool| match grows {
-            false => Ok(size),
-            true if size.is_multiple_of(from) => {
-                (size / from).checked_mul(to).ok_or_else(too_large)
+        let grown = |size: u64, grows: bool| {
+            if !grows {
+                Ok(size)
+            } else if size.is_multiple_of(old) {
+                (size / old).checked_mul(new).ok_or_else(too_large)
+            } else {
+                Err(ChangeError::Odd { layer: self.name.clone(), seq_len: old })
             }
-            true => Err(ChangeError::Odd { layer: self.name.clone(), seq_len: from }),
         };
-        let m = grown(self.m, self.grows.m)?;
-        let cin_g = grown(self.cin_g, self.grows.cin_g)?;
-        let cout_g = grown(self.cout_g, self.grows.cout_g)?;
-        let new = Self { m, cin_g, cout_g, ..self.clone() };
-        if new.macs() == u64::MAX {
+        let m = grown(self.m, self.growth.m)?;
+        let cin_g = grown(self.cin_g, self.growth.cin_g)?;
+        let cout_g = grown(self.cout_g, self.growth.cout_g)?;
+        let grown = Self { m, cin_g, cout_g, ..self.clone() };
+        if grown.macs() == u64::MAX {
             return Err(too_large());
         }
         let per = |bytes: u64, numbers: fn(&Self) -> u128| {
-            scaled(bytes, numbers(&new), numbers(self)).ok_or_else(too_large)
+            scaled(bytes, numbers(&grown), numbers(self)).ok_or_else(too_large)
         };
         let rows = |layer: &Self| u128::from(layer.m);
         let output = |layer: &Self| u128::from(layer.m).saturating_mul(layer.cout_g.into());
         let first = |layer: &Self| u128::from(layer.m).saturating_mul(layer.cin_g.into());
         let second = |layer: &Self| u128::from(layer.cin_g).saturating_mul(layer.cout_g.into());
         let (weight_bytes, input_bytes, output_bytes) = match self.kind {
-            // A table yields one row a position.
+            // A table lookup yields one row per position.
             LayerType::Gather => {
                 let [weights, input] = [self.weight_bytes, self.input_bytes].map(|b| per(b, rows));
                 (weights?, input?, per(self.output_bytes, rows)?)
             }
-            // Both operands come in, or the second is fetched: keys and values of before.
+            // Both operands are inputs, unless the second is fetched as cached keys or values.
             LayerType::Activations => {
                 let own = self.first_bytes().min(self.input_bytes);
                 let other = per(self.input_bytes - own, second)?;
@@ -205,33 +221,33 @@ impl Layer {
             }
         };
         let stream_bytes = per(self.stream_bytes, rows)?;
-        Ok(Self { weight_bytes, input_bytes, output_bytes, stream_bytes, ..new })
+        Ok(Self { weight_bytes, input_bytes, output_bytes, stream_bytes, ..grown })
     }
 
-    /// Of the first operand of all groups.
+    /// Returns the bytes of the first operand, all groups together.
     fn first_bytes(&self) -> u64 {
         let numbers = self.groups.saturating_mul(self.m).saturating_mul(self.cin_g);
         scaled(numbers, self.bits[1].into(), 8).unwrap_or(u64::MAX)
     }
 
-    /// With other bits of weights, of what comes in and of what comes out.
+    /// Returns the layer with other bits for weights, inputs and outputs.
     fn in_bits(&self, bits: [u32; 3]) -> Result<Self, ChangeError> {
         if let Some(&found) = bits.iter().find(|bits| !(1..=64).contains(*bits)) {
             return Err(ChangeError::Bits { found });
         }
         let [weight, input, output] = bits;
-        // Places in a table stay what they are.
+        // Indices into a table keep their bits.
         let input = if self.kind == LayerType::Gather { self.bits[1] } else { input };
         let bits = [weight, input, output];
-        let rescaled = |bytes: u64, at: usize| {
-            let new = scaled(bytes, bits[at].into(), self.bits[at].into());
+        let rescaled = |bytes: u64, operand: usize| {
+            let new = scaled(bytes, bits[operand].into(), self.bits[operand].into());
             new.ok_or_else(|| ChangeError::TooLarge { layer: self.name.clone() })
         };
         Ok(Self {
             weight_bytes: rescaled(self.weight_bytes, 0)?,
             input_bytes: rescaled(self.input_bytes, 1)?,
             output_bytes: rescaled(self.output_bytes, 2)?,
-            // What is kept for later is what comes out.
+            // Cached values are outputs.
             stream_bytes: rescaled(self.stream_bytes, 2)?,
             bits,
             ..self.clone()
@@ -239,61 +255,62 @@ impl Layer {
     }
 }
 
-/// `bytes` times `new` over `old`, rounded up.
+/// Returns `bytes` times `new` over `old`, rounded up.
 fn scaled(bytes: u64, new: u128, old: u128) -> Option<u64> {
     let product = u128::from(bytes).checked_mul(new)?;
     u64::try_from(product.div_ceil(old.max(1))).ok()
 }
 
 impl Network {
-    /// Multiply-accumulates of a sample; saturates.
+    /// Returns the multiply-accumulates of one sample; saturates.
     #[must_use]
     pub fn macs(&self) -> u64 {
-        self.layers.iter().map(Layer::macs).fold(0, u64::saturating_add)
+        self.layers.iter().map(NetworkLayer::macs).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of weights that a sample fetches; saturates.
+    /// Returns the bytes of weights that one sample fetches; saturates.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.weight_bytes).fold(0, u64::saturating_add)
     }
 
-    /// The largest that flows from one layer to another.
+    /// Returns the size of the largest activation between layers, bytes.
     #[must_use]
     pub fn largest_activation(&self) -> u64 {
-        let both = |layer: &Layer| layer.input_bytes.max(layer.output_bytes);
+        let both = |layer: &NetworkLayer| layer.input_bytes.max(layer.output_bytes);
         self.layers.iter().map(both).max().unwrap_or(0)
     }
 
-    /// For sequences of so many tokens: products of attentions grow with its square, all others in proportion;
-    /// weights stay, rows of tables, keys and values do not.
+    /// Returns the network for sequences of `seq_len` tokens. Products of attention grow with the square of the length,
+    /// other products linearly. Weights stay the same; rows of tables, keys and values grow.
     ///
     /// # Errors
-    /// A network without sequences, a length of 0, or one beyond 64 bits.
+    /// Fails if the network has no sequences, the length is 0, a size is not a multiple of the current length, or a
+    /// size exceeds 64 bits.
     pub fn at_sequence(&self, seq_len: u64) -> Result<Self, ChangeError> {
-        let Some(from) = self.seq_len.filter(|from| *from > 0) else {
+        let Some(old) = self.seq_len.filter(|old| *old > 0) else {
             return Err(ChangeError::NoSequence { network: self.name.clone() });
         };
         if seq_len == 0 {
             return Err(ChangeError::EmptySequence);
         }
         let layers: Result<_, _> =
-            self.layers.iter().map(|layer| layer.at_sequence(from, seq_len)).collect();
+            self.layers.iter().map(|layer| layer.at_sequence(old, seq_len)).collect();
         Ok(Self { layers: layers?, seq_len: Some(seq_len), ..self.clone() })
     }
 
-    /// A network of which nothing is known but what a profiler says of it.
+    /// Creates a network from measured times, without layers.
     #[must_use]
-    pub fn of_times(profile: Profile) -> Self {
+    pub fn from_profile(profile: NetworkProfile) -> Self {
         let name = profile.name.clone();
         Self { name, layers: Vec::new(), seq_len: None, measured: Some(profile) }
     }
 
-    /// With weights and activations of so many bits; of what is not given, as many as before. How long products
-    /// take does not change: the PEs are what they are.
+    /// Returns the network with other bits for weights and activations; `None` keeps the current bits. Compute times do
+    /// not change, because the PEs stay the same.
     ///
     /// # Errors
-    /// Bits that are not 1 to 64; a network of times.
+    /// Fails if the bits are not in 1 to 64, a size exceeds 64 bits, or the network has measured times.
     pub fn in_bits(
         &self,
         weight: Option<u32>,
@@ -302,19 +319,20 @@ impl Network {
         if self.measured.is_some() && (weight.is_some() || activation.is_some()) {
             return Err(ChangeError::Measured { network: self.name.clone() });
         }
-        let of = |layer: &Layer| {
+        let change = |layer: &NetworkLayer| {
             let [own_weight, own_input, own_output] = layer.bits;
             let [input, output] = [own_input, own_output].map(|own| activation.unwrap_or(own));
             layer.in_bits([weight.unwrap_or(own_weight), input, output])
         };
-        let layers: Result<_, _> = self.layers.iter().map(of).collect();
+        let layers: Result<_, _> = self.layers.iter().map(change).collect();
         Ok(Self { layers: layers?, ..self.clone() })
     }
 
-    /// With bits of weights and of what comes in of some layers, by their names. What comes out keeps its bits.
+    /// Returns the network with other bits for the weights and inputs of some layers, given by name. Outputs keep their
+    /// bits.
     ///
     /// # Errors
-    /// A layer that the network has not; bits that are not 1 to 64.
+    /// Fails if a layer does not exist, the bits are not in 1 to 64, or a size exceeds 64 bits.
     pub fn in_layer_bits<'a>(
         &self,
         formats: impl IntoIterator<Item = (&'a str, [u32; 2])>,

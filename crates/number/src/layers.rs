@@ -21,7 +21,7 @@ use crate::format::Format;
 /// A layer of one sample. Its objects are `NAME.weight` and `NAME.input`, with the name of its product; in a model
 /// that is no chain, with that of its weights, which several layers may share.
 ///
-/// A layer of an NPU (`dyno_npu::workload::Layer`) has the same columns and another meaning: bytes that a table says, where
+/// A layer of an NPU (`dyno_npu::workload::NetworkLayer`) has the same columns and another meaning: bytes that a table says, where
 /// here they follow from counts and bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayer {

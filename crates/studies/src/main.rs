@@ -1,4 +1,4 @@
-//! `dyno-studies`: figures of papers beside ours. Tables go to stdout, progress to stderr.
+//! `dyno-studies`: compares figures of papers with Dyno's. Tables go to stdout, progress to stderr.
 #![forbid(unsafe_code)]
 
 mod npu;
@@ -25,11 +25,11 @@ enum Study {
 }
 
 fn main() -> ExitCode {
-    let studied = match Studies::parse().study {
+    let result = match Studies::parse().study {
         Study::Npu(study) => study.execute(),
         Study::Rnn(study) => study.execute(),
     };
-    match studied {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.problems().iter().for_each(|problem| eprintln!("error: {problem}"));

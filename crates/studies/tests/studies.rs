@@ -9,8 +9,8 @@ use serde_json::Value;
 /// A folder that is removed at the end of a test.
 struct Folder(tempfile::TempDir);
 
-/// What the program left.
-struct Ran {
+/// Output of the program.
+struct ProgramOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
@@ -34,16 +34,20 @@ impl Folder {
     }
 
     /// Runs the program with these arguments, separated by spaces, in this folder.
-    fn study(&self, arguments: &str) -> Ran {
+    fn study(&self, arguments: &str) -> ProgramOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dyno-studies"));
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        ProgramOutput {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 }
 
-impl Ran {
+impl ProgramOutput {
     #[track_caller]
     fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
@@ -58,9 +62,9 @@ impl Ran {
 #[test]
 fn the_study_is_a_document_and_writes_into_a_page() {
     let folder = Folder::new();
-    let told = folder.study("npu iv10 iv12 --quick --json").exits(0).json();
-    assert_eq!((&told["parts"][0]["part"], &told["quick"]), (&"iv10".into(), &true.into()));
-    let table = &told["parts"][1]["tables"][0];
+    let document = folder.study("npu iv10 iv12 --quick --json").exits(0).json();
+    assert_eq!((&document["parts"][0]["part"], &document["quick"]), (&"iv10".into(), &true.into()));
+    let table = &document["parts"][1]["tables"][0];
     assert_eq!(table["rows"][0][1], "1.27", "the thesis' ANTT: {table}");
     folder.write("page.md", "before\n<!-- dyno npu study ii7 -->\n<!-- end of ii7 -->\nafter\n");
     folder.study("npu ii7 --write page.md").exits(0);
@@ -72,18 +76,18 @@ fn the_study_is_a_document_and_writes_into_a_page() {
         ("ii8 --write page.md", "page.md has no place for `ii8`"),
         ("ii8 --write nowhere.md", "cannot read nowhere.md"),
     ] {
-        let ran = folder.study(&format!("npu {command}")).exits(2);
-        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+        let output = folder.study(&format!("npu {command}")).exits(2);
+        assert!(output.stderr.contains(expected), "{command}: {}", output.stderr);
     }
 }
 
 #[test]
 fn a_study_is_a_document_and_a_page() {
     let folder = Folder::new();
-    let ran = folder.study("rnn --quick --json --threads 2 --report study.html").exits(0);
-    let told = ran.json();
-    assert_eq!(told["schema_version"], 1);
-    let parts = told["parts"].as_array().unwrap();
+    let output = folder.study("rnn --quick --json --threads 2 --report study.html").exits(0);
+    let document = output.json();
+    assert_eq!(document["schema_version"], 1);
+    let parts = document["parts"].as_array().unwrap();
     let techniques = &parts[0];
     assert_eq!(
         (&techniques["name"], &techniques["columns"][4]["unit"]),

@@ -2,7 +2,7 @@
 //!
 //! A core multiplies, and its caches take lines that it asked for meanwhile: the two resources of an NPU, with a cache
 //! for its weight buffer. Each block is timed on its own, warm (what it computes) and by how fast weights come from
-//! memory (what it fetches): a [`Profile`], from which the model says what sharing would gain; then the same order of
+//! memory (what it fetches): a [`NetworkProfile`], from which the model says what sharing would gain; then the same order of
 //! blocks is run, and hints ask for the weights of those that follow as far ahead as the buffer has room.
 //!
 //! Layers are products of as many rows as their network has, by weights in f32. Each worker has an equal part of the
@@ -17,7 +17,7 @@ use std::sync::Mutex;
 pub use dyno_kernels::Isa;
 use dyno_kernels::{Ahead, LANES, MAX_VECTORS, Panels, Precision, Team, multiply_ahead};
 use dyno_loadgen::clock::{Clock, Nanos};
-use dyno_npu::profile::{Block as Times, Picos, Profile};
+use dyno_npu::profile::{Block as Times, NetworkProfile, Picos};
 
 /// Outputs of a panel.
 const WIDTH: usize = MAX_VECTORS * LANES;
@@ -154,8 +154,9 @@ impl Interleaved {
     }
 
     /// Times of all blocks of a network where a byte takes so long from memory. Bytes are of all workers.
-    pub fn profile(&mut self, stream: usize, ps_per_byte: f64) -> Profile {
-        let mut profile = Profile { name: self.names[stream].clone(), ..Profile::default() };
+    pub fn profile(&mut self, stream: usize, ps_per_byte: f64) -> NetworkProfile {
+        let mut profile =
+            NetworkProfile { name: self.names[stream].clone(), ..NetworkProfile::default() };
         for (block, label) in self.packed[0][stream].labels.clone().into_iter().enumerate() {
             let bytes = (self.packed[0][stream].size(block) * self.packed.len()) as u64;
             // Warm but for the first.
@@ -182,7 +183,7 @@ impl Interleaved {
     pub fn run_ahead(
         &mut self,
         order: &[(usize, usize)],
-        profiles: &[Profile],
+        profiles: &[NetworkProfile],
         ps_per_byte: f64,
         capacity: u64,
     ) -> Nanos {

@@ -15,8 +15,8 @@ use dyno_npu::deploy::Deployment;
 use dyno_npu::fleet::{Balancer, Fleet};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
-use dyno_npu::serve::{Batching, Server};
-use dyno_npu::spatial::{Parts, Spatial, Split};
+use dyno_npu::serve::{BatchingPolicy, NpuServer};
+use dyno_npu::spatial::{PartitionPolicy, PartitionedServer, Partitions};
 
 pub use self::seen::{Answered, Bar, Busy, Observed, Seen};
 
@@ -33,20 +33,20 @@ pub enum Npus {
         balancer: Balancer,
     },
     /// One, whose array is split.
-    Split(Box<Parts>, Split),
+    Split(Box<Partitions>, PartitionPolicy),
 }
 
 impl Npus {
     /// One, with nothing to balance.
     pub const ONE: Self = Self::Fleet { count: 1, balancer: Balancer::LeastWork };
 
-    fn machines(&self, deployment: &Deployment, batching: Batching) -> Machines {
+    fn machines(&self, deployment: &Deployment, batching: BatchingPolicy) -> Machines {
         match self {
             Self::Fleet { count, balancer } => {
                 Machines::Fleet(deployment.fleet(*count, *balancer, batching))
             }
             Self::Split(parts, split) => {
-                Machines::Split(Spatial::new(deployment, parts, *split, batching))
+                Machines::Split(PartitionedServer::new(deployment, parts, *split, batching))
             }
         }
     }
@@ -56,11 +56,11 @@ impl Npus {
 #[derive(Debug)]
 enum Machines {
     Fleet(Fleet),
-    Split(Spatial),
+    Split(PartitionedServer),
 }
 
 impl Machines {
-    fn servers(&self) -> &[Server] {
+    fn servers(&self) -> &[NpuServer] {
         match self {
             Self::Fleet(fleet) => fleet.servers(),
             Self::Split(spatial) => spatial.servers(),
@@ -104,7 +104,7 @@ impl Machines {
 pub struct Npu {
     name: String,
     deployment: Deployment,
-    batching: Batching,
+    batching: BatchingPolicy,
     npus: Npus,
     machines: Machines,
     flushed: bool,
@@ -154,7 +154,7 @@ impl fmt::Debug for Npu {
 impl Npu {
     /// Idle NPUs.
     #[must_use]
-    pub fn new(deployment: Deployment, npus: Npus, batching: Batching) -> Self {
+    pub fn new(deployment: Deployment, npus: Npus, batching: BatchingPolicy) -> Self {
         let names = deployment.names.join("+");
         let name = match npus {
             Npus::Fleet { count: 1, .. } => format!("npu {names}"),
@@ -205,7 +205,7 @@ impl Npu {
         for (at, server) in servers.iter_mut().enumerate() {
             let first = Rc::clone(&self.first);
             let part = (is_split && at < parts).then_some(at);
-            server.watch(Box::new(move |stream, block, placed| {
+            server.observe(Box::new(move |stream, block, placed| {
                 let stream = part.unwrap_or(stream);
                 first.borrow_mut().add(Bar { stream, block, part, placed: *placed });
             }));
@@ -216,7 +216,7 @@ impl Npu {
         let servers = self.machines.servers();
         let first = self.first.borrow();
         let ended = servers.iter().map(|server| server.machine().compute_free()).max();
-        let busy = |server: &Server| {
+        let busy = |server: &NpuServer| {
             let machine = server.machine();
             Busy { compute: machine.compute_busy(), memory: machine.memory_busy() }
         };
@@ -225,7 +225,7 @@ impl Npu {
             // Parts, and behind them the whole.
             Npus::Split(parts, _) => {
                 let share = |at: usize| parts.shares.get(at).copied().unwrap_or(1.0);
-                let part = |(at, server): (usize, &Server)| {
+                let part = |(at, server): (usize, &NpuServer)| {
                     (server.machine().compute_busy() as f64 * share(at)) as Picos
                 };
                 let memory = servers.iter().map(|server| server.machine().memory_busy()).sum();
@@ -248,7 +248,8 @@ impl Npu {
             let mut compute = each(passes, |pass| pass.compute);
             if let Npus::Split(parts, _) = &self.npus {
                 // A part that takes long takes few PEs.
-                let of_part = each(&parts.parts[stream].served[0].passes, |pass| pass.compute);
+                let of_part =
+                    each(&parts.deployments[stream].served[0].passes, |pass| pass.compute);
                 compute = compute.min((of_part as f64 * parts.shares[stream]) as Picos);
             }
             let fetch = each(passes, |pass| pass.fetch);
@@ -329,23 +330,23 @@ impl SimulatedSystem for Npu {
 
 #[cfg(test)]
 mod tests {
-    use dyno_npu::deploy::{Plan, Tenant};
+    use dyno_npu::deploy::{DeploymentPlan, Tenant};
     use dyno_npu::hardware::Npu as Hardware;
-    use dyno_npu::profile::Options;
-    use dyno_npu::schedule::Named;
+    use dyno_npu::lowering::LoweringOptions;
+    use dyno_npu::schedule::NamedScheduler;
     use dyno_npu::workload::Network;
 
     use super::*;
 
-    fn npu(npus: Npus, batching: Batching) -> Npu {
+    fn npu(npus: Npus, batching: BatchingPolicy) -> Npu {
         let tenant =
             |code| Tenant { network: Network::preset(code).expect("it is one"), limit: Picos::MAX };
-        let plan = Plan {
+        let plan = DeploymentPlan {
             npu: Hardware::preset("chapter-v").expect("it is one"),
             mapping: "kcp+1".parse().expect("it is one"),
-            options: Options::default(),
+            options: LoweringOptions::default(),
             tenants: vec![tenant("RN"), tenant("MN")],
-            scheduler: Named::find("balanced").expect("it is one"),
+            scheduler: NamedScheduler::find("balanced").expect("it is one"),
         };
         Npu::new(Deployment::new(&plan).expect("both fit"), npus, batching)
     }
@@ -366,7 +367,7 @@ mod tests {
 
     #[test]
     fn each_tenant_has_its_network_and_each_sample_an_answer() {
-        let mut system = npu(Npus::ONE, Batching { window: 0, active: 8, wake: Picos::MAX });
+        let mut system = npu(Npus::ONE, BatchingPolicy { window: 0, active: 8, wake: Picos::MAX });
         system.issue(10, &query(0, 100, &[0]));
         system.issue(10, &query(1, 200, &[0, 1]));
         let ends = play(&mut system);
@@ -384,7 +385,7 @@ mod tests {
     #[test]
     fn what_was_done_is_left_behind() {
         let seen = Seen::default();
-        let batching = Batching { window: 0, active: 8, wake: Picos::MAX };
+        let batching = BatchingPolicy { window: 0, active: 8, wake: Picos::MAX };
         let mut system = npu(Npus::ONE, batching).seen_by(seen.clone());
         // Of an earlier run nothing is left.
         system.issue(0, &query(0, 1, &[0]));
@@ -404,7 +405,7 @@ mod tests {
 
     #[test]
     fn two_npus_answer_sooner_than_one() {
-        let batching = Batching { window: 0, active: 8, wake: Picos::MAX };
+        let batching = BatchingPolicy { window: 0, active: 8, wake: Picos::MAX };
         let last = |npus: Npus| {
             let mut system = npu(npus, batching);
             system.issue(0, &query(0, 100, &[0, 1, 2, 3]));
@@ -417,7 +418,7 @@ mod tests {
     #[test]
     fn a_run_after_a_flush_is_the_same_again() {
         let mut system =
-            npu(Npus::ONE, Batching { window: 1_000_000, active: 2, wake: Picos::MAX });
+            npu(Npus::ONE, BatchingPolicy { window: 1_000_000, active: 2, wake: Picos::MAX });
         let mut once = || {
             system.issue(0, &query(0, 100, &[0, 1, 2]));
             system.issue(5, &query(1, 200, &[0]));

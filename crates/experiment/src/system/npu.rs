@@ -6,12 +6,13 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::Plan as LoadPlan;
 use dyno_loadgen::settings::nearest;
 use dyno_loadgen::sut::SimulatedSystem;
-use dyno_npu::deploy::{Deployment, Offer, Plan, Tenant};
+use dyno_npu::deploy::{Deployment, DeploymentPlan, Tenant, VersionOffer};
 use dyno_npu::fleet::{Balancer, UnknownBalancer};
-use dyno_npu::profile::{Granularity, Options, Picos};
-use dyno_npu::schedule::Named;
-use dyno_npu::serve::Batching;
-use dyno_npu::spatial::{Parts, Split};
+use dyno_npu::lowering::{Granularity, LoweringOptions};
+use dyno_npu::profile::Picos;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::serve::BatchingPolicy;
+use dyno_npu::spatial::{PartitionPolicy, Partitions};
 use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
 use dyno_sut::npu::{Npu, Npus, Observed, Seen};
@@ -69,7 +70,7 @@ const PICOS_PER_NANO: Picos = 1_000;
 pub struct NpuSpec {
     deployment: Deployment,
     npus: Npus,
-    batching: Batching,
+    batching: BatchingPolicy,
     seen: Seen,
 }
 
@@ -80,15 +81,15 @@ struct Written<'a> {
     hardware: Hardware,
     changes: Changes,
     scheduler: &'a str,
-    options: Options,
+    options: LoweringOptions,
     npus: usize,
     balancer: Balancer,
     split: Vec<u64>,
-    apart: Split,
+    apart: PartitionPolicy,
     /// Such as `RN:8:75.9`.
     versions: Vec<&'a str>,
     floors: Vec<f64>,
-    batching: Batching,
+    batching: BatchingPolicy,
 }
 
 impl NpuSpec {
@@ -110,14 +111,14 @@ impl NpuSpec {
             let limit = limit.map_or(Picos::MAX, |limit| limit.saturating_mul(PICOS_PER_NANO));
             tenants.push(Tenant { network, limit });
         }
-        let scheduler = Named::find(written.scheduler).map_err(Failure::usage)?;
-        let plan = Plan { npu, mapping, options: written.options, tenants, scheduler };
+        let scheduler = NamedScheduler::find(written.scheduler).map_err(Failure::usage)?;
+        let plan = DeploymentPlan { npu, mapping, options: written.options, tenants, scheduler };
         let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
         written.offer(&plan, &mut deployment, watch)?;
         let npus = match &written.split[..] {
             [] => Npus::Fleet { count: written.npus, balancer: written.balancer },
             proportion => {
-                let parts = Parts::new(&plan, proportion).map_err(Failure::usage)?;
+                let parts = Partitions::new(&plan, proportion).map_err(Failure::usage)?;
                 Npus::Split(Box::new(parts), written.apart)
             }
         };
@@ -159,14 +160,14 @@ impl<'a> Written<'a> {
             hardware: Hardware::default(),
             changes: Changes::default(),
             scheduler: "balanced",
-            options: Options::default(),
+            options: LoweringOptions::default(),
             npus: 1,
             balancer: Balancer::LeastWork,
             split: Vec::new(),
-            apart: Split::WhileShared,
+            apart: PartitionPolicy::WhileShared,
             versions: Vec::new(),
             floors: Vec::new(),
-            batching: Batching { window: 0, active: 4, wake: Picos::MAX },
+            batching: BatchingPolicy { window: 0, active: 4, wake: Picos::MAX },
         };
         for part in argument.split(',') {
             let (key, value) = part
@@ -203,7 +204,7 @@ impl<'a> Written<'a> {
     /// Offers the versions of each network.
     fn offer(
         &self,
-        plan: &Plan,
+        plan: &DeploymentPlan,
         deployment: &mut Deployment,
         watch: &dyn Watch,
     ) -> Result<(), Failure> {
@@ -235,7 +236,12 @@ impl<'a> Written<'a> {
     }
 
     /// `BITS:ACCURACY`, or another network in place of bits.
-    fn version(&self, network: &Network, text: &str, watch: &dyn Watch) -> Result<Offer, Failure> {
+    fn version(
+        &self,
+        network: &Network,
+        text: &str,
+        watch: &dyn Watch,
+    ) -> Result<VersionOffer, Failure> {
         let read = || {
             let (what, accuracy) = text.rsplit_once(':')?;
             Some((what, accuracy.parse::<f64>().ok().filter(|accuracy| accuracy.is_finite())?))
@@ -251,7 +257,7 @@ impl<'a> Written<'a> {
             }
             Err(_) => (what.to_owned(), self.changes.network_of_several(what, watch)?),
         };
-        Ok(Offer { name, network, accuracy })
+        Ok(VersionOffer { name, network, accuracy })
     }
 
     fn set(&mut self, key: &str, value: &'a str) -> Result<(), String> {
@@ -276,8 +282,8 @@ impl<'a> Written<'a> {
             "split" => self.split = split(value)?,
             "apart" => {
                 self.apart = match value {
-                    "always" => Split::Always,
-                    "shared" => Split::WhileShared,
+                    "always" => PartitionPolicy::Always,
+                    "shared" => PartitionPolicy::WhileShared,
                     _ => {
                         return Err(format!(
                             "expected always or shared for `apart`, found `{value}`"

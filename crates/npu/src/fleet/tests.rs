@@ -1,28 +1,28 @@
-//! Balancers against what can be worked out by hand, and against what queueing theory knows.
+//! Balancers compared with hand-made assignments and with queueing theory.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::schedule::{Serial, Whole};
-use crate::serve::tests::{LIMITS, pass};
-use crate::serve::{Batching, Served};
+use crate::pass::tests::{LIMITS, pass};
+use crate::schedule::{SerialOrder, SerialScheduler};
+use crate::serve::{BatchingPolicy, ServedNetwork};
 
-/// NPUs that serve networks with these passes of batches, first come first served.
+/// Returns NPUs that serve networks with these passes of batches, first come, first served.
 fn fleet(npus: usize, balancer: Balancer, networks: &[&[(Picos, Picos)]]) -> Fleet {
-    let served = |batches: &&[(Picos, Picos)]| Served {
+    let served = |batches: &&[(Picos, Picos)]| ServedNetwork {
         passes: batches.iter().map(|&(compute, fetch)| pass(compute, fetch)).collect(),
         limit: Picos::MAX,
     };
-    let served: Vec<Served> = networks.iter().map(served).collect();
-    let batching = Batching { window: 0, active: usize::MAX, wake: Picos::MAX };
+    let served: Vec<ServedNetwork> = networks.iter().map(served).collect();
+    let batching = BatchingPolicy { window: 0, active: usize::MAX, wake: Picos::MAX };
     let server = |_| {
-        let scheduler = Box::new(Serial::new(Whole::First, networks.len()));
-        Server::new(LIMITS, batching, served.clone(), scheduler)
+        let scheduler = Box::new(SerialScheduler::new(SerialOrder::First, networks.len()));
+        NpuServer::new(LIMITS, batching, served.clone(), scheduler)
     };
     Fleet::new((0..npus).map(server).collect(), balancer)
 }
 
-/// Plays it until nothing is under way: when each request was computed, and where.
+/// Runs the fleet until it is idle, and returns the completion time and the NPU of each request.
 fn play(fleet: &mut Fleet, arrivals: &[(Picos, usize)]) -> Vec<(Picos, usize)> {
     let mut ends = vec![(0, 0); arrivals.len()];
     let mut computed = Vec::new();
@@ -32,7 +32,7 @@ fn play(fleet: &mut Fleet, arrivals: &[(Picos, usize)]) -> Vec<(Picos, usize)> {
         match arrivals.peek() {
             Some(&(ticket, (at, stream))) if next.is_none_or(|next| at < next) => {
                 ends[ticket].1 = fleet.arrive(at, stream, ticket as u64);
-                // Two may come at once: each sees where the one before it went.
+                // If two arrive at once, the second sees where the first went.
                 fleet.advance(at, &mut computed);
                 arrivals.next();
             }
@@ -54,23 +54,23 @@ fn ways(balancer: Balancer, networks: &[&[(Picos, Picos)]], streams: &[usize]) -
 
 #[test]
 fn each_balancer_sends_four_requests_its_own_way() {
-    // The first computes for 100, the second is fetched for 60.
+    // The first network computes for 100, the second fetches for 60.
     let networks: [&[_]; 2] = [&[(100, 0)], &[(5, 60)]];
     let streams = [0, 0, 1, 1];
     assert_eq!(ways(Balancer::Dedicated, &networks, &streams), [0, 0, 1, 1]);
     assert_eq!(ways(Balancer::RoundRobin, &networks, &streams), [0, 1, 0, 1]);
     assert_eq!(ways(Balancer::ShortestQueue, &networks, &streams), [0, 1, 0, 1]);
-    // With the third, NPU 0 would compute for 98 + 5 more and NPU 1 for 99 + 5. The fourth would be fetched for 119 on
-    // NPU 0, but for 60 on NPU 1, behind computing for 98 + 5.
+    // With the third request, NPU 0 would compute for 98 + 5 more and NPU 1 for 99 + 5. The fourth would be fetched for
+    // 119 on NPU 0, but for 60 on NPU 1, behind computing for 98 + 5.
     assert_eq!(ways(Balancer::LeastWork, &networks, &streams), [0, 1, 0, 1]);
-    // Both resources side by side: the fetch goes where the array is what is busy.
+    // Both resources side by side: the fetch goes where the array is busy.
     assert_eq!(ways(Balancer::LeastWork, &networks, &[1, 0, 1, 0]), [0, 1, 1, 0]);
     assert_eq!(ways(Balancer::ShortestQueue, &networks, &[1, 0, 1, 0]), [0, 1, 0, 1]);
 }
 
 #[test]
 fn a_request_that_fills_a_batch_goes_where_it_waits() {
-    // Alone a request is fetched for 50; two are fetched together.
+    // One request alone is fetched for 50; two are fetched together for 50.
     let networks: [&[_]; 1] = [&[(5, 50), (6, 50)]];
     // The third and the fourth wait while the first two are fetched: the fourth joins the third.
     assert_eq!(ways(Balancer::LeastWork, &networks, &[0, 0, 0, 0]), [0, 1, 0, 0]);
@@ -86,9 +86,9 @@ fn dedicated_npus_are_spread_over_the_networks() {
     assert_eq!(ways, [0, 2, 0, 1, 1]);
 }
 
-struct Uniform(u64);
+struct UniformRandom(u64);
 
-impl Uniform {
+impl UniformRandom {
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -97,9 +97,9 @@ impl Uniform {
     }
 }
 
-/// Poisson arrivals of two networks, one request in ten of the second.
+/// Poisson arrivals of two networks; one request in ten is of the second.
 fn arrivals(count: usize, mean: f64, seed: u64) -> Vec<(Picos, usize)> {
-    let mut uniform = Uniform(seed);
+    let mut uniform = UniformRandom(seed);
     let mut now = 0.0;
     let mut next = || {
         now -= uniform.next().ln() * mean;
@@ -108,7 +108,7 @@ fn arrivals(count: usize, mean: f64, seed: u64) -> Vec<(Picos, usize)> {
     (0..count).map(|_| next()).collect()
 }
 
-/// The mean wait of requests that compute for so long, whatever they are fetched for.
+/// Returns the mean wait of requests that only compute.
 fn mean_wait(balancer: Balancer, arrivals: &[(Picos, usize)], compute: [Picos; 2]) -> f64 {
     let networks: [&[_]; 2] = [&[(compute[0], 0)], &[(compute[1], 0)]];
     let ends = play(&mut fleet(4, balancer, &networks), arrivals);
@@ -119,13 +119,13 @@ fn mean_wait(balancer: Balancer, arrivals: &[(Picos, usize)], compute: [Picos; 2
 }
 
 #[test]
-fn who_looks_at_queues_waits_less_than_who_does_not() {
-    // Nine short ones to one long one, a load of 0.8 on four NPUs.
+fn balancers_that_look_at_queues_wait_less() {
+    // Nine short requests to one long one, a load of 0.8 on four NPUs.
     let compute = [1_000, 20_000];
     let mean = 0.9 * 1_000.0 + 0.1 * 20_000.0;
     let square = 0.9 * 1e6 + 0.1 * 4e8;
     let arrivals = arrivals(200_000, mean / (0.8 * 4.0), 88_172_645_463_325_252);
-    // Whoever throws a die has four queues M/G/1: Pollaczek and Khinchine.
+    // Random assignment gives four M/G/1 queues: formula of Pollaczek and Khinchine.
     let random = (0.8 / mean) * square / (2.0 * 0.2);
     let [turns, queue, work] = [Balancer::RoundRobin, Balancer::ShortestQueue, Balancer::LeastWork]
         .map(|balancer| mean_wait(balancer, &arrivals, compute));
@@ -133,7 +133,7 @@ fn who_looks_at_queues_waits_less_than_who_does_not() {
 }
 
 proptest! {
-    /// Whoever goes where the least work is waits as long as in one queue before all NPUs (Kiefer and Wolfowitz).
+    /// Least work waits as long as one queue for all NPUs (Kiefer and Wolfowitz).
     #[test]
     fn least_work_is_one_queue_for_all(
         seed in 1_u64.., npus in 1_usize..6, load in 0.3_f64..1.2, long in 1_u64..40,
@@ -152,7 +152,7 @@ proptest! {
         }
     }
 
-    /// Each request is computed once, wherever it goes, and the same ones go the same ways.
+    /// Each request is computed once, and equal requests give equal assignments.
     #[test]
     fn every_request_is_computed_once_and_the_same_every_time(
         seed in 1_u64.., npus in 1_usize..5, which in 0_usize..4,

@@ -1,31 +1,31 @@
-//! Descriptions of NPUs are TOML. Every problem names its line and its key, and all of them are told at once.
+//! NPU descriptions in TOML. All problems of a description are reported together, each with its line and key.
 
 use std::fmt;
 
 use toml::de::{DeTable, DeValue};
 
-use super::{Energy, Npu, Parts};
+use super::{Energy, Npu, NpuParameters};
 use crate::nearest::nearest;
 
-/// A description that makes no NPU.
+/// Problems of an invalid NPU description.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DescribeError {
-    /// At least one, by line.
+pub struct DescriptionError {
+    /// Problems sorted by line; at least one.
     pub problems: Vec<KeyProblem>,
 }
 
-/// Something that is wrong with a description.
+/// One problem of a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyProblem {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// The key; empty where it is all of the text.
+    /// Key with the problem; empty if the problem concerns the whole text.
     pub key: String,
-    /// What is wrong with it: what was expected, and what was found.
+    /// Expected and found values.
     pub problem: String,
 }
 
-impl fmt::Display for DescribeError {
+impl fmt::Display for DescriptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, KeyProblem { line, key, problem }) in self.problems.iter().enumerate() {
             let end = if at == 0 { "" } else { "\n" };
@@ -38,9 +38,9 @@ impl fmt::Display for DescribeError {
     }
 }
 
-impl std::error::Error for DescribeError {}
+impl std::error::Error for DescriptionError {}
 
-/// Keys of a description: texts, and numbers in the unit of their name.
+/// Keys with text values. Keys of numbers, whose units are in their names, are in [`FIGURES`].
 const KEYS: &[&str] = &["name", "base"];
 const FIGURES: [&str; 9] = [
     "pes",
@@ -54,18 +54,20 @@ const FIGURES: [&str; 9] = [
     "static_w",
 ];
 
-/// Those that must be there where no `base` has them.
-const NEEDED: &[&str] = &["pes", "frequency_mhz", "memory_gb_per_s", "weight_buffer_mb"];
+/// Keys that are required without a `base`.
+const REQUIRED: &[&str] = &["pes", "frequency_mhz", "memory_gb_per_s", "weight_buffer_mb"];
 
 impl Npu {
-    /// Reads a description: `pes`, `frequency_mhz`, `memory_gb_per_s` (10^9 bytes a second) and
-    /// `weight_buffer_mb` (10^6 bytes), or `base`, the name of a preset that has them. The others may be
-    /// absent: `name`, `activation_buffer_mb` (any activation fits), `switch_us` (0), and `mac_pj`,
-    /// `memory_byte_pj` and `static_w` (unknown; 0 where another of them is given).
+    /// Parses a description in TOML.
+    ///
+    /// Required keys are `pes`, `frequency_mhz`, `memory_gb_per_s` (10^9 bytes/s) and `weight_buffer_mb` (10^6 bytes),
+    /// or `base`, the name of a preset that provides them. Optional keys and their defaults are `name` (`npu`, or that
+    /// of the base), `activation_buffer_mb` (any activation fits), `switch_us` (0), and the energy figures `mac_pj`,
+    /// `memory_byte_pj` and `static_w` (unknown; 0 if another of them is set).
     ///
     /// # Errors
-    /// All that is wrong, by line and key.
-    pub fn from_toml(text: &str) -> Result<Self, DescribeError> {
+    /// Returns all problems with their lines and keys.
+    pub fn from_toml(text: &str) -> Result<Self, DescriptionError> {
         let mut reader = Reader { text, problems: Vec::new() };
         let npu = match DeTable::parse(text) {
             Ok(document) => reader.npu(document.get_ref()),
@@ -78,14 +80,16 @@ impl Npu {
         reader.problems.sort_by_key(|problem| problem.line);
         match npu {
             Some(npu) if reader.problems.is_empty() => Ok(npu),
-            _ => Err(DescribeError { problems: reader.problems }),
+            _ => Err(DescriptionError { problems: reader.problems }),
         }
     }
 }
 
-impl Parts {
-    /// Sets a figure by its key and in the unit of descriptions, such as `memory_gb_per_s`; says whether there is such
-    /// a key and it may have that number, 0 to 10^12. An energy is the first that is known, or replaces another.
+impl NpuParameters {
+    /// Sets a figure by its key, in the unit that the key names, such as `memory_gb_per_s`. Returns false if the key
+    /// does not exist or the figure is not in 0 to 10^12.
+    ///
+    /// If the energy was unknown, setting one energy figure sets the others to 0.
     pub fn set(&mut self, key: &str, figure: f64) -> bool {
         if !FIGURES.contains(&key) || !(0.0..=MOST).contains(&figure) {
             return false;
@@ -113,7 +117,7 @@ struct Reader<'t> {
     problems: Vec<KeyProblem>,
 }
 
-/// Nothing that anybody builds has more of one of these units.
+/// Largest valid figure, far above real hardware.
 const MOST: f64 = 1e12;
 
 impl Reader<'_> {
@@ -133,13 +137,13 @@ impl Reader<'_> {
             }
         }
         let base = self.base(table);
-        for key in NEEDED.iter().filter(|key| base.is_none() && !table.contains_key(**key)) {
+        for key in REQUIRED.iter().filter(|key| base.is_none() && !table.contains_key(**key)) {
             self.problem(0, key, "is missing; give it, or a `base` that has it");
         }
-        let mut parts = base.as_ref().map_or(NOTHING, |base| *base.parts());
+        let mut parameters = base.as_ref().map_or(EMPTY, |base| *base.parameters());
         for key in FIGURES {
             if let Some(figure) = self.figure(table, key) {
-                parts.set(key, figure);
+                parameters.set(key, figure);
             }
         }
         let name = self.text_of(table, "name");
@@ -147,7 +151,7 @@ impl Reader<'_> {
         if !self.problems.is_empty() {
             return None;
         }
-        let npu = Npu::new(&name, parts);
+        let npu = Npu::new(&name, parameters);
         npu.map_err(|error| self.problem(0, "", error)).ok()
     }
 
@@ -190,8 +194,8 @@ impl Reader<'_> {
     }
 }
 
-/// Before anything is said.
-const NOTHING: Parts = Parts {
+/// Parameters before any key is read.
+const EMPTY: NpuParameters = NpuParameters {
     pes: 0,
     hertz: 0,
     bytes_per_second: 0,

@@ -1,4 +1,4 @@
-//! The machine against schedules worked out by hand, and against a simulation that steps through time.
+//! The machine compared with hand-made timelines and with a simulation that steps through time.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn block(compute: Picos, fetch: Picos, bytes: u64) -> Block {
 }
 
 fn machine(capacity: u64, switch: Picos) -> Machine {
-    Machine::new(Limits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0 })
+    Machine::new(MachineLimits { capacity, depth: usize::MAX, switch, ps_per_byte: 1.0 })
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_full_buffer_holds_the_memory_until_a_block_is_computed() {
     let second = machine.place(&block(5, 4, 4), 1, 0);
     assert_eq!(
         second,
-        Placed { fetch_start: 110, fetch_end: 114, compute_start: 114, compute_end: 119 }
+        Placement { fetch_start: 110, fetch_end: 114, compute_start: 114, compute_end: 119 }
     );
 }
 
@@ -45,7 +45,8 @@ fn turning_to_another_stream_costs_the_array_and_may_hide_behind_a_fetch() {
 
 #[test]
 fn double_buffering_fetches_one_block_ahead() {
-    let mut machine = Machine::new(Limits { capacity: 100, depth: 2, switch: 0, ps_per_byte: 1.0 });
+    let mut machine =
+        Machine::new(MachineLimits { capacity: 100, depth: 2, switch: 0, ps_per_byte: 1.0 });
     machine.place(&block(100, 10, 1), 0, 0);
     assert_eq!(machine.place(&block(10, 10, 1), 0, 0).fetch_end, 20);
     assert_eq!(
@@ -55,15 +56,15 @@ fn double_buffering_fetches_one_block_ahead() {
     );
 }
 
-/// The same machine by brute force: at each picosecond the memory moves one piece of work on, then the array.
-fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Vec<Placed> {
-    let unset = Placed { fetch_start: 0, fetch_end: 0, compute_start: 0, compute_end: 0 };
+/// Simulates the same machine by brute force: in each picosecond the memory, then the array, advances.
+fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Vec<Placement> {
+    let unset = Placement { fetch_start: 0, fetch_end: 0, compute_start: 0, compute_end: 0 };
     let mut placed = vec![unset; blocks.len()];
     let (mut fetching, mut computing) = (0, 0);
     let (mut fetch_begun, mut compute_begun) = (false, false);
     let (mut used, mut array_free, mut now) = (0, 0, 0);
     while computing < blocks.len() {
-        // Everything that ends now ends before anything begins, and may end again where it takes no time.
+        // Everything that ends now ends before anything starts; blocks that take no time need several rounds.
         loop {
             let mut moved = false;
             if compute_begun && placed[computing].compute_end == now {
@@ -76,8 +77,8 @@ fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Ve
                 fetching += 1;
             }
             let wanted = blocks.get(fetching).filter(|_| !fetch_begun);
-            if let Some((block, _, from)) = wanted
-                && now >= *from
+            if let Some((block, _, not_before)) = wanted
+                && now >= *not_before
                 && used + block.bytes <= capacity
             {
                 used += block.bytes;
@@ -105,12 +106,12 @@ fn stepped(blocks: &[(Block, usize, Picos)], capacity: u64, switch: Picos) -> Ve
 fn some_blocks() -> impl Strategy<Value = (Vec<(Block, usize, Picos)>, u64, Picos)> {
     let one = (0..20u64, 0..20u64, 1..30u64, 0..3usize, 0..8u64);
     (prop::collection::vec(one, 1..40), 30..90u64, 0..4u64).prop_map(|(raw, capacity, switch)| {
-        let mut from = 0;
-        let of = |(compute, fetch, bytes, stream, later): (u64, u64, u64, usize, u64)| {
-            from += later;
-            (Block { compute, fetch, bytes }, stream, from)
+        let mut not_before = 0;
+        let next = |(compute, fetch, bytes, stream, later): (u64, u64, u64, usize, u64)| {
+            not_before += later;
+            (Block { compute, fetch, bytes }, stream, not_before)
         };
-        (raw.into_iter().map(of).collect(), capacity, switch)
+        (raw.into_iter().map(next).collect(), capacity, switch)
     })
 }
 
@@ -120,10 +121,10 @@ proptest! {
         let mut machine = machine(capacity, switch);
         let placed: Vec<_> = blocks
             .iter()
-            .map(|(block, stream, from)| {
-                let seen = machine.peek(block, *stream, *from);
-                let placed = machine.place(block, *stream, *from);
-                assert_eq!(seen, placed, "what is peeked is what is placed");
+            .map(|(block, stream, not_before)| {
+                let observed = machine.peek(block, *stream, *not_before);
+                let placed = machine.place(block, *stream, *not_before);
+                assert_eq!(observed, placed, "what is peeked is what is placed");
                 placed
             })
             .collect();
@@ -134,13 +135,13 @@ proptest! {
     fn the_buffer_never_holds_more_than_it_has_and_both_orders_are_kept((blocks, capacity, switch) in some_blocks()) {
         let mut machine = machine(capacity, switch);
         let placed: Vec<_> =
-            blocks.iter().map(|(block, stream, from)| machine.place(block, *stream, *from)).collect();
+            blocks.iter().map(|(block, stream, not_before)| machine.place(block, *stream, *not_before)).collect();
         for (at, now) in placed.iter().enumerate() {
-            let holds = |(other, (block, ..)): (&Placed, &(Block, usize, Picos))| {
+            let holds = |(other, (block, ..)): (&Placement, &(Block, usize, Picos))| {
                 let inside = other.fetch_start <= now.fetch_start && now.fetch_start < other.compute_end;
                 if inside { block.bytes } else { 0 }
             };
-            // Blocks that take no time come and go at one instant: they are in nobody's way.
+            // Blocks that take no time come and go at one instant and use no room.
             let used: u64 = placed[..at].iter().zip(&blocks).map(holds).sum();
             prop_assert!(used + blocks[at].0.bytes <= capacity);
             prop_assert!(now.fetch_end <= now.compute_start);

@@ -1,4 +1,4 @@
-//! Cycles against MAESTRO's totals, layers by hand, and what holds of all mappings.
+//! Cycles compared with MAESTRO's totals and with hand calculations, and properties of all mappings.
 
 use proptest::prelude::*;
 
@@ -6,17 +6,17 @@ use super::*;
 use crate::hardware::Npu;
 use crate::workload::Network;
 
-/// Of a network at batch 1, on an array of an NPU of the thesis.
+/// Returns the cycles of a network at batch 1 on the array of an NPU of the thesis.
 fn total(code: &str, mapping: &str, npu: &str) -> u128 {
     let network = Network::preset(code).unwrap();
     let mapping: Mapping = mapping.parse().unwrap();
-    let pes = Npu::preset(npu).unwrap().parts().pes;
+    let pes = Npu::preset(npu).unwrap().parameters().pes;
     network.layers.iter().map(|layer| mapping.cycles(layer, 1, pes)).sum()
 }
 
 #[test]
 fn totals_are_those_of_maestro() {
-    // SPEC section 2, MAESTRO's runtimes in ms. They belong to the memory-centric NPU: 16384 PEs at 700 MHz.
+    // SPEC section 2, MAESTRO's runtimes in ms for the memory-centric NPU: 16384 PEs at 700 MHz.
     let golden = [("RN", 1.696), ("RX", 7.953), ("IC", 2.193), ("BB", 1.003), ("MN", 0.691)];
     for (code, ms) in golden {
         let found = total(code, "kcp+1", "memory-centric") as f64 / 700e3;
@@ -42,30 +42,30 @@ fn totals_stay_what_they_are_on_both_arrays() {
     }
 }
 
-/// ResNet-50's layer of this name.
-fn layer(name: &str) -> Layer {
+/// Returns the layer of ResNet-50 with this name.
+fn layer(name: &str) -> NetworkLayer {
     let layers = Network::preset("RN").unwrap().layers;
     layers.into_iter().find(|layer| layer.name == name).unwrap()
 }
 
 #[test]
 fn a_layer_by_hand() {
-    let of = |mapping: &str, layer: &Layer, batch| {
+    let cycles = |mapping: &str, layer: &NetworkLayer, batch| {
         mapping.parse::<Mapping>().unwrap().cycles(layer, batch, 16384)
     };
     // 3136 positions, 64 x 9 inputs, 64 outputs; 256 clusters of 64 PEs, a quarter of them with outputs.
     let conv = layer("conv2_1_3x3");
-    assert_eq!(of("peak", &conv, 1), 115_605_504_u128.div_ceil(16384));
-    assert_eq!(of("sys", &conv, 1), 3136 * 576_u128.div_ceil(128));
-    assert_eq!(of("kcp", &conv, 1), 3136 * 9);
-    assert_eq!(of("kcp+1", &conv, 1), 3136 * 10);
-    assert_eq!(of("kcpx", &conv, 1), 3136 / 4 * 9);
-    assert_eq!(of("kcpx+1:128", &conv, 1), 3136 / 2 * 10);
-    assert_eq!(of("kcp+1", &conv, 16), 16 * 3136 * 10);
+    assert_eq!(cycles("peak", &conv, 1), 115_605_504_u128.div_ceil(16384));
+    assert_eq!(cycles("sys", &conv, 1), 3136 * 576_u128.div_ceil(128));
+    assert_eq!(cycles("kcp", &conv, 1), 3136 * 9);
+    assert_eq!(cycles("kcp+1", &conv, 1), 3136 * 10);
+    assert_eq!(cycles("kcpx", &conv, 1), 3136 / 4 * 9);
+    assert_eq!(cycles("kcpx+1:128", &conv, 1), 3136 / 2 * 10);
+    assert_eq!(cycles("kcp+1", &conv, 16), 16 * 3136 * 10);
     // One position cannot be split, sixteen can.
     let fc = layer("fc");
-    assert_eq!(of("kcp+1", &fc, 1), 2 * 32 * 4);
-    assert_eq!(of("kcpx+1", &Layer { cout_g: 64, ..fc }, 16), 4 * 2 * 32);
+    assert_eq!(cycles("kcp+1", &fc, 1), 2 * 32 * 4);
+    assert_eq!(cycles("kcpx+1", &NetworkLayer { cout_g: 64, ..fc }, 16), 4 * 2 * 32);
 }
 
 #[test]
@@ -86,16 +86,16 @@ fn names_read_as_they_are_written() {
 }
 
 #[test]
-fn what_is_no_mapping_is_told() {
-    let told = |name: &str| name.parse::<Mapping>().unwrap_err().to_string();
+fn invalid_mappings_are_errors() {
+    let error = |name: &str| name.parse::<Mapping>().unwrap_err().to_string();
     assert_eq!(
-        told("kcpy"),
+        error("kcpy"),
         "there is no mapping `kcpy`; the nearest is `kcp`; there are peak, sys, kcp, kcp+1, kcpx, kcpx+1"
     );
     for name in ["sys:0", "kcp:", "kcp:-1", "kcp:99999999999999999999"] {
-        assert!(told(name).contains("expected a width of at least 1"), "{name}: {}", told(name));
+        assert!(error(name).contains("expected a width of at least 1"), "{name}: {}", error(name));
     }
-    assert!(told("peak:2").starts_with("there is no mapping `peak:2`"));
+    assert!(error("peak:2").starts_with("there is no mapping `peak:2`"));
     let wide: Mapping = "sys:256".parse().unwrap();
     assert_eq!(
         wide.fits(100).unwrap_err().to_string(),
@@ -104,7 +104,7 @@ fn what_is_no_mapping_is_told() {
     assert_eq!(wide.fits(256), Ok(()));
 }
 
-fn layers() -> impl Strategy<Value = Layer> {
+fn layers() -> impl Strategy<Value = NetworkLayer> {
     let kinds = prop::sample::select(LayerType::ALL.to_vec());
     let sizes = (1_u64..100, 1_u64..5000, 1_u64..3000, 1_u64..50, 1_u64..3000);
     let fc = layer("fc");
@@ -114,7 +114,7 @@ fn layers() -> impl Strategy<Value = Layer> {
             LayerType::Depthwise => (1, 1),
             _ => (cin_g, cout_g),
         };
-        Layer { kind, groups, m, cin_g, rs, cout_g, ..fc.clone() }
+        NetworkLayer { kind, groups, m, cin_g, rs, cout_g, ..fc.clone() }
     })
 }
 
@@ -133,17 +133,17 @@ proptest! {
         layer in layers(), batch in 1_u64..20, pes in 128_u64..70_000,
     ) {
         for (plain, split) in [("kcp", "kcpx"), ("kcp+1", "kcpx+1"), ("kcp:128", "kcpx:128")] {
-            let of = |name: &str| name.parse::<Mapping>().unwrap().cycles(&layer, batch, pes);
-            prop_assert!(of(split) <= of(plain));
+            let cycles = |name: &str| name.parse::<Mapping>().unwrap().cycles(&layer, batch, pes);
+            prop_assert!(cycles(split) <= cycles(plain));
         }
     }
 
     #[test]
     fn a_batch_takes_at_most_as_long_as_its_samples(layer in layers(), batch in 1_u64..20) {
         for name in NAMES {
-            let of = |batch| name.parse::<Mapping>().unwrap().cycles(&layer, batch, 16384);
-            prop_assert!(of(batch) <= u128::from(batch) * of(1));
-            prop_assert!(of(batch + 1) >= of(batch));
+            let cycles = |batch| name.parse::<Mapping>().unwrap().cycles(&layer, batch, 16384);
+            prop_assert!(cycles(batch) <= u128::from(batch) * cycles(1));
+            prop_assert!(cycles(batch + 1) >= cycles(batch));
         }
     }
 }

@@ -1,41 +1,49 @@
-//! After AI-MT, as the thesis' prose tells it: our reading, not the system of its authors.
+//! A scheduler after AI-MT, as the thesis describes it in prose. This is our reading, not the authors' system.
 //!
-//! AI-MT (Baek et al., ISCA 2020) schedules blocks of parts of layers, merges and evicts them. Here blocks are those of
-//! the profile, and three rules remain: with little room in the buffer, the block that is computed soonest, which gives
-//! its room back; with little work laid up for the array, a block that brings more work than its fetch takes; else one
-//! that brings less. Candidates of a rule are taken in turn, where the thesis draws lots.
+//! AI-MT (Baek et al., ISCA 2020) schedules blocks of parts of layers, and merges and evicts them. Here blocks are
+//! those of the profile, and three rules remain:
+//!
+//! 1. With little room in the buffer, pick the block that computes shortest, because it releases its room soonest.
+//! 2. With little work queued for the array, pick a block that computes at least as long as it fetches.
+//! 3. Otherwise pick a block that computes shorter than it fetches.
+//!
+//! Candidates of rules 2 and 3 take turns; the thesis picks one at random.
 
-use super::{Scheduler, View};
+use super::{Scheduler, SchedulerView};
 
-/// After AI-MT.
+/// Scheduler after AI-MT.
 #[derive(Clone, Debug)]
 pub struct AiMt {
-    /// Of the buffer, below which room is little.
+    /// Fraction of the buffer below which room is little.
     room: f64,
-    /// Of the time that filling the buffer takes, below which work is little.
+    /// Fraction of the buffer's fill time below which queued work is little.
     work: f64,
     last: usize,
-    why: &'static str,
+    reason: &'static str,
 }
 
 impl Default for AiMt {
-    /// Thresholds as a sweep over the thesis' pairs has them best.
+    /// Returns the thresholds that were best in a sweep over the thesis' pairs.
     fn default() -> Self {
         Self::new(0.1, 0.2)
     }
 }
 
 impl AiMt {
-    /// With other thresholds, each a share in [0, 1]: of the buffer, and of the time that filling it takes.
+    /// Creates a scheduler with other thresholds in [0, 1]: fractions of the buffer, and of the time to fill it.
     #[must_use]
     pub fn new(room: f64, work: f64) -> Self {
-        Self { room, work, last: 0, why: "" }
+        Self { room, work, last: 0, reason: "" }
     }
 
-    /// Of the candidates, the one whose stream comes next.
-    fn in_turn(&mut self, view: &View<'_>, of: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Returns the candidate whose stream is next in turn.
+    fn in_turn(
+        &mut self,
+        view: &SchedulerView<'_>,
+        is_candidate: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let after = |stream: usize| (stream <= self.last, stream);
-        let candidates = (0..view.jobs.len()).filter(|&at| of(at));
+        let candidates = (0..view.jobs.len()).filter(|&at| is_candidate(at));
         let next =
             candidates.min_by_key(|&at| (after(view.jobs[at].stream), view.jobs[at].arrived))?;
         self.last = view.jobs[next].stream;
@@ -44,30 +52,31 @@ impl AiMt {
 }
 
 impl Scheduler for AiMt {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let (machine, limits) = (view.machine, view.machine.limits());
         if (machine.room() as f64) < self.room * limits.capacity as f64 {
-            self.why = "little room: computed soonest";
+            self.reason = "little room: computed soonest";
             let soonest = (0..view.jobs.len()).min_by_key(|&at| view.jobs[at].block.compute);
             return soonest.unwrap_or(0);
         }
         let laid_up = machine.compute_free().saturating_sub(machine.memory_free().max(view.now));
         let is_little = (laid_up as f64) < self.work * limits.capacity as f64 * limits.ps_per_byte;
         let brings_work = |at: usize| view.jobs[at].block.compute >= view.jobs[at].block.fetch;
-        self.why = match is_little {
-            true => "little work laid up: brings some",
-            false => "enough work laid up: brings less",
+        self.reason = if is_little {
+            "little work laid up: brings some"
+        } else {
+            "enough work laid up: brings less"
         };
         let wanted = self.in_turn(view, |at| brings_work(at) == is_little);
         wanted
             .or_else(|| {
-                self.why = "its turn, none is of the kind that is wanted";
+                self.reason = "its turn, none is of the kind that is wanted";
                 self.in_turn(view, |_| true)
             })
             .unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
-        self.why
+    fn reason(&self) -> &'static str {
+        self.reason
     }
 }

@@ -1,31 +1,31 @@
-//! Schedulers by deadline alone, and by how much each stream has been slowed down.
+//! Schedulers by deadline or by slowdown.
 
 use super::layerweaver_plus::{earliest, remaining_alone};
-use super::{Scheduler, View};
+use super::{Scheduler, SchedulerView};
 
-/// Earliest due first, block by block (EDF).
+/// Earliest deadline first (EDF), block by block.
 #[derive(Clone, Debug, Default)]
-pub struct EarliestDue;
+pub struct EarliestDeadlineFirst;
 
-impl Scheduler for EarliestDue {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for EarliestDeadlineFirst {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let due = |&at: &usize| (view.jobs[at].due, view.jobs[at].arrived);
         (0..view.jobs.len()).min_by_key(due).unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "due first"
     }
 }
 
-/// After PREMA, as far as its idea goes: requests collect tokens by how much they have been slowed down; of those with
-/// more than a share of the most, the one with least left to do runs, and may be preempted after any block.
+/// Scheduler after PREMA: requests collect tokens in proportion to their slowdown. Of those with at least a share of
+/// the most tokens, the one with the least work left runs. It may be preempted after any block.
 ///
-/// PREMA's priorities of tenants and its checkpoints are not modelled: all tenants are equal, and a preempted pass keeps
-/// what it has computed in the activation buffer.
+/// PREMA's tenant priorities and checkpoints are not modeled: all tenants are equal, and a preempted pass keeps its
+/// results in the activation buffer.
 #[derive(Clone, Debug)]
 pub struct Prema {
-    /// Of the most tokens, in (0, 1].
+    /// Share of the most tokens, in (0, 1].
     share: f64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Prema {
 }
 
 impl Scheduler for Prema {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let tokens = |at: usize| {
             let job = &view.jobs[at];
             view.now.saturating_sub(job.arrived) as f64 / job.pass.alone as f64
@@ -46,18 +46,18 @@ impl Scheduler for Prema {
         candidates.min_by_key(|&at| remaining_alone(&view.jobs[at])).unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "of those slowed down most, least is left of it"
     }
 }
 
-/// Of requests that can still be in time, the one with least laxity; of hopeless ones, which are served when nothing else
-/// is there, the one with least left.
+/// Least laxity first, among requests that can still meet their deadlines. Hopeless requests run only if there are no
+/// others, the one with the least work left first.
 #[derive(Clone, Debug, Default)]
 pub struct LeastLaxity;
 
 impl Scheduler for LeastLaxity {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let order = |&at: &usize| {
             let job = &view.jobs[at];
             let ends = earliest(view, job);
@@ -66,7 +66,7 @@ impl Scheduler for LeastLaxity {
         (0..view.jobs.len()).min_by_key(order).unwrap_or(0)
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "least laxity"
     }
 }

@@ -1,41 +1,43 @@
-//! What placing a block would let stand still (thesis, section IV.3).
+//! Idle time that placing a block would cause (thesis, section IV.3).
 
-use super::View;
-use crate::machine::Placed;
+use super::SchedulerView;
+use crate::machine::Placement;
 use crate::profile::Picos;
 
-/// Of one candidate.
+/// Idle time that one candidate would cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Idle {
-    /// When it would be fetched and computed.
-    pub placed: Placed,
-    /// The array stands still before it.
+pub struct IdleTime {
+    /// When the block would be fetched and computed.
+    pub placement: Placement,
+    /// Idle time of the array before the block, ps.
     pub compute: Picos,
-    /// The memory stands still before it, because the buffer is full.
+    /// Idle time of the memory before the block because the buffer is full, ps.
     pub memory: Picos,
 }
 
-impl Idle {
-    /// Both together.
+impl IdleTime {
+    /// Returns the idle time of both resources together.
     #[must_use]
     pub fn total(&self) -> Picos {
         self.compute + self.memory
     }
 }
 
-/// What placing the next block of job `at` lets stand still, exactly, from the machine: the printed formula for the array
-/// forgets that the fetch may have to wait for room, and the one for the memory holds only where it is positive.
+/// Returns the idle time that placing the next block of job `at` would cause.
 ///
-/// A block that computes longer than the buffer takes to fill makes the memory wait whatever is placed after it. That
-/// ("inherent") wait is met by the blocks that come after it, all alike, and so decides nothing.
+/// The values come from the exact timing of the machine. The thesis' formula for the array ignores that the fetch may
+/// wait for room, and its formula for the memory holds only if the result is positive.
+///
+/// A block that computes longer than filling the buffer takes makes the memory wait whatever is placed next. This
+/// inherent wait is part of the idle time of every later candidate alike, so it does not influence the choice.
 #[inline]
 #[must_use]
-pub fn idle(view: &View<'_>, at: usize) -> Idle {
+pub fn idle_time(view: &SchedulerView<'_>, at: usize) -> IdleTime {
     let (machine, job) = (view.machine, &view.jobs[at]);
-    let placed = machine.peek(&job.block, job.stream, view.now);
-    Idle {
-        placed,
-        compute: placed.fetch_end.saturating_sub(machine.compute_free()),
-        memory: placed.fetch_start - machine.memory_free().max(view.now),
+    let placement = machine.peek(&job.block, job.stream, view.now);
+    IdleTime {
+        placement,
+        compute: placement.fetch_end.saturating_sub(machine.compute_free()),
+        memory: placement.fetch_start - machine.memory_free().max(view.now),
     }
 }

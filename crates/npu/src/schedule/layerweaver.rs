@@ -1,63 +1,67 @@
-//! Layerweaver's greedy rule (thesis, section IV.3): the block that lets least stand still.
+//! Layerweaver's greedy rule (thesis, section IV.3): place the block that causes the least idle time.
 //!
-//! Our reading, where the text leaves room: of blocks that let equally little stand still, the one after which the
-//! longest fetch of the others would let the array wait least ("potential idle"), then one of a stream that waits for the
-//! memory, which keeps the memory busy. The rule against starvation: where every stream that waits for the memory would
-//! have to wait for room, the buffer is full of work for the array, and one of them is next (small blocks of the others
-//! would still fit, and put them off for ever); where every block makes the array wait, one of a stream that waits for the
-//! array is next, because its long fetch would be put off for ever. Of several it is the one that lets least stand
-//! still. Which stream is of which kind comes from its whole pass.
+//! Our reading, where the text is ambiguous:
+//!
+//! - Ties go to the block after which the longest fetch of the others would make the array wait least ("potential idle
+//!   time"), then to a memory-bound stream, which keeps the memory busy.
+//! - Rule against starvation of memory-bound streams: if every memory-bound stream would have to wait for room, the
+//!   buffer is full of work for the array, and a memory-bound stream is next. Otherwise small blocks of the others
+//!   would still fit and delay it forever.
+//! - Rule against starvation of compute-bound streams: if every block makes the array wait, a compute-bound stream is
+//!   next. Otherwise its long fetch would be delayed forever.
+//! - Of several streams of that kind, the one that causes the least idle time is next.
+//! - The whole pass of a stream decides whether it is compute-bound or memory-bound.
 
-use super::idle::{Idle, idle};
-use super::{Scheduler, View};
+use super::idle::{IdleTime, idle_time};
+use super::{Scheduler, SchedulerView};
 use crate::profile::Picos;
 
-/// Which of the rules hold: all but in ablations.
+/// Rules that apply. All apply except in ablation studies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// Memory that stands still counts.
+pub struct LayerweaverRules {
+    /// Count idle time of the memory.
     pub memory_idle: bool,
-    /// Nobody is put off for ever: see the module.
+    /// Prevent starvation; see the module documentation.
     pub starvation: bool,
-    /// Of equals, the one after which the array waits least for the longest fetch of the others.
+    /// Break ties by the potential idle time.
     pub potential: bool,
 }
 
-impl Default for Rules {
+impl Default for LayerweaverRules {
     fn default() -> Self {
         Self { memory_idle: true, starvation: true, potential: true }
     }
 }
 
-/// Layerweaver.
+/// The Layerweaver scheduler.
 #[derive(Clone, Debug)]
 pub struct Layerweaver {
-    rules: Rules,
-    /// The rule against starvation decided last.
+    rules: LayerweaverRules,
+    /// Whether the rule against starvation made the last decision.
     starved: bool,
-    why: &'static str,
+    reason: &'static str,
 }
 
 impl Layerweaver {
-    /// With these rules.
+    /// Creates a scheduler with these rules.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
-        Self { rules, starved: false, why: "" }
+    pub fn new(rules: LayerweaverRules) -> Self {
+        Self { rules, starved: false, reason: "" }
     }
 
-    /// Whether the rule against starvation made the last decision.
+    /// Returns whether the rule against starvation made the last decision.
     pub(super) fn was_starved(&self) -> bool {
         self.starved
     }
 
-    /// What decides first between candidates.
-    fn cost(&self, idle: &Idle) -> Picos {
+    /// Returns the idle time that ranks candidates.
+    fn cost(&self, idle: &IdleTime) -> Picos {
         if self.rules.memory_idle { idle.total() } else { idle.compute }
     }
 }
 
-/// The longest fetch of all next blocks, whose it is, and the longest of the others.
-fn longest(view: &View<'_>) -> (Picos, usize, Picos) {
+/// Returns the longest fetch of all next blocks, the index of its job, and the longest fetch of the others.
+fn longest(view: &SchedulerView<'_>) -> (Picos, usize, Picos) {
     let mut longest = (0, usize::MAX, 0);
     for (at, job) in view.jobs.iter().enumerate() {
         let fetch = job.block.fetch;
@@ -71,19 +75,22 @@ fn longest(view: &View<'_>) -> (Picos, usize, Picos) {
 }
 
 impl Scheduler for Layerweaver {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let (most, first, second) = longest(view);
         let (mut best, mut least) = (0, (Picos::MAX, Picos::MAX, true));
-        // Of the streams that wait for the memory, and of those that wait for the array, the one that lets least idle.
+        // For memory-bound and compute-bound streams: the job that causes the least idle time.
         let mut relief = [(None, Picos::MAX); 2];
-        let (mut memory_waits, mut array_waits, mut is_tied) = (true, true, false);
+        let mut memory_waits = true;
+        let mut array_waits = true;
+        let mut is_tied = false;
         for (at, job) in view.jobs.iter().enumerate() {
-            let idle = idle(view, at);
-            // The array's wait if, after it, the longest fetch of the others came next.
+            let idle = idle_time(view, at);
+            // Potential idle time: the array's wait if the longest fetch of the others came next.
             let next = if at == first { second } else { most };
-            let potential = match self.rules.potential {
-                true => (idle.placed.fetch_end + next).saturating_sub(idle.placed.compute_end),
-                false => 0,
+            let potential = if self.rules.potential {
+                (idle.placement.fetch_end + next).saturating_sub(idle.placement.compute_end)
+            } else {
+                0
             };
             let is_compute_bound = job.pass.is_compute_bound();
             let cost = (self.cost(&idle), potential, is_compute_bound);
@@ -98,7 +105,7 @@ impl Scheduler for Layerweaver {
                 *class = (Some(at), cost.0);
             }
         }
-        let (starved, why) = match (memory_waits && self.rules.memory_idle, array_waits) {
+        let (starved, reason) = match (memory_waits && self.rules.memory_idle, array_waits) {
             (true, false) if self.rules.starvation => {
                 (relief[0].0, "the buffer is full, lest those that wait for the memory starve")
             }
@@ -107,8 +114,8 @@ impl Scheduler for Layerweaver {
             }
             _ => (None, ""),
         };
-        self.why = match (starved, is_tied) {
-            (Some(_), _) => why,
+        self.reason = match (starved, is_tied) {
+            (Some(_), _) => reason,
             (None, true) => "of equals, the PEs wait least for the longest fetch after it",
             (None, false) => "lets least stand still",
         };
@@ -116,7 +123,7 @@ impl Scheduler for Layerweaver {
         starved.unwrap_or(best)
     }
 
-    fn why(&self) -> &'static str {
-        self.why
+    fn reason(&self) -> &'static str {
+        self.reason
     }
 }

@@ -1,4 +1,4 @@
-//! Whose block is next: schedulers, one a file.
+//! Schedulers, one per file: each decides which network's block is placed next.
 
 #[cfg(test)]
 mod tests;
@@ -12,18 +12,17 @@ mod layerweaver_plus;
 mod named;
 mod serial;
 mod stitched;
-
 mod turns;
 
 pub use ai_mt::AiMt;
-pub use balanced::Balanced;
-pub use deadlines::{EarliestDue, LeastLaxity, Prema};
-pub use idle::{Idle, idle};
-pub use layerweaver::{Layerweaver, Rules};
+pub use balanced::BalancedScheduler;
+pub use deadlines::{EarliestDeadlineFirst, LeastLaxity, Prema};
+pub use idle::{IdleTime, idle_time};
+pub use layerweaver::{Layerweaver, LayerweaverRules};
 pub use layerweaver_plus::{LayerweaverPlus, Urgency};
-pub use named::{Named, SCHEDULERS, UnknownScheduler};
-pub use serial::{Serial, Whole};
-pub use stitched::Stitched;
+pub use named::{NamedScheduler, SCHEDULERS, UnknownScheduler};
+pub use serial::{SerialOrder, SerialScheduler};
+pub use stitched::StitchedScheduler;
 pub use turns::RoundRobin;
 
 use std::sync::Arc;
@@ -31,44 +30,46 @@ use std::sync::Arc;
 use crate::machine::Machine;
 use crate::pass::Pass;
 use crate::profile::{Block, Picos};
-use crate::queue::{Batch, Queue};
+use crate::queue::{Batch, RequestQueue};
 
-/// A pass of a network that has begun or may begin: its blocks are placed in order.
+/// A pass of a network that is active or ready. Its blocks are placed in order.
 #[derive(Clone, Debug)]
-pub struct Job {
-    /// Whose it is.
+pub struct PassJob {
+    /// Stream of the pass.
     pub stream: usize,
-    /// What there is to do.
+    /// Blocks and totals of the pass.
     pub pass: Arc<Pass>,
-    /// Which of its blocks is next; there is one.
+    /// Index of the next block; the block exists.
     pub next: usize,
-    /// That one.
+    /// The next block.
     pub block: Block,
-    /// When it came.
+    /// Arrival time.
     pub arrived: Picos,
-    /// When it should be computed; the end of time where nobody asks.
+    /// Deadline; `Picos::MAX` means no deadline.
     pub due: Picos,
-    /// What its blocks from the next on compute, together.
+    /// Compute time of the blocks that are left, including the next, ps.
     pub compute_left: Picos,
-    /// What they fetch.
+    /// Fetch time of the blocks that are left, including the next, ps.
     pub fetch_left: Picos,
 }
 
-impl Job {
-    /// All blocks are to be placed.
+impl PassJob {
+    /// Creates a job with all blocks left to place.
     #[must_use]
     pub fn new(stream: usize, pass: Arc<Pass>, arrived: Picos, due: Picos) -> Self {
         let (block, compute_left, fetch_left) = (pass.blocks[0], pass.compute, pass.fetch);
         Self { stream, pass, next: 0, block, arrived, due, compute_left, fetch_left }
     }
 
-    /// Another pass of the same network.
+    /// Starts another pass of the same network.
     pub fn restart(&mut self) {
-        (self.next, self.block) = (0, self.pass.blocks[0]);
-        (self.compute_left, self.fetch_left) = (self.pass.compute, self.pass.fetch);
+        self.next = 0;
+        self.block = self.pass.blocks[0];
+        self.compute_left = self.pass.compute;
+        self.fetch_left = self.pass.fetch;
     }
 
-    /// The next block is placed: whether there is another.
+    /// Advances past the next block. Returns whether another block follows.
     #[inline]
     pub fn step(&mut self) -> bool {
         self.compute_left -= self.block.compute;
@@ -83,14 +84,15 @@ impl Job {
         }
     }
 
-    /// The work that should be laid up for the array when the next block is fetched; see [`Pass::leads`].
+    /// Returns the work that should be queued for the array when the next block is fetched; see [`Pass::leads`].
     #[inline]
     #[must_use]
     pub fn lead(&self) -> Picos {
         self.pass.leads[self.next]
     }
 
-    /// How long the rest takes alone, at least: what is longer of computing and fetching it.
+    /// Returns a lower bound on the time to finish alone: the longer of the compute and the fetch time that are left,
+    /// ps.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> Picos {
@@ -98,40 +100,68 @@ impl Job {
     }
 }
 
-/// What a scheduler sees.
+/// State that a scheduler sees.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    /// What has been placed.
+pub struct SchedulerView<'a> {
+    /// Machine with the blocks placed so far.
     pub machine: &'a Machine,
-    /// What may be placed; at least one job.
-    pub jobs: &'a [Job],
-    /// Requests that have not begun, of each stream; none where passes follow one another.
-    pub queues: &'a [Queue],
-    /// When it is asked: nothing is fetched before.
+    /// Jobs whose next block may be placed; at least one.
+    pub jobs: &'a [PassJob],
+    /// Queue of waiting requests of each stream; empty in simulations of streams.
+    pub queues: &'a [RequestQueue],
+    /// Current time. No fetch starts earlier.
     pub now: Picos,
 }
 
-impl View<'_> {
-    /// The whole batch that has been ready for longest, if any is.
+impl SchedulerView<'_> {
+    /// Returns the full batch that has been ready for longest, if any is ready.
     #[must_use]
     pub fn oldest(&self) -> Option<Batch> {
-        let ready = |(stream, queue): (usize, &Queue)| Some((queue.ready_at()?, stream));
+        let ready = |(stream, queue): (usize, &RequestQueue)| Some((queue.ready_at()?, stream));
         let (at, stream) = self.queues.iter().enumerate().filter_map(ready).min()?;
         (at <= self.now).then(|| Batch { stream, after: 0, requests: self.queues[stream].batch(0) })
     }
 }
 
-/// Says whose block is next.
+/// Decides which block is placed next.
+///
+/// ```
+/// use dyno_npu::schedule::{Scheduler, SchedulerView};
+///
+/// /// Places the block with the shortest fetch.
+/// struct ShortestFetch;
+///
+/// impl Scheduler for ShortestFetch {
+///     fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
+///         let fetch = |&job: &usize| view.jobs[job].block.fetch;
+///         (0..view.jobs.len()).min_by_key(fetch).unwrap_or(0)
+///     }
+///
+///     fn reason(&self) -> &'static str {
+///         "shortest fetch"
+///     }
+/// }
+/// # use dyno_npu::{machine::*, pass::Pass, profile::*, streams::simulate};
+/// # let limits = MachineLimits { capacity: 100, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// # let blocks = vec![Block { compute: 5, fetch: 10, bytes: 10 }];
+/// # let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+/// # let passes = [std::sync::Arc::new(Pass::new(&profile, limits).expect("the block takes time"))];
+/// let result = simulate(&passes, limits, &mut ShortestFetch, 95);
+/// assert_eq!(result.streams[0].passes, 9);
+/// ```
 pub trait Scheduler {
-    /// Which requests begin as a pass, if any should now: by default the whole batch that has been ready for longest.
-    /// Asked before each pick, again after each batch that it names, as long as one is ready and another pass may begin.
-    fn begin(&mut self, view: &View<'_>) -> Option<Batch> {
+    /// Returns the requests that start as a pass, if any should start now. By default, this is the full batch that has
+    /// been ready for longest.
+    ///
+    /// The server calls this before each pick, and again after each batch that starts, as long as a batch is ready and
+    /// another pass may start.
+    fn begin(&mut self, view: &SchedulerView<'_>) -> Option<Batch> {
         view.oldest()
     }
 
-    /// The position of a job in the view.
-    fn pick(&mut self, view: &View<'_>) -> usize;
+    /// Returns the index of the job in `view` whose block is placed next.
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize;
 
-    /// Why it picked the last one, in a few words.
-    fn why(&self) -> &'static str;
+    /// Returns the reason for the last pick, in a few words.
+    fn reason(&self) -> &'static str;
 }

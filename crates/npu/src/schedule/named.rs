@@ -1,28 +1,39 @@
-//! Schedulers by their names.
+//! Registry of schedulers by name.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    AiMt, Balanced, EarliestDue, Layerweaver, LayerweaverPlus, LeastLaxity, Prema, RoundRobin,
-    Rules, Scheduler, Serial, Stitched, Urgency, Whole,
+    AiMt, BalancedScheduler, EarliestDeadlineFirst, Layerweaver, LayerweaverPlus, LayerweaverRules,
+    LeastLaxity, Prema, RoundRobin, Scheduler, SerialOrder, SerialScheduler, StitchedScheduler,
+    Urgency,
 };
 use crate::nearest::nearest;
 use crate::pass::Pass;
 
-/// A scheduler with a name.
+/// A scheduler with its name and description.
+///
+/// ```
+/// use dyno_npu::schedule::NamedScheduler;
+///
+/// let scheduler = NamedScheduler::find("double-buffer")?;
+/// assert_eq!(scheduler.depth, Some(2));
+/// let error = NamedScheduler::find("layerwaever").unwrap_err();
+/// assert!(error.to_string().contains("the nearest is `layerweaver`"));
+/// # Ok::<(), dyno_npu::schedule::UnknownScheduler>(())
+/// ```
 #[derive(Clone, Copy)]
-pub struct Named {
-    /// What commands call it.
+pub struct NamedScheduler {
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// Blocks in the weight buffer at most; nothing where only bytes count.
+    /// Maximum number of blocks in the weight buffer; `None` if only bytes count.
     pub depth: Option<usize>,
     make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for NamedScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -32,35 +43,35 @@ const fn named(
     name: &'static str,
     about: &'static str,
     make: fn(&[Arc<Pass>]) -> Box<dyn Scheduler>,
-) -> Named {
-    Named { name, about, depth: None, make }
+) -> NamedScheduler {
+    NamedScheduler { name, about, depth: None, make }
 }
 
-/// All of them: baselines, those of others, the thesis' and ours.
-pub const SCHEDULERS: &[Named] = &[
+/// All schedulers: baselines, schedulers after other papers, those of the thesis, and Dyno's own.
+pub const SCHEDULERS: &[NamedScheduler] = &[
     named("compute-only", "only the stream that asks most of the array", |passes| {
-        Box::new(Serial::new(Whole::Compute, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len()))
     }),
     named("memory-only", "only the stream that asks most of the memory", |passes| {
-        Box::new(Serial::new(Whole::Memory, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::Memory, passes.len()))
     }),
     named("fair", "whole passes, of the stream that had the least time", |passes| {
-        Box::new(Serial::new(Whole::Fair, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::Fair, passes.len()))
     }),
     named("fifo", "whole passes, first come first served", |passes| {
-        Box::new(Serial::new(Whole::First, passes.len()))
+        Box::new(SerialScheduler::new(SerialOrder::First, passes.len()))
     }),
-    Named {
+    NamedScheduler {
         depth: Some(2),
         ..named(
             "double-buffer",
             "first come first served, one block fetched while another is computed",
-            |passes| Box::new(Serial::new(Whole::First, passes.len())),
+            |passes| Box::new(SerialScheduler::new(SerialOrder::First, passes.len())),
         )
     },
     named("round-robin", "a block of each stream in turn", |_| Box::new(RoundRobin::default())),
     named("stitched", "pairs of streams in turn, each scheduled by Layerweaver", |passes| {
-        Box::new(Stitched::new(passes))
+        Box::new(StitchedScheduler::new(passes))
     }),
     named("ai-mt", "after AI-MT: blocks of the kind that the buffer has too little of", |_| {
         Box::new(AiMt::default())
@@ -69,7 +80,7 @@ pub const SCHEDULERS: &[Named] = &[
         Box::new(Prema::default())
     }),
     named("earliest-due", "block by block, the request that is due first", |_| {
-        Box::new(EarliestDue)
+        Box::new(EarliestDeadlineFirst)
     }),
     named(
         "least-laxity",
@@ -77,7 +88,7 @@ pub const SCHEDULERS: &[Named] = &[
         |_| Box::new(LeastLaxity),
     ),
     named("layerweaver", "the block that lets least stand still", |_| {
-        Box::new(Layerweaver::new(Rules::default()))
+        Box::new(Layerweaver::new(LayerweaverRules::default()))
     }),
     named("layerweaver+", "Layerweaver, and urgent requests first: the rule of the text", |_| {
         Box::new(LayerweaverPlus::new(Urgency::Text))
@@ -94,14 +105,14 @@ pub const SCHEDULERS: &[Named] = &[
     named(
         "balanced",
         "ours: steered by the work laid up for the array, and by deadlines",
-        |passes| Box::new(Balanced::new(passes)),
+        |passes| Box::new(BalancedScheduler::new(passes)),
     ),
 ];
 
-/// There is no scheduler of that name.
+/// Error: no scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownScheduler {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -116,17 +127,17 @@ impl fmt::Display for UnknownScheduler {
 
 impl std::error::Error for UnknownScheduler {}
 
-impl Named {
-    /// One of [`SCHEDULERS`].
+impl NamedScheduler {
+    /// Returns a scheduler of [`SCHEDULERS`].
     ///
     /// # Errors
-    /// The name is none of them.
+    /// Fails if no scheduler has this name.
     pub fn find(name: &str) -> Result<&'static Self, UnknownScheduler> {
         let found = SCHEDULERS.iter().find(|scheduler| scheduler.name == name);
         found.ok_or_else(|| UnknownScheduler { name: name.to_owned() })
     }
 
-    /// The scheduler, for streams with these passes.
+    /// Creates the scheduler for streams with these passes.
     #[must_use]
     pub fn make(&self, passes: &[Arc<Pass>]) -> Box<dyn Scheduler> {
         (self.make)(passes)

@@ -1,68 +1,68 @@
-//! Schedulers that finish a pass before they begin another: the baselines of chapter IV, and first in, first out.
+//! Schedulers that finish a pass before they start another: the baselines of chapter IV, and first in, first out.
 
-use super::{Job, Scheduler, View};
+use super::{PassJob, Scheduler, SchedulerView};
 use crate::profile::Picos;
 
-/// Which pass is next when one has ended.
+/// Rule for the next pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whole {
-    /// Of the stream that asks most of the array for each fetch, and no other while it has one: "compute-only".
+pub enum SerialOrder {
+    /// The stream with the most computation per fetch, and no other while it has a pass: "compute-only".
     Compute,
-    /// Of the stream that asks most of the memory: "memory-only".
+    /// The stream with the most fetching per computation: "memory-only".
     Memory,
-    /// Of the stream that had the least time: "fair".
+    /// The stream with the least service so far: "fair".
     Fair,
-    /// The one that came first: FIFO.
+    /// The pass that arrived first: FIFO.
     First,
 }
 
-/// Passes one after another.
+/// Scheduler that places whole passes.
 #[derive(Clone, Debug)]
-pub struct Serial {
-    whole: Whole,
-    /// Time alone that each stream's passes would have taken.
-    had: Vec<Picos>,
-    why: &'static str,
+pub struct SerialScheduler {
+    order: SerialOrder,
+    /// Service of each stream: the sum of its passes' times alone, ps.
+    service: Vec<Picos>,
+    reason: &'static str,
 }
 
-impl Serial {
-    /// For so many streams.
+impl SerialScheduler {
+    /// Creates a scheduler for this many streams.
     #[must_use]
-    pub fn new(whole: Whole, streams: usize) -> Self {
-        Self { whole, had: vec![0; streams], why: "" }
+    pub fn new(order: SerialOrder, streams: usize) -> Self {
+        Self { order, service: vec![0; streams], reason: "" }
     }
 }
 
-/// Of the job's whole pass, what it fetches for each time of computing.
-fn slope(job: &Job) -> f64 {
+/// Returns the fetch time per compute time of the job's whole pass.
+fn slope(job: &PassJob) -> f64 {
     job.pass.fetch as f64 / job.pass.compute.max(1) as f64
 }
 
-impl Scheduler for Serial {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for SerialScheduler {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let jobs = view.jobs.iter().enumerate();
-        if let Some((begun, _)) = jobs.clone().find(|(_, job)| job.next > 0) {
-            self.why = "its pass has begun";
-            return begun;
+        if let Some((current, _)) = jobs.clone().find(|(_, job)| job.next > 0) {
+            self.reason = "its pass has begun";
+            return current;
         }
-        let next = match self.whole {
-            Whole::Compute => jobs.min_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
-            Whole::Memory => jobs.max_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
-            Whole::Fair => jobs.min_by_key(|(_, job)| self.had[job.stream]),
-            Whole::First => jobs.min_by_key(|(_, job)| job.arrived),
+        let next = match self.order {
+            SerialOrder::Compute => jobs.min_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
+            SerialOrder::Memory => jobs.max_by(|(_, a), (_, b)| slope(a).total_cmp(&slope(b))),
+            SerialOrder::Fair => jobs.min_by_key(|(_, job)| self.service[job.stream]),
+            SerialOrder::First => jobs.min_by_key(|(_, job)| job.arrived),
         };
-        self.why = match self.whole {
-            Whole::Compute => "asks most of the PEs",
-            Whole::Memory => "asks most of the memory",
-            Whole::Fair => "had the least time",
-            Whole::First => "came first",
+        self.reason = match self.order {
+            SerialOrder::Compute => "asks most of the PEs",
+            SerialOrder::Memory => "asks most of the memory",
+            SerialOrder::Fair => "had the least time",
+            SerialOrder::First => "came first",
         };
         let (at, job) = next.unwrap_or((0, &view.jobs[0]));
-        self.had[job.stream] += job.pass.alone;
+        self.service[job.stream] += job.pass.alone;
         at
     }
 
-    fn why(&self) -> &'static str {
-        self.why
+    fn reason(&self) -> &'static str {
+        self.reason
     }
 }

@@ -1,29 +1,30 @@
-//! Two-model schedules stitched together for more models (thesis, section IV.5.E): pairs take turns.
+//! Two-model schedules stitched together for more models (thesis, section IV.5.E): pairs of streams take turns.
 
 use std::sync::Arc;
 
-use super::{Layerweaver, Rules, Scheduler, View};
+use super::{Layerweaver, LayerweaverRules, Scheduler, SchedulerView};
 use crate::pass::Pass;
 use crate::profile::Picos;
 
-/// Streams in pairs, each with one that waits for the other resource; a pair runs under Layerweaver until each of its
-/// streams could have had a pass alone, then the next.
+/// Scheduler that pairs each stream with one that waits for the other resource. A pair runs under Layerweaver until
+/// each of its streams could have completed a pass alone; then the next pair runs.
 #[derive(Clone, Debug)]
-pub struct Stitched {
-    /// Of each stream, its pair.
+pub struct StitchedScheduler {
+    /// Pair of each stream.
     pair: Vec<usize>,
-    /// Of each pair, how long its turn is.
+    /// Length of each pair's turn, ps.
     turns: Vec<Picos>,
-    now: usize,
+    current: usize,
     since: Picos,
     inner: Layerweaver,
 }
 
-impl Stitched {
-    /// For streams with these passes.
+impl StitchedScheduler {
+    /// Creates a scheduler for streams with these passes.
     #[must_use]
     pub fn new(passes: &[Arc<Pass>]) -> Self {
-        // From the most to the least bound by the memory: the first with the last, and so on inwards.
+        // In order from the most memory-bound to the least: the first is paired with the last, the second with the one
+        // before the last, and so on.
         let slope = |at: usize| passes[at].fetch as f64 / passes[at].compute.max(1) as f64;
         let mut order: Vec<usize> = (0..passes.len()).collect();
         order.sort_by(|&a, &b| slope(b).total_cmp(&slope(a)));
@@ -33,20 +34,27 @@ impl Stitched {
             pair[stream] = position.min(passes.len() - 1 - position);
             turns[pair[stream]] = turns[pair[stream]].max(passes[stream].alone);
         }
-        Self { pair, turns, now: 0, since: 0, inner: Layerweaver::new(Rules::default()) }
+        Self {
+            pair,
+            turns,
+            current: 0,
+            since: 0,
+            inner: Layerweaver::new(LayerweaverRules::default()),
+        }
     }
 }
 
-impl Scheduler for Stitched {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for StitchedScheduler {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let free = view.machine.memory_free();
-        if free >= self.since.saturating_add(self.turns[self.now]) {
-            (self.now, self.since) = ((self.now + 1) % self.turns.len(), free);
+        if free >= self.since.saturating_add(self.turns[self.current]) {
+            self.current = (self.current + 1) % self.turns.len();
+            self.since = free;
         }
-        // A pair that has nothing to do gives its turn up.
+        // A pair without jobs gives up its turn.
         let has_jobs = |pair: usize| view.jobs.iter().any(|job| self.pair[job.stream] == pair);
-        let turns = (0..self.turns.len()).map(|ahead| (self.now + ahead) % self.turns.len());
-        let pair = turns.into_iter().find(|&pair| has_jobs(pair)).unwrap_or(self.now);
+        let turns = (0..self.turns.len()).map(|ahead| (self.current + ahead) % self.turns.len());
+        let pair = turns.into_iter().find(|&pair| has_jobs(pair)).unwrap_or(self.current);
         let (mut jobs, mut places) = (Vec::new(), Vec::new());
         for (at, job) in view.jobs.iter().enumerate() {
             if self.pair[job.stream] == pair {
@@ -54,10 +62,10 @@ impl Scheduler for Stitched {
                 places.push(at);
             }
         }
-        places[self.inner.pick(&View { jobs: &jobs, ..*view })]
+        places[self.inner.pick(&SchedulerView { jobs: &jobs, ..*view })]
     }
 
-    fn why(&self) -> &'static str {
-        self.inner.why()
+    fn reason(&self) -> &'static str {
+        self.inner.reason()
     }
 }

@@ -1,15 +1,15 @@
-//! Round-robin, block by block.
+//! Round robin, block by block.
 
-use super::{Scheduler, View};
+use super::{Scheduler, SchedulerView};
 
-/// Each stream places a block in its turn.
+/// Scheduler that places one block of each stream in turn.
 #[derive(Clone, Debug, Default)]
 pub struct RoundRobin {
     last: usize,
 }
 
 impl Scheduler for RoundRobin {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let after = |stream: usize| (stream <= self.last, stream);
         let next =
             view.jobs.iter().enumerate().min_by_key(|(_, job)| (after(job.stream), job.arrived));
@@ -18,7 +18,7 @@ impl Scheduler for RoundRobin {
         at
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "its turn"
     }
 }

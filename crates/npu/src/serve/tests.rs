@@ -1,33 +1,24 @@
-//! The server against what can be worked out by hand and what queueing theory knows.
+//! The server compared with hand-made timelines and with queueing theory.
+
+use proptest::prelude::*;
 
 use super::*;
-use crate::pass::Pass;
-use crate::profile::{Block, Profile};
-use crate::schedule::{Serial, Whole};
+use crate::pass::tests::{LIMITS, pass};
+use crate::schedule::{SerialOrder, SerialScheduler};
+use crate::version::NetworkVersion;
 
-/// Of a machine that has room for everything, and fetches a byte in a picosecond.
-pub(crate) const LIMITS: Limits =
-    Limits { capacity: 1_000_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
-
-/// One block.
-pub(crate) fn pass(compute: Picos, fetch: Picos) -> Arc<Pass> {
-    let block = Block { compute, fetch, bytes: fetch };
-    let profile = Profile { blocks: vec![block], ..Profile::default() };
-    Arc::new(Pass::new(&profile, LIMITS).expect("it has a block"))
-}
-
-fn server(passes: Vec<Arc<Pass>>, window: Picos, active: usize) -> Server {
-    let served = vec![Served { passes, limit: Picos::MAX }];
-    Server::new(
+fn server(passes: Vec<Arc<Pass>>, window: Picos, active: usize) -> NpuServer {
+    let served = vec![ServedNetwork { passes, limit: Picos::MAX }];
+    NpuServer::new(
         LIMITS,
-        Batching { window, active, wake: Picos::MAX },
+        BatchingPolicy { window, active, wake: Picos::MAX },
         served,
-        Box::new(Serial::new(Whole::First, 1)),
+        Box::new(SerialScheduler::new(SerialOrder::First, 1)),
     )
 }
 
-/// Plays the server until nothing is under way; requests come at these times.
-fn play(server: &mut Server, arrivals: &[Picos]) -> Vec<(Picos, u64)> {
+/// Runs the server until it is idle; requests arrive at these times.
+fn play(server: &mut NpuServer, arrivals: &[Picos]) -> Vec<(Picos, u64)> {
     let mut computed = Vec::new();
     let mut arrivals = arrivals.iter().copied().enumerate().peekable();
     loop {
@@ -65,17 +56,17 @@ fn weights_of_the_next_pass_are_fetched_while_one_is_computed() {
 }
 
 #[test]
-fn what_comes_when_as_many_passes_are_under_way_as_may_be_waits_and_is_batched() {
+fn requests_beyond_the_limit_of_active_passes_wait_and_are_batched() {
     let passes = vec![pass(50, 20), pass(60, 20)];
     let mut one = server(passes, 0, 1);
-    // The second and third come while the first is fetched: one batch when the memory is free.
+    // The second and third request arrive while the first is fetched: one batch when the memory is free.
     let computed = play(&mut one, &[0, 5, 6]);
     assert_eq!(computed, [(70, 0), (130, 1), (130, 2)]);
 }
 
 #[test]
 fn constant_service_and_random_arrivals_wait_as_long_as_queueing_theory_says() {
-    // Computing alone counts, the fetch is nothing: M/D/1 at a load of 0.7.
+    // Requests only compute: M/D/1 at a load of 0.7.
     let mut server = server(vec![pass(7_000, 0)], 0, usize::MAX);
     let mut state = 88_172_645_463_325_252_u64;
     let mut uniform = || {
@@ -98,4 +89,42 @@ fn constant_service_and_random_arrivals_wait_as_long_as_queueing_theory_says() {
     let mean = total / computed.len() as f64;
     let theory = 7_000.0 * (1.0 + 0.7 / (2.0 * 0.3));
     assert!((mean / theory - 1.0).abs() < 0.01, "{mean} where theory has {theory}");
+}
+
+proptest! {
+    /// For any requests, the mean accuracy is at least the floor after each batch, and all are answered.
+    #[test]
+    fn the_mean_accuracy_stays_at_or_above_the_floor(
+        floor in 60.0_f64..90.0, gaps in prop::collection::vec(0_u64..150, 1..200), limit in 0_u64..2_000,
+    ) {
+        let served = ServedNetwork { passes: vec![pass(10, 100)], limit };
+        let batching = BatchingPolicy { window: 0, active: 3, wake: Picos::MAX };
+        let scheduler = Box::new(SerialScheduler::new(SerialOrder::First, 1));
+        let mut server = NpuServer::new(LIMITS, batching, vec![served], scheduler);
+        let version = |accuracy: f64, fetch| NetworkVersion {
+            name: format!("{accuracy}"),
+            accuracy,
+            passes: vec![pass(10, fetch)],
+        };
+        let all = vec![version(80.0, 50), version(90.0, 100), version(60.0, 20)];
+        server.offer(0, VersionSet::new(all, floor).expect("the floor is reached"));
+        let mut computed = Vec::new();
+        let mut now = 0;
+        for (ticket, gap) in (0..).zip(&gaps) {
+            now += gap;
+            while let Some(next) = server.next_event().filter(|next| *next < now) {
+                server.advance(next, &mut computed);
+                let mean = server.versions(0).and_then(VersionSet::accuracy).unwrap_or(90.0);
+                prop_assert!(mean >= floor - 1e-9, "{mean} is below {floor}");
+            }
+            server.arrive(now, 0, ticket);
+            server.advance(now, &mut computed);
+        }
+        while let Some(next) = server.next_event() {
+            server.advance(next, &mut computed);
+        }
+        let mean = server.versions(0).and_then(VersionSet::accuracy).expect("there are answers");
+        prop_assert!(mean >= floor - 1e-9, "{mean} is below {floor}");
+        prop_assert_eq!(computed.len(), gaps.len());
+    }
 }

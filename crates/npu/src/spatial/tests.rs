@@ -1,4 +1,4 @@
-//! Split arrays: what no split can have, and what is the same without one.
+//! Split arrays: limits that every split obeys, and equality with the whole array.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::deploy::Tenant;
 use crate::hardware::Npu;
-use crate::machine::Placed;
-use crate::profile::{Granularity, Options};
-use crate::schedule::Named;
+use crate::lowering::{Granularity, LoweringOptions};
+use crate::machine::Placement;
+use crate::schedule::NamedScheduler;
 use crate::workload::Network;
 
-fn plan(codes: &[&str]) -> Plan {
+fn plan(codes: &[&str]) -> DeploymentPlan {
     let tenant = |code: &&str| {
         let network = Network::preset(code).expect("it is one");
         let network = match network.seq_len {
@@ -23,23 +23,23 @@ fn plan(codes: &[&str]) -> Plan {
         Tenant { network, limit: Picos::MAX }
     };
     let granularity = Granularity::Tile { bytes: u64::MAX, time: 100_000_000 };
-    Plan {
+    DeploymentPlan {
         npu: Npu::preset("memory-centric").expect("it is one"),
         mapping: "kcpx+1:128".parse().expect("it is one"),
-        options: Options { granularity, ..Options::default() },
+        options: LoweringOptions { granularity, ..LoweringOptions::default() },
         tenants: codes.iter().map(tenant).collect(),
-        scheduler: Named::find("balanced").expect("it is one"),
+        scheduler: NamedScheduler::find("balanced").expect("it is one"),
     }
 }
 
-fn parts(codes: &[&str], proportion: &[u64]) -> Parts {
-    Parts::new(&plan(codes), proportion).expect("they fit")
+fn partitions(codes: &[&str], proportion: &[u64]) -> Partitions {
+    Partitions::new(&plan(codes), proportion).expect("they fit")
 }
 
 #[test]
-fn a_part_that_is_all_is_the_whole() {
+fn a_part_of_the_whole_array_equals_the_whole_array() {
     let whole = Deployment::new(&plan(&["RN"])).expect("it fits").largest();
-    let streams = parts(&["RN"], &[3]).play(50 * whole[0].alone);
+    let streams = partitions(&["RN"], &[3]).simulate(50 * whole[0].alone);
     let share = streams.share(0, &whole);
     assert!((0.98..=1.0 + 1e-9).contains(&share), "{share}");
 }
@@ -47,40 +47,45 @@ fn a_part_that_is_all_is_the_whole() {
 #[test]
 fn no_split_has_more_than_its_parts_and_the_memory() {
     for proportion in [[1, 7], [1, 1], [6, 2]] {
-        let parts = parts(&["RN", "BB"], &proportion);
-        let streams = parts.play(50_000_000_000);
-        assert!(streams.memory_busy <= streams.lasted && streams.compute_busy <= streams.lasted);
-        for (stream, part) in streams.streams.iter().zip(&parts.parts) {
+        let parts = partitions(&["RN", "BB"], &proportion);
+        let streams = parts.simulate(50_000_000_000);
+        assert!(
+            streams.memory_busy <= streams.duration && streams.compute_busy <= streams.duration
+        );
+        for (stream, part) in streams.streams.iter().zip(&parts.deployments) {
             let needs = stream.passes * part.largest()[0].compute;
-            assert!(stream.passes > 0 && needs <= streams.lasted, "{stream:?}");
+            assert!(stream.passes > 0 && needs <= streams.duration, "{stream:?}");
         }
     }
 }
 
 #[test]
-fn what_is_no_split_is_told() {
-    let told = |proportion: &[u64]| {
-        Parts::new(&plan(&["RN", "BB"]), proportion).expect_err("it is wrong").to_string()
+fn invalid_proportions_are_errors() {
+    let error = |proportion: &[u64]| {
+        Partitions::new(&plan(&["RN", "BB"]), proportion).expect_err("it is wrong").to_string()
     };
-    assert_eq!(told(&[1]), "expected a part for each of 2 networks, found 1");
-    assert!(told(&[0, 0]).starts_with("a part of the array has no PEs"));
-    assert!(told(&[u64::MAX, 1]).starts_with("a part of the array has no PEs"));
-    assert!(told(&[1, 1000]).starts_with("a part of the array: "), "{}", told(&[1, 1000]));
+    assert_eq!(error(&[1]), "expected a part for each of 2 networks, found 1");
+    assert!(error(&[0, 0]).starts_with("a part of the array has no PEs"));
+    assert!(error(&[u64::MAX, 1]).starts_with("a part of the array has no PEs"));
+    assert!(error(&[1, 1000]).starts_with("a part of the array: "), "{}", error(&[1, 1000]));
 }
 
-/// What was placed by which server.
-type Seen = Rc<RefCell<Vec<(usize, Placed)>>>;
+/// Placements with the server that made them.
+type Observations = Rc<RefCell<Vec<(usize, Placement)>>>;
 
-fn serve(split: Split, arrivals: &[(Picos, usize)]) -> (Vec<Picos>, Vec<(usize, Placed)>) {
+fn serve(
+    split: PartitionPolicy,
+    arrivals: &[(Picos, usize)],
+) -> (Vec<Picos>, Vec<(usize, Placement)>) {
     let plan = plan(&["MN", "BB"]);
     let whole = Deployment::new(&plan).expect("they fit");
-    let parts = Parts::new(&plan, &[1, 1]).expect("they fit");
-    let batching = Batching { window: 0, active: 4, wake: Picos::MAX };
-    let mut npu = Spatial::new(&whole, &parts, split, batching);
-    let seen = Seen::default();
+    let parts = Partitions::new(&plan, &[1, 1]).expect("they fit");
+    let batching = BatchingPolicy { window: 0, active: 4, wake: Picos::MAX };
+    let mut npu = PartitionedServer::new(&whole, &parts, split, batching);
+    let observed = Observations::default();
     for (at, server) in npu.servers_mut().iter_mut().enumerate() {
-        let seen = Rc::clone(&seen);
-        server.watch(Box::new(move |_, _, placed| seen.borrow_mut().push((at, *placed))));
+        let observed = Rc::clone(&observed);
+        server.observe(Box::new(move |_, _, placed| observed.borrow_mut().push((at, *placed))));
     }
     let mut ends = vec![0; arrivals.len()];
     let mut computed = Vec::new();
@@ -102,25 +107,25 @@ fn serve(split: Split, arrivals: &[(Picos, usize)]) -> (Vec<Picos>, Vec<(usize, 
             assert_eq!(std::mem::replace(&mut ends[ticket as usize], at), 0, "answered twice");
         }
     }
-    let seen = seen.borrow().clone();
-    (ends, seen)
+    let observed = observed.borrow().clone();
+    (ends, observed)
 }
 
 #[test]
-fn who_is_alone_has_the_whole_array() {
+fn a_request_alone_uses_the_whole_array() {
     let alone = |split| serve(split, &[(5, 0)]).0[0];
-    let [together, apart] = [Split::WhileShared, Split::Always].map(alone);
+    let [together, apart] = [PartitionPolicy::WhileShared, PartitionPolicy::Always].map(alone);
     assert!(together < apart, "{together} {apart}");
-    // With another there, both have their parts: the second on one that nobody delays but the memory.
-    let (_, seen) = serve(Split::WhileShared, &[(5, 0), (6, 1), (7, 0)]);
-    let used: Vec<usize> = (0..3).filter(|at| seen.iter().any(|(by, _)| by == at)).collect();
+    // With another network present both have their parts, so the second waits only for the memory.
+    let (_, observed) = serve(PartitionPolicy::WhileShared, &[(5, 0), (6, 1), (7, 0)]);
+    let used: Vec<usize> = (0..3).filter(|at| observed.iter().any(|(by, _)| by == at)).collect();
     assert_eq!(used, [0, 1, 2]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// One memory, an array that is whole or split, and an answer for each request.
+    /// The memory serves one block at a time, the array is whole or split, and each request has one answer.
     #[test]
     fn resources_are_used_once(
         gaps in prop::collection::vec((0_u64..2_000_000_000, 0_usize..2), 1..20), is_fixed: bool,
@@ -133,19 +138,19 @@ proptest! {
                 (now, stream)
             })
             .collect();
-        let split = if is_fixed { Split::Always } else { Split::WhileShared };
-        let (ends, mut seen) = serve(split, &arrivals);
+        let split = if is_fixed { PartitionPolicy::Always } else { PartitionPolicy::WhileShared };
+        let (ends, mut observed) = serve(split, &arrivals);
         prop_assert!(ends.iter().zip(&arrivals).all(|(end, (at, _))| end > at));
-        seen.sort_by_key(|(_, placed)| (placed.fetch_start, placed.fetch_end));
-        prop_assert!(seen.windows(2).all(|of| of[0].1.fetch_end <= of[1].1.fetch_start));
-        for (a, of_a) in &seen {
-            for (b, of_b) in &seen {
-                // Parts compute side by side, never beside the whole array.
+        observed.sort_by_key(|(_, placed)| (placed.fetch_start, placed.fetch_end));
+        prop_assert!(observed.windows(2).all(|pair| pair[0].1.fetch_end <= pair[1].1.fetch_start));
+        for (a, first) in &observed {
+            for (b, second) in &observed {
+                // Parts compute side by side, but never beside the whole array.
                 let is_apart = a != b && *a < 2 && *b < 2;
-                let overlaps = of_a.compute_start < of_b.compute_end && of_b.compute_start < of_a.compute_end;
-                let is_same = std::ptr::eq(of_a, of_b);
-                let takes_none = of_a.compute_start == of_a.compute_end || of_b.compute_start == of_b.compute_end;
-                prop_assert!(is_apart || is_same || takes_none || !overlaps, "{a} {of_a:?}, {b} {of_b:?}");
+                let overlaps = first.compute_start < second.compute_end && second.compute_start < first.compute_end;
+                let is_same = std::ptr::eq(first, second);
+                let takes_none = first.compute_start == first.compute_end || second.compute_start == second.compute_end;
+                prop_assert!(is_apart || is_same || takes_none || !overlaps, "{a} {first:?}, {b} {second:?}");
             }
         }
     }

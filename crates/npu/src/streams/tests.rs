@@ -1,54 +1,61 @@
-//! Streams against what can be worked out by hand, and against what a watcher sees.
+//! Streams compared with hand-made timelines and with the observed placements.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::deploy::{DeployError, Deployment, Plan, Tenant};
+use crate::deploy::{DeployError, Deployment, DeploymentPlan, Tenant};
 use crate::hardware::Npu;
-use crate::profile::{Block, Options, Profile};
-use crate::schedule::{Named, RoundRobin, SCHEDULERS, Serial, Whole};
+use crate::lowering::LoweringOptions;
+use crate::profile::{Block, NetworkProfile};
+use crate::schedule::{NamedScheduler, RoundRobin, SCHEDULERS, SerialOrder, SerialScheduler};
 use crate::workload::Network;
 
-/// Room for everything, and a byte a picosecond.
-const LIMITS: Limits = Limits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+/// Room for everything, and a byte per picosecond.
+const LIMITS: MachineLimits =
+    MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
-/// Blocks as what they compute and fetch; a byte of the buffer for each ps of the latter.
-fn profile(blocks: &[(Picos, Picos)]) -> Profile {
+/// Returns a profile of blocks given by compute and fetch time; a block has one byte per ps of fetch.
+fn profile(blocks: &[(Picos, Picos)]) -> NetworkProfile {
     let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch };
-    Profile { blocks: blocks.iter().map(block).collect(), ..Profile::default() }
+    NetworkProfile { blocks: blocks.iter().map(block).collect(), ..NetworkProfile::default() }
 }
 
 fn pass(blocks: &[(Picos, Picos)]) -> Arc<Pass> {
     Arc::new(Pass::new(&profile(blocks), LIMITS).expect("it takes time"))
 }
 
-/// What was placed: the stream, the place in its pass, and the times.
-type Seen = Vec<(usize, usize, Placed)>;
+/// Observed placements: the stream, the block's position in its pass, and its times.
+type Observations = Vec<(usize, usize, Placement)>;
 
-fn watched(passes: &[Arc<Pass>], scheduler: &mut dyn Scheduler, time: Picos) -> (Streams, Seen) {
-    let mut seen = Vec::new();
-    let played = play_watched(passes, LIMITS, scheduler, time, |stream, block, placed| {
-        seen.push((stream, block, *placed));
+fn watched(
+    passes: &[Arc<Pass>],
+    scheduler: &mut dyn Scheduler,
+    time: Picos,
+) -> (StreamsResult, Observations) {
+    let mut observed = Vec::new();
+    let result = simulate_observed(passes, LIMITS, scheduler, time, |stream, block, placed| {
+        observed.push((stream, block, *placed));
     });
-    (played, seen)
+    (result, observed)
 }
 
-/// Of what was placed, when each block of one stream is fetched and computed.
-fn times(seen: &Seen, stream: usize) -> Vec<[Picos; 4]> {
-    let of = seen.iter().filter(|one| one.0 == stream);
-    let times = |(_, _, placed): &(usize, usize, Placed)| {
+/// Returns the times of all blocks of one stream.
+fn times(observed: &Observations, stream: usize) -> Vec<[Picos; 4]> {
+    let blocks = observed.iter().filter(|one| one.0 == stream);
+    let times = |(_, _, placed): &(usize, usize, Placement)| {
         [placed.fetch_start, placed.fetch_end, placed.compute_start, placed.compute_end]
     };
-    of.map(times).collect()
+    blocks.map(times).collect()
 }
 
 #[test]
 fn passes_of_a_stream_follow_one_another_without_a_gap() {
-    let (played, seen) = watched(&[pass(&[(5, 10), (20, 10)])], &mut RoundRobin::default(), 100);
+    let (result, observed) =
+        watched(&[pass(&[(5, 10), (20, 10)])], &mut RoundRobin::default(), 100);
     let expected = [
         [0, 10, 10, 15],
         [10, 20, 20, 40],
-        // The next pass is asked for when this one is fetched, long before it is computed.
+        // The next pass is requested when this one is fetched, long before it is computed.
         [20, 30, 40, 45],
         [30, 40, 45, 65],
         [40, 50, 65, 70],
@@ -56,76 +63,77 @@ fn passes_of_a_stream_follow_one_another_without_a_gap() {
         [60, 70, 90, 95],
         [70, 80, 95, 115],
     ];
-    assert_eq!(times(&seen, 0), expected);
-    let blocks: Vec<usize> = seen.iter().map(|one| one.1).collect();
+    assert_eq!(times(&observed, 0), expected);
+    let blocks: Vec<usize> = observed.iter().map(|one| one.1).collect();
     assert_eq!(blocks, [0, 1, 0, 1, 0, 1, 0, 1]);
-    assert_eq!((played.lasted, played.compute_busy, played.memory_busy), (115, 100, 80));
-    assert_eq!((played.blocks, played.streams[0].passes), (8, 4));
-    // The first pass ends at 40, from the start; the others 25 after one another.
-    assert_eq!((played.streams[0].longest, played.streams[0].begun), (40, 0.0));
+    assert_eq!((result.duration, result.compute_busy, result.memory_busy), (115, 100, 80));
+    assert_eq!((result.blocks, result.streams[0].passes), (8, 4));
+    // The first pass ends 40 after the start; the others follow every 25.
+    assert_eq!((result.streams[0].longest, result.streams[0].partial), (40, 0.0));
 }
 
 #[test]
 fn a_pass_that_has_begun_counts_as_far_as_both_its_resources_were_had() {
     let one = [pass(&[(10, 1), (10, 1), (10, 1), (10, 37)])];
-    let (played, _) = watched(&one, &mut RoundRobin::default(), 25);
-    // Three quarters are computed and 3 of 40 fetched.
-    assert_eq!((played.blocks, played.streams[0].passes, played.lasted), (3, 0, 31));
-    assert_eq!(played.streams[0].begun, 3.0 / 40.0);
-    assert_eq!(played.passes(0), 3.0 / 40.0);
-    assert_eq!(played.streams[0].longest, 31, "no pass has ended yet");
+    let (result, _) = watched(&one, &mut RoundRobin::default(), 25);
+    // Three quarters are computed, and 3 of 40 are fetched.
+    assert_eq!((result.blocks, result.streams[0].passes, result.duration), (3, 0, 31));
+    assert_eq!(result.streams[0].partial, 3.0 / 40.0);
+    assert_eq!(result.passes(0), 3.0 / 40.0);
+    assert_eq!(result.streams[0].longest, 31, "no pass has ended yet");
 }
 
 #[test]
 fn shares_of_streams_add_up_and_slowdowns_are_their_inverses() {
-    // By turns, each block waits for the array: a round takes 40.
+    // In turns, each block waits for the array: a round takes 40.
     let passes = [pass(&[(10, 2)]), pass(&[(30, 2)])];
-    let (played, _) = watched(&passes, &mut RoundRobin::default(), 40_000);
+    let (result, _) = watched(&passes, &mut RoundRobin::default(), 40_000);
     assert_eq!(passes.each_ref().map(|pass| pass.alone), [10, 30]);
     let near = |found: f64, expected: f64| (found - expected).abs() < 1e-3;
-    assert!(near(played.share(0, &passes), 0.25) && near(played.share(1, &passes), 0.75));
-    assert!(near(played.stp(&passes), 1.0), "{}", played.stp(&passes));
-    assert!(near(played.antt(&passes), (4.0 + 4.0 / 3.0) / 2.0), "{}", played.antt(&passes));
-    // The second is first: 2 to fetch, 30 and 10 to compute.
-    assert_eq!(played.max_slowdown(&passes), 4.2);
+    assert!(near(result.share(0, &passes), 0.25) && near(result.share(1, &passes), 0.75));
+    assert!(near(result.stp(&passes), 1.0), "{}", result.stp(&passes));
+    assert!(near(result.antt(&passes), (4.0 + 4.0 / 3.0) / 2.0), "{}", result.antt(&passes));
+    // The second stream's first pass: 2 to fetch, 10 and 30 to compute.
+    assert_eq!(result.max_slowdown(&passes), 4.2);
 }
 
 #[test]
-fn a_stream_that_never_runs_has_waited_for_as_long_as_all_lasted() {
+fn a_stream_that_never_runs_waits_for_the_whole_run() {
     let passes = [pass(&[(90, 1)]), pass(&[(1, 10)])];
-    let (played, seen) = watched(&passes, &mut Serial::new(Whole::Compute, 2), 900);
-    assert!(seen.iter().all(|one| one.0 == 0));
-    assert_eq!((played.streams[1].passes, played.streams[1].longest), (0, played.lasted));
-    assert_eq!(played.antt(&passes), f64::INFINITY);
+    let (result, observed) =
+        watched(&passes, &mut SerialScheduler::new(SerialOrder::Compute, 2), 900);
+    assert!(observed.iter().all(|one| one.0 == 0));
+    assert_eq!((result.streams[1].passes, result.streams[1].longest), (0, result.duration));
+    assert_eq!(result.antt(&passes), f64::INFINITY);
 }
 
-/// A scheduler that takes the first job, and writes down what it was shown.
+/// Scheduler that picks the first job and records what it saw.
 #[derive(Default)]
-struct Shown(Vec<(Picos, Vec<[Picos; 3]>)>);
+struct RecordingScheduler(Vec<(Picos, Vec<[Picos; 3]>)>);
 
-impl Scheduler for Shown {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+impl Scheduler for RecordingScheduler {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         assert!(view.queues.is_empty());
-        let job = |job: &Job| [job.arrived, job.due, job.next as Picos];
+        let job = |job: &PassJob| [job.arrived, job.due, job.next as Picos];
         self.0.push((view.now, view.jobs.iter().map(job).collect()));
         0
     }
 
-    fn why(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         "the first"
     }
 }
 
 #[test]
 fn a_scheduler_is_asked_when_the_memory_is_free_and_sees_the_next_block_of_each_stream() {
-    let mut shown = Shown::default();
+    let mut shown = RecordingScheduler::default();
     let passes = [pass(&[(5, 10), (5, 20)]), pass(&[(1, 1)])];
-    play(&passes, LIMITS, &mut shown, 70);
+    simulate(&passes, LIMITS, &mut shown, 70);
     let (never, waits) = (Picos::MAX, [0, Picos::MAX, 0]);
     let expected = [
         (0, vec![[0, never, 0], waits]),
         (10, vec![[0, never, 1], waits]),
-        // The first pass is fetched, and the next comes that very moment.
+        // The first pass is fetched, and the next request arrives at that moment.
         (30, vec![[30, never, 0], waits]),
         (40, vec![[30, never, 1], waits]),
         (60, vec![[60, never, 0], waits]),
@@ -136,60 +144,61 @@ fn a_scheduler_is_asked_when_the_memory_is_free_and_sees_the_next_block_of_each_
 #[test]
 fn first_come_first_served_takes_turns_since_the_next_request_is_there_when_one_is_fetched() {
     let passes = [pass(&[(3, 4), (3, 4)]), pass(&[(2, 9)]), pass(&[(7, 1)])];
-    let (_, seen) = watched(&passes, &mut Serial::new(Whole::First, 3), 200);
-    let order: Vec<usize> = seen.iter().map(|one| one.0).take(8).collect();
+    let (_, observed) = watched(&passes, &mut SerialScheduler::new(SerialOrder::First, 3), 200);
+    let order: Vec<usize> = observed.iter().map(|one| one.0).take(8).collect();
     assert_eq!(order, [0, 0, 1, 2, 0, 0, 1, 2]);
 }
 
 #[test]
-fn where_there_is_nobody_or_no_time_nothing_happens() {
-    let nothing = Streams {
-        lasted: 0,
+fn without_streams_or_time_the_result_is_empty() {
+    let nothing = StreamsResult {
+        duration: 0,
         compute_busy: 0,
         memory_busy: 0,
         blocks: 0,
-        streams: vec![Stream::default()],
+        streams: vec![StreamResult::default()],
     };
     let one = [pass(&[(5, 10)])];
-    let still = play(&one, LIMITS, &mut RoundRobin::default(), 0);
+    let still = simulate(&one, LIMITS, &mut RoundRobin::default(), 0);
     assert_eq!(still, nothing);
     assert_eq!((still.share(0, &one), still.stp(&one)), (0.0, 0.0));
-    let nobody = play(&[], LIMITS, &mut RoundRobin::default(), 1_000);
-    assert_eq!(nobody, Streams { streams: Vec::new(), ..nothing });
+    let nobody = simulate(&[], LIMITS, &mut RoundRobin::default(), 1_000);
+    assert_eq!(nobody, StreamsResult { streams: Vec::new(), ..nothing });
 }
 
-/// ResNet or a table, in batches of this size.
-fn plan(network: Network, batch: u64) -> Plan {
-    Plan {
+/// Returns a plan with one network in batches of this size.
+fn plan(network: Network, batch: u64) -> DeploymentPlan {
+    DeploymentPlan {
         npu: Npu::preset("memory-centric").expect("it is one"),
         mapping: "kcpx+1:128".parse().expect("it is one"),
-        options: Options { batch, ..Options::default() },
+        options: LoweringOptions { batch, ..LoweringOptions::default() },
         tenants: vec![Tenant { network, limit: Picos::MAX }],
         scheduler: &SCHEDULERS[0],
     }
 }
 
 #[test]
-fn what_takes_no_time_is_refused_and_would_never_end() {
+fn profiles_that_take_no_time_are_rejected() {
     for blocks in [&[][..], &[(0, 0)], &[(0, 0), (0, 0)]] {
         assert_eq!(Pass::new(&profile(blocks), LIMITS), None, "{blocks:?}");
     }
-    // A block that takes none is passed over like any other.
-    let (played, _) = watched(&[pass(&[(0, 0), (0, 3)])], &mut RoundRobin::default(), 30);
-    assert_eq!((played.blocks, played.streams[0].passes, played.lasted), (20, 10, 30));
+    // A block that takes no time is placed like any other.
+    let (result, _) = watched(&[pass(&[(0, 0), (0, 3)])], &mut RoundRobin::default(), 30);
+    assert_eq!((result.blocks, result.streams[0].passes, result.duration), (20, 10, 30));
     let table = "name,compute_us,fetch_us,bytes\na,0,0,0\nb,0,0,9\n";
-    let network = Network::of_times(Profile::from_csv("still.csv", table).expect("it reads"));
-    let told = Deployment::of_streams(&plan(network, 1)).expect_err("it takes no time");
-    assert_eq!(told, DeployError::Empty { network: "still.csv".into() });
-    assert!(told.to_string().contains("has no layer that takes any time"), "{told}");
+    let network =
+        Network::from_profile(NetworkProfile::from_csv("still.csv", table).expect("it reads"));
+    let error = Deployment::for_streams(&plan(network, 1)).expect_err("it takes no time");
+    assert_eq!(error, DeployError::Empty { network: "still.csv".into() });
+    assert!(error.to_string().contains("has no layer that takes any time"), "{error}");
 }
 
 #[test]
 fn a_block_larger_than_the_buffer_waits_for_all_of_it() {
-    let limits = Limits { capacity: 8, ..LIMITS };
+    let limits = MachineLimits { capacity: 8, ..LIMITS };
     let larger = Pass::new(&profile(&[(5, 10)]), limits).map(Arc::new).expect("it takes time");
     let mut starts = Vec::new();
-    play_watched(&[larger], limits, &mut RoundRobin::default(), 40, |_, _, placed| {
+    simulate_observed(&[larger], limits, &mut RoundRobin::default(), 40, |_, _, placed| {
         starts.push((placed.fetch_start, placed.compute_end));
     });
     assert_eq!(starts, [(0, 15), (15, 30), (30, 45)]);
@@ -198,29 +207,29 @@ fn a_block_larger_than_the_buffer_waits_for_all_of_it() {
 #[test]
 fn a_batch_is_one_pass_whose_weights_are_fetched_once() {
     let network = || Network::preset("RN").expect("it is one");
-    let of = |batch: u64| {
-        let deployed = Deployment::of_streams(&plan(network(), batch)).expect("it fits");
+    let simulate_batch = |batch: u64| {
+        let deployed = Deployment::for_streams(&plan(network(), batch)).expect("it fits");
         assert_eq!(deployed.served[0].passes.len(), 1, "streams have the largest batch alone");
         let passes = deployed.largest();
         let time = 10 * passes[0].alone;
-        let played = play(&passes, deployed.limits, deployed.scheduler().as_mut(), time);
-        (played, passes)
+        let result = simulate(&passes, deployed.limits, deployed.scheduler().as_mut(), time);
+        (result, passes)
     };
-    let ((one, alone), (four, batch)) = (of(1), of(4));
+    let ((one, alone), (four, batch)) = (simulate_batch(1), simulate_batch(4));
     assert_eq!(batch[0].fetch, alone[0].fetch);
     // Each block is rounded to a whole ps.
     let rounding = 4 * batch[0].blocks.len() as Picos;
     assert!(batch[0].compute.abs_diff(4 * alone[0].compute) <= rounding, "{}", batch[0].compute);
     assert_eq!(four.blocks, one.blocks);
-    for (played, passes) in [(&one, &alone), (&four, &batch)] {
-        // Ten passes alone, but for the first, whose blocks nothing was computed before.
-        assert!((9..=10).contains(&played.streams[0].passes), "{played:?}");
-        assert!(played.share(0, passes) <= 1.0 && played.share(0, passes) > 0.95, "{played:?}");
+    for (result, passes) in [(&one, &alone), (&four, &batch)] {
+        // Ten passes alone, minus the start, when the array has no work yet.
+        assert!((9..=10).contains(&result.streams[0].passes), "{result:?}");
+        assert!(result.share(0, passes) <= 1.0 && result.share(0, passes) > 0.95, "{result:?}");
     }
 }
 
 fn passes() -> impl Strategy<Value = Vec<Arc<Pass>>> {
-    // One block takes time, others may not.
+    // The last block takes time, the others may not.
     let blocks = prop::collection::vec((0..40u64, 0..40u64), 0..6);
     let pass = (blocks, 1..40u64).prop_map(|(mut blocks, compute)| {
         blocks.push((compute, 3));
@@ -231,29 +240,29 @@ fn passes() -> impl Strategy<Value = Vec<Arc<Pass>>> {
 
 proptest! {
     #[test]
-    fn a_run_is_what_its_watcher_saw_and_ends_with_the_block_that_reaches_its_time(
+    fn a_result_matches_the_observed_placements_and_the_run_ends_with_its_time(
         passes in passes(),
         which in 0..SCHEDULERS.len(),
         time in 1..3_000u64,
     ) {
         let named = &SCHEDULERS[which];
-        let (played, seen) = watched(&passes, named.make(&passes).as_mut(), time);
-        // Nothing is drawn, and who watches changes nothing.
-        prop_assert_eq!(&played, &play(&passes, LIMITS, named.make(&passes).as_mut(), time));
-        let ends: Vec<Picos> = seen.iter().map(|one| one.2.compute_end).collect();
+        let (result, observed) = watched(&passes, named.make(&passes).as_mut(), time);
+        // The simulation has no randomness, and an observer changes nothing.
+        prop_assert_eq!(&result, &simulate(&passes, LIMITS, named.make(&passes).as_mut(), time));
+        let ends: Vec<Picos> = observed.iter().map(|one| one.2.compute_end).collect();
         let (last, before) = ends.split_last().expect("time was left");
         prop_assert!(*last >= time && before.iter().all(|end| *end < time), "{ends:?}");
-        prop_assert_eq!((played.lasted, played.blocks), (*last, ends.len() as u64));
-        for (at, stream) in played.streams.iter().enumerate() {
-            let of: Vec<_> = seen.iter().filter(|one| one.0 == at).collect();
+        prop_assert_eq!((result.duration, result.blocks), (*last, ends.len() as u64));
+        for (at, stream) in result.streams.iter().enumerate() {
+            let blocks: Vec<_> = observed.iter().filter(|one| one.0 == at).collect();
             let length = passes[at].blocks.len();
-            prop_assert_eq!(stream.passes, (of.len() / length) as u64);
-            prop_assert!((0.0..=1.0).contains(&stream.begun), "{stream:?}");
-            prop_assert!(stream.begun == 0.0 || of.len() % length > 0, "{stream:?}");
-            // Ends of passes, with the start before and the end of the run behind.
+            prop_assert_eq!(stream.passes, (blocks.len() / length) as u64);
+            prop_assert!((0.0..=1.0).contains(&stream.partial), "{stream:?}");
+            prop_assert!(stream.partial == 0.0 || blocks.len() % length > 0, "{stream:?}");
+            // Ends of passes, with the start before and the end of the run after them.
             let mut marks = vec![0];
-            marks.extend(of.iter().filter(|one| one.1 + 1 == length).map(|one| one.2.compute_end));
-            marks.push(played.lasted);
+            marks.extend(blocks.iter().filter(|one| one.1 + 1 == length).map(|one| one.2.compute_end));
+            marks.push(result.duration);
             let longest = marks.windows(2).map(|pair| pair[1] - pair[0]).max();
             prop_assert_eq!(Some(stream.longest), longest);
         }
@@ -261,9 +270,9 @@ proptest! {
 
     #[test]
     fn a_longer_run_begins_as_the_shorter_one(passes in passes(), time in 1..1_500u64) {
-        let named = Named::find("balanced").expect("it is one");
-        let of = |time| watched(&passes, named.make(&passes).as_mut(), time).1;
-        let (short, long) = (of(time), of(2 * time));
+        let named = NamedScheduler::find("balanced").expect("it is one");
+        let observed = |time| watched(&passes, named.make(&passes).as_mut(), time).1;
+        let (short, long) = (observed(time), observed(2 * time));
         prop_assert_eq!(&short[..], &long[..short.len()]);
     }
 }

@@ -1,38 +1,49 @@
-//! Decoder-only language models as a pair of networks: a prompt is computed, then token after token.
+//! Decoder-only language models as two networks: one computes the prompt, the other one token after another.
 //!
-//! The two have the same weights and opposite needs. A prompt of `n` tokens does `2 n` operations for a weight,
-//! a token of each sample of a batch does two, and fetches the keys and values of all tokens before it.
+//! Both have the same weights and opposite needs. A prompt of `n` tokens does `2 n` operations per weight. Decoding
+//! does two operations per weight for each sample of a batch, and fetches the keys and values of all previous tokens.
 
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use super::{Grows, Layer, LayerType, Network};
+use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 use crate::nearest::nearest;
 
 /// Sizes of a decoder.
+///
+/// ```
+/// use dyno_npu::workload::language::{Decoder, DecoderPhase};
+///
+/// let llama = Decoder::preset("llama2-7b")?;
+/// let prompt = llama.network(DecoderPhase::Prefill(512))?;
+/// let token = llama.network(DecoderPhase::Decode(512))?;
+/// assert!(prompt.macs() > 400 * token.macs());
+/// assert_eq!(llama.kv_bytes(), 524_288);
+/// # Ok::<(), dyno_npu::workload::language::DecoderError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoder {
-    /// What commands call it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Blocks of attention and feed-forward. At least 1.
+    /// Number of blocks of attention and feed-forward. At least 1.
     pub layers: u64,
-    /// Numbers of a token. A multiple of `heads`.
+    /// Hidden size: numbers per token. A multiple of `heads`.
     pub width: u64,
-    /// Of the queries. At least 1.
+    /// Query heads. At least 1.
     pub heads: u64,
-    /// Of keys and values, which queries share. At least 1.
+    /// Heads of keys and values, which query heads share. At least 1.
     pub kv_heads: u64,
-    /// Numbers of a token inside the feed-forward.
+    /// Inner size of the feed-forward, numbers per token.
     pub inner: u64,
-    /// The feed-forward has two layers that widen, one of which opens and shuts the other.
+    /// Whether the feed-forward has a second widening layer that gates the first.
     pub gated: bool,
-    /// Tokens that there are.
+    /// Number of tokens in the vocabulary.
     pub vocabulary: u64,
 }
 
-/// Well-known ones, by the configurations that their makers published.
+/// Well-known decoders, from their published configurations.
 pub const DECODERS: &[Decoder] = &[
     Decoder {
         name: "gptj-6b",
@@ -76,34 +87,34 @@ pub const DECODERS: &[Decoder] = &[
     },
 ];
 
-/// What a decoder does.
+/// Phase of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Computes a prompt of so many tokens, and keeps their keys and values.
+pub enum DecoderPhase {
+    /// Computes a prompt of this many tokens and caches their keys and values.
     Prefill(u64),
-    /// Computes one token that attends to so many, itself among them.
+    /// Computes one token that attends to this many tokens, including itself.
     Decode(u64),
 }
 
-/// A decoder that cannot be had.
+/// Reason why a decoder or its network is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LanguageError {
-    /// There is none of that name.
+pub enum DecoderError {
+    /// No decoder has this name.
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
-    /// Sizes of 0, heads that do not divide the width, or products beyond 64 bits.
+    /// A size is out of range, the heads do not divide the width, or a product exceeds 64 bits.
     Sizes {
-        /// Which decoder.
+        /// Name of the decoder.
         name: String,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
 }
 
-impl fmt::Display for LanguageError {
+impl fmt::Display for DecoderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { name } => {
@@ -117,39 +128,39 @@ impl fmt::Display for LanguageError {
     }
 }
 
-impl std::error::Error for LanguageError {}
+impl std::error::Error for DecoderError {}
 
-/// Of a number, as the thesis' tables have it.
+/// Bytes of a number, as in the thesis' tables.
 const BYTES: u64 = 2;
-/// Of a number of a token.
+/// Bytes of a token number.
 const PLACE_BYTES: u64 = 8;
-/// Each size; products of five of them are checked, sums of products of two cannot overflow.
+/// Upper bound of each size. Products of five sizes are checked; sums of products of two cannot overflow.
 const MOST: u64 = 1 << 30;
 
 impl Decoder {
-    /// One of [`DECODERS`].
+    /// Returns a decoder of [`DECODERS`].
     ///
     /// # Errors
-    /// The name is none of them.
-    pub fn preset(name: &str) -> Result<Self, LanguageError> {
+    /// Fails if no decoder has this name.
+    pub fn preset(name: &str) -> Result<Self, DecoderError> {
         let found = DECODERS.iter().find(|decoder| decoder.name == name);
-        found.copied().ok_or_else(|| LanguageError::Unknown { name: name.to_owned() })
+        found.copied().ok_or_else(|| DecoderError::Unknown { name: name.to_owned() })
     }
 
-    /// The table of a phase at 16 bits, for one sample. Keys and values that are attended to are fetched as
-    /// weights of each sample's own; those of new tokens are written, as bytes that take no room. The scores of
-    /// the vocabulary are those of the last token.
+    /// Returns the network of a phase for one sample at 16 bits. Cached keys and values are fetched as weights that
+    /// each sample has on its own. Those of new tokens are written as streamed bytes. Only the last token gets scores
+    /// over the vocabulary.
     ///
     /// [`Network::at_sequence`] changes the number of tokens.
     ///
     /// # Errors
-    /// Sizes of 0, heads that do not divide the width, or sizes beyond what is counted.
-    pub fn network(&self, phase: Phase) -> Result<Network, LanguageError> {
+    /// Fails if a size is 0 or out of range, the heads do not divide the width, or a product exceeds 64 bits.
+    pub fn network(&self, phase: DecoderPhase) -> Result<Network, DecoderError> {
         let (what, tokens) = match phase {
-            Phase::Prefill(tokens) => ("prefill", tokens),
-            Phase::Decode(tokens) => ("decode", tokens),
+            DecoderPhase::Prefill(tokens) => ("prefill", tokens),
+            DecoderPhase::Decode(tokens) => ("decode", tokens),
         };
-        let wrong = |what| LanguageError::Sizes { name: self.name.to_owned(), what };
+        let wrong = |what| DecoderError::Sizes { name: self.name.to_owned(), what };
         let &Self { layers, width, heads, kv_heads, inner, vocabulary, .. } = self;
         let sizes = [layers, width, heads, kv_heads, inner, vocabulary, tokens];
         if sizes.iter().any(|size| !(1..=MOST).contains(size)) || layers > 1 << 16 {
@@ -164,8 +175,8 @@ impl Decoder {
             table.layer(layer);
         }
         let head = table.fc("head".into(), 1, width, vocabulary);
-        table.rows.push(Layer { grows: Grows::default(), ..head });
-        // Saturated products are wrong ones.
+        table.rows.push(NetworkLayer { growth: SequenceGrowth::default(), ..head });
+        // A saturated product is wrong.
         if table.rows.iter().any(|layer| layer.macs() == u64::MAX) {
             return Err(wrong("layers have products beyond what 64 bits count"));
         }
@@ -173,7 +184,7 @@ impl Decoder {
         Ok(Network { name, layers: table.rows, seq_len: Some(tokens), measured: None })
     }
 
-    /// Bytes of keys and values of a token, of all layers.
+    /// Returns the bytes of keys and values of one token, all layers together.
     #[must_use]
     pub fn kv_bytes(&self) -> u64 {
         let width = self.width / self.heads.max(1) * self.kv_heads;
@@ -183,26 +194,26 @@ impl Decoder {
 
 struct Table {
     decoder: Decoder,
-    phase: Phase,
-    rows: Vec<Layer>,
+    phase: DecoderPhase,
+    rows: Vec<NetworkLayer>,
 }
 
 impl Table {
-    /// Tokens that are computed.
+    /// Returns the number of computed tokens.
     fn computed(&self) -> u64 {
         match self.phase {
-            Phase::Prefill(tokens) => tokens,
-            Phase::Decode(_) => 1,
+            DecoderPhase::Prefill(tokens) => tokens,
+            DecoderPhase::Decode(_) => 1,
         }
     }
 
     fn is_prefill(&self) -> bool {
-        matches!(self.phase, Phase::Prefill(_))
+        matches!(self.phase, DecoderPhase::Prefill(_))
     }
 
     fn embed(&mut self) {
         let (m, width) = (self.computed(), self.decoder.width);
-        self.rows.push(Layer {
+        self.rows.push(NetworkLayer {
             name: "embed".into(),
             kind: LayerType::Gather,
             groups: 1,
@@ -216,12 +227,12 @@ impl Table {
             stream_bytes: 0,
             weights_scale_with_batch: true,
             bits: [16, 64, 16],
-            grows: Grows { m: self.is_prefill(), ..Grows::default() },
+            growth: SequenceGrowth { m: self.is_prefill(), ..SequenceGrowth::default() },
         });
     }
 
-    fn fc(&self, name: String, m: u64, cin_g: u64, cout_g: u64) -> Layer {
-        Layer {
+    fn fc(&self, name: String, m: u64, cin_g: u64, cout_g: u64) -> NetworkLayer {
+        NetworkLayer {
             name,
             kind: LayerType::FullyConnected,
             groups: 1,
@@ -235,28 +246,34 @@ impl Table {
             stream_bytes: 0,
             weights_scale_with_batch: false,
             bits: [16; 3],
-            grows: Grows { m: self.is_prefill(), ..Grows::default() },
+            growth: SequenceGrowth { m: self.is_prefill(), ..SequenceGrowth::default() },
         }
     }
 
-    /// A product of all heads, `m` x `cin_g` by `cin_g` x `cout_g` each; those of a token fetch the latter.
-    fn attention(&self, name: String, [cin_g, cout_g]: [u64; 2], grows: Grows) -> Layer {
+    /// Returns a product of all heads, each `m` x `cin_g` by `cin_g` x `cout_g`. Decoding fetches the second operand.
+    fn attention(
+        &self,
+        name: String,
+        cin_g: u64,
+        cout_g: u64,
+        growth: SequenceGrowth,
+    ) -> NetworkLayer {
         let Decoder { heads, kv_heads, .. } = self.decoder;
         let m = self.computed();
-        let kept = kv_heads.saturating_mul(cin_g * cout_g).saturating_mul(BYTES);
+        let cached = kv_heads.saturating_mul(cin_g * cout_g).saturating_mul(BYTES);
         let own = heads.saturating_mul(m * cin_g).saturating_mul(BYTES);
         let (weight_bytes, input_bytes) = match self.phase {
-            Phase::Prefill(_) => (0, own.saturating_add(kept)),
-            Phase::Decode(_) => (kept, own),
+            DecoderPhase::Prefill(_) => (0, own.saturating_add(cached)),
+            DecoderPhase::Decode(_) => (cached, own),
         };
-        Layer {
+        NetworkLayer {
             kind: LayerType::Activations,
             groups: heads,
             weight_bytes,
             input_bytes,
             output_bytes: heads.saturating_mul(m * cout_g).saturating_mul(BYTES),
             weights_scale_with_batch: !self.is_prefill(),
-            grows: Grows { m: self.is_prefill(), ..grows },
+            growth: SequenceGrowth { m: self.is_prefill(), ..growth },
             ..self.fc(name, m, cin_g, cout_g)
         }
     }
@@ -266,18 +283,19 @@ impl Table {
         let head = width / heads;
         let (m, kv_width) = (self.computed(), head * kv_heads);
         let attended = match self.phase {
-            Phase::Prefill(tokens) | Phase::Decode(tokens) => tokens,
+            DecoderPhase::Prefill(tokens) | DecoderPhase::Decode(tokens) => tokens,
         };
         let name = |part: &str| format!("l{index}_{part}");
-        let kept = |layer: Layer| Layer { stream_bytes: layer.output_bytes, ..layer };
-        let scores = Grows { cout_g: true, ..Grows::default() };
-        let values = Grows { cin_g: true, ..Grows::default() };
+        let cache =
+            |layer: NetworkLayer| NetworkLayer { stream_bytes: layer.output_bytes, ..layer };
+        let scores = SequenceGrowth { cout_g: true, ..SequenceGrowth::default() };
+        let values = SequenceGrowth { cin_g: true, ..SequenceGrowth::default() };
         let mut rows = vec![
             self.fc(name("q"), m, width, width),
-            kept(self.fc(name("k"), m, width, kv_width)),
-            kept(self.fc(name("v"), m, width, kv_width)),
-            self.attention(name("qk"), [head, attended], scores),
-            self.attention(name("av"), [attended, head], values),
+            cache(self.fc(name("k"), m, width, kv_width)),
+            cache(self.fc(name("v"), m, width, kv_width)),
+            self.attention(name("qk"), head, attended, scores),
+            self.attention(name("av"), attended, head, values),
             self.fc(name("o"), m, width, width),
         ];
         if gated {

@@ -1,4 +1,4 @@
-//! Networks out of models, by inference of shapes.
+//! Networks derived from ONNX models by shape inference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,39 +6,39 @@ use std::fmt;
 use dyno_onnx::Model;
 use dyno_onnx::products::{Product, products};
 
-use super::{Grows, Layer, LayerType, Network};
+use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 
-/// Bits of a place in a table.
+/// Bits of an index into a table.
 const PLACE_BITS: u32 = 64;
 
-/// A network out of a model.
+/// A network derived from a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Derived {
+pub struct DerivedNetwork {
     /// The network.
     pub network: Network,
-    /// Nodes that have products and no layer, each with its operator and why.
+    /// Nodes with products that could not become layers, each with its operator and the reason.
     pub left_out: Vec<String>,
 }
 
-/// A model of which no network can be made.
+/// Reason why no network can be derived from a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum DeriveError {
-    /// It has no products.
+pub enum DerivationError {
+    /// The model has no products.
     Empty {
-        /// Which model.
+        /// Name of the model.
         model: String,
-        /// Nodes that would have some, with why they have none.
+        /// Nodes that should have products, with the reason why they have none.
         left_out: Vec<String>,
     },
-    /// Sizes of a layer are 0, because an open dimension is, or beyond 64 bits.
+    /// A size of a layer is 0, because an open dimension is, or exceeds 64 bits.
     Size {
-        /// Which layer.
+        /// Name of the layer.
         layer: String,
     },
 }
 
-impl fmt::Display for DeriveError {
+impl fmt::Display for DerivationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty { model, left_out } => {
@@ -53,34 +53,34 @@ impl fmt::Display for DeriveError {
     }
 }
 
-impl std::error::Error for DeriveError {}
+impl std::error::Error for DerivationError {}
 
 impl Network {
-    /// The products of a model for one sample at so many bits of weights and of activations, where names of
-    /// open dimensions in `bind` are these numbers and all others are 1.
+    /// Derives a network from the products of a model, for one sample and the given bits of weights and activations.
+    /// `bind` sets open dimensions by name; all others are 1.
     ///
     /// # Errors
-    /// A model without products, or with sizes that nothing can have.
+    /// Fails if the model has no products, or if a size is 0 or exceeds 64 bits.
     pub fn from_model(
         name: &str,
         model: &Model,
         [weight, activation]: [u32; 2],
         bind: &BTreeMap<String, usize>,
-    ) -> Result<Derived, DeriveError> {
+    ) -> Result<DerivedNetwork, DerivationError> {
         let found = products(model, bind);
         let left_out = found.left_out;
         if found.rows.is_empty() {
-            return Err(DeriveError::Empty { model: name.to_owned(), left_out });
+            return Err(DerivationError::Empty { model: name.to_owned(), left_out });
         }
-        let of = |row| layer(row, [weight, activation]);
-        let layers: Result<_, _> = found.rows.into_iter().map(of).collect();
+        let convert = |row| layer(row, [weight, activation]);
+        let layers: Result<_, _> = found.rows.into_iter().map(convert).collect();
         let network =
             Self { name: name.to_owned(), layers: layers?, seq_len: None, measured: None };
-        Ok(Derived { network, left_out })
+        Ok(DerivedNetwork { network, left_out })
     }
 }
 
-fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveError> {
+fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<NetworkLayer, DerivationError> {
     let is_table = row.kind == LayerType::Gather;
     let input = if is_table { PLACE_BITS } else { activation };
     let bits = [weight, input, activation];
@@ -94,9 +94,9 @@ fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveEr
     let bytes = [bytes(0), bytes(1), bytes(2)];
     let ([Some(weight_bytes), Some(input_bytes), Some(output_bytes)], true) = (bytes, is_some)
     else {
-        return Err(DeriveError::Size { layer: row.name });
+        return Err(DerivationError::Size { layer: row.name });
     };
-    Ok(Layer {
+    Ok(NetworkLayer {
         name: row.name,
         kind: row.kind,
         groups: row.groups,
@@ -110,6 +110,6 @@ fn layer(row: Product, [weight, activation]: [u32; 2]) -> Result<Layer, DeriveEr
         stream_bytes: 0,
         weights_scale_with_batch: is_table,
         bits,
-        grows: Grows::default(),
+        growth: SequenceGrowth::default(),
     })
 }

@@ -1,4 +1,4 @@
-//! The networks of the thesis, by its codes.
+//! Networks of the thesis, by code.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::nearest::nearest;
 
 /// A network with a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
-    /// As the thesis has it.
+pub struct NetworkPreset {
+    /// Code, as in the thesis.
     pub code: &'static str,
-    /// What it is.
+    /// Full name.
     pub title: &'static str,
     text: &'static str,
 }
@@ -21,28 +21,28 @@ macro_rules! table {
     };
 }
 
-/// All of them. Tables are ours, at 16 bits; those of transformers for 64 tokens, because the thesis never says
-/// for how many.
-pub const PRESETS: &[Code] = &[
-    Code { code: "IC", title: "Inception v3", text: table!("inception-v3") },
-    Code { code: "MN", title: "MobileNet v2", text: table!("mobilenet-v2") },
-    Code { code: "RN", title: "ResNet-50", text: table!("resnet50") },
-    Code { code: "RX", title: "ResNeXt-50 32x4d", text: table!("resnext50-32x4d") },
-    Code { code: "BB", title: "BERT base", text: table!("bert-base") },
-    Code { code: "BL", title: "BERT large", text: table!("bert-large") },
-    Code { code: "XL", title: "XLNet large", text: table!("xlnet-large") },
-    Code { code: "NCF", title: "Neural collaborative filtering", text: table!("ncf") },
-    Code {
+/// All networks. Dyno's own tables, at 16 bits. Those of transformers are for 64 tokens, because the thesis does not
+/// state a length.
+pub const PRESETS: &[NetworkPreset] = &[
+    NetworkPreset { code: "IC", title: "Inception v3", text: table!("inception-v3") },
+    NetworkPreset { code: "MN", title: "MobileNet v2", text: table!("mobilenet-v2") },
+    NetworkPreset { code: "RN", title: "ResNet-50", text: table!("resnet50") },
+    NetworkPreset { code: "RX", title: "ResNeXt-50 32x4d", text: table!("resnext50-32x4d") },
+    NetworkPreset { code: "BB", title: "BERT base", text: table!("bert-base") },
+    NetworkPreset { code: "BL", title: "BERT large", text: table!("bert-large") },
+    NetworkPreset { code: "XL", title: "XLNet large", text: table!("xlnet-large") },
+    NetworkPreset { code: "NCF", title: "Neural collaborative filtering", text: table!("ncf") },
+    NetworkPreset {
         code: "NCFW",
         title: "Four layers of 2048 x 256 in the place of NCF: a guess that meets the thesis' 4.7 us",
         text: table!("ncf-wide"),
     },
 ];
 
-/// There is no network of that code.
+/// Error: no network has this code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownNetwork {
-    /// What was asked for.
+    /// The requested code.
     pub code: String,
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for UnknownNetwork {
 impl std::error::Error for UnknownNetwork {}
 
 impl Network {
-    /// One of [`PRESETS`].
+    /// Returns a network of [`PRESETS`].
     ///
     /// # Errors
-    /// The code is none of them.
+    /// Fails if no network has this code.
     pub fn preset(code: &str) -> Result<Self, UnknownNetwork> {
         let found = PRESETS.iter().find(|preset| preset.code == code);
         let Some(preset) = found else {

@@ -1,8 +1,8 @@
-//! Networks as CSV: the columns of the layer tables, and those that `dyno tune layers` adds.
+//! Networks as CSV: the columns of layer tables, and those that `dyno tune layers` adds.
 
 use std::fmt;
 
-use super::{Grows, Layer, LayerType, Network};
+use super::{LayerType, Network, NetworkLayer, SequenceGrowth};
 use crate::nearest::nearest;
 use crate::sheet::{Row, Sheet, TableError};
 
@@ -24,18 +24,31 @@ const REQUIRED: &[&str] = &[
 const OPTIONAL: &[&str] =
     &["idx", "weight_bits", "in_act_bits", "out_act_bits", "stream_bytes", "seq_len", "seq_sizes"];
 
-/// Bits of numbers where a table does not say: those of the thesis.
+/// Default bits of a number, as in the thesis.
 const BITS: u64 = 16;
-/// Bits of a place in a table.
+/// Default bits of an index into a table.
 const PLACE_BITS: u64 = 64;
 
 impl Network {
-    /// Reads a table. Columns `idx` (which says nothing), `weight_bits`, `in_act_bits`, `out_act_bits` (16, and
-    /// 64 of places that tables are read at), `stream_bytes` (0), `seq_len` and `seq_sizes` may be absent; the
-    /// last two say for how many tokens the table is, and which of `m`, `cin_g` and `cout_g` grow with them.
+    /// Reads a layer table.
+    ///
+    /// Optional columns and their defaults are `idx` (ignored), `weight_bits`, `in_act_bits` and `out_act_bits` (16; 64
+    /// for indices into tables), `stream_bytes` (0), `seq_len` and `seq_sizes`. The last two state the number of tokens
+    /// of the table, and which of `m`, `cin_g` and `cout_g` grow with it.
+    ///
+    /// ```
+    /// use dyno_npu::workload::Network;
+    ///
+    /// let text = "name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_bytes,\
+    ///             weights_scale_with_batch\n\
+    ///             fc,fc,1,1,256,1,10,2560,5120,512,20,0\n";
+    /// let network = Network::from_csv("tiny.csv", text)?;
+    /// assert_eq!((network.macs(), network.weight_bytes()), (2_560, 5_120));
+    /// # Ok::<(), dyno_npu::workload::TableError>(())
+    /// ```
     ///
     /// # Errors
-    /// All that is wrong, by line and column of `file`.
+    /// Returns all problems with the lines and columns of `file`.
     pub fn from_csv(file: &str, text: &str) -> Result<Self, TableError> {
         let mut sheet = Sheet::parse(file, text, REQUIRED, OPTIONAL)?;
         let read = sheet.rows(|sheet, row| Some((row.line, layer(sheet, row)?)));
@@ -49,15 +62,15 @@ impl Network {
         if read.is_empty() {
             sheet.problem(1, "", "has no layers");
         }
-        let layers: Vec<Layer> = read.into_iter().map(|(_, (layer, _))| layer).collect();
+        let layers: Vec<NetworkLayer> = read.into_iter().map(|(_, (layer, _))| layer).collect();
         sheet.finish(Self { name: file.to_owned(), layers, seq_len, measured: None })
     }
 }
 
-fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
+fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(NetworkLayer, Option<u64>)> {
     let name = sheet.text(row, "name").map(str::to_owned);
     let kind = kind(sheet, row);
-    // Tables have no channels.
+    // Table lookups have no channels.
     let least = u64::from(kind != Some(LayerType::Gather));
     let sizes = [("groups", 1), ("m", 1), ("cin_g", least), ("rs", 1), ("cout_g", least)];
     let sizes = sizes.map(|(column, least)| sheet.count(row, column, least));
@@ -73,11 +86,11 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
     let bits = bits.map(|(column, default)| width(sheet, row, column, default));
     let stream = sheet.optional_count(row, "stream_bytes", 0);
     let seq_len = sheet.optional_count(row, "seq_len", 1);
-    let grows = grows(sheet, row);
+    let growth = growth(sheet, row);
     products(sheet, row, sizes);
 
     let ([groups, m, cin_g, rs, cout_g], [weights, input, output]) = (sizes, bytes);
-    let layer = Layer {
+    let layer = NetworkLayer {
         name: name?,
         kind: kind?,
         groups: groups?,
@@ -91,7 +104,7 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(Layer, Option<u64>)> {
         stream_bytes: stream?.unwrap_or(0),
         weights_scale_with_batch: scales? == 1,
         bits: [bits[0]?, bits[1]?, bits[2]?],
-        grows: grows?,
+        growth: growth?,
     };
     Some((layer, seq_len?))
 }
@@ -115,13 +128,13 @@ fn width(sheet: &mut Sheet<'_>, row: Row<'_>, column: &str, default: u64) -> Opt
     found
 }
 
-fn grows(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<Grows> {
-    let mut grows = Grows::default();
+fn growth(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<SequenceGrowth> {
+    let mut growth = SequenceGrowth::default();
     for word in sheet.optional_text(row, "seq_sizes").unwrap_or("").split_whitespace() {
         match word {
-            "m" => grows.m = true,
-            "cin_g" => grows.cin_g = true,
-            "cout_g" => grows.cout_g = true,
+            "m" => growth.m = true,
+            "cin_g" => growth.cin_g = true,
+            "cout_g" => growth.cout_g = true,
             _ => {
                 let near = nearest(word, ["m", "cin_g", "cout_g"].into_iter());
                 sheet.problem(row.line, "seq_sizes", format_args!("no size is `{word}`{near}"));
@@ -129,19 +142,19 @@ fn grows(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<Grows> {
             }
         }
     }
-    Some(grows)
+    Some(growth)
 }
 
-/// Products must be those of the sizes: a table whose columns are exchanged would simulate as well.
+/// Checks the column `macs` against the sizes: a table with exchanged columns would simulate without an error.
 fn products(sheet: &mut Sheet<'_>, row: Row<'_>, sizes: [Option<u64>; 5]) {
-    let given = sheet.count(row, "macs", 0);
+    let stated = sheet.count(row, "macs", 0);
     let sizes: Option<Vec<u64>> = sizes.into_iter().collect();
-    let (Some(given), Some(sizes)) = (given, sizes) else { return };
+    let (Some(stated), Some(sizes)) = (stated, sizes) else { return };
     match sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)) {
-        Some(expected) if expected == given => {}
+        Some(expected) if expected == stated => {}
         Some(expected) => {
             let problem = format!(
-                "expected groups x m x cin_g x rs x cout_g, which is {expected}, found {given}"
+                "expected groups x m x cin_g x rs x cout_g, which is {expected}, found {stated}"
             );
             sheet.problem(row.line, "macs", problem);
         }
@@ -152,24 +165,32 @@ fn products(sheet: &mut Sheet<'_>, row: Row<'_>, sizes: [Option<u64>; 5]) {
     }
 }
 
-/// CSV with all columns; what needs no column has an empty cell or none.
+/// Writes CSV with all columns. Cells without a value are empty.
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "idx,{}", REQUIRED.join(","))?;
         writeln!(f, ",{}", OPTIONAL[1..].join(","))?;
         for (index, layer) in self.layers.iter().enumerate() {
-            let Layer { name, groups, m, cin_g, rs, cout_g, bits: [weight, input, output], .. } =
-                layer;
-            let grows = [("m", layer.grows.m), ("cin_g", layer.grows.cin_g)];
-            let grows = grows.into_iter().chain([("cout_g", layer.grows.cout_g)]);
-            let grows: Vec<&str> =
-                grows.filter_map(|(name, grows)| grows.then_some(name)).collect();
+            let NetworkLayer {
+                name,
+                groups,
+                m,
+                cin_g,
+                rs,
+                cout_g,
+                bits: [weight, input, output],
+                ..
+            } = layer;
+            let growth = [("m", layer.growth.m), ("cin_g", layer.growth.cin_g)];
+            let growth = growth.into_iter().chain([("cout_g", layer.growth.cout_g)]);
+            let growth: Vec<&str> =
+                growth.filter_map(|(name, growth)| growth.then_some(name)).collect();
             let seq_len = self.seq_len.map_or(String::new(), |seq_len| seq_len.to_string());
             writeln!(
                 f,
                 "{index},{},{},{groups},{m},{cin_g},{rs},{cout_g},{},{},{},{},{},\
                  {weight},{input},{output},{},{seq_len},{}",
-                // No name with a comma or a quote would read.
+                // A name with a comma, a quote or a line break could not be read back.
                 name.replace([',', '"', '\n'], "_"),
                 layer.kind.name(),
                 layer.macs(),
@@ -178,7 +199,7 @@ impl fmt::Display for Network {
                 layer.output_bytes,
                 u8::from(layer.weights_scale_with_batch),
                 layer.stream_bytes,
-                grows.join(" "),
+                growth.join(" "),
             )?;
         }
         Ok(())

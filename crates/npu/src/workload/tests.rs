@@ -1,33 +1,30 @@
-//! Tables: what they have, what they become, and what is told of those that cannot be read.
+//! Tables: their contents, their changes, and the problems reported for invalid ones.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::profile::Folding;
 
 #[test]
 fn networks_are_those_of_the_thesis() {
-    // Units with products of attentions on their own and folded, products, bytes, the largest activation.
+    // Multiply-accumulates, bytes of weights, the largest activation.
     let golden = [
-        ("IC", 95, 95, 5_713_216_096, 47_598_272, 2_765_952),
-        ("MN", 53, 53, 300_774_272, 6_939_520, 2_408_448),
-        ("RN", 54, 54, 4_089_184_256, 51_005_824, 1_605_632),
-        ("RX", 54, 54, 4_230_479_872, 49_919_360, 1_605_632),
-        ("BB", 99, 75, 5_512_003_584, 171_150_336, 393_216),
-        ("BL", 195, 147, 19_529_859_072, 606_212_096, 524_288),
-        ("NCF", 5, 5, 106_624, 214_016, 768),
-        ("XL", 243, 171, 22_952_282_112, 656_543_744, 524_288),
-        ("NCFW", 4, 4, 2_097_152, 4_194_304, 4096),
+        ("IC", 5_713_216_096, 47_598_272, 2_765_952),
+        ("MN", 300_774_272, 6_939_520, 2_408_448),
+        ("RN", 4_089_184_256, 51_005_824, 1_605_632),
+        ("RX", 4_230_479_872, 49_919_360, 1_605_632),
+        ("BB", 5_512_003_584, 171_150_336, 393_216),
+        ("BL", 19_529_859_072, 606_212_096, 524_288),
+        ("NCF", 106_624, 214_016, 768),
+        ("XL", 22_952_282_112, 656_543_744, 524_288),
+        ("NCFW", 2_097_152, 4_194_304, 4096),
     ];
-    for (code, apart, folded, macs, bytes, activation) in golden {
+    for (code, macs, bytes, activation) in golden {
         let network = Network::preset(code).unwrap();
-        assert_eq!(network.units(Folding::Apart), apart, "{code}");
-        assert_eq!(network.units(Folding::IntoNext), folded, "{code}");
         assert_eq!((network.macs(), network.weight_bytes()), (macs, bytes), "{code}");
         assert_eq!(network.largest_activation(), activation, "{code}");
     }
-    // The thesis counts 53 layers of ResNet-50: without the last.
-    let is_conv = |layer: &&Layer| layer.kind == LayerType::Convolution;
+    // The thesis counts 53 layers of ResNet-50, without the last.
+    let is_conv = |layer: &&NetworkLayer| layer.kind == LayerType::Convolution;
     assert_eq!(Network::preset("RN").unwrap().layers.iter().filter(is_conv).count(), 53);
 }
 
@@ -39,7 +36,7 @@ fn a_network_has_a_code() {
     );
 }
 
-fn named<'n>(network: &'n Network, name: &str) -> &'n Layer {
+fn named<'n>(network: &'n Network, name: &str) -> &'n NetworkLayer {
     network.layers.iter().find(|layer| layer.name == name).unwrap()
 }
 
@@ -52,11 +49,11 @@ fn attentions_grow_with_the_square_of_a_sequence() {
         let (short, long) = macs(name);
         assert_eq!(long, times * short, "{name}");
     }
-    let bytes = |layer: &Layer| (layer.weight_bytes, layer.input_bytes, layer.output_bytes);
-    // Rows of a table are as many as tokens; places in it have 64 bits.
+    let bytes = |layer: &NetworkLayer| (layer.weight_bytes, layer.input_bytes, layer.output_bytes);
+    // A table has as many rows as tokens; indices into it have 64 bits.
     assert_eq!(bytes(named(&long, "embed")), (6 * 98304, 6 * 512, 6 * 98304));
     assert_eq!(bytes(named(&long, "l0_q")), (1_179_648, 6 * 98304, 6 * 98304));
-    // Twelve heads of 384 x 64, and of 64 x 384; scores of 384 x 384.
+    // Twelve heads of 384 x 64 and of 64 x 384; scores of 384 x 384.
     assert_eq!(bytes(named(&long, "l0_qk")), (0, 12 * 2 * 384 * 64 * 2, 12 * 384 * 384 * 2));
     assert_eq!(
         bytes(named(&long, "l0_av")),
@@ -66,16 +63,16 @@ fn attentions_grow_with_the_square_of_a_sequence() {
 }
 
 #[test]
-fn only_sequences_have_a_length() {
-    let told = |code: &str, seq_len| {
+fn only_networks_with_sequences_have_a_length() {
+    let error = |code: &str, seq_len| {
         Network::preset(code).unwrap().at_sequence(seq_len).unwrap_err().to_string()
     };
     assert_eq!(
-        told("RN", 16),
+        error("RN", 16),
         "network `RN` has no sequence length: its table has no columns seq_len and seq_sizes"
     );
-    assert_eq!(told("BB", 0), "a sequence of 0 tokens: expected a length of at least 1");
-    assert_eq!(told("BB", u64::MAX / 2), "layer `embed` has sizes beyond what 64 bits count");
+    assert_eq!(error("BB", 0), "a sequence of 0 tokens: expected a length of at least 1");
+    assert_eq!(error("BB", u64::MAX / 2), "layer `embed` has sizes beyond what 64 bits count");
 }
 
 #[test]
@@ -91,14 +88,14 @@ fn bits_scale_bytes() {
     }
     assert_eq!(narrow.in_bits(Some(16), Some(16)), Ok(wide.clone()));
     assert_eq!(wide.in_bits(None, Some(8)).unwrap().in_bits(Some(4), None), Ok(narrow));
-    let told = wide.in_bits(Some(0), None).unwrap_err().to_string();
-    assert_eq!(told, "numbers of 0 bits: expected 1 to 64");
+    let error = wide.in_bits(Some(0), None).unwrap_err().to_string();
+    assert_eq!(error, "numbers of 0 bits: expected 1 to 64");
 
     let some = wide.in_layer_bits([("l0_q", [2, 8])]).unwrap();
     assert_eq!(named(&some, "l0_q").weight_bytes, 1_179_648 / 8);
     assert_eq!(named(&some, "l0_k"), named(&wide, "l0_k"));
-    let told = wide.in_layer_bits([("l0_qq", [2, 8])]).unwrap_err().to_string();
-    assert_eq!(told, "there is no layer `l0_qq`; the nearest is `l0_q`");
+    let error = wide.in_layer_bits([("l0_qq", [2, 8])]).unwrap_err().to_string();
+    assert_eq!(error, "there is no layer `l0_qq`; the nearest is `l0_q`");
 }
 
 const HEAD: &str = "name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_bytes,\
@@ -119,17 +116,17 @@ idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_by
 }
 
 #[test]
-fn what_is_wrong_with_a_table_is_told() {
-    let told = |text: &str| Network::from_csv("x.csv", text).unwrap_err().to_string();
-    assert_eq!(told(""), "x.csv:1: is empty; expected a head of columns");
-    assert_eq!(told(&format!("{HEAD}\n")), "x.csv:1: has no layers");
+fn problems_of_a_table_are_reported() {
+    let error = |text: &str| Network::from_csv("x.csv", text).unwrap_err().to_string();
+    assert_eq!(error(""), "x.csv:1: is empty; expected a head of columns");
+    assert_eq!(error(&format!("{HEAD}\n")), "x.csv:1: has no layers");
     let head = HEAD.replace(",rs,", ",rss,");
     assert_eq!(
-        told(&head),
+        error(&head),
         "x.csv:1: `rss`: there is no such column; the nearest is `rs`\nx.csv:1: `rs`: is missing"
     );
-    assert_eq!(told(&format!("{HEAD},m\n")), "x.csv:1: `m`: stands twice");
-    let line = |line: &str| told(&format!("{HEAD}\nfirst,fc,1,1,2,1,2,4,8,4,4,0\n\n{line}\n"));
+    assert_eq!(error(&format!("{HEAD},m\n")), "x.csv:1: `m`: stands twice");
+    let line = |line: &str| error(&format!("{HEAD}\nfirst,fc,1,1,2,1,2,4,8,4,4,0\n\n{line}\n"));
     for (cells, expected) in [
         ("a,fc,1,-4,2,1,2,4,8,4,4,0", "`m`: expected a whole number of at least 1, found `-4`"),
         ("a,fc,1,0,2,1,2,0,8,4,4,0", "`m`: expected a whole number of at least 1, found `0`"),
@@ -157,16 +154,16 @@ fn what_is_wrong_with_a_table_is_told() {
             "`macs`: groups x m x cin_g x rs x cout_g is more than 64 bits count",
         ),
     ] {
-        let told = line(cells);
-        assert!(told.split('\n').any(|one| one == format!("x.csv:4: {expected}")), "{told}");
+        let error = line(cells);
+        assert!(error.split('\n').any(|one| one == format!("x.csv:4: {expected}")), "{error}");
     }
-    let told = line("a,fc,1,1,2,1,2,4,8,4,4,2");
-    assert!(told.contains("expected 0 or 1"), "{told}");
+    let error = line("a,fc,1,1,2,1,2,4,8,4,4,2");
+    assert!(error.contains("expected 0 or 1"), "{error}");
 }
 
 #[test]
 fn sequences_and_bits_of_a_table_are_checked() {
-    let told = |cells: &str| {
+    let error = |cells: &str| {
         let text = format!(
             "{HEAD},weight_bits,seq_len,seq_sizes\n\
                             one,fc,1,8,2,1,2,32,8,4,4,0,16,8,m\n{cells}\n"
@@ -175,15 +172,15 @@ fn sequences_and_bits_of_a_table_are_checked() {
     };
     let line = "two,fc,1,8,2,1,2,32,8,4,4,0";
     assert_eq!(
-        told(&format!("{line},65,8,m")),
+        error(&format!("{line},65,8,m")),
         "x.csv:3: `weight_bits`: expected 1 to 64 bits, found 65"
     );
     assert_eq!(
-        told(&format!("{line},8,4,m")),
+        error(&format!("{line},8,4,m")),
         "x.csv:3: `seq_len`: is 4, and 8 in the lines before"
     );
     assert_eq!(
-        told(&format!("{line},8,8,cin")),
+        error(&format!("{line},8,8,cin")),
         "x.csv:3: `seq_sizes`: no size is `cin`; the nearest is `cin_g`"
     );
     let odd = format!("{HEAD},seq_len,seq_sizes\none,fc,1,9,2,1,2,36,8,4,4,0,8,m\n");
@@ -193,7 +190,7 @@ fn sequences_and_bits_of_a_table_are_checked() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "[a-z0-9,\"\n .-]{0,300}", cells in "[0-9,a-z\"\n-]{0,80}") {
+    fn any_text_is_read_or_rejected(text in "[a-z0-9,\"\n .-]{0,300}", cells in "[0-9,a-z\"\n-]{0,80}") {
         for text in [text, format!("{HEAD}\n{cells}")] {
             if let Err(error) = Network::from_csv("x.csv", &text) {
                 prop_assert!(!error.problems.is_empty());
@@ -209,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_is_printed_reads(code in prop::sample::select(PRESETS.to_vec()), bits in 1_u32..=64) {
+    fn printed_tables_can_be_read(code in prop::sample::select(PRESETS.to_vec()), bits in 1_u32..=64) {
         let network = Network::preset(code.code).unwrap().in_bits(Some(bits), Some(8)).unwrap();
         prop_assert_eq!(Network::from_csv(code.code, &network.to_string()), Ok(network));
     }
@@ -218,12 +215,12 @@ proptest! {
     fn products_of_a_sequence_are_a_square_and_a_line(a in 1_u64..200, b in 1_u64..200) {
         // f(s) = p s s + q s + r, so that third differences vanish.
         let network = Network::preset("XL").unwrap();
-        let of = |seq_len| network.at_sequence(seq_len).unwrap().macs() as i128;
-        let slope = |from, to| (of(to) - of(from)) / i128::from(to - from);
+        let macs = |seq_len| network.at_sequence(seq_len).unwrap().macs() as i128;
+        let slope = |low, high| (macs(high) - macs(low)) / i128::from(high - low);
         prop_assume!(a != b);
         let (low, high) = (a.min(b), a.max(b));
         let curve = slope(high, high + 1) - slope(low, low + 1);
-        // Two products of 64 and one of 128 numbers of each of 24 layers and 16 heads, for each pair.
+        // Two products of 64 numbers and one of 128, for each of 24 layers, 16 heads and pair of tokens.
         let pairs = 24 * 16 * (64 + 128 + 64);
         prop_assert_eq!(curve, 2 * pairs * i128::from(high - low));
     }

@@ -1,32 +1,32 @@
-//! What rules and blocks are worth: Layerweaver without one rule at a time, coarser and finer blocks, and thresholds
-//! of AI-MT.
+//! Ablations: Layerweaver without some of its rules, coarser and finer blocks, and thresholds of AI-MT.
 
 use dyno_experiment::Failure;
-use dyno_npu::profile::{Folding, Granularity, Options, Picos};
-use dyno_npu::schedule::{AiMt, Layerweaver, Named, Rules, Scheduler};
-use dyno_npu::setting::{Played, Setting};
+use dyno_npu::lowering::{Folding, Granularity, LoweringOptions};
+use dyno_npu::profile::Picos;
+use dyno_npu::schedule::{AiMt, Layerweaver, LayerweaverRules, NamedScheduler, Scheduler};
+use dyno_npu::setting::{Setting, StreamRun};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::streams::{CASES, names};
-use super::{MAPPING, Studied, TILE, geomean, setting};
+use super::{MAPPING, StudyContext, TILE, geomean, setting};
 
-/// Makes a scheduler.
-type New = dyn Fn() -> Box<dyn Scheduler> + Sync;
+/// Function that creates a scheduler.
+type SchedulerBuilder = dyn Fn() -> Box<dyn Scheduler> + Sync;
 
-/// Of all pairs of a setting, the geometric mean of STP and the least share of a stream.
-fn pairs(setting: &Setting, quick: bool, new: &New) -> Result<[f64; 2], Failure> {
-    // Only for limits: it keeps no blocks back.
-    let named = Named::find("layerweaver").map_err(Failure::usage)?;
+/// Returns the geometric mean of STP and the smallest share of a stream, over all pairs of a setting.
+fn pairs(setting: &Setting, quick: bool, build: &SchedulerBuilder) -> Result<[f64; 2], Failure> {
+    // The named scheduler only sets the machine's limits; Layerweaver does not restrict the depth.
+    let named = NamedScheduler::find("layerweaver").map_err(Failure::usage)?;
     let passes = if quick { 3 } else { 100 };
     let names = names(quick);
-    let played = spread("ablations", &names, |pair| {
+    let runs = spread("ablations", &names, |pair| {
         let networks = pair.map(|code| (code, Picos::MAX));
-        let deployed = setting.deploy(&networks, named).map_err(Failure::usage)?;
-        Ok(Played::new(&deployed, new().as_mut(), passes))
+        let deployment = setting.deploy(&networks, named).map_err(Failure::usage)?;
+        Ok(StreamRun::new(&deployment, build().as_mut(), passes))
     })?;
-    let least = played.iter().map(Played::least_share).fold(f64::INFINITY, f64::min);
-    Ok([geomean(played.iter().map(Played::stp)), least])
+    let least = runs.iter().map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
+    Ok([geomean(runs.iter().map(StreamRun::stp)), least])
 }
 
 fn columns(first: &'static str) -> impl Iterator<Item = String> {
@@ -36,42 +36,49 @@ fn columns(first: &'static str) -> impl Iterator<Item = String> {
     std::iter::once(first.to_owned()).chain(CASES.iter().flat_map(both))
 }
 
-/// Cells of both settings.
-fn cells(studied: &Studied, new: &New) -> Result<Vec<Cell>, Failure> {
+/// Returns the cells of both cases.
+fn cells(context: &StudyContext, build: &SchedulerBuilder) -> Result<Vec<Cell>, Failure> {
     let mut cells = Vec::new();
     for case in &CASES {
         let setting = setting(case.npu, MAPPING, case.batch, Granularity::Layer)?;
-        cells.extend(pairs(&setting, studied.quick, new)?.map(|value| Cell::Number(value, 3)));
+        cells.extend(pairs(&setting, context.quick, build)?.map(|value| Cell::Number(value, 3)));
     }
     Ok(cells)
 }
 
-/// Rules, blocks and thresholds.
-pub fn ablations(studied: &mut Studied) -> Result<Part, Failure> {
-    Ok(Part { tables: vec![rules(studied)?, blocks(studied)?, thresholds(studied)?] })
+/// Builds the tables of rules, blocks and thresholds.
+pub fn ablations(context: &mut StudyContext) -> Result<Part, Failure> {
+    Ok(Part { tables: vec![rules(context)?, blocks(context)?, thresholds(context)?] })
 }
 
-fn rules(studied: &Studied) -> Result<Table, Failure> {
-    let all = Rules::default();
+fn rules(context: &StudyContext) -> Result<Table, Failure> {
+    let all = LayerweaverRules::default();
     let variants = [
         ("all rules", all),
-        ("idle memory does not count", Rules { memory_idle: false, ..all }),
-        ("no rule against starvation", Rules { starvation: false, ..all }),
-        ("no potential idle time", Rules { potential: false, ..all }),
-        ("neither of the last two", Rules { starvation: false, potential: false, ..all }),
-        ("none of the three", Rules { memory_idle: false, starvation: false, potential: false }),
+        ("idle memory does not count", LayerweaverRules { memory_idle: false, ..all }),
+        ("no rule against starvation", LayerweaverRules { starvation: false, ..all }),
+        ("no potential idle time", LayerweaverRules { potential: false, ..all }),
+        (
+            "neither of the last two",
+            LayerweaverRules { starvation: false, potential: false, ..all },
+        ),
+        (
+            "none of the three",
+            LayerweaverRules { memory_idle: false, starvation: false, potential: false },
+        ),
     ];
     let title = "Layerweaver's rules, geometric mean of pairs";
     let mut table = Table::new(title, columns("rules"));
     for (name, rules) in variants {
-        table.row(name, cells(studied, &move || Box::new(Layerweaver::new(rules)))?);
+        table.row(name, cells(context, &move || Box::new(Layerweaver::new(rules)))?);
     }
     Ok(table)
 }
 
-fn blocks(studied: &Studied) -> Result<Table, Failure> {
+fn blocks(context: &StudyContext) -> Result<Table, Failure> {
     let tile = |micros: u64| Granularity::Tile { bytes: u64::MAX, time: micros * 1_000_000 };
-    let (fused, layer) = (Granularity::Fused { bytes: 1_000_000 }, Granularity::Layer);
+    let fused = Granularity::Fused { bytes: 1_000_000 };
+    let layer = Granularity::Layer;
     let variants = [
         ("layers fused to 1 MB of weights", fused, Folding::IntoNext),
         ("layers", layer, Folding::IntoNext),
@@ -81,21 +88,23 @@ fn blocks(studied: &Studied) -> Result<Table, Failure> {
         ("tiles of 20 us", tile(20), Folding::IntoNext),
     ];
     let schedulers = ["layerweaver", "balanced"];
-    let heads = CASES.iter().flat_map(|case| schedulers.map(|of| format!("{of}, {}", case.title)));
+    let heads = CASES
+        .iter()
+        .flat_map(|case| schedulers.map(|scheduler| format!("{scheduler}, {}", case.title)));
     let heads = std::iter::once("blocks".to_owned()).chain(heads);
     let mut table = Table::new("STP by what a block is, geometric mean of pairs", heads);
-    let passes = if studied.quick { 3 } else { 100 };
-    let names = names(studied.quick);
+    let passes = if context.quick { 3 } else { 100 };
+    let names = names(context.quick);
     for (name, granularity, folding) in variants {
         let mut cells = Vec::new();
         for case in &CASES {
             let base = setting(case.npu, MAPPING, case.batch, granularity)?;
-            let setting = Setting { options: Options { folding, ..base.options }, ..base };
+            let setting = Setting { options: LoweringOptions { folding, ..base.options }, ..base };
             for scheduler in schedulers {
-                let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+                let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
                 let stp = spread("ablations", &names, |pair| {
-                    let played = setting.play(pair, scheduler, passes);
-                    Ok(played.map_err(Failure::usage)?.stp())
+                    let runs = setting.simulate(pair, scheduler, passes);
+                    Ok(runs.map_err(Failure::usage)?.stp())
                 })?;
                 cells.push(Cell::Number(geomean(stp), 3));
             }
@@ -105,18 +114,20 @@ fn blocks(studied: &Studied) -> Result<Table, Failure> {
     Ok(table)
 }
 
-/// The default, and the best and the worst of a sweep by the geometric mean of both settings.
-fn thresholds(studied: &Studied) -> Result<Table, Failure> {
-    let (rooms, works): (&[f64], &[f64]) = match studied.quick {
-        true => (&[0.1], &[0.2]),
-        false => (&[0.02, 0.05, 0.1, 0.2, 0.4], &[0.05, 0.1, 0.2, 0.4, 0.6, 0.8]),
+/// Builds the table of AI-MT's thresholds: the default, and the best and the worst of a sweep by the geometric mean of
+/// both cases.
+fn thresholds(context: &StudyContext) -> Result<Table, Failure> {
+    let (rooms, works): (&[f64], &[f64]) = if context.quick {
+        (&[0.1], &[0.2])
+    } else {
+        (&[0.02, 0.05, 0.1, 0.2, 0.4], &[0.05, 0.1, 0.2, 0.4, 0.6, 0.8])
     };
     let title = "Our reading of AI-MT by its thresholds, geometric mean of pairs";
     let mut table = Table::new(title, columns("room, work"));
     let mut swept = Vec::new();
     for &room in rooms {
         for &work in works {
-            let cells = cells(studied, &move || Box::new(AiMt::new(room, work)))?;
+            let cells = cells(context, &move || Box::new(AiMt::new(room, work)))?;
             let stp = |at: usize| match cells[at] {
                 Cell::Number(value, _) => value,
                 _ => 0.0,
@@ -125,7 +136,7 @@ fn thresholds(studied: &Studied) -> Result<Table, Failure> {
         }
     }
     swept.sort_by(|a, b| b.0.total_cmp(&a.0));
-    table.row("by default", cells(studied, &|| Box::new(AiMt::default()))?);
+    table.row("by default", cells(context, &|| Box::new(AiMt::default()))?);
     for (which, found) in [("best", swept.first()), ("worst", swept.last())] {
         if let Some((_, name, cells)) = found {
             table.row(format!("{which}: {name}"), cells.iter().cloned());

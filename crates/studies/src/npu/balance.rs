@@ -1,26 +1,26 @@
-//! Figures II.7 and II.8: what networks ask of NPUs, and what they wait for.
+//! Figures II.7 and II.8: operations per byte of networks, and their bottlenecks on NPUs.
 
 use dyno_experiment::Failure;
 use dyno_npu::balance::{intensity, sweep, turning_batch};
 use dyno_npu::hardware::{Npu, PRESETS};
-use dyno_npu::profile::Granularity;
+use dyno_npu::lowering::Granularity;
 
 use super::part::{Cell, Part, Table};
 use super::streams::CASES;
-use super::{MAPPING, SEQ, Studied, setting};
+use super::{MAPPING, SEQ, StudyContext, setting};
 
 const NETWORKS: [&str; 8] = ["IC", "MN", "RN", "RX", "BB", "BL", "XL", "NCF"];
 const BATCHES: [u64; 5] = [1, 4, 16, 64, 256];
-/// Of networks that have sequences.
+/// Tokens per sample, for networks with sequences.
 const LENGTHS: [u64; 3] = [16, 64, 384];
 
-/// Balance points of NPUs, and from which batch on networks are above them.
-pub fn points(_: &mut Studied) -> Result<Part, Failure> {
+/// Builds the tables of the NPUs' balance points and of the batches at which networks exceed them.
+pub fn points(_: &mut StudyContext) -> Result<Part, Failure> {
     let mut npus =
         Table::new("NPUs", ["NPU", "TOP/s", "GB/s", "operations a byte", "weight buffer, MB"]);
     for preset in PRESETS {
         let npu = Npu::preset(preset.name).map_err(Failure::usage)?;
-        let parts = npu.parts();
+        let parts = npu.parameters();
         npus.row(
             preset.name,
             [
@@ -43,15 +43,15 @@ pub fn points(_: &mut Studied) -> Result<Part, Failure> {
         for preset in PRESETS {
             let npu = Npu::preset(preset.name).map_err(Failure::usage)?;
             let batch = turning_batch(&network, &npu);
-            cells.push(batch.map_or(Cell::Nothing, |batch| Cell::Number(batch as f64, 0)));
+            cells.push(batch.map_or(Cell::Empty, |batch| Cell::Number(batch as f64, 0)));
         }
         turning.row(code, cells);
     }
     Ok(Part { tables: vec![npus, turning] })
 }
 
-/// Computation over fetches as they are under the documented mapping.
-pub fn bars(_: &mut Studied) -> Result<Part, Failure> {
+/// Builds the tables of compute time over fetch time under the documented mapping.
+pub fn bars(_: &mut StudyContext) -> Result<Part, Failure> {
     let mut tables = Vec::new();
     for case in &CASES {
         let setting = setting(case.npu, MAPPING, 1, Granularity::Layer)?;
@@ -66,11 +66,11 @@ pub fn bars(_: &mut Studied) -> Result<Part, Failure> {
                 .map_err(Failure::usage)?;
             for bars in bars.chunks(BATCHES.len()) {
                 let tokens = bars[0].seq_len.map(|tokens| Cell::Number(tokens as f64, 0));
-                let ratio = |bar: &dyno_npu::balance::Bar| {
+                let ratio = |bar: &dyno_npu::balance::SweepPoint| {
                     let ratio = bar.pass.compute as f64 / bar.pass.fetch as f64;
                     Cell::Number(ratio, if ratio < 10.0 { 2 } else { 0 })
                 };
-                let tokens = std::iter::once(tokens.unwrap_or(Cell::Nothing));
+                let tokens = std::iter::once(tokens.unwrap_or(Cell::Empty));
                 table.row(code, tokens.chain(bars.iter().map(ratio)));
             }
         }

@@ -1,14 +1,14 @@
 //! Figure IV.16: four networks at once.
 
 use dyno_experiment::Failure;
-use dyno_npu::profile::Granularity;
-use dyno_npu::schedule::Named;
-use dyno_npu::setting::Played;
+use dyno_npu::lowering::Granularity;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::setting::StreamRun;
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
 use super::streams::PASSES;
-use super::{MAPPING, Studied, TILE, geomean, paper, setting};
+use super::{MAPPING, StudyContext, TILE, geomean, paper, setting};
 
 const SCHEDULERS: [(&str, Granularity); 7] = [
     ("fair", Granularity::Layer),
@@ -21,25 +21,26 @@ const SCHEDULERS: [(&str, Granularity); 7] = [
 ];
 const STITCHED: usize = 1;
 const AI_MT: usize = 2;
-/// Layerweaver, ours with whole layers, and ours with tiles.
+/// Indices of Layerweaver, of the balanced scheduler with whole layers, and with tiles.
 const OURS: [usize; 3] = [4, 5, 6];
-/// The thesis has single-batch streams on the compute-centric NPU, where all networks wait for the memory at batch 1.
+/// The thesis runs single-batch streams on this NPU, where all networks are memory-bound at batch 1.
 const NOTHING_TO_SHARE: &str = "compute-centric";
 const CASES: [(&str, u64); 3] =
     [("compute-centric", 16), ("compute-centric", 1), ("memory-centric", 1)];
 
-/// Two of three that wait for the PEs with two of three that wait for the memory; like the thesis without RX and BL.
+/// Returns combinations of two of three compute-bound networks with two of three memory-bound networks. Like the
+/// thesis, it omits RX and BL.
 fn fours() -> Vec<[&'static str; 4]> {
-    let two = |of: [&'static str; 3]| [[of[0], of[1]], [of[0], of[2]], [of[1], of[2]]];
+    let two = |[a, b, c]: [&'static str; 3]| [[a, b], [a, c], [b, c]];
     let memory = two(["BB", "NCFW", "XL"]);
     let compute = two(["IC", "MN", "RN"]).into_iter();
     compute.flat_map(|[a, b]| memory.map(|[c, d]| [a, b, c, d])).collect()
 }
 
-/// STP of each combination, the least share that a stream has, and what it comes to.
-pub fn four(studied: &mut Studied) -> Result<Part, Failure> {
+/// Builds the tables of STP and of the smallest share of each combination, and their summary.
+pub fn four(context: &mut StudyContext) -> Result<Part, Failure> {
     let all = fours();
-    let fours = if studied.quick { &all[..1] } else { &all[..] };
+    let fours = if context.quick { &all[..1] } else { &all[..] };
     let title = |(name, granularity): &(&str, Granularity)| match granularity {
         Granularity::Layer => (*name).to_owned(),
         _ => format!("{name}, 100 us"),
@@ -49,40 +50,40 @@ pub fn four(studied: &mut Studied) -> Result<Part, Failure> {
     let mut tables = Vec::new();
     for (case, (npu, batch)) in CASES.into_iter().enumerate() {
         let name = format!("{npu}, batch {batch}");
-        let played = spread(&name, fours, |codes| {
+        let all_runs = spread(&name, fours, |codes| {
             let one = |(scheduler, granularity): &(&str, Granularity)| {
-                let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+                let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
                 let setting = setting(npu, MAPPING, batch, *granularity)?;
-                setting.play(codes, scheduler, PASSES).map_err(Failure::usage)
+                setting.simulate(codes, scheduler, PASSES).map_err(Failure::usage)
             };
-            SCHEDULERS.iter().map(one).collect::<Result<Vec<Played>, _>>()
+            SCHEDULERS.iter().map(one).collect::<Result<Vec<StreamRun>, _>>()
         })?;
-        let of = |at: usize| played.iter().map(move |ways| &ways[at]);
+        let runs = |at: usize| all_runs.iter().map(move |runs| &runs[at]);
         let over = |at: usize, other: usize| {
-            let both = of(at).zip(of(other));
-            100.0 * (geomean(both.map(|(of, other)| of.stp() / other.stp())) - 1.0)
+            let both = runs(at).zip(runs(other));
+            100.0 * (geomean(both.map(|(run, other)| run.stp() / other.stp())) - 1.0)
         };
         for (what, other) in [("over AI-MT, %", AI_MT), ("over stitched pairs, %", STITCHED)] {
-            // The thesis has one NPU, the first two of ours.
+            // The thesis has results for one NPU; the first two cases use it.
             let stated = if case == 0 { paper::value("IV.16", 1, what) } else { None };
             let ours = OURS.map(|at| Cell::Number(over(at, other), 1));
             let cells = std::iter::once(Cell::from(stated)).chain(ours);
             means.row(format!("{name}: {what}"), cells);
         }
-        let least = |at| of(at).map(Played::least_share).fold(f64::INFINITY, f64::min);
+        let least = |at| runs(at).map(StreamRun::least_share).fold(f64::INFINITY, f64::min);
         let ours = OURS.map(|at| Cell::Number(least(at), 3));
-        means.row(format!("{name}: least share"), std::iter::once(Cell::Nothing).chain(ours));
+        means.row(format!("{name}: least share"), std::iter::once(Cell::Empty).chain(ours));
         if batch == 1 && npu == NOTHING_TO_SHARE {
             continue;
         }
         for (what, figure) in [
-            ("STP", Played::stp as fn(&Played) -> f64),
-            ("Least share of a stream", Played::least_share),
+            ("STP", StreamRun::stp as fn(&StreamRun) -> f64),
+            ("Least share of a stream", StreamRun::least_share),
         ] {
             let heads = std::iter::once("networks".to_owned()).chain(SCHEDULERS.iter().map(title));
             let mut table = Table::new(format!("{what}, {name}"), heads);
-            for (codes, ways) in fours.iter().zip(&played) {
-                let cells = ways.iter().map(|of| Cell::Number(figure(of), 3));
+            for (codes, runs) in fours.iter().zip(&all_runs) {
+                let cells = runs.iter().map(|run| Cell::Number(figure(run), 3));
                 table.row(codes.join(" + "), cells);
             }
             tables.push(table);

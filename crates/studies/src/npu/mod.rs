@@ -1,4 +1,5 @@
-//! `dyno-studies npu`: figures of the thesis beside ours, what they depend on, and where our scheduler stands.
+//! `dyno-studies npu`: compares figures of the thesis with Dyno's, varies the assumptions behind them, and rates Dyno's
+//! own scheduler.
 
 mod ablations;
 mod balance;
@@ -16,12 +17,13 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::hardware::Npu;
-use dyno_npu::profile::{Granularity, Options, Picos};
+use dyno_npu::lowering::{Granularity, LoweringOptions};
+use dyno_npu::profile::Picos;
 use dyno_npu::setting::Setting;
 use serde_json::json;
 
 use self::part::Part;
-use self::streams::Pairs;
+use self::streams::PairRuns;
 
 /// Which figures, and where to.
 #[derive(Debug, Args)]
@@ -50,19 +52,19 @@ Examples:
   dyno-studies npu v6 --json
   dyno-studies npu --write docs/reference/npu-study.md";
 
-/// Where the thesis says nothing: the length and the mapping that come nearest to its figures.
+/// Sequence length and mapping that come closest to the thesis' figures; the thesis does not state them.
 const SEQ: u64 = 16;
 const MAPPING: &str = "kcpx+1:128";
-/// Blocks of ours compute for so long at most where layers are split.
+/// Tiles for studies that split layers: at most 100 us of computation per block.
 const TILE: Granularity = Granularity::Tile { bytes: u64::MAX, time: 100_000_000 };
-/// Of a deadline or a wait in virtual time.
+/// One millisecond of virtual time.
 const MILLI: Picos = 1_000_000_000;
 
-/// A part by its name.
-type Make = fn(&mut Studied) -> Result<Part, Failure>;
+/// Function that builds a part.
+type PartBuilder = fn(&mut StudyContext) -> Result<Part, Failure>;
 
-/// All parts, in the order of the thesis, and then those that ask further.
-const PARTS: [(&str, Make); 14] = [
+/// All parts: those of the thesis in its order, then Dyno's own.
+const PARTS: [(&str, PartBuilder); 14] = [
     ("ii7", balance::points),
     ("ii8", balance::bars),
     ("iv10", streams::throughput),
@@ -79,28 +81,28 @@ const PARTS: [(&str, Make); 14] = [
     ("ours", streams::ours),
 ];
 
-/// What parts share.
-pub struct Studied {
+/// State shared by all parts.
+pub struct StudyContext {
     quick: bool,
-    pairs: Option<Pairs>,
+    pairs: Option<PairRuns>,
 }
 
 impl Study {
-    /// Plays the parts that are asked for, and prints or writes their tables.
+    /// Computes the selected parts, and prints or writes their tables.
     ///
     /// # Errors
-    /// Parts that there are not; a page that cannot be written or has no place for them.
+    /// Fails if a part does not exist, or if the page cannot be written or has no place for a part.
     pub fn execute(self) -> Result<(), Failure> {
         let wanted = self.wanted()?;
         let mut page = match &self.write {
             Some(path) => Some(page::Page::read(path, wanted.iter().map(|part| part.0))?),
             None => None,
         };
-        let mut studied = Studied { quick: self.quick, pairs: None };
+        let mut context = StudyContext { quick: self.quick, pairs: None };
         let mut documents = Vec::new();
-        for (name, make) in wanted {
+        for (name, build) in wanted {
             eprintln!("npu study: {name}");
-            let part = make(&mut studied)?;
+            let part = build(&mut context)?;
             match (&mut page, self.json) {
                 (Some(page), _) => page.put(&part)?,
                 (None, true) => documents.push(part.json(name)),
@@ -120,7 +122,7 @@ impl Study {
         Ok(())
     }
 
-    fn wanted(&self) -> Result<Vec<(&'static str, Make)>, Failure> {
+    fn wanted(&self) -> Result<Vec<(&'static str, PartBuilder)>, Failure> {
         for name in &self.parts {
             if !PARTS.iter().any(|part| part.0 == name) {
                 let all = PARTS.map(|part| part.0);
@@ -131,14 +133,14 @@ impl Study {
                 .hint(format!("parts are {}", all.join(", "))));
             }
         }
-        let is_wanted = |part: &&(&str, Make)| {
+        let is_wanted = |part: &&(&str, PartBuilder)| {
             self.parts.is_empty() || self.parts.iter().any(|name| name == part.0)
         };
         Ok(PARTS.iter().filter(is_wanted).copied().collect())
     }
 }
 
-/// An NPU by its name, with the documented mapping and length.
+/// Returns the setting of a named NPU with the documented sequence length.
 fn setting(
     npu: &str,
     mapping: &str,
@@ -149,14 +151,16 @@ fn setting(
         npu: Npu::preset(npu).map_err(Failure::usage)?,
         mapping: mapping.parse().map_err(Failure::usage)?,
         seq: SEQ,
-        options: Options { batch, granularity, ..Options::default() },
+        options: LoweringOptions { batch, granularity, ..LoweringOptions::default() },
     })
 }
 
 fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut sum, mut count) = (0.0, 0);
+    let mut sum = 0.0;
+    let mut count = 0;
     for value in values {
-        (sum, count) = (sum + value, count + 1);
+        sum += value;
+        count += 1;
     }
     sum / f64::from(count.max(1))
 }
@@ -171,52 +175,52 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/reference/npu-study.md");
 
-    fn studied() -> Studied {
-        Studied { quick: true, pairs: None }
+    fn context() -> StudyContext {
+        StudyContext { quick: true, pairs: None }
     }
 
-    /// The tables between the marks of a part.
-    fn of_page(name: &str) -> &'static str {
+    /// Returns the text between the marks of a part.
+    fn tables_of_page(name: &str) -> &'static str {
         let (begin, end) = page::marks(name);
         let from = PAGE.find(&begin).unwrap_or_else(|| panic!("the page has no {begin}"));
         let rest = &PAGE[from + begin.len()..];
         &rest[..rest.find(&end).unwrap_or_else(|| panic!("the page has no {end}"))]
     }
 
-    /// A table of the page: its title, its columns, and its rows.
-    struct Shown {
+    /// A table of the page.
+    struct PageTable {
         title: String,
         columns: Vec<String>,
         rows: Vec<Vec<String>>,
     }
 
-    /// The tables in a text of Markdown, as [`Part`] writes them.
-    fn shown(text: &str) -> Vec<Shown> {
+    /// Parses the tables of a Markdown text that [`Part`] wrote.
+    fn parse_tables(text: &str) -> Vec<PageTable> {
         let cells = |line: &str| -> Vec<String> {
             let inner = line.trim_start_matches("| ").trim_end_matches(" |");
             inner.split(" | ").map(|cell| cell.trim().to_owned()).collect()
         };
-        let mut tables: Vec<Shown> = Vec::new();
+        let mut tables: Vec<PageTable> = Vec::new();
         for line in text.lines() {
             if let Some(title) = line.strip_prefix("**") {
                 let title = title.trim_end_matches("**").to_owned();
-                tables.push(Shown { title, columns: Vec::new(), rows: Vec::new() });
+                tables.push(PageTable { title, columns: Vec::new(), rows: Vec::new() });
             } else if let Some(table) = tables.last_mut()
                 && line.starts_with("| ")
             {
-                match table.columns.is_empty() {
-                    true => table.columns = cells(line),
-                    false if line.starts_with("| ---") => {}
-                    false => table.rows.push(cells(line)),
+                if table.columns.is_empty() {
+                    table.columns = cells(line);
+                } else if !line.starts_with("| ---") {
+                    table.rows.push(cells(line));
                 }
             }
         }
         tables
     }
 
-    impl Shown {
-        /// The name of a row, and its scheduler's where that is not its name. Which thresholds are best is a finding, not
-        /// a name.
+    impl PageTable {
+        /// Returns the name of a row, and its scheduler if the table has such a column. Which thresholds are best is a
+        /// result and no part of the name.
         fn name<'a>(&self, row: &'a [String]) -> (&'a str, &'a str) {
             let name = match row[0].split_once(": ") {
                 Some((which @ ("best" | "worst"), _)) => which,
@@ -227,8 +231,8 @@ mod tests {
         }
     }
 
-    /// Tables whose rows are played as long in a quick study as in a whole one, with the rows that they have on the page.
-    fn played_whole(table: &Shown) -> Option<usize> {
+    /// Returns the number of rows on the page, for tables whose rows a quick study simulates as long as a complete one.
+    fn complete_rows(table: &PageTable) -> Option<usize> {
         match table.columns[0].as_str() {
             "pair" => {
                 let is_mean = |row: &&Vec<String>| row[0].ends_with("mean");
@@ -238,31 +242,31 @@ mod tests {
             "networks" => Some(9),
             "point" if table.title.contains("by rule of urgency") => Some(9),
             "point" => Some(63),
-            // Figure V.6; other tables by mapping are means of fewer pairs.
+            // Figure V.6. Other tables by mapping are means, and a quick study has fewer pairs.
             "mapping" if table.title.ends_with("queries/s") => Some(table.rows.len()),
             _ => None,
         }
     }
 
     #[test]
-    fn what_is_fast_is_as_the_page_has_it() {
-        for (name, make) in PARTS.iter().filter(|part| part.0.starts_with("ii")) {
-            let part = make(&mut studied()).unwrap().to_string();
-            let same = of_page(name).trim() == part.trim();
+    fn tables_that_are_fast_to_compute_equal_those_of_the_page() {
+        for (name, build) in PARTS.iter().filter(|part| part.0.starts_with("ii")) {
+            let part = build(&mut context()).unwrap().to_string();
+            let same = tables_of_page(name).trim() == part.trim();
             assert!(same, "dyno-studies npu {name} --write docs/reference/npu-study.md\n{part}");
         }
     }
 
-    /// A quick study has fewer rows and shorter runs, so that the page has its rows and more; of pairs and fours, and of
-    /// loads in the scenario Server, the rows themselves are the same, to the last digit.
+    /// A quick study has fewer rows and shorter runs, so the page has its rows and more. Rows of pairs, of four
+    /// networks, and of loads in the scenario Server are equal to the last digit.
     #[test]
     fn tables_of_the_page_are_those_of_the_study() {
-        let mut studied = studied();
-        for (part, make) in PARTS {
-            let quick = shown(&make(&mut studied).unwrap().to_string());
-            let page = shown(of_page(part));
-            let heads = |tables: &[Shown]| -> Vec<(String, Vec<String>)> {
-                tables.iter().map(|of| (of.title.clone(), of.columns.clone())).collect()
+        let mut context = context();
+        for (part, build) in PARTS {
+            let quick = parse_tables(&build(&mut context).unwrap().to_string());
+            let page = parse_tables(tables_of_page(part));
+            let heads = |tables: &[PageTable]| -> Vec<(String, Vec<String>)> {
+                tables.iter().map(|table| (table.title.clone(), table.columns.clone())).collect()
             };
             assert_eq!(heads(&page), heads(&quick), "{part}");
             for (page, quick) in page.iter().zip(&quick) {
@@ -270,7 +274,7 @@ mod tests {
                 let is_whole = |row: &Vec<String>| row.len() == page.columns.len();
                 assert!(page.rows.iter().all(is_whole), "{part}: {title}");
                 assert!(!quick.rows.is_empty(), "{part}: {title}");
-                let rows = played_whole(page);
+                let rows = complete_rows(page);
                 assert!(rows.is_none_or(|rows| rows == page.rows.len()), "{part}: {title}");
                 // In the order of the page.
                 let mut left = page.rows.iter();

@@ -1,4 +1,4 @@
-//! A page of the book whose tables the study writes: prose stays, tables stand between marks.
+//! Page of the book with generated tables: the study replaces the text between marks and keeps the prose.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use dyno_results::write::replace;
 
 use super::part::Part;
 
-/// Lines before and after the tables of a part.
+/// Returns the lines before and after the tables of a part.
 pub fn marks(name: &str) -> (String, String) {
     (format!("<!-- dyno npu study {name} -->\n"), format!("<!-- end of {name} -->\n"))
 }
@@ -16,26 +16,26 @@ pub fn marks(name: &str) -> (String, String) {
 pub struct Page {
     path: PathBuf,
     text: String,
-    /// Parts that are to come, the next one last.
-    coming: Vec<&'static str>,
+    /// Parts to write, next one last.
+    pending: Vec<&'static str>,
 }
 
 impl Page {
-    /// Reads it; `parts` are those that will be put into it, in this order.
+    /// Reads a page. `parts` are the parts that will be written, in this order.
     ///
     /// # Errors
-    /// It cannot be read, or a part has no place in it: told before anything is played.
+    /// Fails before any simulation if the page cannot be read or a part has no place in it.
     pub fn read(path: &Path, parts: impl Iterator<Item = &'static str>) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
-        let mut coming: Vec<_> = parts.collect();
-        coming.reverse();
-        let page = Self { path: path.to_owned(), text, coming };
-        page.coming.iter().try_for_each(|name| page.place(name).map(drop))?;
+        let mut pending: Vec<_> = parts.collect();
+        pending.reverse();
+        let page = Self { path: path.to_owned(), text, pending };
+        page.pending.iter().try_for_each(|name| page.place(name).map(drop))?;
         Ok(page)
     }
 
-    /// Where the tables of a part stand.
+    /// Returns the range of a part's tables.
     fn place(&self, name: &str) -> Result<std::ops::Range<usize>, Failure> {
         let (begin, end) = marks(name);
         let from = self.text.find(&begin).map(|at| at + begin.len());
@@ -47,22 +47,22 @@ impl Page {
         })
     }
 
-    /// Puts the tables of the next part in place of those that stand there.
+    /// Replaces the tables of the next part.
     ///
     /// # Errors
-    /// The part has no place.
+    /// Fails if the part has no place.
     pub fn put(&mut self, part: &Part) -> Result<(), Failure> {
-        if let Some(name) = self.coming.pop() {
+        if let Some(name) = self.pending.pop() {
             let place = self.place(name)?;
             self.text.replace_range(place, &format!("\n{part}"));
         }
         Ok(())
     }
 
-    /// Writes it.
+    /// Writes the page.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Fails if the page cannot be written.
     pub fn write(self) -> Result<(), Failure> {
         replace(&self.path, &self.text).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
@@ -79,7 +79,7 @@ mod tests {
     fn tables_stand_between_marks_and_prose_stays() {
         let (begin, end) = marks("ii7");
         let text = format!("before\n\n{begin}old\n{end}\nafter\n");
-        let mut page = Page { path: PathBuf::new(), text, coming: vec!["ii7"] };
+        let mut page = Page { path: PathBuf::new(), text, pending: vec!["ii7"] };
         page.put(&Part { tables: vec![Table::new("T", ["a"])] }).unwrap();
         let expected = format!("before\n\n{begin}\n**T**\n\n| a |\n| --- |\n\n{end}\nafter\n");
         assert_eq!(page.text, expected);

@@ -1,27 +1,27 @@
 //! Values of the thesis that the study compares with.
 //!
-//! They are numbers that the thesis (Layerweaver and Layerweaver+, chapters II, IV and V) states in its text and
-//! figures, as they were taken down when it was read for this project; values with "about" were read off bars. Nothing
-//! of it was measured here. The gain of V.5 is that of the abstract of Layerweaver+ (IEICE Transactions, E105-D 2).
+//! They come from the text and figures of the thesis (Layerweaver and Layerweaver+, chapters II, IV and V) and were
+//! copied by hand; none was measured here. Values marked as approximate were read off bars. The gain of V.5 is from the
+//! abstract of Layerweaver+ (IEICE Transactions, E105-D 2).
 
 /// A value of the thesis.
-pub struct Stated {
-    /// The figure, or the section where no figure shows it.
-    pub figure: &'static str,
-    /// Which of the two NPUs, in the order of [`super::streams::CASES`]; in chapter V which point.
-    pub case: usize,
-    /// What of it.
-    pub what: &'static str,
-    /// The number, in the unit that `what` has.
-    pub value: f64,
+struct PaperValue {
+    /// Figure, or section if no figure shows the value.
+    figure: &'static str,
+    /// Index into [`super::streams::CASES`]; in chapter V the index of the load.
+    case: usize,
+    /// Name of the value, with its unit.
+    what: &'static str,
+    /// The number, in the unit that `what` names.
+    value: f64,
 }
 
-const fn stated(figure: &'static str, case: usize, what: &'static str, value: f64) -> Stated {
-    Stated { figure, case, what, value }
+const fn stated(figure: &'static str, case: usize, what: &'static str, value: f64) -> PaperValue {
+    PaperValue { figure, case, what, value }
 }
 
-/// All of them.
-const STATED: &[Stated] = &[
+/// All values.
+const VALUES: &[PaperValue] = &[
     stated("IV.10", 0, "mean gain, %", 60.1),
     stated("IV.10", 0, "largest gain, %", 75.2),
     stated("IV.10", 0, "over AI-MT, %", 21.6),
@@ -42,16 +42,17 @@ const STATED: &[Stated] = &[
     stated("IV.5.C", 1, "AI-MT", 1.90),
     stated("IV.16", 1, "over AI-MT, %", 27.2),
     stated("V.5", 0, "largest gain, %", 266.7),
-    // About.
+    // Approximate.
     stated("V.6", 0, "double-buffer, first", 80.0),
     stated("V.6", 0, "double-buffer, second", 50.0),
     stated("V.6", 0, "layerweaver, first", 10.0),
 ];
 
-/// What the thesis has there.
+/// Returns the value that the thesis states, if any.
 pub fn value(figure: &str, case: usize, what: &str) -> Option<f64> {
-    let is_it = |of: &&Stated| of.figure == figure && of.case == case && of.what == what;
-    STATED.iter().find(is_it).map(|of| of.value)
+    let is_wanted =
+        |value: &&PaperValue| value.figure == figure && value.case == case && value.what == what;
+    VALUES.iter().find(is_wanted).map(|value| value.value)
 }
 
 #[cfg(test)]
@@ -62,8 +63,13 @@ mod tests {
     fn values_are_found_and_none_stands_twice() {
         assert_eq!(value("IV.10", 0, "mean gain, %"), Some(60.1));
         assert_eq!(value("IV.10", 2, "mean gain, %"), None);
-        for of in STATED {
-            assert_eq!(value(of.figure, of.case, of.what), Some(of.value), "{}", of.what);
+        for stated in VALUES {
+            assert_eq!(
+                value(stated.figure, stated.case, stated.what),
+                Some(stated.value),
+                "{}",
+                stated.what
+            );
         }
     }
 }

@@ -1,36 +1,36 @@
-//! Tables of the study: Markdown for people, JSON for programs.
+//! Tables of the study, as Markdown and as JSON.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// What a place of a table holds.
+/// Content of a table cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A name, or several values that belong together.
     Text(String),
-    /// A number, with so many digits behind the point.
+    /// A number, with the digits after the decimal point.
     Number(f64, usize),
-    /// Nobody knows, or nobody says.
-    Nothing,
+    /// No value is known.
+    Empty,
 }
 
 impl Cell {
-    /// A name.
+    /// Creates a text cell.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// A share, as percent.
+    /// Creates a cell that shows a share in percent.
     pub fn percent(share: f64, digits: usize) -> Self {
         Self::Number(100.0 * share, digits)
     }
 }
 
 impl From<Option<f64>> for Cell {
-    /// What the thesis states, as it is written there.
+    /// Creates a cell with a value of the thesis, in its original precision.
     fn from(value: Option<f64>) -> Self {
-        value.map_or(Self::Nothing, |value| Self::Text(value.to_string()))
+        value.map_or(Self::Empty, |value| Self::Text(value.to_string()))
     }
 }
 
@@ -40,11 +40,11 @@ impl fmt::Display for Cell {
             Self::Text(text) => f.write_str(text),
             Self::Number(value, digits) if value.is_finite() => {
                 let text = format!("{value:.digits$}");
-                // What rounds to nothing has no sign.
+                // A number that rounds to 0 is shown without a sign.
                 let is_nothing = !text.contains(|c: char| ('1'..='9').contains(&c));
                 f.write_str(if is_nothing { text.trim_start_matches('-') } else { &text })
             }
-            Self::Number(..) | Self::Nothing => f.write_str("-"),
+            Self::Number(..) | Self::Empty => f.write_str("-"),
         }
     }
 }
@@ -52,16 +52,16 @@ impl fmt::Display for Cell {
 /// A table with a title.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What it is.
+    /// Title.
     pub title: String,
-    /// Heads of its columns, with units.
+    /// Column headers, with units.
     pub columns: Vec<String>,
-    /// As many cells each.
+    /// Rows with one cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new<'a>(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = impl Into<std::borrow::Cow<'a, str>>>,
@@ -70,7 +70,7 @@ impl Table {
         Self { title: title.into(), columns, rows: Vec::new() }
     }
 
-    /// Adds a row that begins with a name.
+    /// Adds a row that starts with a name.
     pub fn row(&mut self, name: impl Into<String>, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(std::iter::once(Cell::text(name)).chain(cells).collect());
     }
@@ -78,30 +78,30 @@ impl Table {
     fn json(&self) -> Value {
         let cell = |cell: &Cell| match cell {
             Cell::Text(text) => json!(text),
-            // The number that is printed, so that documents of two machines are the same.
+            // The printed number, so that documents of different machines are equal.
             Cell::Number(..) => json!(cell.to_string().parse::<f64>().ok()),
-            Cell::Nothing => Value::Null,
+            Cell::Empty => Value::Null,
         };
         let rows = self.rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>());
         json!({ "title": self.title, "columns": self.columns, "rows": rows.collect::<Vec<_>>() })
     }
 }
 
-/// What a part of the study found.
+/// Result of a part of the study.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// In the order in which they are shown.
+    /// Tables in display order.
     pub tables: Vec<Table>,
 }
 
 impl Part {
-    /// For programs.
+    /// Returns the part as a JSON document.
     pub fn json(&self, name: &str) -> Value {
         json!({ "part": name, "tables": self.tables.iter().map(Table::json).collect::<Vec<_>>() })
     }
 }
 
-/// Markdown.
+/// Writes Markdown.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for table in &self.tables {
@@ -126,7 +126,7 @@ mod tests {
     fn a_table_is_markdown_and_json() {
         let mut table = Table::new("STP", ["pair", "ours", "thesis, %"]);
         table.row("RN + BB", [Cell::Number(1.2345, 2), Cell::from(Some(21.6))]);
-        table.row("mean", [Cell::Number(f64::INFINITY, 2), Cell::Nothing]);
+        table.row("mean", [Cell::Number(f64::INFINITY, 2), Cell::Empty]);
         table.row("least", [Cell::Number(-0.001, 2), Cell::Number(-1.0, 1)]);
         let part = Part { tables: vec![table] };
         let expected = "**STP**\n\n| pair | ours | thesis, % |\n| --- | --- | --- |\n\

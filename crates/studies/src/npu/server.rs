@@ -1,24 +1,24 @@
-//! Figures V.5 to V.7: pairs of networks in the scenario Server, each query with a deadline.
+//! Figures V.5 to V.7: pairs of networks in the scenario Server, where each query has a deadline.
 
 use dyno_experiment::Failure;
 use dyno_npu::bounds::load;
-use dyno_npu::profile::Granularity;
-use dyno_npu::schedule::Named;
-use dyno_npu::serve::Batching;
+use dyno_npu::lowering::Granularity;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::serve::BatchingPolicy;
 use dyno_sut::npu::served::{Search, Served};
 
 use super::part::{Cell, Part, Table};
 use super::spread::spread;
-use super::{MILLI, Studied, geomean, paper, setting};
+use super::{MILLI, StudyContext, geomean, paper, setting};
 
-/// Deadlines of chapter V: vision and language.
+/// Deadlines of chapter V, ps: vision and language.
 const LIMITS: [u64; 2] = [15 * MILLI, 130 * MILLI];
 const COMPUTE: [&str; 3] = ["IC", "MN", "RN"];
 const MEMORY: [&str; 3] = ["BB", "BL", "XL"];
-/// Queries of the second network for each of the first.
+/// Queries of the second network per query of the first.
 const RATIOS: [f64; 7] = [64.0, 16.0, 4.0, 1.0, 0.25, 0.0625, 0.015625];
 const SCHEDULERS: [&str; 4] = ["double-buffer", "layerweaver", "layerweaver+", "balanced"];
-/// Rules of urgency, and none but the deadline.
+/// Schedulers with different rules of urgency, and one that uses only the deadline.
 const VARIANTS: [&str; 6] = [
     "layerweaver+",
     "layerweaver+printed",
@@ -27,10 +27,10 @@ const VARIANTS: [&str; 6] = [
     "earliest-due",
     "balanced",
 ];
-/// Under which [`peaks`] are searched.
+/// Mapping under which [`peaks`] are searched.
 const GRID: &str = "kcp+1";
 
-/// Two networks on the NPU of chapter V, a batch of four and a window of 1 ms.
+/// Deploys two networks on the NPU of chapter V, with a batch of four and a window of 1 ms.
 fn served(
     names: [&str; 2],
     scheduler: &str,
@@ -39,13 +39,13 @@ fn served(
 ) -> Result<Served, Failure> {
     let setting = setting("chapter-v", mapping, 4, Granularity::Layer)?;
     let networks = [(names[0], LIMITS[0]), (names[1], LIMITS[1])];
-    let scheduler = Named::find(scheduler).map_err(Failure::usage)?;
+    let scheduler = NamedScheduler::find(scheduler).map_err(Failure::usage)?;
     let deployment = setting.deploy(&networks, scheduler).map_err(Failure::usage)?;
-    let batching = Batching { window: MILLI, active, wake: MILLI / 2 };
+    let batching = BatchingPolicy { window: MILLI, active, wake: MILLI / 2 };
     Ok(Served { deployment, batching })
 }
 
-/// Two networks, and how many queries of the second come for each of the first.
+/// Two networks, and the ratio of their query rates.
 #[derive(Clone, Copy)]
 struct Point {
     names: [&'static str; 2],
@@ -53,7 +53,7 @@ struct Point {
 }
 
 impl Point {
-    /// Those of a grid; of `--quick` the first.
+    /// Returns all points of a grid, or only the first if `quick`.
     fn all(ratios: &[f64], quick: bool) -> Vec<Self> {
         let pairs = COMPUTE.iter().flat_map(|a| MEMORY.map(|b| [*a, b]));
         let points = pairs.flat_map(|names| ratios.iter().map(move |&ratio| Self { names, ratio }));
@@ -62,32 +62,35 @@ impl Point {
 
     fn name(&self) -> String {
         let [first, second] = self.names;
-        match self.ratio >= 1.0 {
-            true => format!("{first} + {second}, 1:{}", self.ratio),
-            false => format!("{first} + {second}, {}:1", 1.0 / self.ratio),
+        if self.ratio >= 1.0 {
+            format!("{first} + {second}, 1:{}", self.ratio)
+        } else {
+            format!("{first} + {second}, {}:1", 1.0 / self.ratio)
         }
     }
 }
 
-/// Peaks of all points under all schedulers, queries/s, and the bounds.
+/// Returns the peaks of all points under all schedulers, queries/s, and their bounds.
 fn search(
     name: &str,
     points: &[Point],
     schedulers: &[&str],
 ) -> Result<Vec<(Vec<f64>, f64)>, Failure> {
     let search = Search { queries: 1_000.0, steps: 9 };
-    let items: Vec<(Point, &str)> =
-        points.iter().flat_map(|point| schedulers.iter().map(move |of| (*point, *of))).collect();
+    let items: Vec<(Point, &str)> = points
+        .iter()
+        .flat_map(|point| schedulers.iter().map(move |scheduler| (*point, *scheduler)))
+        .collect();
     let found = spread(name, &items, |(point, scheduler)| {
         let served = served(point.names, scheduler, GRID, 4)?;
         let mix = [1.0, point.ratio];
         Ok((served.peak(&mix, search).map_err(Failure::usage)?, served.bound(&mix)))
     })?;
-    let row = |found: &[(f64, f64)]| (found.iter().map(|of| of.0).collect(), found[0].1);
+    let row = |found: &[(f64, f64)]| (found.iter().map(|point| point.0).collect(), found[0].1);
     Ok(found.chunks(schedulers.len()).map(row).collect())
 }
 
-/// A table of peaks.
+/// Builds a table of peaks.
 fn table(title: String, schedulers: &[&str], points: &[Point], peaks: &[(Vec<f64>, f64)]) -> Table {
     let columns = ["point"].into_iter().chain(schedulers.iter().copied()).chain(["bound"]);
     let mut table = Table::new(title, columns);
@@ -98,8 +101,9 @@ fn table(title: String, schedulers: &[&str], points: &[Point], peaks: &[(Vec<f64
     table
 }
 
-/// What each scheduler has over the one at `base`, where both serve anything: geometric mean, least, most; and in how
-/// many points nobody has more by a step of the search.
+/// Builds a table of the gain of each scheduler over the one at index `base`, for points at which both serve queries:
+/// geometric mean, smallest and largest gain. The last column counts the points at which no scheduler is better by a
+/// step of the search.
 fn summary(title: String, schedulers: &[&str], base: usize, peaks: &[(Vec<f64>, f64)]) -> Table {
     let over = format!("over {}, geometric mean", schedulers[base]);
     let columns = ["scheduler", &over, "least", "largest", "serves nothing in", "best in"];
@@ -124,15 +128,15 @@ fn summary(title: String, schedulers: &[&str], base: usize, peaks: &[(Vec<f64>, 
     table
 }
 
-/// Figure V.5: the highest rate that is served, by ratio of the networks' rates.
-pub fn peaks(studied: &mut Studied) -> Result<Part, Failure> {
-    let quick = studied.quick;
+/// Builds the tables of Figure V.5: the highest rate that is served, by ratio of the networks' rates.
+pub fn peaks(context: &mut StudyContext) -> Result<Part, Failure> {
+    let quick = context.quick;
     let points = Point::all(if quick { &RATIOS[3..4] } else { &RATIOS }, quick);
     let peaks = search("v5", &points, &SCHEDULERS)?;
     let mut summary = summary(format!("Peaks over the baseline, {GRID}"), &SCHEDULERS, 0, &peaks);
     let stated = paper::value("V.5", 0, "largest gain, %").map(|gain| 1.0 + gain / 100.0);
-    let largest = stated.map_or(Cell::Nothing, |most| Cell::Number(most, 2));
-    let nothing = Cell::Nothing;
+    let largest = stated.map_or(Cell::Empty, |most| Cell::Number(most, 2));
+    let nothing = Cell::Empty;
     summary.row(
         "layerweaver+, thesis",
         [nothing.clone(), nothing.clone(), largest, nothing.clone(), nothing],
@@ -141,9 +145,9 @@ pub fn peaks(studied: &mut Studied) -> Result<Part, Failure> {
     Ok(Part { tables: vec![summary, table(title, &SCHEDULERS, &points, &peaks)] })
 }
 
-/// Beside Figure V.7: rules of urgency at equal rates.
-pub fn variants(studied: &mut Studied) -> Result<Part, Failure> {
-    let points = Point::all(&[1.0], studied.quick);
+/// Builds the tables that complement Figure V.7: rules of urgency at equal rates.
+pub fn variants(context: &mut StudyContext) -> Result<Part, Failure> {
+    let points = Point::all(&[1.0], context.quick);
     let peaks = search("v7", &points, &VARIANTS)?;
     let title = format!("Peaks by rule of urgency over that of the text, {GRID}");
     let summary = summary(title, &VARIANTS, 0, &peaks);
@@ -151,13 +155,13 @@ pub fn variants(studied: &mut Studied) -> Result<Part, Failure> {
     Ok(Part { tables: vec![summary, table(title, &VARIANTS, &points, &peaks)] })
 }
 
-/// A load that the thesis names.
+/// A load of the thesis.
 struct Load {
     title: &'static str,
     names: [&'static str; 2],
-    /// Queries/s.
+    /// Rates of both networks, queries/s.
     rates: [f64; 2],
-    /// Of virtual time, so that the rarer network has some ten thousand queries.
+    /// Virtual time, s, long enough for some ten thousand queries of the rarer network.
     seconds: f64,
 }
 
@@ -176,7 +180,7 @@ const LOADS: [Load; 2] = [
     },
 ];
 const MAPPINGS: [&str; 3] = ["kcp+1:128", "kcp+1", "kcpx+1"];
-const TRIED: [&str; 8] = [
+const LOAD_SCHEDULERS: [&str; 8] = [
     "double-buffer",
     "fifo",
     "earliest-due",
@@ -187,33 +191,37 @@ const TRIED: [&str; 8] = [
     "balanced",
 ];
 
-/// Figure V.6: queries that are late at a load that the thesis names.
-pub fn late(studied: &mut Studied) -> Result<Part, Failure> {
-    let mappings = if studied.quick { 1 } else { MAPPINGS.len() };
+/// Builds the tables of Figure V.6: the share of late queries at the loads of the thesis.
+pub fn late(context: &mut StudyContext) -> Result<Part, Failure> {
+    let mappings = if context.quick { 1 } else { MAPPINGS.len() };
     let mut tables = Vec::new();
-    for (at, of) in LOADS.iter().enumerate() {
-        // How busy full batches keep both resources at least: of a load that nobody can serve that says all.
+    for (index, case) in LOADS.iter().enumerate() {
+        // Lower bound on the load of both resources, with full batches. An overload needs no comparison of schedulers.
         let mut items = Vec::new();
         for mapping in MAPPINGS.into_iter().take(mappings) {
-            let served = served(of.names, "balanced", mapping, 16)?;
-            let batches = of.rates.map(|rate| rate / 4.0);
+            let served = served(case.names, "balanced", mapping, 16)?;
+            let batches = case.rates.map(|rate| rate / 4.0);
             let busy = load(&served.deployment.largest(), &batches);
             let is_overload = busy.iter().any(|share| *share > 1.0);
-            let tried = if is_overload { &TRIED[TRIED.len() - 1..] } else { &TRIED };
-            items.extend(tried.iter().map(|scheduler| (mapping, busy, *scheduler)));
+            let schedulers = if is_overload {
+                &LOAD_SCHEDULERS[LOAD_SCHEDULERS.len() - 1..]
+            } else {
+                &LOAD_SCHEDULERS
+            };
+            items.extend(schedulers.iter().map(|scheduler| (mapping, busy, *scheduler)));
         }
         let found = spread("v6", &items, |(mapping, _, scheduler)| {
-            let served = served(of.names, scheduler, mapping, 16)?;
-            served.late(&of.rates, of.seconds).map_err(Failure::usage)
+            let served = served(case.names, scheduler, mapping, 16)?;
+            served.late(&case.rates, case.seconds).map_err(Failure::usage)
         })?;
-        let [first, second] = of.names.map(|name| format!("{name} late, %"));
+        let [first, second] = case.names.map(|name| format!("{name} late, %"));
         let columns = ["mapping", "PEs, memory at least busy, %", "scheduler", &first, &second];
-        let mut table = Table::new(of.title, columns);
-        for scheduler in TRIED {
+        let mut table = Table::new(case.title, columns);
+        for scheduler in LOAD_SCHEDULERS {
             let stated = ["first", "second"]
-                .map(|which| paper::value("V.6", at, &format!("{scheduler}, {which}")));
+                .map(|which| paper::value("V.6", index, &format!("{scheduler}, {which}")));
             if stated.iter().any(Option::is_some) {
-                let name = [Cell::Nothing, Cell::text(scheduler)];
+                let name = [Cell::Empty, Cell::text(scheduler)];
                 table.row("thesis", name.into_iter().chain(stated.map(Cell::from)));
             }
         }

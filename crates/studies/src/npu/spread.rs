@@ -1,31 +1,31 @@
-//! Runs that have nothing to do with one another, on all cores.
+//! Parallel execution of independent runs on all cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dyno_experiment::{Failure, environment};
 
-/// What the work makes of each item, in the order of the items; with `name`, says how far it is.
+/// Returns the results of `work` in the order of `items`. Progress lines start with `name`.
 ///
 /// # Errors
-/// That of the first item that has one.
+/// Returns the error of the first item that failed.
 pub fn spread<T: Sync, R: Send>(
     name: &str,
     items: &[T],
     work: impl Fn(&T) -> Result<R, Failure> + Sync,
 ) -> Result<Vec<R>, Failure> {
     let next = AtomicUsize::new(0);
-    let made = Mutex::new(Vec::new());
+    let results = Mutex::new(Vec::new());
     let turn = || {
         while let Some((at, item)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
             items.get(at).map(|item| (at, item))
         } {
             let result = work(item);
-            let mut made = made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            made.push((at, result));
-            let done = made.len();
-            // A line for each tenth.
+            let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            results.push((at, result));
+            let done = results.len();
+            // One progress line per tenth of the items.
             if items.len() >= 30 && done * 10 / items.len() != (done - 1) * 10 / items.len() {
                 eprintln!("npu study: {name}: {done} of {}", items.len());
             }
@@ -37,9 +37,9 @@ pub fn spread<T: Sync, R: Send>(
         }
         turn();
     });
-    let mut made = made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    made.sort_by_key(|(at, _)| *at);
-    made.into_iter().map(|(_, result)| result).collect()
+    let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
@@ -47,14 +47,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_keep_the_order_and_the_first_error_is_told() {
+    fn results_keep_the_order_and_the_first_error_is_returned() {
         let items: Vec<u32> = (0..40).collect();
         let doubled = spread("double", &items, |item| Ok(2 * item)).unwrap();
         assert!(doubled.iter().zip(&items).all(|(doubled, item)| *doubled == 2 * item));
-        let told = spread("fail", &items, |item| match item {
+        let failed = spread("fail", &items, |item| match item {
             0..30 => Ok(()),
             _ => Err(Failure::usage(format!("no {item}"))),
         });
-        assert_eq!(told.unwrap_err().problems(), ["no 30"]);
+        assert_eq!(failed.unwrap_err().problems(), ["no 30"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What `dyno-studies rnn` measures, part by part.
+//! Measurements of `dyno-studies rnn`, part by part.
 
 use dyno_results::VERSION;
 use dyno_rnn::machine::Machine;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::part::{Column, Part, Row, Scale};
 
-/// Inputs, units, rows and steps of layers whose techniques are compared.
+/// Inputs, units, rows and steps of the layers on which techniques are compared.
 const LAYERS: [[usize; 4]; 6] = [
     [64, 64, 1, 100],
     [256, 256, 1, 100],
@@ -22,27 +22,26 @@ const CELLS: [(&str, Cell); 2] = [("LSTM", Cell::Lstm), ("GRU", Cell::Gru)];
 const DIMENSIONS: [usize; 7] = [16, 32, 64, 128, 256, 512, 1024];
 const LENGTHS: [usize; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
 const BATCHES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Documents of text similarity, as in the paper's Table 4.
+/// Numbers of documents for text similarity, as in the paper's Table 4.
 const DOCUMENTS: [usize; 4] = [10, 15, 20, 33];
 
-/// What is studied, and with what.
-pub struct Measuring<'a> {
-    /// With what.
+/// Settings and bench of a study.
+pub struct StudyRunner<'a> {
+    /// Bench that runs the plans.
     pub bench: Study<'a>,
-    /// Workers at most.
+    /// Maximum number of workers.
     pub threads: usize,
-    /// Few and small layers.
+    /// Use few and small layers.
     pub quick: bool,
-    /// Precision and activations.
+    /// Precision and activations; the plans choose the rest.
     pub base: Choice,
 }
 
-impl Measuring<'_> {
-    /// All parts of the study, in the order in which they are shown. Whatever else is a table or a curve
-    /// comes here.
+impl StudyRunner<'_> {
+    /// Measures all parts of the study, in display order. `remark` is the note of the L2 misses.
     ///
     /// # Errors
-    /// A plan is refused or does not run.
+    /// Fails if a plan is rejected or does not run.
     pub fn parts(&mut self, remark: &str) -> Result<Vec<Part>, StudyError> {
         let mut parts = self.techniques(remark)?;
         parts.push(self.degrees()?);
@@ -57,29 +56,33 @@ impl Measuring<'_> {
     }
 
     fn subject(&self, cell: Cell, [inputs, units, batch, steps]: [usize; 4]) -> Subject {
-        let sizes = match self.quick {
-            true => [inputs.min(32), units.min(64), batch.min(4), steps.min(5)],
-            false => [inputs, units, batch, steps],
+        let sizes = if self.quick {
+            [inputs.min(32), units.min(64), batch.min(4), steps.min(5)]
+        } else {
+            [inputs, units, batch, steps]
         };
         Subject::new(cell, sizes, self.base)
     }
 
     fn sizes(&self, model: Model) -> Sizes {
-        match self.quick {
-            true => Sizes { vocabulary: 100, embedding: 8, units: 16, ..model.paper() },
-            false => model.paper(),
+        if self.quick {
+            Sizes { vocabulary: 100, embedding: 8, units: 16, ..model.paper() }
+        } else {
+            model.paper()
         }
     }
 
-    /// The layers of BiDAF on one worker and on all.
+    /// Measures the layers of BiDAF on one worker and on all workers.
     fn bidaf(&mut self) -> Result<Part, StudyError> {
-        self.say("BiDAF");
+        self.report_progress("BiDAF");
         let columns = ["one worker", "all workers"].map(|name| Column { name, unit: "ms" });
         let note = "One context of 100 words and a query of 15, as in the paper's Table 3; sums of the layers' nodes.";
         let mut part = Part::new("bidaf", "BiDAF, layer by layer", note, columns.to_vec()).summed();
-        let (sizes, precision) = (self.sizes(Model::Bidaf), self.base.precision);
-        let mut of = |workers| self.bench.served(Model::Bidaf, &sizes, precision, workers);
-        let (one, all) = (of(1)?, of(self.threads)?);
+        let sizes = self.sizes(Model::Bidaf);
+        let precision = self.base.precision;
+        let mut times = |workers| self.bench.served(Model::Bidaf, &sizes, precision, workers);
+        let one = times(1)?;
+        let all = times(self.threads)?;
         let whole = [("in all".to_owned(), one.all)];
         let one = one.nodes.into_iter().chain(whole);
         let all = all.nodes.into_iter().map(|(_, took)| took).chain([all.all]);
@@ -90,7 +93,7 @@ impl Measuring<'_> {
         Ok(part)
     }
 
-    /// The layers of text similarity against documents.
+    /// Measures the layers of text similarity against the number of documents.
     fn text_similarity(&mut self) -> Result<Part, StudyError> {
         let model = Model::TextSimilarity;
         let columns = ["words", "encoder", "similarity", "in all"];
@@ -100,7 +103,7 @@ impl Measuring<'_> {
             Part::new("text_similarity", "Text similarity, layer by layer", note, columns)
                 .over("documents", Scale::Linear);
         for documents in DOCUMENTS {
-            self.say(&format!("text similarity with {documents} documents"));
+            self.report_progress(&format!("text similarity with {documents} documents"));
             let sizes = Sizes { documents, ..self.sizes(model) };
             let precision = self.base.precision;
             let times = self.bench.served(model, &sizes, precision, self.threads)?;
@@ -112,13 +115,13 @@ impl Measuring<'_> {
         Ok(part)
     }
 
-    fn say(&self, what: &str) {
+    fn report_progress(&self, what: &str) {
         if !self.quick {
             eprintln!("measuring {what}");
         }
     }
 
-    /// Times of each technique, speeds, and misses where they are counted.
+    /// Measures the time and speed of each technique, and L2 misses if they can be counted.
     fn techniques(&mut self, remark: &str) -> Result<Vec<Part>, StudyError> {
         let names = Technique::ALL.map(Technique::name);
         let columns = |unit| names.map(|name| Column { name, unit }).to_vec();
@@ -130,32 +133,32 @@ impl Measuring<'_> {
             let layers = if self.quick { &LAYERS[1..2] } else { &LAYERS[..] };
             for sizes in layers {
                 let label = format!("{name} {}", sizes.map(|size| size.to_string()).join("x"));
-                self.say(&label);
+                self.report_progress(&label);
                 let mut subject = self.subject(cell, *sizes);
                 let mut found = Vec::new();
                 for technique in Technique::ALL {
                     found.push(self.bench.technique(&mut subject, technique)?);
                 }
-                let row = |of: &dyn Fn(&Measured) -> Option<f64>| Row {
+                let row = |metric: &dyn Fn(&Measured) -> Option<f64>| Row {
                     label: label.clone(),
                     x: None,
-                    values: found.iter().map(of).collect(),
+                    values: found.iter().map(metric).collect(),
                 };
-                times.rows.push(row(&|of| Some(of.ns / 1e6)));
-                speeds.rows.push(row(&|of| Some(of.gflops)));
-                missed.rows.push(row(&|of| of.counted));
+                times.rows.push(row(&|measured| Some(measured.ns / 1e6)));
+                speeds.rows.push(row(&|measured| Some(measured.gflops)));
+                missed.rows.push(row(&|measured| measured.counted));
             }
         }
         if missed.rows.iter().all(|row| row.values.iter().all(Option::is_none)) {
-            // The remark says why.
+            // The remark states the reason.
             missed.rows.clear();
         }
         Ok(vec![times, speeds, missed])
     }
 
-    /// Speed against workers: more of them move more for the same operations.
+    /// Measures speed against workers: more workers move more data for the same operations.
     fn degrees(&mut self) -> Result<Part, StudyError> {
-        self.say("degrees of parallelism");
+        self.report_progress("degrees of parallelism");
         let layers =
             [[64, 64, 1, 100], [256, 256, 1, 100], [1024, 1024, 1, 100], [256, 256, 10, 100]];
         let columns = [
@@ -180,7 +183,7 @@ impl Measuring<'_> {
         Ok(part)
     }
 
-    /// The same curve for the paper's machine, as the model of costs has it.
+    /// Predicts speed against workers for the paper's machine with the cost model.
     fn paper(&self) -> Part {
         let machine = Machine::paper();
         let names = ["64 units", "256 units", "1024 units", "256 units, 10 rows"];
@@ -194,14 +197,15 @@ impl Measuring<'_> {
                 .over("workers", Scale::Linear);
         let subjects = layers.map(|sizes| Subject::new(Cell::Lstm, sizes, self.base));
         for workers in 1..=machine.cores {
-            let gflops = |of: &Subject| Some(of.flops() / of.predicted(workers, &machine)?);
+            let gflops =
+                |subject: &Subject| Some(subject.flops() / subject.predicted(workers, &machine)?);
             let values = subjects.iter().map(gflops).collect();
             part.rows.push(Row { label: workers.to_string(), x: Some(workers as f64), values });
         }
         part
     }
 
-    /// Speed against one size, with all techniques and with none.
+    /// Measures speed against one size, with all techniques and with none.
     fn curve(
         &mut self,
         name: &'static str,
@@ -209,7 +213,7 @@ impl Measuring<'_> {
         values: &[usize],
         sizes: impl Fn(usize) -> [usize; 4],
     ) -> Result<Part, StudyError> {
-        self.say(&format!("speed against {name}"));
+        self.report_progress(&format!("speed against {name}"));
         let columns = ["LSTM", "LSTM, GEMMs in sequence", "GRU", "GRU, GEMMs in sequence"];
         let columns = columns.map(|name| Column { name, unit: "GFLOP/s" }).to_vec();
         let note = match name {
@@ -236,13 +240,13 @@ impl Measuring<'_> {
     }
 }
 
-/// All parts, for people.
+/// Formats all parts as text tables.
 pub fn tables(about: &[String; 2], parts: &[Part]) -> String {
     let parts = parts.iter().map(|part| format!("\n{part}"));
     format!("{}\n{}\n", about[0], about[1]) + &parts.collect::<String>()
 }
 
-/// All parts, for programs.
+/// Formats all parts as a JSON document.
 pub fn document(about: &[String; 2], parts: &[Part]) -> String {
     let parts: Vec<_> = parts.iter().map(Part::json).collect();
     let all = json!({
@@ -259,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// As `--quick` measures them, which is fast enough for a test.
+    /// Runs the quick study, which is fast enough for a test.
     #[test]
     fn all_parts_are_there_and_have_figures() {
         let (machine, isa) = (Machine::sapphire_rapids(), Isa::best());
@@ -267,7 +271,7 @@ mod tests {
         let bench = Study::new(machine, isa, 2, time, Box::new(|| None));
         let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
         let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
-        let parts = Measuring { bench, threads: 2, quick: true, base }.parts("none").unwrap();
+        let parts = StudyRunner { bench, threads: 2, quick: true, base }.parts("none").unwrap();
         let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
         let expected = [
             "techniques",
@@ -288,8 +292,8 @@ mod tests {
             assert_eq!(has_figures, part.name != "l2_misses", "{}", part.name);
         }
         let about = ["machine".to_owned(), "run".to_owned()];
-        let told: serde_json::Value = serde_json::from_str(&document(&about, &parts)).unwrap();
-        assert_eq!(told["parts"][3]["rows"][1]["label"], "2");
+        let document: serde_json::Value = serde_json::from_str(&document(&about, &parts)).unwrap();
+        assert_eq!(document["parts"][3]["rows"][1]["label"], "2");
         let page = crate::rnn::page::html(&about, &parts);
         assert!(page.contains("<h2>Techniques</h2>") && page.contains("<figure class=\"chart\">"));
         assert!(tables(&about, &parts).contains("GEMMs in sequence"));

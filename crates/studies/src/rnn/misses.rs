@@ -1,4 +1,4 @@
-//! Misses of the second cache, as the processor counts them.
+//! Counter of second-level (L2) cache misses, from the processor's performance counters.
 
 #[cfg(target_os = "linux")]
 pub use counted::Misses;
@@ -12,21 +12,21 @@ mod counted {
     use perf_event::events::Raw;
     use perf_event::{Builder, Counter};
 
-    /// Of this process, and of all threads that it makes from now on.
+    /// Counter of the misses of this process and of all threads that it starts later.
     pub struct Misses {
         counter: Counter,
     }
 
     impl Misses {
-        /// Begins to count.
+        /// Starts to count.
         ///
         /// # Errors
-        /// Says why nothing is counted.
+        /// Returns the reason why nothing can be counted.
         pub fn open() -> Result<Self, String> {
-            let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-            let event = event(&told).ok_or("it is not known how this processor counts them")?;
+            let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+            let event = event(&cpuinfo).ok_or("it is not known how this processor counts them")?;
             let refused = |error: std::io::Error| {
-                // The kernel's answer where a virtual machine has no counters is "no such file".
+                // In a virtual machine without counters, the kernel's error is "no such file".
                 format!(
                     "this system does not permit it ({error}; see /proc/sys/kernel/perf_event_paranoid, and virtual machines may have no counters)"
                 )
@@ -37,21 +37,21 @@ mod counted {
             Ok(Self { counter })
         }
 
-        /// How many there were.
+        /// Returns the misses so far; `None` if the counter cannot be read.
         pub fn read(&mut self) -> Option<u64> {
             self.counter.read().ok()
         }
     }
 
-    /// The raw event: of Intel's cores L2_RQSTS.MISS (event 24h, mask 3Fh), of AMD's since Zen data
-    /// requests that missed the L2 (event 64h, mask 08h), as their manuals have them.
+    /// Returns the raw event of the processor's vendor: L2_RQSTS.MISS (event 24h, mask 3Fh) on Intel cores, and data
+    /// requests that missed the L2 (event 64h, mask 08h) on AMD cores since Zen. Source: the vendors' manuals.
     fn event(cpuinfo: &str) -> Option<u64> {
-        let of = |key: &str| {
+        let field = |key: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
             Some(line.split_once(':')?.1.trim())
         };
-        let family: u32 = of("cpu family")?.parse().ok()?;
-        match of("vendor_id")? {
+        let family: u32 = field("cpu family")?.parse().ok()?;
+        match field("vendor_id")? {
             "GenuineIntel" if family == 6 => Some(0x3f24),
             "AuthenticAMD" if family >= 0x17 => Some(0x0864),
             _ => None,
@@ -64,11 +64,11 @@ mod counted {
 
         #[test]
         fn processors_have_events_of_their_own() {
-            let of =
+            let event_of =
                 |vendor, family| event(&format!("vendor_id\t: {vendor}\ncpu family\t: {family}\n"));
-            assert_eq!(of("GenuineIntel", 6), Some(0x3f24));
-            assert_eq!(of("AuthenticAMD", 26), Some(0x0864));
-            assert_eq!(of("AuthenticAMD", 21), None);
+            assert_eq!(event_of("GenuineIntel", 6), Some(0x3f24));
+            assert_eq!(event_of("AuthenticAMD", 26), Some(0x0864));
+            assert_eq!(event_of("AuthenticAMD", 21), None);
             assert_eq!(event(""), None);
         }
     }
@@ -76,11 +76,11 @@ mod counted {
 
 #[cfg(not(target_os = "linux"))]
 mod uncounted {
-    /// Nothing: only Linux tells.
+    /// Placeholder: only Linux has a counter.
     pub struct Misses;
 
     impl Misses {
-        /// Says so.
+        /// Fails, because only Linux has a counter.
         ///
         /// # Errors
         /// Always.
@@ -88,7 +88,7 @@ mod uncounted {
             Err("only Linux tells".to_owned())
         }
 
-        /// Nothing.
+        /// Returns `None`.
         pub fn read(&mut self) -> Option<u64> {
             None
         }

@@ -1,4 +1,4 @@
-//! `dyno-studies rnn`: what each technique of DeepCPU is worth on this machine.
+//! `dyno-studies rnn`: measures the gain of each technique of DeepCPU on this machine.
 
 mod measuring;
 mod misses;
@@ -16,19 +16,19 @@ use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Count, Study as Bench};
 use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
 
-use measuring::{Measuring, document, tables};
+use measuring::{StudyRunner, document, tables};
 use misses::Misses;
 
-/// How numbers of products are held.
+/// Number format of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Held {
+enum NumberFormat {
     F32,
     Bf16,
     Int8,
 }
 
-impl Held {
-    /// With activations that are as near as this precision needs; the rest of it is to be chosen.
+impl NumberFormat {
+    /// Returns a choice with this precision and activations of matching accuracy. The tuner sets the other fields.
     fn base(self) -> Choice {
         let (precision, tanh) = match self {
             Self::F32 => (Precision::F32, Tanh::Fitted98),
@@ -44,8 +44,8 @@ impl Held {
 #[command(after_help = AFTER_HELP)]
 pub struct Study {
     /// How numbers of products are held
-    #[arg(long, value_enum, default_value_t = Held::F32)]
-    precision: Held,
+    #[arg(long, value_enum, default_value_t = NumberFormat::F32)]
+    precision: NumberFormat,
     /// Workers at most, instead of the cores of the machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -74,15 +74,15 @@ Examples:
   dyno-studies rnn --quick --json";
 
 impl Study {
-    /// Measures, prints, and writes the page.
+    /// Measures, prints the result, and writes the page.
     ///
     /// # Errors
-    /// An instruction set that this processor has not, or a page that cannot be written.
+    /// Fails if this processor lacks the instruction set, or if the page cannot be written.
     pub fn execute(self) -> Result<(), Failure> {
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
         let isa = isa.map_err(Failure::usage)?;
         let threads = self.threads.map_or(environment::cores(), usize::from);
-        // A counter counts threads that are made after it.
+        // A counter includes only threads that start after it.
         let misses = Misses::open();
         let machine = Machine::detect(isa);
         let machine = calibrate(&machine, isa, &mut Team::of(threads.max(machine.cores)));
@@ -100,8 +100,8 @@ impl Study {
         let time = Duration::from_millis(if self.quick { 2 } else { 120 });
         let bench = Bench::new(machine.clone(), isa, threads, time, count);
         let base = self.precision.base();
-        let mut measuring = Measuring { bench, threads, quick: self.quick, base };
-        let parts = measuring.parts(&remark).map_err(Failure::set_up)?;
+        let mut runner = StudyRunner { bench, threads, quick: self.quick, base };
+        let parts = runner.parts(&remark).map_err(Failure::set_up)?;
         let about =
             [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
         if let Some(path) = &self.report {

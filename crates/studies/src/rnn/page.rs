@@ -1,5 +1,4 @@
-//! The page of a study of the recurrent engine: a table for each part, and a chart where its rows
-//! stand along an axis.
+//! HTML page of a study of the recurrent engine: a table per part, and a chart if the part has an axis.
 
 use std::fmt::Write as _;
 
@@ -7,9 +6,9 @@ use dyno_report::page::{self, Masthead};
 use dyno_report::plot::{self, Axis, Chart, Format, Ink, Point, Shape};
 use dyno_report::words::escaped;
 
-use super::part::{Bars, Part, Scale, digits};
+use super::part::{BarScale, Part, Scale, digits};
 
-/// The page; `about` says of which machine, and how it was run.
+/// Returns the page. `about` names the machine and the settings of the run.
 pub fn html(about: &[String], parts: &[Part]) -> String {
     let mut body = String::new();
     for part in parts {
@@ -51,7 +50,7 @@ fn chart(part: &Part, axis: &str, scale: Scale) -> Chart {
     chart
 }
 
-/// The longer the bar behind a number, the greater a part it is of the largest in its row, or in its column.
+/// Writes a table. The bar behind a number shows its ratio to the largest number of its row or column.
 fn table(html: &mut String, part: &Part) {
     let head = part.axis.map_or("layer", |(axis, _)| axis);
     let _ = write!(
@@ -68,19 +67,19 @@ fn table(html: &mut String, part: &Part) {
     let largest =
         |values: &mut dyn Iterator<Item = Option<f64>>| values.flatten().fold(0.0, f64::max);
     for row in &part.rows {
-        let of_row = largest(&mut row.values.iter().copied());
+        let row_max = largest(&mut row.values.iter().copied());
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", escaped(&row.label));
         for (at, value) in row.values.iter().enumerate() {
             let text = digits(*value);
-            let most = match part.bars {
-                Bars::OfRow => of_row,
-                Bars::OfColumn => largest(&mut part.rows.iter().map(|row| row.values[at])),
+            let max = match part.bars {
+                BarScale::Row => row_max,
+                BarScale::Column => largest(&mut part.rows.iter().map(|row| row.values[at])),
             };
-            let _ = match value.filter(|_| most > 0.0) {
+            let _ = match value.filter(|_| max > 0.0) {
                 Some(value) => write!(
                     html,
                     "<td class=\"n\" style=\"--share:{:.0}%\"><span>{text}</span></td>",
-                    100.0 * value / most
+                    100.0 * value / max
                 ),
                 None => write!(html, "<td class=\"n\">{text}</td>"),
             };

@@ -1,4 +1,4 @@
-//! A part of the study: a table, and a chart if its rows stand along an axis.
+//! A part of the study: a table, and a chart if its rows have positions on an axis.
 
 use std::fmt;
 
@@ -7,85 +7,86 @@ use serde_json::{Value, json};
 /// A table of the study.
 #[derive(Debug)]
 pub struct Part {
-    /// For programs.
+    /// Name in JSON documents.
     pub name: &'static str,
-    /// For people.
+    /// Title in reports.
     pub title: String,
-    /// How to read it; may be empty.
+    /// How to read the table; may be empty.
     pub note: String,
-    /// What its values are.
+    /// Columns of values.
     pub columns: Vec<Column>,
-    /// In the order in which they are shown.
+    /// Rows in display order.
     pub rows: Vec<Row>,
-    /// What its rows stand along, and how.
+    /// Axis on which the rows are positioned, and its scale.
     pub axis: Option<(&'static str, Scale)>,
-    /// What the numbers of a page have bars of.
-    pub bars: Bars,
+    /// What bars behind numbers are relative to.
+    pub bars: BarScale,
 }
 
-/// What a number is compared with at a glance.
+/// Reference of the bars behind numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bars {
-    /// The greatest of its row.
-    OfRow,
-    /// The greatest of its column: the last row is the sum.
-    OfColumn,
+pub enum BarScale {
+    /// The largest number of the row.
+    Row,
+    /// The largest number of the column, whose last row is the sum.
+    Column,
 }
 
-/// How rows stand along their axis.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By their logarithm.
+    /// Logarithmic.
     Log,
 }
 
-/// What a column is.
+/// Header of a column.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// As tables name it.
+    /// Name in tables.
     pub name: &'static str,
-    /// Of its values; may be empty.
+    /// Unit of the values; may be empty.
     pub unit: &'static str,
 }
 
-/// A row.
+/// A row of a table.
 #[derive(Debug)]
 pub struct Row {
-    /// What it is.
+    /// Label of the row.
     pub label: String,
-    /// Where it stands along the axis.
+    /// Position on the axis.
     pub x: Option<f64>,
-    /// One for each column, if it is known.
+    /// One value per column; `None` if unknown.
     pub values: Vec<Option<f64>>,
 }
 
 impl Part {
-    /// A part without rows.
+    /// Creates a part without rows.
     pub fn new(name: &'static str, title: &str, note: &str, columns: Vec<Column>) -> Self {
         let (title, note) = (title.to_owned(), note.to_owned());
-        Self { name, title, note, columns, rows: Vec::new(), axis: None, bars: Bars::OfRow }
+        Self { name, title, note, columns, rows: Vec::new(), axis: None, bars: BarScale::Row }
     }
 
-    /// Its rows stand along an axis.
+    /// Positions the rows on an axis.
     #[must_use]
     pub fn over(mut self, axis: &'static str, scale: Scale) -> Self {
         self.axis = Some((axis, scale));
         self
     }
 
-    /// Its last row is the sum of the others.
+    /// Marks the last row as the sum of the others.
     #[must_use]
     pub fn summed(mut self) -> Self {
-        self.bars = Bars::OfColumn;
+        self.bars = BarScale::Column;
         self
     }
 
-    /// For programs.
+    /// Returns the part as a JSON document.
     pub fn json(&self) -> Value {
-        let columns = self.columns.iter().map(|of| json!({"name": of.name, "unit": of.unit}));
-        let rows = self.rows.iter().map(|of| json!({"label": of.label, "values": of.values}));
+        let columns =
+            self.columns.iter().map(|column| json!({"name": column.name, "unit": column.unit}));
+        let rows = self.rows.iter().map(|row| json!({"label": row.label, "values": row.values}));
         json!({
             "name": self.name, "title": self.title, "note": self.note,
             "columns": columns.collect::<Vec<_>>(), "rows": rows.collect::<Vec<_>>(),
@@ -93,7 +94,7 @@ impl Part {
     }
 }
 
-/// Four digits.
+/// Formats a value with about four significant digits; `-` if unknown.
 pub fn digits(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(part.to_string(), expected);
         assert_eq!(part.json()["rows"][0]["values"][1], Value::Null);
         assert_eq!(
-            [0.01234, 12.345, 12345.6].map(|of| digits(Some(of))),
+            [0.01234, 12.345, 12345.6].map(|value| digits(Some(value))),
             ["0.0123", "12.35", "12346"]
         );
     }

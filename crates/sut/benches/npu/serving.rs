@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_npu::hardware::Npu;
-use dyno_npu::profile::Options;
-use dyno_npu::schedule::Named;
-use dyno_npu::serve::Batching;
+use dyno_npu::lowering::LoweringOptions;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::serve::BatchingPolicy;
 use dyno_npu::setting::Setting;
 use dyno_sut::npu::served::{Search, Served};
 
@@ -32,12 +32,12 @@ fn served(names: [&str; 2], scheduler: &str, mapping: &str, active: usize) -> Se
         npu: Npu::preset("chapter-v").unwrap(),
         mapping: mapping.parse().unwrap(),
         seq: SEQ,
-        options: Options { batch: 4, ..Options::default() },
+        options: LoweringOptions { batch: 4, ..LoweringOptions::default() },
     };
     let limits = LIMITS.map(|limit| limit * 1_000);
     let networks = [(names[0], limits[0]), (names[1], limits[1])];
-    let deployment = setting.deploy(&networks, Named::find(scheduler).unwrap()).unwrap();
-    let batching = Batching { window: 1_000_000_000, active, wake: 500_000_000 };
+    let deployment = setting.deploy(&networks, NamedScheduler::find(scheduler).unwrap()).unwrap();
+    let batching = BatchingPolicy { window: 1_000_000_000, active, wake: 500_000_000 };
     Served { deployment, batching }
 }
 

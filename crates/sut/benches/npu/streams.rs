@@ -2,9 +2,10 @@
 
 use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_npu::hardware::Npu;
-use dyno_npu::profile::{Granularity, Options, Picos};
-use dyno_npu::schedule::Named;
-use dyno_npu::setting::{Played, Setting, pairs};
+use dyno_npu::lowering::{Granularity, LoweringOptions};
+use dyno_npu::profile::Picos;
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::setting::{Setting, StreamRun, pairs};
 
 use super::{Asked, figure};
 
@@ -19,7 +20,7 @@ fn setting(npu: &str, batch: u64, granularity: Granularity) -> Setting {
         npu: Npu::preset(npu).unwrap(),
         mapping: MAPPING.parse().unwrap(),
         seq: SEQ,
-        options: Options { batch, granularity, ..Options::default() },
+        options: LoweringOptions { batch, granularity, ..LoweringOptions::default() },
     }
 }
 
@@ -43,19 +44,19 @@ pub fn run(asked: &Asked) {
     let tiles = Granularity::Tile { bytes: u64::MAX, time: TILE };
     let (mut over, mut over_same, mut slower) = (Vec::new(), Vec::new(), Vec::new());
     for (name, npu, batch) in settings {
-        let play = |scheduler: &str, granularity| -> Vec<Played> {
+        let play = |scheduler: &str, granularity| -> Vec<StreamRun> {
             let setting = setting(npu, batch, granularity);
-            let scheduler = Named::find(scheduler).unwrap();
+            let scheduler = NamedScheduler::find(scheduler).unwrap();
             let pairs = pairs().into_iter();
-            pairs.map(|pair| setting.play(&pair, scheduler, passes).unwrap()).collect()
+            pairs.map(|pair| setting.simulate(&pair, scheduler, passes).unwrap()).collect()
         };
         let theirs = play("layerweaver", Granularity::Layer);
         let [ours, same, tiled] =
             [("balanced", tiles), ("balanced", Granularity::Layer), ("layerweaver", tiles)]
                 .map(|(scheduler, granularity)| play(scheduler, granularity));
-        let gain = |played: &[Played]| 100.0 * (mean(played.iter().map(Played::stp)) - 1.0);
+        let gain = |played: &[StreamRun]| 100.0 * (mean(played.iter().map(StreamRun::stp)) - 1.0);
         let bound = mean(theirs.iter().map(|played| played.bound(false)));
-        let widest = theirs.iter().map(Played::gap).fold(0.0, f64::max);
+        let widest = theirs.iter().map(StreamRun::gap).fold(0.0, f64::max);
         let more = format!(
             ", \"ours_with_tiles\": {:.2}, \"ours_same_blocks\": {:.2}, \"layerweaver_with_tiles\": {:.2}, \
              \"bound\": {:.2}, \"gap_percent\": {{\"mean\": {:.2}, \"widest\": {:.2}}}",
@@ -63,7 +64,7 @@ pub fn run(asked: &Asked) {
             gain(&same),
             gain(&tiled),
             100.0 * (bound - 1.0),
-            100.0 * mean(theirs.iter().map(Played::gap)),
+            100.0 * mean(theirs.iter().map(StreamRun::gap)),
             100.0 * widest,
         );
         if asked.wants(name) {
@@ -101,11 +102,11 @@ fn speed(asked: &Asked) {
     let (rounds, passes) = if asked.quick { (1, 200) } else { (9, 5_000) };
     let rate = |scheduler: &str| {
         let networks = [("RN", Picos::MAX), ("BB", Picos::MAX)];
-        let deployed = setting.deploy(&networks, Named::find(scheduler).unwrap()).unwrap();
+        let deployed = setting.deploy(&networks, NamedScheduler::find(scheduler).unwrap()).unwrap();
         let once = || {
             let mut scheduler = deployed.scheduler();
             let clock = Clock::start();
-            let played = Played::new(&deployed, scheduler.as_mut(), passes);
+            let played = StreamRun::new(&deployed, scheduler.as_mut(), passes);
             let seconds = clock.now() as f64 / SECOND as f64;
             played.streams.blocks as f64 / seconds / 1e6
         };

@@ -34,7 +34,7 @@ fn blocks_are_parts_of_layers_and_have_all_of_their_bytes() {
 #[test]
 fn an_order_runs_with_and_without_hints() {
     let mut cores = Interleaved::new(Isa::best(), 2, &stacks());
-    let profiles: Vec<Profile> = (0..2).map(|stream| cores.profile(stream, 50.0)).collect();
+    let profiles: Vec<NetworkProfile> = (0..2).map(|stream| cores.profile(stream, 50.0)).collect();
     let order = [cores.pass(0), cores.pass(1), cores.pass(1)].concat();
     assert!(cores.run(&order) > 0);
     for capacity in [0, 1_000, 100_000, u64::MAX] {

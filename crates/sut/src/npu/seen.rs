@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dyno_npu::machine::Placed;
+use dyno_npu::machine::Placement;
 use dyno_npu::profile::Picos;
 
 /// Where it is left. Clones are the same place.
@@ -67,5 +67,5 @@ pub struct Bar {
     /// On which part of the array; none on the whole.
     pub part: Option<usize>,
     /// When.
-    pub placed: Placed,
+    pub placed: Placement,
 }

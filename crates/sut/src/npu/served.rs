@@ -10,7 +10,7 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
 use dyno_npu::bounds::load;
 use dyno_npu::deploy::Deployment;
-use dyno_npu::serve::Batching;
+use dyno_npu::serve::BatchingPolicy;
 
 use super::{Npu, Npus, PICOS_PER_NANO};
 
@@ -39,7 +39,7 @@ pub struct Served {
     /// Who is served.
     pub deployment: Deployment,
     /// How requests become passes.
-    pub batching: Batching,
+    pub batching: BatchingPolicy,
 }
 
 /// How a peak is searched for.
@@ -139,8 +139,8 @@ impl Served {
 #[cfg(test)]
 mod tests {
     use dyno_npu::hardware::Npu as Hardware;
-    use dyno_npu::profile::Options;
-    use dyno_npu::schedule::Named;
+    use dyno_npu::lowering::LoweringOptions;
+    use dyno_npu::schedule::NamedScheduler;
     use dyno_npu::setting::Setting;
 
     use super::*;
@@ -151,13 +151,13 @@ mod tests {
             npu: Hardware::preset("chapter-v").expect("it is one"),
             mapping: "kcp+1".parse().expect("it is one"),
             seq: 16,
-            options: Options { batch: 4, ..Options::default() },
+            options: LoweringOptions { batch: 4, ..LoweringOptions::default() },
         };
         let networks = [("RN", 15_000_000_000), ("BB", 130_000_000_000)];
-        let scheduler = Named::find("balanced").expect("it is one");
+        let scheduler = NamedScheduler::find("balanced").expect("it is one");
         let served = Served {
             deployment: setting.deploy(&networks, scheduler).expect("both fit"),
-            batching: Batching { window: 1_000_000_000, active: 4, wake: 500_000_000 },
+            batching: BatchingPolicy { window: 1_000_000_000, active: 4, wake: 500_000_000 },
         };
         let mix = [1.0, 1.0];
         let peak = served.peak(&mix, Search { queries: 600.0, steps: 3 }).expect("it is a test");

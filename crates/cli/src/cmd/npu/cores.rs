@@ -9,11 +9,11 @@ use dyno_experiment::Failure;
 use dyno_experiment::system::npu::networks::Changes;
 use dyno_loadgen::clock::Nanos;
 use dyno_npu::bounds::throughput;
-use dyno_npu::machine::Limits;
+use dyno_npu::machine::MachineLimits;
 use dyno_npu::pass::Pass;
-use dyno_npu::profile::{Picos, Profile};
-use dyno_npu::schedule::Named;
-use dyno_npu::streams::play_watched;
+use dyno_npu::profile::{NetworkProfile, Picos};
+use dyno_npu::schedule::NamedScheduler;
+use dyno_npu::streams::simulate_observed;
 use dyno_npu::workload::{LayerType, Network};
 use dyno_sut::interleaved::{Dense, Interleaved, Isa, Stack};
 use serde_json::json;
@@ -69,7 +69,7 @@ struct Measured {
     workers: usize,
     isa: Isa,
     ps_per_byte: f64,
-    profiles: Vec<Profile>,
+    profiles: Vec<NetworkProfile>,
     /// Of a pass of each network, without and with hints, ns.
     alone: [[f64; 2]; 2],
     /// What the model says of the scheduler's order, and the most that any has.
@@ -85,7 +85,7 @@ impl Cores {
     /// # Errors
     /// Networks or a scheduler that there are not; a file that cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let scheduler = Named::find(&self.scheduler).map_err(Failure::usage)?;
+        let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
         let stacks = self.stacks()?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = self.workers.unwrap_or(processors).clamp(1, processors);
@@ -133,13 +133,18 @@ impl Cores {
         Ok(stacks)
     }
 
-    fn measure(&self, mut cores: Interleaved, workers: usize, scheduler: &Named) -> Measured {
+    fn measure(
+        &self,
+        mut cores: Interleaved,
+        workers: usize,
+        scheduler: &NamedScheduler,
+    ) -> Measured {
         output::say(format_args!("timing blocks"));
         let ps_per_byte = cores.ps_per_byte();
-        let profiles: Vec<Profile> =
+        let profiles: Vec<NetworkProfile> =
             (0..2).map(|stream| cores.profile(stream, ps_per_byte)).collect();
         let depth = scheduler.depth.unwrap_or(usize::MAX);
-        let limits = Limits { capacity: self.buffer, depth, switch: 0, ps_per_byte };
+        let limits = MachineLimits { capacity: self.buffer, depth, switch: 0, ps_per_byte };
         let passes: Vec<Arc<Pass>> = profiles
             .iter()
             .filter_map(|profile| Pass::new(profile, limits).map(Arc::new))
@@ -148,9 +153,10 @@ impl Cores {
         let time = longest.saturating_mul(self.passes);
         let mut order = Vec::new();
         let mut pick = scheduler.make(&passes);
-        let streams = play_watched(&passes, limits, pick.as_mut(), time, |stream, block, _| {
-            order.push((stream, block));
-        });
+        let streams =
+            simulate_observed(&passes, limits, pick.as_mut(), time, |stream, block, _| {
+                order.push((stream, block));
+            });
         let shares = shares(&order, &passes);
         let serial = serial(&cores, shares);
         let mut run = |order: &[(usize, usize)], hints: bool| -> Nanos {
@@ -242,7 +248,7 @@ impl Cores {
     }
 
     fn document(&self, measured: &Measured) -> String {
-        let network = |(profile, alone): (&Profile, &[f64; 2])| {
+        let network = |(profile, alone): (&NetworkProfile, &[f64; 2])| {
             json!({
                 "name": profile.name,
                 "blocks": profile.blocks.len(),
@@ -271,7 +277,7 @@ impl Cores {
 
 /// The fully connected layers of a network, none if there are none.
 fn stack(network: &Network, rows: usize) -> Option<Stack> {
-    let of_rows = |layer: &&dyno_npu::workload::Layer| {
+    let of_rows = |layer: &&dyno_npu::workload::NetworkLayer| {
         layer.kind == LayerType::FullyConnected && layer.groups == 1
     };
     let size = |size: u64| usize::try_from(size).ok().filter(|size| *size > 0);

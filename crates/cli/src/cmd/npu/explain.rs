@@ -6,8 +6,8 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::deploy::Deployment;
 use dyno_npu::profile::Picos;
-use dyno_npu::schedule::{Idle, Named, Scheduler, View, idle};
-use dyno_npu::streams::play;
+use dyno_npu::schedule::{IdleTime, NamedScheduler, Scheduler, SchedulerView, idle_time};
+use dyno_npu::streams::simulate;
 use dyno_results::units::shortened;
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ struct Candidate {
     block: usize,
     fetch: Picos,
     compute: Picos,
-    idle: Idle,
+    idle: IdleTime,
 }
 
 /// Which was.
@@ -82,16 +82,16 @@ struct Watched {
 }
 
 impl Scheduler for Watched {
-    fn pick(&mut self, view: &View<'_>) -> usize {
+    fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let taken = self.scheduler.pick(view);
         self.number += 1;
         if self.wanted.contains(&self.number) {
-            let of = |(at, job): (usize, &dyno_npu::schedule::Job)| Candidate {
+            let of = |(at, job): (usize, &dyno_npu::schedule::PassJob)| Candidate {
                 stream: job.stream,
                 block: job.next,
                 fetch: job.block.fetch,
                 compute: job.block.compute,
-                idle: idle(view, at),
+                idle: idle_time(view, at),
             };
             let machine = view.machine;
             self.decisions.push(Decision {
@@ -101,14 +101,14 @@ impl Scheduler for Watched {
                 laid_up: machine.compute_free().saturating_sub(machine.memory_free()),
                 candidates: view.jobs.iter().enumerate().map(of).collect(),
                 taken,
-                why: self.scheduler.why(),
+                why: self.scheduler.reason(),
             });
         }
         taken
     }
 
-    fn why(&self) -> &'static str {
-        self.scheduler.why()
+    fn reason(&self) -> &'static str {
+        self.scheduler.reason()
     }
 }
 
@@ -118,9 +118,9 @@ impl Explain {
     /// # Errors
     /// Networks, an NPU or a scheduler that there are not; files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let scheduler = Named::find(&self.scheduler).map_err(Failure::usage)?;
+        let scheduler = NamedScheduler::find(&self.scheduler).map_err(Failure::usage)?;
         let plan = self.sharing.plan(scheduler)?;
-        let deployment = Deployment::of_streams(&plan).map_err(Failure::usage)?;
+        let deployment = Deployment::for_streams(&plan).map_err(Failure::usage)?;
         for remark in &deployment.remarks {
             output::say(format_args!("{remark}"));
         }
@@ -135,7 +135,7 @@ impl Explain {
         // No block is done later than if each of both waited for the other.
         let blocks = passes.iter().flat_map(|pass| &pass.blocks);
         let longest = blocks.map(|block| block.fetch + block.compute).max().unwrap_or(1);
-        let switch = plan.npu.parts().switch;
+        let switch = plan.npu.parameters().switch;
         let time = end.saturating_mul(longest.saturating_add(switch)).max(1);
         if !is_short(&passes, time) {
             return Err(Failure::usage(
@@ -143,7 +143,7 @@ impl Explain {
             )
             .hint("give a lower --from, or look whether times are in us"));
         }
-        play(&passes, deployment.limits, &mut watched, time);
+        simulate(&passes, deployment.limits, &mut watched, time);
         let text = match self.json {
             true => {
                 let document = document(scheduler, &deployment, &watched.decisions);
@@ -166,7 +166,7 @@ impl Candidate {
 
     /// Work for the PEs once it is fetched.
     fn laid_up(&self) -> Picos {
-        self.idle.placed.compute_end.saturating_sub(self.idle.placed.fetch_end)
+        self.idle.placement.compute_end.saturating_sub(self.idle.placement.fetch_end)
     }
 }
 
@@ -207,7 +207,7 @@ fn tables(deployment: &Deployment, decisions: &[Decision]) -> String {
     text + "\n"
 }
 
-fn document(scheduler: &Named, deployment: &Deployment, decisions: &[Decision]) -> Value {
+fn document(scheduler: &NamedScheduler, deployment: &Deployment, decisions: &[Decision]) -> Value {
     let of_candidate = |candidate: &Candidate| {
         json!({
             "network": deployment.names[candidate.stream],

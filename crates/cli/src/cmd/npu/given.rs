@@ -4,9 +4,10 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::Failure;
 use dyno_experiment::system::npu::networks::{Changes, Hardware, MAPPING, NPU};
 use dyno_loadgen::clock::Nanos;
-use dyno_npu::deploy::{Plan, Tenant};
-use dyno_npu::profile::{Folding, Granularity, Options, Picos, Traffic};
-use dyno_npu::schedule::Named;
+use dyno_npu::deploy::{DeploymentPlan, Tenant};
+use dyno_npu::lowering::{Folding, Granularity, LoweringOptions, Traffic};
+use dyno_npu::profile::Picos;
+use dyno_npu::schedule::NamedScheduler;
 
 use crate::output::Console;
 
@@ -166,14 +167,14 @@ enum Grain {
 
 impl Blocks {
     /// As they are made.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> LoweringOptions {
         let bytes = self.block_bytes.unwrap_or(if self.block_time.is_some() {
             u64::MAX
         } else {
             BLOCK_BYTES
         });
         let time = self.block_time.map_or(Picos::MAX, |ns| ns.saturating_mul(1_000));
-        Options {
+        LoweringOptions {
             batch: self.batch,
             folding: if self.apart { Folding::Apart } else { Folding::IntoNext },
             granularity: match self.blocks {
@@ -205,13 +206,13 @@ impl Sharing {
     ///
     /// # Errors
     /// Networks or an NPU that there are not; files that cannot be read.
-    pub fn plan(&self, scheduler: &'static Named) -> Result<Plan, Failure> {
+    pub fn plan(&self, scheduler: &'static NamedScheduler) -> Result<DeploymentPlan, Failure> {
         let (npu, mapping) = self.hardware.hardware().read()?;
         let tenant = |name: &String| {
             let network = self.changes.changes().network_of_several(name, &Console)?;
             Ok(Tenant { network, limit: Picos::MAX })
         };
         let tenants = self.networks.iter().map(tenant).collect::<Result<_, Failure>>()?;
-        Ok(Plan { npu, mapping, options: self.blocks.options(), tenants, scheduler })
+        Ok(DeploymentPlan { npu, mapping, options: self.blocks.options(), tenants, scheduler })
     }
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_npu::balance::{Bound, LayerTimes, Totals, intensity, times};
+use dyno_npu::balance::{Bottleneck, LayerTimes, PassTotals, intensity, times};
 use dyno_npu::hardware::Npu;
+use dyno_npu::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use dyno_npu::mapping::Mapping;
-use dyno_npu::profile::{Made, Options, ProfileError, make};
 use dyno_npu::workload::Network;
 use dyno_results::units;
 use serde_json::{Value, json};
@@ -71,10 +71,10 @@ impl Layers {
         }
         let (npu, mapping) = self.hardware.hardware().read()?;
         let options = self.blocks.options();
-        let made = make(&network, &npu, mapping, &options).map_err(Failure::usage)?;
-        let laid = Laid { network: &network, npu: &npu, mapping, options, made: &made };
+        let lowering = lower(&network, &npu, mapping, &options).map_err(Failure::usage)?;
+        let laid = Laid { network: &network, npu: &npu, mapping, options, lowering: &lowering };
         let text = match (self.times, self.json) {
-            (true, _) => made.profile.to_string(),
+            (true, _) => lowering.profile.to_string(),
             (_, true) => {
                 let document = laid.document().map_err(Failure::usage)?;
                 serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"
@@ -90,8 +90,8 @@ struct Laid<'a> {
     network: &'a Network,
     npu: &'a Npu,
     mapping: Mapping,
-    options: Options,
-    made: &'a Made,
+    options: LoweringOptions,
+    lowering: &'a Lowering,
 }
 
 /// Columns of a layer's name.
@@ -99,20 +99,20 @@ const NAME: usize = 24;
 
 impl Laid<'_> {
     /// Of each layer on its own.
-    fn times(&self) -> Result<Vec<LayerTimes>, ProfileError> {
-        let of = |layer: &dyno_npu::workload::Layer| {
+    fn times(&self) -> Result<Vec<LayerTimes>, LoweringError> {
+        let of = |layer: &dyno_npu::workload::NetworkLayer| {
             let found = times(layer, self.npu, self.mapping, self.options.batch);
-            found.ok_or_else(|| ProfileError::TooLong { layer: layer.name.clone() })
+            found.ok_or_else(|| LoweringError::TooLong { layer: layer.name.clone() })
         };
         self.network.layers.iter().map(of).collect()
     }
 
-    fn pass(&self) -> Totals {
-        Totals::of(self.network, self.npu, &self.options, self.made)
+    fn pass(&self) -> PassTotals {
+        PassTotals::new(self.network, self.npu, &self.options, self.lowering)
     }
 
-    fn table(&self) -> Result<String, ProfileError> {
-        let Self { network, npu, mapping, options, made } = self;
+    fn table(&self) -> Result<String, LoweringError> {
+        let Self { network, npu, mapping, options, lowering } = self;
         let batch = options.batch;
         let mut text = format!(
             "{:NAME$} {:10} {:>15} {:>10} {:>12} {:>12}  waits for\n",
@@ -128,7 +128,7 @@ impl Laid<'_> {
                 units::bytes(layer.fetched(batch)),
                 micros(time.compute),
                 micros(time.fetch),
-                Bound::of(time.compute, time.fetch).name(),
+                Bottleneck::from_times(time.compute, time.fetch).name(),
             );
         }
         let pass = self.pass();
@@ -140,9 +140,9 @@ impl Laid<'_> {
             npu.name(),
             micros(pass.compute),
             micros(pass.fetch),
-            match pass.bound() {
-                Bound::Compute => "the PEs",
-                Bound::Memory => "the memory",
+            match pass.bottleneck() {
+                Bottleneck::Compute => "the PEs",
+                Bottleneck::Memory => "the memory",
             },
         );
         let _ = writeln!(
@@ -152,18 +152,18 @@ impl Laid<'_> {
             intensity(network, batch),
             npu.name(),
             npu.balance(),
-            100.0 * pass.utilisation(npu),
+            100.0 * pass.utilization(npu),
         );
         let _ = writeln!(
             text,
             "{} blocks, {} of which compute no shorter than they are fetched",
             pass.blocks, pass.compute_bound
         );
-        for split in &made.split {
+        for split in &lowering.splits {
             let _ = writeln!(text, "split: {split}");
         }
-        if made.spilled > 0 {
-            let spilled = units::bytes(made.spilled);
+        if lowering.spilled > 0 {
+            let spilled = units::bytes(lowering.spilled);
             let _ = writeln!(text, "{spilled} of activations are written, and read again");
         }
         if let Some(joules) = pass.joules {
@@ -172,8 +172,8 @@ impl Laid<'_> {
         Ok(text)
     }
 
-    fn document(&self) -> Result<Value, ProfileError> {
-        let Self { network, npu, mapping, options, made } = self;
+    fn document(&self) -> Result<Value, LoweringError> {
+        let Self { network, npu, mapping, options, lowering } = self;
         let pass = self.pass();
         let rows = network.layers.iter().zip(self.times()?).map(|(layer, time)| {
             json!({
@@ -183,11 +183,11 @@ impl Laid<'_> {
                 "bytes": layer.fetched(options.batch),
                 "compute_us": micros(time.compute),
                 "fetch_us": micros(time.fetch),
-                "waits_for": Bound::of(time.compute, time.fetch).name(),
+                "waits_for": Bottleneck::from_times(time.compute, time.fetch).name(),
             })
         });
-        let split = made
-            .split
+        let split = lowering
+            .splits
             .iter()
             .map(|split| json!({"layer": split.layer, "bytes": split.bytes, "parts": split.parts}));
         Ok(json!({
@@ -198,13 +198,13 @@ impl Laid<'_> {
             "seq_len": network.seq_len,
             "compute_us": micros(pass.compute),
             "fetch_us": micros(pass.fetch),
-            "waits_for": pass.bound().name(),
+            "waits_for": pass.bottleneck().name(),
             "operations_per_byte": intensity(network, options.batch),
             "balance_operations_per_byte": npu.balance(),
-            "utilisation": pass.utilisation(npu),
+            "utilisation": pass.utilization(npu),
             "blocks": pass.blocks,
             "compute_bound_blocks": pass.compute_bound,
-            "spilled_bytes": made.spilled,
+            "spilled_bytes": lowering.spilled,
             "joules": pass.joules,
             "split": split.collect::<Vec<_>>(),
             "layers": rows.collect::<Vec<_>>(),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use dyno_experiment::Failure;
 use dyno_npu::bounds::throughput;
-use dyno_npu::deploy::{Deployment, Plan};
+use dyno_npu::deploy::{Deployment, DeploymentPlan};
 use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
-use dyno_npu::streams::{Streams, play};
+use dyno_npu::streams::{StreamsResult, simulate};
 use serde_json::{Value, json};
 
 /// What a scheduler made of streams that never run dry.
@@ -17,7 +17,7 @@ pub struct Played {
     pub deployment: Deployment,
     /// One a network.
     pub passes: Vec<Arc<Pass>>,
-    pub streams: Streams,
+    pub streams: StreamsResult,
 }
 
 impl Played {
@@ -25,11 +25,11 @@ impl Played {
     ///
     /// # Errors
     /// Networks that do not fit the NPU; longer than anybody counts.
-    pub fn new(plan: &Plan, passes: u64) -> Result<Self, Failure> {
-        let deployment = Deployment::of_streams(plan).map_err(Failure::usage)?;
+    pub fn new(plan: &DeploymentPlan, passes: u64) -> Result<Self, Failure> {
+        let deployment = Deployment::for_streams(plan).map_err(Failure::usage)?;
         let all = deployment.largest();
         let time = time(&all, passes)?;
-        let streams = play(&all, deployment.limits, deployment.scheduler().as_mut(), time);
+        let streams = simulate(&all, deployment.limits, deployment.scheduler().as_mut(), time);
         let name = plan.scheduler.name.to_owned();
         Ok(Self { name, deployment, passes: all, streams })
     }
@@ -41,17 +41,17 @@ impl Played {
 
     /// The PEs' share of the time, and the memory's.
     pub fn busy(&self) -> [f64; 2] {
-        let Streams { compute_busy, memory_busy, lasted, .. } = self.streams;
-        [compute_busy, memory_busy].map(|busy| busy as f64 / lasted.max(1) as f64)
+        let StreamsResult { compute_busy, memory_busy, duration, .. } = self.streams;
+        [compute_busy, memory_busy].map(|busy| busy as f64 / duration.max(1) as f64)
     }
 
     /// What it took, W and mJ for a pass, where the NPU has figures and any pass was computed.
-    pub fn energy(&self, plan: &Plan) -> Option<[f64; 2]> {
+    pub fn energy(&self, plan: &DeploymentPlan) -> Option<[f64; 2]> {
         // Nobody counted what was computed in times that were measured.
         if plan.tenants.iter().any(|tenant| tenant.network.measured.is_some()) {
             return None;
         }
-        let parts = plan.npu.parts();
+        let parts = plan.npu.parameters();
         let done = |at: usize| self.streams.passes(at);
         let macs = plan
             .tenants
@@ -59,7 +59,7 @@ impl Played {
             .map(|tenant| tenant.network.macs() as f64 * plan.options.batch as f64);
         let macs: f64 = macs.enumerate().map(|(at, macs)| macs * done(at)).sum();
         let passes: f64 = (0..self.passes.len()).map(done).sum();
-        let seconds = self.streams.lasted as f64 / 1e12;
+        let seconds = self.streams.duration as f64 / 1e12;
         let bytes = self.streams.memory_busy as f64 / 1e12 * parts.bytes_per_second as f64;
         let joules = parts.energy?.joules(macs, bytes, seconds);
         Some([joules / seconds, 1e3 * joules / passes]).filter(|_| passes > 0.0)
@@ -89,7 +89,7 @@ impl Played {
             "pe_busy": pes,
             "memory_busy": memory,
             "blocks": streams.blocks,
-            "lasted_us": streams.lasted as f64 / 1e6,
+            "lasted_us": streams.duration as f64 / 1e6,
             "streams": (0..passes.len()).map(stream).collect::<Vec<_>>(),
         })
     }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::bounds::throughput;
-use dyno_npu::deploy::Plan;
-use dyno_npu::schedule::{Named, SCHEDULERS};
-use dyno_npu::spatial::Parts;
-use dyno_npu::streams::{Streams, play_watched};
+use dyno_npu::deploy::DeploymentPlan;
+use dyno_npu::schedule::{NamedScheduler, SCHEDULERS};
+use dyno_npu::spatial::Partitions;
+use dyno_npu::streams::{StreamsResult, simulate_observed};
 use dyno_report::timeline::{Bar, Timeline};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ impl Run {
         let plan = self.sharing.plan(schedulers[0])?;
         let mut played = Vec::new();
         for &scheduler in &schedulers {
-            let plan = Plan { scheduler, ..plan.clone() };
+            let plan = DeploymentPlan { scheduler, ..plan.clone() };
             played.push(Played::new(&plan, self.passes)?);
         }
         for remark in &played[0].deployment.remarks {
@@ -96,19 +96,19 @@ impl Run {
     }
 
     /// The best of all splits into eighths.
-    fn split(&self, plan: &Plan, whole: &Played) -> Result<Played, Failure> {
+    fn split(&self, plan: &DeploymentPlan, whole: &Played) -> Result<Played, Failure> {
         const PARTS: u64 = 8;
         if plan.tenants.len() != 2 {
             return Err(Failure::usage("--spatial splits the PEs between two networks")
                 .hint(format!("{} were named", plan.tenants.len())));
         }
         let (passes, time) = (&whole.passes, time(&whole.passes, self.passes)?);
-        let mut best: Option<(f64, u64, Streams)> = None;
+        let mut best: Option<(f64, u64, StreamsResult)> = None;
         let mut refused = None;
         for part in 1..PARTS {
-            match Parts::new(plan, &[part, PARTS - part]) {
+            match Partitions::new(plan, &[part, PARTS - part]) {
                 Ok(parts) => {
-                    let streams = parts.play(time);
+                    let streams = parts.simulate(time);
                     let stp = streams.stp(passes);
                     if best.as_ref().is_none_or(|(most, ..)| stp > *most) {
                         best = Some((stp, part, streams));
@@ -125,11 +125,14 @@ impl Run {
         Ok(Played { name, deployment: whole.deployment.clone(), passes: passes.clone(), streams })
     }
 
-    fn schedulers(&self) -> Result<Vec<&'static Named>, Failure> {
+    fn schedulers(&self) -> Result<Vec<&'static NamedScheduler>, Failure> {
         if self.scheduler.iter().any(|name| name == "all") {
             return Ok(SCHEDULERS.iter().collect());
         }
-        self.scheduler.iter().map(|name| Named::find(name).map_err(Failure::usage)).collect()
+        self.scheduler
+            .iter()
+            .map(|name| NamedScheduler::find(name).map_err(Failure::usage))
+            .collect()
     }
 
     /// What the scheduler did until each stream had about two passes, as files.
@@ -141,7 +144,7 @@ impl Run {
         let until = 2 * played.passes.iter().map(|pass| pass.alone).max().unwrap_or(1);
         let (deployment, passes) = (&played.deployment, &played.passes);
         let scheduler = &mut deployment.scheduler();
-        play_watched(
+        simulate_observed(
             passes,
             deployment.limits,
             scheduler.as_mut(),
@@ -166,7 +169,7 @@ impl Run {
     }
 }
 
-fn table(plan: &Plan, played: &[Played]) -> String {
+fn table(plan: &DeploymentPlan, played: &[Played]) -> String {
     let names = &played[0].deployment.names;
     let mut text = format!(
         "{:20} {:>7} {:>9} {:>7} {:>9} {:>7} {:>8}",
@@ -220,7 +223,7 @@ fn table(plan: &Plan, played: &[Played]) -> String {
     text
 }
 
-fn document(plan: &Plan, played: &[Played]) -> Value {
+fn document(plan: &DeploymentPlan, played: &[Played]) -> Value {
     json!({
         "npu": plan.npu.name(),
         "mapping": plan.mapping.to_string(),

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use dyno_npu::hardware::{Npu, Parts};
+use dyno_npu::hardware::{Npu, NpuParameters};
 use dyno_npu::mapping::Mapping;
-use dyno_npu::profile::Profile;
-use dyno_npu::workload::language::{DECODERS, Decoder, Phase};
+use dyno_npu::profile::NetworkProfile;
+use dyno_npu::workload::language::{DECODERS, Decoder, DecoderPhase};
 use dyno_npu::workload::{Network, PRESETS};
 use dyno_onnx::{Model, Weights};
 use dyno_task::graphs::{COUNTED, GRAPHS};
@@ -43,7 +43,7 @@ impl Hardware {
     pub fn read(&self) -> Result<(Npu, Mapping), Failure> {
         let path = Path::new(&self.npu);
         let npu = if path.extension().is_some_and(|end| end == "toml") {
-            let told = |error: dyno_npu::hardware::DescribeError| {
+            let told = |error: dyno_npu::hardware::DescriptionError| {
                 let of = |problem| format!("{}: {problem}", self.npu);
                 Failure::usages(error.to_string().lines().map(of).collect())
             };
@@ -53,14 +53,14 @@ impl Hardware {
                 Failure::usage(error).hint("or give a description in a file that ends in .toml")
             })?
         };
-        let change = |parts: &mut Parts| {
+        let change = |parts: &mut NpuParameters| {
             for &(key, figure) in &self.figures {
                 parts.set(key, figure);
             }
         };
-        let npu = npu.with(change).map_err(Failure::usage)?;
+        let npu = npu.with_parameters(change).map_err(Failure::usage)?;
         let mapping: Mapping = self.mapping.parse().map_err(Failure::usage)?;
-        mapping.fits(npu.parts().pes).map_err(Failure::usage)?;
+        mapping.fits(npu.parameters().pes).map_err(Failure::usage)?;
         Ok((npu, mapping))
     }
 }
@@ -124,8 +124,8 @@ impl Changes {
                 let told = |error: dyno_npu::workload::TableError| {
                     Failure::usages(error.to_string().lines().map(str::to_owned).collect())
                 };
-                return match Profile::is_table(&text) {
-                    true => Profile::from_csv(name, &text).map(Network::of_times),
+                return match NetworkProfile::is_table(&text) {
+                    true => NetworkProfile::from_csv(name, &text).map(Network::from_profile),
                     false => Network::from_csv(name, &text),
                 }
                 .map_err(told);
@@ -151,8 +151,9 @@ impl Changes {
     /// A decoder's name with `-prefill` or `-decode` behind it.
     fn phase(&self, name: &str) -> Result<Option<Network>, Failure> {
         let tokens = self.seq.unwrap_or(TOKENS);
-        let prefill = name.strip_suffix("-prefill").map(|name| (name, Phase::Prefill(tokens)));
-        let decode = name.strip_suffix("-decode").map(|name| (name, Phase::Decode(tokens)));
+        let prefill =
+            name.strip_suffix("-prefill").map(|name| (name, DecoderPhase::Prefill(tokens)));
+        let decode = name.strip_suffix("-decode").map(|name| (name, DecoderPhase::Decode(tokens)));
         let Some((decoder, phase)) = prefill.or(decode) else { return Ok(None) };
         let decoder = Decoder::preset(decoder).map_err(Failure::usage)?;
         decoder.network(phase).map(Some).map_err(Failure::usage)
@@ -191,7 +192,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use dyno_npu::workload::{Layer, LayerType};
+    use dyno_npu::workload::{LayerType, NetworkLayer};
 
     use super::*;
 
@@ -204,8 +205,8 @@ mod tests {
     }
 
     /// All of a layer but its name.
-    fn nameless(layers: &[Layer]) -> Vec<Layer> {
-        layers.iter().map(|layer| Layer { name: String::new(), ..layer.clone() }).collect()
+    fn nameless(layers: &[NetworkLayer]) -> Vec<NetworkLayer> {
+        layers.iter().map(|layer| NetworkLayer { name: String::new(), ..layer.clone() }).collect()
     }
 
     #[test]
@@ -219,10 +220,11 @@ mod tests {
         let (table, graph) = (network("BL", Some(384)), network("bert-large", None));
         // The graph looks words, positions and segments up one by one, and has no pooler: answers to questions
         // need none. Of attentions it multiplies the keys before the values are made, as do most.
-        let kept = |layer: &&Layer| layer.kind != LayerType::Gather && layer.name != "pooler";
+        let kept =
+            |layer: &&NetworkLayer| layer.kind != LayerType::Gather && layer.name != "pooler";
         let of = |network: &Network| -> Vec<[u64; 9]> {
-            let sizes = |layer: &Layer| {
-                let Layer { groups, m, cin_g, rs, cout_g, .. } = *layer;
+            let sizes = |layer: &NetworkLayer| {
+                let NetworkLayer { groups, m, cin_g, rs, cout_g, .. } = *layer;
                 let bytes = [layer.weight_bytes, layer.input_bytes, layer.output_bytes];
                 [groups, m, cin_g, rs, cout_g, layer.macs(), bytes[0], bytes[1], bytes[2]]
             };
@@ -240,7 +242,7 @@ mod tests {
             let (table, graph) = (network(table, Some(seq)), network(graph, None));
             assert_eq!(table.macs(), graph.macs());
             let weights = |network: &Network| -> u64 {
-                let own = |layer: &&Layer| layer.kind == LayerType::FullyConnected;
+                let own = |layer: &&NetworkLayer| layer.kind == LayerType::FullyConnected;
                 network.layers.iter().filter(own).map(|layer| layer.weight_bytes).sum()
             };
             assert_eq!(weights(&table), weights(&graph));

@@ -1,45 +1,45 @@
-//! What every schedule keeps, whoever makes it; and where the greedy one must be as good as any.
+//! Invariants of all schedules, and cases in which the greedy scheduler is optimal.
 
 use super::*;
-use crate::machine::Placed;
-use crate::streams::{Streams, play_watched};
+use crate::machine::Placement;
+use crate::streams::{StreamsResult, simulate_observed};
 
-/// What a named scheduler makes of streams, block by block: the stream, the place in its pass, and the times.
+/// Returns the result and the placements of a named scheduler.
 fn watched(
-    named: &Named,
+    named: &NamedScheduler,
     passes: &[Arc<Pass>],
-    limits: Limits,
-) -> (Streams, Vec<(usize, usize, Placed)>) {
-    let mut seen = Vec::new();
+    limits: MachineLimits,
+) -> (StreamsResult, Vec<(usize, usize, Placement)>) {
+    let mut observed = Vec::new();
     let mut scheduler = named.make(passes);
-    let played =
-        play_watched(passes, limits, scheduler.as_mut(), 2_000, |stream, block, placed| {
-            seen.push((stream, block, *placed));
+    let result =
+        simulate_observed(passes, limits, scheduler.as_mut(), 2_000, |stream, block, placed| {
+            observed.push((stream, block, *placed));
         });
-    (played, seen)
+    (result, observed)
 }
 
 proptest! {
     #[test]
-    fn nobody_breaks_the_machine_or_its_bounds(profiles in profiles(1..5), capacity in 40..200u64) {
+    fn every_schedule_obeys_the_machine_and_its_bounds(profiles in profiles(1..5), capacity in 40..200u64) {
         for named in SCHEDULERS {
-            let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
+            let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
             let passes: Vec<Arc<Pass>> =
                 profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
-            let (played, seen) = watched(named, &passes, limits);
-            prop_assert_eq!(&(played.clone(), seen.clone()), &watched(named, &passes, limits), "{}", named.name);
+            let (result, observed) = watched(named, &passes, limits);
+            prop_assert_eq!(&(result.clone(), observed.clone()), &watched(named, &passes, limits), "{}", named.name);
 
             // No schedule is shorter than the work of either resource, nor better than the two-resource optimum.
-            let block = |&(stream, block, _): &(usize, usize, Placed)| passes[stream].blocks[block];
-            let compute: Picos = seen.iter().map(|one| block(one).compute).sum();
-            let fetch: Picos = seen.iter().map(|one| block(one).fetch).sum();
-            prop_assert_eq!((played.compute_busy, played.memory_busy), (compute, fetch));
-            prop_assert!(played.lasted >= compute.max(fetch), "{}", named.name);
-            let (stp, (most, _)) = (played.stp(&passes), throughput(&passes, true));
+            let block = |&(stream, block, _): &(usize, usize, Placement)| passes[stream].blocks[block];
+            let compute: Picos = observed.iter().map(|one| block(one).compute).sum();
+            let fetch: Picos = observed.iter().map(|one| block(one).fetch).sum();
+            prop_assert_eq!((result.compute_busy, result.memory_busy), (compute, fetch));
+            prop_assert!(result.duration >= compute.max(fetch), "{}", named.name);
+            let (stp, (most, _)) = (result.stp(&passes), throughput(&passes, true));
             prop_assert!(stp <= most * (1.0 + 1e-9), "{}: {stp} > {most}", named.name);
 
-            let mut before: Vec<Option<(usize, Placed)>> = vec![None; passes.len()];
-            for (at, one) in seen.iter().enumerate() {
+            let mut before: Vec<Option<(usize, Placement)>> = vec![None; passes.len()];
+            for (at, one) in observed.iter().enumerate() {
                 let (stream, number, now) = *one;
                 // Each block is computed after its fetch, and after the block of its stream before it.
                 prop_assert!(now.fetch_end <= now.compute_start);
@@ -49,8 +49,9 @@ proptest! {
                 prop_assert_eq!(number, expected, "{}: stream {}", named.name, stream);
                 prop_assert!(before[stream].is_none_or(|(_, last)| last.compute_end <= now.compute_start));
                 before[stream] = Some((number, now));
-                // The buffer has room for it when its fetch begins: earlier blocks hold theirs until they are computed.
-                let held = seen[..at].iter().filter(|(_, _, other)| now.fetch_start < other.compute_end);
+                // The buffer has room for the block when its fetch starts: earlier blocks hold theirs until they are
+                // computed.
+                let held = observed[..at].iter().filter(|(_, _, other)| now.fetch_start < other.compute_end);
                 let bytes: u64 = held.clone().map(|one| block(one).bytes).sum();
                 prop_assert!(bytes + block(one).bytes <= capacity, "{}", named.name);
                 prop_assert!(held.count() < limits.depth, "{}", named.name);
@@ -59,22 +60,22 @@ proptest! {
     }
 
     #[test]
-    fn who_takes_turns_starves_nobody(profiles in profiles(2..6), capacity in 40..300u64) {
+    fn schedulers_that_take_turns_starve_no_stream(profiles in profiles(2..6), capacity in 40..300u64) {
         for name in ["fair", "fifo", "double-buffer", "round-robin", "prema", "earliest-due", "balanced"] {
-            let named = Named::find(name).unwrap();
-            let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
+            let named = NamedScheduler::find(name).unwrap();
+            let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(capacity) };
             let passes: Vec<Arc<Pass>> =
                 profiles.iter().filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
             let all: Picos = passes.iter().map(|pass| pass.alone).sum();
-            let played = play(&passes, limits, named.make(&passes).as_mut(), 100 * all);
-            for (at, stream) in played.streams.iter().enumerate() {
+            let result = simulate(&passes, limits, named.make(&passes).as_mut(), 100 * all);
+            for (at, stream) in result.streams.iter().enumerate() {
                 prop_assert!(stream.passes > 0, "{name}: stream {at} had no pass in the time of 100 of each");
             }
         }
     }
 }
 
-/// A pass of each stream, in an order of streams: when all is computed.
+/// Returns when one pass of each stream is computed, in this order of streams.
 fn ended(passes: &[Arc<Pass>], capacity: u64, order: &[usize]) -> Picos {
     let mut machine = Machine::new(limits(capacity));
     let mut next = vec![0; passes.len()];
@@ -85,7 +86,7 @@ fn ended(passes: &[Arc<Pass>], capacity: u64, order: &[usize]) -> Picos {
     machine.compute_free()
 }
 
-/// The soonest end of all orders: `order` is continued in every way.
+/// Returns the earliest end of all orders that continue `order`.
 fn soonest(passes: &[Arc<Pass>], capacity: u64, order: &mut Vec<usize>) -> Picos {
     let mut best = Picos::MAX;
     for stream in 0..passes.len() {
@@ -99,19 +100,19 @@ fn soonest(passes: &[Arc<Pass>], capacity: u64, order: &mut Vec<usize>) -> Picos
     if best == Picos::MAX { ended(passes, capacity, order) } else { best }
 }
 
-/// The order that Layerweaver finds for a pass of each stream, which is told of each of its picks.
+/// Returns the order that Layerweaver chooses for one pass of each stream, and calls `picked` for each pick.
 fn greedy(
     passes: &[Arc<Pass>],
     capacity: u64,
-    mut picked: impl FnMut(&View<'_>, usize, bool),
+    mut picked: impl FnMut(&SchedulerView<'_>, usize, bool),
 ) -> Vec<usize> {
     let mut machine = Machine::new(limits(capacity));
-    let mut scheduler = Layerweaver::new(Rules::default());
-    let new = |(at, pass): (usize, &Arc<Pass>)| Job::new(at, Arc::clone(pass), 0, Picos::MAX);
-    let mut jobs: Vec<Job> = passes.iter().enumerate().map(new).collect();
+    let mut scheduler = Layerweaver::new(LayerweaverRules::default());
+    let new = |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
+    let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
     let mut order = Vec::new();
     while !jobs.is_empty() {
-        let view = View { machine: &machine, jobs: &jobs, queues: &[], now: 0 };
+        let view = SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now: 0 };
         let at = scheduler.pick(&view);
         picked(&view, at, scheduler.was_starved());
         machine.place(&jobs[at].block, jobs[at].stream, 0);
@@ -123,7 +124,7 @@ fn greedy(
     order
 }
 
-fn few(blocks: impl Strategy<Value = (Picos, Picos)>) -> impl Strategy<Value = Profile> {
+fn few(blocks: impl Strategy<Value = (Picos, Picos)>) -> impl Strategy<Value = NetworkProfile> {
     prop::collection::vec(blocks, 1..6).prop_map(|blocks| profile(&blocks))
 }
 
@@ -133,7 +134,7 @@ proptest! {
         compute in few((1..40u64, Just(0))),
         memory in few((Just(0), 1..40u64)),
     ) {
-        // Some choice always lets nothing stand still, so that no order can be shorter than the busier resource.
+        // Some choice never causes idle time, so no order can be shorter than the busier resource.
         let passes = passes(&[compute, memory], 1_000);
         let order = greedy(&passes, 1_000, |_, _, _| {});
         let end = ended(&passes, 1_000, &order);
@@ -148,7 +149,7 @@ proptest! {
     ) {
         let passes = passes(&streams, capacity);
         let order = greedy(&passes, capacity, |view, at, starved| {
-            let total = |at: usize| idle(view, at).total();
+            let total = |at: usize| idle_time(view, at).total();
             let least = (0..view.jobs.len()).map(total).min();
             assert!(starved || Some(total(at)) == least);
         });

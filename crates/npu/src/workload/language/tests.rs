@@ -1,11 +1,8 @@
-//! Prompts and tokens: their sizes by hand, and how they lie on both sides of an NPU's balance.
+//! Prompts and tokens: sizes by hand, and the sequence length.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::hardware::Npu;
-use crate::mapping::Mapping;
-use crate::profile::{Options, make};
 
 const SMALL: Decoder = Decoder {
     name: "small",
@@ -18,20 +15,20 @@ const SMALL: Decoder = Decoder {
     vocabulary: 100,
 };
 
-fn named<'n>(network: &'n Network, name: &str) -> &'n Layer {
+fn named<'n>(network: &'n Network, name: &str) -> &'n NetworkLayer {
     network.layers.iter().find(|layer| layer.name == name).unwrap()
 }
 
 #[test]
 fn a_prompt_keeps_what_a_token_fetches() {
-    let prompt = SMALL.network(Phase::Prefill(10)).unwrap();
-    let token = SMALL.network(Phase::Decode(10)).unwrap();
+    let prompt = SMALL.network(DecoderPhase::Prefill(10)).unwrap();
+    let token = SMALL.network(DecoderPhase::Decode(10)).unwrap();
     assert_eq!((prompt.layers.len(), token.layers.len()), (2 + 2 * 9, 2 + 2 * 9));
     let written = |network: &Network| network.layers.iter().map(|layer| layer.stream_bytes).sum();
-    // Two layers, keys and values, two heads of 16 numbers.
+    // Two layers, keys and values, two heads of 16 numbers, 2 bytes each.
     assert_eq!(SMALL.kv_bytes(), 2 * 2 * 2 * 16 * 2);
     assert_eq!((written(&prompt), written(&token)), (10 * SMALL.kv_bytes(), SMALL.kv_bytes()));
-    let is_product = |layer: &&Layer| layer.kind == LayerType::Activations;
+    let is_product = |layer: &&NetworkLayer| layer.kind == LayerType::Activations;
     let fetched = |network: &Network| -> u64 {
         network.layers.iter().filter(is_product).map(|layer| layer.fetched(3)).sum()
     };
@@ -48,7 +45,7 @@ fn a_prompt_keeps_what_a_token_fetches() {
 
 #[test]
 fn llama_has_as_many_weights_as_its_name_says() {
-    // Without norms; the table of tokens is not read but for its rows.
+    // Without norms; only single rows of the token table are read.
     for (name, weights, kv) in [
         ("gptj-6b", 5_843_582_976, 458_752),
         ("llama2-7b", 6_607_077_376, 524_288),
@@ -56,7 +53,7 @@ fn llama_has_as_many_weights_as_its_name_says() {
         ("llama3-8b", 7_504_658_432, 131_072),
     ] {
         let decoder = Decoder::preset(name).unwrap();
-        let prompt = decoder.network(Phase::Prefill(1)).unwrap();
+        let prompt = decoder.network(DecoderPhase::Prefill(1)).unwrap();
         let embed = named(&prompt, "embed").weight_bytes;
         assert_eq!((prompt.weight_bytes() - embed) / 2, weights, "{name}");
         assert_eq!(decoder.kv_bytes(), kv, "{name}");
@@ -64,36 +61,21 @@ fn llama_has_as_many_weights_as_its_name_says() {
 }
 
 #[test]
-fn prompts_are_bound_by_compute_and_tokens_by_memory() {
-    let npu = Npu::preset("memory-centric").unwrap();
-    let decoder = Decoder::preset("llama2-7b").unwrap();
-    let of = |phase| {
-        let network = decoder.network(phase).unwrap();
-        let options = Options { batch: 4, ..Options::default() };
-        make(&network, &npu, Mapping::Peak, &options).unwrap()
-    };
-    let (prompt, token) = (of(Phase::Prefill(512)), of(Phase::Decode(512)));
-    assert!(prompt.profile.compute() > 10 * prompt.profile.fetch());
-    assert!(token.profile.fetch() > 10 * token.profile.compute());
-    // The scores of 32000 tokens have 262 MB of weights.
-    assert_eq!(prompt.split.last().map(|split| split.parts), Some(11));
-}
-
-#[test]
-fn what_is_no_decoder_is_told() {
+fn invalid_decoders_are_errors() {
     assert_eq!(
         Decoder::preset("llama-7b").unwrap_err().to_string(),
         "there is no decoder `llama-7b`; the nearest is `llama2-7b`; there are gptj-6b, llama2-7b, llama2-70b, \
          llama3-8b"
     );
-    let told =
-        |decoder: Decoder, tokens| decoder.network(Phase::Decode(tokens)).unwrap_err().to_string();
+    let error = |decoder: Decoder, tokens| {
+        decoder.network(DecoderPhase::Decode(tokens)).unwrap_err().to_string()
+    };
     let sizes = "decoder `small`: sizes are 1 to 2^30, and layers at most 2^16";
-    assert_eq!(told(SMALL, 0), sizes);
-    assert_eq!(told(Decoder { layers: 1 << 17, ..SMALL }, 5), sizes);
+    assert_eq!(error(SMALL, 0), sizes);
+    assert_eq!(error(Decoder { layers: 1 << 17, ..SMALL }, 5), sizes);
     let heads = "decoder `small`: heads divide the width, and heads of keys those of queries";
-    assert_eq!(told(Decoder { heads: 5, ..SMALL }, 5), heads);
-    assert_eq!(told(Decoder { kv_heads: 3, ..SMALL }, 5), heads);
+    assert_eq!(error(Decoder { heads: 5, ..SMALL }, 5), heads);
+    assert_eq!(error(Decoder { kv_heads: 3, ..SMALL }, 5), heads);
 }
 
 proptest! {
@@ -101,11 +83,11 @@ proptest! {
 
     #[test]
     fn tables_of_another_length_are_those_made_for_it(
-        from in 1_u64..2000, to in 1_u64..2000, is_prompt in any::<bool>(),
+        short in 1_u64..2000, long in 1_u64..2000, is_prompt in any::<bool>(),
     ) {
-        let phase = if is_prompt { Phase::Prefill } else { Phase::Decode };
-        let made = SMALL.network(phase(to)).unwrap();
-        prop_assert_eq!(SMALL.network(phase(from)).unwrap().at_sequence(to), Ok(made.clone()));
-        prop_assert_eq!(Network::from_csv("small", &made.to_string()).unwrap().layers, made.layers);
+        let phase = if is_prompt { DecoderPhase::Prefill } else { DecoderPhase::Decode };
+        let network = SMALL.network(phase(long)).unwrap();
+        prop_assert_eq!(SMALL.network(phase(short)).unwrap().at_sequence(long), Ok(network.clone()));
+        prop_assert_eq!(Network::from_csv("small", &network.to_string()).unwrap().layers, network.layers);
     }
 }

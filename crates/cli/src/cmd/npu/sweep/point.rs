@@ -3,8 +3,8 @@
 use clap::builder::Resettable;
 use clap::{ArgAction, Args, Command, FromArgMatches, ValueEnum};
 use dyno_experiment::Failure;
-use dyno_npu::deploy::Plan;
-use dyno_npu::schedule::Named;
+use dyno_npu::deploy::DeploymentPlan;
+use dyno_npu::schedule::NamedScheduler;
 use serde_json::{Value, json};
 
 use super::super::given::Sharing;
@@ -80,9 +80,9 @@ impl Point {
     /// # Errors
     /// Why it cannot be had.
     pub fn play(&self) -> Result<Found, Failure> {
-        let named = |name: &str| Named::find(name).map_err(Failure::usage);
+        let named = |name: &str| NamedScheduler::find(name).map_err(Failure::usage);
         let plan = self.sharing.plan(named(&self.scheduler)?)?;
-        let baseline = Plan { scheduler: named(&self.baseline)?, ..plan.clone() };
+        let baseline = DeploymentPlan { scheduler: named(&self.baseline)?, ..plan.clone() };
         let played = Played::new(&plan, self.passes)?;
         let over = Played::new(&baseline, self.passes)?;
         Ok(Found::new(&plan, &played, &over))
@@ -221,7 +221,7 @@ pub struct Found {
 }
 
 impl Found {
-    fn new(plan: &Plan, played: &Played, over: &Played) -> Self {
+    fn new(plan: &DeploymentPlan, played: &Played, over: &Played) -> Self {
         let stp = |played: &Played| played.streams.stp(&played.passes);
         let ([bound, _], [pes, memory]) = (played.bounds(), played.busy());
         let energy = played.energy(plan);

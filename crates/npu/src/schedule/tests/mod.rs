@@ -1,22 +1,23 @@
-//! What schedulers owe: every stream goes on, the same seed gives the same schedule, and nothing is lost where nothing
-//! need be.
+//! Properties of all schedulers: streams do not starve, equal inputs give equal schedules, and achievable throughput is
+//! reached.
 
+mod balanced;
 mod invariants;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::bounds::throughput;
-use crate::machine::Limits;
-use crate::profile::Profile;
-use crate::serve::{Batching, Served, Server};
-use crate::streams::play;
+use crate::machine::MachineLimits;
+use crate::profile::NetworkProfile;
+use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
+use crate::streams::simulate;
 
-fn limits(capacity: u64) -> Limits {
-    Limits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 }
+fn limits(capacity: u64) -> MachineLimits {
+    MachineLimits { capacity, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 }
 }
 
-fn passes(profiles: &[Profile], capacity: u64) -> Vec<Arc<Pass>> {
+fn passes(profiles: &[NetworkProfile], capacity: u64) -> Vec<Arc<Pass>> {
     profiles
         .iter()
         .filter_map(|profile| Pass::new(profile, limits(capacity)))
@@ -24,24 +25,24 @@ fn passes(profiles: &[Profile], capacity: u64) -> Vec<Arc<Pass>> {
         .collect()
 }
 
-/// Blocks whose fetch takes a unit of time a byte.
-fn profile(blocks: &[(Picos, Picos)]) -> Profile {
+/// Returns a profile whose blocks fetch one byte per ps.
+fn profile(blocks: &[(Picos, Picos)]) -> NetworkProfile {
     let block = |&(compute, fetch)| Block { compute, fetch, bytes: fetch };
-    Profile { blocks: blocks.iter().map(block).collect(), ..Profile::default() }
+    NetworkProfile { blocks: blocks.iter().map(block).collect(), ..NetworkProfile::default() }
 }
 
-fn profiles(streams: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Profile>> {
+fn profiles(streams: std::ops::Range<usize>) -> impl Strategy<Value = Vec<NetworkProfile>> {
     let blocks = prop::collection::vec((1..40u64, 1..40u64), 1..8);
     prop::collection::vec(blocks.prop_map(|blocks| profile(&blocks)), streams)
 }
 
 proptest! {
     #[test]
-    fn with_ours_no_stream_starves_however_many_there_are(profiles in profiles(2..6), capacity in 40..300u64) {
+    fn the_balanced_scheduler_starves_no_stream(profiles in profiles(2..6), capacity in 40..300u64) {
         let passes = passes(&profiles, capacity);
         let all: Picos = passes.iter().map(|pass| pass.alone).sum();
-        let played = play(&passes, limits(capacity), &mut Balanced::new(&passes), 100 * all);
-        for (at, stream) in played.streams.iter().enumerate() {
+        let result = simulate(&passes, limits(capacity), &mut BalancedScheduler::new(&passes), 100 * all);
+        for (at, stream) in result.streams.iter().enumerate() {
             prop_assert!(stream.passes > 0, "stream {at} had no pass in the time of 100 of each");
         }
     }
@@ -49,25 +50,25 @@ proptest! {
     #[test]
     fn schedules_are_the_same_each_time(profiles in profiles(2..4)) {
         let passes = passes(&profiles, 100);
-        let once = || play(&passes, limits(100), &mut Layerweaver::new(Rules::default()), 3_000);
+        let once = || simulate(&passes, limits(100), &mut Layerweaver::new(LayerweaverRules::default()), 3_000);
         prop_assert_eq!(once(), once());
     }
 }
 
 #[test]
-fn ours_reaches_the_optimum_of_two_resources_where_blocks_are_small() {
-    // One network whose fetches come at its end, and one that only fetches.
+fn the_balanced_scheduler_reaches_the_bound_with_small_blocks() {
+    // One network whose fetches come at its end, and one that mostly fetches.
     let compute = profile(&[(90, 1), (80, 5), (90, 5), (80, 1), (20, 40), (10, 30)]);
     let memory = profile(&[(5, 50), (10, 20), (10, 60), (5, 50), (10, 60), (10, 50), (5, 60)]);
     let passes = passes(&[compute, memory], 200);
     let (most, _) = throughput(&passes, true);
     let stp = |scheduler: &mut dyn Scheduler| {
-        play(&passes, limits(200), scheduler, 1_000_000).stp(&passes)
+        simulate(&passes, limits(200), scheduler, 1_000_000).stp(&passes)
     };
-    let ours = stp(&mut Balanced::new(&passes));
+    let ours = stp(&mut BalancedScheduler::new(&passes));
     assert!(ours > 0.999 * most, "{ours} of {most}");
     assert!(
-        stp(&mut Serial::new(Whole::Fair, 2)) < 0.8 * most,
+        stp(&mut SerialScheduler::new(SerialOrder::Fair, 2)) < 0.8 * most,
         "the optimum is not had for nothing"
     );
 }
@@ -78,58 +79,58 @@ fn without_its_rule_against_starvation_layerweaver_puts_off_a_long_fetch_for_eve
     let memory = profile(&[(1, 10)]);
     let passes = passes(&[compute, memory], 1_000);
     let first = |starvation| {
-        let rules = Rules { starvation, ..Rules::default() };
-        play(&passes, limits(1_000), &mut Layerweaver::new(rules), 100_000).streams[0].passes
+        let rules = LayerweaverRules { starvation, ..LayerweaverRules::default() };
+        simulate(&passes, limits(1_000), &mut Layerweaver::new(rules), 100_000).streams[0].passes
     };
     assert!(first(true) > 500, "{}", first(true));
     assert_eq!(first(false), 0);
 }
 
 #[test]
-fn the_baselines_finish_what_they_began() {
+fn the_baselines_finish_a_pass_before_the_next() {
     let (compute, memory) = (profile(&[(10, 1), (10, 1)]), profile(&[(1, 10), (1, 10)]));
     let passes = passes(&[compute, memory], 1_000);
-    let counted = |whole| {
-        let played = play(&passes, limits(1_000), &mut Serial::new(whole, 2), 10_000);
-        (played.streams[0].passes, played.streams[1].passes)
+    let counted = |order| {
+        let result = simulate(&passes, limits(1_000), &mut SerialScheduler::new(order, 2), 10_000);
+        (result.streams[0].passes, result.streams[1].passes)
     };
-    assert_eq!(counted(Whole::Compute).1, 0);
-    assert_eq!(counted(Whole::Memory).0, 0);
-    let (a, b) = counted(Whole::Fair);
+    assert_eq!(counted(SerialOrder::Compute).1, 0);
+    assert_eq!(counted(SerialOrder::Memory).0, 0);
+    let (a, b) = counted(SerialOrder::Fair);
     assert!(a.abs_diff(b) <= 1 && a > 100, "{a} and {b} passes that take equally long");
 }
 
-/// Two requests of one network, one of which can no longer be in time, and the machine idle.
+/// Returns the pick among two requests of one network on an idle machine; the first can no longer meet its deadline.
 fn one_hopeless(pick: &mut dyn Scheduler) -> usize {
     let pass = passes(&[profile(&[(100, 10), (100, 10)])], 1_000).remove(0);
     let machine = Machine::new(limits(1_000));
-    let jobs = [Job::new(0, Arc::clone(&pass), 0, 150), Job::new(0, pass, 0, 260)];
-    pick.pick(&View { machine: &machine, jobs: &jobs, queues: &[], now: 0 })
+    let jobs = [PassJob::new(0, Arc::clone(&pass), 0, 150), PassJob::new(0, pass, 0, 260)];
+    pick.pick(&SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now: 0 })
 }
 
 #[test]
-fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_ours() {
+fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_laxity() {
     assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Text)), 0);
     assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Precise)), 0);
     assert_eq!(one_hopeless(&mut LayerweaverPlus::new(Urgency::Laxity)), 1);
     assert_eq!(one_hopeless(&mut LeastLaxity), 1);
     let passes = passes(&[profile(&[(100, 10), (100, 10)])], 1_000);
-    assert_eq!(one_hopeless(&mut Balanced::new(&passes)), 1);
+    assert_eq!(one_hopeless(&mut BalancedScheduler::new(&passes)), 1);
 }
 
 #[test]
-fn every_scheduler_has_a_name_and_serves_all_that_it_is_asked() {
+fn every_scheduler_has_a_name_and_serves_all_requests() {
     let profiles =
         [profile(&[(90, 10), (80, 30)]), profile(&[(10, 70)]), profile(&[(30, 30), (40, 20)])];
     let passes = passes(&profiles, 200);
     for named in SCHEDULERS {
         let served = passes
             .iter()
-            .map(|pass| Served { passes: vec![Arc::clone(pass)], limit: 400 })
+            .map(|pass| ServedNetwork { passes: vec![Arc::clone(pass)], limit: 400 })
             .collect();
-        let batching = Batching { window: 0, active: 4, wake: Picos::MAX };
-        let limits = Limits { depth: named.depth.unwrap_or(usize::MAX), ..limits(200) };
-        let mut server = Server::new(limits, batching, served, named.make(&passes));
+        let batching = BatchingPolicy { window: 0, active: 4, wake: Picos::MAX };
+        let limits = MachineLimits { depth: named.depth.unwrap_or(usize::MAX), ..limits(200) };
+        let mut server = NpuServer::new(limits, batching, served, named.make(&passes));
         for ticket in 0..30 {
             server.arrive(0, ticket as usize % 3, ticket);
         }
@@ -140,8 +141,8 @@ fn every_scheduler_has_a_name_and_serves_all_that_it_is_asked() {
         let mut tickets: Vec<u64> = computed.iter().map(|(_, ticket)| *ticket).collect();
         tickets.sort_unstable();
         assert_eq!(tickets, (0..30).collect::<Vec<_>>(), "{}", named.name);
-        assert_eq!(Named::find(named.name).map(|found| found.about), Ok(named.about));
+        assert_eq!(NamedScheduler::find(named.name).map(|found| found.about), Ok(named.about));
     }
-    let unknown = Named::find("layerweaver++").unwrap_err().to_string();
+    let unknown = NamedScheduler::find("layerweaver++").unwrap_err().to_string();
     assert!(unknown.contains("the nearest is `layerweaver+`"), "{unknown}");
 }

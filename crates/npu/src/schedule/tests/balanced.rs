@@ -1,31 +1,34 @@
-//! Which requests begin: what makes each late by least.
+//! Which requests start: those that cause the least lateness.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::machine::Limits;
-use crate::profile::{Block, Profile};
-use crate::serve::{Batching, Served, Server};
+use crate::machine::MachineLimits;
+use crate::profile::{Block, NetworkProfile};
+use crate::serve::{BatchingPolicy, NpuServer, ServedNetwork};
 
-const LIMITS: Limits = Limits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
+const LIMITS: MachineLimits =
+    MachineLimits { capacity: 1_000, depth: usize::MAX, switch: 0, ps_per_byte: 1.0 };
 
-/// Of batches of 1 to `most`, of which each request computes for so long; the fetch is of all of them.
-fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> Served {
+/// Returns a network for batches of 1 to `most`; each request computes for `compute`, and each batch fetches for
+/// `fetch`.
+fn served(compute: Picos, fetch: Picos, most: u64, limit: Picos) -> ServedNetwork {
     let pass = |requests| {
         let block = Block { compute: compute * requests, fetch, bytes: fetch };
-        Pass::new(&Profile { blocks: vec![block; 2], ..Profile::default() }, LIMITS).map(Arc::new)
+        Pass::new(&NetworkProfile { blocks: vec![block; 2], ..NetworkProfile::default() }, LIMITS)
+            .map(Arc::new)
     };
-    Served { passes: (1..=most).filter_map(pass).collect(), limit }
+    ServedNetwork { passes: (1..=most).filter_map(pass).collect(), limit }
 }
 
-fn server(served: Vec<Served>) -> Server {
+fn server(served: Vec<ServedNetwork>) -> NpuServer {
     let passes: Vec<_> = served.iter().map(|served| Arc::clone(&served.passes[0])).collect();
-    let batching = Batching { window: 0, active: 4, wake: 10 };
-    Server::new(LIMITS, batching, served, Box::new(Balanced::new(&passes)))
+    let batching = BatchingPolicy { window: 0, active: 4, wake: 10 };
+    NpuServer::new(LIMITS, batching, served, Box::new(BalancedScheduler::new(&passes)))
 }
 
-/// Plays requests (time, stream), by their tickets, until all are computed.
-fn play(mut server: Server, arrivals: &[(Picos, usize)]) -> Vec<Picos> {
+/// Serves requests (time, stream) until all are computed, and returns their completion times.
+fn play(mut server: NpuServer, arrivals: &[(Picos, usize)]) -> Vec<Picos> {
     let mut computed = Vec::new();
     for (ticket, &(at, stream)) in arrivals.iter().enumerate() {
         while let Some(next) = server.next_event().filter(|next| *next < at) {
@@ -46,8 +49,8 @@ fn play(mut server: Server, arrivals: &[(Picos, usize)]) -> Vec<Picos> {
 }
 
 #[test]
-fn of_a_kind_one_pass_is_under_way_and_what_comes_meanwhile_is_one_batch() {
-    // It waits for the memory: 2 blocks of 50. The second and third come while the first is fetched.
+fn one_pass_of_a_kind_is_active_and_later_requests_form_one_batch() {
+    // The network is memory-bound: 2 blocks of 50. The second and third request arrive while the first is fetched.
     let ends = play(server(vec![served(5, 50, 4, 10_000)]), &[(0, 0), (10, 0), (20, 0)]);
     assert_eq!(ends, [105, 210, 210]);
 }
@@ -62,7 +65,7 @@ fn alone_a_network_that_waits_for_the_array_is_not_batched() {
 }
 
 #[test]
-fn who_is_due_before_what_is_under_way_does_not_wait_for_its_end() {
+fn a_request_due_before_the_active_pass_does_not_wait_for_its_end() {
     let long = served(100, 1, 1, 100_000);
     let short = served(10, 1, 1, 250);
     let ends = play(server(vec![long, short]), &[(0, 0), (0, 0), (120, 1)]);
@@ -71,7 +74,7 @@ fn who_is_due_before_what_is_under_way_does_not_wait_for_its_end() {
 
 #[test]
 fn requests_that_can_no_longer_be_in_time_let_others_pass() {
-    // Ten come at once, and two can be in time; another comes when the others are hopeless.
+    // Ten arrive at once, and two of them can be in time; another arrives when the others are hopeless.
     let mut arrivals = vec![(0, 0); 10];
     arrivals.push((300, 0));
     let ends = play(server(vec![served(50, 1, 1, 210)]), &arrivals);
