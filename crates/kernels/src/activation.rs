@@ -1,7 +1,18 @@
-//! Activations: rationals for tanh and the logistic function, and what ONNX knows besides.
+//! Activations: rational approximations of tanh and the logistic function, and the other
+//! activations of ONNX.
 //!
-//! tanh(x) is near `x p(x^2) / q(x^2)` on an interval and cut off outside. Numerator and denominator are
-//! kept apart as long as possible: a cell divides twice, not once for each of its activations.
+//! tanh(x) is approximated by `x p(x^2) / q(x^2)` on an interval and clamped outside of it.
+//! Numerator and denominator stay separate as long as possible, so that a cell divides twice
+//! instead of once per activation.
+//!
+//! ```
+//! use dyno_kernels::{Isa, Tanh};
+//!
+//! let mut numbers = [-1.0, 0.0, 0.5];
+//! Tanh::Fitted98.tanh(Isa::best(), &mut numbers);
+//! let error = (numbers[2] - 0.5_f32.tanh()).abs();
+//! assert!(f64::from(error) < Tanh::Fitted98.bounds().absolute);
+//! ```
 
 #[cfg(test)]
 mod tests;
@@ -11,35 +22,36 @@ use smallvec::smallvec;
 
 use crate::lanes::{Kernel, LANES, Lanes};
 
-/// How near to tanh: the dial of precision against time. The logistic function is
-/// `(1 + tanh(x / 2)) / 2`. [`Tanh::bounds`] says how near each is.
+/// Approximation of tanh, which trades accuracy for speed. The logistic function is computed as `(1
+/// + tanh(x / 2)) / 2`. [`Tanh::bounds`] returns the maximum errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Tanh {
-    /// Degree 9 over 8, fitted. For `f32`.
+    /// Fitted rational of degree 9 over 8, for `f32`.
     #[default]
     Fitted98,
-    /// Degree 7 over 6, fitted. For bfloat16.
+    /// Fitted rational of degree 7 over 6, for bfloat16.
     Fitted76,
-    /// Degree 5 over 6, fitted. For eight bits.
+    /// Fitted rational of degree 5 over 6, for 8-bit integers.
     Fitted56,
-    /// Lambert's continued fraction cut after 5 to 9 terms, as in DeepCPU (section 4).
+    /// Lambert's continued fraction with 5 to 9 terms, as in DeepCPU (section 4).
     Fraction(u8),
 }
 
-/// The greatest errors of a dial, of all numbers of 32 bits and on every instruction set. They are
-/// those that `examples/bounds.rs` found by trying each number, rounded up in the second figure: of
-/// portable code, which rounds products, and of AVX-512, which does not. AVX2 computes the same as that.
+/// Maximum errors of an approximation, over all `f32` numbers and instruction sets.
+/// `examples/bounds.rs` found them by trying every number; they are rounded up to two digits.
+/// Portable code (which rounds products) and AVX-512 (which does not) were measured; AVX2 computes
+/// the same numbers as AVX-512.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Of tanh.
+    /// Absolute error of tanh.
     pub absolute: f64,
-    /// Of tanh, against its value; of numbers that are not denormal.
+    /// Relative error of tanh, for numbers that are not denormal.
     pub relative: f64,
-    /// Of the logistic function, absolute.
+    /// Absolute error of the logistic function.
     pub logistic: f64,
 }
 
-/// Coefficients of `N` terms above and below, the constant first.
+/// Coefficients of numerator and denominator in powers of x^2, the constant first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Curve {
     p: [f32; 5],
@@ -48,7 +60,7 @@ pub(crate) struct Curve {
 }
 
 impl Tanh {
-    /// All dials, those that are fitted first.
+    /// All approximations, the fitted ones first.
     pub const ALL: [Self; 8] = [
         Self::Fitted98,
         Self::Fitted76,
@@ -69,34 +81,34 @@ impl Tanh {
         }
     }
 
-    /// How far results are at most from the exact ones. Neither function leaves its range, tanh is
-    /// odd to the last bit, and NaN stays NaN.
+    /// Returns the maximum errors. Both functions stay within their ranges, tanh is exactly odd,
+    /// and NaN stays NaN.
     #[must_use]
     pub fn bounds(self) -> Bounds {
-        let of = |absolute, relative, logistic| Bounds { absolute, relative, logistic };
+        let bounds = |absolute, relative, logistic| Bounds { absolute, relative, logistic };
         match self {
-            Self::Fitted98 => of(3.6e-7, 3.6e-7, 2.5e-7),
-            Self::Fitted76 => of(1.4e-6, 1.4e-6, 7.2e-7),
-            Self::Fitted56 => of(9.4e-6, 9.4e-6, 4.8e-6),
-            Self::Fraction(..=5) => of(1.1e-3, 1.1e-3, 5.3e-4),
-            Self::Fraction(6) => of(7.2e-4, 7.2e-4, 3.6e-4),
-            Self::Fraction(7) => of(7.3e-5, 7.3e-5, 3.7e-5),
-            Self::Fraction(8) => of(5.1e-5, 5.1e-5, 2.6e-5),
-            Self::Fraction(9..) => of(5.3e-6, 5.3e-6, 2.7e-6),
+            Self::Fitted98 => bounds(3.6e-7, 3.6e-7, 2.5e-7),
+            Self::Fitted76 => bounds(1.4e-6, 1.4e-6, 7.2e-7),
+            Self::Fitted56 => bounds(9.4e-6, 9.4e-6, 4.8e-6),
+            Self::Fraction(..=5) => bounds(1.1e-3, 1.1e-3, 5.3e-4),
+            Self::Fraction(6) => bounds(7.2e-4, 7.2e-4, 3.6e-4),
+            Self::Fraction(7) => bounds(7.3e-5, 7.3e-5, 3.7e-5),
+            Self::Fraction(8) => bounds(5.1e-5, 5.1e-5, 2.6e-5),
+            Self::Fraction(9..) => bounds(5.3e-6, 5.3e-6, 2.7e-6),
         }
     }
 
     /// Replaces each number by its tanh, as cells compute it.
     pub fn tanh(self, isa: Isa, numbers: &mut [f32]) {
-        isa.run(Each { curve: &self.curve(), is_logistic: false, numbers });
+        isa.run(CurveKernel { curve: &self.curve(), is_logistic: false, numbers });
     }
 
     /// Replaces each number by its logistic function, as cells compute it.
     pub fn logistic(self, isa: Isa, numbers: &mut [f32]) {
-        isa.run(Each { curve: &self.curve(), is_logistic: true, numbers });
+        isa.run(CurveKernel { curve: &self.curve(), is_logistic: true, numbers });
     }
 
-    /// Those that are fitted are found by `fit_tanh.py` beside this crate's manifest.
+    /// Returns the coefficients; `fit_tanh.py` in this crate's folder computes the fitted ones.
     pub(crate) fn curve(self) -> Curve {
         match self {
             Self::Fitted98 => Curve {
@@ -119,12 +131,12 @@ impl Tanh {
     }
 }
 
-/// Factors of the powers of y; on the stack, as a call allocates nothing.
+/// Coefficients of the powers of y; on the stack, because calls must not allocate.
 type Powers = smallvec::SmallVec<[f64; 8]>;
 
 /// x / (1 + y / (3 + y / (5 + ...))) with y = x^2, as a quotient of polynomials in y.
 fn fraction(terms: usize) -> Curve {
-    // From the innermost denominator outwards: n / d becomes d0 + y / (n / d) = (d0 n + y d) / n.
+    // From the innermost denominator outward: n / d becomes d0 + y / (n / d) = (d0 n + y d) / n.
     let (mut above, mut below): (Powers, Powers) =
         (smallvec![(2 * terms - 1) as f64], smallvec![1.0]);
     for term in (0..terms - 1).rev() {
@@ -136,19 +148,20 @@ fn fraction(terms: usize) -> Curve {
         }
         below = std::mem::replace(&mut above, next);
     }
-    // tanh(x) = x below(y) / above(y), scaled so that it begins with 1 / 1.
+    // tanh(x) = x below(y) / above(y), scaled so that both constants are 1.
     let scale = above[0];
-    let five =
-        |of: &[f64]| std::array::from_fn(|at| of.get(at).map_or(0.0, |c| (c / scale) as f32));
+    let five = |powers: &[f64]| {
+        std::array::from_fn(|at| powers.get(at).map_or(0.0, |c| (c / scale) as f32))
+    };
     let clamp = [3.45, 4.35, 4.8, 5.7, 6.1][terms - 5];
     Curve { p: five(&below), q: five(&above), clamp }
 }
 
 impl Curve {
-    /// Numerator and denominator of tanh(x).
+    /// Returns numerator and denominator of tanh(x).
     #[inline(always)]
     pub(crate) fn parts<S: Lanes, const N: usize>(&self, s: S, x: S::F) -> (S::F, S::F) {
-        // NaN stays: it is the second operand of both.
+        // NaN stays NaN: it is the second operand of both.
         let x = s.min(s.splat(self.clamp), s.max(s.splat(-self.clamp), x));
         let y = s.mul(x, x);
         (s.mul(x, polynomial::<S, N>(s, &self.p, y)), polynomial::<S, N>(s, &self.q, y))
@@ -160,7 +173,7 @@ impl Curve {
         s.div(p, q)
     }
 
-    /// Numerator and denominator of the logistic function of x.
+    /// Returns numerator and denominator of the logistic function of x.
     #[inline(always)]
     pub(crate) fn logistic<S: Lanes, const N: usize>(&self, s: S, x: S::F) -> (S::F, S::F) {
         let (p, q) = self.parts::<S, N>(s, s.mul(x, s.splat(0.5)));
@@ -168,7 +181,7 @@ impl Curve {
     }
 }
 
-/// `c[0] + c[1] y + ...`, of N terms.
+/// `c[0] + c[1] y + ...` with N terms.
 #[inline(always)]
 fn polynomial<S: Lanes, const N: usize>(s: S, c: &[f32], y: S::F) -> S::F {
     let mut sum = s.splat(c[N - 1]);
@@ -178,14 +191,14 @@ fn polynomial<S: Lanes, const N: usize>(s: S, c: &[f32], y: S::F) -> S::F {
     sum
 }
 
-/// A function of every number of a slice.
-struct Each<'a> {
+/// Applies tanh or the logistic function to every number of a slice.
+struct CurveKernel<'a> {
     curve: &'a Curve,
     is_logistic: bool,
     numbers: &'a mut [f32],
 }
 
-impl Kernel for Each<'_> {
+impl Kernel for CurveKernel<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -193,23 +206,23 @@ impl Kernel for Each<'_> {
         for some in self.numbers.chunks_mut(LANES) {
             let mut lanes = [0.0; LANES];
             lanes[..some.len()].copy_from_slice(some);
-            // SAFETY: `lanes` are 16 numbers.
+            // SAFETY: `lanes` holds 16 numbers.
             let x = unsafe { s.load(lanes.as_ptr()) };
-            // Terms that a curve has not are zeros, which change nothing.
+            // Missing terms of a curve are zeros and change nothing.
             let (p, q) = if self.is_logistic {
                 self.curve.logistic::<S, 5>(s, x)
             } else {
                 self.curve.parts::<S, 5>(s, x)
             };
-            // SAFETY: `lanes` are 16 numbers.
+            // SAFETY: `lanes` holds 16 numbers.
             unsafe { s.store(lanes.as_mut_ptr(), s.div(p, q)) };
             some.copy_from_slice(&lanes[..some.len()]);
         }
     }
 }
 
-/// Replaces each number by its error function, by a quotient of polynomials of degrees 13 and 8 that is fitted to
-/// it for `f32` and off by less than 4e-7; beyond 4 it stays what it is there.
+/// Replaces each number by its error function. The approximation is a fitted quotient of
+/// polynomials of degrees 13 and 8 with errors below 4e-7; beyond 4 it is constant.
 pub fn erf(isa: Isa, numbers: &mut [f32]) {
     isa.run(Erf(numbers));
 }
@@ -235,21 +248,21 @@ impl Kernel for Erf<'_> {
         for some in self.0.chunks_mut(LANES) {
             let mut lanes = [0.0; LANES];
             lanes[..some.len()].copy_from_slice(some);
-            // SAFETY: `lanes` are 16 numbers.
+            // SAFETY: `lanes` holds 16 numbers.
             let x = unsafe { s.load(lanes.as_ptr()) };
-            // NaN stays: it is the second operand of both.
+            // NaN stays NaN: it is the second operand of both.
             let x = s.min(s.splat(4.0), s.max(s.splat(-4.0), x));
             let y = s.mul(x, x);
             let above = s.mul(x, polynomial::<S, 7>(s, &ABOVE, y));
             let erf = s.div(above, polynomial::<S, 5>(s, &BELOW, y));
-            // SAFETY: `lanes` are 16 numbers.
+            // SAFETY: `lanes` holds 16 numbers.
             unsafe { s.store(lanes.as_mut_ptr(), erf) };
             some.copy_from_slice(&lanes[..some.len()]);
         }
     }
 }
 
-/// What is done to a sum. Names and parameters are those of ONNX.
+/// An activation, with the name and parameters of ONNX.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "ONNX documents its activations")]
 pub enum Activation {
@@ -290,26 +303,27 @@ impl Activation {
         }
     }
 
-    /// Those that few models have, one lane after the other.
+    /// Applies a less common activation, lane by lane.
     #[inline(always)]
     fn apply_by_lane<S: Lanes>(self, s: S, x: S::F) -> S::F {
         let mut lanes = [0.0; LANES];
-        // SAFETY: `lanes` are 16 numbers.
+        // SAFETY: `lanes` has room for 16 numbers.
         unsafe { s.store(lanes.as_mut_ptr(), x) };
-        self.of_all(&mut lanes);
-        // SAFETY: `lanes` are 16 numbers.
+        self.apply_each(&mut lanes);
+        // SAFETY: `lanes` holds 16 numbers.
         unsafe { s.load(lanes.as_ptr()) }
     }
 
-    /// Apart, so that it is compiled once and not in every cell for every instruction set.
+    /// A separate function, so that it is compiled once instead of in every cell for every
+    /// instruction set.
     #[inline(never)]
-    fn of_all(self, lanes: &mut [f32; LANES]) {
-        lanes.iter_mut().for_each(|x| *x = self.of(*x));
+    fn apply_each(self, lanes: &mut [f32; LANES]) {
+        lanes.iter_mut().for_each(|x| *x = self.apply_scalar(*x));
     }
 
-    /// Of one number, as the mathematics library computes it.
+    /// Applies the activation to one number with the functions of the mathematics library.
     #[must_use]
-    pub fn of(self, x: f32) -> f32 {
+    pub fn apply_scalar(self, x: f32) -> f32 {
         match self {
             Self::Identity => x,
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
@@ -346,7 +360,7 @@ impl Activation {
                 }
             }
             Self::Softsign => x / (1.0 + x.abs()),
-            // The exponential of a great x alone would be infinite.
+            // The exponential of a large x would be infinite.
             Self::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         }
     }

@@ -1,8 +1,10 @@
-//! Products that ask for memory ahead: while rows are multiplied, the weights of what comes next are on their way.
+//! Products that prefetch: while rows are multiplied, the weights needed next are loaded into the
+//! cache.
 //!
-//! An array of multipliers whose weights a second engine fetches is what accelerators have; a core has neither, but its
-//! caches take lines that it asks for and does not wait for. One hint every few multiplications is what keeps both busy:
-//! more at once would fill the queue of misses, and the multiplications behind them would wait.
+//! Accelerators overlap multiplication with weight loading by separate engines. A core has no such
+//! engines, but its caches accept prefetch hints without waiting. One hint every few
+//! multiplications keeps both busy; more hints at once would fill the miss queue and stall the
+//! following multiplications.
 
 #[cfg(test)]
 mod tests;
@@ -13,36 +15,38 @@ use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
 
-/// A line of a cache, bytes: of most processors; where it is longer, some lines are asked for twice.
+/// Bytes of a cache line on most processors; on others, some lines are prefetched twice.
 const LINE: usize = 64;
-/// Words that are multiplied between hints, at least.
+/// Minimum words that are multiplied between hints.
 const ROUND: usize = 4;
 /// Rows of a tile.
 const ROWS: usize = crate::tile::MAX_ROWS;
 
-/// Weights that are needed later.
+/// Weights to prefetch.
 #[derive(Clone, Debug)]
-pub struct Ahead<'a> {
-    /// Whose.
+pub struct Prefetch<'a> {
+    /// Packed weights.
     pub weights: &'a Panels,
-    /// Of their [`Panels::bytes`].
+    /// Range within their [`Panels::bytes`].
     pub bytes: Range<usize>,
 }
 
-/// Multiplies rows of `k` numbers by some panels of [`Precision::F32`], and asks for the memory of `ahead` meanwhile,
-/// evenly: what is too much for the time is not asked for. Row `r` of `to` has the outputs of all these panels.
+/// Multiplies rows of `k` numbers by some panels of [`Precision::F32`] and meanwhile prefetches the
+/// memory of `ahead`.
 ///
-/// Sums are those of [`crate::multiply_windows`], bit by bit.
+/// Hints are spread evenly; memory for which there is no time is not prefetched. Row `r` of `to`
+/// receives the outputs of all these panels. Sums are bitwise equal to those of
+/// [`crate::multiply_windows`].
 ///
 /// # Panics
-/// Weights that are not [`Panels::pack_matrix`]'s of [`Precision::F32`], panels or bytes that there are not, rows that
-/// are not of `k` numbers, or no room for an output.
+/// The weights were not packed by [`Panels::pack_matrix`] in [`Precision::F32`], panels or bytes
+/// are out of range, `rows` is not a multiple of `k` numbers, or `to` is too short.
 pub fn multiply_ahead(
     isa: Isa,
     rows: &[f32],
     (weights, panels): (&Panels, Range<usize>),
     to: &mut [f32],
-    ahead: &[Ahead<'_>],
+    ahead: &[Prefetch<'_>],
 ) {
     assert_eq!(weights.precision(), Precision::F32, "weights in f32");
     assert_eq!(weights.vectors(), VECTORS, "panels of {VECTORS} vectors");
@@ -57,7 +61,7 @@ pub fn multiply_ahead(
     isa.run(Product { rows, k, weights, panels, to, ahead });
 }
 
-/// Vectors of a panel that [`Panels::pack_matrix`] packs.
+/// Vectors of a panel packed by [`Panels::pack_matrix`].
 const VECTORS: usize = crate::panels::MAX_VECTORS;
 
 struct Product<'a> {
@@ -66,7 +70,7 @@ struct Product<'a> {
     weights: &'a Panels,
     panels: Range<usize>,
     to: &'a mut [f32],
-    ahead: &'a [Ahead<'a>],
+    ahead: &'a [Prefetch<'a>],
 }
 
 impl Kernel for Product<'_> {
@@ -77,7 +81,7 @@ impl Kernel for Product<'_> {
         let s = s.plain();
         let (k, all) = (self.k, self.rows.len() / self.k);
         let width = self.panels.len() * VECTORS * LANES;
-        // With few registers a tile takes one vector after another.
+        // With few registers, a tile takes one vector after another.
         let passes = if <S::Plain as Lanes>::WHOLE { 1 } else { VECTORS };
         let tiles = if all >= ROWS { all.div_ceil(ROWS) } else { all };
         let rounds = self.panels.len() * tiles * passes * (k / ROUND);
@@ -86,7 +90,7 @@ impl Kernel for Product<'_> {
             let weights = self.weights.panel(panel);
             let mut done = 0;
             while done < all {
-                // Fewer than a tile has: the last rows again, or one by one.
+                // If fewer rows than a tile are left, repeats the last rows, or takes single rows.
                 let (first, count) = match all - done {
                     left if left >= ROWS => (done, ROWS),
                     _ if all >= ROWS => (all - ROWS, ROWS),
@@ -109,9 +113,9 @@ impl Kernel for Product<'_> {
 
 /// Some rows and a panel.
 ///
-/// Not `tile.rs`'s: that one gives a single row several sums for each output and adds them at the end, so that it has
-/// other bits than [`crate::multiply_windows`], and every engine's innermost loop would carry hints that only this one
-/// gives.
+/// The tile of `tile.rs` is not used: it gives a single row several sums per output and adds them
+/// at the end, so its results are not bitwise equal to those of [`crate::multiply_windows`].
+/// Besides, every engine's innermost loop would carry hints that only this one needs.
 struct Tile<'a> {
     rows: &'a [f32],
     k: usize,
@@ -121,7 +125,7 @@ struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// `R` rows, and `V` vectors of the panel from `vector` on.
+    /// Multiplies `R` rows by `V` vectors of the panel, from `vector` on.
     #[inline(always)]
     fn multiply<S: Lanes, const R: usize, const V: usize>(
         &mut self,
@@ -137,7 +141,8 @@ impl Tile<'_> {
             (self.rows.as_ptr(), self.weights.as_ptr().wrapping_add(vector * LANES));
         let step = |word: usize, sums: &mut [[S::F; V]; R]| {
             for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: `word` is less than k: of R rows of k numbers, and of k x VECTORS vectors, as asserted.
+                // SAFETY: `word` < k. As asserted, `rows` holds R rows of k numbers, and `weights`
+                // k x VECTORS vectors, of which `vector + V` are in range.
                 unsafe {
                     let a = s.splat(*rows.add(r * k + word));
                     for (v, sum) in sums.iter_mut().enumerate() {
@@ -162,31 +167,33 @@ impl Tile<'_> {
         let to = self.to.as_mut_ptr().wrapping_add(vector * LANES);
         for (r, sums) in sums.iter().enumerate() {
             for (v, sum) in sums.iter().enumerate() {
-                // SAFETY: R rows `width` apart, of each at least VECTORS vectors, as asserted.
+                // SAFETY: as asserted, `to` holds R rows `width` apart with at least VECTORS
+                // vectors each.
                 unsafe { s.store(to.add(r * self.width + v * LANES), *sum) };
             }
         }
     }
 }
 
-/// Lines that are asked for, so many a round.
+/// Prefetch hints, spread evenly over rounds.
 struct Hints<'a> {
-    ahead: &'a [Ahead<'a>],
-    /// The next line and where its part ends.
+    ahead: &'a [Prefetch<'a>],
+    /// Next line of the current part, and its end.
     next: *const u8,
     end: *const u8,
-    /// Lines that may be asked for, in parts of [`Hints::ONE`], and how much each round adds.
+    /// Lines that may be requested now, in units of 1 / [`Hints::ONE`], and the increment per
+    /// round.
     credit: u64,
     of_round: u64,
 }
 
 impl<'a> Hints<'a> {
     const ONE: u64 = 1 << 16;
-    /// Of one round at most: more would wait for one another.
+    /// Maximum lines per round; more would queue.
     const MOST: u64 = 4;
 
     #[inline(always)]
-    fn new(ahead: &'a [Ahead<'a>], rounds: usize) -> Self {
+    fn new(ahead: &'a [Prefetch<'a>], rounds: usize) -> Self {
         let lines: usize = ahead.iter().map(|part| part.bytes.len().div_ceil(LINE)).sum();
         let of_round = (lines as u64 * Self::ONE).div_ceil(rounds.max(1) as u64);
         let none = std::ptr::null();
@@ -208,7 +215,7 @@ impl<'a> Hints<'a> {
         }
     }
 
-    /// To the next part that has bytes, if there is one.
+    /// Advances to the next part that has bytes; returns false without one.
     fn turn(&mut self) -> bool {
         while let [part, rest @ ..] = self.ahead {
             self.ahead = rest;
@@ -223,13 +230,13 @@ impl<'a> Hints<'a> {
     }
 }
 
-/// Asks for the line of an address, and waits for nothing. Elsewhere than on x86-64, stable Rust has no such hint.
+/// Requests the line of an address without waiting. Stable Rust has such a hint on x86-64 only.
 #[inline(always)]
 fn ask_for(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a hint reads nothing that a program sees, whatever the address; SSE is part of x86-64.
+        // SAFETY: a prefetch hint has no visible effect at any address, and SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! One file an instruction set: what sixteen lanes are there.
+//! Implementations of sixteen lanes, one file per instruction set.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod amx;

@@ -1,4 +1,19 @@
-//! What becomes of sums: cells of recurrent networks and activations, sixteen units at a time.
+//! Epilogues of products, sixteen units at a time: cells of recurrent networks, activations and
+//! stores.
+//!
+//! # Safety of the kernels
+//!
+//! Only `execute::Worker` builds the kernels of this module and of [`general`], for products of a
+//! checked `Program`:
+//! - `Program::new` has verified (`program/proof.rs`) that everything a product touches, for all of
+//!   its panels and rows, lies inside of its buffers and is not written by another worker between
+//!   the same two barriers;
+//! - `Execution::run` has verified that every buffer has its full size in this call;
+//! - the sums of a block fit in the worker's scratch memory, since `Worker::product` limits blocks
+//!   to its size.
+//!
+//! Hence every panel and row that [`Block::each`] yields is in range of all matrices of its kernel,
+//! and its pointer is valid for the `vectors` x 16 sums of that panel and row.
 
 pub(crate) mod general;
 #[cfg(test)]
@@ -6,10 +21,10 @@ mod tests;
 
 use crate::activation::{Activation, Curve, Tanh};
 use crate::lanes::{Kernel, LANES, Lanes};
-use crate::narrow::Worth;
+use crate::narrow::RowQuantization;
 use crate::panels::Precision;
 
-/// A matrix at some step: its first row, and words from one row to the next.
+/// A matrix at some step: pointer to its first element, and words from one row to the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix {
     pub first: *mut f32,
@@ -17,32 +32,35 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
+    /// Returns the pointer to an element.
+    ///
     /// # Safety
-    /// The row and column lie inside of the matrix.
+    /// Row and column are inside of the matrix.
     #[inline(always)]
     unsafe fn at(self, row: usize, column: usize) -> *mut f32 {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees that row and column are inside of the matrix.
         unsafe { self.first.add(row * self.stride + column) }
     }
 }
 
-/// Where a new state goes: see `program::Hidden`.
+/// Destinations of a new state; see `program::HiddenState`.
 #[derive(Clone, Copy)]
-pub(crate) struct Hidden {
+pub(crate) struct HiddenMatrices {
     pub state: Matrix,
     pub narrow: Option<(Matrix, Precision)>,
     pub output: Option<Matrix>,
     pub units: usize,
 }
 
-impl Hidden {
-    /// Sixteen units from `unit` on.
+impl HiddenMatrices {
+    /// Stores sixteen units from `unit` on.
     ///
     /// # Safety
-    /// The row and the units lie inside of all matrices; of the output those below `units`.
+    /// The row and the units are inside of all matrices; in the output, the units below `units`.
     #[inline(always)]
     unsafe fn put<S: Lanes>(&self, s: S, row: usize, unit: usize, h: S::F) {
-        // SAFETY: the caller vouches for the row and the units.
+        // SAFETY: the caller guarantees that the row and the units are inside of all matrices; at
+        // most `units` reach the output.
         unsafe {
             s.store(self.state.at(row, unit), h);
             match self.narrow {
@@ -60,13 +78,13 @@ impl Hidden {
     }
 }
 
-/// The first `count` of sixteen numbers, which may be more or none.
+/// Stores the first `count` of sixteen numbers; `count` may be 0 or above 16.
 ///
 /// # Safety
-/// The row and that many columns from `column` on lie inside of the matrix.
+/// The row and `count` (at most 16) columns from `column` on are inside of the matrix.
 #[inline(always)]
 unsafe fn put_first<S: Lanes>(s: S, to: Matrix, row: usize, column: usize, x: S::F, count: usize) {
-    // SAFETY: the caller vouches for the row and the columns.
+    // SAFETY: the caller guarantees that the row and the columns are inside of the matrix.
     unsafe {
         if count >= LANES {
             s.store(to.at(row, column), x);
@@ -76,8 +94,8 @@ unsafe fn put_first<S: Lanes>(s: S, to: Matrix, row: usize, column: usize, x: S:
     }
 }
 
-/// Sums of a block of panels: `panels` x `all_rows` x `vectors` x 16, of which `rows` are meant
-/// that begin at `sums` and are the rows from `first_row` on of the matrices.
+/// Sums of a block of panels: `panels` x `all_rows` x `vectors` x 16 numbers. The block covers
+/// `rows` rows, whose sums begin at `sums`; they are the rows of the matrices from `first_row` on.
 #[derive(Clone, Copy)]
 pub(crate) struct Block {
     pub sums: *const f32,
@@ -90,22 +108,23 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Every panel and row, and where its sums are. No function is called with them: what calls the
-    /// instructions of a vector must be compiled as part of the kernel, which closures need not be.
+    /// Iterates over panels, rows and the pointers to their sums. An iterator instead of a closure:
+    /// code that uses vector instructions must be compiled as part of the kernel, which is not
+    /// certain for closures.
     #[inline(always)]
-    fn each(&self) -> Each {
-        Each { block: *self, panel: 0, row: 0 }
+    fn each(&self) -> BlockRows {
+        BlockRows { block: *self, panel: 0, row: 0 }
     }
 }
 
-/// See [`Block::each`].
-struct Each {
+/// Iterator of [`Block::each`].
+struct BlockRows {
     block: Block,
     panel: usize,
     row: usize,
 }
 
-impl Iterator for Each {
+impl Iterator for BlockRows {
     type Item = (usize, usize, *const f32);
 
     #[inline(always)]
@@ -124,13 +143,13 @@ impl Iterator for Each {
     }
 }
 
-/// An LSTM with its own activations, neither peepholes nor clipping. Products of its three
-/// denominators are below 2e8, so that states up to 1e29 do not overflow before they are divided.
+/// An LSTM cell with the default activations, without peepholes and clipping. The product of its
+/// three denominators is below 2e8, so that states up to 1e29 do not overflow before the division.
 pub(crate) struct Lstm<'a, const N: usize> {
     pub block: Block,
     pub input: Option<Matrix>,
     pub cell: Matrix,
-    pub hidden: Hidden,
+    pub hidden: HiddenMatrices,
     pub curve: &'a Curve,
 }
 
@@ -142,7 +161,8 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
         let curve = *self.curve;
         for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
-            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+            // SAFETY: see the module documentation: the panel and the row are in range of all
+            // matrices, and `sums` is valid for four vectors.
             unsafe {
                 let gate = |gate: usize| {
                     let sum = s.load(sums.add(gate * LANES));
@@ -157,7 +177,7 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
                 let (nf, df) = curve.logistic::<S, N>(s, gate(1));
                 let (ng, dg) = curve.parts::<S, N>(s, gate(2));
                 let (no, d_o) = curve.logistic::<S, N>(s, gate(3));
-                // c' = nf/df c + ni/di ng/dg, by one division.
+                // c' = nf/df c + ni/di ng/dg with one division.
                 let of_input = s.mul(di, dg);
                 let above = s.fma(
                     s.mul(nf, s.load(self.cell.at(row, unit))),
@@ -174,12 +194,12 @@ impl<const N: usize> Kernel for Lstm<'_, N> {
     }
 }
 
-/// A GRU whose reset gate acts on the product.
+/// A GRU cell whose reset gate is applied to the product.
 pub(crate) struct Gru<'a, const N: usize> {
     pub block: Block,
     pub input: Matrix,
     pub last: Matrix,
-    pub hidden: Hidden,
+    pub hidden: HiddenMatrices,
     pub curve: &'a Curve,
 }
 
@@ -191,7 +211,8 @@ impl<const N: usize> Kernel for Gru<'_, N> {
         let curve = *self.curve;
         for (panel, row, sums) in self.block.each() {
             let unit = panel * LANES;
-            // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+            // SAFETY: see the module documentation: the panel and the row are in range of all
+            // matrices, and `sums` is valid for three vectors.
             unsafe {
                 let sum = |gate: usize| s.load(sums.add(gate * LANES));
                 let input = |gate: usize| s.load(self.input.at(row, (panel * 3 + gate) * LANES));
@@ -199,7 +220,7 @@ impl<const N: usize> Kernel for Gru<'_, N> {
                 let (nr, dr) = curve.logistic::<S, N>(s, s.add(sum(1), input(1)));
                 let r = s.div(nr, dr);
                 let (nn, dn) = curve.parts::<S, N>(s, s.fma(r, sum(2), input(2)));
-                // (1 - z) n + z h, by one division.
+                // (1 - z) n + z h with one division.
                 let last = s.load(self.last.at(row, unit));
                 let above = s.fma(s.mul(nz, last), dn, s.mul(s.sub(dz, nz), nn));
                 let h = s.div(above, s.mul(dz, dn));
@@ -209,11 +230,11 @@ impl<const N: usize> Kernel for Gru<'_, N> {
     }
 }
 
-/// A plain network; the vectors of a panel are groups of sixteen units.
+/// An RNN cell; the vectors of a panel are groups of sixteen units.
 pub(crate) struct Rnn {
     pub block: Block,
     pub input: Option<Matrix>,
-    pub hidden: Hidden,
+    pub hidden: HiddenMatrices,
     pub activation: Activation,
 }
 
@@ -227,7 +248,8 @@ impl Kernel for Rnn {
         for (panel, row, sums) in self.block.each() {
             for vector in 0..vectors {
                 let unit = (panel * vectors + vector) * LANES;
-                // SAFETY: who made the kernel vouches for panels and rows of all matrices.
+                // SAFETY: see the module documentation: the panel and the row are in range of all
+                // matrices, and `sums` is valid for `vectors` vectors.
                 unsafe {
                     let sum = s.load(sums.add(vector * LANES));
                     let sum = match self.input {
@@ -241,15 +263,15 @@ impl Kernel for Rnn {
     }
 }
 
-/// Outputs as they are, or with an activation.
-pub(crate) struct Store {
+/// Stores outputs after an activation.
+pub(crate) struct StoreKernel {
     pub block: Block,
     pub to: Matrix,
     pub outputs: usize,
     pub activation: Activation,
 }
 
-impl Kernel for Store {
+impl Kernel for StoreKernel {
     type Output = ();
 
     #[inline(always)]
@@ -259,8 +281,8 @@ impl Kernel for Store {
         for (panel, row, sums) in self.block.each() {
             for vector in 0..vectors {
                 let output = (panel * vectors + vector) * LANES;
-                // SAFETY: who made the kernel vouches for panels and rows of all matrices, and for
-                // the outputs of the last.
+                // SAFETY: see the module documentation: the panel and the row are in range, `sums`
+                // is valid for `vectors` vectors, and `to` has all columns below `outputs`.
                 unsafe {
                     let x = self.activation.apply(s, &curve, s.load(sums.add(vector * LANES)));
                     let count = self.outputs.saturating_sub(output);
@@ -271,21 +293,21 @@ impl Kernel for Store {
     }
 }
 
-/// Sums of whole numbers become `f32`: less the excess of the 128s, times the steps of both sides, and
-/// the middle of a row times the weights that it was multiplied by.
-pub(crate) struct Whole<'a> {
+/// Converts integer sums to `f32`: subtracts the excess caused by the offset of 128, multiplies by
+/// the scales of both sides, and adds the middle of the row times its weights.
+pub(crate) struct Dequantization<'a> {
     pub block: Block,
     pub scales: &'a [f32],
     pub excess: &'a [i32],
     pub bias: Option<&'a [f32]>,
     pub scale: f32,
-    /// Of each row of the block, beside `scale`.
-    pub worths: Option<&'a [Worth]>,
-    /// Where they go and how many outputs there are, if nothing else is done to them.
+    /// Scale and middle of each row of the block, in addition to `scale`.
+    pub worths: Option<&'a [RowQuantization]>,
+    /// Destination and number of outputs, if there is no other epilogue.
     pub to: Option<(Matrix, usize)>,
 }
 
-impl Kernel for Whole<'_> {
+impl Kernel for Dequantization<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -299,8 +321,9 @@ impl Kernel for Whole<'_> {
             for vector in 0..vectors {
                 let at = ((panel - self.block.first_panel) * vectors + vector) * LANES;
                 let sums = sums.wrapping_add(vector * LANES).cast_mut();
-                // SAFETY: who made the kernel vouches for scales, excesses and biases of its panels, and for
-                // the rows and outputs of where sums go.
+                // SAFETY: see the module documentation: `sums` is valid for `vectors` vectors, and
+                // `to` has the row and all columns below `outputs`. `Worker::whole` passes scales,
+                // excesses and biases for all panels of the block.
                 unsafe {
                     let excess = s.load_i32(self.excess.as_ptr().add(at));
                     let whole = s.to_f32(s.sub_i32(s.load_i32(sums.cast()), excess));

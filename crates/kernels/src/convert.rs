@@ -1,4 +1,27 @@
-//! Slices of numbers in formats of few bits: rounded, as codes, and back.
+//! Conversion of slices to number formats of few bits: rounding, encoding and decoding.
+//!
+//! ```
+//! use dyno_kernels::Isa;
+//! use dyno_kernels::convert::{Grid, Sign, encode, quantise};
+//!
+//! // E4M3 with infinity: 3 fraction bits, normal numbers from 2^-6 on.
+//! let grid = Grid {
+//!     fraction_bits: 3,
+//!     first: -6,
+//!     largest: 240.0,
+//!     sign: Sign::TwoZeros,
+//!     bits: 8,
+//!     has_infinity: true,
+//!     nan: Some(0x7f),
+//!     saturates: false,
+//!     truncates: false,
+//! };
+//! let (mut numbers, mut codes) = ([1.06, -0.3], [0; 2]);
+//! assert!(!encode(Isa::best(), &grid, &numbers, &mut codes));
+//! assert_eq!(codes, [0x38, 0xaa]);
+//! assert!(!quantise(Isa::best(), &grid, &mut numbers));
+//! assert_eq!(numbers, [1.0, -0.3125]);
+//! ```
 
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
@@ -6,49 +29,51 @@ use crate::lanes::{Kernel, LANES, Lanes};
 #[cfg(test)]
 mod tests;
 
-/// Where the values of a format lie among those of `f32`, and what their codes are.
+/// The values of a format among those of `f32`, and their codes.
 ///
-/// Below 2^`first` they are equal steps of 2^(`first` - `fraction_bits`); above, each power of two has
-/// 2^`fraction_bits` of them. Without its sign, a code counts values from zero on.
+/// Below 2^`first`, values are equal steps of 2^(`first` - `fraction_bits`). Above, each power of
+/// two has 2^`fraction_bits` values. Without its sign, a code counts the values from zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grid {
-    /// 0 to 22.
+    /// Fraction bits, 0 to 22.
     pub fraction_bits: u32,
-    /// Also where fixed-point numbers end, which have equal steps alone.
+    /// Exponent at which equal steps end; the end of the range for fixed-point formats, which have
+    /// only equal steps.
     pub first: i32,
-    /// The largest finite value.
+    /// Largest finite value.
     pub largest: f32,
-    /// How negative values are told.
+    /// Representation of negative values.
     pub sign: Sign,
-    /// Of a code, sign included: at most 24.
+    /// Bits of a code including the sign, at most 24.
     pub bits: u32,
-    /// Whether the code after the largest value's is infinity.
+    /// Whether the code after that of the largest value is infinity.
     pub has_infinity: bool,
-    /// The code of NaN, if there is one: without its sign, save for [`Sign::OneZero`], where it is that of
-    /// minus zero.
+    /// Code of NaN, if there is one, without its sign; for [`Sign::OneZero`], the code of minus
+    /// zero.
     pub nan: Option<u32>,
-    /// Whether values beyond the largest become it; otherwise infinity, or NaN where there is none.
+    /// Whether values beyond the largest become the largest; otherwise they become infinity, or NaN
+    /// without infinity.
     pub saturates: bool,
-    /// Whether values are rounded toward zero instead of to the nearest, ties to even codes.
+    /// Whether values round toward zero; otherwise to nearest, ties to even codes.
     pub truncates: bool,
 }
 
-/// How a format tells negative values.
+/// Representation of negative values in a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// Not at all: they become 0.
+    /// No negative values: they become 0.
     None,
-    /// By the first bit of the code, and zero is never negative.
+    /// Sign in the first bit of the code; zero is never negative.
     OneZero,
-    /// By the first bit of the code, zero too.
+    /// Sign in the first bit of the code; zero may be negative.
     TwoZeros,
-    /// By two's complement.
+    /// Two's complement.
     Complement,
 }
 
 impl Grid {
-    /// Whether all is in reach of these functions: each step and value is a normal number of `f32`, or is one
-    /// of its own denormals.
+    /// Whether the functions of this module support the format: every step and value is a normal
+    /// `f32`, or a denormal of the format itself.
     #[must_use]
     pub fn is_in_reach(&self) -> bool {
         let Self { fraction_bits, first, largest, .. } = *self;
@@ -62,7 +87,7 @@ impl Grid {
             && (self.saturates || self.nan.is_some())
     }
 
-    /// The code without a sign of the largest value.
+    /// Code of the largest value without its sign.
     fn largest_code(&self) -> u32 {
         let bits = self.largest.to_bits() >> (23 - self.fraction_bits);
         if self.largest < power_of_two(self.first) {
@@ -72,7 +97,7 @@ impl Grid {
         }
     }
 
-    /// A step below 2^first.
+    /// Size of a step below 2^first.
     fn step(&self) -> f32 {
         let exponent = self.first - self.fraction_bits as i32;
         if exponent >= -126 {
@@ -82,51 +107,52 @@ impl Grid {
         }
     }
 
-    /// What the upper bits of an `f32` above 2^first are more than its code.
+    /// Difference between the upper bits of an `f32` above 2^first and its code.
     fn base(&self) -> u32 {
         ((self.first + 126) as u32) << self.fraction_bits
     }
 }
 
-/// Of a normal number.
+/// Returns a power of two that is a normal number.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// Puts the format's values in place of numbers. Returns whether any is NaN while the format has none; such
-/// stay NaN.
+/// Rounds numbers to values of the format. Returns whether any number is NaN although the format
+/// has no NaN; such numbers stay NaN.
 ///
 /// # Panics
-/// The grid is out of reach.
+/// The format is not supported (see [`Grid::is_in_reach`]).
 #[must_use]
 pub fn quantise(isa: Isa, grid: &Grid, numbers: &mut [f32]) -> bool {
     assert!(grid.is_in_reach(), "{grid:?}");
-    isa.run(Plain(Quantise { grid, numbers }))
+    isa.run(PlainKernel(Quantization { grid, numbers }))
 }
 
-/// The format's values as whole numbers of `unit`, 128 added to each: bytes of [`crate::Words`]. What is beyond
-/// a byte is the nearest one. Returns whether any is NaN while the format has none; its byte is any.
+/// Converts numbers to integers in multiples of `unit`, with an offset of 128: bytes for
+/// [`crate::Words`]. Values outside the range of a byte saturate. Returns whether any number is NaN
+/// although the format has no NaN; its byte is arbitrary.
 ///
 /// # Panics
-/// The grid is out of reach, `unit` is no power of two from 2^-120 to 2^120, or there are not as many bytes as
-/// numbers.
+/// The format is not supported, `unit` is not a power of two from 2^-120 to 2^120, or the slices
+/// differ in length.
 #[must_use]
 pub fn bytes(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], bytes: &mut [u8]) -> bool {
     check_whole(grid, unit);
     assert_eq!(numbers.len(), bytes.len(), "a byte for each number");
-    isa.run(Plain(Narrow { grid, unit, numbers, to: bytes }))
+    isa.run(PlainKernel(IntegerConversion { grid, unit, numbers, to: bytes }))
 }
 
-/// As [`bytes`], but whole numbers of 16 bits as they are: those of [`crate::Words`]. What is beyond one is the
-/// nearest one.
+/// Converts numbers to 16-bit integers in multiples of `unit`, for [`crate::Words`]. Values outside
+/// the range saturate. Returns the result of [`bytes`].
 ///
 /// # Panics
-/// As [`bytes`].
+/// Under the conditions of [`bytes`].
 #[must_use]
 pub fn int16(isa: Isa, grid: &Grid, unit: f32, numbers: &[f32], to: &mut [i16]) -> bool {
     check_whole(grid, unit);
     assert_eq!(numbers.len(), to.len(), "an i16 for each number");
-    isa.run(Plain(Narrow { grid, unit, numbers, to }))
+    isa.run(PlainKernel(IntegerConversion { grid, unit, numbers, to }))
 }
 
 fn check_whole(grid: &Grid, unit: f32) {
@@ -135,31 +161,32 @@ fn check_whole(grid: &Grid, unit: f32) {
     assert!(exponent.abs() <= 120 && unit == power_of_two(exponent), "a power of two, not {unit}");
 }
 
-/// The codes of numbers. Returns whether any is NaN while the format has none; its code is any.
+/// Encodes numbers. Returns whether any number is NaN although the format has no NaN; its code is
+/// arbitrary.
 ///
 /// # Panics
-/// The grid is out of reach, or there are not as many codes as numbers.
+/// The format is not supported, or the slices differ in length.
 #[must_use]
 pub fn encode(isa: Isa, grid: &Grid, numbers: &[f32], codes: &mut [u32]) -> bool {
     assert!(grid.is_in_reach(), "{grid:?}");
     assert_eq!(numbers.len(), codes.len(), "a code for each number");
-    isa.run(Plain(Encode { grid, numbers, codes }))
+    isa.run(PlainKernel(Encoding { grid, numbers, codes }))
 }
 
-/// What codes are worth. Bits above those of the format are not looked at.
+/// Decodes codes. Bits above those of the format are ignored.
 ///
 /// # Panics
-/// The grid is out of reach, or there are not as many codes as numbers.
+/// The format is not supported, or the slices differ in length.
 pub fn decode(isa: Isa, grid: &Grid, codes: &[u32], numbers: &mut [f32]) {
     assert!(grid.is_in_reach(), "{grid:?}");
     assert_eq!(numbers.len(), codes.len(), "a code for each number");
-    isa.run(Plain(Decode { grid, codes, numbers }));
+    isa.run(PlainKernel(Decoding { grid, codes, numbers }));
 }
 
-/// A kernel without the products in which families of processors differ.
-struct Plain<K>(K);
+/// Kernel that uses no products in which processor families differ.
+struct PlainKernel<K>(K);
 
-impl<K: Kernel> Kernel for Plain<K> {
+impl<K: Kernel> Kernel for PlainKernel<K> {
     type Output = K::Output;
 
     #[inline(always)]
@@ -168,54 +195,56 @@ impl<K: Kernel> Kernel for Plain<K> {
     }
 }
 
-struct Quantise<'a> {
+struct Quantization<'a> {
     grid: &'a Grid,
     numbers: &'a mut [f32],
 }
 
-struct Narrow<'a, T> {
+struct IntegerConversion<'a, T> {
     grid: &'a Grid,
     unit: f32,
     numbers: &'a [f32],
     to: &'a mut [T],
 }
 
-/// A whole number of few bits.
-trait Small: Copy + Default {
+/// An integer of few bits.
+trait SmallInteger: Copy + Default {
+    /// Rounds and stores 16 numbers.
+    ///
     /// # Safety
     /// `to` is valid for writes of 16 of them.
     unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F);
 }
 
-impl Small for u8 {
+impl SmallInteger for u8 {
     #[inline(always)]
     unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F) {
-        // SAFETY: the caller vouches for 16 bytes.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 16 bytes.
         unsafe { s.store_u8(to, x) }
     }
 }
 
-impl Small for i16 {
+impl SmallInteger for i16 {
     #[inline(always)]
     unsafe fn store<S: Lanes>(s: S, to: *mut Self, x: S::F) {
-        // SAFETY: the caller vouches for 16 numbers.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 16 numbers.
         unsafe { s.store_i16(to, x) }
     }
 }
 
-struct Encode<'a> {
+struct Encoding<'a> {
     grid: &'a Grid,
     numbers: &'a [f32],
     codes: &'a mut [u32],
 }
 
-struct Decode<'a> {
+struct Decoding<'a> {
     grid: &'a Grid,
     codes: &'a [u32],
     numbers: &'a mut [f32],
 }
 
-/// What a grid is in vectors, made once a slice.
+/// Constants of a grid in vectors, computed once per slice.
 struct Constants<S: Lanes> {
     s: S,
     grid: Grid,
@@ -223,30 +252,30 @@ struct Constants<S: Lanes> {
     infinity: S::F,
     nan: S::F,
     largest: S::F,
-    /// The largest magnitude below zero.
+    /// Largest magnitude of negative values.
     lowest: S::F,
     /// 2^first.
     first: S::F,
     step: S::F,
-    /// Added, it leaves of a value below 2^first whole steps.
+    /// Adding it rounds a value below 2^first to whole steps.
     magic: S::F,
     magnitude: S::I,
     sign: S::I,
     one: S::I,
-    /// Added before bits are dropped: just below half of the last that stays.
+    /// Rounding increment before bits are dropped: just below half of the last kept bit.
     half: S::I,
     kept: S::I,
-    /// 1 where odd codes have even exponents in `f32`.
+    /// 1 if odd codes have even exponents in `f32`.
     flip: S::I,
     base: S::I,
     dropped: u32,
 }
 
-/// A value of the grid: without its sign, and its code.
-struct Rounded<S: Lanes> {
+/// A value of the grid without its sign, and its code.
+struct RoundedValue<S: Lanes> {
     value: S::F,
     code: S::I,
-    /// The number without its sign, or 0 where the format has none below zero; clamped.
+    /// The magnitude of the number after clamping; 0 for negative numbers in a format without sign.
     clamped: S::F,
 }
 
@@ -280,18 +309,18 @@ impl<S: Lanes> Constants<S> {
         }
     }
 
-    /// The number without a sign, clamped; 0 of what is below a format without sign.
+    /// Clamps the magnitude; negative numbers become 0 in a format without sign.
     #[inline(always)]
     fn clamped(&self, x: S::F) -> S::F {
         let s = self.s;
         let x = if self.grid.sign == Sign::None { s.max(self.zero, x) } else { x };
-        let a = s.of_bits(s.and_i32(s.bits(x), self.magnitude));
+        let a = s.from_bits(s.and_i32(s.bits(x), self.magnitude));
         if self.grid.sign == Sign::Complement {
             s.min(s.select_less(x, self.zero, self.lowest, self.largest), a)
         } else if self.grid.saturates {
             s.min(self.largest, a)
         } else if self.grid.truncates {
-            // What is finite stays finite.
+            // Finite values stay finite.
             s.select_less(a, self.infinity, s.min(self.largest, a), a)
         } else {
             a
@@ -299,18 +328,18 @@ impl<S: Lanes> Constants<S> {
     }
 
     #[inline(always)]
-    fn rounded(&self, x: S::F) -> Rounded<S> {
+    fn rounded(&self, x: S::F) -> RoundedValue<S> {
         let s = self.s;
         let clamped = self.clamped(x);
-        // Equal steps: the sum has room for whole ones alone.
+        // Equal steps: the sum has precision for whole steps only.
         let sum = s.add(clamped, self.magic);
         let mut low = s.sub(sum, self.magic);
         let mut low_code = s.sub_i32(s.bits(sum), s.bits(self.magic));
-        // Powers of two: the lower bits are dropped, and a carry makes the next power.
+        // Powers of two: the lower bits are dropped, and a carry moves to the next power.
         let mut bits = s.bits(clamped);
         if self.grid.truncates {
             let is_up = |then: S::F| s.select_less(clamped, low, then, self.zero);
-            let one = s.bits(is_up(s.of_bits(self.one)));
+            let one = s.bits(is_up(s.from_bits(self.one)));
             low_code = s.sub_i32(low_code, one);
             low = s.sub(low, is_up(self.step));
         } else {
@@ -318,24 +347,24 @@ impl<S: Lanes> Constants<S> {
             let odd = s.xor_i32(odd, self.flip);
             bits = s.add_i32(bits, s.add_i32(self.half, odd));
         }
-        let high = s.of_bits(s.and_i32(bits, self.kept));
+        let high = s.from_bits(s.and_i32(bits, self.kept));
         let high_code = s.sub_i32(s.shift_right(bits, self.dropped), self.base);
         let value = s.select_less(clamped, self.first, low, high);
         let code = self.choose(clamped, self.first, low_code, high_code);
-        // Infinity and NaN have no digits to be rounded.
+        // Infinity and NaN are not rounded.
         let value = s.select_less(clamped, self.infinity, value, clamped);
-        Rounded { value, code, clamped }
+        RoundedValue { value, code, clamped }
     }
 
-    /// Of codes.
+    /// Selects `then` if `a` < `b`, else `otherwise`.
     #[inline(always)]
     fn choose(&self, a: S::F, b: S::F, then: S::I, otherwise: S::I) -> S::I {
         let s = self.s;
-        s.bits(s.select_less(a, b, s.of_bits(then), s.of_bits(otherwise)))
+        s.bits(s.select_less(a, b, s.from_bits(then), s.from_bits(otherwise)))
     }
 
     #[inline(always)]
-    fn value(&self, x: S::F, rounded: &Rounded<S>) -> S::F {
+    fn value(&self, x: S::F, rounded: &RoundedValue<S>) -> S::F {
         let s = self.s;
         let mut y = rounded.value;
         if !self.grid.saturates {
@@ -345,13 +374,13 @@ impl<S: Lanes> Constants<S> {
         if self.grid.sign == Sign::None {
             return y;
         }
-        let y = s.of_bits(s.or_i32(s.bits(y), s.and_i32(s.bits(x), self.sign)));
-        // Plus zero, added to minus zero, is plus zero; all else stays.
+        let y = s.from_bits(s.or_i32(s.bits(y), s.and_i32(s.bits(x), self.sign)));
+        // Adding plus zero turns minus zero into plus zero and changes nothing else.
         if self.grid.sign == Sign::TwoZeros { y } else { s.add(y, self.zero) }
     }
 
     #[inline(always)]
-    fn code(&self, x: S::F, rounded: &Rounded<S>) -> S::I {
+    fn code(&self, x: S::F, rounded: &RoundedValue<S>) -> S::I {
         let s = self.s;
         let (value, mut code) = (rounded.value, rounded.code);
         let splat = |code: u32| s.splat_i32(code.cast_signed());
@@ -362,7 +391,7 @@ impl<S: Lanes> Constants<S> {
             code = self.choose(self.largest, value, beyond, code);
         }
         if self.grid.nan.is_some() {
-            // The greater is the second operand where either is NaN.
+            // `max` returns the second operand if either is NaN.
             let or_minus_one = s.max(value, s.splat(-1.0));
             code = self.choose(or_minus_one, self.zero, nan, code);
         }
@@ -392,7 +421,7 @@ impl<S: Lanes> Constants<S> {
         let width = if has_sign { last } else { self.grid.bits };
         let sign = s.and_i32(s.shift_left(code, 31 - last), self.sign);
         if self.grid.sign == Sign::Complement {
-            // The first digit counts below zero.
+            // The first bit has a negative weight.
             let first = splat(1 << last);
             let digits = s.and_i32(code, splat(u32::MAX >> (31 - last)));
             let whole = s.sub_i32(s.xor_i32(digits, first), first);
@@ -401,7 +430,7 @@ impl<S: Lanes> Constants<S> {
         let magnitude = s.and_i32(code, splat((1 << width) - 1));
         let count = s.to_f32(magnitude);
         let low = s.mul(count, self.step);
-        let high = s.of_bits(s.shift_left(s.add_i32(magnitude, self.base), self.dropped));
+        let high = s.from_bits(s.shift_left(s.add_i32(magnitude, self.base), self.dropped));
         let steps = s.splat(power_of_two(self.grid.fraction_bits as i32));
         let mut y = s.select_less(count, steps, low, high);
         let largest = self.grid.largest_code() as f32;
@@ -415,11 +444,11 @@ impl<S: Lanes> Constants<S> {
         if !has_sign {
             return y;
         }
-        let signed = s.of_bits(s.or_i32(s.bits(y), sign));
+        let signed = s.from_bits(s.or_i32(s.bits(y), sign));
         if self.grid.sign == Sign::TwoZeros || self.grid.nan.is_none() {
             return signed;
         }
-        // Minus zero is NaN: the one code that is neither less nor more than its own.
+        // Minus zero encodes NaN: its digits are neither less nor greater than its code.
         let digits = s.to_f32(s.and_i32(code, splat(u32::MAX >> (31 - last))));
         let minus_zero = s.splat(power_of_two(last as i32));
         let above = s.select_less(minus_zero, digits, signed, self.nan);
@@ -427,20 +456,20 @@ impl<S: Lanes> Constants<S> {
     }
 }
 
-/// Sixteen numbers; zeros after the last.
+/// Loads up to sixteen numbers; the rest are zeros.
 #[inline(always)]
 fn load<S: Lanes>(s: S, numbers: &[f32]) -> S::F {
     if let Some(whole) = numbers.first_chunk::<LANES>() {
-        // SAFETY: `whole` are 16 numbers.
+        // SAFETY: `whole` holds 16 numbers.
         return unsafe { s.load(whole.as_ptr()) };
     }
     let mut lanes = [0.0; LANES];
     lanes[..numbers.len()].copy_from_slice(numbers);
-    // SAFETY: `lanes` are 16 numbers.
+    // SAFETY: `lanes` holds 16 numbers.
     unsafe { s.load(lanes.as_ptr()) }
 }
 
-/// As many numbers as there is room for, of sixteen.
+/// Stores up to sixteen numbers, as many as fit.
 #[inline(always)]
 fn store<S: Lanes>(s: S, to: &mut [f32], x: S::F) {
     if let Some(whole) = to.first_chunk_mut::<LANES>() {
@@ -453,7 +482,7 @@ fn store<S: Lanes>(s: S, to: &mut [f32], x: S::F) {
     to.copy_from_slice(&lanes[..to.len()]);
 }
 
-/// Whether a number is NaN, of sums of numbers times zero.
+/// Whether a sum of numbers times zero shows a NaN.
 #[inline(always)]
 fn has_nan<S: Lanes>(s: S, sums: S::F) -> bool {
     let mut lanes = [0.0_f32; LANES];
@@ -461,7 +490,7 @@ fn has_nan<S: Lanes>(s: S, sums: S::F) -> bool {
     lanes.iter().any(|x| x.is_nan())
 }
 
-impl Kernel for Quantise<'_> {
+impl Kernel for Quantization<'_> {
     type Output = bool;
 
     #[inline(always)]
@@ -478,13 +507,13 @@ impl Kernel for Quantise<'_> {
     }
 }
 
-impl<T: Small> Kernel for Narrow<'_, T> {
+impl<T: SmallInteger> Kernel for IntegerConversion<'_, T> {
     type Output = bool;
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> bool {
         let constants = Constants::new(s, self.grid);
-        // A power of two, as its inverse is: nothing is rounded.
+        // The inverse of a power of two is exact.
         let many = s.splat(self.unit.recip());
         let mut nans = s.splat(0.0);
         for (numbers, to) in self.numbers.chunks(LANES).zip(self.to.chunks_mut(LANES)) {
@@ -493,11 +522,11 @@ impl<T: Small> Kernel for Narrow<'_, T> {
             nans = s.fma(rounded.clamped, constants.zero, nans);
             let whole = s.mul(constants.value(x, &rounded), many);
             if let Some(all) = to.first_chunk_mut::<LANES>() {
-                // SAFETY: `all` has room for 16 of them.
+                // SAFETY: `all` has room for 16 elements.
                 unsafe { T::store(s, all.as_mut_ptr(), whole) };
             } else {
                 let mut lanes = [T::default(); LANES];
-                // SAFETY: `lanes` has room for 16 of them.
+                // SAFETY: `lanes` has room for 16 elements.
                 unsafe { T::store(s, lanes.as_mut_ptr(), whole) };
                 to.copy_from_slice(&lanes[..to.len()]);
             }
@@ -506,7 +535,7 @@ impl<T: Small> Kernel for Narrow<'_, T> {
     }
 }
 
-impl Kernel for Encode<'_> {
+impl Kernel for Encoding<'_> {
     type Output = bool;
 
     #[inline(always)]
@@ -532,7 +561,7 @@ impl Kernel for Encode<'_> {
     }
 }
 
-impl Kernel for Decode<'_> {
+impl Kernel for Decoding<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -541,7 +570,7 @@ impl Kernel for Decode<'_> {
         for (codes, numbers) in self.codes.chunks(LANES).zip(self.numbers.chunks_mut(LANES)) {
             let mut lanes = [0_u32; LANES];
             lanes[..codes.len()].copy_from_slice(codes);
-            // SAFETY: `lanes` are 16 codes.
+            // SAFETY: `lanes` holds 16 codes.
             let code = unsafe { s.load_i32(lanes.as_ptr().cast()) };
             store(s, numbers, constants.decoded(code));
         }

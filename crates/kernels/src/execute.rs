@@ -1,4 +1,4 @@
-//! Running a proven program: the only place that turns places into pointers.
+//! Execution of checked programs: the only place that turns places into pointers.
 
 mod general;
 
@@ -10,51 +10,52 @@ use self::worker::{Run, Worker};
 use crate::isa::Isa;
 use crate::memory::Memory;
 use crate::narrow;
-use crate::program::{self, Every, Kind, Loop, Product, Program, Slots};
-use crate::team::{Meeting, Team};
+use crate::program::{self, BufferKind, Cadence, Loop, Product, Program, Slots};
+use crate::team::{Barrier, Team};
 
-/// Sums of a worker, in words: they stay in the first cache beside a slice of weights.
+/// Words of a worker's sums: they stay in the L1 cache beside a slice of weights.
 const SUMS: usize = 4096;
-/// The most rows of a block of sums.
+/// Maximum rows of a block of sums.
 const MAX_BLOCK: usize = 64;
-/// Words of k that all tiles of a panel are multiplied by before the next: 32 KiB of four vectors.
+/// Words of k by which all tiles of a panel are multiplied before the next words: 32 KiB of four
+/// vectors.
 const SLICE: usize = 128;
 
-/// More than any machine has: 2^45 bytes.
+/// Bound above the memory of any machine: 2^45 bytes.
 const MOST_WORDS: usize = (isize::MAX as usize) >> 20;
 
-/// Why a program did not run.
+/// Reason why a program did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
-    /// Not as many lengths, inputs or outputs as the program names.
+    /// Fewer lengths, inputs or outputs than the program needs.
     Count {
-        /// Of what.
+        /// Description of the count.
         what: &'static str,
-        /// At least so many.
+        /// Minimum count.
         expected: usize,
-        /// How many there were.
+        /// Count found.
         found: usize,
     },
-    /// An input or output has not the numbers of its buffer.
+    /// An input or output does not have the size of its buffer.
     Size {
         /// Index of the buffer.
         buffer: usize,
-        /// Its numbers.
+        /// Size of the buffer in numbers.
         expected: usize,
-        /// Those given.
+        /// Size found.
         found: usize,
     },
-    /// A sequence is so long that no machine has memory for a buffer.
+    /// A sequence is too long for the memory of any machine.
     Memory {
         /// Index of the buffer.
         buffer: usize,
     },
     /// The team has fewer workers than the program.
     Workers {
-        /// Of the program.
+        /// Workers of the program.
         expected: usize,
-        /// Of the team.
+        /// Workers of the team.
         found: usize,
     },
 }
@@ -83,20 +84,20 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// What a run works on.
+/// Arguments of a run.
 #[derive(Default)]
 pub struct Call<'a> {
     /// Steps of each sequence.
     pub lengths: &'a [usize],
-    /// Rows that are in use at each step of the first sequence, of rows sorted by falling length; all
-    /// where it is empty. Products of single steps leave the others as they are; of those that go
-    /// through the sequence from its end the rows are those in use at the step that they are at.
+    /// Number of rows in use at each step of the first sequence, for rows sorted by decreasing
+    /// length; if empty, all rows are in use. Products of single steps leave other rows unchanged.
+    /// For products that read the sequence backward, the count of the step that they read applies.
     pub active: &'a [usize],
-    /// Whether the states are zeros, so that the first step needs no product with them.
+    /// Whether all states are zeros, so that the first step skips the products with them.
     pub fresh: bool,
-    /// In the order of the buffers' numbers.
+    /// Inputs, indexed by the numbers in [`BufferKind::Input`].
     pub inputs: &'a [&'a [f32]],
-    /// In the order of the buffers' numbers.
+    /// Outputs, indexed by the numbers in [`BufferKind::Output`].
     pub outputs: &'a mut [&'a mut [f32]],
 }
 
@@ -106,37 +107,39 @@ pub struct Execution {
     isa: Isa,
     inside: Vec<Memory>,
     sums: Vec<Memory>,
-    /// Of each worker: rows in fewer bits, and what the bytes of each are worth.
+    /// Memory of each worker for narrowed rows, and for the scale of each row.
     narrow: Vec<(Memory, Memory)>,
-    meeting: Meeting,
-    met: u32,
-    /// Where each buffer begins in a run; kept only for its allocation.
+    barrier: Barrier,
+    passed: u32,
+    /// Start of each buffer in a run; a field only to reuse its allocation.
     bases: Vec<Base>,
 }
 
-/// Memory of one worker.
+/// Scratch memory of one worker.
 #[derive(Clone, Copy)]
 struct Scratch {
     sums: Base,
     rows: Base,
-    /// [`narrow::Worth`] of each row.
+    /// A [`narrow::RowQuantization`] for each row.
     worths: Base,
 }
 
+/// Pointer to the start of a buffer.
 #[derive(Clone, Copy)]
 struct Base(*mut f32);
 
-// SAFETY: the program is proven: no two workers touch one word, one of them writing, between meetings.
+// SAFETY: `Program::new` has verified that between two barriers no worker accesses a word that
+// another one writes, so pointers may be used by all workers at once.
 unsafe impl Send for Base {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Base {}
 
 impl Execution {
-    /// Takes the memory that the program needs for one step; more is taken when a run is longer.
+    /// Allocates the memory that the program needs for one step; longer runs allocate more.
     #[must_use]
     pub fn new(program: Program, isa: Isa) -> Self {
         let inside = program.buffers().iter().map(|buffer| match buffer {
-            program::Buffer { kind: Kind::Inside, slots: Slots::Count(count), .. } => {
+            program::Buffer { kind: BufferKind::Inside, slots: Slots::Count(count), .. } => {
                 Memory::zeroed(
                     buffer.words(*count).expect("a proven program's buffers have a size"),
                 )
@@ -149,35 +152,35 @@ impl Execution {
             narrow: (0..program.workers())
                 .map(|_| (Memory::zeroed(0), Memory::zeroed(0)))
                 .collect(),
-            meeting: Meeting::new(program.workers()),
-            met: 0,
+            barrier: Barrier::new(program.workers()),
+            passed: 0,
             bases: Vec::with_capacity(program.buffers().len()),
             program,
             isa,
         }
     }
 
-    /// What it runs.
+    /// The program.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// A buffer of the kind [`Kind::Inside`]: states, between runs.
+    /// Returns a buffer of kind [`BufferKind::Inside`], such as the states between runs.
     #[must_use]
     pub fn inside(&self, buffer: usize) -> &[f32] {
         self.inside[buffer].numbers()
     }
 
-    /// A buffer of the kind [`Kind::Inside`], to be written.
+    /// Returns a buffer of kind [`BufferKind::Inside`] for writing.
     pub fn inside_mut(&mut self, buffer: usize) -> &mut [f32] {
         self.inside[buffer].numbers_mut()
     }
 
-    /// Runs the program. Takes memory only if a sequence is longer than all before.
+    /// Runs the program. Allocates memory only if a sequence is longer than in all previous runs.
     ///
     /// # Errors
-    /// What is given does not fit the program's buffers.
+    /// An argument does not fit the program's buffers.
     pub fn run(&mut self, team: &mut Team, call: Call<'_>) -> Result<(), RunError> {
         let workers = self.program.workers();
         if team.workers() < workers {
@@ -215,8 +218,8 @@ impl Execution {
             lengths,
             active,
             fresh,
-            meeting: &self.meeting,
-            met: self.met,
+            barrier: &self.barrier,
+            passed: self.passed,
         };
         let isa = self.isa;
         if workers == 1 {
@@ -228,18 +231,18 @@ impl Execution {
                 }
             });
         }
-        self.met = self.met.wrapping_add(self.program.meetings(lengths));
+        self.passed = self.passed.wrapping_add(self.program.barriers(lengths));
         Ok(())
     }
 
-    /// Room for the rows that a worker narrows at once, and for what they are worth.
+    /// Ensures room for the rows that a worker narrows at once, and for their scales.
     fn make_room(&mut self, worker: usize, lengths: &[usize]) -> Result<(), RunError> {
         let (mut words, mut worths) = (0_usize, 0_usize);
         for looped in self.program.loops() {
             for stage in &looped.stages {
-                let steps = match stage.every {
-                    Every::Chunk => looped.chunk.max(1).min(lengths[looped.length]),
-                    Every::Step => 1,
+                let steps = match stage.cadence {
+                    Cadence::Chunk => looped.chunk.max(1).min(lengths[looped.length]),
+                    Cadence::Step => 1,
                 };
                 let work = stage.phases.iter().flat_map(|phase| &phase.work[worker]);
                 for product in work.filter(|product| narrows(product)) {
@@ -248,21 +251,22 @@ impl Execution {
                     let stride = narrow::stride(product.weights.precision(), product.weights.k());
                     let needed = rows.checked_mul(stride).filter(|words| *words <= MOST_WORDS);
                     words = words.max(needed.ok_or(memory)?);
-                    worths = worths.max(rows.checked_mul(narrow::Worth::WORDS).ok_or(memory)?);
+                    worths =
+                        worths.max(rows.checked_mul(narrow::RowQuantization::WORDS).ok_or(memory)?);
                 }
             }
         }
-        let (rows, of_rows) = &mut self.narrow[worker];
+        let (rows, dispatch_rows) = &mut self.narrow[worker];
         if rows.words().len() < words {
             *rows = Memory::zeroed(words);
         }
-        if of_rows.words().len() < worths {
-            *of_rows = Memory::zeroed(worths);
+        if dispatch_rows.words().len() < worths {
+            *dispatch_rows = Memory::zeroed(worths);
         }
         Ok(())
     }
 
-    /// Where a buffer begins in a run; one inside gets the memory that it needs.
+    /// Returns the start of a buffer in a run, growing an inside buffer if needed.
     fn base(
         &mut self,
         index: usize,
@@ -280,7 +284,7 @@ impl Execution {
         };
         let expected = buffer.words(slots).ok_or(RunError::Memory { buffer: index })?;
         let first = match buffer.kind {
-            Kind::Inside => {
+            BufferKind::Inside => {
                 let kept = self.inside[index].words().len();
                 if kept < expected {
                     let mut longer = Memory::zeroed(expected);
@@ -289,12 +293,12 @@ impl Execution {
                 }
                 self.inside[index].numbers_mut().as_mut_ptr()
             }
-            Kind::Input(input) => {
+            BufferKind::Input(input) => {
                 let numbers = inputs.get(input).map_or(0, |numbers| numbers.len());
                 size(index, expected, numbers)?;
                 inputs.get(input).map_or(std::ptr::null_mut(), |n| n.as_ptr().cast_mut())
             }
-            Kind::Output(output) => {
+            BufferKind::Output(output) => {
                 let numbers = outputs.get(output).map_or(0, |numbers| numbers.len());
                 size(index, expected, numbers)?;
                 outputs.get_mut(output).map_or(std::ptr::null_mut(), |n| n.as_mut_ptr())
@@ -304,7 +308,7 @@ impl Execution {
     }
 }
 
-/// Whether a product's rows are narrowed first.
+/// Whether the rows of a product are narrowed first.
 #[inline(always)]
 fn narrows(product: &Product) -> bool {
     product.holds != product.weights.precision()
@@ -319,19 +323,19 @@ fn size(buffer: usize, expected: usize, found: usize) -> Result<(), RunError> {
 }
 
 impl Program {
-    /// How often all workers meet in a run.
-    fn meetings(&self, lengths: &[usize]) -> u32 {
-        let of = |looped: &Loop| {
+    /// Number of barriers of a run.
+    fn barriers(&self, lengths: &[usize]) -> u32 {
+        let barriers_of = |looped: &Loop| {
             let steps = lengths[looped.length];
             let stages = looped.stages.iter().map(|stage| {
-                let times = match stage.every {
-                    Every::Chunk => steps.div_ceil(looped.chunk.max(1)),
-                    Every::Step => steps,
+                let times = match stage.cadence {
+                    Cadence::Chunk => steps.div_ceil(looped.chunk.max(1)),
+                    Cadence::Step => steps,
                 };
-                times * stage.phases.iter().filter(|phase| phase.meets).count()
+                times * stage.phases.iter().filter(|phase| phase.has_barrier).count()
             });
             stages.sum::<usize>() + 1
         };
-        self.loops().iter().map(of).sum::<usize>() as u32
+        self.loops().iter().map(barriers_of).sum::<usize>() as u32
     }
 }

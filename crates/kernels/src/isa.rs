@@ -1,4 +1,12 @@
-//! Instruction sets: what this processor has, as values that only detection can make.
+//! Instruction sets of this processor, as values that only detection can create.
+//!
+//! ```
+//! use dyno_kernels::Isa;
+//!
+//! let best = Isa::best();
+//! assert_eq!(Isa::named(best.name()), Ok(best));
+//! assert_eq!(Isa::all().pop(), Some(Isa::scalar()));
+//! ```
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -6,8 +14,8 @@ use std::sync::OnceLock;
 use crate::arch;
 use crate::lanes::Kernel;
 
-/// An instruction set that this processor has. There is no other way to a value than
-/// [`Isa::all`], so whoever holds one may run its instructions.
+/// An instruction set that this processor has. [`Isa::all`] is the only source of values besides
+/// portable code, so that having a value proves that its instructions may be used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Isa(Token);
 
@@ -27,7 +35,7 @@ enum Token {
 }
 
 impl Isa {
-    /// All that this processor has, the fastest first. The last is portable code.
+    /// All instruction sets of this processor, the fastest first. The last is portable code.
     #[must_use]
     pub fn all() -> Vec<Isa> {
         let mut found = Vec::new();
@@ -43,17 +51,17 @@ impl Isa {
         found.into_iter().map(Isa).collect()
     }
 
-    /// The fastest.
+    /// The fastest instruction set.
     #[must_use]
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| Self::all()[0])
     }
 
-    /// The one of this name.
+    /// Returns the instruction set with this name.
     ///
     /// # Errors
-    /// No instruction set has the name, or this processor has it not.
+    /// The name is unknown, or this processor lacks the instruction set.
     pub fn named(name: &str) -> Result<Isa, IsaError> {
         let all = Self::all();
         all.iter().copied().find(|isa| isa.name() == name).ok_or_else(|| IsaError {
@@ -62,13 +70,13 @@ impl Isa {
         })
     }
 
-    /// The portable twin of all others.
+    /// Portable code.
     #[must_use]
     pub fn scalar() -> Isa {
         Isa(Token::Scalar(arch::Scalar))
     }
 
-    /// As it is named in options: `scalar`, `avx2`, `avx512`, `avx512-vnni`, `avx512-bf16` or `amx`.
+    /// Name in options: `scalar`, `avx2`, `avx512`, `avx512-vnni`, `avx512-bf16` or `amx`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -104,7 +112,7 @@ impl Isa {
         }
     }
 
-    /// Tiles beside vectors, if there are any.
+    /// Returns the token for matrix tiles, if the instruction set has them.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn tiles(self) -> Option<arch::Amx> {
         match self.0 {
@@ -126,12 +134,12 @@ impl fmt::Display for Isa {
     }
 }
 
-/// An instruction set that is not to be had.
+/// Error of requesting an unavailable instruction set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IsaError {
-    /// What there is.
+    /// Available names.
     pub expected: Vec<&'static str>,
-    /// What was asked for.
+    /// Requested name.
     pub found: String,
 }
 

@@ -1,31 +1,31 @@
-//! Memory of kernels: in pages of its own, zeroed, in huge pages where the system gives them.
+//! Zeroed memory in whole pages, in huge pages if the system has them.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Memory begins at a page: processors fetch lines ahead of those that are read, though not beyond a
-/// page, and of another worker's memory that would take what it writes.
+/// Alignment of memory. Processors prefetch lines within a page; in a page shared by two workers
+/// this would fetch lines that the other worker writes.
 const PAGE: usize = 4096;
-/// What a huge page holds on x86-64 and on most ARM systems.
+/// Size of a huge page on x86-64 and most ARM systems.
 const HUGE: usize = 2 << 20;
 
-/// Words of 32 bits: `f32` numbers, pairs of bfloat16 or fours of bytes.
+/// Words of 32 bits: `f32`, pairs of bfloat16 or fours of bytes.
 #[derive(Debug)]
 pub(crate) struct Memory {
     first: NonNull<u32>,
     words: usize,
 }
 
-// SAFETY: owns its words as a `Box<[u32]>` would.
+// SAFETY: `Memory` owns its words, as `Box<[u32]>` does.
 unsafe impl Send for Memory {}
-// SAFETY: as above; `&Memory` gives words to read only.
+// SAFETY: `&Memory` gives read access only.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// `words` zeros.
+    /// Allocates `words` zeros.
     pub(crate) fn zeroed(words: usize) -> Self {
         let layout = layout(words);
-        // SAFETY: the layout is of at least one page.
+        // SAFETY: the layout has at least one page.
         let bytes = unsafe { alloc_zeroed(layout) };
         let Some(first) = NonNull::new(bytes.cast()) else { handle_alloc_error(layout) };
         let memory = Self { first, words };
@@ -37,8 +37,8 @@ impl Memory {
     fn ask_for_huge_pages(&self, layout: Layout) {
         use rustix::mm::{Advice, madvise};
         if layout.align() == HUGE {
-            // A system without huge pages refuses, and nothing is lost.
-            // SAFETY: the advice changes no contents, and the range is our own.
+            // A system without huge pages returns an error, which is harmless.
+            // SAFETY: the advice does not change contents, and the range is our allocation.
             let _ = unsafe {
                 madvise(self.first.as_ptr().cast(), layout.size(), Advice::LinuxHugepage)
             };
@@ -49,34 +49,34 @@ impl Memory {
     fn ask_for_huge_pages(&self, _layout: Layout) {}
 
     pub(crate) fn words(&self) -> &[u32] {
-        // SAFETY: `first` points at that many words of ours, zeroed when allocated.
+        // SAFETY: `first` points to `words` words of our allocation, which was zeroed.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 
     pub(crate) fn words_mut(&mut self) -> &mut [u32] {
-        // SAFETY: as in `words`, and `self` is borrowed alone.
+        // SAFETY: as in `words`; `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.words) }
     }
 
     pub(crate) fn numbers_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as in `words_mut`; every pattern of bits is a number.
+        // SAFETY: as in `words_mut`; every bit pattern is a valid `f32`.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr().cast(), self.words) }
     }
 
     pub(crate) fn numbers(&self) -> &[f32] {
-        // SAFETY: as in `words`; every pattern of bits is a number.
+        // SAFETY: as in `words`; every bit pattern is a valid `f32`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr().cast(), self.words) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated by `zeroed` with this layout.
+        // SAFETY: `zeroed` allocated the memory with this layout.
         unsafe { dealloc(self.first.as_ptr().cast(), layout(self.words)) }
     }
 }
 
-/// Half a huge page and more is worth whole ones.
+/// Sizes from half a huge page on are rounded up to whole huge pages.
 fn layout(words: usize) -> Layout {
     let bytes = words.max(1).checked_mul(4).expect("memory of a machine is counted by usize");
     let align = if bytes >= HUGE / 2 { HUGE } else { PAGE };

@@ -1,34 +1,34 @@
-//! Rows of a product in fewer bits, made just before it.
+//! Narrowing: converts rows of a product to fewer bits just before the product.
 
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Precision;
 
-/// Words between rows that were narrowed: whole vectors of sixteen values fit.
+/// Words between narrowed rows, with room for whole vectors of sixteen values.
 pub(crate) fn stride(precision: Precision, k: usize) -> usize {
     precision.words(k.next_multiple_of(LANES))
 }
 
-/// What bytes of a row are worth: byte b stands for `middle + step (b - 128)`.
+/// Quantization of a row: byte b represents `middle + step (b - 128)`.
 ///
-/// From the row's least number to its greatest, so that all bytes are used wherever it lies. A zero stays a
-/// zero: of rows that are zeros for the most part, those add no error.
+/// The range is that from the row's least to its greatest number, so that all bytes are used. Zero
+/// is represented exactly, so that sparse rows have no error in their zeros.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
-pub(crate) struct Worth {
+pub(crate) struct RowQuantization {
     pub step: f32,
     pub middle: f32,
 }
 
-impl Worth {
-    /// In words.
+impl RowQuantization {
+    /// Size in words.
     pub(crate) const WORDS: usize = size_of::<Self>() / size_of::<f32>();
 
-    /// Of numbers that are what they stand for.
+    /// Quantization of rows whose numbers are their values.
     pub(crate) const PLAIN: Self = Self { step: 1.0, middle: 0.0 };
 
-    /// Of numbers between two.
+    /// Quantization of numbers from `least` to `most`.
     fn between(least: f32, most: f32) -> Self {
-        // Divided first: the difference of two numbers may be infinite.
+        // Divides first: the difference may overflow.
         let step = most / 255.0 - least / 255.0;
         if step < f32::MIN_POSITIVE {
             return Self { step: 1.0, middle: least };
@@ -40,41 +40,43 @@ impl Worth {
     }
 }
 
-/// Narrows `k` numbers.
-pub(crate) struct Narrow {
+/// Narrows a row of `k` numbers.
+pub(crate) struct RowNarrowing {
+    /// `k` numbers.
     pub from: *const f32,
     pub k: usize,
-    /// [`stride`] words.
+    /// Room for [`stride`] words.
     pub to: *mut u32,
     pub precision: Precision,
 }
 
-// No closure computes here: one that is called twice would be compiled by itself, without the instructions
-// of its token, and call each of them as a function.
-impl Narrow {
-    /// Sixteen numbers from `at` on, zeros after the last.
+// Closures are avoided: one that is called twice would be compiled separately, without the
+// instructions of its token, and each instruction would become a function call.
+impl RowNarrowing {
+    /// Loads sixteen numbers from `at` on; zeros after the last.
     #[inline(always)]
     fn sixteen<S: Lanes>(&self, s: S, at: usize) -> S::F {
         let rest = self.k - at;
-        // SAFETY: who made this vouches for `k` numbers.
+        // SAFETY: `Worker::narrow` passes a row of a checked product, which has `k` numbers; at
+        // most `rest` of them are read.
         unsafe {
             let from = self.from.add(at);
             if rest >= LANES { s.load(from) } else { s.load_first(from, rest) }
         }
     }
 
-    /// The least and the greatest number.
+    /// Returns the least and the greatest number.
     #[inline(always)]
     fn range<S: Lanes>(&self, s: S) -> (f32, f32) {
         let mut lanes = [[0.0; LANES]; 2];
         let mut count = self.k;
-        // SAFETY: who made this vouches for `k` numbers; both arrays are 16.
+        // SAFETY: `Worker::narrow` passes a row of `k` numbers, and both arrays have 16.
         unsafe {
             if self.k < LANES {
                 self.from.copy_to_nonoverlapping(lanes[0].as_mut_ptr(), self.k);
                 self.from.copy_to_nonoverlapping(lanes[1].as_mut_ptr(), self.k);
             } else {
-                // The last sixteen overlap those before.
+                // The last sixteen numbers overlap those before.
                 let last = s.load(self.from.add(self.k - LANES));
                 let (mut least, mut most) = (last, last);
                 for at in 0..self.k / LANES {
@@ -96,28 +98,30 @@ impl Narrow {
     }
 }
 
-impl Kernel for Narrow {
-    type Output = Worth;
+impl Kernel for RowNarrowing {
+    type Output = RowQuantization;
 
     #[inline(always)]
-    fn run<S: Lanes>(self, s: S) -> Worth {
+    fn run<S: Lanes>(self, s: S) -> RowQuantization {
         match self.precision {
-            Precision::F32 => Worth::PLAIN,
+            Precision::F32 => RowQuantization::PLAIN,
             Precision::Bf16 => {
                 for at in (0..self.k).step_by(LANES) {
                     let x = self.sixteen(s, at);
-                    // SAFETY: who made this vouches for `stride` words: 32 bytes for sixteen numbers.
+                    // SAFETY: `Execution::make_room` allocated `stride` words per row, which hold
+                    // `k` numbers of 16 bits rounded up to whole vectors.
                     unsafe { s.store_bf16(self.to.cast::<u16>().add(at), x) };
                 }
-                Worth::PLAIN
+                RowQuantization::PLAIN
             }
             Precision::Int8 => {
                 let (least, most) = self.range(s);
-                let worth = Worth::between(least, most);
+                let worth = RowQuantization::between(least, most);
                 let (middle, per_one) = (s.splat(worth.middle), s.splat(worth.step.recip()));
                 for at in (0..self.k).step_by(LANES) {
                     let steps = s.mul(s.sub(self.sixteen(s, at), middle), per_one);
-                    // SAFETY: as above, 16 bytes for sixteen numbers.
+                    // SAFETY: `Execution::make_room` allocated `stride` words per row, which hold
+                    // `k` bytes rounded up to whole vectors.
                     unsafe { s.store_u8(self.to.cast::<u8>().add(at), steps) };
                 }
                 worth
@@ -132,11 +136,15 @@ mod tests {
     use crate::isa::Isa;
 
     /// Bytes of a row and what they are worth.
-    fn narrowed(isa: Isa, row: &[f32]) -> (Vec<u8>, Worth) {
+    fn narrowed(isa: Isa, row: &[f32]) -> (Vec<u8>, RowQuantization) {
         let precision = Precision::Int8;
         let mut to = vec![0_u32; stride(precision, row.len())];
-        let worth =
-            isa.run(Narrow { from: row.as_ptr(), k: row.len(), to: to.as_mut_ptr(), precision });
+        let worth = isa.run(RowNarrowing {
+            from: row.as_ptr(),
+            k: row.len(),
+            to: to.as_mut_ptr(),
+            precision,
+        });
         (to.into_iter().flat_map(u32::to_le_bytes).take(row.len()).collect(), worth)
     }
 
@@ -163,7 +171,7 @@ mod tests {
     fn a_row_is_off_by_half_a_step_of_its_own_range() {
         for isa in Isa::all() {
             for row in rows() {
-                let (bytes, Worth { step, middle }) = narrowed(isa, &row);
+                let (bytes, RowQuantization { step, middle }) = narrowed(isa, &row);
                 let least = f64::from(row.iter().copied().fold(f32::INFINITY, f32::min));
                 let most = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
                 let largest = least.abs().max(most.abs());

@@ -1,9 +1,20 @@
 //! Weights in the order in which kernels read them.
 //!
-//! A panel is what one tile multiplies by: `vectors` times sixteen outputs, for all of K. Of a
-//! recurrent cell the vectors are the gates of sixteen units, so that whoever has multiplied by a
-//! panel has all of the gates of these units (DeepCPU, section 4: fused products). A word of a
-//! panel is the weights of one, two or four successive k for one output.
+//! A panel holds the weights of `vectors` times sixteen outputs, for all of K; one tile multiplies
+//! by one panel. In recurrent cells the vectors are the gates of sixteen units, so that a product
+//! with one panel computes all gates of these units (DeepCPU, section 4: fused products). A word of
+//! a panel holds the weights of one, two or four successive k for one output.
+//!
+//! ```
+//! use dyno_kernels::{LANES, Panels, Precision};
+//!
+//! // Four gates of 32 units over 3 inputs.
+//! let row = [0.1, 0.2, 0.3];
+//! let panels = Panels::pack(Precision::Bf16, 4, 32, 3, |_gate, _unit| &row);
+//! assert_eq!((panels.panels(), panels.vectors(), panels.k()), (2, 4, 3));
+//! // Two words of two weights for each output.
+//! assert_eq!(panels.panel_bytes(), 2 * 4 * LANES * 4);
+//! ```
 
 #[cfg(test)]
 mod tests;
@@ -13,20 +24,20 @@ use std::ops::Range;
 use crate::lanes::LANES;
 use crate::memory::Memory;
 
-/// How numbers of a product are held.
+/// Precision of the numbers in a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// Both sides in `f32`.
+    /// Both operands in `f32`.
     F32,
-    /// Both sides in bfloat16, sums in `f32`.
+    /// Both operands in bfloat16, sums in `f32`.
     Bf16,
-    /// Weights in `i8` with a scale for each output, the other side in `u8`: states about 128, other rows
-    /// from their least number to their greatest, each row by itself. Sums in `i32`.
+    /// Weights in `i8` with a scale per output, the other operand in `u8`: states with an offset of
+    /// 128, other rows quantized from their least to their greatest number. Sums in `i32`.
     Int8,
 }
 
 impl Precision {
-    /// Values of k in a word of 32 bits.
+    /// Values of k in a 32-bit word.
     #[must_use]
     pub fn per_word(self) -> usize {
         match self {
@@ -36,15 +47,15 @@ impl Precision {
         }
     }
 
-    /// Words of a row of `k` values.
+    /// Words in a row of `k` values.
     #[must_use]
     pub fn words(self, k: usize) -> usize {
         k.div_ceil(self.per_word())
     }
 }
 
-/// Packed weights: `panels` x `words` x `vectors` x 16 words of 32 bits. Words of [`Precision::Int8`] are filled up
-/// with zeros to whole tiles of AMX.
+/// Packed weights: `panels` x `words` x `vectors` x 16 words of 32 bits. In [`Precision::Int8`],
+/// words are padded with zeros to whole tiles of AMX.
 #[derive(Debug)]
 pub struct Panels {
     precision: Precision,
@@ -52,34 +63,34 @@ pub struct Panels {
     panels: usize,
     k: usize,
     memory: Memory,
-    /// Where whole numbers are held, `panels` x `vectors` x 16 each: what one of a sum is worth, and what
-    /// the 128 added to each `u8` has added to the sum.
+    /// For integers, `panels` x `vectors` x 16 each: the scale of a sum, and the excess that the
+    /// offset of 128 in each `u8` adds to the sum.
     scales: Vec<f32>,
     excess: Vec<i32>,
-    /// The largest magnitude of a weight of [`Precision::Int8`], as a whole number.
+    /// Largest magnitude of the integer weights in [`Precision::Int8`].
     largest: u8,
 }
 
-/// Fewer words than this are not worth settling sums of 16 bits for.
+/// Minimum words for which 16-bit sums pay off.
 const LEAST_FEW: usize = 4;
 
-/// The most weights of an output of [`Precision::Int8`]: their products with bytes fill the 32
-/// bits of a sum.
+/// Maximum weights per output in [`Precision::Int8`]: sums of more products with bytes could
+/// overflow 32 bits.
 pub const MAX_BYTES: usize = i32::MAX as usize / (255 * 127);
 
-/// Words of a tile of AMX.
+/// Words of an AMX tile.
 const TILE: usize = 16;
 
-/// The most vectors of a panel.
+/// Maximum vectors of a panel.
 pub const MAX_VECTORS: usize = 4;
 
 impl Panels {
-    /// Packs `outputs` rows of `k` weights. `row(vector, unit)` is the row of a unit in a vector
-    /// (a gate); units go from 0 to `units`, and those that fill the last panel are zeros.
+    /// Packs weights. `row(vector, unit)` returns the `k` weights of a unit in a vector (a gate).
+    /// Units go from 0 to `units`; the last panel is padded with zeros.
     ///
     /// # Panics
-    /// `vectors` is not 1 to 4, a row is not of `k` weights, or of [`Precision::Int8`] `k` is more
-    /// than [`MAX_BYTES`].
+    /// `vectors` is not 1 to 4, a row does not have `k` weights, or `k` exceeds [`MAX_BYTES`] in
+    /// [`Precision::Int8`].
     pub fn pack<'a>(
         precision: Precision,
         vectors: usize,
@@ -90,11 +101,11 @@ impl Panels {
         Self::packed(precision, vectors, units, k, None, row)
     }
 
-    /// As [`Panels::pack`] of [`Precision::Int8`], but of weights that are whole numbers of `unit`, at
-    /// most 127 of them: they are held exactly.
+    /// Packs weights in [`Precision::Int8`] that are integer multiples of `unit` from -127 to 127;
+    /// they are stored exactly.
     ///
     /// # Panics
-    /// As [`Panels::pack`].
+    /// Under the conditions of [`Panels::pack`].
     pub fn pack_whole<'a>(
         vectors: usize,
         units: usize,
@@ -105,8 +116,9 @@ impl Panels {
         Self::packed(Precision::Int8, vectors, units, k, Some(unit), row)
     }
 
-    /// `whole` is what weights are whole numbers of, if they are. Such weights lie in the places of bfloat16 as
-    /// `i16`: then they are none of a program, and whoever asks for them keeps them.
+    /// Packs weights; `whole` is the unit of integer weights. Integer weights in
+    /// [`Precision::Bf16`] are stored as `i16`; programs cannot use these, so they stay inside of
+    /// this crate.
     pub(crate) fn packed<'a>(
         precision: Precision,
         vectors: usize,
@@ -148,10 +160,10 @@ impl Panels {
         packed
     }
 
-    /// Packs a matrix whose outputs are all alike: a panel is 64 of them, in their order.
+    /// Packs a matrix of equivalent outputs: a panel has 64 of them, in order.
     ///
     /// # Panics
-    /// `weights` is not a whole number of rows of `k`.
+    /// `weights` is not a whole number of rows of `k` numbers.
     #[must_use]
     pub fn pack_matrix(precision: Precision, k: usize, weights: &[f32]) -> Self {
         let outputs = weights.len() / k.max(1);
@@ -193,8 +205,9 @@ impl Panels {
                 let largest = weights.iter().fold(0.0_f32, |most, weight| most.max(weight.abs()));
                 let fitting = if largest > 0.0 { largest / 127.0 } else { 1.0 };
                 let scale = whole.unwrap_or(fitting);
-                // To the nearest, ties to even: a sum with 1.5 * 2^23 has room for whole numbers alone. Without an
-                // instruction for it, rounding is a call, and takes most of the time of packing.
+                // Rounds to nearest, ties to even: a sum with 1.5 * 2^23 has no fraction bits.
+                // Without a rounding instruction, `round` is a function call that dominates the
+                // time of packing.
                 const WHOLE: f32 = 12_582_912.0;
                 let whole = |weight: f32| (weight / scale + WHOLE - WHOLE) as i8;
                 let mut sum = 0_i32;
@@ -214,51 +227,51 @@ impl Panels {
         }
     }
 
-    /// How its numbers are held.
+    /// Precision of the weights.
     #[must_use]
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Vectors of sixteen outputs in a panel.
+    /// Vectors of sixteen outputs per panel.
     #[must_use]
     pub fn vectors(&self) -> usize {
         self.vectors
     }
 
-    /// How many panels there are.
+    /// Number of panels.
     #[must_use]
     pub fn panels(&self) -> usize {
         self.panels
     }
 
-    /// Weights of an output.
+    /// Weights per output.
     #[must_use]
     pub fn k(&self) -> usize {
         self.k
     }
 
-    /// Words of 32 bits in a row of the other side.
+    /// 32-bit words in a row of the other operand.
     #[must_use]
     pub fn words(&self) -> usize {
         self.precision.words(self.k)
     }
 
-    /// Words of bytes, whatever they are, whose products with these weights two sums of 16 bits hold; none if
-    /// they are too few.
+    /// Maximum words of bytes whose products with these weights fit in two 16-bit sums; `None` if
+    /// too few to pay off.
     pub(crate) fn few(&self) -> Option<usize> {
         let of_word = 2 * usize::from(u8::MAX) * usize::from(self.largest.max(1));
         let words = i16::MAX as usize / of_word;
         (self.precision == Precision::Int8 && words >= LEAST_FEW).then_some(words)
     }
 
-    /// What a product with all panels reads.
+    /// Bytes that a product with all panels reads.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.panels * self.panel_bytes()
     }
 
-    /// What a product with one panel reads.
+    /// Bytes that a product with one panel reads.
     #[must_use]
     pub fn panel_bytes(&self) -> usize {
         self.words() * self.vectors * LANES * 4
@@ -269,7 +282,7 @@ impl Panels {
         &self.memory.words()[panel * held(self.precision, self.k) * self.vectors * LANES..]
     }
 
-    /// Scales and excesses of the outputs of panels of whole numbers.
+    /// Scales and excesses of the outputs in panels of integers.
     pub(crate) fn whole(&self, panels: Range<usize>) -> (&[f32], &[i32]) {
         let width = self.vectors * LANES;
         let at = panels.start * width..panels.end * width;
@@ -277,13 +290,13 @@ impl Panels {
     }
 }
 
-/// Words of a panel that are held, for each of its outputs.
+/// Words per output of a panel, including padding.
 fn held(precision: Precision, k: usize) -> usize {
     let words = precision.words(k);
     if precision == Precision::Int8 { words.next_multiple_of(TILE) } else { words }
 }
 
-/// The nearest bfloat16, ties to even.
+/// Rounds to the nearest bfloat16, ties to even.
 fn bf16(weight: f32) -> u16 {
     crate::arch::narrowed(weight)
 }

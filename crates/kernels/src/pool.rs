@@ -1,4 +1,4 @@
-//! Largest numbers of windows of pixels: pools without padding.
+//! Max pooling over windows of pixels, without padding.
 
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
@@ -6,27 +6,46 @@ use crate::lanes::{Kernel, LANES, Lanes};
 /// Pixels of an image, row by row, and the windows that slide over it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
-    /// Pixel after pixel.
+    /// Numbers, pixel by pixel.
     pub numbers: &'a [f32],
-    /// Numbers from a pixel to the next; the first of them are its channels.
+    /// Numbers from one pixel to the next; the first of them are its channels.
     pub stride: usize,
-    /// Of a pixel.
+    /// Channels of a pixel.
     pub channels: usize,
-    /// Pixels of a row.
+    /// Pixels in a row.
     pub width: usize,
-    /// Pixels of a window, down and to the right: at least one.
+    /// Size of a window in pixels, vertical and horizontal: at least 1.
     pub window: [usize; 2],
-    /// Pixels from a window to the next, down and to the right.
+    /// Pixels from one window to the next, vertical and horizontal.
     pub steps: [usize; 2],
-    /// Windows, down and to the right.
+    /// Number of windows, vertical and horizontal.
     pub windows: [usize; 2],
 }
 
-/// Writes the largest of the pixels of each window, channel by channel, window after window. Of two numbers of which
-/// one is NaN, the one that comes first in the window is taken; so is the first of two zeros.
+/// Writes the maximum of each window, channel by channel, window by window. If either of two
+/// numbers is NaN, the first in the window wins; the same holds for two zeros.
 ///
 /// # Panics
-/// A window is empty or reaches beyond the numbers, or `to` has not a number for each channel of each window.
+/// A window is empty or exceeds the numbers, or `to` does not have one number per channel and
+/// window.
+///
+/// ```
+/// use dyno_kernels::{Isa, Pixels, largest};
+///
+/// // Two windows of 1 x 2 pixels with one channel.
+/// let pixels = Pixels {
+///     numbers: &[1.0, 4.0, 3.0, 2.0],
+///     stride: 1,
+///     channels: 1,
+///     width: 4,
+///     window: [1, 2],
+///     steps: [1, 2],
+///     windows: [1, 2],
+/// };
+/// let mut maxima = [0.0; 2];
+/// largest(Isa::best(), &pixels, &mut maxima);
+/// assert_eq!(maxima, [4.0, 3.0]);
+/// ```
 pub fn largest(isa: Isa, pixels: &Pixels<'_>, to: &mut [f32]) {
     let Pixels { numbers, stride, channels, width, window, steps, windows } = *pixels;
     assert!(!window.contains(&0), "a window has pixels");
@@ -65,7 +84,8 @@ impl Kernel for Largest<'_> {
                     let load = |down: usize, right: usize| {
                         let pixel = first + (down * width + right) * stride + at;
                         let from = numbers[pixel..][..count].as_ptr();
-                        // SAFETY: there are `count` numbers; sixteen are read where there are as many.
+                        // SAFETY: the slice has `count` numbers; sixteen are read only if `count`
+                        // is sixteen.
                         unsafe {
                             if count == LANES { s.load(from) } else { s.load_first(from, count) }
                         }
@@ -77,7 +97,8 @@ impl Kernel for Largest<'_> {
                         }
                     }
                     let to = found[at..][..count].as_mut_ptr();
-                    // SAFETY: there are `count` places; sixteen are written where there are as many.
+                    // SAFETY: the slice has room for `count` numbers; sixteen are written only if
+                    // `count` is sixteen.
                     unsafe {
                         match count {
                             LANES => s.store(to, largest),

@@ -1,10 +1,10 @@
-//! Programs: what a team of workers does, step by step, as data.
+//! Programs: the work of a team, step by step, as data.
 //!
-//! A program is DeepCPU's phased schedule (section 4.2) written out: loops over the steps of a
-//! sequence, in each loop phases, in each phase the products of each worker. Between phases all workers meet,
-//! unless a phase says that they need not. [`Program::new`] proves that no worker writes what
-//! another reads or writes between two meetings; only a proven program runs. That is the safety
-//! argument of this crate: below it are pointers, above it none.
+//! A program is a phased schedule of DeepCPU (section 4.2): loops over the steps of a sequence,
+//! phases within a loop, and products of each worker within a phase. All workers synchronize after
+//! each phase unless the phase has no barrier. [`Program::new`] verifies that between two barriers
+//! no worker writes what another one reads or writes; only verified programs run. This is the
+//! safety argument of this crate: code below uses pointers, code above is safe.
 
 mod general;
 mod proof;
@@ -16,243 +16,251 @@ use std::sync::Arc;
 use crate::activation::{Activation, Tanh};
 use crate::panels::{Panels, Precision};
 
-pub use general::{Blend, Gates, General, GeneralGru, GeneralLstm, GeneralRnn, Highway, Reset};
+pub use general::{
+    BlendCell, Gates, GeneralCell, GeneralGru, GeneralLstm, GeneralRnn, HighwayCell, ResetCell,
+};
 pub use proof::ProgramError;
 
-/// A sequence of matrices of 32-bit words, one for each slot.
+/// A sequence of matrices of 32-bit words, one per slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Where its words are.
-    pub kind: Kind,
-    /// Matrices.
+    /// Location of the words.
+    pub kind: BufferKind,
+    /// Number of matrices.
     pub slots: Slots,
-    /// Rows of each.
+    /// Rows of each matrix.
     pub rows: usize,
     /// Words of a row, and from one row to the next.
     pub columns: usize,
 }
 
 impl Buffer {
-    /// Words of that many slots, if a machine can have as many.
+    /// Words of `slots` slots; `None` if they exceed any memory.
     pub(crate) fn words(&self, slots: usize) -> Option<usize> {
         let words = slots.checked_mul(self.rows)?.checked_mul(self.columns)?;
         (words <= isize::MAX as usize / size_of::<u32>()).then_some(words)
     }
 }
 
-/// Where a buffer's words are.
+/// Location of a buffer's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// In memory of the program, zeros at first, kept from run to run.
+pub enum BufferKind {
+    /// In memory of the program, initially zeros, kept from run to run.
     Inside,
-    /// The caller's, read only: which of the inputs.
+    /// In the caller's memory, read only, with the index of the input.
     Input(usize),
-    /// The caller's, written: which of the outputs.
+    /// In the caller's memory, for writing, with the index of the output.
     Output(usize),
 }
 
-/// How many matrices a buffer has.
+/// Number of matrices in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
-    /// This many.
+    /// A fixed number.
     Count(usize),
-    /// As many as the sequence of this number has steps.
+    /// The number of steps of the sequence with this index.
     Length(usize),
 }
 
-/// Which matrix of a buffer is meant at step `t` of `length` steps.
+/// Which matrix of a buffer is accessed at step `t` of `length` steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum SlotIndex {
     /// Always this one.
     Fixed(usize),
     /// `t`.
     Step,
     /// `length - 1 - t`.
     Back,
-    /// `t + by`, and round again: what one step leaves for the next.
+    /// `(t + by) mod slots`: data that one step leaves for the next.
     Turn {
-        /// 0 or more.
+        /// Offset, >= 0.
         by: usize,
     },
 }
 
-/// Rows and columns of a buffer. How many columns follows from what is put there or read.
+/// A place in a buffer. The number of columns follows from the data read or written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of the buffer.
     pub buffer: usize,
     /// Which of its matrices.
-    pub at: At,
+    pub at: SlotIndex,
     /// First column.
     pub column: usize,
 }
 
-/// A product and what becomes of its sums.
+/// A matrix product and the epilogue of its sums.
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// Rows of `weights.k()` values, in whole words. What the last word holds beyond the k of the panels is
-    /// multiplied by zero weights: of bfloat16 it must be finite.
+    /// Rows of `weights.k()` values in whole words. Values of the last word beyond k are multiplied
+    /// by zero weights; in bfloat16 they must be finite.
     pub a: Place,
-    /// How `a` holds them: as the weights are, or in `f32`, of which each worker then makes what it
-    /// needs, whole numbers with a scale for each row.
+    /// Precision of `a`: that of the weights, or `f32`. In the latter case, each worker narrows the
+    /// rows that it needs, to integers with a scale per row.
     pub holds: Precision,
     /// The weights.
     pub weights: Arc<Panels>,
-    /// Which of their panels.
+    /// Panels to multiply by.
     pub panels: Range<usize>,
-    /// Which rows of the batch.
+    /// Rows of the batch.
     pub rows: Range<usize>,
-    /// Added to each row: a number for each output of all panels, or nothing.
+    /// Bias added to each row: one number per output of all panels, or none.
     pub bias: Option<Arc<[f32]>>,
-    /// What one of `a` is worth, if it holds whole numbers.
+    /// Scale of `a` if it holds integers.
     pub scale: f32,
-    /// Whether `a` is a state, which is all zeros at the first step of a fresh sequence: then there is
-    /// nothing to multiply.
-    pub of_state: bool,
-    /// What becomes of the sums.
-    pub then: Then,
+    /// Whether `a` is a state, which is zero at the first step of a fresh sequence, so that the
+    /// product is skipped.
+    pub reads_state: bool,
+    /// Epilogue of the sums.
+    pub epilogue: Epilogue,
 }
 
-/// What becomes of the sums of a product. Units and outputs are counted from the first panel on.
+/// Epilogue of a product's sums. Units and outputs are counted from the first panel on.
 #[derive(Clone, Debug)]
-pub enum Then {
-    /// They are stored, in the order of panels; the last vectors only as far as `outputs` go.
+pub enum Epilogue {
+    /// Stores the sums in the order of panels; the last vectors only up to `outputs`.
     Store {
-        /// Where the outputs of panel 0 begin.
+        /// Place of the outputs of panel 0.
         to: Place,
-        /// What is done to each.
+        /// Activation of each sum.
         activation: Activation,
-        /// Outputs of all panels, those that only fill the last one left out.
+        /// Outputs of all panels, without padding.
         outputs: usize,
     },
     /// Gates i, f, g, o of an LSTM.
     Lstm(Arc<Lstm>),
-    /// Gates z, r, n of a GRU whose reset gate works on the product (`linear_before_reset` of ONNX).
+    /// Gates z, r, n of a GRU whose reset gate is applied to the product (`linear_before_reset` in
+    /// ONNX).
     Gru(Arc<Gru>),
     /// A plain recurrent network.
     Rnn(Arc<Rnn>),
     /// A cell with options.
-    General(Arc<General>),
+    General(Arc<GeneralCell>),
 }
 
-/// Where a step's new state goes.
+/// Destinations of a step's new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hidden {
-    /// In `f32`, for the next step.
+pub struct HiddenState {
+    /// State in `f32`, for the next step.
     pub state: Place,
-    /// For the next product, if that is not in `f32`: where, and in what.
+    /// State for the next product, and its precision, unless that is `f32`.
     pub narrow: Option<(Place, Precision)>,
-    /// To the caller.
+    /// State for the caller.
     pub output: Option<Place>,
     /// Units of the layer.
     pub units: usize,
 }
 
-/// An LSTM's cell. Places of units begin with unit 0.
+/// An LSTM cell. Places of units begin with unit 0.
 #[derive(Clone, Debug)]
 pub struct Lstm {
-    /// Products with the input, as the panels order them, biases in them; nothing if the sums have all.
+    /// Products with the input including biases, in the order of the panels; `None` if the sums
+    /// include them.
     pub input: Option<Place>,
-    /// State of the cell, in place.
+    /// Cell state, updated in place.
     pub cell: Place,
-    /// The new state.
-    pub hidden: Hidden,
-    /// How near to tanh.
+    /// Destinations of the new state.
+    pub hidden: HiddenState,
+    /// Accuracy of tanh.
     pub tanh: Tanh,
 }
 
-/// A GRU's cell. Its `r` acts on the sum of `n`, biases of the state's side in the product.
+/// A GRU cell. Gate r is applied to the sum of n, which includes the biases of the state.
 #[derive(Clone, Debug)]
 pub struct Gru {
-    /// Products with the input, as the panels order them, biases in them.
+    /// Products with the input including biases, in the order of the panels.
     pub input: Place,
-    /// The last state.
+    /// State after the last step.
     pub last: Place,
-    /// The new one.
-    pub hidden: Hidden,
-    /// How near to tanh.
+    /// Destinations of the new state.
+    pub hidden: HiddenState,
+    /// Accuracy of tanh.
     pub tanh: Tanh,
 }
 
-/// A plain network's cell.
+/// A cell of a plain recurrent network.
 #[derive(Clone, Debug)]
 pub struct Rnn {
-    /// Products with the input, as the panels order them, biases in them.
+    /// Products with the input including biases, in the order of the panels.
     pub input: Place,
-    /// The new state.
-    pub hidden: Hidden,
-    /// What is done to the sum.
+    /// Destinations of the new state.
+    pub hidden: HiddenState,
+    /// Activation of the sum.
     pub activation: Activation,
 }
 
-/// What one worker does in a phase, in this order.
+/// Products of one worker in a phase, in order.
 pub type Work = Vec<Product>;
 
-/// What all workers do before they meet.
+/// Work of all workers between two barriers.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Of each worker.
+    /// Work of each worker.
     pub work: Vec<Work>,
-    /// Whether all wait for all at the end.
-    pub meets: bool,
+    /// Whether all workers synchronize at the end.
+    pub has_barrier: bool,
 }
 
 /// Phases that repeat.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// How often.
-    pub every: Every,
-    /// In this order.
+    /// How often the phases repeat.
+    pub cadence: Cadence,
+    /// Phases in order.
     pub phases: Vec<Phase>,
 }
 
 /// How often phases repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Every {
-    /// Once for each chunk of steps, and then for all of its steps at once.
+pub enum Cadence {
+    /// Once per chunk of steps, for all of its steps at once.
     Chunk,
-    /// Once for each step of a chunk.
+    /// Once per step of a chunk.
     Step,
 }
 
-/// Stages for each chunk of a sequence. At the end all workers meet.
+/// Stages for each chunk of a sequence. All workers synchronize at the end.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// Which length counts its steps.
+    /// Index of the length that counts its steps.
     pub length: usize,
-    /// Steps of a chunk, 0 for 1; the last may have fewer.
+    /// Steps of a chunk, where 0 means 1; the last chunk may have fewer.
     pub chunk: usize,
-    /// In this order, for each chunk.
+    /// Stages of each chunk, in order.
     pub stages: Vec<Stage>,
 }
 
 impl Product {
-    /// Whether any of its places goes through the sequence from the end.
+    /// Whether any of its places is at [`SlotIndex::Back`].
     pub(crate) fn is_back(&self) -> bool {
-        let back = |place: &Place| place.at == At::Back;
+        let back = |place: &Place| place.at == SlotIndex::Back;
         let some = |place: &Option<Place>| place.as_ref().is_some_and(back);
-        let hidden = |hidden: &Hidden| {
+        let hidden = |hidden: &HiddenState| {
             back(&hidden.state)
                 || hidden.narrow.as_ref().is_some_and(|(place, _)| back(place))
                 || some(&hidden.output)
         };
         back(&self.a)
-            || match &self.then {
-                Then::Store { to, .. } => back(to),
-                Then::Lstm(cell) => some(&cell.input) || back(&cell.cell) || hidden(&cell.hidden),
-                Then::Gru(cell) => back(&cell.input) || back(&cell.last) || hidden(&cell.hidden),
-                Then::Rnn(cell) => back(&cell.input) || hidden(&cell.hidden),
-                Then::General(cell) => {
+            || match &self.epilogue {
+                Epilogue::Store { to, .. } => back(to),
+                Epilogue::Lstm(cell) => {
+                    some(&cell.input) || back(&cell.cell) || hidden(&cell.hidden)
+                }
+                Epilogue::Gru(cell) => {
+                    back(&cell.input) || back(&cell.last) || hidden(&cell.hidden)
+                }
+                Epilogue::Rnn(cell) => back(&cell.input) || hidden(&cell.hidden),
+                Epilogue::General(cell) => {
                     let mut found = false;
                     let mut touch = |place: Place, _: Range<usize>, _| found |= back(&place);
                     let last = cell.touches(&(0..0), 1, &mut touch);
-                    last.is_some_and(|(of, _)| hidden(of)) || found
+                    last.is_some_and(|(state, _)| hidden(state)) || found
                 }
             }
     }
 }
 
-/// A proven program.
+/// A verified program.
 #[derive(Clone, Debug)]
 pub struct Program {
     workers: usize,
@@ -261,10 +269,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Proves a program of `workers` workers.
+    /// Verifies a program of `workers` workers.
     ///
     /// # Errors
-    /// Something lies outside of its buffer, or two workers would meet in one place.
+    /// A place lies outside of its buffer, or two workers could access the same place without a
+    /// barrier between them.
     pub fn new(
         workers: usize,
         buffers: Vec<Buffer>,
@@ -274,26 +283,26 @@ impl Program {
         Ok(Self { workers, buffers, loops })
     }
 
-    /// How many workers it needs.
+    /// Number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers
     }
 
-    /// Its buffers.
+    /// Buffers.
     #[must_use]
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
 
-    /// Its loops.
+    /// Loops.
     #[must_use]
     pub fn loops(&self) -> &[Loop] {
         &self.loops
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for SlotIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(slot) => write!(f, "{slot}"),

@@ -1,10 +1,23 @@
-//! Rows against rows: products of attention, where neither side is known before a call and nothing can be
-//! packed.
+//! Products of rows with rows, for attention: both operands are known only at the call, so that
+//! nothing can be packed.
+//!
+//! ```
+//! use dyno_kernels::{Isa, Rows, dots, mix};
+//!
+//! let (keys, query) = ([1.0, 0.0, 0.0, 2.0], [3.0, 4.0]);
+//! let keys = Rows::new(&keys, 2, 2, 2);
+//! let mut scores = [0.0; 2];
+//! dots(Isa::best(), Rows::new(&query, 1, 2, 2), keys, &mut scores);
+//! assert_eq!(scores, [3.0, 8.0]);
+//! let mut sum = [0.0; 2];
+//! mix(Isa::best(), &scores, keys, &mut sum);
+//! assert_eq!(sum, [3.0, 16.0]);
+//! ```
 
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 
-/// Rows of numbers, each as far from the next.
+/// Rows of numbers at equal distances.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     numbers: &'a [f32],
@@ -14,10 +27,11 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `count` rows of `width` numbers, the first at the start of `numbers`, `stride` from one to the next.
+    /// Returns `count` rows of `width` numbers: the first at the start of `numbers`, each `stride`
+    /// after the one before.
     ///
     /// # Panics
-    /// They do not lie inside of `numbers`.
+    /// The rows exceed `numbers`.
     #[must_use]
     pub fn new(numbers: &'a [f32], count: usize, width: usize, stride: usize) -> Self {
         let end = count.checked_sub(1).map_or(Some(0), |last| last.checked_mul(stride));
@@ -30,16 +44,16 @@ impl<'a> Rows<'a> {
         Self { numbers, count, width, stride }
     }
 
-    /// How many there are.
+    /// Number of rows.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// One of them.
+    /// Returns a row.
     ///
     /// # Panics
-    /// There are not as many.
+    /// `index` is out of range.
     #[must_use]
     pub fn row(&self, index: usize) -> &'a [f32] {
         assert!(index < self.count, "row {index} of {}", self.count);
@@ -47,28 +61,29 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The product of each row of `a` with each of `b`: number `i * b.count() + j` of `to` is that of rows
-/// i and j.
+/// Computes the dot product of each row of `a` with each row of `b`: `to[i * b.count() + j]` is
+/// that of rows i and j.
 ///
 /// # Panics
-/// Rows are not of one width, or `to` has not a number for each pair.
+/// The rows differ in width, or `to` does not have one number per pair.
 pub fn dots(isa: Isa, a: Rows<'_>, b: Rows<'_>, to: &mut [f32]) {
     assert_eq!(a.width, b.width, "rows of one width");
     assert_eq!(Some(to.len()), a.count.checked_mul(b.count), "a number for each pair of rows");
     isa.run(Dots { a, b, to });
 }
 
-/// The sum of all rows, each times its weight.
+/// Computes the weighted sum of all rows.
 ///
 /// # Panics
-/// There is not a weight for each row, or `to` is not as wide as they are.
+/// There is not one weight per row, or `to` does not have the width of the rows.
 pub fn mix(isa: Isa, weights: &[f32], rows: Rows<'_>, to: &mut [f32]) {
     assert_eq!(weights.len(), rows.count, "a weight for each row");
     assert_eq!(to.len(), rows.width, "as wide as the rows");
     isa.run(Mix { weights, rows, to });
 }
 
-/// Rows of `b` that share what is loaded of a row of `a`, and columns of [`mix`] that share its weight.
+/// Rows of `b` that share each load from a row of `a`, and columns of [`mix`] that share each
+/// weight.
 const SHARE: usize = 4;
 
 struct Dots<'a> {
@@ -77,23 +92,23 @@ struct Dots<'a> {
     to: &'a mut [f32],
 }
 
-/// Sixteen numbers of a row from `at` on, zeros after its end.
+/// Loads sixteen numbers of a row from `at` on; zeros after its end.
 #[inline(always)]
 fn sixteen<S: Lanes>(s: S, row: &[f32], at: usize) -> S::F {
     let rest = &row[at..];
     if let Some(whole) = rest.first_chunk::<LANES>() {
-        // SAFETY: `whole` are 16 numbers.
+        // SAFETY: `whole` holds 16 numbers.
         return unsafe { s.load(whole.as_ptr()) };
     }
-    // SAFETY: `rest` are fewer than 16 numbers.
+    // SAFETY: `rest` has fewer than 16 numbers.
     unsafe { s.load_first(rest.as_ptr(), rest.len()) }
 }
 
-/// The sum of all lanes.
+/// Sum of all lanes.
 #[inline(always)]
 fn total<S: Lanes>(s: S, x: S::F) -> f32 {
     let mut lanes = [0.0; LANES];
-    // SAFETY: `lanes` are 16 numbers.
+    // SAFETY: `lanes` has room for 16 numbers.
     unsafe { s.store(lanes.as_mut_ptr(), x) };
     let mut half = LANES / 2;
     while half > 0 {
@@ -110,7 +125,7 @@ impl Kernel for Dots<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        // Many rows against one are one against many.
+        // Many rows times one row is the same as one row times many.
         let (a, b) = if self.b.count == 1 { (self.b, self.a) } else { (self.a, self.b) };
         let count = b.count;
         for i in 0..a.count {
@@ -124,7 +139,7 @@ impl Kernel for Dots<'_> {
                     j += 1;
                     continue;
                 }
-                // The last rows are done again where fewer than four are left.
+                // If fewer than four rows are left, the last four are computed again.
                 let start = j.min(count - SHARE);
                 let sums =
                     products::<S, SHARE>(s, row, std::array::from_fn(|at| b.row(start + at)));
@@ -135,7 +150,7 @@ impl Kernel for Dots<'_> {
     }
 }
 
-/// Products of a row with some others.
+/// Dot products of a row with several others.
 #[inline(always)]
 fn products<S: Lanes, const N: usize>(s: S, row: &[f32], others: [&[f32]; N]) -> [f32; N] {
     let mut sums = [s.splat(0.0); N];
@@ -177,7 +192,7 @@ impl Kernel for Mix<'_> {
             }
             for (to, sum) in to.chunks_mut(LANES).zip(sums) {
                 let mut lanes = [0.0; LANES];
-                // SAFETY: `lanes` are 16 numbers.
+                // SAFETY: `lanes` has room for 16 numbers.
                 unsafe { s.store(lanes.as_mut_ptr(), sum) };
                 to.copy_from_slice(&lanes[..to.len()]);
             }

@@ -1,5 +1,17 @@
-//! A team of threads that stays: workers bound to cores, started by one store, meeting without
-//! the kernel's help (DeepCPU, section 5.3: weight-centric streamlining).
+//! A persistent team of threads: workers pinned to cores, started by a single store, synchronized
+//! without system calls (DeepCPU, section 5.3: weight-centric streamlining).
+//!
+//! ```
+//! use std::sync::atomic::{AtomicUsize, Ordering};
+//!
+//! use dyno_kernels::Team;
+//!
+//! let (mut team, sum) = (Team::with_workers(3), AtomicUsize::new(0));
+//! team.run(&|worker| {
+//!     sum.fetch_add(worker, Ordering::Relaxed);
+//! });
+//! assert_eq!(sum.into_inner(), 1 + 2);
+//! ```
 
 mod protocol;
 
@@ -9,55 +21,60 @@ use std::sync::atomic::AtomicU32;
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use protocol::{Came, Jobs};
+use protocol::{Arrivals, Jobs};
 
 /// How a team waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// How long idle workers spin before they sleep, and whoever waits for a worker spins before it
-    /// lets others run.
+pub struct WaitPolicy {
+    /// How long idle workers spin before they sleep, and how long waiting for a worker spins before
+    /// yielding.
     pub spin: Duration,
 }
 
-impl Default for Waiting {
+impl Default for WaitPolicy {
     fn default() -> Self {
         Self { spin: Duration::from_millis(2) }
     }
 }
 
-/// What all workers are to do: called with the number of each.
+/// A job, called with the number of each worker.
 type Job = dyn Fn(usize) + Sync;
 
-struct Shared {
-    /// Counted up for each job; the greatest number ends the team.
+struct SharedState {
+    /// Counter of jobs; the greatest number ends the team.
     jobs: Jobs<AtomicU32>,
     job: UnsafeCell<Option<*const Job>>,
-    waiting: Waiting,
+    policy: WaitPolicy,
 }
 
-// SAFETY: `job` is written by the caller of `run` alone, while no worker reads: before `jobs` tells
-// of it (release, acquire), and after all have told that they are done with the last.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
+// SAFETY: only the caller of `run` writes `job`, and no worker reads it then: the write comes
+// before `jobs` publishes the job (release, acquire), and after all workers have finished the last
+// one.
+unsafe impl Sync for SharedState {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for SharedState {}
 
 const END: u32 = u32::MAX;
 
-/// Threads that work as one with whoever calls [`Team::run`], who is worker 0.
+/// Threads that work together with the caller of [`Team::run`], which is worker 0.
 pub struct Team {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     threads: Vec<(JoinHandle<()>, Thread)>,
     jobs: u32,
-    /// Cores of workers; none when the caller may use no other.
+    /// Cores of pinned workers; empty if the caller may use no other core.
     bound: Vec<usize>,
 }
 
 impl Team {
-    /// A team of one more than `cores`, each of these bound to its core where the system knows how.
+    /// Starts a team with one worker more than `cores`; each thread is pinned to its core if the
+    /// system supports it.
     #[must_use]
-    pub fn new(cores: &[Option<usize>], waiting: Waiting) -> Self {
-        let shared =
-            Arc::new(Shared { jobs: Jobs::new(cores.len()), job: UnsafeCell::new(None), waiting });
+    pub fn new(cores: &[Option<usize>], policy: WaitPolicy) -> Self {
+        let shared = Arc::new(SharedState {
+            jobs: Jobs::new(cores.len()),
+            job: UnsafeCell::new(None),
+            policy,
+        });
         let threads = cores.iter().enumerate().map(|(index, core)| {
             let (shared, core) = (Arc::clone(&shared), *core);
             let work = move || {
@@ -72,33 +89,35 @@ impl Team {
         Self { threads: threads.collect(), shared, jobs: 0, bound }
     }
 
-    /// A team of `workers`, those beside the caller on the last cores that this process may use.
+    /// Starts a team of `workers` workers; all except the caller are pinned to the last cores that
+    /// this process may use.
     #[must_use]
-    pub fn of(workers: usize) -> Self {
+    pub fn with_workers(workers: usize) -> Self {
         let cores = usable_cores();
         let more = workers.saturating_sub(1);
         let bound: Vec<Option<usize>> = (0..more)
             .map(|at| cores.len().checked_sub(at + 1).and_then(|last| cores.get(last).copied()))
             .collect();
-        Self::new(&bound, Waiting::default())
+        Self::new(&bound, WaitPolicy::default())
     }
 
-    /// The caller among them.
+    /// Number of workers including the caller.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.threads.len() + 1
     }
 
-    /// Calls `job` once for each worker, at once, and returns when all are done. No system call, unless
-    /// a worker had gone to sleep, or the caller woke on a worker's core.
+    /// Calls `job` once per worker, concurrently, and returns when all have finished. Makes no
+    /// system call unless a worker sleeps or the caller runs on a worker's core.
     pub fn run(&mut self, job: &(dyn Fn(usize) + Sync)) {
         if self.threads.is_empty() {
             return job(0);
         }
         self.step_aside();
-        let guard = Abort;
-        // SAFETY: the lifetime is forgotten, and kept: this function returns only after all workers
-        // are done with the job. Nobody else touches `job`, see `Shared`.
+        let guard = AbortGuard;
+        // SAFETY: the job outlives its use although its lifetime is erased: this function returns
+        // only after all workers have finished the job. Nothing else accesses `job`; see
+        // `SharedState`.
         unsafe {
             let job = std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const Job>(job);
             *self.shared.job.get() = Some(job);
@@ -109,14 +128,14 @@ impl Team {
         }
         self.shared.jobs.begin(self.jobs, |worker| self.threads[worker].1.unpark());
         job(0);
-        let mut patience = Patience::new(self.shared.waiting);
-        self.shared.jobs.wait(self.jobs, || patience.pause());
+        let mut backoff = Backoff::new(self.shared.policy);
+        self.shared.jobs.wait(self.jobs, || backoff.pause());
         std::mem::forget(guard);
     }
 
-    /// Moves the caller off the core of a worker: a thread that slept wakes on any core, and the two
-    /// would take turns there for milliseconds while another core idles. It may use the same cores as
-    /// before afterwards, and so may the threads that it starts.
+    /// Moves the caller off the core of a worker. A thread that slept may wake on any core; the two
+    /// would share that core for milliseconds while another one idles. The caller's affinity is
+    /// restored afterwards, and with it that of threads that it starts.
     #[cfg(target_os = "linux")]
     fn step_aside(&mut self) {
         use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -142,39 +161,40 @@ impl Drop for Team {
         self.shared.jobs.begin(END, |_| ());
         for (handle, thread) in self.threads.drain(..) {
             thread.unpark();
-            // A worker that panicked has aborted the process.
+            // A worker that panicked has already aborted the process.
             let _ = handle.join();
         }
     }
 }
 
-/// Ends the process if a job unwinds: others would wait for it for ever, or go on with what it
-/// has left half done.
-struct Abort;
+/// Aborts the process if a job unwinds: other workers would wait forever, or continue with
+/// incomplete data.
+struct AbortGuard;
 
-impl Drop for Abort {
+impl Drop for AbortGuard {
     fn drop(&mut self) {
         std::process::abort();
     }
 }
 
-impl Shared {
+impl SharedState {
     fn work(&self, index: usize) {
         let mut last = 0;
         loop {
-            let told = self.next(index, last);
-            if told == END {
+            let current = self.next(index, last);
+            if current == END {
                 return;
             }
-            last = told;
-            let guard = Abort;
-            // SAFETY: `jobs` told of a job, so `run` has written it and waits until `done` is told.
+            last = current;
+            let guard = AbortGuard;
+            // SAFETY: `jobs` published a job, so `run` has written it and waits until `done` is
+            // published.
             let job = unsafe { (*self.job.get()).map(|job| &*job) };
             if let Some(job) = job {
                 job(index + 1);
             }
             std::mem::forget(guard);
-            self.jobs.end(index, told);
+            self.jobs.end(index, current);
         }
     }
 
@@ -183,13 +203,13 @@ impl Shared {
         let since = now();
         loop {
             for _ in 0..256 {
-                let told = self.jobs.told();
-                if told != last {
-                    return told;
+                let current = self.jobs.current();
+                if current != last {
+                    return current;
                 }
                 std::hint::spin_loop();
             }
-            if since.elapsed() > self.waiting.spin {
+            if since.elapsed() > self.policy.spin {
                 return self.jobs.sleep(index, last, std::thread::park);
             }
         }
@@ -201,17 +221,17 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Spins, and lets others run when that takes long: with fewer free cores than workers, the one
-/// that is waited for may not be running.
-struct Patience {
-    waiting: Waiting,
+/// Spins, and yields if the wait is long: with fewer free cores than workers, the awaited worker
+/// may not be running.
+struct Backoff {
+    policy: WaitPolicy,
     spun: u32,
     since: Option<Instant>,
 }
 
-impl Patience {
-    fn new(waiting: Waiting) -> Self {
-        Self { waiting, spun: 0, since: None }
+impl Backoff {
+    fn new(policy: WaitPolicy) -> Self {
+        Self { policy, spun: 0, since: None }
     }
 
     fn pause(&mut self) {
@@ -219,28 +239,29 @@ impl Patience {
         self.spun = self.spun.wrapping_add(1);
         if self.spun.is_multiple_of(4096) {
             let since = *self.since.get_or_insert_with(now);
-            if since.elapsed() > self.waiting.spin.min(Duration::from_micros(200)) {
+            if since.elapsed() > self.policy.spin.min(Duration::from_micros(200)) {
                 std::thread::yield_now();
             }
         }
     }
 }
 
-/// Where workers wait for one another.
-pub(crate) struct Meeting {
-    came: Came<AtomicU32>,
-    waiting: Waiting,
+/// A barrier of all workers.
+pub(crate) struct Barrier {
+    arrivals: Arrivals<AtomicU32>,
+    policy: WaitPolicy,
 }
 
-impl Meeting {
+impl Barrier {
     pub(crate) fn new(workers: usize) -> Self {
-        Self { came: Came::new(workers), waiting: Waiting::default() }
+        Self { arrivals: Arrivals::new(workers), policy: WaitPolicy::default() }
     }
 
-    /// Returns when all workers have come for the `time`th time. What they wrote before is seen.
+    /// Returns when all workers have arrived for the `time`th time. Their earlier writes are
+    /// visible then.
     pub(crate) fn wait(&self, worker: usize, time: u32) {
-        let mut patience = Patience::new(self.waiting);
-        self.came.meet(worker, time, || patience.pause());
+        let mut backoff = Backoff::new(self.policy);
+        self.arrivals.arrive(worker, time, || backoff.pause());
     }
 }
 
@@ -260,7 +281,7 @@ fn usable_cores() -> Vec<usize> {
 fn bind(core: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(core);
-    // Refused where the process may not use the core: then it stays where it may.
+    // Fails if the process may not use the core; the thread then stays where it is.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
@@ -274,7 +295,7 @@ mod tests {
 
     #[test]
     fn all_workers_run_each_job_once_and_sleep_between() {
-        let mut team = Team::new(&[None, None], Waiting { spin: Duration::ZERO });
+        let mut team = Team::new(&[None, None], WaitPolicy { spin: Duration::ZERO });
         let counts: [AtomicUsize; 3] = Default::default();
         for _ in 0..100 {
             team.run(&|worker| {
@@ -290,11 +311,12 @@ mod tests {
         use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
         let cores = usable_cores();
         let [first, .., last] = cores.as_slice() else { return };
-        let mut team = Team::new(&[Some(*last)], Waiting::default());
+        let mut team = Team::new(&[Some(*last)], WaitPolicy::default());
         let mut both = CpuSet::new();
         both.set(*first);
         both.set(*last);
-        // The system may move it back between the call and the job, though hardly most times; without
+        // The system may move it back between the call and the job, though hardly most times;
+        // without
         // a step aside it would stay each time.
         let left = (0..100).filter(|_| {
             bind(*last);
@@ -320,14 +342,14 @@ mod tests {
 
     #[test]
     fn what_was_written_before_a_meeting_is_seen_after() {
-        let mut team = Team::of(3);
-        let meeting = Meeting::new(3);
-        let seen: [AtomicUsize; 3] = Default::default();
+        let mut team = Team::with_workers(3);
+        let meeting = Barrier::new(3);
+        let latest: [AtomicUsize; 3] = Default::default();
         team.run(&|worker| {
             for time in 1..=1000 {
-                seen[worker].store(time, Ordering::Relaxed);
+                latest[worker].store(time, Ordering::Relaxed);
                 meeting.wait(worker, 2 * time as u32 - 1);
-                assert!(seen.iter().all(|other| other.load(Ordering::Relaxed) == time));
+                assert!(latest.iter().all(|other| other.load(Ordering::Relaxed) == time));
                 meeting.wait(worker, 2 * time as u32);
             }
         });

@@ -1,4 +1,4 @@
-//! The innermost loop: a few rows times one panel, sums in registers.
+//! The innermost loop: a few rows times one panel, with sums in registers.
 
 #[cfg(test)]
 mod tests;
@@ -6,31 +6,31 @@ mod tests;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Precision;
 
-/// Most rows of a tile. Six rows of four vectors and what they are multiplied by fill the
-/// 32 registers of AVX-512.
+/// Maximum rows of a tile. The sums of six rows with four vectors, and their operands, fill the 32
+/// registers of AVX-512.
 pub(crate) const MAX_ROWS: usize = 6;
 
-/// What a tile works on: `words` of each row, as many rows of a panel, and where sums begin and
-/// end. Pointers are checked by who makes it (`execute.rs`).
+/// Operands of a tile: words of some rows, a panel, and the start and destination of the sums. The
+/// code that builds a tile (`execute/worker.rs`) guarantees that its pointers are valid.
 #[derive(Clone, Copy)]
 pub(crate) struct Tile {
-    /// Where each row's words begin, one for each row.
+    /// Pointers to the words of each row.
     pub rows: *const *const u32,
-    /// Of them, the first that is multiplied.
+    /// First word of each row to multiply.
     pub first: usize,
     pub words: usize,
     /// `words` x `vectors` x 16 words.
     pub panel: *const u32,
     pub start: Start,
-    /// Where each row's sums go: `vectors` x 16 numbers from `column` on.
+    /// Destination of each row's sums: `vectors` x 16 numbers from `column` on.
     pub sums: *const *mut f32,
     pub column: usize,
 }
 
 impl Tile {
-    /// The same rows from another vector of the panel on.
+    /// Returns the tile of the same rows from another vector of the panel on.
     #[inline(always)]
-    fn from(self, vector: usize) -> Self {
+    fn from_vector(self, vector: usize) -> Self {
         let by = vector * LANES;
         let start = match self.start {
             Start::Zeros => Start::Zeros,
@@ -41,27 +41,33 @@ impl Tile {
     }
 }
 
-/// What sums begin with.
+/// Initial values of sums.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
     Zeros,
-    /// `vectors` x 16 numbers, the same for each row.
+    /// `vectors` x 16 numbers, shared by all rows.
     Same(*const f32),
-    /// Of each row, `vectors` x 16 numbers from a column on.
+    /// `vectors` x 16 numbers of each row, from a column on.
     Rows(*const *const f32, usize),
 }
 
-/// How a precision multiplies and adds.
+/// Multiplication and addition in one precision.
 pub(crate) trait Dot {
     type Sum<S: Lanes>: Copy;
     fn zero<S: Lanes>(s: S) -> Self::Sum<S>;
     fn add<S: Lanes>(s: S, a: Self::Sum<S>, b: Self::Sum<S>) -> Self::Sum<S>;
+    /// Loads 16 sums.
+    ///
     /// # Safety
     /// `from` is valid for reads of 16 words.
     unsafe fn load<S: Lanes>(s: S, from: *const f32) -> Self::Sum<S>;
+    /// Stores 16 sums.
+    ///
     /// # Safety
     /// `to` is valid for writes of 16 words.
     unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>);
+    /// Adds the products of one word with 16 words of weights.
+    ///
     /// # Safety
     /// `weights` is valid for reads of 16 words.
     unsafe fn dot<S: Lanes>(s: S, sum: Self::Sum<S>, a: u32, weights: *const u32) -> Self::Sum<S>;
@@ -85,12 +91,12 @@ macro_rules! sums_in_f32 {
         }
         #[inline(always)]
         unsafe fn load<S: Lanes>(s: S, from: *const f32) -> S::F {
-            // SAFETY: the caller vouches for 16 words.
+            // SAFETY: the caller guarantees that `from` is valid for reads of 16 words.
             unsafe { s.load(from) }
         }
         #[inline(always)]
         unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: S::F) {
-            // SAFETY: the caller vouches for 16 words.
+            // SAFETY: the caller guarantees that `to` is valid for writes of 16 words.
             unsafe { s.store(to, sum) }
         }
     };
@@ -100,7 +106,7 @@ impl Dot for F32 {
     sums_in_f32!();
     #[inline(always)]
     unsafe fn dot<S: Lanes>(s: S, sum: S::F, a: u32, weights: *const u32) -> S::F {
-        // SAFETY: the caller vouches for 16 words.
+        // SAFETY: the caller guarantees that `weights` is valid for reads of 16 words.
         s.fma(s.splat(f32::from_bits(a)), unsafe { s.load(weights.cast()) }, sum)
     }
 }
@@ -109,12 +115,12 @@ impl Dot for Bf16 {
     sums_in_f32!();
     #[inline(always)]
     unsafe fn dot<S: Lanes>(s: S, sum: S::F, a: u32, weights: *const u32) -> S::F {
-        // SAFETY: the caller vouches for 16 words.
+        // SAFETY: the caller guarantees that `weights` is valid for reads of 16 words.
         unsafe { s.dot_bf16(sum, a, weights.cast()) }
     }
 }
 
-/// Sums in `i32`, by a product of whole numbers.
+/// Sums in `i32`, with an integer product.
 macro_rules! sums_in_i32 {
     ($dot:ident) => {
         type Sum<S: Lanes> = S::I;
@@ -128,17 +134,17 @@ macro_rules! sums_in_i32 {
         }
         #[inline(always)]
         unsafe fn load<S: Lanes>(s: S, from: *const f32) -> S::I {
-            // SAFETY: the caller vouches for 16 words.
+            // SAFETY: the caller guarantees that `from` is valid for reads of 16 words.
             unsafe { s.load_i32(from.cast()) }
         }
         #[inline(always)]
         unsafe fn store<S: Lanes>(s: S, to: *mut f32, sum: S::I) {
-            // SAFETY: the caller vouches for 16 words.
+            // SAFETY: the caller guarantees that `to` is valid for writes of 16 words.
             unsafe { s.store_i32(to.cast(), sum) }
         }
         #[inline(always)]
         unsafe fn dot<S: Lanes>(s: S, sum: S::I, a: u32, weights: *const u32) -> S::I {
-            // SAFETY: the caller vouches for 16 words.
+            // SAFETY: the caller guarantees that `weights` is valid for reads of 16 words.
             unsafe { s.$dot(sum, a, weights.cast()) }
         }
     };
@@ -149,18 +155,23 @@ impl Dot for Int8 {
     sums_in_i32!(dot_i8);
 }
 
-/// A tile of `R` rows and `V` vectors, of the `W` of its panel.
-struct Sized<D, const R: usize, const V: usize, const W: usize>(Tile, std::marker::PhantomData<D>);
+/// A tile of `R` rows and `V` of the `W` vectors of its panel.
+struct SizedTile<D, const R: usize, const V: usize, const W: usize>(
+    Tile,
+    std::marker::PhantomData<D>,
+);
 
-impl<D: Dot, const R: usize, const V: usize, const W: usize> Sized<D, R, V, W> {
-    /// With `U` sums for each output, each of every `U`th word: few rows have too few sums to keep
-    /// the multipliers busy while one waits for the last.
+impl<D: Dot, const R: usize, const V: usize, const W: usize> SizedTile<D, R, V, W> {
+    /// Multiplies with `U` sums per output, each over every `U`th word: few rows have too few sums
+    /// to keep the multipliers busy during the latency of an addition.
     #[inline(always)]
     fn multiply<S: Lanes, const U: usize>(&self, s: S) {
         let Self(tile, _) = self;
         let mut sums = [[[D::zero(s); V]; R]; U];
-        // SAFETY: who made the tile vouches for its pointers: `start` and `sums` for V vectors of
-        // each of R rows, `panel` for `words` x V vectors, `rows` for R rows with `words` from `first` on.
+        // SAFETY: the caller of `multiply` guarantees that the tile is valid for R rows and W
+        // vectors, of which this tile has V: `start` and `sums` have V vectors of each of R rows,
+        // `panel` has `words` x W vectors, and `rows` has R rows with `words` words from `first`
+        // on.
         unsafe {
             for (r, sums) in sums[0].iter_mut().enumerate() {
                 let start = match tile.start {
@@ -177,7 +188,7 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Sized<D, R, V, W> {
                 *row = (*tile.rows.add(r)).add(tile.first);
             }
             let mut word = 0;
-            // Four at a time: the fewer rounds, the rarer a wrong guess of the last.
+            // Four words per round: fewer rounds mean fewer mispredictions of the last.
             while word + 4 <= tile.words {
                 for at in 0..4 {
                     Self::step(s, tile, &rows, word + at, &mut sums[at % U]);
@@ -201,8 +212,10 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Sized<D, R, V, W> {
         }
     }
 
+    /// Adds the products of one word.
+    ///
     /// # Safety
-    /// The tile is valid, and `word` less than its words.
+    /// The tile is valid, and `word` is below its words.
     #[inline(always)]
     unsafe fn step<S: Lanes>(
         s: S,
@@ -211,7 +224,7 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Sized<D, R, V, W> {
         word: usize,
         sums: &mut [[D::Sum<S>; V]; R],
     ) {
-        // SAFETY: the caller vouches for the tile and the word.
+        // SAFETY: the caller guarantees that the tile is valid and `word` is in range.
         unsafe {
             let weights = tile.panel.add(word * W * LANES);
             for (r, sums) in sums.iter_mut().enumerate() {
@@ -224,12 +237,12 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Sized<D, R, V, W> {
     }
 }
 
-impl<D: Dot, const R: usize, const V: usize, const W: usize> Kernel for Sized<D, R, V, W> {
+impl<D: Dot, const R: usize, const V: usize, const W: usize> Kernel for SizedTile<D, R, V, W> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        // Constants, so that only one of the three is compiled.
+        // The conditions are constant, so that only one of the three is compiled.
         if const { S::SUMS >= 4 * R * V } {
             self.multiply::<S, 4>(s);
         } else if const { S::SUMS >= 2 * R * V } {
@@ -240,10 +253,10 @@ impl<D: Dot, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
     }
 }
 
-/// The most rows of a tile with `vectors` whose sums stay in registers.
+/// Maximum rows of a tile with `vectors` vectors whose sums stay in registers.
 #[inline(always)]
 pub(crate) fn rows<S: Lanes>(precision: Precision, vectors: usize) -> usize {
-    // Where registers are few, both halves of pairs taken apart need those of two rows.
+    // With few registers, splitting pairs into halves needs the registers of two rows.
     if !S::WHOLE && precision == Precision::Bf16 {
         return S::SUMS - 2;
     }
@@ -263,43 +276,43 @@ pub(crate) unsafe fn multiply<S: Lanes>(
     tile: Tile,
 ) {
     match precision {
-        Precision::F32 => of_rows::<S::Plain, F32>(s.plain(), rows, vectors, tile),
-        Precision::Bf16 => of_rows::<S::Pairs, Bf16>(s.pairs(), rows, vectors, tile),
-        Precision::Int8 => of_rows::<S::Fours, Int8>(s.fours(), rows, vectors, tile),
+        Precision::F32 => dispatch_rows::<S::Plain, F32>(s.plain(), rows, vectors, tile),
+        Precision::Bf16 => dispatch_rows::<S::Pairs, Bf16>(s.pairs(), rows, vectors, tile),
+        Precision::Int8 => dispatch_rows::<S::Fours, Int8>(s.fours(), rows, vectors, tile),
     }
 }
 
 #[inline(always)]
-fn of_rows<S: Lanes, D: Dot>(s: S, rows: usize, vectors: usize, tile: Tile) {
+fn dispatch_rows<S: Lanes, D: Dot>(s: S, rows: usize, vectors: usize, tile: Tile) {
     match rows {
-        1 => of_vectors::<S, D, 1>(s, vectors, tile),
-        2 => of_vectors::<S, D, 2>(s, vectors, tile),
-        3 => of_vectors::<S, D, 3>(s, vectors, tile),
-        4 => of_vectors::<S, D, 4>(s, vectors, tile),
-        5 => of_vectors::<S, D, 5>(s, vectors, tile),
-        _ => of_vectors::<S, D, 6>(s, vectors, tile),
+        1 => dispatch_vectors::<S, D, 1>(s, vectors, tile),
+        2 => dispatch_vectors::<S, D, 2>(s, vectors, tile),
+        3 => dispatch_vectors::<S, D, 3>(s, vectors, tile),
+        4 => dispatch_vectors::<S, D, 4>(s, vectors, tile),
+        5 => dispatch_vectors::<S, D, 5>(s, vectors, tile),
+        _ => dispatch_vectors::<S, D, 6>(s, vectors, tile),
     }
 }
 
 #[inline(always)]
-fn of_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile: Tile) {
+fn dispatch_vectors<S: Lanes, D: Dot, const R: usize>(s: S, vectors: usize, tile: Tile) {
     match vectors {
         1 => sized::<S, D, R, 1, 1>(s, tile),
         2 if S::WHOLE || R == 1 => sized::<S, D, R, 2, 2>(s, tile),
         3 if S::WHOLE || R == 1 => sized::<S, D, R, 3, 3>(s, tile),
         4 if S::WHOLE || R == 1 => sized::<S, D, R, 4, 4>(s, tile),
-        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, tile.from(vector))),
-        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, tile.from(vector))),
-        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, tile.from(vector))),
+        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, tile.from_vector(vector))),
+        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, tile.from_vector(vector))),
+        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, tile.from_vector(vector))),
     }
 }
 
 #[inline(always)]
 fn sized<S: Lanes, D: Dot, const R: usize, const V: usize, const W: usize>(s: S, tile: Tile) {
-    // [`rows`] asks for no other; the condition keeps those from being compiled.
+    // [`rows`] permits no other sizes; the condition keeps them from being compiled.
     let is_asked =
         const { R == 1 && V == W || R * V <= S::SUMS && (V == if S::WHOLE { W } else { 1 }) };
     if is_asked {
-        s.call(Sized::<D, R, V, W>(tile, std::marker::PhantomData));
+        s.call(SizedTile::<D, R, V, W>(tile, std::marker::PhantomData));
     }
 }

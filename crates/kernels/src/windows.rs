@@ -1,4 +1,16 @@
-//! Products of rows that lie in pieces and overlap: a convolution reads its input where it is.
+//! Products of rows that consist of pieces and overlap: a convolution reads its input in place.
+//!
+//! ```
+//! use dyno_kernels::{Isa, Panels, Precision, WindowWeights, Windows, Words, multiply_windows};
+//!
+//! // Two windows of three numbers that overlap by two, times 64 outputs of weight 1.
+//! let weights = WindowWeights::from(Panels::pack_matrix(Precision::F32, 3, &[1.0; 64 * 3]));
+//! let words = Words::F32(&[1.0, 2.0, 3.0, 4.0]);
+//! let windows = Windows { words, starts: &[0, 1], runs: 1, run: 3, apart: 0 };
+//! let mut sums = vec![0.0; 2 * weights.width()];
+//! multiply_windows(Isa::best(), &windows, &weights, &mut sums);
+//! assert_eq!((sums[0], sums[weights.width()]), (6.0, 9.0));
+//! ```
 
 #[cfg(test)]
 mod tests;
@@ -12,40 +24,40 @@ use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
 use crate::tile::{Dot, F32, Int8, MAX_ROWS, sums_in_i32};
 
-/// Rows of a matrix, each of `runs` runs of `run` words, `apart` from one run to the next.
+/// Rows of a matrix: each has `runs` runs of `run` words, at distances of `apart`.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows<'a> {
-    /// What they are windows of.
+    /// Data that contains the windows.
     pub words: Words<'a>,
-    /// At which number (byte, `i16`) the first run of each row begins.
+    /// Index of the number (byte, `i16`) at which each row begins.
     pub starts: &'a [usize],
     /// Runs of a row.
     pub runs: usize,
-    /// Words of a run: one for each number, each four bytes or two `i16`. Where a run has no whole number of words,
-    /// its last one reaches beyond it, and the weights there are zeros.
+    /// Words of a run: one per number, per four bytes or per two `i16`. If a run is not a whole
+    /// number of words, its last word extends beyond it and the weights there are zeros.
     pub run: usize,
-    /// Numbers (bytes, `i16`) from the beginning of a run to that of the next.
+    /// Numbers (bytes, `i16`) from the start of one run to that of the next.
     pub apart: usize,
 }
 
-/// Numbers of one side of a product.
+/// Numbers of one operand.
 #[derive(Clone, Copy, Debug)]
 pub enum Words<'a> {
     /// For panels of [`Precision::F32`].
     F32(&'a [f32]),
-    /// For panels of [`Precision::Int8`]: whole numbers, 128 added to each.
+    /// For panels of [`Precision::Int8`]: integers with an offset of 128.
     Bytes {
-        /// One after the other.
+        /// The bytes.
         bytes: &'a [u8],
-        /// What a whole one is worth.
+        /// Value of the integer 1.
         unit: f32,
     },
-    /// For [`Weights::int16`]: whole numbers, two of them a word. The sums of products must fit 32
-    /// bits; those that do not wrap.
+    /// For [`WindowWeights::int16`]: integers, two per word. Sums of products must fit in 32 bits;
+    /// others wrap.
     Int16 {
-        /// One after the other.
+        /// The integers.
         numbers: &'a [i16],
-        /// What a whole one is worth.
+        /// Value of the integer 1.
         unit: f32,
     },
 }
@@ -67,7 +79,7 @@ impl Words<'_> {
         }
     }
 
-    /// Bytes of one of [`Words::len`].
+    /// Bytes of one element.
     fn size(&self) -> usize {
         match self {
             Self::F32(_) => size_of::<f32>(),
@@ -76,7 +88,7 @@ impl Words<'_> {
         }
     }
 
-    /// Of whole numbers.
+    /// Value of the integer 1, for integers.
     fn unit(&self) -> Option<f32> {
         match self {
             Self::F32(_) => None,
@@ -84,7 +96,7 @@ impl Words<'_> {
         }
     }
 
-    fn fit(&self, weights: &Weights) -> bool {
+    fn fit(&self, weights: &WindowWeights) -> bool {
         let precision = weights.panels.precision();
         match self {
             Self::F32(_) => !weights.are_int16 && precision == Precision::F32,
@@ -94,25 +106,25 @@ impl Words<'_> {
     }
 }
 
-/// What windows are multiplied by: panels, or whole numbers of 16 bits in the order of panels.
+/// Weights of windows: panels, or 16-bit integers in the order of panels.
 #[derive(Debug)]
-pub struct Weights {
+pub struct WindowWeights {
     panels: Panels,
     are_int16: bool,
 }
 
-impl From<Panels> for Weights {
+impl From<Panels> for WindowWeights {
     fn from(panels: Panels) -> Self {
         Self { panels, are_int16: false }
     }
 }
 
-impl Weights {
-    /// Weights that are whole numbers of `unit`, from -32768 to 32767 of them, which are held exactly; in the
-    /// order of [`Panels::pack`].
+impl WindowWeights {
+    /// Packs weights that are integer multiples of `unit` from -32768 to 32767, which are stored
+    /// exactly, in the order of [`Panels::pack`].
     ///
     /// # Panics
-    /// `vectors` is not 1 to 4, or a row is not of `k` weights.
+    /// `vectors` is not 1 to 4, or a row does not have `k` weights.
     pub fn int16<'a>(
         vectors: usize,
         units: usize,
@@ -126,27 +138,29 @@ impl Weights {
         }
     }
 
-    /// Numbers of a row of sums: those of all panels, vectors and lanes.
+    /// Numbers in a row of sums: those of all panels, vectors and lanes.
     #[must_use]
     pub fn width(&self) -> usize {
         self.panels.panels() * self.panels.vectors() * LANES
     }
 
-    /// What a product with all of them reads.
+    /// Bytes that a product with all weights reads.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.panels.bytes()
     }
 }
 
-/// Multiplies all rows by all weights: row `r` of `to` is that of window `r`, its numbers those of all
-/// panels, vectors and lanes in this order. Products of a sum are added in the order of k, whatever rows stand
-/// beside, so that a row's numbers depend on nothing else.
+/// Multiplies all windows by all weights. Row `r` of `to` belongs to window `r`; its numbers are
+/// those of all panels, vectors and lanes, in this order.
+///
+/// The products of a sum are added in the order of k, independent of the other windows, so that a
+/// row's result depends on that row only.
 ///
 /// # Panics
-/// A row does not lie in the words or has not the weights' k, words and weights are held differently,
-/// or `to` has not a number for each row and output.
-pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Weights, to: &mut [f32]) {
+/// A window exceeds the words or does not have the weights' k, words and weights differ in
+/// precision, or `to` does not have one number per window and output.
+pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [f32]) {
     let Windows { words, starts, runs, run, apart } = *windows;
     assert!(words.fit(weights), "words of the other side are held as those of weights");
     let (width, weights) = (weights.width(), &weights.panels);
@@ -166,12 +180,16 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &Weights, to: 
         return tiles::multiply(amx, windows, (bytes, unit), weights, to);
     }
     match words {
-        Words::F32(_) => isa.run(All::<F32> { windows, weights, to, of: PhantomData }),
+        Words::F32(_) => isa.run(WindowsKernel::<F32> { windows, weights, to, dot: PhantomData }),
         Words::Bytes { .. } if weights.few().is_some() => {
-            isa.run(All::<Few> { windows, weights, to, of: PhantomData });
+            isa.run(WindowsKernel::<SmallBytes> { windows, weights, to, dot: PhantomData });
         }
-        Words::Bytes { .. } => isa.run(All::<Int8> { windows, weights, to, of: PhantomData }),
-        Words::Int16 { .. } => isa.run(All::<Int16> { windows, weights, to, of: PhantomData }),
+        Words::Bytes { .. } => {
+            isa.run(WindowsKernel::<Int8> { windows, weights, to, dot: PhantomData })
+        }
+        Words::Int16 { .. } => {
+            isa.run(WindowsKernel::<Int16> { windows, weights, to, dot: PhantomData })
+        }
     }
 }
 
@@ -182,55 +200,58 @@ impl Dot for Int16 {
     sums_in_i32!(dot_i16);
 }
 
-/// Bytes times weights so small that products of several words fit 16 bits.
-struct Few;
+/// Bytes times weights so small that the products of several words fit in 16 bits.
+struct SmallBytes;
 
-impl Dot for Few {
+impl Dot for SmallBytes {
     sums_in_i32!(dot_few);
 }
 
-/// What becomes of sums.
-trait Put: Dot {
-    /// The token that has the products.
+/// Storage of sums.
+trait SumStore: Dot {
+    /// Token with these products.
     type Token<S: Lanes>: Lanes;
+    /// Returns that token.
     fn token<S: Lanes>(s: S) -> Self::Token<S>;
-    /// Whether products are settled every few words.
+    /// Whether 16-bit sums are settled every few words.
     const IS_FEW: bool = false;
-    /// `sum`, with what the products of some words came to: all of them, where nothing is settled in between.
+    /// Adds the products of some words to `sum`; without settling these are all products.
     #[inline(always)]
     fn settled<S: Lanes>(_: S, _: Self::Sum<S>, all: Self::Sum<S>) -> Self::Sum<S> {
         all
     }
-    /// Registers beside those of sums, of a token whose vectors are two each, in vectors: weights and inputs that
-    /// are taken apart would push sums of as many rows into memory.
+    /// Registers besides those of sums, in vectors, for tokens whose vectors are two registers:
+    /// weights and inputs that are split into parts would spill as many rows of sums.
     const BESIDE: usize = 0;
+    /// Scales and stores a vector of sums.
+    ///
     /// # Safety
     /// `to` is valid for writes of 16 numbers, and `whole` for reads of them.
-    unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>, whole: Whole);
+    unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: Self::Sum<S>, whole: SumScale);
 }
 
-/// Of a vector of outputs: what is to be taken from whole sums, and what they are worth.
+/// Excess and scales of a vector of outputs.
 #[derive(Clone, Copy)]
-struct Whole {
+struct SumScale {
     scales: *const f32,
     excess: *const i32,
     unit: f32,
 }
 
-impl Put for F32 {
+impl SumStore for F32 {
     type Token<S: Lanes> = S::Plain;
     #[inline(always)]
     fn token<S: Lanes>(s: S) -> S::Plain {
         s.plain()
     }
     #[inline(always)]
-    unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::F, _: Whole) {
-        // SAFETY: the caller vouches for 16 numbers.
+    unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::F, _: SumScale) {
+        // SAFETY: the caller guarantees that `to` is valid for writes of 16 numbers.
         unsafe { s.store(to, sum) }
     }
 }
 
-/// Whole sums, less what was added to each byte, are worth their units.
+/// Integer sums minus the excess, times scale and unit.
 macro_rules! put_whole {
     () => {
         type Token<S: Lanes> = S::Fours;
@@ -239,18 +260,21 @@ macro_rules! put_whole {
             s.fours()
         }
         #[inline(always)]
-        unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
-            // SAFETY: the caller vouches for 16 numbers of all three.
+        unsafe fn put<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: SumScale) {
+            // SAFETY: the caller guarantees that `to`, excess and scales are valid for 16 numbers
+            // each.
             unsafe { put_sum(s, to, sum, whole) }
         }
     };
 }
 
+/// Stores integer sums minus the excess, times scale and unit.
+///
 /// # Safety
-/// As [`Put::put`].
+/// Under the conditions of [`SumStore::put`].
 #[inline(always)]
-unsafe fn put_sum<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
-    // SAFETY: the caller vouches for 16 numbers of all three.
+unsafe fn put_sum<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: SumScale) {
+    // SAFETY: the caller guarantees that `to`, excess and scales are valid for 16 numbers each.
     unsafe {
         let sum = s.to_f32(s.sub_i32(sum, s.load_i32(whole.excess)));
         let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
@@ -258,16 +282,16 @@ unsafe fn put_sum<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: Whole) {
     }
 }
 
-impl Put for Int8 {
+impl SumStore for Int8 {
     const BESIDE: usize = 2;
     put_whole!();
 }
 
-impl Put for Int16 {
+impl SumStore for Int16 {
     put_whole!();
 }
 
-impl Put for Few {
+impl SumStore for SmallBytes {
     const IS_FEW: bool = true;
     put_whole!();
     #[inline(always)]
@@ -276,15 +300,15 @@ impl Put for Few {
     }
 }
 
-/// All rows and panels.
-struct All<'a, D> {
+/// Kernel over all rows and panels.
+struct WindowsKernel<'a, D> {
     windows: &'a Windows<'a>,
     weights: &'a Panels,
     to: &'a mut [f32],
-    of: PhantomData<D>,
+    dot: PhantomData<D>,
 }
 
-impl<D: Put> Kernel for All<'_, D> {
+impl<D: SumStore> Kernel for WindowsKernel<'_, D> {
     type Output = ();
 
     #[inline(always)]
@@ -303,11 +327,11 @@ impl<D: Put> Kernel for All<'_, D> {
                 Some(_) => self.weights.whole(panel..panel + 1),
             };
             let (scales, excess) = (scales.as_ptr(), excess.as_ptr());
-            let whole = Whole { scales, excess, unit: unit.unwrap_or(1.0) };
+            let whole = SumScale { scales, excess, unit: unit.unwrap_or(1.0) };
             let mut done = 0;
             while done < starts.len() {
                 let left = starts.len() - done;
-                // Fewer than a tile has: the last rows again, or one by one.
+                // If fewer rows than a tile are left, repeats the last rows, or takes single rows.
                 let (first, count) = match left {
                     _ if left >= most => (done, most),
                     _ if starts.len() >= most => (starts.len() - most, most),
@@ -320,8 +344,8 @@ impl<D: Put> Kernel for All<'_, D> {
                 let to = self.to[first * lanes * panels + panel * lanes..].as_mut_ptr();
                 let stride = lanes * panels;
                 let panel = self.weights.panel(panel).as_ptr();
-                let part = Part { rows, runs, run, apart, few, panel, to, stride, whole };
-                of_rows::<_, D>(s, count, vectors, part);
+                let part = WindowTile { rows, runs, run, apart, few, panel, to, stride, whole };
+                dispatch_rows::<_, D>(s, count, vectors, part);
                 done = first + count;
             }
         }
@@ -330,75 +354,78 @@ impl<D: Put> Kernel for All<'_, D> {
 
 /// A few rows and one panel, or some of its vectors.
 #[derive(Clone, Copy)]
-struct Part {
+struct WindowTile {
     rows: [*const u8; MAX_ROWS],
     runs: usize,
     run: usize,
-    /// In bytes.
+    /// Distance of runs in bytes.
     apart: usize,
-    /// Words whose products are settled at once, or more than there are.
+    /// Words between settlements; more than there are if nothing is settled.
     few: usize,
     panel: *const u32,
     to: *mut f32,
     stride: usize,
-    whole: Whole,
+    whole: SumScale,
 }
 
-impl Part {
-    /// The same rows from another vector on.
+impl WindowTile {
+    /// Returns the part of the same rows from another vector on.
     #[inline(always)]
-    fn from(self, vector: usize) -> Self {
+    fn from_vector(self, vector: usize) -> Self {
         let by = vector * LANES;
-        let Whole { scales, excess, unit } = self.whole;
+        let SumScale { scales, excess, unit } = self.whole;
         let whole =
-            Whole { scales: scales.wrapping_add(by), excess: excess.wrapping_add(by), unit };
+            SumScale { scales: scales.wrapping_add(by), excess: excess.wrapping_add(by), unit };
         Self { panel: self.panel.wrapping_add(by), to: self.to.wrapping_add(by), whole, ..self }
     }
 }
 
-/// The most rows of a tile whose sums stay in registers.
-const fn rows<S: Lanes, D: Put>(vectors: usize) -> usize {
+/// Maximum rows of a tile whose sums stay in registers.
+const fn rows<S: Lanes, D: SumStore>(vectors: usize) -> usize {
     let most = if S::WHOLE { S::SUMS / vectors } else { S::SUMS - D::BESIDE };
     if most < MAX_ROWS { most } else { MAX_ROWS }
 }
 
 #[inline(always)]
-fn of_rows<S: Lanes, D: Put>(s: S, rows: usize, vectors: usize, part: Part) {
+fn dispatch_rows<S: Lanes, D: SumStore>(s: S, rows: usize, vectors: usize, part: WindowTile) {
     match rows {
-        1 => of_vectors::<S, D, 1>(s, vectors, part),
-        2 => of_vectors::<S, D, 2>(s, vectors, part),
-        3 => of_vectors::<S, D, 3>(s, vectors, part),
-        4 => of_vectors::<S, D, 4>(s, vectors, part),
-        _ => of_vectors::<S, D, 6>(s, vectors, part),
+        1 => dispatch_vectors::<S, D, 1>(s, vectors, part),
+        2 => dispatch_vectors::<S, D, 2>(s, vectors, part),
+        3 => dispatch_vectors::<S, D, 3>(s, vectors, part),
+        4 => dispatch_vectors::<S, D, 4>(s, vectors, part),
+        _ => dispatch_vectors::<S, D, 6>(s, vectors, part),
     }
 }
 
 #[inline(always)]
-fn of_vectors<S: Lanes, D: Put, const R: usize>(s: S, vectors: usize, part: Part) {
+fn dispatch_vectors<S: Lanes, D: SumStore, const R: usize>(s: S, vectors: usize, part: WindowTile) {
     match vectors {
         1 => sized::<S, D, R, 1, 1>(s, part),
         2 if S::WHOLE => sized::<S, D, R, 2, 2>(s, part),
         3 if S::WHOLE => sized::<S, D, R, 3, 3>(s, part),
         4 if S::WHOLE => sized::<S, D, R, 4, 4>(s, part),
-        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, part.from(vector))),
-        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, part.from(vector))),
-        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, part.from(vector))),
+        2 => (0..2).for_each(|vector| sized::<S, D, R, 1, 2>(s, part.from_vector(vector))),
+        3 => (0..3).for_each(|vector| sized::<S, D, R, 1, 3>(s, part.from_vector(vector))),
+        _ => (0..4).for_each(|vector| sized::<S, D, R, 1, 4>(s, part.from_vector(vector))),
     }
 }
 
 #[inline(always)]
-fn sized<S: Lanes, D: Put, const R: usize, const V: usize, const W: usize>(s: S, part: Part) {
-    // [`rows`] asks for no other; the condition keeps those from being compiled.
+fn sized<S: Lanes, D: SumStore, const R: usize, const V: usize, const W: usize>(
+    s: S,
+    part: WindowTile,
+) {
+    // [`rows`] permits no other sizes; the condition keeps them from being compiled.
     let is_asked = const { V == if S::WHOLE { W } else { 1 } && (R == 1 || R == rows::<S, D>(W)) };
     if is_asked {
-        s.call(Sized::<D, R, V, W>(part, PhantomData));
+        s.call(SizedTile::<D, R, V, W>(part, PhantomData));
     }
 }
 
-/// `R` rows and `V` vectors, of the `W` of their panel.
-struct Sized<D, const R: usize, const V: usize, const W: usize>(Part, PhantomData<D>);
+/// `R` rows and `V` of the `W` vectors of their panel.
+struct SizedTile<D, const R: usize, const V: usize, const W: usize>(WindowTile, PhantomData<D>);
 
-impl<D: Put, const R: usize, const V: usize, const W: usize> Kernel for Sized<D, R, V, W> {
+impl<D: SumStore, const R: usize, const V: usize, const W: usize> Kernel for SizedTile<D, R, V, W> {
     type Output = ();
 
     #[inline(always)]
@@ -406,11 +433,11 @@ impl<D: Put, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
         let Self(part, _) = self;
         let mut all = [[D::zero(s); V]; R];
         let mut weights = part.panel;
-        // SAFETY: `multiply_windows` saw that all runs of all rows lie in the words, that the panel
-        // has as many words, and that `to` has room for all vectors of all rows; of whole numbers, panels have
-        // scales and excesses of all vectors.
+        // SAFETY: `multiply_windows` has checked that all runs of all rows lie in the words and
+        // that `to` has all vectors of all rows. The panel has `runs` x `run` words of W vectors,
+        // and panels of integers have scales and excesses for all vectors.
         unsafe {
-            // Sums of one go where nothing is settled: kept in registers from run to run.
+            // Separate sums, so that the compiler keeps them in registers from run to run.
             let mut sums = [[D::zero(s); V]; R];
             let mut left = part.few;
             for run in 0..part.runs {
@@ -435,20 +462,20 @@ impl<D: Put, const R: usize, const V: usize, const W: usize> Kernel for Sized<D,
             settle::<S, D, R, V>(s, &mut all, &mut sums);
             for (r, sums) in all.iter().enumerate() {
                 for (v, sum) in sums.iter().enumerate() {
-                    let Whole { scales, excess, unit } = part.whole;
+                    let SumScale { scales, excess, unit } = part.whole;
                     let at = v * LANES;
                     let (scales, excess) = (scales.wrapping_add(at), excess.wrapping_add(at));
                     let to = part.to.add(r * part.stride + at);
-                    D::put(s, to, *sum, Whole { scales, excess, unit });
+                    D::put(s, to, *sum, SumScale { scales, excess, unit });
                 }
             }
         }
     }
 }
 
-/// Adds what products came to, which begin again.
+/// Adds the sums of products to `all` and resets them.
 #[inline(always)]
-fn settle<S: Lanes, D: Put, const R: usize, const V: usize>(
+fn settle<S: Lanes, D: SumStore, const R: usize, const V: usize>(
     s: S,
     all: &mut [[D::Sum<S>; V]; R],
     sums: &mut [[D::Sum<S>; V]; R],

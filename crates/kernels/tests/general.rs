@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Blend, Buffer, Every, Gates, General, GeneralLstm, Hidden, Highway, Kind, Loop,
-    Panels, Phase, Place, Precision, Product, Program, ProgramError, Reset, Slots, Stage, Tanh,
-    Then,
+    Activation, BlendCell, Buffer, BufferKind, Cadence, Epilogue, Gates, GeneralCell, GeneralLstm,
+    HiddenState, HighwayCell, Loop, Panels, Phase, Place, Precision, Product, Program,
+    ProgramError, ResetCell, SlotIndex, Slots, Stage, Tanh,
 };
 
 const UNITS: usize = 128;
@@ -13,37 +13,42 @@ const GATES: Gates =
     Gates { activations: [Activation::Sigmoid; 3], clip: None, tanh: Tanh::Fitted98 };
 
 fn inside(slots: usize, columns: usize) -> Buffer {
-    Buffer { kind: Kind::Inside, slots: Slots::Count(slots), rows: 1, columns }
+    Buffer { kind: BufferKind::Inside, slots: Slots::Count(slots), rows: 1, columns }
 }
 
-fn at(buffer: usize, at: At) -> Place {
+fn at(buffer: usize, at: SlotIndex) -> Place {
     Place { buffer, at, column: 0 }
 }
 
-const FIXED: At = At::Fixed(0);
+const FIXED: SlotIndex = SlotIndex::Fixed(0);
 
-fn hidden(buffer: usize) -> Hidden {
-    Hidden { state: at(buffer, At::Turn { by: 1 }), narrow: None, output: None, units: UNITS }
+fn hidden(buffer: usize) -> HiddenState {
+    HiddenState {
+        state: at(buffer, SlotIndex::Turn { by: 1 }),
+        narrow: None,
+        output: None,
+        units: UNITS,
+    }
 }
 
 /// A product by share `worker` of two.
-fn product(a: usize, weights: &Arc<Panels>, worker: usize, cell: General) -> Product {
+fn product(a: usize, weights: &Arc<Panels>, worker: usize, cell: GeneralCell) -> Product {
     let half = weights.panels() / 2;
     Product {
-        a: at(a, if a == 0 { At::Turn { by: 0 } } else { FIXED }),
+        a: at(a, if a == 0 { SlotIndex::Turn { by: 0 } } else { FIXED }),
         holds: weights.precision(),
         weights: Arc::clone(weights),
         panels: worker * half..(worker + 1) * half,
         rows: 0..1,
         bias: None,
         scale: 1.0,
-        of_state: false,
-        then: Then::General(Arc::new(cell)),
+        reads_state: false,
+        epilogue: Epilogue::General(Arc::new(cell)),
     }
 }
 
 /// A GRU of two workers that resets its state before the second product.
-fn reset_first(meets: bool) -> Result<Program, ProgramError> {
+fn reset_first(has_barrier: bool) -> Result<Program, ProgramError> {
     let zeros = vec![0.0; UNITS];
     let gates = Arc::new(Panels::pack(Precision::F32, 2, UNITS, UNITS, |_, _| &zeros));
     let candidate = Arc::new(Panels::pack_matrix(Precision::F32, UNITS, &vec![0.0; UNITS * UNITS]));
@@ -55,22 +60,22 @@ fn reset_first(meets: bool) -> Result<Program, ProgramError> {
         inside(1, UNITS),
         inside(1, UNITS),
     ];
-    let last = at(0, At::Turn { by: 0 });
+    let last = at(0, SlotIndex::Turn { by: 0 });
     let first = |worker| {
         let (update, reset) = (at(3, FIXED), at(4, FIXED));
-        let cell = Reset { input: at(1, FIXED), last, update, reset, gates: GATES };
-        vec![product(0, &gates, worker, General::Reset(cell))]
+        let cell = ResetCell { input: at(1, FIXED), last, update, reset, gates: GATES };
+        vec![product(0, &gates, worker, GeneralCell::Reset(cell))]
     };
     let second = |worker| {
         let (input, update) = (at(2, FIXED), at(3, FIXED));
-        let cell = Blend { input, update, last, hidden: hidden(0), gates: GATES };
-        vec![product(4, &candidate, worker, General::Blend(cell))]
+        let cell = BlendCell { input, update, last, hidden: hidden(0), gates: GATES };
+        vec![product(4, &candidate, worker, GeneralCell::Blend(cell))]
     };
     let phases = vec![
-        Phase { work: vec![first(0), first(1)], meets },
-        Phase { work: vec![second(0), second(1)], meets: true },
+        Phase { work: vec![first(0), first(1)], has_barrier },
+        Phase { work: vec![second(0), second(1)], has_barrier: true },
     ];
-    let stages = vec![Stage { every: Every::Step, phases }];
+    let stages = vec![Stage { cadence: Cadence::Step, phases }];
     Program::new(2, buffers, vec![Loop { length: 0, chunk: 1, stages }])
 }
 
@@ -94,8 +99,9 @@ fn peepholes_must_be_those_of_all_panels() {
             peepholes: Some(vec![0.0; peepholes].into()),
             coupled: false,
         };
-        let work = vec![vec![product(0, &weights, 0, General::Lstm(cell))]];
-        let stages = vec![Stage { every: Every::Step, phases: vec![Phase { work, meets: true }] }];
+        let work = vec![vec![product(0, &weights, 0, GeneralCell::Lstm(cell))]];
+        let stages =
+            vec![Stage { cadence: Cadence::Step, phases: vec![Phase { work, has_barrier: true }] }];
         let buffers = vec![inside(2, UNITS), inside(1, 4 * UNITS), inside(1, UNITS)];
         Program::new(1, buffers, vec![Loop { length: 0, chunk: 1, stages }]).map(|_| ())
     };
@@ -110,20 +116,20 @@ fn highway(columns: usize, panels: [std::ops::Range<usize>; 2]) -> Result<(), Pr
     let zeros = vec![0.0; 40];
     let weights = Arc::new(Panels::pack(Precision::F32, 2, 40, 40, |_, _| &zeros));
     let buffer = |kind| Buffer { kind, slots: Slots::Length(0), rows: 1, columns };
-    let buffers = vec![buffer(Kind::Input(0)), buffer(Kind::Output(0))];
+    let buffers = vec![buffer(BufferKind::Input(0)), buffer(BufferKind::Output(0))];
     let work = panels.into_iter().map(|panels| {
-        let cell = Highway {
-            x: at(0, At::Step),
-            to: at(1, At::Step),
+        let cell = HighwayCell {
+            x: at(0, SlotIndex::Step),
+            to: at(1, SlotIndex::Step),
             outputs: 40,
             activation: Activation::Relu,
             tanh: Tanh::Fitted98,
         };
-        let product = product(0, &weights, 0, General::Highway(cell));
-        vec![Product { a: at(0, At::Step), panels, ..product }]
+        let product = product(0, &weights, 0, GeneralCell::Highway(cell));
+        vec![Product { a: at(0, SlotIndex::Step), panels, ..product }]
     });
-    let phases = vec![Phase { work: work.collect(), meets: false }];
-    let stages = vec![Stage { every: Every::Chunk, phases }];
+    let phases = vec![Phase { work: work.collect(), has_barrier: false }];
+    let stages = vec![Stage { cadence: Cadence::Chunk, phases }];
     Program::new(2, buffers, vec![Loop { length: 0, chunk: 8, stages }]).map(|_| ())
 }
 

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dyno_kernels::{Isa, Weights};
+use dyno_kernels::{Isa, WindowWeights};
 use dyno_onnx::Model;
 
 pub use self::packed::{
@@ -108,7 +108,7 @@ pub struct Evaluator {
     /// Whether a set has its doubtful samples first.
     is_sorted: [bool; 3],
     /// Weights by their stage and format, and whether they are bytes.
-    packed: HashMap<(usize, Format, Option<Held>), Arc<Weights>>,
+    packed: HashMap<(usize, Format, Option<Held>), Arc<WindowWeights>>,
     prefixes: Prefixes,
     threads: Vec<Memory>,
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dyno_c_border::{array, array_mut, exclusive, free, shared, text};
 use dyno_rnn::Precision;
-use dyno_rnn::engine::{Engine, Options};
+use dyno_rnn::engine::{Engine, EngineOptions};
 use dyno_rnn::model::Model;
 
 use crate::error::{Error, caught, dyno_rnn_result, result};
@@ -90,8 +90,8 @@ pub unsafe extern "C" fn dyno_rnn_open(
             let found = options.threads;
             return Err(wrong(format!("`threads` is {found}, expected {MOST_THREADS} at most")));
         }
-        let default = Options::default();
-        let options = Options {
+        let default = EngineOptions::default();
+        let options = EngineOptions {
             precision: *precision,
             threads: options.threads.max(1),
             steps: if options.steps == 0 { default.steps } else { options.steps },

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use dyno_rnn::Precision;
-use dyno_rnn::engine::{Engine, EngineError, Options};
+use dyno_rnn::engine::{Engine, EngineError, EngineOptions};
 use dyno_rnn::model::{Model as Layers, ModelError};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
@@ -70,7 +70,7 @@ impl Model {
             ModelError::Unreadable { .. } => PyOSError::new_err(error.to_string()),
             _ => PyValueError::new_err(error.to_string()),
         })?;
-        let options = Options { precision, threads, steps, ..Options::default() };
+        let options = EngineOptions { precision, threads, steps, ..EngineOptions::default() };
         let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| refused(&e))?;
         let of = engine.model();
         Ok(Self {

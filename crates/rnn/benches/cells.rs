@@ -1,9 +1,12 @@
 //! Times layers for `bench/rnn`, which measures peers in turn with it.
 //!
-//! Told by lines on stdin, answers each by a JSON line on stdout: `open CELL INPUTS UNITS BATCH STEPS PRECISION
+//! Told by lines on stdin, answers each by a JSON line on stdout: `open CELL INPUTS UNITS BATCH
+//! STEPS PRECISION
 //! FOLDER` takes weights and input from the folder (`w`, `u`, `b`, `c`, `x`: raw `f32`, gates as in
-//! `dyno_rnn::Cell`), lets the tuner choose a plan, which it keeps in `choices.txt` there, leaves the output in
-//! `y` and tells the choice, how long the tuner took, and the roofline; `time SECONDS` tells the median of
+//! `dyno_rnn::Cell`), lets the tuner choose a plan, which it keeps in `choices.txt` there, leaves
+//! the output in
+//! `y` and tells the choice, how long the tuner took, and the roofline; `time SECONDS` tells the
+//! median of
 //! a call in milliseconds and how many allocations a call made.
 //! Without `serve` it does both once, for a small layer.
 
@@ -17,9 +20,9 @@ use std::time::{Duration, Instant};
 use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::choices::choose;
-use dyno_rnn::cost::{Shape, roofline};
+use dyno_rnn::cost::{LayerShape, roofline};
 use dyno_rnn::machine::Machine;
-use dyno_rnn::tuner::{Effort, Forced, Goal};
+use dyno_rnn::tuner::{Constraints, Effort, Goal};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -45,7 +48,7 @@ impl Bench {
     fn new() -> Self {
         let isa = Isa::best();
         let described = Machine::detect(isa);
-        let mut team = Team::of(described.cores);
+        let mut team = Team::with_workers(described.cores);
         let machine = calibrate(&described, isa, &mut team).expect("programs that run");
         Self { isa, machine, team }
     }
@@ -86,24 +89,24 @@ impl Bench {
             .expect("weights of this size");
         let Self { isa, machine, team } = self;
         let (batch, steps, threads) = (whole(batch), whole(steps), machine.cores);
-        let (base, forced) = (base(precision), Forced::default());
+        let (base, forced) = (base(precision), Constraints::default());
         let goal = Goal { layer: &layer, batch, steps, base, forced, threads };
         let packed = goal.pack();
         let start = Instant::now();
         let (kept, effort) = (folder.join("choices.txt"), Effort::default());
         let ranking =
-            choose(&kept, &goal, &packed, machine, (*isa, team), effort).expect("a plan that runs");
+            choose(&kept, &goal, &packed, machine, *isa, team, effort).expect("a plan that runs");
         let tuned = start.elapsed().as_secs_f64();
         let choice = ranking[0].choice;
-        let sequence =
-            Sequence::of_packed(&layer, &packed, batch, &choice, *isa).expect("a plan that holds");
+        let sequence = Sequence::from_packed(&layer, &packed, batch, &choice, *isa)
+            .expect("a plan that holds");
         let output = vec![0.0; steps * batch * layer.outputs()];
         let mut open = Open { sequence, input: numbers(folder, "x"), output };
         self.time(&mut open, Duration::ZERO);
         let bytes: Vec<u8> = open.output.iter().flat_map(|x| x.to_le_bytes()).collect();
         std::fs::write(folder.join("y"), bytes).expect("the folder is there");
         let Choice { chunk, rows, units, .. } = choice;
-        let shape = Shape::of(&layer, batch, steps);
+        let shape = LayerShape::from_layer(&layer, batch, steps);
         let least = roofline(&shape, base.precision, &self.machine, threads);
         let told = json!({
             "choice": {"chunk": chunk, "rows": rows, "units": units},

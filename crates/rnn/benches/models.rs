@@ -1,8 +1,11 @@
 //! Times the models that DeepCPU serves for `bench/rnn`, which measures peers in turn with it.
 //!
-//! Told by lines on stdin, answers each by a JSON line on stdout: `open MODEL PRECISION WORKERS FOLDER` makes
-//! an engine, leaves what it answers to the words of seed 1 in `y` (raw `f32`, all outputs behind one another)
-//! and tells how its layers are run; `time SECONDS` tells the median of a call in milliseconds and how many
+//! Told by lines on stdin, answers each by a JSON line on stdout: `open MODEL PRECISION WORKERS
+//! FOLDER` makes
+//! an engine, leaves what it answers to the words of seed 1 in `y` (raw `f32`, all outputs behind
+//! one another)
+//! and tells how its layers are run; `time SECONDS` tells the median of a call in milliseconds and
+//! how many
 //! allocations a call made. Without `serve` it does both once, for small models.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -14,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::network::{Engine, Node, Setup};
-use dyno_rnn::served::{Model, Sizes};
+use dyno_rnn::network::{NetworkEngine, Node, Setup};
+use dyno_rnn::served::{ServedModel, Sizes};
 use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Isa, Precision, Team};
 use serde_json::{Value, json};
@@ -29,8 +32,8 @@ const MOST: usize = 100_000;
 
 /// What is open.
 struct Open {
-    model: Model,
-    engine: Engine,
+    model: ServedModel,
+    engine: NetworkEngine,
     team: Team,
     words: Vec<Vec<u32>>,
     answer: Vec<f32>,
@@ -38,13 +41,13 @@ struct Open {
 }
 
 impl Open {
-    fn new(model: Model, sizes: &Sizes, precision: Precision, workers: usize) -> Self {
-        let (isa, mut team) = (Isa::best(), Team::of(workers));
+    fn new(model: ServedModel, sizes: &Sizes, precision: Precision, workers: usize) -> Self {
+        let (isa, mut team) = (Isa::best(), Team::with_workers(workers));
         let machine = calibrate(&Machine::detect(isa), isa, &mut team).expect("sizes that fit");
         let mut setup = Setup::new(precision, isa, machine);
         setup.effort = Effort::default();
         let (network, outputs) = model.network(sizes).expect("no size is 0");
-        let mut engine = Engine::new(&network, &setup, &mut team).expect("plans that hold");
+        let mut engine = NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
         let words = model.words(sizes, 1);
         engine.run(&mut team, &model.feeds(&words)).expect("words of the vocabulary");
         let answer = outputs.iter().flat_map(|of| engine.tensor(*of).to_vec()).collect();
@@ -81,7 +84,7 @@ fn open(words: &[&str]) -> Open {
     let [name, precision, workers, folder] = words else {
         panic!("open MODEL PRECISION WORKERS FOLDER")
     };
-    let model = Model::ALL.into_iter().find(|model| model.name() == *name).expect("a model");
+    let model = ServedModel::ALL.into_iter().find(|model| model.name() == *name).expect("a model");
     let precision = match *precision {
         "bf16" => Precision::Bf16,
         "int8" => Precision::Int8,
@@ -95,7 +98,7 @@ fn open(words: &[&str]) -> Open {
 
 fn main() {
     if !std::env::args().any(|word| word == "serve") {
-        for model in Model::ALL {
+        for model in ServedModel::ALL {
             let sizes = Sizes { vocabulary: 50, embedding: 6, units: 10, ..model.paper() };
             let mut open = Open::new(model, &sizes, Precision::Bf16, 2);
             assert!(open.answer.iter().all(|x| (-1.0..=1.0).contains(x)), "{:?}", open.answer);

@@ -1,9 +1,13 @@
-//! Does the tuner find the best plan, and does the closed form rank plans as clocks do? For each cell of
+//! Does the tuner find the best plan, and does the closed form rank plans as clocks do? For each
+//! cell of
 //! DeepCPU's Table 1, the tuner's choice against a sweep of all choices, one JSON line each.
 //!
-//! `ratio` is the time of the tuner's choice in the sweep over the sweep's best; `agrees` whether the
-//! sweep's best (or one within 3 % of it) is among the first three by prediction; `by_cores` how many times
-//! as fast the best plan is as that of one worker. Summaries follow. `SECONDS` is the time of one sweep.
+//! `ratio` is the time of the tuner's choice in the sweep over the sweep's best; `agrees` whether
+//! the
+//! sweep's best (or one within 3 % of it) is among the first three by prediction; `by_cores` how
+//! many times
+//! as fast the best plan is as that of one worker. Summaries follow. `SECONDS` is the time of one
+//! sweep.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +15,7 @@ use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::tuner::{Effort, Forced, Goal, Ranked, rank, tune};
+use dyno_rnn::tuner::{Constraints, Effort, Goal, RankedChoice, rank, tune};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Weights};
 use serde_json::json;
 
@@ -62,7 +66,7 @@ fn layer(cell: Cell, inputs: usize, units: usize) -> Layer {
         .expect("weights of this size")
 }
 
-fn measured(ranked: &Ranked) -> f64 {
+fn measured(ranked: &RankedChoice) -> f64 {
     ranked.measured_ns.unwrap_or(f64::INFINITY)
 }
 
@@ -98,7 +102,7 @@ impl Bench {
         let (inputs, units, batch, steps) = row;
         let Self { isa, machine, team, sweep, explains } = self;
         let layer = layer(cell, inputs, units);
-        let (forced, threads) = (Forced::default(), machine.cores);
+        let (forced, threads) = (Constraints::default(), machine.cores);
         let goal = Goal { layer: &layer, batch, steps, base: BASE, forced, threads };
         let packed = goal.pack();
         let start = Instant::now();
@@ -120,7 +124,7 @@ impl Bench {
         let alone = alone.min_by(f64::total_cmp).filter(|ns| ns.is_finite());
         let is_large = 4 * cell.gates() * units * units >= LARGE && threads > 1;
         let by_cores = alone.filter(|_| is_large).map(|ns| ns / best);
-        let choice = |ranked: &Ranked| {
+        let choice = |ranked: &RankedChoice| {
             let Choice { chunk, rows, units, .. } = ranked.choice;
             let [predicted, measured] =
                 [ranked.predicted.ns(), measured(ranked)].map(|ns| ns / 1e6);
@@ -133,7 +137,7 @@ impl Bench {
                 "name": format!("rnn.tuner.{kind}.{inputs}x{units}x{batch}x{steps}"),
                 "ratio": ratio, "agrees": agrees, "tuned_s": took, "by_cores": by_cores,
                 "tuned": choice(&tuned[0]), "swept": choice(&swept[0]),
-                "first": choice(&Ranked { measured_ns: of(&first[0].choice), ..first[0] }),
+                "first": choice(&RankedChoice { measured_ns: of(&first[0].choice), ..first[0] }),
             })
         );
         if *explains {
@@ -150,9 +154,9 @@ fn main() {
     let sweep = Duration::from_secs_f64(seconds.unwrap_or(if all { 2.0 } else { 0.02 }));
     let isa = Isa::best();
     let described = Machine::detect(isa);
-    let mut team = Team::of(described.cores);
+    let mut team = Team::with_workers(described.cores);
     let machine = calibrate(&described, isa, &mut team).expect("programs that run");
-    eprintln!("{machine}\n{:?} {:?} {:?}", machine.bandwidths, machine.meetings, machine.cells);
+    eprintln!("{machine}\n{:?} {:?} {:?}", machine.bandwidths, machine.barriers, machine.cells);
     let mut bench = Bench { isa, machine, team, sweep, explains: !all };
     let mut found = Vec::new();
     for cell in [Cell::Lstm, Cell::Gru] {

@@ -1,15 +1,19 @@
-//! Runs a recurrent layer of an ONNX file over raw numbers: `layer MODEL WHICH BATCH PRECISION FOLDER`.
+//! Runs a recurrent layer of an ONNX file over raw numbers: `layer MODEL WHICH BATCH PRECISION
+//! FOLDER`.
 //!
-//! WHICH counts the layers of the file from 0; PRECISION is `f32`, `bf16` or `int8`. The folder has `x`, steps x
-//! batch x inputs, and `h` and `c` if the layer begins with states; it is left `y`, steps x batch x outputs,
-//! and `h` and `c` as they are after the last step: all of 32-bit numbers, of the lowest byte first. Cells
+//! WHICH counts the layers of the file from 0; PRECISION is `f32`, `bf16` or `int8`. The folder has
+//! `x`, steps x
+//! batch x inputs, and `h` and `c` if the layer begins with states; it is left `y`, steps x batch x
+//! outputs,
+//! and `h` and `c` as they are after the last step: all of 32-bit numbers, of the lowest byte
+//! first. Cells
 //! that are unrolled in the file are layers, too.
 
 use std::path::Path;
 
 use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_onnx::Model;
-use dyno_rnn::import::{Initial, layers, reroll};
+use dyno_rnn::import::{InitialState, layers, reroll};
 use dyno_rnn::sequence::States;
 use dyno_rnn::{Choice, Sequence};
 
@@ -44,9 +48,9 @@ fn main() {
     let choice = Choice { precision, tanh, chunk: 16, sides: 1, rows: 1, units: 1 };
     let mut sequence = Sequence::new(layer, batch, &choice, Isa::best()).expect("a plan");
     let initial = |which: usize, name: &str| match &found.initial[which] {
-        Initial::Zeros => Vec::new(),
-        Initial::Given(numbers) => numbers.clone(),
-        Initial::Fed(_) => read(folder, name),
+        InitialState::Zeros => Vec::new(),
+        InitialState::Given(numbers) => numbers.clone(),
+        InitialState::Fed(_) => read(folder, name),
     };
     let states = States { hidden: initial(0, "h"), cells: initial(1, "c") };
     sequence.set_states(&states).expect("states of this layer");
@@ -54,7 +58,7 @@ fn main() {
     let input = read(folder, "x");
     let steps = input.len() / (batch * layer.inputs());
     let mut output = vec![0.0; steps * batch * layer.outputs()];
-    sequence.run_on(&mut Team::of(1), &input, &mut output).expect("sizes that fit");
+    sequence.run_on(&mut Team::with_workers(1), &input, &mut output).expect("sizes that fit");
     let states = sequence.states();
     for (name, numbers) in [("y", &output), ("h", &states.hidden), ("c", &states.cells)] {
         write(folder, name, numbers);

@@ -1,7 +1,9 @@
 //! Words to phonemes by the network of g2p-en, greedily and by beams: `phonemes WEIGHTS [WIDTH]`.
 //!
-//! WEIGHTS is `checkpoint20.npz` of the package g2p-en (Park and Kim 2019). Words are read from stdin, one a line. A line
-//! is put out for each: numbers of the greedy phonemes, and of each hypothesis of the beam behind its logarithm of the
+//! WEIGHTS is `checkpoint20.npz` of the package g2p-en (Park and Kim 2019). Words are read from
+//! stdin, one a line. A line
+//! is put out for each: numbers of the greedy phonemes, and of each hypothesis of the beam behind
+//! its logarithm of the
 //! probability, with tabs between.
 
 use std::convert::Infallible;
@@ -98,11 +100,11 @@ fn main() {
     let [letters_of, embeddings] = ["enc_emb", "dec_emb"].map(needed);
     let dense = ["fc_w", "fc_b"].map(needed);
 
-    let mut team = Team::of(1);
+    let mut team = Team::with_workers(1);
     let mut encoder_at_work = sequence(&encoder, 1);
     let mut decoders = [1, width].map(|rows| Decoder {
         sequence: sequence(&decoder, rows),
-        team: Team::of(1),
+        team: Team::with_workers(1),
         embeddings: &embeddings,
         dense: &dense,
         input: vec![0.0; rows * decoder.inputs()],

@@ -1,9 +1,10 @@
 //! Runs the models that DeepCPU serves and says what they answer and where their time goes: `served
-//! [PRECISION] [WORKERS]` with `f32`, `bf16` or `int8`. `dyno rnn served` does it with more choices.
+//! [PRECISION] [WORKERS]` with `f32`, `bf16` or `int8`. `dyno rnn served` does it with more
+//! choices.
 
 use dyno_rnn::machine::Machine;
-use dyno_rnn::network::{Engine, Setup};
-use dyno_rnn::served::Model;
+use dyno_rnn::network::{NetworkEngine, Setup};
+use dyno_rnn::served::ServedModel;
 use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Isa, Precision, Team};
 
@@ -15,14 +16,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => Precision::Bf16,
     };
     let workers = words.get(1).map_or(Ok(2), |count| count.parse())?;
-    let (isa, mut team) = (Isa::best(), Team::of(workers));
+    let (isa, mut team) = (Isa::best(), Team::with_workers(workers));
     let mut setup = Setup::new(precision, isa, Machine::detect(isa));
     // Plans of the recurrent layers are timed.
     setup.effort = Effort::default();
-    for model in Model::ALL {
+    for model in ServedModel::ALL {
         let sizes = model.paper();
         let (network, outputs) = model.network(&sizes)?;
-        let mut engine = Engine::new(&network, &setup, &mut team)?;
+        let mut engine = NetworkEngine::new(&network, &setup, &mut team)?;
         let words = model.words(&sizes, 1);
         let times = engine.times(&mut team, &model.feeds(&words), 51)?;
         println!("{} in {precision:?} on {workers} workers with {isa}", model.name());

@@ -1,41 +1,56 @@
-//! What a machine really does, measured with the engine's own kernels: some two hundred milliseconds
-//! that make predictions those of this processor.
+//! Calibration: measures the rates of this machine with the engine's own kernels.
+//!
+//! Takes about 200 ms. Predictions made with the calibrated [`Machine`] fit this processor.
+//!
+//! ```no_run
+//! use dyno_rnn::machine::Machine;
+//! use dyno_rnn::{Isa, Team, calibrate::calibrate};
+//!
+//! let isa = Isa::best();
+//! let machine = Machine::detect(isa);
+//! let mut team = Team::with_workers(machine.cores);
+//! let calibrated = calibrate(&machine, isa, &mut team)?;
+//! println!("{calibrated}");
+//! # Ok::<(), dyno_rnn::sequence::SequenceError>(())
+//! ```
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dyno_kernels::{
-    Activation, At, Buffer, Call, Every, Execution, Isa, Kind, LANES, Loop, Panels, Phase, Place,
-    Precision, Product, Program, ProgramError, Slots, Stage, Tanh, Team, Then, Work,
+    Activation, Buffer, BufferKind, Cadence, Call, Epilogue, Execution, Isa, LANES, Loop, Panels,
+    Phase, Place, Precision, Product, Program, ProgramError, SlotIndex, Slots, Stage, Tanh, Team,
+    Work,
 };
 
 use crate::layer::{Cell, Directions, Layer, Weights};
-use crate::machine::{Machine, Meetings, Peak};
+use crate::machine::{BarrierCosts, Machine, Peak};
 use crate::plan::Choice;
 use crate::sequence::{Sequence, SequenceError};
 
-/// Rows whose peaks are measured.
+/// Row counts whose peak rates are measured.
 const ROWS: [usize; 6] = [1, 2, 4, 6, 8, 16];
-/// Words of a row of a panel of four vectors: 24 KiB, which stay in a first cache.
+/// Words per row of a panel of four vectors: 24 KiB, which fit in an L1 cache.
 const WORDS: usize = 96;
-/// How long each figure is measured; the best of its runs counts.
+/// Time to measure each figure; the fastest run counts.
 const EACH: Duration = Duration::from_micros(1_500);
-/// How long it is measured how workers meet: of them one may not be running.
+/// Time to measure figures that need several workers, of which one may be descheduled for a while.
 const TOGETHER: Duration = Duration::from_millis(10);
-/// Nanoseconds of a meeting or a call beyond which a worker was not running: that is no figure of the
-/// machine, and what the description says stays.
+/// Nanoseconds above which a barrier or a call shows that a worker was descheduled. The figure is
+/// then discarded and the machine description keeps its value.
 const LONGEST: f64 = 20_000.0;
-/// Panels of [`WORDS`] that no private cache holds: 6 MiB.
+/// Panels of [`WORDS`] that exceed every private cache: 6 MiB.
 const FAR_PANELS: usize = 256;
 /// Bytes of weights beyond which packing them to measure a bandwidth takes too long.
 const FAR: usize = 40 << 20;
 
-/// Measures what a core of this machine multiplies and reads, and what meetings and cells cost, and
-/// puts it in place of what the description says. `team` has a worker for each core of it.
+/// Returns `machine` with measured peaks, bandwidths, barrier costs and cell costs.
+///
+/// `team` should have one worker per core of the machine; the shared bandwidth of all cores is
+/// measured only then.
 ///
 /// # Errors
-/// The team is smaller than two workers where the machine has more cores; no program here is refused
-/// otherwise.
+/// A generated program fails to run on `team`.
 pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine, SequenceError> {
     let mut found = machine.clone();
     tiles(&mut found, isa, team)?;
@@ -43,22 +58,22 @@ pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
         let mut most: f64 = 0.0;
         for rows in ROWS {
-            let of = Timed { precision, rows, ..Timed::ONE };
+            let timed = TimedProduct { precision, rows, ..TimedProduct::ONE };
             // Noise must not make more rows slower than fewer.
-            most = most.max(of.flops() / of.net(&found, isa, team)?);
+            most = most.max(timed.flops() / timed.net(&found, isa, team)?);
             found.peaks.push(Peak { precision, rows, gflops: most });
         }
     }
     bandwidths(&mut found, isa, team)?;
     let workers = machine.cores.min(team.workers());
     if workers > 1 {
-        found.meetings = meetings(machine, workers, isa, team)?;
-        exchange(&mut found.meetings, isa, team)?;
-        let one = Timed { rows: 8, ..Timed::ONE };
-        let all = Timed { workers, own: true, ..one };
+        found.barriers = barriers(machine, workers, isa, team)?;
+        exchange(&mut found.barriers, isa, team)?;
+        let one = TimedProduct { rows: 8, ..TimedProduct::ONE };
+        let all = TimedProduct { workers, own: true, ..one };
         let kept = one.ns(isa, team)? / all.ns(isa, team)?.max(1.0);
-        // Of two threads that share a core each keeps a half, and somewhat more where both wait. Less
-        // than that says that others use the cores.
+        // Two threads of one core keep at least about half of its rate each. A smaller share means
+        // that other processes use the cores.
         found.together = if kept < LEAST_TOGETHER { machine.together } else { kept.min(1.0) };
     }
     let activation = Cell::Rnn(Activation::Tanh);
@@ -76,27 +91,29 @@ pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine
     Ok(found)
 }
 
-/// Below this no threads of one core are: see `calibrate`.
+/// Smallest share of its rate that a core can keep while its sibling thread runs; see
+/// [`calibrate`].
 const LEAST_TOGETHER: f64 = 0.45;
 
-/// What tiles cost that have next to nothing to multiply.
+/// Measures the fixed costs of a tile and of a panel, with products of almost no work.
 fn tiles(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
-    let few = Timed { words: 1, panels: 64, ..Timed::ONE };
+    let few = TimedProduct { words: 1, panels: 64, ..TimedProduct::ONE };
     let one = few.ns(isa, team)? / 64.0;
-    let eight = Timed { rows: 8, ..few }.ns(isa, team)? / 64.0;
+    let eight = TimedProduct { rows: 8, ..few }.ns(isa, team)? / 64.0;
     found.cells.tile = ((eight - one) / 7.0).min(one).max(0.1);
     found.cells.panel = (one - found.cells.tile).max(0.0);
     Ok(())
 }
 
-/// What a core reads, and all of them together from the cache that they share.
+/// Measures the bandwidths of one core, and of all cores reading their shared cache.
 fn bandwidths(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
-    let (machine, there) = (found.clone(), team.workers());
-    let panel = Timed::ONE.bytes();
+    let machine = found.clone();
+    let available = team.workers();
+    let panel = TimedProduct::ONE.bytes();
     let mut rate = |bytes: f64, workers: usize| -> Result<f64, SequenceError> {
         let panels = (bytes / panel).ceil().max(workers as f64) as usize;
-        let of = Timed { panels, workers, ..Timed::ONE };
-        Ok(of.bytes() / of.net(&machine, isa, team)?)
+        let timed = TimedProduct { panels, workers, ..TimedProduct::ONE };
+        Ok(timed.bytes() / timed.net(&machine, isa, team)?)
     };
     let rates = &mut found.bandwidths;
     rates.l1 = rate(panel, 1)?;
@@ -107,13 +124,13 @@ fn bandwidths(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), Sequ
         rates.l3 = rate(half, 1)?.min(rates.l2);
         let most = rates.l3 * machine.cores as f64;
         rates.l3_all = most;
-        // A part of the cores tells nothing of all of them.
-        if machine.cores > 1 && there >= machine.cores {
+        // Some of the cores cannot show the bandwidth of all.
+        if machine.cores > 1 && available >= machine.cores {
             let all = rate(half, machine.cores)?;
             rates.l3_all = all.clamp(rates.l3, most);
         }
         if shared < FAR {
-            // So much that little of it is left from one time to the next.
+            // Large enough that the shared cache keeps little of it between runs.
             rates.memory = rate(1.5 * shared as f64, 1)?;
         }
         rates.memory = rates.memory.min(rates.l3);
@@ -121,13 +138,14 @@ fn bandwidths(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), Sequ
     Ok(())
 }
 
-/// The time, for plans and not for queries.
+/// Returns the current time, for timing plans and kernels rather than queries.
 #[expect(clippy::disallowed_methods, reason = "no query is measured: kernels and plans are")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The least nanoseconds of one of `times` that `run` does at once.
+/// Returns the least time of `run` in nanoseconds, divided by the `times` that one run repeats the
+/// work.
 fn least(
     each: Duration,
     times: f64,
@@ -135,7 +153,7 @@ fn least(
 ) -> Result<f64, SequenceError> {
     let end = now() + each;
     let mut best = f64::INFINITY;
-    // At least three: the first fetches what the others find.
+    // At least three runs: the first one fills the caches.
     for count in 0.. {
         if count >= 3 && now() >= end {
             break;
@@ -147,33 +165,37 @@ fn least(
     Ok(best)
 }
 
-/// A program of one phase a step.
-fn program(buffers: Vec<Buffer>, work: Vec<Work>, meets: bool) -> Result<Program, ProgramError> {
+/// Returns a program with one phase per step.
+fn program(
+    buffers: Vec<Buffer>,
+    work: Vec<Work>,
+    has_barrier: bool,
+) -> Result<Program, ProgramError> {
     let workers = work.len();
-    let stages = vec![Stage { every: Every::Step, phases: vec![Phase { work, meets }] }];
+    let stages = vec![Stage { cadence: Cadence::Step, phases: vec![Phase { work, has_barrier }] }];
     Program::new(workers, buffers, vec![Loop { length: 0, chunk: 1, stages }])
 }
 
-/// Runs a program of some steps.
+/// Runs `steps` steps of a program.
 fn run(execution: &mut Execution, team: &mut Team, steps: usize) -> Result<(), SequenceError> {
     let call = Call { lengths: &[steps], ..Call::default() };
     execution.run(team, call).map_err(SequenceError::Run)
 }
 
-/// A product that is timed: some rows with panels of four vectors, all of them read again and again.
+/// A product to time: `rows` rows times panels of four vectors, read again at each step.
 #[derive(Clone, Copy)]
-struct Timed {
+struct TimedProduct {
     precision: Precision,
     rows: usize,
-    /// Of each row, and of a vector of each panel.
+    /// Words of each row, and of each vector of each panel.
     words: usize,
     panels: usize,
     workers: usize,
-    /// Whether each worker has all panels, and not its share.
+    /// Whether each worker reads all panels instead of its share.
     own: bool,
 }
 
-impl Timed {
+impl TimedProduct {
     const ONE: Self = Self {
         precision: Precision::F32,
         rows: 1,
@@ -183,7 +205,7 @@ impl Timed {
         own: false,
     };
 
-    /// Of all panels.
+    /// Bytes of all panels.
     fn bytes(&self) -> f64 {
         (self.panels * self.words * 4 * LANES * 4) as f64
     }
@@ -192,7 +214,7 @@ impl Timed {
         2.0 * self.rows as f64 * self.bytes() / 4.0 * self.precision.per_word() as f64
     }
 
-    /// Nanoseconds without what tiles cost that multiply nothing.
+    /// Nanoseconds of a step without the fixed costs of tiles and panels.
     fn net(&self, machine: &Machine, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
         let ns = self.ns(isa, team)?;
         let cells = &machine.cells;
@@ -201,21 +223,22 @@ impl Timed {
         Ok((ns - fixed).max(0.5 * ns))
     }
 
-    /// Nanoseconds of all panels.
+    /// Nanoseconds of a step.
     fn ns(&self, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
         let Self { precision, rows, words, panels, workers, own } = *self;
         let (k, outputs) = (words * precision.per_word(), panels * 4 * LANES);
         let zeros = vec![0.0; k];
         let weights = Arc::new(Panels::pack(precision, 4, panels * LANES, k, |_, _| &zeros));
-        let inside = |columns| Buffer { kind: Kind::Inside, slots: Slots::Count(1), rows, columns };
-        let place = |buffer| Place { buffer, at: At::Fixed(0), column: 0 };
+        let inside =
+            |columns| Buffer { kind: BufferKind::Inside, slots: Slots::Count(1), rows, columns };
+        let place = |buffer| Place { buffer, at: SlotIndex::Fixed(0), column: 0 };
         let mut buffers = vec![inside(words)];
         let work = (0..workers).map(|worker| {
             let share = panels * worker / workers..panels * (worker + 1) / workers;
             if own || buffers.len() == 1 {
                 buffers.push(inside(outputs));
             }
-            let then = Then::Store {
+            let epilogue = Epilogue::Store {
                 to: place(buffers.len() - 1),
                 activation: Activation::Identity,
                 outputs,
@@ -228,8 +251,8 @@ impl Timed {
                 rows: 0..rows,
                 bias: None,
                 scale: 1.0,
-                of_state: false,
-                then,
+                reads_state: false,
+                epilogue,
             }]
         });
         let work: Vec<Work> = work.collect();
@@ -237,69 +260,71 @@ impl Timed {
             .expect("products lie inside of buffers made for them, each with its own outputs");
         let mut execution = Execution::new(program, isa);
         let steps = (512 / (rows * panels)).max(1);
-        // What is far takes long, and others read from there as well.
+        // Slow measurements, and those on memory shared with other processes, need more time.
         let each = if workers > 1 || panels > FAR_PANELS { TOGETHER } else { EACH };
         least(each, steps as f64, || run(&mut execution, team, steps))
     }
 }
 
-/// Workers that only meet.
-fn meetings(
+/// Measures barriers, with workers that do nothing else.
+fn barriers(
     machine: &Machine,
     workers: usize,
     isa: Isa,
     team: &mut Team,
-) -> Result<Meetings, SequenceError> {
-    let mut of = |workers: usize, steps: usize| -> Result<f64, SequenceError> {
+) -> Result<BarrierCosts, SequenceError> {
+    let mut time = |workers: usize, steps: usize| -> Result<f64, SequenceError> {
         let program = program(Vec::new(), vec![Work::new(); workers], true)
             .expect("workers without work do not meet in one place");
         let mut execution = Execution::new(program, isa);
         least(TOGETHER, 1.0, || run(&mut execution, team, steps))
     };
-    let (call, many) = (of(2, 1)?, 17);
-    let two = (of(2, many)? - call).max(1.0) / (many - 1) as f64;
+    let many = 17;
+    let call = time(2, 1)?;
+    let two = (time(2, many)? - call).max(1.0) / (many - 1) as f64;
     let doubling = if workers > 2 {
-        let each = (of(workers, many)? - call).max(1.0) / (many - 1) as f64;
+        let each = (time(workers, many)? - call).max(1.0) / (many - 1) as f64;
         (each - two).max(0.0) / (workers as f64 / 2.0).log2()
     } else {
-        machine.meetings.doubling
+        machine.barriers.doubling
     };
     if two.max(call) > LONGEST || two <= 1.0 {
-        return Ok(machine.meetings);
+        return Ok(machine.barriers);
     }
-    Ok(Meetings { two, doubling, call: (call - 2.0 * two).max(0.0), ..machine.meetings })
+    Ok(BarrierCosts { two, doubling, call: (call - 2.0 * two).max(0.0), ..machine.barriers })
 }
 
-/// Lines whose exchange is measured against that of one.
+/// Number of cache lines whose exchange is compared with that of one line.
 const LINES: usize = 33;
 
-/// What it costs to read what another has written: two workers that each read the other's lines of the
-/// last step, beside two that read their own.
-fn exchange(found: &mut Meetings, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
+/// Measures the cost of reading lines that another worker has written: two workers read each
+/// other's lines of the last step, compared with two that read their own.
+fn exchange(found: &mut BarrierCosts, isa: Isa, team: &mut Team) -> Result<(), SequenceError> {
     let mut more = |lines: usize| -> Result<f64, SequenceError> {
-        let mut of = |crossed: bool| -> Result<f64, SequenceError> {
+        let mut time = |crossed: bool| -> Result<f64, SequenceError> {
             let mut execution = Execution::new(lines_of_two(lines, crossed), isa);
             least(TOGETHER, 64.0, || run(&mut execution, team, 64))
         };
-        let own = of(false)?;
-        Ok(of(true)? - own)
+        let own = time(false)?;
+        Ok(time(true)? - own)
     };
     let (first, all) = (more(1)?, more(LINES)?);
     let line = (all - first) / (LINES - 1) as f64;
-    // Where a worker did not run, neither is a figure of the machine.
+    // If a worker was descheduled, neither figure describes the machine.
     if first > 1.0 && line > 0.0 && all < LONGEST {
         (found.first_line, found.line) = (first, line);
     }
     Ok(())
 }
 
-/// Two workers, each of which writes lines at each step and then reads as many of the step before.
+/// Returns a program of two workers that each write `lines` lines per step and read as many of the
+/// step before: the other worker's if `crossed`, else their own.
 fn lines_of_two(lines: usize, crossed: bool) -> Program {
     let zeros = [0.0; LANES];
     let weights = Arc::new(Panels::pack(Precision::F32, 1, LANES, LANES, |_, _| &zeros));
     let buffer =
-        || Buffer { kind: Kind::Inside, slots: Slots::Count(2), rows: lines, columns: LANES };
-    let place = |buffer, by| Place { buffer, at: At::Turn { by }, column: 0 };
+        || Buffer { kind: BufferKind::Inside, slots: Slots::Count(2), rows: lines, columns: LANES };
+    let place = |buffer, by| Place { buffer, at: SlotIndex::Turn { by }, column: 0 };
     let work = |worker: usize| {
         let from = if crossed { 1 - worker } else { worker };
         vec![Product {
@@ -310,8 +335,8 @@ fn lines_of_two(lines: usize, crossed: bool) -> Program {
             rows: 0..lines,
             bias: None,
             scale: 1.0,
-            of_state: false,
-            then: Then::Store {
+            reads_state: false,
+            epilogue: Epilogue::Store {
                 to: place(worker, 1),
                 activation: Activation::Identity,
                 outputs: LANES,
@@ -322,7 +347,7 @@ fn lines_of_two(lines: usize, crossed: bool) -> Program {
         .expect("each writes its own buffer, and reads what was written before the last meeting")
 }
 
-/// Nanoseconds of sixteen units of a row: a step of a layer that has next to nothing to multiply.
+/// Nanoseconds of sixteen units of one row: a step of a layer with almost nothing to multiply.
 fn cell(cell: Cell, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
     let (units, rows) = (256, 8);
     let outputs = cell.gates() * units;
@@ -350,7 +375,7 @@ mod tests {
     fn what_is_measured_is_a_machine() {
         let isa = Isa::best();
         let described = Machine::detect(isa);
-        let mut team = Team::of(described.cores);
+        let mut team = Team::with_workers(described.cores);
         let found = calibrate(&described, isa, &mut team).expect("programs that run");
         assert_eq!(found.peaks.len(), 3 * ROWS.len());
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
@@ -360,7 +385,7 @@ mod tests {
         let rates = found.bandwidths;
         assert!(rates.l1 >= rates.l2 && rates.l2 > 0.01, "{rates:?}");
         assert!(found.cells.lstm >= 1.0 && found.cells.tile > 0.0 && found.cells.panel >= 0.0);
-        assert!(found.meetings.two > 0.0 && found.meetings.line > 0.0);
+        assert!(found.barriers.two > 0.0 && found.barriers.line > 0.0);
         assert!((LEAST_TOGETHER..=1.0).contains(&found.together), "{}", found.together);
         assert_eq!(found.identity(), described.identity());
     }

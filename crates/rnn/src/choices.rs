@@ -1,8 +1,19 @@
-//! Choices that were made before: a text file, one line each, known by machine, shape, precision,
-//! threads and build.
+//! Tuned choices, kept in a text file with one line per machine, layer shape, precision, thread
+//! count and build.
 //!
-//! A line is `KEY chunk=N sides=N rows=N units=N ns=N`; lines that begin with `#` are remarks. What a
-//! line says of precision and activations is in its key alone.
+//! A line is `KEY chunk=N sides=N rows=N units=N ns=N`. Lines that begin with `#` are comments.
+//! Precision and activations are part of the key only.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use dyno_rnn::choices::Choices;
+//!
+//! // A missing file has no choices.
+//! let choices = Choices::read(Path::new("no-such-file"))?;
+//! assert!(choices.is_empty());
+//! # Ok::<(), dyno_rnn::choices::ChoicesError>(())
+//! ```
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,43 +23,43 @@ use std::path::{Path, PathBuf};
 
 use dyno_kernels::{Isa, Team};
 
-use crate::cost::Shape;
+use crate::cost::LayerShape;
 use crate::machine::Machine;
-use crate::plan::{Choice, Packed};
-use crate::tuner::{Effort, Forced, Goal, Ranked, TuneError, choices, rank, tune};
+use crate::plan::{Choice, PackedWeights};
+use crate::tuner::{Constraints, Effort, Goal, RankedChoice, TuneError, choices, rank, tune};
 
 /// Choices by key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choices {
-    lines: BTreeMap<String, Kept>,
+    lines: BTreeMap<String, StoredChoice>,
 }
 
-/// What is kept of a choice.
+/// Stored part of one choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Kept {
-    /// Chunk, sides, rows, units.
+struct StoredChoice {
+    /// Chunk, sides, rows and units.
     parts: [usize; 4],
     ns: f64,
 }
 
-/// A file of choices that cannot be used.
+/// Error of reading or writing a file of choices.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ChoicesError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: io::Error,
     },
-    /// A line is not as it should be.
+    /// A line is malformed.
     Line {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// What was expected.
         what: &'static str,
     },
 }
@@ -72,11 +83,11 @@ impl std::error::Error for ChoicesError {}
 
 const NAMES: [&str; 5] = ["chunk", "sides", "rows", "units", "ns"];
 
-/// What a choice is known by.
+/// Returns the key under which the choice for a goal is stored.
 #[must_use]
 pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
-    let Shape { cell, inputs, units, width, phases, narrows, directions, batch, steps } =
-        Shape::of(goal.layer, goal.batch, goal.steps);
+    let LayerShape { cell, inputs, units, width, phases, narrows, directions, batch, steps } =
+        LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
     let kind = match (narrows, phases) {
         (true, _) => String::new(),
         (false, 1) => ",options".to_owned(),
@@ -87,7 +98,7 @@ pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
         3 => "gru",
         _ => "rnn",
     };
-    let Forced { chunk, sides, rows, units: by_units } = goal.forced;
+    let Constraints { chunk, sides, rows, units: by_units } = goal.forced;
     let forced = [chunk, sides, rows, by_units];
     let key = format!(
         "{};{cell}{kind},{inputs}x{units}x{batch}x{steps},directions={directions};{:?},{:?};threads={};forced={};{isa};{}",
@@ -102,7 +113,7 @@ pub fn key(goal: &Goal<'_>, machine: &Machine, isa: Isa) -> String {
 }
 
 impl Choices {
-    /// Reads a file; none is no choices.
+    /// Reads a file of choices; a missing file has none.
     ///
     /// # Errors
     /// The file cannot be read, or a line is not a choice.
@@ -127,14 +138,14 @@ impl Choices {
         Ok(Self { lines })
     }
 
-    /// Writes a file in place of the one that is there, whole or not at all.
+    /// Writes the file. It replaces an existing one atomically.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ChoicesError> {
         let mut text =
             String::from("# Plans of `dyno rnn`, as they were timed. Delete what you distrust.\n");
-        for (key, Kept { parts: [chunk, sides, rows, units], ns }) in &self.lines {
+        for (key, StoredChoice { parts: [chunk, sides, rows, units], ns }) in &self.lines {
             text += &format!(
                 "{key} chunk={chunk} sides={sides} rows={rows} units={units} ns={ns:.0}\n"
             );
@@ -144,39 +155,40 @@ impl Choices {
         written.map_err(|error| ChoicesError::File { path: path.to_owned(), error })
     }
 
-    /// The choice kept for a key, with precision and activations of `base`, and its nanoseconds.
+    /// Returns the choice stored for a key, with the precision and activations of `base`, and its
+    /// nanoseconds.
     #[must_use]
     pub fn get(&self, key: &str, base: &Choice) -> Option<(Choice, f64)> {
-        let Kept { parts: [chunk, sides, rows, units], ns } = *self.lines.get(key)?;
+        let StoredChoice { parts: [chunk, sides, rows, units], ns } = *self.lines.get(key)?;
         Some((Choice { chunk, sides, rows, units, ..*base }, ns))
     }
 
-    /// Keeps a choice.
+    /// Stores a choice and its nanoseconds.
     pub fn keep(&mut self, key: String, choice: &Choice, ns: f64) {
         let parts = [choice.chunk, choice.sides, choice.rows, choice.units];
-        self.lines.insert(key, Kept { parts, ns });
+        self.lines.insert(key, StoredChoice { parts, ns });
     }
 
-    /// How many there are.
+    /// Number of choices.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no choices.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 }
 
-/// Why nothing was chosen.
+/// Error of [`choose`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ChooseError {
-    /// No plan could be timed.
+    /// Tuning failed.
     Tune(TuneError),
-    /// The file of choices cannot be used.
+    /// The file of choices is unusable.
     Choices(ChoicesError),
 }
 
@@ -203,22 +215,23 @@ impl From<ChoicesError> for ChooseError {
     }
 }
 
-/// The ranking of a goal's choices, the best first: as the file at `path` knows it, or else tuned and
-/// then kept there.
+/// Ranks the choices for a goal, the best first. The stored choice of the file at `path` comes
+/// first; without one, the choices are tuned and the best is stored.
 ///
 /// # Errors
-/// The file cannot be used, nothing is as forced, or a plan does not run.
+/// The file is unusable, no choice satisfies the constraints, or a plan does not run.
 pub fn choose(
     path: &Path,
     goal: &Goal<'_>,
-    packed: &[Packed],
+    packed: &[PackedWeights],
     machine: &Machine,
-    (isa, team): (Isa, &mut Team),
+    isa: Isa,
+    team: &mut Team,
     effort: Effort,
-) -> Result<Vec<Ranked>, ChooseError> {
+) -> Result<Vec<RankedChoice>, ChooseError> {
     let mut file = Choices::read(path)?;
     let key = key(goal, machine, isa);
-    // A line that a hand has changed to what cannot be is none.
+    // Ignores a stored choice that is impossible, such as one edited by hand.
     let kept = file.get(&key, &goal.base).filter(|(choice, _)| choices(goal).contains(choice));
     if let Some((choice, ns)) = kept {
         let mut all = rank(goal, machine);
@@ -236,7 +249,7 @@ pub fn choose(
     Ok(all)
 }
 
-fn parse(line: &str) -> Result<(String, Kept), &'static str> {
+fn parse(line: &str) -> Result<(String, StoredChoice), &'static str> {
     let mut words = line.split_whitespace();
     let key = words.next().ok_or("expected a key")?;
     let mut numbers = [0.0; 5];
@@ -254,7 +267,7 @@ fn parse(line: &str) -> Result<(String, Kept), &'static str> {
     }
     let [chunk, sides, rows, units, ns] = numbers;
     let parts = [chunk, sides, rows, units].map(|number: f64| number as usize);
-    Ok((key.to_owned(), Kept { parts, ns }))
+    Ok((key.to_owned(), StoredChoice { parts, ns }))
 }
 
 #[cfg(test)]
@@ -299,7 +312,7 @@ mod tests {
             state_bias: vec![0.0; 4 * 32],
         };
         let layer = Layer::new(Cell::Lstm, 8, 32, Directions::Forward, vec![weights]).unwrap();
-        let (forced, machine) = (Forced::default(), Machine::sapphire_rapids());
+        let (forced, machine) = (Constraints::default(), Machine::sapphire_rapids());
         let goal = Goal {
             layer: &layer,
             batch: 2,
@@ -308,10 +321,10 @@ mod tests {
             forced,
             threads: 1,
         };
-        let (packed, isa, mut team) = (goal.pack(), Isa::scalar(), Team::of(1));
+        let (packed, isa, mut team) = (goal.pack(), Isa::scalar(), Team::with_workers(1));
         let effort = Effort { choices: 2, ..Effort::default() };
         let mut choose = |goal: &Goal<'_>, effort| {
-            choose(&path, goal, &packed, &machine, (isa, &mut team), effort).unwrap()
+            choose(&path, goal, &packed, &machine, isa, &mut team, effort).unwrap()
         };
         let tuned = choose(&goal, effort);
         // Without effort nothing can be timed: what has a time comes from the file.
@@ -319,10 +332,10 @@ mod tests {
         let other = choose(&Goal { steps: 10, ..goal }, Effort { choices: 0, ..effort });
         fs::remove_file(&path).unwrap();
         assert_eq!(again[0].choice, tuned[0].choice);
-        let ns = |all: &[Ranked]| all[0].measured_ns.map(f64::round);
+        let ns = |all: &[RankedChoice]| all[0].measured_ns.map(f64::round);
         assert_eq!((ns(&again), ns(&other)), (ns(&tuned), None));
         assert_eq!(again.len(), tuned.len());
-        let forced = Goal { forced: Forced { rows: Some(1), ..forced }, ..goal };
+        let forced = Goal { forced: Constraints { rows: Some(1), ..forced }, ..goal };
         assert_ne!(key(&forced, &machine, isa), key(&goal, &machine, isa));
     }
 

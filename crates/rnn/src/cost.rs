@@ -1,41 +1,55 @@
-//! What a plan will take, in closed form: the time of a [`Choice`] for a layer, a batch and a number
-//! of steps on a [`Machine`], and the least that any plan could take.
+//! Cost model: the predicted time of a [`Choice`] in closed form, and a lower bound for any plan.
+//!
+//! ```
+//! use dyno_kernels::{Precision, Tanh};
+//! use dyno_rnn::cost::{LayerShape, predict, roofline};
+//! use dyno_rnn::{Choice, machine::Machine, model::Model};
+//!
+//! let model = Model::open("lstm:64x256")?;
+//! let shape = LayerShape::from_layer(&model.layers()[0], 1, 100);
+//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+//! let choice = Choice { precision, tanh, chunk: 16, sides: 1, rows: 1, units: 2 };
+//! let machine = Machine::sapphire_rapids();
+//! let predicted_ns = predict(&shape, &choice, &machine).ns();
+//! assert!(predicted_ns > roofline(&shape, precision, &machine, choice.workers()));
+//! # Ok::<(), dyno_rnn::model::ModelError>(())
+//! ```
 
 use dyno_kernels::{LANES, Precision};
 
 use crate::layer::{Cell, Layer};
 use crate::machine::Machine;
-use crate::partition::{Reading, Sweep, reading};
+use crate::partition::{ReadCost, Sweep, reading};
 use crate::plan::Choice;
 
-/// What is to be done: a layer without its weights.
+/// Sizes of a layer's run: the layer without its weights, and its batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct LayerShape {
     /// The cell.
     pub cell: Cell,
-    /// Numbers of a step's input.
+    /// Numbers in the input of one step.
     pub inputs: usize,
-    /// Units of a direction.
+    /// Units of one direction.
     pub units: usize,
-    /// Numbers of a direction's state: units, or what they are projected to.
+    /// Numbers in one direction's state: the units, or their projection.
     pub width: usize,
-    /// Phases of a step: two if its products must follow one another (a GRU that resets its state
-    /// first, a projection).
+    /// Phases of a step: two if its products depend on one another (a GRU with `reset_first`, a
+    /// projection), otherwise one.
     pub phases: usize,
-    /// Whether weights are held as chosen; those of cells with options are in `f32`.
+    /// Whether weights have the chosen precision; those of cells with options are always `f32`.
     pub narrows: bool,
-    /// One or two.
+    /// Number of directions: 1 or 2.
     pub directions: usize,
-    /// Rows.
+    /// Rows of the batch.
     pub batch: usize,
     /// Steps of a sequence.
     pub steps: usize,
 }
 
-impl Shape {
-    /// Of a layer.
+impl LayerShape {
+    /// Returns the sizes of a layer that runs `batch` rows for `steps` steps.
     #[must_use]
-    pub fn of(layer: &Layer, batch: usize, steps: usize) -> Self {
+    pub fn from_layer(layer: &Layer, batch: usize, steps: usize) -> Self {
         let directions = layer.directions().count();
         let (inputs, units, width) = (layer.inputs(), layer.units(), layer.width());
         let options = layer.options();
@@ -53,18 +67,19 @@ impl Shape {
         }
     }
 
-    /// Weights of a row of the state: of the gates of all units, and of the projection.
+    /// Weights that a row of the state is multiplied with: the gates of all units, and the
+    /// projection.
     fn of_state(&self) -> usize {
         let projected = self.phases == 2 && self.cell == Cell::Lstm;
         (self.cell.gates() + usize::from(projected)) * self.units * self.width
     }
 
-    /// How numbers are held where this was chosen.
+    /// Returns the precision of the weights if `precision` is chosen.
     fn held(&self, precision: Precision) -> Precision {
         if self.narrows { precision } else { Precision::F32 }
     }
 
-    /// Units and vectors of a panel: gates of sixteen units, or 64 units where there is one gate.
+    /// Units and vectors of a panel: the gates of sixteen units, or 64 units of a single gate.
     #[must_use]
     pub fn panel(&self) -> (usize, usize) {
         match self.cell.gates() {
@@ -73,21 +88,21 @@ impl Shape {
         }
     }
 
-    /// Panels of a direction.
+    /// Panels of one direction.
     #[must_use]
     pub fn panels(&self) -> usize {
         self.units.div_ceil(self.panel().0)
     }
 
-    /// Multiplications and additions of a call, each counted, as the SPEC counts: 8 H (E + H) B T of
-    /// an LSTM.
+    /// Floating-point operations of a call; a multiply-add counts twice. For an LSTM: 8 H (E + H) B
+    /// T, as in the SPEC.
     #[must_use]
     pub fn flops(&self) -> f64 {
         let per_step = 2 * (self.cell.gates() * self.units * self.inputs + self.of_state());
         (per_step * self.batch * self.steps * self.directions) as f64
     }
 
-    /// Bytes of the weights of the input and of the state, unpadded, in all directions.
+    /// Bytes of the input weights and of the state weights, unpadded, in all directions.
     #[must_use]
     pub fn weights(&self, precision: Precision) -> [f64; 2] {
         let of_input = self.cell.gates() * self.units * self.inputs;
@@ -97,122 +112,129 @@ impl Shape {
     }
 }
 
-/// Nanoseconds of a call, part by part, and what it reads.
+/// Predicted nanoseconds of a call by part, and the bytes it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prediction {
     /// Products with the input.
     pub input: f64,
     /// Products with the state.
     pub state: f64,
-    /// From sums to states.
+    /// Cells: from sums to new states.
     pub cells: f64,
-    /// Waiting for others.
-    pub meetings: f64,
-    /// Reading what others wrote.
+    /// Barriers between workers.
+    pub barriers: f64,
+    /// Reads of data that other workers wrote.
     pub exchange: f64,
-    /// Starting the team.
+    /// Start of the team.
     pub call: f64,
-    /// Bytes of weights and sums that a worker reads and writes.
+    /// Bytes of weights and sums that one worker reads and writes.
     pub bytes: f64,
-    /// Those of them from beyond its private cache.
+    /// Part of these bytes that comes from outside the worker's private cache.
     pub far_bytes: f64,
 }
 
 impl Prediction {
-    /// Nanoseconds in all.
+    /// Total nanoseconds.
     #[must_use]
     pub fn ns(&self) -> f64 {
-        self.input + self.state + self.cells + self.meetings + self.exchange + self.call
+        self.input + self.state + self.cells + self.barriers + self.exchange + self.call
     }
 }
 
-/// The share of the worker with most to do.
+/// Work of the worker with the largest share.
 struct Share {
     /// Directions, one after the other.
     directions: usize,
     rows: usize,
     panels: usize,
-    /// Numbers of a row's sums.
+    /// Numbers in the sums of one row.
     sums: usize,
-    /// Bytes of weights of the input and of the state, all directions.
+    /// Bytes of the input weights of all directions.
     input: f64,
+    /// Bytes of the state weights of all directions.
     state: f64,
 }
 
 impl Share {
-    fn of(shape: &Shape, choice: &Choice) -> Self {
+    fn largest(shape: &LayerShape, choice: &Choice) -> Self {
         let directions = shape.directions.div_ceil(choice.sides.max(1));
         let rows = shape.batch.div_ceil(choice.rows.max(1));
         let panels = shape.panels().div_ceil(choice.units.max(1));
         let sums = panels * shape.panel().1 * LANES;
         let bytes = |k: usize| (directions * sums * choice.precision.words(k) * 4) as f64;
-        // A projection's outputs are shared as units are.
+        // The outputs of a projection are divided as the units are.
         let gates = shape.cell.gates() * shape.units * shape.width;
         let (input, state) = (bytes(shape.inputs), bytes(shape.width));
         let state = state * shape.of_state() as f64 / gates.max(1) as f64;
         Self { directions, rows, panels, sums, input, state }
     }
 
-    /// Operations of a step's product with weights of so many bytes.
+    /// Operations of one step's product with `bytes` of weights.
     fn flops(&self, bytes: f64, precision: Precision) -> f64 {
         2.0 * self.rows as f64 * bytes / 4.0 * precision.per_word() as f64
     }
 }
 
-/// Predicts a call of a plan: what the worker with most to do does, and what it waits for.
+/// Predicts the time of a plan's call: the work of the worker with the largest share, and its
+/// waiting time.
 ///
-/// Of what a choice has, chunks, sides, rows, units and the precision count; activations are taken as
-/// the machine's cells have them.
+/// The prediction depends on the chunk, sides, rows, units and precision of the choice. Activations
+/// cost what the machine's cells cost.
 #[must_use]
-pub fn predict(shape: &Shape, choice: &Choice, machine: &Machine) -> Prediction {
+pub fn predict(shape: &LayerShape, choice: &Choice, machine: &Machine) -> Prediction {
     let choice = &Choice { precision: shape.held(choice.precision), ..*choice };
-    let share = Share::of(shape, choice);
+    let share = Share::largest(shape, choice);
     let (workers, steps) = (choice.workers().max(1), shape.steps as f64);
-    let mut of = if choice.chunk <= 1 {
+    let mut prediction = if choice.chunk <= 1 {
         step_by_step(shape, choice, machine, &share)
     } else {
         by_chunks(shape, choice, machine, &share)
     };
     let per_step = share.directions * share.rows;
     let sixteens = per_step * share.panels * shape.panel().0 / LANES;
-    of.cells = steps * sixteens as f64 * machine.cell(shape.cell);
-    of.cells += tiles(shape, choice, machine, &share);
+    prediction.cells = steps * sixteens as f64 * machine.cell(shape.cell);
+    prediction.cells += tiles(shape, choice, machine, &share);
     if choice.units > 1 {
-        // All meet at the end of each chunk's products with the input and of each step.
+        // All workers synchronize after each chunk's products with the input and after each step.
         let chunks = if choice.chunk > 1 { shape.steps.div_ceil(choice.chunk) } else { 0 };
-        let meetings = (shape.steps * shape.phases + chunks) as f64;
-        of.meetings = meetings * machine.meeting(workers);
+        let barriers = (shape.steps * shape.phases + chunks) as f64;
+        prediction.barriers = barriers * machine.barrier(workers);
         let others = shape.units.saturating_sub(share.panels * shape.panel().0);
         let bytes = others * share.rows * 4 / choice.precision.per_word();
         let exchanges = steps * (share.directions * shape.phases) as f64;
-        of.exchange = exchanges * machine.exchange(bytes as f64);
+        prediction.exchange = exchanges * machine.exchange(bytes as f64);
     }
     if workers > 1 {
-        of.call = machine.meetings.call + machine.meeting(workers);
+        prediction.call = machine.barriers.call + machine.barrier(workers);
     }
-    of
+    prediction
 }
 
-/// Tiles that no operation is counted for: of products with the input, for all rows of a chunk at
-/// once, and with the state.
-fn tiles(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> f64 {
+/// Fixed costs of tiles, in nanoseconds: those of products with the input, for all rows of a chunk
+/// together, and of products with the state.
+fn tiles(shape: &LayerShape, choice: &Choice, machine: &Machine, share: &Share) -> f64 {
     let (chunk, steps) = (choice.chunk.clamp(1, shape.steps.max(1)), shape.steps as f64);
     let panels = (share.directions * share.panels) as f64;
-    let of = |rows: usize| {
+    let fixed = |rows: usize| {
         panels
             * (rows as f64 * machine.cells.tile + rows.div_ceil(TILE) as f64 * machine.cells.panel)
     };
-    steps / chunk as f64 * of(share.rows * chunk) + steps * of(share.rows)
+    steps / chunk as f64 * fixed(share.rows * chunk) + steps * fixed(share.rows)
 }
 
-/// Rows of a tile, about: how many there are depends on the instruction set.
+/// Approximate rows of a tile; the exact number depends on the instruction set.
 const TILE: usize = 6;
 
-/// Weights of the input and of the state are read at each step.
-fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
+/// Predicts a plan that reads the weights of the input and of the state at each step.
+fn step_by_step(
+    shape: &LayerShape,
+    choice: &Choice,
+    machine: &Machine,
+    share: &Share,
+) -> Prediction {
     let steps = shape.steps as f64;
     let all = shape.weights(choice.precision).iter().sum();
-    // A fresh sequence has no product with the state at its first step.
+    // A fresh sequence needs no product with the state at its first step.
     let state = if shape.steps > 1 { share.state } else { 0.0 };
     let read = read(choice, machine, share.input + state, all);
     let part = share.input / (share.input + state).max(1.0);
@@ -228,8 +250,9 @@ fn step_by_step(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share
     }
 }
 
-/// Weights of the input are read once a chunk, and its sums wait for their step.
-fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
+/// Predicts a plan that reads the weights of the input once per chunk and stores its sums until
+/// their step.
+fn by_chunks(shape: &LayerShape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
     let chunk = choice.chunk.min(shape.steps.max(1));
     let (chunks, steps) = (shape.steps.div_ceil(chunk) as f64, shape.steps as f64);
     let workers = choice.workers().max(1);
@@ -238,16 +261,18 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     let sums = (4 * share.directions * share.rows * chunk * share.sums) as f64;
     let together = share.input + share.state + sums;
     let fits = together <= machine.kept_l2();
-    // What the products with the input evict is read again, once a chunk.
-    let (input_ns, again) = match fits {
-        true => (share.input / near, 0.0),
-        false if share.state <= machine.kept_l2() => (share.input / far, share.state),
-        false => (share.input / far, 0.0),
+    // The products with the input evict the state's weights, which are read again once per chunk.
+    let (input_ns, again) = if fits {
+        (share.input / near, 0.0)
+    } else if share.state <= machine.kept_l2() {
+        (share.input / far, share.state)
+    } else {
+        (share.input / far, 0.0)
     };
-    // Sums are written, and read when their steps come. The last chunk may have fewer steps.
+    // Sums are written, and read at their step. The last chunk may have fewer steps.
     let whole = steps / chunk as f64;
     let stay = sums <= machine.kept_l2();
-    // Beyond the first cache a line comes before it is written.
+    // Outside the L1 cache a line is read before it is written.
     let sums_ns = if sums <= machine.kept_l1() / 2.0 {
         2.0 * whole * sums / machine.bandwidths.l1
     } else {
@@ -255,7 +280,7 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     };
     let peak = machine.peak_among(choice.precision, share.rows * chunk, workers);
     let multiply = share.flops(share.input, choice.precision) * steps / peak;
-    // Between chunks it is the state's weights alone that are read again and again.
+    // Between chunks only the state's weights are read again.
     let step = read(choice, machine, share.state, weights[1]);
     let peak = machine.peak_among(choice.precision, share.rows, workers);
     let state = share.flops(share.state, choice.precision) / peak;
@@ -270,16 +295,21 @@ fn by_chunks(shape: &Shape, choice: &Choice, machine: &Machine, share: &Share) -
     }
 }
 
-/// Reading a worker's weights at each step, where workers together read `all`: those who share rows
-/// read the same.
-fn read(choice: &Choice, machine: &Machine, bytes: f64, all: f64) -> Reading {
+/// Cost of reading a worker's weights at each step, where all workers together read `all` bytes;
+/// workers that share rows read identical weights.
+fn read(choice: &Choice, machine: &Machine, bytes: f64, all: f64) -> ReadCost {
     reading(machine, bytes, choice.workers().max(1), all, Sweep::Forward)
 }
 
-/// Nanoseconds below which no plan on `workers` cores can be: operations at the peak, weights from
-/// the nearest cache that can hold them, nothing for cells and meetings (SPEC section 2, roofline).
+/// Lower bound in nanoseconds for any plan on `workers` cores: operations at peak rate, weights
+/// from the nearest cache that can hold them, cells and barriers free (SPEC section 2, roofline).
 #[must_use]
-pub fn roofline(shape: &Shape, precision: Precision, machine: &Machine, workers: usize) -> f64 {
+pub fn roofline(
+    shape: &LayerShape,
+    precision: Precision,
+    machine: &Machine,
+    workers: usize,
+) -> f64 {
     let workers = workers.max(1) as f64;
     let [input, state] = shape.weights(precision).map(|bytes| bytes / workers);
     let rates = &machine.bandwidths;
@@ -305,9 +335,9 @@ mod tests {
     use super::*;
     use dyno_kernels::Tanh;
 
-    fn shape(cell: Cell, inputs: usize, units: usize, batch: usize, steps: usize) -> Shape {
+    fn shape(cell: Cell, inputs: usize, units: usize, batch: usize, steps: usize) -> LayerShape {
         let (width, phases, narrows) = (units, 1, true);
-        Shape { cell, inputs, units, width, phases, narrows, directions: 1, batch, steps }
+        LayerShape { cell, inputs, units, width, phases, narrows, directions: 1, batch, steps }
     }
 
     /// Milliseconds of `tables_quiet.md`, which its `roofline.py` made from the same limits.

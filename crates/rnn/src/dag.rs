@@ -1,39 +1,48 @@
-//! The products of a step and what each needs: the MM-DAG of DeepCPU (section 4.1).
+//! The matrix products of one step and their dependencies: the MM-DAG of DeepCPU (section 4.1).
 //!
-//! Nodes are matrix products, one for each gate and each side, as the formulas of the cell have
-//! them; nothing is fused yet. The number of steps is no part of it.
+//! There is one product per gate and per operand (input, state), as in the formulas of the cell.
+//! Nothing is fused yet, and the DAG does not depend on the number of steps.
+//!
+//! ```
+//! use dyno_rnn::dag::{Dag, Recurrence};
+//!
+//! let dag = Dag::new(Recurrence::Lstm, 1, 64, 256);
+//! assert_eq!(dag.products.len(), 8);
+//! assert_eq!(dag.name(0), "Wi x");
+//! assert_eq!(dag.flops(), (8 * 256 * (64 + 256)) as f64);
+//! ```
 
 use std::fmt;
 
 use crate::layer::{Cell, Layer};
 
-/// Where the reset gate of a GRU acts.
+/// Where the reset gate of a GRU is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reset {
-    /// On the product of n with the state: `r * (U h)`.
+pub enum ResetPlacement {
+    /// To the product of n with the state: `r * (U h)`.
     After,
-    /// On the state, before its product with n: `U (r * h)`.
+    /// To the state, before its product with n: `U (r * h)`.
     Before,
 }
 
-/// Cells, as far as their products differ.
+/// Kinds of cells whose products differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recurrence {
     /// Gates i, f, g, o.
     Lstm,
     /// Gates z, r, n.
-    Gru(Reset),
+    Gru(ResetPlacement),
     /// One gate.
     Rnn,
 }
 
 impl Recurrence {
-    /// Of a cell without options.
+    /// Returns the recurrence of a cell without options.
     #[must_use]
-    pub fn of(cell: Cell) -> Self {
+    pub fn from_cell(cell: Cell) -> Self {
         match cell {
             Cell::Lstm => Self::Lstm,
-            Cell::Gru => Self::Gru(Reset::After),
+            Cell::Gru => Self::Gru(ResetPlacement::After),
             Cell::Rnn(_) => Self::Rnn,
         }
     }
@@ -49,14 +58,14 @@ impl Recurrence {
     }
 }
 
-/// What a product multiplies its weights by.
+/// Operand that a product multiplies its weights by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// The step's input.
+    /// The input of the step.
     Input,
-    /// The last step's state.
+    /// The state after the last step.
     State,
-    /// The last step's state under the reset gate.
+    /// The state after the last step, multiplied by the reset gate.
     Reset,
 }
 
@@ -70,12 +79,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// A product of a step: `m` x `k` by `k` x `n`.
+/// One product of a step: `m` x `k` by `k` x `n`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Product {
-    /// Index of its gate.
+pub struct GateProduct {
+    /// Index of the gate.
     pub gate: usize,
-    /// Its left side.
+    /// Left operand.
     pub source: Source,
     /// Rows of the batch.
     pub m: usize,
@@ -83,35 +92,35 @@ pub struct Product {
     pub n: usize,
     /// Inputs or units.
     pub k: usize,
-    /// Products of the same step that must come before.
+    /// Products of the same step that must come first.
     pub after: Vec<usize>,
 }
 
-impl Product {
-    /// Whether it must wait for the step before: then it cannot be done for all steps at once.
+impl GateProduct {
+    /// Whether the product depends on the step before; if so, it cannot run for all steps at once.
     #[must_use]
     pub fn depends_on_state(&self) -> bool {
         self.source != Source::Input
     }
 
-    /// Multiplications and additions.
+    /// Floating-point operations.
     #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * (self.m * self.n * self.k) as f64
     }
 }
 
-/// The products of a step of one direction.
+/// Products of one step of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dag {
     /// The cell.
     pub recurrence: Recurrence,
-    /// Those with the input, gate by gate, then those with the state.
-    pub products: Vec<Product>,
+    /// Products with the input, gate by gate, then those with the state.
+    pub products: Vec<GateProduct>,
 }
 
 impl Dag {
-    /// Of a cell of `units` over `inputs` for a batch.
+    /// Returns the DAG of a cell with `units` units over `inputs` inputs, for a batch.
     #[must_use]
     pub fn new(recurrence: Recurrence, batch: usize, inputs: usize, units: usize) -> Self {
         let gates = recurrence.gates().len();
@@ -119,11 +128,18 @@ impl Dag {
         for source in [Source::Input, Source::State] {
             for gate in 0..gates {
                 let k = if source == Source::Input { inputs } else { units };
-                products.push(Product { gate, source, m: batch, n: units, k, after: Vec::new() });
+                products.push(GateProduct {
+                    gate,
+                    source,
+                    m: batch,
+                    n: units,
+                    k,
+                    after: Vec::new(),
+                });
             }
         }
-        if recurrence == Recurrence::Gru(Reset::Before) {
-            // n's product with the state needs r, and that both of r's products.
+        if recurrence == Recurrence::Gru(ResetPlacement::Before) {
+            // The product of n with the state needs r, which needs its two products.
             let (r, n) = (1, 2);
             products[gates + n].source = Source::Reset;
             products[gates + n].after = vec![r, gates + r];
@@ -131,13 +147,14 @@ impl Dag {
         Self { recurrence, products }
     }
 
-    /// Of a layer's direction. What projects a state is no product of a gate, and left out.
+    /// Returns the DAG of one direction of a layer. The projection is left out: it belongs to no
+    /// gate.
     #[must_use]
-    pub fn of(layer: &Layer, batch: usize) -> Self {
+    pub fn from_layer(layer: &Layer, batch: usize) -> Self {
         let recurrence = if layer.options().reset_first {
-            Recurrence::Gru(Reset::Before)
+            Recurrence::Gru(ResetPlacement::Before)
         } else {
-            Recurrence::of(layer.cell())
+            Recurrence::from_cell(layer.cell())
         };
         let mut dag = Self::new(recurrence, batch, layer.inputs(), layer.units());
         let waiting = dag.products.iter_mut().filter(|product| product.depends_on_state());
@@ -145,18 +162,18 @@ impl Dag {
         dag
     }
 
-    /// A product's name: `Wi x`, `Un (r h)`.
+    /// Returns the name of a product, such as `Wi x` or `Un (r h)`.
     #[must_use]
     pub fn name(&self, product: usize) -> String {
-        let Product { gate, source, .. } = &self.products[product];
+        let GateProduct { gate, source, .. } = &self.products[product];
         let side = if *source == Source::Input { "W" } else { "U" };
         format!("{side}{} {source}", self.recurrence.gates()[*gate])
     }
 
-    /// Multiplications and additions of a step.
+    /// Floating-point operations of a step.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        self.products.iter().map(Product::flops).sum()
+        self.products.iter().map(GateProduct::flops).sum()
     }
 }
 
@@ -190,20 +207,20 @@ mod tests {
         };
         let reset = Options { reset_first: true, ..Options::default() };
         let gru = layer(Cell::Gru, 4, reset);
-        assert_eq!(Dag::of(&gru, 1).recurrence, Recurrence::Gru(Reset::Before));
-        assert_eq!(Shape::of(&gru, 1, 1).phases, 2);
+        assert_eq!(Dag::from_layer(&gru, 1).recurrence, Recurrence::Gru(ResetPlacement::Before));
+        assert_eq!(LayerShape::from_layer(&gru, 1, 1).phases, 2);
         let projected = Options { projections: vec![vec![0.0; 2 * 4]], ..Options::default() };
         let lstm = layer(Cell::Lstm, 2, projected);
-        assert_eq!(Dag::of(&lstm, 1).products[7].k, 2);
+        assert_eq!(Dag::from_layer(&lstm, 1).products[7].k, 2);
         // Gates of 4 units see 3 inputs and 2 of the state, which 4 outputs are projected to.
-        assert_eq!(Shape::of(&lstm, 1, 1).flops(), 2.0 * (16.0 * 5.0 + 2.0 * 4.0));
+        assert_eq!(LayerShape::from_layer(&lstm, 1, 1).flops(), 2.0 * (16.0 * 5.0 + 2.0 * 4.0));
     }
 
     #[test]
     fn a_gru_waits_for_its_reset_gate_only_where_it_acts_before() {
-        let after = Dag::new(Recurrence::Gru(Reset::After), 1, 8, 16);
+        let after = Dag::new(Recurrence::Gru(ResetPlacement::After), 1, 8, 16);
         assert!(after.products.iter().all(|product| product.after.is_empty()));
-        let before = Dag::new(Recurrence::Gru(Reset::Before), 1, 8, 16);
+        let before = Dag::new(Recurrence::Gru(ResetPlacement::Before), 1, 8, 16);
         assert_eq!(before.products[5].after, [1, 4]);
         assert_eq!(before.name(5), "Un (r h)");
         assert_eq!(before.flops(), after.flops());

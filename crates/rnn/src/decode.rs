@@ -1,82 +1,97 @@
-//! Which tokens a sequence is made of, given scores of the next one: the greatest each, or those that a
-//! beam keeps.
+//! Decoding of token sequences from the scores of each next token, greedily or with a beam.
 //!
-//! Whoever decodes hands in a step: it takes the last token of each row, moves rows of its states as it is
-//! told, see [`Sequence::copy_rows`](crate::Sequence::copy_rows), and leaves logits. Rows of a beam are rows
-//! of a batch. No softmax is made: a row's own best tokens are those of its greatest logits, and what makes
-//! rows comparable is one number a row, the logarithm of its sum of exponentials.
+//! The caller supplies a step function. It moves rows of its states
+//! ([`Sequence::copy_rows`](crate::Sequence::copy_rows)), consumes the last token of each row and
+//! writes logits. The rows of a beam are rows of a batch. No softmax is computed: the best tokens
+//! of a row have the greatest logits, and one number per row, the logarithm of its sum of
+//! exponentials, makes rows comparable.
+//!
+//! ```
+//! use dyno_rnn::decode::{Step, Tokens, greedy};
+//!
+//! // Token 0 begins, token 2 ends; this model answers 1 after 0, and 2 after 1.
+//! let tokens = Tokens { vocabulary: 3, begin: 0, end: 2, most: 10 };
+//! let step = |step: Step<'_>, logits: &mut [f32]| {
+//!     logits.fill(0.0);
+//!     logits[step.tokens[0] + 1] = 1.0;
+//!     Ok::<(), ()>(())
+//! };
+//! assert_eq!(greedy(tokens, 1, step), Ok(vec![vec![1]]));
+//! ```
 
-/// What a step is made of.
+/// Input of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// Rows whose states are overwritten by those of others first: from, to. No row is both.
+    /// Rows to copy before the step, as (source, destination): the destination's states are
+    /// overwritten. No row is both.
     pub moves: &'a [(usize, usize)],
-    /// The last token of each row. What rows without a hypothesis are given does not matter.
+    /// Last token of each row; arbitrary for rows without a hypothesis.
     pub tokens: &'a [usize],
 }
 
-/// Tokens that are numbers below `vocabulary`, one of which ends a sequence.
+/// Tokens of a model: numbers below `vocabulary`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tokens {
-    /// How many there are: logits of a row.
+    /// Number of tokens, and of logits per row.
     pub vocabulary: usize,
-    /// What comes before the first.
+    /// Token before the first.
     pub begin: usize,
-    /// What a sequence ends with.
+    /// Token that ends a sequence.
     pub end: usize,
-    /// Steps after which a sequence is left as it is.
+    /// Maximum number of steps.
     pub most: usize,
 }
 
-/// How several hypotheses are followed.
+/// Settings of a beam search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Beam {
-    /// How many: rows of a step.
+    /// Number of hypotheses to follow, and of rows in a step.
     pub width: usize,
-    /// How many of them are asked for.
+    /// Number of hypotheses to return.
     pub best: usize,
-    /// The power of the length that a score is divided by, 0 or more: alpha of Wu et al. 2016 (equation 14),
-    /// whose length of n tokens, the end among them, is (5 + n) / 6. At 0 the likeliest sequence is best.
+    /// Exponent of the length by which a score is divided, >= 0: alpha in equation 14 of Wu et al.
+    /// 2016, where a sequence of n tokens including the end has length (5 + n) / 6. With 0 the most
+    /// probable sequence is best.
     pub length_penalty: f64,
 }
 
-/// A sequence that was found.
+/// A decoded sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// Its tokens, without the end.
+    /// Tokens without the end.
     pub tokens: Vec<usize>,
-    /// Whether it ended, rather than being left at the most of steps.
+    /// Whether the sequence ended before the maximum number of steps.
     pub ended: bool,
-    /// Logarithm of its probability.
+    /// Logarithm of the probability.
     pub log_probability: f64,
-    /// That, by its length.
+    /// Logarithm of the probability divided by the length penalty.
     pub score: f64,
 }
 
-/// For each of `rows`, the likeliest token after token until its end; of equal ones the first.
+/// Decodes `rows` rows: takes the most probable next token until the end; the first of equal ones.
 ///
 /// # Errors
-/// What a step fails with.
+/// Errors of `step`.
 pub fn greedy<E>(
-    of: Tokens,
+    token_set: Tokens,
     rows: usize,
     mut step: impl FnMut(Step<'_>, &mut [f32]) -> Result<(), E>,
 ) -> Result<Vec<Vec<usize>>, E> {
     let mut found = vec![Vec::new(); rows];
     let mut has_ended = vec![false; rows];
-    let mut tokens = vec![of.begin; rows];
-    let mut logits = vec![0.0; rows * of.vocabulary];
-    for _ in 0..of.most {
+    let mut tokens = vec![token_set.begin; rows];
+    let mut logits = vec![0.0; rows * token_set.vocabulary];
+    for _ in 0..token_set.most {
         if has_ended.iter().all(|ended| *ended) {
             break;
         }
         step(Step { moves: &[], tokens: &tokens }, &mut logits)?;
-        for (row, logits) in logits.chunks(of.vocabulary).enumerate() {
+        for (row, logits) in logits.chunks(token_set.vocabulary).enumerate() {
             let Some((token, _)) = greatest(logits, 1).first().copied() else {
                 has_ended[row] = true;
                 continue;
             };
-            has_ended[row] |= token == of.end;
+            has_ended[row] |= token == token_set.end;
             if !has_ended[row] {
                 found[row].push(token);
                 tokens[row] = token;
@@ -86,30 +101,31 @@ pub fn greedy<E>(
     Ok(found)
 }
 
-/// The best sequences that a beam finds from one state, which all rows begin with; best first.
+/// Returns the best sequences of a beam search from one state that all rows start with, the best
+/// first.
 ///
-/// After each step the `width` best continuations of all rows go on, and each row may end if that is one of
-/// its `width + 1` best tokens. No row is followed that cannot become one of the best any more, so stopping
-/// early changes nothing.
+/// Each step extends the hypotheses by the `width` best continuations of all rows. A row may also
+/// end if the end is among its `width + 1` best tokens. Hypotheses that can no longer be among the
+/// best are dropped, so stopping early does not change the result.
 ///
 /// # Errors
-/// What a step fails with.
+/// Errors of `step`.
 pub fn beam<E>(
-    of: Tokens,
+    token_set: Tokens,
     beam: Beam,
     step: impl FnMut(Step<'_>, &mut [f32]) -> Result<(), E>,
 ) -> Result<Vec<Hypothesis>, E> {
-    Search::new(of, beam).run(step)
+    Search::new(token_set, beam).run(step)
 }
 
-/// The `count` greatest numbers and where they are, greatest first, of equal ones the first first; without
-/// what is no number and without minus infinity, which no token is taken with.
+/// Returns the positions and values of the `count` greatest numbers, the greatest first and equal
+/// ones in their order. NaN and minus infinity, the logit of a forbidden token, are left out.
 #[must_use]
 pub fn greatest(numbers: &[f32], count: usize) -> Vec<(usize, f32)> {
     let mut best: Vec<(usize, f32)> = Vec::with_capacity(count + 1);
     let mut least = f32::NEG_INFINITY;
     for (at, number) in numbers.iter().copied().enumerate() {
-        // One comparison for nearly all of them; false for what is no number.
+        // One comparison rejects most numbers, and NaN.
         if number > least {
             let place = best.partition_point(|(_, other)| *other >= number);
             best.insert(place, (at, number));
@@ -129,54 +145,55 @@ fn log_sum(logits: &[f32]) -> f64 {
     f64::from(most) + sum.ln()
 }
 
-/// A token behind others.
+/// A token and the link to its predecessor.
 struct Link {
     token: usize,
-    /// The link before it.
+    /// Index of the preceding link.
     before: Option<usize>,
 }
 
-/// A hypothesis that goes on.
+/// A hypothesis that has not ended.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenHypothesis {
     row: usize,
     last: Option<usize>,
     length: usize,
     log_probability: f64,
 }
 
-/// A token that an open hypothesis may go on with.
+/// A possible continuation of an open hypothesis.
 struct Candidate {
+    /// Index of the open hypothesis.
     from: usize,
     token: usize,
     log_probability: f64,
 }
 
 struct Search {
-    of: Tokens,
+    token_set: Tokens,
     beam: Beam,
-    /// All that were ever chosen; hypotheses share their beginnings.
+    /// All tokens chosen so far; hypotheses share their beginnings.
     links: Vec<Link>,
-    open: Vec<Open>,
+    open: Vec<OpenHypothesis>,
     found: Vec<Hypothesis>,
 }
 
 impl Search {
-    fn new(of: Tokens, beam: Beam) -> Self {
-        // All rows are the same in the beginning, so that one stands for all.
-        let first = Open { row: 0, last: None, length: 0, log_probability: 0.0 };
+    fn new(token_set: Tokens, beam: Beam) -> Self {
+        // All rows start equal, so that one represents all.
+        let first = OpenHypothesis { row: 0, last: None, length: 0, log_probability: 0.0 };
         let open = if beam.width > 0 { vec![first] } else { Vec::new() };
-        Self { of, beam, links: Vec::new(), open, found: Vec::new() }
+        Self { token_set, beam, links: Vec::new(), open, found: Vec::new() }
     }
 
     fn run<E>(
         mut self,
         mut step: impl FnMut(Step<'_>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Vec<Hypothesis>, E> {
-        let mut tokens = vec![self.of.begin; self.beam.width];
-        let mut logits = vec![0.0; self.beam.width * self.of.vocabulary];
+        let mut tokens = vec![self.token_set.begin; self.beam.width];
+        let mut logits = vec![0.0; self.beam.width * self.token_set.vocabulary];
         let mut moves = Vec::new();
-        for _ in 0..self.of.most {
+        for _ in 0..self.token_set.most {
             self.drop_hopeless();
             if self.open.is_empty() {
                 break;
@@ -185,7 +202,8 @@ impl Search {
             let candidates = self.candidates(&logits);
             moves = self.advance(&candidates);
             for open in &self.open {
-                tokens[open.row] = open.last.map_or(self.of.begin, |last| self.links[last].token);
+                tokens[open.row] =
+                    open.last.map_or(self.token_set.begin, |last| self.links[last].token);
             }
         }
         for open in std::mem::take(&mut self.open) {
@@ -194,51 +212,52 @@ impl Search {
         Ok(self.found)
     }
 
-    /// What divides the logarithm of the probability of so many tokens.
+    /// Divisor of the logarithm of the probability of a sequence of `length` tokens.
     fn penalty(&self, length: usize) -> f64 {
         ((5.0 + length as f64) / 6.0).powf(self.beam.length_penalty)
     }
 
-    /// Leaves hypotheses that cannot become one of the best: their probability can only shrink, and is
-    /// divided by no more than at the most of steps.
+    /// Drops hypotheses that can no longer be among the best: a probability only shrinks, and its
+    /// divisor is at most that of the maximum length.
     fn drop_hopeless(&mut self) {
         if self.found.len() < self.beam.best {
             return;
         }
         let worst = self.found.last().map_or(f64::INFINITY, |worst| worst.score);
-        let least = self.penalty(self.of.most);
+        let least = self.penalty(self.token_set.most);
         self.open.retain(|open| open.log_probability / least > worst);
     }
 
-    /// Continuations of all rows, best first.
+    /// Continuations of all rows, the best first.
     fn candidates(&self, logits: &[f32]) -> Vec<Candidate> {
         let mut all = Vec::new();
         for (from, open) in self.open.iter().enumerate() {
-            let logits = &logits[open.row * self.of.vocabulary..][..self.of.vocabulary];
+            let logits =
+                &logits[open.row * self.token_set.vocabulary..][..self.token_set.vocabulary];
             let sum = log_sum(logits);
-            // One more than go on, because one may be the end.
+            // One more than `width`, because one may be the end.
             for (token, logit) in greatest(logits, self.beam.width + 1) {
                 let log_probability = open.log_probability + f64::from(logit) - sum;
                 all.push(Candidate { from, token, log_probability });
             }
         }
-        // A stable sort: of equal ones that of the better hypothesis comes first.
+        // The sort is stable: of equal candidates, that of the better hypothesis stays first.
         all.sort_by(|a, b| b.log_probability.total_cmp(&a.log_probability));
         all
     }
 
-    /// Takes what goes on and what ends; says which rows move for it.
+    /// Advances the open hypotheses by a step, stores those that end, and returns the rows to copy.
     fn advance(&mut self, candidates: &[Candidate]) -> Vec<(usize, usize)> {
         let mut chosen = Vec::new();
         for candidate in candidates {
             let from = self.open[candidate.from];
-            if candidate.token == self.of.end {
+            if candidate.token == self.token_set.end {
                 self.keep(from.last, from.length + 1, candidate.log_probability, true);
             } else if chosen.len() < self.beam.width {
                 chosen.push((from, candidate));
             }
         }
-        // The first child of a row stays there; the others take rows that nobody goes on from.
+        // The first continuation of a row stays in it; the others use rows without continuation.
         let mut is_taken = vec![false; self.beam.width];
         chosen.iter().for_each(|(from, _)| is_taken[from.row] = true);
         let mut free = (0..self.beam.width).filter(|row| !is_taken[*row]);
@@ -254,7 +273,7 @@ impl Search {
                 from.row
             };
             self.links.push(Link { token: candidate.token, before: from.last });
-            open.push(Open {
+            open.push(OpenHypothesis {
                 row,
                 last: Some(self.links.len() - 1),
                 length: from.length + 1,
@@ -265,7 +284,7 @@ impl Search {
         moves
     }
 
-    /// Puts a hypothesis among the best, if it is one of them.
+    /// Inserts a hypothesis among the best if it is good enough.
     fn keep(&mut self, last: Option<usize>, length: usize, log_probability: f64, ended: bool) {
         let score = log_probability / self.penalty(length);
         let place = self.found.partition_point(|other| other.score >= score);

@@ -1,12 +1,12 @@
-//! An engine: a model packed once and planned for the batches that come, on a team of its own.
+//! Engine for models: packs the weights once, plans for each batch size, and runs on its own team.
 //!
 //! ```
-//! use dyno_rnn::engine::{Engine, Options};
+//! use dyno_rnn::engine::{Engine, EngineOptions};
 //! use dyno_rnn::model::Model;
 //!
 //! let model = Model::open("lstm:8x16")?;
-//! let mut engine = Engine::new(model, &Options::default())?;
-//! // Two sequences of three and of two steps: steps x rows x inputs, the shorter one filled up.
+//! let mut engine = Engine::new(model, &EngineOptions::default())?;
+//! // Two sequences of three and of two steps: steps x rows x inputs, the shorter one padded.
 //! let (input, mut output) = ([0.5; 3 * 2 * 8], [0.0; 3 * 2 * 16]);
 //! engine.run(&input, &[3, 2], None, &mut output)?;
 //! assert_eq!(engine.last(&output, &[3, 2], 1).count(), 16);
@@ -19,35 +19,35 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_kernels::{Isa, Precision, ProgramError, Tanh, Team, Waiting};
+use dyno_kernels::{Isa, Precision, ProgramError, Tanh, Team, WaitPolicy};
 
 use crate::layer::{Cell, Directions, Layer};
 use crate::machine::Machine;
 use crate::model::Model;
-use crate::plan::{Choice, Packed};
+use crate::plan::{Choice, PackedWeights};
 use crate::sequence::{Sequence, SequenceError, States};
-use crate::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
+use crate::tuner::{Constraints, Effort, Goal, TuneError, rank, tune};
 
-/// How an engine runs.
+/// Options of an engine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// How numbers of products are held.
+pub struct EngineOptions {
+    /// Precision of the products.
     pub precision: Precision,
-    /// Workers, the caller among them (>= 1).
+    /// Number of workers including the caller, >= 1.
     pub threads: usize,
-    /// Cores of the workers beside the caller, one each; where this is empty, the last ones that this
+    /// Cores of the workers other than the caller, one each. If empty, the last cores that this
     /// process may use.
     pub cores: Vec<usize>,
     /// The instruction set.
     pub isa: Isa,
-    /// Steps of the sequences that matter, which plans are made for.
+    /// Typical number of steps per sequence, for which plans are made.
     pub steps: usize,
-    /// How long plans of a layer are timed for each size of a batch; zero trusts the model of costs.
+    /// Time to spend on timing plans per layer and batch size; zero relies on the cost model.
     pub tuning: Duration,
 }
 
-impl Default for Options {
-    /// One thread, in full precision, nothing timed.
+impl Default for EngineOptions {
+    /// Returns one thread, `f32`, and no timing.
     fn default() -> Self {
         Self {
             precision: Precision::F32,
@@ -60,35 +60,35 @@ impl Default for Options {
     }
 }
 
-impl Options {
-    /// A team of these threads, on these cores.
+impl EngineOptions {
+    /// Starts a team with these threads on these cores.
     #[must_use]
     pub fn team(&self) -> Team {
         let threads = self.threads.max(1);
         if self.cores.is_empty() {
-            return Team::of(threads);
+            return Team::with_workers(threads);
         }
         let bound: Vec<_> = (1..threads).map(|at| self.cores.get(at - 1).copied()).collect();
-        Team::new(&bound, Waiting::default())
+        Team::new(&bound, WaitPolicy::default())
     }
 }
 
-/// Why a batch was not run.
+/// Error of an engine.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// A batch of no rows or of no steps.
+    /// The batch has no rows or no steps.
     Empty,
-    /// An array has not the numbers that it should.
+    /// An array has the wrong size.
     Numbers {
-        /// Which.
+        /// Name of the array.
         what: &'static str,
-        /// Numbers that there should be.
+        /// Expected numbers.
         expected: usize,
-        /// Numbers that there are.
+        /// Numbers found.
         found: usize,
     },
-    /// A batch so large that its numbers cannot be counted.
+    /// The size of the batch overflows.
     TooLarge,
     /// No plan could be made.
     Plan(TuneError),
@@ -130,51 +130,56 @@ impl From<SequenceError> for EngineError {
     }
 }
 
-/// Rows beyond this are no batch: a row has at least a number, and none has so many in memory.
+/// Maximum rows of a batch. Larger ones cannot fit in memory, since a row has at least one number.
 const MOST_ROWS: usize = 1 << 24;
 
-/// A model on a team.
+/// A model on a team of its own.
 ///
-/// A batch of any size is run; plans are made for powers of two, and rows that are left over cost
-/// nothing, since they have no steps.
+/// Batches may have any number of rows. Plans are made for powers of two; padding rows have no
+/// steps and cost nothing.
 pub struct Engine {
     model: Arc<Model>,
-    options: Options,
+    options: EngineOptions,
     machine: Machine,
     team: Team,
-    /// Of each layer.
-    packed: Arc<[Vec<Packed>]>,
-    /// Of each size of a batch, what was chosen for each layer.
+    /// Packed weights of each layer, by direction.
+    packed: Arc<[Vec<PackedWeights>]>,
+    /// Choices of each layer, by batch size.
     choices: BTreeMap<usize, Vec<Choice>>,
-    /// Of each size of a batch, its layers.
+    /// Sequences of each layer, by batch size.
     plans: BTreeMap<usize, Vec<Sequence>>,
     lengths: Vec<usize>,
-    /// What a layer takes, and what it puts out.
+    /// Input of a layer.
     from: Vec<f32>,
+    /// Output of a layer.
     to: Vec<f32>,
 }
 
 impl Engine {
-    /// Packs the weights and starts the team.
+    /// Packs the weights, starts the team and plans for one row.
     ///
     /// # Errors
-    /// Plans for a batch of one row cannot be made.
-    pub fn new(model: impl Into<Arc<Model>>, options: &Options) -> Result<Self, EngineError> {
+    /// No plan for one row can be made.
+    pub fn new(model: impl Into<Arc<Model>>, options: &EngineOptions) -> Result<Self, EngineError> {
         let model = model.into();
-        let pack = |layer: &Layer| -> Vec<Packed> {
+        let pack = |layer: &Layer| -> Vec<PackedWeights> {
             let directions = 0..layer.directions().count();
-            directions.map(|at| Packed::new(layer, at, options.precision)).collect()
+            directions.map(|at| PackedWeights::new(layer, at, options.precision)).collect()
         };
         let packed = model.layers().iter().map(pack).collect();
-        let mut engine = Self::with(model, packed, options);
+        let mut engine = Self::assemble(model, packed, options);
         engine.prepare(1)?;
         Ok(engine)
     }
 
-    fn with(model: Arc<Model>, packed: Arc<[Vec<Packed>]>, options: &Options) -> Self {
+    fn assemble(
+        model: Arc<Model>,
+        packed: Arc<[Vec<PackedWeights>]>,
+        options: &EngineOptions,
+    ) -> Self {
         Self {
             machine: Machine::detect(options.isa),
-            options: Options { threads: options.threads.max(1), ..options.clone() },
+            options: EngineOptions { threads: options.threads.max(1), ..options.clone() },
             model,
             team: options.team(),
             packed,
@@ -186,36 +191,36 @@ impl Engine {
         }
     }
 
-    /// The same model with the same plans on another team, of as many workers: on `cores` beside the caller.
-    /// Weights are shared.
+    /// Returns an engine for the same model on another team with as many workers, placed on `cores`
+    /// besides the caller. Weights and choices are shared.
     #[must_use]
     pub fn beside(&self, cores: Vec<usize>) -> Self {
-        let options = Options { cores, ..self.options.clone() };
-        let other = Self::with(Arc::clone(&self.model), Arc::clone(&self.packed), &options);
+        let options = EngineOptions { cores, ..self.options.clone() };
+        let other = Self::assemble(Arc::clone(&self.model), Arc::clone(&self.packed), &options);
         Self { choices: self.choices.clone(), ..other }
     }
 
-    /// What it runs.
+    /// Returns the model.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// How it runs.
+    /// Returns the options.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Makes plans for batches of so many rows now, so that no call has to.
+    /// Makes plans for batches of `rows` rows, so that later calls do not have to.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// No plan can be made.
     pub fn prepare(&mut self, rows: usize) -> Result<(), EngineError> {
         self.size_for(rows).map(drop)
     }
 
-    /// The size of a batch that rows are run in, with its plans made.
+    /// Returns the planned batch size for `rows` rows, after making its plans if needed.
     fn size_for(&mut self, rows: usize) -> Result<usize, EngineError> {
         if rows > MOST_ROWS {
             return Err(EngineError::TooLarge);
@@ -231,7 +236,7 @@ impl Engine {
         let mut sequences = Vec::new();
         for ((layer, packed), choice) in self.model.layers().iter().zip(&*self.packed).zip(&choices)
         {
-            sequences.push(Sequence::of_packed(layer, packed, size, choice, self.options.isa)?);
+            sequences.push(Sequence::from_packed(layer, packed, size, choice, self.options.isa)?);
         }
         self.choices.insert(size, choices);
         self.plans.insert(size, sequences);
@@ -239,7 +244,7 @@ impl Engine {
     }
 
     fn choose(&mut self, batch: usize) -> Result<Vec<Choice>, EngineError> {
-        let Options { precision, threads, isa, steps, tuning, .. } = self.options;
+        let EngineOptions { precision, threads, isa, steps, tuning, .. } = self.options;
         let tanh = match precision {
             Precision::F32 => Tanh::Fitted98,
             Precision::Bf16 => Tanh::Fitted76,
@@ -248,7 +253,7 @@ impl Engine {
         let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
         let mut chosen = Vec::new();
         for (layer, packed) in self.model.layers().iter().zip(&*self.packed) {
-            let goal = Goal { layer, batch, steps, base, forced: Forced::default(), threads };
+            let goal = Goal { layer, batch, steps, base, forced: Constraints::default(), threads };
             let ranking = if tuning.is_zero() {
                 rank(&goal, &self.machine)
             } else {
@@ -261,24 +266,26 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// Numbers of all states of a batch: layer after layer its hidden states, directions x rows x width,
-    /// and of an LSTM its cells, directions x rows x units.
+    /// Returns how many numbers the states of `rows` rows have: per layer, the hidden states
+    /// (directions x rows x width), then for an LSTM the cell states (directions x rows x units).
     ///
     /// # Errors
-    /// There are more than can be counted.
+    /// The count overflows.
     pub fn state_numbers(&self, rows: usize) -> Result<usize, EngineError> {
-        let of = |layer: &Layer| state_widths(layer).iter().sum::<usize>();
-        let row: usize = self.model.layers().iter().map(of).sum();
+        let numbers = |layer: &Layer| state_widths(layer).iter().sum::<usize>();
+        let row: usize = self.model.layers().iter().map(numbers).sum();
         row.checked_mul(rows).ok_or(EngineError::TooLarge)
     }
 
-    /// Runs a batch: `input` is steps x rows x inputs, `output` steps x rows x outputs; there are as many
-    /// rows as `lengths`, and a row is run for as many steps as its length says. Outputs behind a row's last
-    /// step are zeros. With `states`, numbered as [`Engine::state_numbers`] says, rows begin at these, and those
-    /// after their last steps are put there; without, they begin at zeros.
+    /// Runs a batch.
+    ///
+    /// `input` is steps x rows x inputs, `output` steps x rows x outputs. There is one row per
+    /// entry of `lengths`, which runs for that many steps; its outputs after them are zeros. With
+    /// `states`, in the layout of [`Engine::state_numbers`], rows start from these states, which
+    /// are replaced by those after their last steps. Without `states`, rows start from zeros.
     ///
     /// # Errors
-    /// Arrays have other sizes, a length is greater than the steps, or there is nothing to run.
+    /// An array has the wrong size, a length exceeds the steps, or the batch is empty.
     pub fn run(
         &mut self,
         input: &[f32],
@@ -332,8 +339,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Of `output` the hidden state of a row after the last step of each direction: what a sequence
-    /// comes to as a whole. Nothing of a row without steps.
+    /// Returns the hidden state in `output` of a row after the last step of each direction: the
+    /// summary of its whole sequence. Empty for a row without steps.
     pub fn last<'a>(
         &self,
         output: &'a [f32],
@@ -365,13 +372,13 @@ fn expect(what: &'static str, expected: usize, found: usize) -> Result<(), Engin
     if expected == found { Ok(()) } else { Err(EngineError::Numbers { what, expected, found }) }
 }
 
-/// Numbers of a row of a layer's hidden states and of its cells, all directions together.
+/// Widths of a row's hidden states and cell states in a layer, summed over the directions.
 fn state_widths(layer: &Layer) -> [usize; 2] {
     let cells = if layer.cell() == Cell::Lstm { layer.units() } else { 0 };
     [layer.width(), cells].map(|width| layer.directions().count() * width)
 }
 
-/// Steps x rows x width numbers among those of as many steps x size x width; zeros in the other rows.
+/// Copies steps x rows x width numbers into steps x `size` x width; the added rows are zeros.
 fn placed(numbers: &[f32], [steps, rows, size]: [usize; 3], width: usize, to: &mut Vec<f32>) {
     to.clear();
     if rows == size || width == 0 {
@@ -383,7 +390,8 @@ fn placed(numbers: &[f32], [steps, rows, size]: [usize; 3], width: usize, to: &m
     }
 }
 
-/// States of some rows as those of a batch of `size`. `widths` are those of all directions.
+/// Pads states of `rows` rows to a batch of `size`; `sizes` are directions, rows and size. `widths`
+/// are summed over the directions.
 fn widened(states: &[f32], sizes: [usize; 3], widths: [usize; 2]) -> States {
     let (hidden, cells) = states.split_at(sizes[1] * widths[0]);
     let [mut wide_hidden, mut wide_cells] = [Vec::new(), Vec::new()];
@@ -392,7 +400,7 @@ fn widened(states: &[f32], sizes: [usize; 3], widths: [usize; 2]) -> States {
     States { hidden: wide_hidden, cells: wide_cells }
 }
 
-/// The reverse.
+/// Copies the states of the first rows of a batch of `size` into `to`; the inverse of [`widened`].
 fn narrowed(states: &States, sizes: [usize; 3], widths: [usize; 2], to: &mut [f32]) {
     let [directions, rows, size] = sizes;
     let (hidden, cells) = to.split_at_mut(rows * widths[0]);

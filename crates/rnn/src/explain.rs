@@ -1,79 +1,86 @@
-//! Why a plan is as it is: schedule, reuse, partition, time, bytes and roofline, to be printed.
+//! Explanations of plans, for printing: schedule, reuse, partition, time, bytes and roofline.
+//!
+//! [`explain`] takes the ranking of [`tuner::rank`](crate::tuner::rank) or
+//! [`tuner::tune`](crate::tuner::tune); see the example of [`tuner`](crate::tuner).
 
 use std::fmt;
 
-use crate::cost::{Prediction, Shape, roofline};
+use crate::cost::{LayerShape, Prediction, roofline};
 use crate::dag::{Dag, Recurrence};
 use crate::layer::Cell;
 use crate::machine::Machine;
-use crate::partition::{Multiply, Split, least_moved, most};
+use crate::partition::{MatrixProduct, Split, least_moved, most};
 use crate::plan::Choice;
-use crate::schedule::{Fused, schedules};
-use crate::tuner::{Goal, Ranked};
+use crate::schedule::{FusedProduct, schedules};
+use crate::tuner::{Goal, RankedChoice};
 
-/// A product of the chosen schedule, after fusion.
+/// Explanation of one product of the chosen schedule, after fusion.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// As `W x` or `U h`, with its gates.
+pub struct ProductExplanation {
+    /// Name such as `Wifgo x` or `Ui h`.
     pub name: String,
-    /// Its size.
-    pub product: Multiply,
-    /// Operations for each number moved on one core (the paper's equation 2).
+    /// Size.
+    pub product: MatrixProduct,
+    /// Operations per number moved on one core (equation 2 of the paper).
     pub reuse: f64,
-    /// The same as it is cut (its equation 3).
+    /// Operations per number moved with the chosen split (equation 3 of the paper).
     pub reuse_split: f64,
-    /// The cut that would move least with as many workers (its Theorem 5.2), and the numbers moved
-    /// by it and by the chosen one.
+    /// Split that moves the least with as many workers (Theorem 5.2 of the paper), the numbers that
+    /// it moves, and the numbers that the chosen split moves.
     pub least: (Split, f64, f64),
 }
 
-/// An explanation of one layer's plan.
+/// Explanation of one layer's plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The machine.
+    /// Description of the machine.
     pub machine: String,
-    /// The layer.
-    pub shape: Shape,
-    /// How the plan runs.
+    /// Sizes of the layer.
+    pub shape: LayerShape,
+    /// The plan's choice.
     pub choice: Choice,
-    /// Schedules that were left after pruning.
+    /// Number of schedules after pruning.
     pub schedules: usize,
-    /// The one that the plan follows.
+    /// Schedule of the plan.
     pub schedule: String,
-    /// Its products.
-    pub products: Vec<Explained>,
-    /// Parts of a direction.
+    /// Products of the schedule.
+    pub products: Vec<ProductExplanation>,
+    /// Split of one direction.
     pub split: Split,
-    /// In closed form.
+    /// Predicted cost.
     pub predicted: Prediction,
-    /// Nanoseconds, if it was timed.
+    /// Measured nanoseconds, if timed.
     pub measured_ns: Option<f64>,
-    /// Nanoseconds below which as many cores could not be.
+    /// Lower bound in nanoseconds for as many cores.
     pub roofline_ns: f64,
-    /// What else came near: the next of the ranking.
-    pub others: Vec<Ranked>,
+    /// The next choices of the ranking.
+    pub others: Vec<RankedChoice>,
 }
 
-/// Others that are shown.
+/// Number of other choices to show.
 const OTHERS: usize = 3;
 
-/// Explains the first choice of a ranking; nothing if it is empty.
+/// Explains the first choice of a ranking; `None` if the ranking is empty.
 #[must_use]
-pub fn explain(goal: &Goal<'_>, ranking: &[Ranked], machine: &Machine) -> Option<Explanation> {
+pub fn explain(
+    goal: &Goal<'_>,
+    ranking: &[RankedChoice],
+    machine: &Machine,
+) -> Option<Explanation> {
     let first = ranking.first()?;
     let choice = first.choice;
-    let shape = Shape::of(goal.layer, goal.batch, goal.steps);
-    let dag = Dag::of(goal.layer, goal.batch);
+    let shape = LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
+    let dag = Dag::from_layer(goal.layer, goal.batch);
     let all = schedules(&dag);
-    let chosen = all.iter().find(|of| of.chunked(&dag) == Some(choice.chunk > 1))?;
+    let chosen = all.iter().find(|schedule| schedule.chunked(&dag) == Some(choice.chunk > 1))?;
     let split = Split { i: choice.rows, j: choice.units, k: 1 };
     let chunk = choice.chunk.clamp(1, shape.steps.max(1));
     let private = machine.kept_l2() / 4.0 * choice.precision.per_word() as f64;
-    let explained = |fused: &Fused, steps: usize| {
-        let product = Multiply { steps, ..fused.product };
+    let explanation = |fused: &FusedProduct, steps: usize| {
+        let product = MatrixProduct { steps, ..fused.product };
         let most = most(&product, shape.cell.gates(), choice.precision);
         let least = least_moved(&product, split.workers(), most, private).unwrap_or(split);
-        Explained {
+        ProductExplanation {
             name: name(&dag, fused),
             product,
             reuse: product.reuse(),
@@ -85,7 +92,7 @@ pub fn explain(goal: &Goal<'_>, ranking: &[Ranked], machine: &Machine) -> Option
     for (index, phase) in chosen.fused(&dag, chunk).iter().enumerate() {
         let once = index == 0 && !chosen.once.is_empty();
         let steps = if once { shape.steps.div_ceil(chunk) } else { shape.steps };
-        products.extend(phase.iter().map(|fused| explained(fused, steps)));
+        products.extend(phase.iter().map(|fused| explanation(fused, steps)));
     }
     Some(Explanation {
         machine: machine.to_string(),
@@ -102,7 +109,7 @@ pub fn explain(goal: &Goal<'_>, ranking: &[Ranked], machine: &Machine) -> Option
     })
 }
 
-fn name(dag: &Dag, fused: &Fused) -> String {
+fn name(dag: &Dag, fused: &FusedProduct) -> String {
     let gates = dag.recurrence.gates();
     let gates: String = fused.gates.iter().map(|gate| gates[*gate]).collect();
     let sources = fused.sources.iter().map(|source| {
@@ -113,15 +120,15 @@ fn name(dag: &Dag, fused: &Fused) -> String {
 }
 
 impl Explanation {
-    /// Part of the roofline that is reached, 1 for all of it: by measurement if there is one, else by
-    /// prediction.
+    /// Returns the share of the roofline that is reached, 1 for all of it: measured if timed, else
+    /// predicted.
     #[must_use]
     pub fn reached(&self) -> f64 {
         self.roofline_ns / self.measured_ns.unwrap_or_else(|| self.predicted.ns())
     }
 
     fn layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shape { cell, inputs, units, directions, batch, steps, .. } = self.shape;
+        let LayerShape { cell, inputs, units, directions, batch, steps, .. } = self.shape;
         let name = cell_name(cell);
         let [input, state] = self.shape.weights(self.choice.precision).map(|bytes| bytes / 1024.0);
         write!(f, "layer      {name}, {inputs} inputs, {units} units")?;
@@ -137,15 +144,15 @@ impl Explanation {
     }
 
     fn times(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = &self.predicted;
-        write!(f, "time       predicted {} (", span(of.ns()))?;
+        let predicted = &self.predicted;
+        write!(f, "time       predicted {} (", span(predicted.ns()))?;
         let parts = [
-            ("input", of.input),
-            ("state", of.state),
-            ("cells", of.cells),
-            ("meetings", of.meetings),
-            ("exchange", of.exchange),
-            ("call", of.call),
+            ("input", predicted.input),
+            ("state", predicted.state),
+            ("cells", predicted.cells),
+            ("meetings", predicted.barriers),
+            ("exchange", predicted.exchange),
+            ("call", predicted.call),
         ];
         let parts = parts.iter().filter(|(_, ns)| *ns > 0.0);
         let parts: Vec<String> = parts.map(|(name, ns)| format!("{name} {}", span(*ns))).collect();
@@ -157,7 +164,7 @@ impl Explanation {
     }
 }
 
-/// Nanoseconds as one reads them.
+/// Formats nanoseconds with a readable unit.
 fn span(ns: f64) -> String {
     match ns {
         ns if ns >= 1e6 => format!("{:.3} ms", ns / 1e6),
@@ -177,22 +184,22 @@ impl fmt::Display for Explanation {
         self.layer(f)?;
         writeln!(f, "schedule   {}, one of {} after pruning", self.schedule, self.schedules)?;
         writeln!(f, "plan       {}", parts(&self.choice))?;
-        for (index, of) in self.products.iter().enumerate() {
+        for (index, product) in self.products.iter().enumerate() {
             let head = if index == 0 { "products   " } else { "           " };
-            let Multiply { i, j, k, steps } = of.product;
+            let MatrixProduct { i, j, k, steps } = product.product;
             writeln!(
                 f,
                 "{head}{}: {i} x {j} x {k}, {steps} times, reuse {:.2} on one core, {:.2} as {}",
-                of.name, of.reuse, of.reuse_split, self.split
+                product.name, product.reuse, product.reuse_split, self.split
             )?;
         }
-        for (index, of) in self.products.iter().enumerate() {
+        for (index, product) in self.products.iter().enumerate() {
             let head = if index == 0 { "partition  " } else { "           " };
-            let (least, fewest, moved) = of.least;
+            let (least, fewest, moved) = product.least;
             writeln!(
                 f,
                 "{head}{}: {} moves {:.3} M numbers to private caches, the least is {least} with {:.3}",
-                of.name,
+                product.name,
                 self.split,
                 moved / 1e6,
                 fewest / 1e6
@@ -225,9 +232,9 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// The name of a cell, as it is told.
+/// Name of a cell for display.
 fn cell_name(cell: Cell) -> &'static str {
-    match Recurrence::of(cell) {
+    match Recurrence::from_cell(cell) {
         Recurrence::Lstm => "LSTM",
         Recurrence::Gru(_) => "GRU",
         Recurrence::Rnn => "RNN",
@@ -238,7 +245,7 @@ fn cell_name(cell: Cell) -> &'static str {
 mod tests {
     use super::*;
     use crate::layer::{Directions, Layer, Weights};
-    use crate::tuner::{Forced, rank};
+    use crate::tuner::{Constraints, rank};
     use dyno_kernels::{Precision, Tanh};
 
     #[test]
@@ -252,7 +259,7 @@ mod tests {
         let layer = Layer::new(Cell::Lstm, 64, 256, Directions::Forward, vec![weights]).unwrap();
         let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
         let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
-        let forced = Forced { chunk: Some(16), ..Forced::default() };
+        let forced = Constraints { chunk: Some(16), ..Constraints::default() };
         let goal = Goal { layer: &layer, batch: 1, steps: 100, base, forced, threads: 2 };
         let machine = Machine::sapphire_rapids();
         let mut ranking = rank(&goal, &machine);

@@ -1,7 +1,24 @@
-//! Layers as others write them: nodes of ONNX, weights under the names of PyTorch or Keras.
+//! Import of recurrent layers from other formats: ONNX nodes, and weights with the names of PyTorch
+//! or Keras.
 //!
-//! Whoever trained a layer, its gates come in the order of [`Cell`](crate::Cell) here, and row-major as
-//! [`Weights`](crate::Weights) has them.
+//! Imported layers have their gates in the order of [`Cell`](crate::Cell) and row-major
+//! [`Weights`](crate::Weights), whatever the order of the source.
+//!
+//! ```
+//! use dyno_rnn::import::{Array, pytorch};
+//! use dyno_rnn::{Cell, Directions};
+//!
+//! // A GRU of 3 units over 2 inputs, with the names of `torch.nn.GRU` and without biases.
+//! let array = |name: &str| match name {
+//!     "weight_ih_l0" => Some(Array { shape: vec![9, 2], numbers: vec![0.1; 18] }),
+//!     "weight_hh_l0" => Some(Array { shape: vec![9, 3], numbers: vec![0.2; 27] }),
+//!     _ => None,
+//! };
+//! let layers = pytorch(Cell::Gru, "", &array)?;
+//! assert_eq!((layers.len(), layers[0].units()), (1, 3));
+//! assert_eq!(layers[0].directions(), Directions::Forward);
+//! # Ok::<(), dyno_rnn::import::ImportError>(())
+//! ```
 
 mod keras;
 mod npz;
@@ -13,56 +30,56 @@ mod safetensors;
 
 use std::fmt;
 
-pub use keras::{Keras, keras};
+pub use keras::{KerasLayer, keras};
 pub use npz::Npz;
-pub use onnx::{Imported, Initial, layers};
+pub use onnx::{ImportedLayer, InitialState, layers};
 pub use pytorch::pytorch;
 pub use reroll::reroll;
 pub use safetensors::Safetensors;
 
 use crate::layer::LayerError;
 
-/// An array of a file.
+/// A named array of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
-    /// Its numbers, row-major.
+    /// Numbers, row-major.
     pub numbers: Vec<f32>,
 }
 
-/// Why something is no layer.
+/// Reason why an import failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// A file is not of its format.
+    /// A file does not have the expected format.
     Format(String),
     /// An array is missing.
     Missing(String),
-    /// Weights that are computed from what a model is fed, or by nodes that are not folded.
+    /// Weights depend on inputs of the model, or on nodes that are not folded.
     NotConstant {
         /// The node.
         node: String,
         /// The value.
         value: String,
     },
-    /// An array of a shape, or a tensor of elements, that does not belong there.
+    /// An array has an unexpected shape, or a tensor an unexpected element type.
     Shape {
-        /// Which.
+        /// Name of the array.
         name: String,
-        /// What should be there.
+        /// Expected shape or type.
         expected: String,
-        /// What is there.
+        /// Shape or type found.
         found: String,
     },
-    /// A choice that is not known.
+    /// An option has an unsupported value.
     Option {
         /// The node.
         node: String,
-        /// Which, and what it says.
+        /// Name and value of the option.
         what: String,
     },
-    /// Arrays that do not fit one another.
+    /// The arrays do not fit together.
     Layer(LayerError),
 }
 
@@ -92,7 +109,7 @@ impl From<LayerError> for ImportError {
 }
 
 impl Array {
-    /// Two dimensions, or one that is taken for a single row.
+    /// Rows and columns; a vector counts as one row.
     fn matrix(&self, name: &str) -> Result<(usize, usize), ImportError> {
         match self.shape[..] {
             [rows, columns] => Ok((rows, columns)),
@@ -105,7 +122,7 @@ impl Array {
         }
     }
 
-    /// Whether an array has this shape.
+    /// Checks the shape of the array.
     fn expect(&self, name: &str, shape: &[usize]) -> Result<(), ImportError> {
         if self.shape == shape {
             return Ok(());
@@ -115,13 +132,13 @@ impl Array {
     }
 }
 
-/// Blocks of equal size in another order: block `order[i]` becomes block i.
+/// Reorders blocks of equal size: block `order[i]` becomes block i.
 fn reordered(blocks: &[f32], order: &[usize]) -> Vec<f32> {
     let size = blocks.len() / order.len();
     order.iter().flat_map(|block| &blocks[block * size..][..size]).copied().collect()
 }
 
-/// Rows become columns.
+/// Transposes a matrix of `rows` x `columns`.
 fn transposed(numbers: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     let at = |place: usize| numbers[place % rows * columns + place / rows];
     (0..rows * columns).map(at).collect()

@@ -1,10 +1,24 @@
-//! Layers: what is computed, whoever trained it and however.
+//! Recurrent layers: cell, sizes, weights and options.
+//!
+//! ```
+//! use dyno_rnn::{Cell, Directions, Layer, Weights};
+//!
+//! let weights = Weights {
+//!     input: vec![0.1; 4 * 16 * 8],
+//!     state: vec![0.1; 4 * 16 * 16],
+//!     input_bias: vec![0.0; 4 * 16],
+//!     state_bias: vec![0.0; 4 * 16],
+//! };
+//! let layer = Layer::new(Cell::Lstm, 8, 16, Directions::Forward, vec![weights])?;
+//! assert_eq!((layer.inputs(), layer.outputs()), (8, 16));
+//! # Ok::<(), dyno_rnn::LayerError>(())
+//! ```
 
 use std::fmt;
 
 use dyno_kernels::Activation;
 
-/// A recurrent cell. Names of gates are those of most papers.
+/// A recurrent cell. Gates have the names used in most papers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell {
     /// Gates i, f, g, o: `c = f c + i g`, `h = o tanh(c)`.
@@ -12,12 +26,12 @@ pub enum Cell {
     /// Gates z, r, n: `h = (1 - z) n + z h`, where r acts on the product of n with the state
     /// (PyTorch, Keras' `reset_after`, ONNX' `linear_before_reset = 1`).
     Gru,
-    /// One gate.
+    /// A single gate.
     Rnn(Activation),
 }
 
 impl Cell {
-    /// Rows of weights of a unit.
+    /// Number of gates, which is the number of weight rows per unit.
     #[must_use]
     pub fn gates(self) -> usize {
         match self {
@@ -28,65 +42,68 @@ impl Cell {
     }
 }
 
-/// Which way a layer reads a sequence.
+/// Direction in which a layer reads a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directions {
     /// From the first step to the last.
     Forward,
-    /// From the last to the first.
+    /// From the last step to the first.
     Backward,
-    /// Both; outputs of the second stand behind those of the first.
+    /// Both; the outputs of the backward direction follow those of the forward direction.
     Both,
 }
 
 impl Directions {
-    /// One or two.
+    /// Number of directions: 1 or 2.
     #[must_use]
     pub fn count(self) -> usize {
         if self == Self::Both { 2 } else { 1 }
     }
 
-    /// Whether direction `index` reads backwards.
+    /// Whether direction `index` reads backward.
     #[must_use]
     pub fn is_back(self, index: usize) -> bool {
         self == Self::Backward || index == 1
     }
 }
 
-/// Weights of one direction, gate after gate in the order of [`Cell`], row-major.
+/// Weights of one direction, row-major, gate by gate in the order of [`Cell`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     /// gates x units x inputs.
     pub input: Vec<f32>,
-    /// gates x units x units, or what these are projected to.
+    /// gates x units x units, or gates x units x [`Layer::width`] with a projection.
     pub state: Vec<f32>,
     /// gates x units.
     pub input_bias: Vec<f32>,
-    /// gates x units: of a GRU's n this one is under the reset gate.
+    /// gates x units; in a GRU, the bias of n is multiplied by the reset gate.
     pub state_bias: Vec<f32>,
 }
 
-/// What a cell may have besides, as ONNX defines it. The default is a cell without any of it.
+/// Optional features of a cell, as ONNX defines them. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
-    /// Of each direction f, g and h, as ONNX names them: of an LSTM those of the gates, of what goes
-    /// into the cell and of what comes out; of a GRU the first two; of a plain network the first.
-    /// Empty: those of [`Cell`].
+pub struct CellOptions {
+    /// Activations f, g and h of each direction, with the names of ONNX: for an LSTM those of the
+    /// gates, of the cell's input and of its output; for a GRU f and g only; for an RNN f only. If
+    /// empty, those of [`Cell`].
     pub activations: Vec<[Activation; 3]>,
-    /// Sums of gates are kept within this distance of zero before their activation.
+    /// Limit on the absolute value of a gate's sum before its activation.
     pub clip: Option<f32>,
-    /// Of an LSTM: f is 1 - i, whatever its weights (`input_forget`).
+    /// LSTM only: f = 1 - i, ignoring the weights of f (`input_forget` in ONNX).
     pub coupled: bool,
-    /// Of a GRU: r acts on the state before its product with n (`linear_before_reset = 0`).
+    /// GRU only: r is applied to the state before its product with n (`linear_before_reset = 0` in
+    /// ONNX).
     pub reset_first: bool,
-    /// Of each direction of an LSTM, 3 x units: what gates i, f and o see of each cell's state. Empty: nothing.
+    /// LSTM only: weights of the cell state in gates i, f and o of each direction, 3 x units. Empty
+    /// without peepholes.
     pub peepholes: Vec<Vec<f32>>,
-    /// Of each direction of an LSTM, projected x units: what makes the state of the cells' outputs (LSTMP of
-    /// Sak, Senior and Beaufays; `proj_size` of PyTorch). Empty: they are the state.
+    /// LSTM only: projection of the cells' outputs to the hidden state for each direction,
+    /// projected x units (LSTMP of Sak, Senior and Beaufays; `proj_size` in PyTorch). Empty without
+    /// projection.
     pub projections: Vec<Vec<f32>>,
 }
 
-/// A layer.
+/// A recurrent layer with its weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     cell: Cell,
@@ -94,17 +111,17 @@ pub struct Layer {
     units: usize,
     directions: Directions,
     weights: Vec<Weights>,
-    options: Options,
+    options: CellOptions,
 }
 
-/// Weights that are not those of a layer of this size.
+/// Error of weights or options whose sizes do not fit the layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerError {
-    /// Which.
+    /// Description of the numbers.
     pub what: &'static str,
-    /// Numbers that there should be.
+    /// Expected count.
     pub expected: usize,
-    /// Numbers that there are.
+    /// Count found.
     pub found: usize,
 }
 
@@ -117,10 +134,11 @@ impl fmt::Display for LayerError {
 impl std::error::Error for LayerError {}
 
 impl Layer {
-    /// A layer of `units` over `inputs` numbers a step, with the weights of each direction.
+    /// Returns a layer of `units` units over `inputs` numbers per step, with the weights of each
+    /// direction.
     ///
     /// # Errors
-    /// Weights do not fit.
+    /// A size is 0 or the weights do not fit.
     pub fn new(
         cell: Cell,
         inputs: usize,
@@ -128,21 +146,21 @@ impl Layer {
         directions: Directions,
         weights: Vec<Weights>,
     ) -> Result<Self, LayerError> {
-        Self::with_options(cell, inputs, units, directions, weights, Options::default())
+        Self::with_options(cell, inputs, units, directions, weights, CellOptions::default())
     }
 
-    /// As [`Layer::new`], of cells with options. Weights of the state are gates x units x
+    /// Returns a layer whose cells have options. The weights of the state are gates x units x
     /// [`Layer::width`].
     ///
     /// # Errors
-    /// Weights do not fit, or the cell has no such option.
+    /// A size is 0, the weights do not fit, or the cell does not support an option.
     pub fn with_options(
         cell: Cell,
         inputs: usize,
         units: usize,
         directions: Directions,
         weights: Vec<Weights>,
-        options: Options,
+        options: CellOptions,
     ) -> Result<Self, LayerError> {
         let outputs = cell.gates() * units;
         let check = |what, expected, found| {
@@ -169,32 +187,32 @@ impl Layer {
             0,
             usize::from(options.reset_first && cell != Cell::Gru),
         )?;
-        for of in &options.peepholes {
-            check("peepholes", 3 * units, of.len())?;
+        for peepholes in &options.peepholes {
+            check("peepholes", 3 * units, peepholes.len())?;
         }
         let width = match options.projections.first() {
             Some(first) => first.len() / units.max(1),
             None => units,
         };
-        for of in &options.projections {
-            check("weights of the projection", width.max(1) * units, of.len())?;
+        for projection in &options.projections {
+            check("weights of the projection", width.max(1) * units, projection.len())?;
         }
-        for of in &weights {
-            check("weights of the input", outputs * inputs, of.input.len())?;
-            check("weights of the state", outputs * width, of.state.len())?;
-            check("biases of the input", outputs, of.input_bias.len())?;
-            check("biases of the state", outputs, of.state_bias.len())?;
+        for weights_of_direction in &weights {
+            check("weights of the input", outputs * inputs, weights_of_direction.input.len())?;
+            check("weights of the state", outputs * width, weights_of_direction.state.len())?;
+            check("biases of the input", outputs, weights_of_direction.input_bias.len())?;
+            check("biases of the state", outputs, weights_of_direction.state_bias.len())?;
         }
         Ok(Self { cell, inputs, units, directions, weights, options })
     }
 
-    /// What a unit computes.
+    /// The cell.
     #[must_use]
     pub fn cell(&self) -> Cell {
         self.cell
     }
 
-    /// Numbers of a step's input.
+    /// Numbers in the input of one step.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
@@ -206,28 +224,28 @@ impl Layer {
         self.units
     }
 
-    /// Numbers of a direction's hidden state: units, or what they are projected to.
+    /// Numbers in the hidden state of one direction: the units, or their projection.
     #[must_use]
     pub fn width(&self) -> usize {
         self.options.projections.first().map_or(self.units, |first| first.len() / self.units.max(1))
     }
 
-    /// Numbers of a step's output.
+    /// Numbers in the output of one step.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.width() * self.directions.count()
     }
 
-    /// What its cells have besides.
+    /// Options of the cells.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &CellOptions {
         &self.options
     }
 
-    /// Whether its cells have nothing besides.
+    /// Whether the cells have no options.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.options == Options::default()
+        self.options == CellOptions::default()
     }
 
     /// Activations f, g and h of a direction.
@@ -240,11 +258,11 @@ impl Layer {
         self.options.activations.get(direction).copied().unwrap_or(own)
     }
 
-    /// A layer of one direction's sizes and options that reads forward, without weights: what plans
-    /// are made of when its sequences have been turned round before.
+    /// Returns a forward layer with one direction's sizes and options, without weights: a plan for
+    /// sequences that the caller has already reversed.
     pub(crate) fn alone(&self, direction: usize) -> Self {
-        let one = |of: &[Vec<f32>]| of.get(direction).cloned().into_iter().collect();
-        let options = Options {
+        let one = |options: &[Vec<f32>]| options.get(direction).cloned().into_iter().collect();
+        let options = CellOptions {
             activations: self.options.activations.get(direction).copied().into_iter().collect(),
             peepholes: one(&self.options.peepholes),
             projections: one(&self.options.projections),
@@ -254,13 +272,13 @@ impl Layer {
         Self { directions, weights: Vec::new(), options, ..*self }
     }
 
-    /// Which way it reads.
+    /// Direction in which the layer reads.
     #[must_use]
     pub fn directions(&self) -> Directions {
         self.directions
     }
 
-    /// Of each direction.
+    /// Weights of each direction.
     #[must_use]
     pub fn weights(&self) -> &[Weights] {
         &self.weights

@@ -1,8 +1,15 @@
-//! Machines, as plans need to know them: cores, caches, what they read and what they multiply.
+//! Descriptions of machines for planning: cores, caches, bandwidths and peak rates.
 //!
-//! A plan is made for a description and not for the processor it is made on, so that plans for the
-//! paper's 24 cores are tested on two. [`Machine::detect`] asks the system for cores and caches;
-//! [`crate::calibrate`] measures the rest with the engine's own kernels.
+//! Plans are made for a description rather than for the current processor, so that plans for the
+//! paper's 24 cores can be tested on two. [`Machine::detect`] reads cores and caches from the
+//! system; [`crate::calibrate`] measures the rest with the engine's own kernels.
+//!
+//! ```
+//! use dyno_rnn::machine::Machine;
+//!
+//! let machine = Machine::paper();
+//! assert_eq!((machine.cores, machine.caches.l2), (24, 256 << 10));
+//! ```
 
 use std::fmt;
 use std::fs;
@@ -12,110 +19,110 @@ use dyno_kernels::{Isa, Precision};
 
 use crate::layer::Cell;
 
-/// What a cache of each level holds, bytes.
+/// Cache sizes in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caches {
-    /// Of a core, for data.
+    /// Data cache of one core.
     pub l1: usize,
-    /// Of a core (DeepCPU's private cache).
+    /// Second-level cache of one core (DeepCPU's private cache).
     pub l2: usize,
-    /// Of [`Caches::l3_cores`] cores; 0 if there is none.
+    /// Cache shared by [`Caches::l3_cores`] cores; 0 without one.
     pub l3: usize,
-    /// Cores that share it.
+    /// Cores that share the third-level cache.
     pub l3_cores: usize,
 }
 
-/// What one core reads, 10^9 bytes a second.
+/// Read bandwidths of one core, in 10^9 bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidths {
-    /// From its first cache.
+    /// From its L1 cache.
     pub l1: f64,
-    /// From its second.
+    /// From its L2 cache.
     pub l2: f64,
-    /// From the shared one, while others are idle.
+    /// From the L3 cache while other cores are idle.
     pub l3: f64,
-    /// From the shared one, all cores together.
+    /// From the L3 cache, all cores together.
     pub l3_all: f64,
     /// From memory.
     pub memory: f64,
 }
 
-/// Most that one core multiplies and adds.
+/// Peak rate of one core for one precision and number of rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// How numbers are held.
+    /// Precision of the products.
     pub precision: Precision,
-    /// Rows of the other side that share a weight.
+    /// Rows of the left operand that share each weight.
     pub rows: usize,
-    /// 10^9 multiplications and additions a second, each counted.
+    /// 10^9 floating-point operations per second; a multiply-add counts twice.
     pub gflops: f64,
 }
 
-/// What it costs that workers work together, nanoseconds.
+/// Costs of cooperation between workers, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Meetings {
-    /// Two workers meet.
+pub struct BarrierCosts {
+    /// Barrier of two workers.
     pub two: f64,
-    /// More for each doubling of the workers.
+    /// Added cost for each doubling of the workers.
     pub doubling: f64,
-    /// The first line of 64 bytes that another has written.
+    /// Reading the first 64-byte line that another worker wrote.
     pub first_line: f64,
-    /// Each further line.
+    /// Reading each further line.
     pub line: f64,
-    /// A call of the team, and the fixed part of a call.
+    /// Call of the team, and the fixed part of any call.
     pub call: f64,
 }
 
-/// Sixteen units of one row, from sums to the new state, nanoseconds.
+/// Costs of a cell in nanoseconds: sixteen units of one row, from sums to new states.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cells {
-    /// Of an LSTM.
+pub struct CellCosts {
+    /// LSTM cell.
     pub lstm: f64,
-    /// Of a GRU.
+    /// GRU cell.
     pub gru: f64,
-    /// Of a plain network.
+    /// RNN cell.
     pub rnn: f64,
-    /// One row of one panel: its share of a tile that is begun, and its sums stored.
+    /// One row of one panel: its share of starting a tile and of storing sums.
     pub tile: f64,
-    /// A tile of one panel, whatever its rows.
+    /// One panel of a tile, independent of its rows.
     pub panel: f64,
 }
 
-/// A machine.
+/// Description of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// What the processor calls itself.
+    /// Name that the processor reports.
     pub name: String,
-    /// Workers that run at once.
+    /// Workers that can run at once.
     pub cores: usize,
-    /// Its caches.
+    /// Cache sizes.
     pub caches: Caches,
-    /// How much of the second cache weights may count on: pages fall on its sets as they will (SPEC
-    /// section 1.4: 1.25 MiB of 2 are dependable).
+    /// Share of the L2 cache that weights can rely on, limited by random page placement (SPEC
+    /// section 1.4: 1.25 MiB of 2 MiB are dependable).
     pub dependable: f64,
-    /// What a core reads.
+    /// Read bandwidths.
     pub bandwidths: Bandwidths,
-    /// What a core multiplies, rows rising within a precision.
+    /// Peak rates of one core; within a precision, in ascending order of rows.
     pub peaks: Vec<Peak>,
-    /// The share of it that a core keeps while all others multiply too: less than 1 where threads of
-    /// one core are counted as cores, or clocks fall.
+    /// Share of its peak rate that a core keeps while all others multiply: less than 1 if hardware
+    /// threads count as cores, or if clocks drop.
     pub together: f64,
-    /// What it costs to meet.
-    pub meetings: Meetings,
-    /// What cells cost.
-    pub cells: Cells,
+    /// Costs of cooperation between workers.
+    pub barriers: BarrierCosts,
+    /// Costs of cells.
+    pub cells: CellCosts,
 }
 
-/// Of a second cache.
+/// Share of an L2 cache that weights can rely on.
 const DEPENDABLE: f64 = 0.625;
 
-/// How many weights a first cache keeps beside sums and inputs: 40 KiB of 48 (SPEC section 5).
+/// Share of the L1 cache left for weights beside sums and inputs: 40 KiB of 48 (SPEC section 5).
 const OF_L1: f64 = 0.833;
 
 impl Machine {
-    /// The paper's: two sockets of twelve Broadwell cores at 2.2 GHz (Xeon E5-2650 v4), 1.69 TFLOP/s.
-    /// Peak and caches follow from the processor; bandwidths and meetings are estimates for one of
-    /// its kind, since the paper prints few.
+    /// The machine of the paper: two sockets of twelve Broadwell cores at 2.2 GHz (Xeon E5-2650
+    /// v4), 1.69 TFLOP/s. Peaks and caches follow from the processor. Bandwidths and barrier costs
+    /// are estimates, since the paper prints few.
     #[must_use]
     pub fn paper() -> Self {
         let peak = |rows, gflops| Peak { precision: Precision::F32, rows, gflops };
@@ -127,25 +134,25 @@ impl Machine {
             bandwidths: Bandwidths { l1: 140.0, l2: 60.0, l3: 16.0, l3_all: 250.0, memory: 8.0 },
             peaks: vec![peak(1, 35.2), peak(4, 70.4)],
             together: 1.0,
-            meetings: Meetings {
+            barriers: BarrierCosts {
                 two: 200.0,
                 doubling: 200.0,
                 first_line: 200.0,
                 line: 20.0,
                 call: 500.0,
             },
-            cells: Cells { lstm: 40.0, gru: 25.0, rnn: 10.0, tile: 2.0, panel: 10.0 },
+            cells: CellCosts { lstm: 40.0, gru: 25.0, rnn: 10.0, tile: 2.0, panel: 10.0 },
         }
     }
 
-    /// The two Sapphire Rapids cores with AMX of which `shared/reference/rnn/SPEC.md` has the
-    /// limits, quiet (its tables and section 2).
+    /// Two Sapphire Rapids cores with AMX on a quiet machine, with the limits in
+    /// `shared/reference/rnn/SPEC.md` (its tables and section 2).
     #[must_use]
     pub fn sapphire_rapids() -> Self {
-        let of = |precision, rates: &[(usize, f64)]| -> Vec<Peak> {
+        let peaks = |precision, rates: &[(usize, f64)]| -> Vec<Peak> {
             rates.iter().map(|&(rows, gflops)| Peak { precision, rows, gflops }).collect()
         };
-        // Of 10 and 16 rows as its quiet tables imply, of fewer as section 2 has them.
+        // 10 and 16 rows as the tables imply, fewer as section 2 states.
         let amx = [(1, 286.0), (2, 572.0), (4, 1142.0), (8, 1807.0), (10, 1807.0), (16, 2838.0)];
         let twice = amx.map(|(rows, gflops)| (rows, 2.0 * gflops));
         Self {
@@ -155,31 +162,31 @@ impl Machine {
             dependable: DEPENDABLE,
             bandwidths: Bandwidths { l1: 241.8, l2: 121.3, l3: 27.5, l3_all: 55.0, memory: 13.0 },
             peaks: [
-                of(Precision::F32, &[(1, 158.5)]),
-                of(Precision::Bf16, &amx),
-                of(Precision::Int8, &twice),
+                peaks(Precision::F32, &[(1, 158.5)]),
+                peaks(Precision::Bf16, &amx),
+                peaks(Precision::Int8, &twice),
             ]
             .concat(),
             together: 1.0,
-            meetings: Meetings {
+            barriers: BarrierCosts {
                 two: 226.0,
                 doubling: 150.0,
                 first_line: 180.0,
                 line: 18.0,
                 call: 400.0,
             },
-            cells: Cells { lstm: 14.0, gru: 9.0, rnn: 4.0, tile: 1.0, panel: 5.0 },
+            cells: CellCosts { lstm: 14.0, gru: 9.0, rnn: 4.0, tile: 1.0, panel: 5.0 },
         }
     }
 
-    /// This machine: cores and caches as Linux tells, rates as instructions suggest. What the
-    /// system does not tell is taken as of a small server core.
+    /// Describes this machine: cores and caches as Linux reports them, rates estimated from the
+    /// instruction set. Values that the system does not report are those of a small server core.
     #[must_use]
     pub fn detect(isa: Isa) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let told = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let line = |key: &str| {
-            let line = told.lines().find(|line| line.starts_with(key))?;
+            let line = info.lines().find(|line| line.starts_with(key))?;
             Some(line.split_once(':')?.1.trim().to_owned())
         };
         let name = ["model name", "cpu family", "model\t", "stepping"].map(&line);
@@ -204,7 +211,7 @@ impl Machine {
         }
     }
 
-    /// What tells this machine from others where choices are kept.
+    /// Returns the name under which choices for this machine are stored.
     #[must_use]
     pub fn identity(&self) -> String {
         let Caches { l1, l2, l3, .. } = self.caches;
@@ -212,14 +219,15 @@ impl Machine {
         format!("{name},cores={},l1={l1},l2={l2},l3={l3}", self.cores)
     }
 
-    /// 10^9 operations a second of one core where `rows` rows share each weight.
+    /// Peak rate of one core in 10^9 operations per second, with `rows` rows sharing each weight.
     #[must_use]
     pub fn peak(&self, precision: Precision, rows: usize) -> f64 {
         let known: Vec<&Peak> =
             self.peaks.iter().filter(|peak| peak.precision == precision).collect();
         let rows = rows.max(1);
         let Some(after) = known.iter().position(|peak| peak.rows >= rows) else {
-            // A precision without a figure is expanded to `f32` and multiplied so.
+            // Weights of a precision without peak rates are expanded to `f32` before they are
+            // multiplied.
             return match (known.last(), precision) {
                 (Some(last), _) => last.gflops,
                 (None, Precision::F32) => 1.0,
@@ -232,7 +240,7 @@ impl Machine {
         low.gflops + part * (high.gflops - low.gflops)
     }
 
-    /// The same of each of `workers` at once.
+    /// Peak rate of each of `workers` that multiply at once; see [`Machine::peak`].
     #[must_use]
     pub fn peak_among(&self, precision: Precision, rows: usize, workers: usize) -> f64 {
         let others = workers.min(self.cores).saturating_sub(1) as f64;
@@ -240,27 +248,27 @@ impl Machine {
         self.peak(precision, rows) * (1.0 - (1.0 - self.together) * others / all)
     }
 
-    /// Bytes of weights that stay in the first cache from step to step.
+    /// Bytes of weights that stay in the L1 cache from step to step.
     #[must_use]
     pub fn kept_l1(&self) -> f64 {
         self.caches.l1 as f64 * OF_L1
     }
 
-    /// Bytes of weights that stay in the second.
+    /// Bytes of weights that stay in the L2 cache from step to step.
     #[must_use]
     pub fn kept_l2(&self) -> f64 {
         self.caches.l2 as f64 * self.dependable
     }
 
-    /// Bytes of weights, of all workers, that stay in the shared cache.
+    /// Bytes of weights of all workers that stay in the L3 cache from step to step.
     #[must_use]
     pub fn kept_l3(&self) -> f64 {
         let shares = self.cores.div_ceil(self.caches.l3_cores.max(1));
         (self.caches.l3 * shares) as f64 * self.dependable
     }
 
-    /// 10^9 bytes a second that each of `workers` reads from beyond its own caches, where all of
-    /// them together read `bytes` again and again.
+    /// Bandwidth in 10^9 bytes per second at which each of `workers` reads from outside its private
+    /// caches, if together they read `bytes` repeatedly.
     #[must_use]
     pub fn far(&self, workers: usize, bytes: f64) -> f64 {
         let shared = self.bandwidths.l3.min(self.bandwidths.l3_all / workers.max(1) as f64);
@@ -268,25 +276,25 @@ impl Machine {
         1.0 / ((1.0 - lost) / shared + lost / self.bandwidths.memory.min(shared))
     }
 
-    /// Nanoseconds until `workers` have met.
+    /// Nanoseconds of a barrier of `workers`.
     #[must_use]
-    pub fn meeting(&self, workers: usize) -> f64 {
+    pub fn barrier(&self, workers: usize) -> f64 {
         if workers <= 1 {
             return 0.0;
         }
-        self.meetings.two + self.meetings.doubling * (workers as f64 / 2.0).log2().max(0.0)
+        self.barriers.two + self.barriers.doubling * (workers as f64 / 2.0).log2().max(0.0)
     }
 
-    /// Nanoseconds until a worker has read `bytes` that others wrote.
+    /// Nanoseconds to read `bytes` that other workers wrote.
     #[must_use]
     pub fn exchange(&self, bytes: f64) -> f64 {
         if bytes <= 0.0 {
             return 0.0;
         }
-        self.meetings.first_line + self.meetings.line * (bytes / 64.0 - 1.0).max(0.0)
+        self.barriers.first_line + self.barriers.line * (bytes / 64.0 - 1.0).max(0.0)
     }
 
-    /// Nanoseconds of sixteen units of a row of a cell.
+    /// Nanoseconds of sixteen units of one row in a cell.
     #[must_use]
     pub fn cell(&self, cell: Cell) -> f64 {
         match cell.gates() {
@@ -297,16 +305,16 @@ impl Machine {
     }
 }
 
-/// The part of `bytes`, read from first to last again and again, that a cache of `whole` bytes loses
-/// each time, where it keeps `kept` in any case. Nothing up to there, and all from half as much
-/// again as the cache on; between them as SPEC section 2 measured its edge.
+/// Share of `bytes` that a cache of `whole` bytes misses when it is read repeatedly from first to
+/// last, if `kept` bytes always stay. It is 0 up to `kept` bytes and 1 from half again the cache
+/// size; between these, it follows the edge measured in SPEC section 2.
 pub(crate) fn lost(bytes: f64, kept: f64, whole: f64) -> f64 {
     ((bytes - kept) / (1.5 * whole - kept).max(1.0)).clamp(0.0, 1.0).powi(2)
 }
 
-/// What cores with these instructions commonly do.
+/// Typical peak rates of cores with an instruction set.
 fn typical_peaks(isa: &str, gigahertz: f64) -> Vec<Peak> {
-    // Operations of a cycle in `f32`: two units, times lanes, times two; one lane where portable.
+    // `f32` operations per cycle: two units, times lanes, times two; one lane in portable code.
     let cycle = match isa {
         "scalar" => 4.0,
         "avx2" => 32.0,
@@ -321,7 +329,7 @@ fn typical_peaks(isa: &str, gigahertz: f64) -> Vec<Peak> {
     for (precision, times) in
         [(Precision::F32, 1.0), (Precision::Bf16, bf16), (Precision::Int8, int8)]
     {
-        // One row waits for loads of weights that several share.
+        // With one row, products wait for weights that several rows would share.
         for (rows, part) in [(1, 0.5), (4, 1.0)] {
             peaks.push(Peak { precision, rows, gflops: cycle * gigahertz * times * part });
         }
@@ -329,20 +337,24 @@ fn typical_peaks(isa: &str, gigahertz: f64) -> Vec<Peak> {
     peaks
 }
 
-/// Caches as Linux describes those of a core in its directory; nothing if there is none with a
-/// first and a second level.
+/// Reads the caches of a core from its directory in sysfs; `None` without a first and a second
+/// level.
 fn caches_under(core: &Path) -> Option<Caches> {
     let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let threads = read(&core.join("topology/thread_siblings_list")).map_or(1, |list| count(&list));
     let (mut l1, mut l2, mut l3, mut l3_cores) = (0, 0, 0, 1);
     for entry in fs::read_dir(core.join("cache")).ok()?.flatten() {
-        let of = |name: &str| read(&entry.path().join(name));
-        let (Some(level), Some(kind), Some(size)) = (of("level"), of("type"), of("size")) else {
+        let attribute = |name: &str| read(&entry.path().join(name));
+        let (Some(level), Some(kind), Some(size)) =
+            (attribute("level"), attribute("type"), attribute("size"))
+        else {
             continue;
         };
         let Some(bytes) = bytes(&size).filter(|_| kind != "Instruction") else { continue };
-        // Threads of one core are no sharers: there is one worker for a core.
-        let sharers = of("shared_cpu_list").map_or(1, |list| count(&list)).div_ceil(threads.max(1));
+        // Hardware threads of one core do not share its cache with another worker: each core has
+        // one worker.
+        let sharers =
+            attribute("shared_cpu_list").map_or(1, |list| count(&list)).div_ceil(threads.max(1));
         match level.as_str() {
             "1" => l1 = bytes,
             "2" => l2 = bytes / sharers.max(1),
@@ -353,7 +365,7 @@ fn caches_under(core: &Path) -> Option<Caches> {
     (l1 > 0 && l2 > 0).then_some(Caches { l1, l2, l3, l3_cores })
 }
 
-/// Of `48K` or `32M`.
+/// Parses a size such as `48K` or `32M`.
 fn bytes(size: &str) -> Option<usize> {
     let digits = size.trim_end_matches(char::is_alphabetic);
     let shift = match &size[digits.len()..] {
@@ -366,16 +378,16 @@ fn bytes(size: &str) -> Option<usize> {
     Some(digits.parse::<usize>().ok()? << shift)
 }
 
-/// Processors of a list such as `0-3,8`.
+/// Counts the processors in a list such as `0-3,8`.
 fn count(list: &str) -> usize {
-    let of = |part: &str| match part.split_once('-') {
+    let length = |part: &str| match part.split_once('-') {
         Some((first, last)) => {
             let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
             (last + 1).checked_sub(first)
         }
         None => part.parse::<usize>().ok().map(|_| 1),
     };
-    list.split(',').filter_map(of).sum()
+    list.split(',').filter_map(length).sum()
 }
 
 impl fmt::Display for Machine {
@@ -454,7 +466,7 @@ mod tests {
         let machine = Machine::paper();
         let all = machine.cores as f64 * machine.peak(Precision::F32, 10);
         assert!((all - 1690.0).abs() < 5.0, "{all} GFLOP/s");
-        assert!(machine.meeting(24) > machine.meeting(2) && machine.meeting(1) == 0.0);
+        assert!(machine.barrier(24) > machine.barrier(2) && machine.barrier(1) == 0.0);
     }
 
     #[test]

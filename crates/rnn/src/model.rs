@@ -1,4 +1,4 @@
-//! Models: recurrent layers that follow one another, out of a file or made up.
+//! Models: chains of recurrent layers from a file, or with random weights.
 //!
 //! ```
 //! use dyno_rnn::model::Model;
@@ -18,64 +18,64 @@ use crate::import::ImportError;
 use crate::layer::{Cell, Directions, Layer, Weights};
 use crate::oracle;
 
-/// Layers of which each takes what the last one puts out.
+/// A chain of layers: each takes the outputs of the one before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     name: String,
-    /// At least one.
+    /// At least one layer.
     layers: Vec<Layer>,
-    /// Rows and steps that its text names.
+    /// Rows and steps in the model's text, if any.
     shape: Option<[usize; 2]>,
     left_out: Option<String>,
 }
 
-/// Why there is no model.
+/// Error of opening a model.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// It is neither a file nor a shape.
+    /// The text names neither a file nor a layer.
     Neither(String),
     /// A file cannot be read.
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's message.
+        /// Message of the system.
         why: String,
     },
-    /// A file is of no format that is read.
+    /// A file has an unsupported format.
     Format(PathBuf),
-    /// A file holds something that is no layer.
+    /// A file contains an invalid layer.
     Import {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Error of the layer.
         error: ImportError,
     },
-    /// A file has no recurrent layer, or a model no layers.
+    /// A file has no recurrent layer, or a model has no layers.
     Empty(PathBuf),
-    /// A file has several layers, of which none takes what another puts out.
+    /// A file has several layers that do not form a chain.
     Several {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Names of its layers.
+        /// Names of the layers.
         layers: Vec<String>,
     },
-    /// There is no layer of that name.
+    /// The file has no layer with this name.
     Unknown {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// The name.
+        /// Requested name.
         name: String,
-        /// Names of its layers.
+        /// Names of the layers.
         layers: Vec<String>,
     },
-    /// A layer takes another number of inputs than the one before it puts out.
+    /// The input size of a layer differs from the output size of the layer before.
     Chain {
-        /// Its place, from 0.
+        /// Index of the layer, from 0.
         layer: usize,
-        /// What it takes.
+        /// Numbers that it takes per step.
         inputs: usize,
-        /// What the last one puts out.
+        /// Numbers that the layer before puts out per step.
         outputs: usize,
     },
 }
@@ -115,15 +115,16 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
-/// The most inputs, units, rows or steps of a made layer: more have weights of gigabytes.
+/// Maximum inputs, units, rows or steps of a generated layer; larger ones would have gigabytes of
+/// weights.
 const MOST: usize = 16_384;
 
 impl Model {
-    /// A model of these layers.
+    /// Returns a model of these layers.
     ///
     /// # Errors
-    /// There is none, or one does not take what the last puts out.
-    pub fn of(name: impl Into<String>, layers: Vec<Layer>) -> Result<Self, ModelError> {
+    /// There is no layer, or a layer does not fit the outputs of the one before.
+    pub fn from_layers(name: impl Into<String>, layers: Vec<Layer>) -> Result<Self, ModelError> {
         let name = name.into();
         if layers.is_empty() {
             return Err(ModelError::Empty(name.into()));
@@ -137,15 +138,18 @@ impl Model {
         Ok(Self { name, layers, shape: None, left_out: None })
     }
 
-    /// What `text` names: a file `.onnx` or `.safetensors`, one of its layers as `FILE#LAYER`, or a layer
-    /// of made-up weights by its shape, `CELL:INPUTSxUNITS` or `CELL:INPUTSxUNITSxROWSxSTEPS` (E, H, B
-    /// and T of DeepCPU's Table 1) with `lstm`, `gru` or `rnn`, and `bi` before it for both directions.
+    /// Opens the model that `text` names: an `.onnx` or `.safetensors` file, one of its layers as
+    /// `FILE#LAYER`, or a layer with random weights.
     ///
-    /// The layers of a file must follow one another. Of safetensors those are found that have their names
-    /// from PyTorch's modules or from Keras' layers.
+    /// The latter is `CELL:INPUTSxUNITS` or `CELL:INPUTSxUNITSxROWSxSTEPS` (E, H, B and T of
+    /// DeepCPU's Table 1). `CELL` is `lstm`, `gru` or `rnn`, with the prefix `bi` for both
+    /// directions. The random weights depend on the text only.
+    ///
+    /// The layers of a file must form a chain. In safetensors files, layers are found by the names
+    /// that PyTorch modules or Keras layers give them.
     ///
     /// # Errors
-    /// There is no such thing, or it is no model.
+    /// `text` names no file or layer, or the file has no valid model.
     pub fn open(text: &str) -> Result<Self, ModelError> {
         let path = Path::new(text);
         if path.is_file() {
@@ -159,57 +163,57 @@ impl Model {
         made(text).ok_or_else(|| ModelError::Neither(text.to_owned()))
     }
 
-    /// As it was named.
+    /// Name of the model, as given.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// From the first on.
+    /// Layers from the first to the last.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// Numbers of a step's input.
+    /// Numbers in the input of one step.
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.layers[0].inputs()
     }
 
-    /// Numbers of a step's output.
+    /// Numbers in the output of one step.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.layers[self.layers.len() - 1].outputs()
     }
 
-    /// Rows and steps of a call, if its text names them.
+    /// Rows and steps in the model's text, if any.
     #[must_use]
     pub fn shape(&self) -> Option<[usize; 2]> {
         self.shape
     }
 
-    /// What of the file is not run, as a sentence.
+    /// Sentence about the parts of the file that are not run, if any.
     #[must_use]
     pub fn left_out(&self) -> Option<&str> {
         self.left_out.as_deref()
     }
 
-    /// Outputs of the last layer for one sequence in double precision, step after step.
+    /// Computes the last layer's outputs for one sequence in double precision, step by step.
     #[must_use]
     pub fn oracle(&self, sequence: &[f32]) -> Vec<f64> {
         let steps = sequence.len() / self.inputs();
         let (mut input, mut outputs) = (sequence.to_vec(), Vec::new());
         for layer in &self.layers {
             outputs = oracle::run(layer, 1, &input, &[steps], [&[], &[]]).outputs;
-            // What a layer takes is rounded once, as any engine's is.
+            // Inputs of a layer are rounded to `f32`, as in any engine.
             input = outputs.iter().map(|x| *x as f32).collect();
         }
         outputs
     }
 }
 
-/// A layer of made-up weights, the same ones each time.
+/// Returns a layer with random weights that are the same each time.
 fn made(text: &str) -> Option<Model> {
     let (cell, sizes) = text.split_once(':')?;
     let (directions, cell) = match cell.strip_prefix("bi") {
@@ -230,8 +234,8 @@ fn made(text: &str) -> Option<Model> {
         _ => return None,
     };
     let outputs = cell.gates() * units;
-    let mut seed = Seeded(0);
-    // The bound that PyTorch begins with.
+    let mut seed = SplitMix(0);
+    // Range of PyTorch's initial weights.
     let bound = (units as f32).sqrt().recip();
     let mut numbers = |count: usize| (0..count).map(|_| seed.next() * bound).collect();
     let weights = (0..directions.count())
@@ -247,16 +251,16 @@ fn made(text: &str) -> Option<Model> {
     Some(Model { name: text.to_owned(), layers, shape, left_out: None })
 }
 
-/// Numbers in [-1, 1), by Steele, Lea and Flood's SplitMix64.
-struct Seeded(u64);
+/// Random numbers in [-1, 1) from Steele, Lea and Flood's SplitMix64.
+struct SplitMix(u64);
 
-impl Seeded {
+impl SplitMix {
     fn next(&mut self) -> f32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // 24 bits are all that a number of 32 bits holds.
+        // An `f32` holds 24 bits.
         ((bits ^ bits >> 31) >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 }
@@ -283,16 +287,17 @@ mod tests {
     #[test]
     fn layers_must_take_what_the_last_puts_out() {
         let layer = |text: &str| made(text).unwrap().layers[0].clone();
-        let stacked = Model::of("two", vec![layer("bilstm:3x5"), layer("gru:10x4")]).unwrap();
+        let stacked =
+            Model::from_layers("two", vec![layer("bilstm:3x5"), layer("gru:10x4")]).unwrap();
         assert_eq!((stacked.inputs(), stacked.outputs()), (3, 4));
-        let wrong = Model::of("two", vec![layer("lstm:3x5"), layer("gru:10x4")]);
+        let wrong = Model::from_layers("two", vec![layer("lstm:3x5"), layer("gru:10x4")]);
         assert_eq!(wrong, Err(ModelError::Chain { layer: 1, inputs: 10, outputs: 5 }));
-        assert!(matches!(Model::of("none", Vec::new()), Err(ModelError::Empty(_))));
+        assert!(matches!(Model::from_layers("none", Vec::new()), Err(ModelError::Empty(_))));
     }
 
     #[test]
     fn made_numbers_fill_their_range() {
-        let mut seed = Seeded(7);
+        let mut seed = SplitMix(7);
         let numbers: Vec<f32> = (0..10_000).map(|_| seed.next()).collect();
         let mean = numbers.iter().sum::<f32>() / 1e4;
         assert!(numbers.iter().all(|x| (-1.0..1.0).contains(x)) && mean.abs() < 0.02, "{mean}");

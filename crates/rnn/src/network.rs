@@ -1,12 +1,12 @@
-//! Networks: recurrent layers and what stands between them, as a list of nodes over tensors.
+//! Networks: graphs of recurrent layers, attention, dense layers and more.
 //!
-//! A [`Network`] is written down once: each node makes one tensor, whose greatest size is known. An
-//! [`Engine`] makes programs of it, which all run on one team; a call takes no memory. [`oracle`] computes
-//! the same in `f64`, node by node, as the definitions say.
+//! A [`Network`] is a list of nodes, each of which produces one tensor of a known maximum size. A
+//! [`NetworkEngine`] compiles it into programs that run on one team; its calls allocate no memory.
+//! [`oracle`] computes the same outputs in `f64`, node by node from the definitions.
 //!
 //! ```
 //! use dyno_rnn::machine::Machine;
-//! use dyno_rnn::network::{Dense, Engine, Feed, Network, Node, Setup};
+//! use dyno_rnn::network::{DenseLayer, NetworkEngine, Feed, Network, Node, Setup};
 //! use dyno_rnn::{Activation, Isa, Precision, Team};
 //!
 //! let mut network = Network::default();
@@ -15,13 +15,13 @@
 //! let vectors = network.add("vectors", Node::Embedding { ids: words, table, width: 3 })?;
 //! let most = network.add("most", Node::MaxPool { input: vectors })?;
 //! let (weights, bias) = (vec![1.0; 3], vec![0.25]);
-//! let dense = Dense { inputs: 3, weights, bias, activation: Activation::Relu };
+//! let dense = DenseLayer { inputs: 3, weights, bias, activation: Activation::Relu };
 //! let score = network.add("score", Node::Dense { input: most, dense: dense.into() })?;
 //!
-//! let (isa, mut team) = (Isa::best(), Team::of(2));
+//! let (isa, mut team) = (Isa::best(), Team::with_workers(2));
 //! let setup = Setup::new(Precision::F32, isa, Machine::detect(isa));
-//! let mut engine = Engine::new(&network, &setup, &mut team)?;
-//! // Two texts, of three words and of one: step after step, rows together.
+//! let mut engine = NetworkEngine::new(&network, &setup, &mut team)?;
+//! // Two texts, of three words and of one: step by step, the rows of a step together.
 //! let feed = Feed::Ids { ids: &[7, 2, 1, 0, 9, 0], lengths: &[3, 1] };
 //! engine.run(&mut team, &[feed])?;
 //! assert_eq!(engine.tensor(score), [1.75, 1.75]);
@@ -45,237 +45,241 @@ use dyno_kernels::Activation;
 
 use crate::layer::Layer;
 
-pub use engine::{CallError, Engine, EngineError, Feed, Setup};
-pub use recurrent::Stacked;
-pub use times::Times;
+pub use engine::{CallError, Feed, NetworkEngine, NetworkEngineError, Setup};
+pub use recurrent::StackSchedule;
+pub use times::NodeTimes;
 
-/// What a node makes: `steps` x `batch` x `width` numbers, those of a step's row together.
+/// Identifier of the tensor that a node produces: `steps` x `batch` x `width` numbers, row by row
+/// within a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tensor(usize);
+pub struct TensorId(usize);
 
-/// How large a tensor may be.
+/// Maximum size of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// The input that says how many steps each row has; none where a row is one vector.
-    pub source: Option<Tensor>,
-    /// The most steps.
+pub struct TensorShape {
+    /// Input that determines the number of steps of each row; `None` if each row is a single
+    /// vector.
+    pub source: Option<TensorId>,
+    /// Maximum steps.
     pub steps: usize,
-    /// Rows.
+    /// Rows of the batch.
     pub batch: usize,
-    /// Numbers of a row's step; 0 of an input of ids.
+    /// Numbers per row and step; 0 for an input of ids.
     pub width: usize,
 }
 
-impl Shape {
-    /// One vector for each row.
+impl TensorShape {
+    /// Shape with a single vector for each row.
     fn vectors(self) -> Self {
         Self { source: None, steps: 1, ..self }
     }
 }
 
-/// `activation(W x + b)` of each row's step.
+/// A dense layer: `activation(W x + b)` for each row and step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dense {
-    /// Numbers of x.
+pub struct DenseLayer {
+    /// Length of x.
     pub inputs: usize,
     /// W: outputs x inputs, row-major.
     pub weights: Vec<f32>,
-    /// b: one for each output.
+    /// b: one number per output.
     pub bias: Vec<f32>,
-    /// What is done to the sums.
+    /// Activation of the sums.
     pub activation: Activation,
 }
 
-impl Dense {
-    /// How many there are.
+impl DenseLayer {
+    /// Number of outputs.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.bias.len()
     }
 }
 
-/// `t g + (1 - t) x` with `t = gate(x)` and `g = candidate(x)` (Srivastava, Greff and Schmidhuber, 2015).
+/// A highway layer: `t g + (1 - t) x` with `t = gate(x)` and `g = candidate(x)` (Srivastava, Greff
+/// and Schmidhuber, 2015).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Highway {
-    /// The gate; its activation is [`Activation::Sigmoid`].
-    pub gate: Dense,
-    /// What it lets in.
-    pub candidate: Dense,
+pub struct HighwayLayer {
+    /// Gate; its activation must be [`Activation::Sigmoid`].
+    pub gate: DenseLayer,
+    /// Candidate that the gate admits.
+    pub candidate: DenseLayer,
 }
 
-/// How much a key has to do with a query. A bilinear score (Luong, Pham and Manning, 2015) is
-/// [`Score::Dot`] behind a [`Node::Dense`] of the query.
+/// Score that compares a key with a query. A bilinear score (Luong, Pham and Manning, 2015) is
+/// [`Score::Dot`] after a [`Node::Dense`] of the query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Score {
-    /// The product of both.
+    /// Dot product of query and key.
     Dot,
-    /// `v tanh(query + key)` (Bahdanau, Cho and Bengio, 2015). Both are projected before by a
-    /// [`Node::Dense`] each: the keys once for all queries.
+    /// `v tanh(query + key)` (Bahdanau, Cho and Bengio, 2015). A [`Node::Dense`] projects queries
+    /// and keys before; keys once for all queries.
     Additive(Vec<f32>),
 }
 
-/// What adds up to one.
+/// Steps over which weights sum to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
-    /// The steps of each row.
+pub enum Scope {
+    /// Steps of each row.
     Row,
-    /// The steps of all rows.
+    /// Steps of all rows together.
     All,
 }
 
-/// What makes a tensor of others. Where a row has ended, a tensor's numbers are nothing to rely on, and
-/// no node looks at them.
+/// A node, which computes a tensor from other tensors. After the last step of a row, the numbers of
+/// a tensor are undefined and no node reads them.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// An input: numbers of words, with the length of each row, or one for each row.
+    /// Input of word ids, with a length for each row, or one id for each row.
     Ids {
-        /// The most.
+        /// Maximum steps.
         steps: usize,
-        /// Rows.
+        /// Rows of the batch.
         batch: usize,
     },
-    /// An input: vectors, with the length of each row, or one for each row.
+    /// Input of vectors, with a length for each row, or one vector for each row.
     Numbers {
-        /// The most.
+        /// Maximum steps.
         steps: usize,
-        /// Rows.
+        /// Rows of the batch.
         batch: usize,
         /// Numbers of each vector.
         width: usize,
     },
-    /// Rows of a table.
+    /// Looks up rows of a table.
     Embedding {
-        /// Which.
-        ids: Tensor,
-        /// Words x width.
+        /// Ids to look up.
+        ids: TensorId,
+        /// Table: words x width.
         table: Arc<[f32]>,
-        /// Numbers of a row.
+        /// Numbers in a row of the table.
         width: usize,
     },
     /// Recurrent layers, each over the outputs of the one before.
     Recurrent {
-        /// What the first reads.
-        input: Tensor,
-        /// From the first to the last.
+        /// Input of the first layer.
+        input: TensorId,
+        /// Layers from the first to the last.
         layers: Vec<Arc<Layer>>,
     },
-    /// States of the last of recurrent layers when they have read a row: forward after its last step,
-    /// backward after its first.
+    /// Final states of the last recurrent layer: forward after the last step of a row, backward
+    /// after the first.
     Last {
-        /// A tensor of [`Node::Recurrent`].
-        input: Tensor,
+        /// Tensor of a [`Node::Recurrent`].
+        input: TensorId,
     },
-    /// A layer of sums.
+    /// Dense layer.
     Dense {
-        /// What it reads.
-        input: Tensor,
-        /// Its weights.
-        dense: Arc<Dense>,
+        /// Input of the layer.
+        input: TensorId,
+        /// Weights of the layer.
+        dense: Arc<DenseLayer>,
     },
-    /// A highway layer.
+    /// Highway layer.
     Highway {
-        /// What it reads and carries.
-        input: Tensor,
-        /// Its weights.
-        highway: Arc<Highway>,
+        /// Input of the layer.
+        input: TensorId,
+        /// Weights of the layer.
+        highway: Arc<HighwayLayer>,
     },
-    /// The greatest of each number over a row's steps; zeros of a row without steps.
+    /// Maximum of each number over the steps of a row; zeros for a row without steps.
     MaxPool {
-        /// Of what.
-        input: Tensor,
+        /// Input.
+        input: TensorId,
     },
-    /// A score of each key for the row's query, one number a step.
+    /// Score of each key against the query of its row, one number per step.
     Match {
-        /// One vector a row, or one for all.
-        query: Tensor,
-        /// A key for each step.
-        keys: Tensor,
-        /// How they are compared.
+        /// One vector per row, or one vector for all rows.
+        query: TensorId,
+        /// One key per step.
+        keys: TensorId,
+        /// Score of a key.
         score: Score,
     },
-    /// Exponentials of single numbers, divided by their sum.
+    /// Softmax over steps.
     Softmax {
-        /// One number a step.
-        input: Tensor,
-        /// Which add up to one.
-        over: Over,
+        /// One number per step.
+        input: TensorId,
+        /// Steps that sum to one.
+        over: Scope,
     },
-    /// The sum of a row's values, each times its weight.
+    /// Weighted sum of the values of each row.
     Mix {
-        /// One number a step.
-        weights: Tensor,
-        /// A vector for each of these steps.
-        values: Tensor,
+        /// One weight per step.
+        weights: TensorId,
+        /// One vector per step.
+        values: TensorId,
     },
-    /// For each of a row's queries the sum of its values, weighted by the softmax of scores.
+    /// Attention: for each query of a row, the sum of the row's values weighted by the softmax of
+    /// their scores.
     Attention {
-        /// A vector for each step.
-        queries: Tensor,
-        /// Vectors for the steps of the source.
-        keys: Tensor,
-        /// Vectors for the same steps.
-        values: Tensor,
-        /// How they are compared.
+        /// One query per step.
+        queries: TensorId,
+        /// One key per step of the source.
+        keys: TensorId,
+        /// One value per step of the source.
+        values: TensorId,
+        /// Score of a key.
         score: Score,
     },
-    /// The attention sum of Kadlec and others (2016): where a word stands for the first time, the weights of
-    /// all of its places together; elsewhere zeros.
+    /// Attention sum of Kadlec and others (2016): the first occurrence of a word gets the weights
+    /// of all its occurrences, later ones get zero.
     Pointer {
-        /// One number a step.
-        weights: Tensor,
-        /// The words of these steps.
-        ids: Tensor,
-        /// Whether a word of one row is that of another.
-        over: Over,
+        /// One weight per step.
+        weights: TensorId,
+        /// Word ids of these steps.
+        ids: TensorId,
+        /// Whether equal words of different rows count as one.
+        over: Scope,
     },
-    /// Attention in both directions as in BiDAF (Seo and others, 2017), with the score
-    /// `w [h; u; h * u]`: `[h; u~; h * u~; h * h~]` for each step of the context.
+    /// Bidirectional attention as in BiDAF (Seo and others, 2017), with the score `w [h; u; h *
+    /// u]`. The output is `[h; u~; h * u~; h * h~]` for each step of the context.
     Trilinear {
-        /// h.
-        context: Tensor,
-        /// u.
-        query: Tensor,
-        /// w: three for each number of h.
+        /// Context h.
+        context: TensorId,
+        /// Query u.
+        query: TensorId,
+        /// Weights w, three per number of h.
         weights: Arc<[f32]>,
     },
-    /// The cosine of two vectors, one number a row.
+    /// Cosine of two vectors, one number per row.
     Cosine {
-        /// One vector a row, or one for all.
-        query: Tensor,
-        /// One vector a row.
-        others: Tensor,
+        /// One vector per row, or one vector for all rows.
+        query: TensorId,
+        /// One vector per row.
+        others: TensorId,
     },
-    /// Tensors behind one another. Single vectors stand at each step.
+    /// Concatenation of tensors. Single vectors are repeated at each step.
     Join {
-        /// In this order.
-        parts: Vec<Tensor>,
+        /// Tensors in the order of the output.
+        parts: Vec<TensorId>,
     },
-    /// Number by number. A single vector of a row is multiplied with each of its steps.
+    /// Elementwise product. A single vector of a row is multiplied with each of its steps.
     Times {
-        /// This.
-        input: Tensor,
-        /// And this.
-        by: Tensor,
+        /// First factor.
+        input: TensorId,
+        /// Second factor: with the steps of the first, or single vectors.
+        by: TensorId,
     },
-    /// Some rows of the batch, as single vectors.
+    /// Selects rows of the batch as single vectors.
     Rows {
         /// Single vectors.
-        input: Tensor,
-        /// Which.
+        input: TensorId,
+        /// Rows to select.
         rows: Range<usize>,
     },
 }
 
-/// A node that does not fit the tensors that it reads.
+/// Error of a node that does not fit its input tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Of what there is too much or too little.
+    /// Description of the count.
     pub what: &'static str,
-    /// How many there should be.
+    /// Expected count.
     pub expected: usize,
-    /// How many there are.
+    /// Count found.
     pub found: usize,
 }
 
@@ -288,14 +292,14 @@ impl fmt::Display for NetworkError {
 
 impl std::error::Error for NetworkError {}
 
-/// Nodes in the order in which they run.
+/// A network: nodes in the order in which they run.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     nodes: Vec<(String, Node)>,
-    shapes: Vec<Shape>,
+    shapes: Vec<TensorShape>,
 }
 
-/// What does not fit: of what, expected, found.
+/// Mismatch: description, expected count, count found.
 type Misfit = (&'static str, usize, usize);
 
 fn same(what: &'static str, expected: usize, found: usize) -> Result<(), Misfit> {
@@ -303,14 +307,14 @@ fn same(what: &'static str, expected: usize, found: usize) -> Result<(), Misfit>
 }
 
 impl Network {
-    /// Adds a node and gives the tensor that it makes.
+    /// Adds a node and returns its tensor.
     ///
     /// # Errors
-    /// The node does not fit what it reads.
+    /// The node does not fit its inputs.
     ///
     /// # Panics
-    /// It reads a tensor of another network.
-    pub fn add(&mut self, name: &str, node: Node) -> Result<Tensor, NetworkError> {
+    /// The node reads a tensor of another network.
+    pub fn add(&mut self, name: &str, node: Node) -> Result<TensorId, NetworkError> {
         let shape = self.made(&node).map_err(|(what, expected, found)| NetworkError {
             node: name.to_owned(),
             what,
@@ -319,38 +323,38 @@ impl Network {
         })?;
         self.nodes.push((name.to_owned(), node));
         self.shapes.push(shape);
-        Ok(Tensor(self.shapes.len() - 1))
+        Ok(TensorId(self.shapes.len() - 1))
     }
 
-    /// Names and nodes.
+    /// Names and nodes in the order in which they run.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (&str, &Node)> {
         self.nodes.iter().map(|(name, node)| (name.as_str(), node))
     }
 
-    /// The tensor of the node of this name; of several the last.
+    /// Returns the tensor of the last node with this name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<Tensor> {
-        self.nodes.iter().rposition(|(own, _)| own == name).map(Tensor)
+    pub fn named(&self, name: &str) -> Option<TensorId> {
+        self.nodes.iter().rposition(|(own, _)| own == name).map(TensorId)
     }
 
-    /// How large a tensor may be.
+    /// Maximum size of a tensor.
     #[must_use]
-    pub fn shape(&self, of: Tensor) -> Shape {
-        self.shapes[of.0]
+    pub fn shape(&self, tensor: TensorId) -> TensorShape {
+        self.shapes[tensor.0]
     }
 
-    /// Inputs, in the order in which calls give them.
-    fn inputs(&self) -> impl Iterator<Item = (Tensor, Shape)> {
+    /// Inputs in the order in which calls supply them.
+    fn inputs(&self) -> impl Iterator<Item = (TensorId, TensorShape)> {
         let is_input = |node: &Node| matches!(node, Node::Ids { .. } | Node::Numbers { .. });
         let all = self.nodes.iter().zip(&self.shapes).enumerate();
         all.filter(move |(_, ((_, node), _))| is_input(node))
-            .map(|(index, (_, shape))| (Tensor(index), *shape))
+            .map(|(index, (_, shape))| (TensorId(index), *shape))
     }
 
-    /// The shape of what a node makes.
-    fn made(&self, node: &Node) -> Result<Shape, Misfit> {
-        let of = |tensor: &Tensor| self.shapes[tensor.0];
-        let own = Tensor(self.shapes.len());
+    /// Returns the shape of a node's tensor.
+    fn made(&self, node: &Node) -> Result<TensorShape, Misfit> {
+        let shape = |tensor: &TensorId| self.shapes[tensor.0];
+        let own = TensorId(self.shapes.len());
         match node {
             Node::Ids { steps, batch } => input(own, *steps, *batch, 0),
             Node::Numbers { steps, batch, width } => {
@@ -358,63 +362,63 @@ impl Network {
                 input(own, *steps, *batch, *width)
             }
             Node::Embedding { ids, table, width } => {
-                same("ids to look up", 0, of(ids).width)?;
+                same("ids to look up", 0, shape(ids).width)?;
                 same("numbers or more of a row", 1, (*width).min(1))?;
                 same("numbers in whole rows", table.len() / width * width, table.len())?;
-                Ok(Shape { width: *width, ..of(ids) })
+                Ok(TensorShape { width: *width, ..shape(ids) })
             }
-            Node::Recurrent { input, layers } => self.recurrent(of(input), layers),
+            Node::Recurrent { input, layers } => self.recurrent(shape(input), layers),
             Node::Last { input } => {
                 let is_recurrent = matches!(self.nodes[input.0].1, Node::Recurrent { .. });
                 same("recurrent layers", 1, usize::from(is_recurrent))?;
-                Ok(of(input).vectors())
+                Ok(shape(input).vectors())
             }
             Node::Dense { input, dense } => {
-                fits(dense, of(input).width)?;
-                Ok(Shape { width: dense.outputs(), ..of(input) })
+                fits(dense, shape(input).width)?;
+                Ok(TensorShape { width: dense.outputs(), ..shape(input) })
             }
             Node::Highway { input, highway } => {
-                let Highway { gate, candidate } = &**highway;
-                let width = of(input).width;
+                let HighwayLayer { gate, candidate } = &**highway;
+                let width = shape(input).width;
                 for dense in [gate, candidate] {
                     fits(dense, width)?;
                     same("outputs", width, dense.outputs())?;
                 }
                 let is_gate = usize::from(gate.activation == Activation::Sigmoid);
                 same("logistic functions at the gate", 1, is_gate)?;
-                Ok(of(input))
+                Ok(shape(input))
             }
             Node::MaxPool { input } => {
-                same("numbers or more", 1, of(input).width.min(1))?;
-                Ok(of(input).vectors())
+                same("numbers or more", 1, shape(input).width.min(1))?;
+                Ok(shape(input).vectors())
             }
             Node::Join { parts } => self.joined(parts),
             Node::Times { input, by } => {
-                same("numbers", of(input).width, of(by).width)?;
-                self.beside(of(input), *by)?;
-                Ok(of(input))
+                same("numbers", shape(input).width, shape(by).width)?;
+                self.beside(shape(input), *by)?;
+                Ok(shape(input))
             }
             Node::Rows { input, rows } => {
-                same("steps", 1, of(input).steps)?;
-                same("rows", rows.end.min(of(input).batch), rows.end)?;
+                same("steps", 1, shape(input).steps)?;
+                same("rows", rows.end.min(shape(input).batch), rows.end)?;
                 same("rows or more", 1, rows.len().min(1))?;
-                Ok(Shape { batch: rows.len(), ..of(input) }.vectors())
+                Ok(TensorShape { batch: rows.len(), ..shape(input) }.vectors())
             }
             _ => self.attention(node),
         }
     }
 
-    fn recurrent(&self, input: Shape, layers: &[Arc<Layer>]) -> Result<Shape, Misfit> {
+    fn recurrent(&self, input: TensorShape, layers: &[Arc<Layer>]) -> Result<TensorShape, Misfit> {
         same("layers or more", 1, layers.len().min(1))?;
         let mut width = input.width;
         for layer in layers {
             same("inputs of a layer", width, layer.inputs())?;
             width = layer.outputs();
         }
-        Ok(Shape { width, ..input })
+        Ok(TensorShape { width, ..input })
     }
 
-    fn joined(&self, parts: &[Tensor]) -> Result<Shape, Misfit> {
+    fn joined(&self, parts: &[TensorId]) -> Result<TensorShape, Misfit> {
         same("parts or more", 1, parts.len().min(1))?;
         let shapes = || parts.iter().map(|part| self.shapes[part.0]);
         let longest = shapes().find(|shape| shape.source.is_some());
@@ -423,83 +427,87 @@ impl Network {
             same("numbers or more of a part", 1, self.shapes[part.0].width.min(1))?;
             self.beside(longest, *part)?;
         }
-        Ok(Shape { width: shapes().map(|shape| shape.width).sum(), ..longest })
+        Ok(TensorShape { width: shapes().map(|shape| shape.width).sum(), ..longest })
     }
 
-    /// Whether a tensor has the steps and rows of another, or one step for all of them.
-    fn beside(&self, of: Shape, other: Tensor) -> Result<(), Misfit> {
+    /// Checks that a tensor has the rows and steps of `shape`, or a single vector per row.
+    fn beside(&self, shape: TensorShape, other: TensorId) -> Result<(), Misfit> {
         let other = self.shapes[other.0];
-        same("rows", of.batch, other.batch)?;
-        let is_same = other.source == of.source || other.source.is_none();
+        same("rows", shape.batch, other.batch)?;
+        let is_same = other.source == shape.source || other.source.is_none();
         same("sources of steps", 1, usize::from(is_same))
     }
 
-    fn attention(&self, node: &Node) -> Result<Shape, Misfit> {
-        let of = |tensor: &Tensor| self.shapes[tensor.0];
+    fn attention(&self, node: &Node) -> Result<TensorShape, Misfit> {
+        let shape = |tensor: &TensorId| self.shapes[tensor.0];
         match node {
             Node::Match { query, keys, score } => {
-                same("steps of a query", 1, of(query).steps)?;
-                same("rows of queries", of(keys).batch, one_for_all(of(query), of(keys)))?;
-                compared(score, of(query).width, of(keys).width)?;
-                Ok(Shape { width: 1, ..of(keys) })
+                same("steps of a query", 1, shape(query).steps)?;
+                same("rows of queries", shape(keys).batch, one_for_all(shape(query), shape(keys)))?;
+                compared(score, shape(query).width, shape(keys).width)?;
+                Ok(TensorShape { width: 1, ..shape(keys) })
             }
             Node::Softmax { input, .. } => {
-                same("numbers of a step", 1, of(input).width)?;
-                Ok(of(input))
+                same("numbers of a step", 1, shape(input).width)?;
+                Ok(shape(input))
             }
             Node::Mix { weights, values } => {
-                same("numbers of a step", 1, of(weights).width)?;
+                same("numbers of a step", 1, shape(weights).width)?;
                 self.alike(*weights, *values)?;
-                Ok(of(values).vectors())
+                Ok(shape(values).vectors())
             }
             Node::Attention { queries, keys, values, score } => {
-                same("rows of queries", of(keys).batch, of(queries).batch)?;
-                compared(score, of(queries).width, of(keys).width)?;
+                same("rows of queries", shape(keys).batch, shape(queries).batch)?;
+                compared(score, shape(queries).width, shape(keys).width)?;
                 self.alike(*keys, *values)?;
-                Ok(Shape { width: of(values).width, ..of(queries) })
+                Ok(TensorShape { width: shape(values).width, ..shape(queries) })
             }
             Node::Pointer { weights, ids, .. } => {
-                same("numbers of a step", 1, of(weights).width)?;
-                same("ids", 0, of(ids).width)?;
+                same("numbers of a step", 1, shape(weights).width)?;
+                same("ids", 0, shape(ids).width)?;
                 self.alike(*weights, *ids)?;
-                Ok(of(weights))
+                Ok(shape(weights))
             }
             Node::Trilinear { context, query, weights } => {
-                let width = of(context).width;
-                same("rows of queries", of(context).batch, of(query).batch)?;
-                same("numbers of a query", width, of(query).width)?;
+                let width = shape(context).width;
+                same("rows of queries", shape(context).batch, shape(query).batch)?;
+                same("numbers of a query", width, shape(query).width)?;
                 same("weights", 3 * width, weights.len())?;
-                Ok(Shape { width: 4 * width, ..of(context) })
+                Ok(TensorShape { width: 4 * width, ..shape(context) })
             }
             Node::Cosine { query, others } => {
-                same("steps of a query", 1, of(query).steps)?;
-                same("steps of what it is compared with", 1, of(others).steps)?;
-                same("rows of queries", of(others).batch, one_for_all(of(query), of(others)))?;
-                same("numbers of a query", of(others).width, of(query).width)?;
-                Ok(Shape { width: 1, ..of(others) }.vectors())
+                same("steps of a query", 1, shape(query).steps)?;
+                same("steps of what it is compared with", 1, shape(others).steps)?;
+                same(
+                    "rows of queries",
+                    shape(others).batch,
+                    one_for_all(shape(query), shape(others)),
+                )?;
+                same("numbers of a query", shape(others).width, shape(query).width)?;
+                Ok(TensorShape { width: 1, ..shape(others) }.vectors())
             }
             // `made` has taken all others.
             _ => Err(("nodes of attention", 1, 0)),
         }
     }
 
-    /// Whether two tensors have the same rows and steps.
-    fn alike(&self, one: Tensor, other: Tensor) -> Result<(), Misfit> {
+    /// Checks that two tensors have the same rows and steps.
+    fn alike(&self, one: TensorId, other: TensorId) -> Result<(), Misfit> {
         let (one, other) = (self.shapes[one.0], self.shapes[other.0]);
         same("rows", one.batch, other.batch)?;
         same("sources of steps", 1, usize::from(one.source == other.source))
     }
 }
 
-/// The shape of an input; of one step it is single vectors.
-fn input(own: Tensor, steps: usize, batch: usize, width: usize) -> Result<Shape, Misfit> {
+/// Shape of an input; an input of one step has single vectors.
+fn input(own: TensorId, steps: usize, batch: usize, width: usize) -> Result<TensorShape, Misfit> {
     same("steps or more", 1, steps.min(1))?;
     same("rows or more", 1, batch.min(1))?;
-    Ok(Shape { source: (steps > 1).then_some(own), steps, batch, width })
+    Ok(TensorShape { source: (steps > 1).then_some(own), steps, batch, width })
 }
 
-/// Rows of queries, as many as there are keys where one is for all.
-fn one_for_all(query: Shape, keys: Shape) -> usize {
+/// Rows of queries; a single query is repeated for all keys.
+fn one_for_all(query: TensorShape, keys: TensorShape) -> usize {
     if query.batch == 1 { keys.batch } else { query.batch }
 }
 
@@ -511,7 +519,7 @@ fn compared(score: &Score, query: usize, key: usize) -> Result<(), Misfit> {
     }
 }
 
-fn fits(dense: &Dense, inputs: usize) -> Result<(), Misfit> {
+fn fits(dense: &DenseLayer, inputs: usize) -> Result<(), Misfit> {
     same("inputs", inputs, dense.inputs)?;
     same("inputs or more", 1, inputs.min(1))?;
     same("outputs or more", 1, dense.outputs().min(1))?;

@@ -1,21 +1,32 @@
-//! Layers in `f64`, loop by loop, as the definitions say: what engines are compared with.
+//! Reference implementation of layers in `f64`, written as plain loops from the definitions.
+//!
+//! ```
+//! use dyno_rnn::{model::Model, oracle};
+//!
+//! let model = Model::open("gru:2x3")?;
+//! // One row of two steps, from zero states.
+//! let reference = oracle::run(&model.layers()[0], 1, &[0.5; 4], &[2], [&[], &[]]);
+//! assert_eq!((reference.outputs.len(), reference.hidden.len()), (6, 3));
+//! assert_eq!(reference.outputs[3..], reference.hidden[..]);
+//! # Ok::<(), dyno_rnn::model::ModelError>(())
+//! ```
 
 use dyno_kernels::Activation;
 
 use crate::layer::{Cell, Layer, Weights};
 
-/// States of all directions: `directions` x `batch` x `units`.
+/// Outputs and final states of a layer; states are `directions` x `batch` x `units`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Oracle {
+pub struct OracleOutput {
     /// Outputs: `steps` x `batch` x (`directions` x `units`).
     pub outputs: Vec<f64>,
-    /// Hidden states after the last step.
+    /// Hidden states after the last step, as wide as the outputs of a direction.
     pub hidden: Vec<f64>,
-    /// Cells' states after the last step; zeros where the cell has none.
+    /// Cell states after the last step; initial states if the cell has none.
     pub cells: Vec<f64>,
 }
 
-/// An activation in `f64`, by its definition in ONNX.
+/// Applies an activation in `f64`, by its definition in ONNX.
 #[must_use]
 pub fn activate(activation: Activation, x: f64) -> f64 {
     let wide = f64::from;
@@ -53,7 +64,7 @@ pub fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// `weights` (outputs x `x.len()`) times `x`, and `bias`.
+/// Product of `weights` (outputs x `x.len()`) with `x`, plus `bias`.
 fn product(weights: &[f32], bias: &[f32], x: &[f64]) -> Vec<f64> {
     let rows = bias.iter().enumerate().map(|(output, bias)| {
         let row = &weights[output * x.len()..][..x.len()];
@@ -62,18 +73,18 @@ fn product(weights: &[f32], bias: &[f32], x: &[f64]) -> Vec<f64> {
     rows.collect()
 }
 
-/// One direction's step: what its state becomes.
+/// One step of one direction.
 struct Step<'a> {
     layer: &'a Layer,
     direction: usize,
-    /// Sums of the input, biases in them: gates x units.
+    /// Sums of the input including biases: gates x units.
     input: &'a [f64],
-    /// Sums of the state, biases in them: gates x units.
+    /// Sums of the state including biases: gates x units.
     state: &'a [f64],
 }
 
 impl Step<'_> {
-    /// An activation of a sum, clipped before.
+    /// Clips a sum if the layer does, and applies activation `which` (f, g or h).
     fn shaped(&self, which: usize, x: f64) -> f64 {
         let x = match self.layer.options().clip {
             Some(clip) => x.clamp(-f64::from(clip), f64::from(clip)),
@@ -90,8 +101,8 @@ impl Step<'_> {
     fn lstm(&self, unit: usize, cell: &mut f64) -> f64 {
         let (options, units) = (self.layer.options(), self.layer.units());
         let peephole = |which: usize| {
-            let of = options.peepholes.get(self.direction);
-            of.map_or(0.0, |of| f64::from(of[which * units + unit]))
+            let weights = options.peepholes.get(self.direction);
+            weights.map_or(0.0, |weights| f64::from(weights[which * units + unit]))
         };
         let i = self.shaped(0, self.sum(0, unit) + peephole(0) * *cell);
         let own = self.shaped(0, self.sum(1, unit) + peephole(1) * *cell);
@@ -119,8 +130,8 @@ impl Step<'_> {
     }
 }
 
-/// Runs a layer over `steps` x `batch` x `inputs` numbers from the given states, which may be
-/// empty for zeros. `lengths` are the steps of each row; outputs after them are zeros.
+/// Runs a layer over `steps` x `batch` x `inputs` numbers. Empty `states` (hidden states, cell
+/// states) mean zeros. `lengths` are the steps of each row; outputs after them are zeros.
 #[must_use]
 pub fn run(
     layer: &Layer,
@@ -128,11 +139,13 @@ pub fn run(
     input: &[f32],
     lengths: &[usize],
     states: [&[f32]; 2],
-) -> Oracle {
+) -> OracleOutput {
     let (inputs, units, width) = (layer.inputs(), layer.units(), layer.width());
     let steps = input.len() / (batch * inputs).max(1);
-    let mut oracle =
-        Oracle { outputs: vec![0.0; steps * batch * layer.outputs()], ..Oracle::default() };
+    let mut oracle = OracleOutput {
+        outputs: vec![0.0; steps * batch * layer.outputs()],
+        ..OracleOutput::default()
+    };
     let from = |numbers: &[f32], width: usize, row: usize| -> Vec<f64> {
         let number = |unit| numbers.get(row * width + unit).map_or(0.0, |x| f64::from(*x));
         (0..width).map(number).collect()

@@ -1,43 +1,55 @@
-//! Which worker holds which part of a product: private-cache-aware partitioning (DeepCPU, section 5.2).
+//! Private-cache-aware partitioning of products among workers (DeepCPU, section 5.2).
 //!
-//! `C[I, J] += A[I, K] B[K, J]` is cut into X_i x X_j x X_k parts, one for each worker. Two measures
-//! tell cuts apart: what moves from the shared cache to private ones (Theorem 5.2), and a time in
-//! three levels, since weights that do not fit are not lost at once (SPEC section 5).
+//! A product `C[I, J] += A[I, K] B[K, J]` is split into X_i x X_j x X_k parts, one per worker. Two
+//! measures compare splits: the numbers that move from the shared cache to private caches (Theorem
+//! 5.2), and a time over three cache levels, since weights that exceed a cache are not all evicted
+//! at once (SPEC section 5).
+//!
+//! ```
+//! use dyno_rnn::partition::{MatrixProduct, Split, least_moved};
+//!
+//! // The state's product of an LSTM with 256 units, 100 steps, batch 1.
+//! let product = MatrixProduct { i: 1, j: 1024, k: 256, steps: 100 };
+//! let most = Split { i: 1, j: 16, k: 256 };
+//! // Splitting the outputs moves least if each worker keeps its weights in its private cache.
+//! let split = least_moved(&product, 4, most, 65_536.0);
+//! assert_eq!(split, Some(Split { i: 1, j: 4, k: 1 }));
+//! ```
 
 use dyno_kernels::{LANES, Precision};
 
 use crate::layer::Cell;
 use crate::machine::{Machine, lost};
 
-/// A product that is done `steps` times with the same B.
+/// A matrix product that runs `steps` times with the same B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Multiply {
-    /// Rows of A and C: of the batch.
+pub struct MatrixProduct {
+    /// Rows of A and C: rows of the batch.
     pub i: usize,
     /// Columns of B and C: outputs of all gates.
     pub j: usize,
-    /// Columns of A, rows of B.
+    /// Columns of A and rows of B.
     pub k: usize,
-    /// How often.
+    /// Number of times that it runs.
     pub steps: usize,
 }
 
-/// Parts along each side of a product: the paper's <X_i, X_j, X_k>.
+/// Number of parts along each dimension of a product: <X_i, X_j, X_k> of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Split {
-    /// Of the rows.
+    /// Parts of the rows.
     pub i: usize,
-    /// Of the outputs.
+    /// Parts of the outputs.
     pub j: usize,
-    /// Of what is summed over.
+    /// Parts of the summed dimension.
     pub k: usize,
 }
 
 impl Split {
-    /// Nothing is cut.
+    /// No split.
     pub const ONE: Self = Self { i: 1, j: 1, k: 1 };
 
-    /// Parts in all.
+    /// Total number of parts.
     #[must_use]
     pub fn workers(self) -> usize {
         self.i * self.j * self.k
@@ -50,36 +62,36 @@ impl std::fmt::Display for Split {
     }
 }
 
-impl Multiply {
-    /// Numbers of A, B and C.
+impl MatrixProduct {
+    /// Numbers in A, B and C.
     fn numbers(&self) -> [f64; 3] {
         [self.i * self.k, self.k * self.j, self.i * self.j].map(|count| count as f64)
     }
 
-    /// Multiplications and additions of one time.
+    /// Floating-point operations of one run.
     #[must_use]
     pub fn flops(&self) -> f64 {
         2.0 * (self.i * self.j * self.k) as f64
     }
 
-    /// Operations for each number moved, of one time on one core: 2IJK / (|A| + |B| + 2|C|), the
-    /// paper's equation 2. C is read and written.
+    /// Operations per number moved in one run on one core: 2IJK / (|A| + |B| + 2|C|), equation 2 of
+    /// the paper. C is read and written.
     #[must_use]
     pub fn reuse(&self) -> f64 {
         self.reuse_split(Split::ONE)
     }
 
-    /// The same of a product that is cut: 2IJK / (X_j|A| + X_i|B| + 2 X_k|C|), its equation 3. More
-    /// workers move more numbers for the same operations.
+    /// Operations per number moved in one run of a split product: 2IJK / (X_j|A| + X_i|B| + 2
+    /// X_k|C|), equation 3 of the paper. More workers move more numbers for the same operations.
     #[must_use]
     pub fn reuse_split(&self, split: Split) -> f64 {
         let [a, b, c] = self.numbers();
         self.flops() / (split.j as f64 * a + split.i as f64 * b + 2.0 * split.k as f64 * c)
     }
 
-    /// Numbers that move from the shared cache to private ones in all steps, where a private one
+    /// Numbers that move from the shared cache to private ones in all steps, if a private cache
     /// keeps `private` weights: T (X_j|A| + 2 X_k|C|) + X_i|B| if a worker's part of B stays there,
-    /// and X_i|B| each step if not. Source: Theorem 5.2.
+    /// otherwise X_i|B| at each step. Source: Theorem 5.2.
     #[must_use]
     pub fn moved(&self, split: Split, private: f64) -> f64 {
         let [a, b, c] = self.numbers();
@@ -90,22 +102,23 @@ impl Multiply {
     }
 }
 
-/// Most parts of each side: a worker has whole rows, whole panels and whole words.
+/// Maximum parts along each dimension: a worker has whole rows, whole panels and whole words.
 #[must_use]
-pub fn most(of: &Multiply, gates: usize, precision: Precision) -> Split {
-    // A tile of 16 bit or 8 bit weights has 32 or 64 of them (SPEC section 5); a word of 32 bit one.
+pub fn most(product: &MatrixProduct, gates: usize, precision: Precision) -> Split {
+    // A tile of 16-bit or 8-bit weights has 32 or 64 of them (SPEC section 5); a 32-bit word has
+    // one.
     let k = LANES * precision.per_word();
     Split {
-        i: of.i,
-        j: of.j.div_ceil(gates * LANES),
-        k: of.k.div_ceil(if k > LANES { k } else { 1 }),
+        i: product.i,
+        j: product.j.div_ceil(gates * LANES),
+        k: product.k.div_ceil(if k > LANES { k } else { 1 }),
     }
 }
 
-/// All cuts for exactly `workers` that are no finer than `most`.
+/// All splits into exactly `workers` parts that do not exceed `most`.
 #[must_use]
 pub fn splits(workers: usize, most: Split) -> Vec<Split> {
-    let divisors = |of: usize| (1..=of).filter(move |part| of.is_multiple_of(*part));
+    let divisors = |number: usize| (1..=number).filter(move |part| number.is_multiple_of(*part));
     let mut all = Vec::new();
     for i in divisors(workers).filter(|i| *i <= most.i) {
         for j in divisors(workers / i).filter(|j| *j <= most.j) {
@@ -118,95 +131,100 @@ pub fn splits(workers: usize, most: Split) -> Vec<Split> {
     all
 }
 
-/// The cut for exactly `workers` that moves least; of equals the first with fewest parts of K, whose
-/// sums would have to be added. Nothing if there is none.
+/// Returns the split into exactly `workers` parts that moves the fewest numbers, or `None`. Ties go
+/// to the fewest parts of K, whose sums would have to be added.
 #[must_use]
-pub fn least_moved(of: &Multiply, workers: usize, most: Split, private: f64) -> Option<Split> {
+pub fn least_moved(
+    product: &MatrixProduct,
+    workers: usize,
+    most: Split,
+    private: f64,
+) -> Option<Split> {
     let mut all = splits(workers, most);
     all.sort_by_key(|split| split.k);
-    let moved = |split: &Split| of.moved(*split, private);
+    let moved = |split: &Split| product.moved(*split, private);
     all.into_iter().min_by(|a, b| moved(a).total_cmp(&moved(b)))
 }
 
-/// In which order panels are read from step to step.
+/// Order in which panels are read from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// Always forwards: what does not fit evicts what comes next.
+    /// Always forward: weights that exceed the cache evict those needed next.
     Forward,
-    /// Forwards and backwards in turn: as much stays as fits.
+    /// Forward and backward in turn: the cache keeps as many weights as fit.
     Alternate,
 }
 
-/// Bytes a worker reads each step, and at what cost.
+/// Cost of reading a worker's weights in one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
+pub struct ReadCost {
     /// Nanoseconds.
     pub ns: f64,
-    /// Bytes from beyond the private cache.
+    /// Bytes from outside the private cache.
     pub far_bytes: f64,
 }
 
-/// Reads `bytes` of weights again and again on each of `workers`, of which all have `all` bytes
-/// (SPEC section 5: b, s, BW1 to BW3).
+/// Returns the cost of reading `bytes` of weights repeatedly on each of `workers`, which read `all`
+/// bytes together (SPEC section 5: b, s, BW1 to BW3).
 #[must_use]
-pub fn reading(machine: &Machine, bytes: f64, workers: usize, all: f64, sweep: Sweep) -> Reading {
+pub fn reading(machine: &Machine, bytes: f64, workers: usize, all: f64, sweep: Sweep) -> ReadCost {
     let rates = &machine.bandwidths;
     if bytes <= machine.kept_l1() {
-        return Reading { ns: bytes / rates.l1, far_bytes: 0.0 };
+        return ReadCost { ns: bytes / rates.l1, far_bytes: 0.0 };
     }
     let kept = machine.kept_l2();
     let excess = (bytes - kept).max(0.0);
     if excess == 0.0 {
-        return Reading { ns: bytes / rates.l2, far_bytes: 0.0 };
+        return ReadCost { ns: bytes / rates.l2, far_bytes: 0.0 };
     }
     let far = machine.far(workers, all);
     let lost = bytes * lost(bytes, kept, machine.caches.l2 as f64);
-    let forward = Reading { ns: (bytes - lost) / rates.l2 + lost / far, far_bytes: lost };
-    let alternate = Reading { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess };
-    // Where a cache loses less than it might, turning round saves nothing.
+    let forward = ReadCost { ns: (bytes - lost) / rates.l2 + lost / far, far_bytes: lost };
+    let alternate = ReadCost { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess };
+    // If the cache misses less than the worst case, alternating gains nothing.
     if sweep == Sweep::Alternate && alternate.ns < forward.ns { alternate } else { forward }
 }
 
-/// Nanoseconds of a step, part by part.
+/// Nanoseconds of a step by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepTime {
-    /// Multiplying, if weights were there.
+    /// Multiplication with weights already loaded.
     pub multiply: f64,
-    /// Reading weights, if multiplying were free.
+    /// Reading of weights without multiplication.
     pub weights: f64,
-    /// Reading what others wrote.
+    /// Reading of data that other workers wrote.
     pub exchange: f64,
-    /// Waiting for others.
-    pub meeting: f64,
-    /// From sums to states.
+    /// Barriers between workers.
+    pub barrier: f64,
+    /// Cells: from sums to new states.
     pub cells: f64,
 }
 
 impl StepTime {
-    /// Multiplying and reading go on at once, all else after them.
+    /// Total: multiplication overlaps with reading weights, the rest follows.
     #[must_use]
     pub fn total(&self) -> f64 {
-        self.multiply.max(self.weights) + self.exchange + self.meeting + self.cells
+        self.multiply.max(self.weights) + self.exchange + self.barrier + self.cells
     }
 }
 
-/// What a cut is judged for: a cell's product with the state.
+/// A product with the state of a cell that is to be partitioned.
 #[derive(Clone, Copy, Debug)]
-pub struct Task<'a> {
-    /// The product of a step, all gates in `j`.
-    pub product: Multiply,
-    /// Whose it is.
+pub struct PartitionTask<'a> {
+    /// Product of one step; `j` includes all gates.
+    pub product: MatrixProduct,
+    /// Cell that the product belongs to.
     pub cell: Cell,
-    /// How its numbers are held.
+    /// Precision of the weights.
     pub precision: Precision,
-    /// Where.
+    /// Machine to run on.
     pub machine: &'a Machine,
-    /// How weights are read.
+    /// Order in which weights are read.
     pub sweep: Sweep,
 }
 
-impl Task<'_> {
-    /// Time of a step of the worker with the largest share.
+impl PartitionTask<'_> {
+    /// Returns the time of a step for the worker with the largest share.
     #[must_use]
     pub fn step(&self, split: Split) -> StepTime {
         let Self { product, cell, precision, machine, sweep } = self;
@@ -216,23 +234,23 @@ impl Task<'_> {
         let (units, weights) = (panels * LANES, gates * panels * LANES * k);
         let bytes = |weights: usize| (weights * 4 / precision.per_word()) as f64;
         let all = bytes(product.j * product.k);
-        // Others' units of the state, and, of a sum in parts, the other parts.
+        // The state's units of other workers and, for a sum in parts, the other parts.
         let others = (product.j / gates).saturating_sub(units) * rows * 4 / precision.per_word();
         let parts = (split.k - 1) * rows * gates * units * 4 / split.k;
-        let meetings = usize::from(split.j > 1 || split.k > 1) + usize::from(split.k > 1);
+        let barriers = usize::from(split.j > 1 || split.k > 1) + usize::from(split.k > 1);
         let rounds = rows * panels;
         StepTime {
             multiply: 2.0 * (rows * weights) as f64 / machine.peak_among(*precision, rows, workers),
             weights: reading(machine, bytes(weights), workers, all, *sweep).ns,
             exchange: machine.exchange((others + parts) as f64),
-            meeting: meetings as f64 * machine.meeting(workers),
+            barrier: barriers as f64 * machine.barrier(workers),
             cells: rounds as f64 * machine.cell(*cell) / split.k as f64
                 + rounds as f64 * machine.cells.tile,
         }
     }
 
-    /// The fastest cut for at most `workers`: the integer search over all ordered triples of
-    /// factors. Of equals the one with fewest workers.
+    /// Returns the fastest split into at most `workers` parts, by search over all ordered triples
+    /// of factors. Ties go to the fewest workers.
     #[must_use]
     pub fn fastest(&self, workers: usize) -> (Split, StepTime) {
         let most = most(&self.product, self.cell.gates(), self.precision);

@@ -1,9 +1,24 @@
-//! Plans: a layer and a choice become a program.
+//! Plans: compile a layer and a [`Choice`] into a program.
 //!
-//! Products with the input do not depend on the state: they are done for a chunk of steps at once
-//! (DeepCPU, section 4.2: time-independent first). What is left of a step is one product with the
-//! state and the cell, fused. Workers share units (columns of the weights), rows of the batch, or
-//! directions.
+//! Products with the input do not depend on the state, so they run for a chunk of steps at once
+//! (DeepCPU, section 4.2: time-independent products first). The rest of a step is one product with
+//! the state, fused with the cell. Workers divide units (columns of the weights), rows of the
+//! batch, or directions.
+//!
+//! ```
+//! use dyno_kernels::{Precision, Tanh};
+//! use dyno_rnn::plan::{PackedWeights, build};
+//! use dyno_rnn::{Choice, model::Model};
+//!
+//! let model = Model::open("lstm:8x64")?;
+//! let layer = &model.layers()[0];
+//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+//! let choice = Choice { precision, tanh, chunk: 16, sides: 1, rows: 1, units: 2 };
+//! let plan = build(layer, &[PackedWeights::new(layer, 0, precision)], 1, &choice)?;
+//! // One direction, whose state is divided between two workers.
+//! assert_eq!(plan.states[0].len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod general;
 mod phased;
@@ -12,85 +27,85 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_kernels::{
-    At, Buffer, Every, Gru, Hidden, Kind, LANES, Loop, Lstm, Panels, Phase, Place, Precision,
-    Product, Program, ProgramError, Rnn, Slots, Stage, Tanh, Then, Work,
+    Buffer, BufferKind, Cadence, Epilogue, Gru, HiddenState, LANES, Loop, Lstm, Panels, Phase,
+    Place, Precision, Product, Program, ProgramError, Rnn, SlotIndex, Slots, Stage, Tanh, Work,
 };
 
 use crate::layer::{Cell, Layer};
 
 pub use phased::{Phasing, build_phased};
 
-/// What is chosen of a layer's execution. Whatever is chosen, the outputs are the same up to
+/// How a layer runs. The outputs of all choices of one precision and activation are equal up to
 /// rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// How numbers of products are held.
+    /// Precision of the products.
     pub precision: Precision,
-    /// How near to tanh.
+    /// Accuracy of tanh.
     pub tanh: Tanh,
-    /// Steps whose products with the input are done at once: 1 does them with the step.
+    /// Steps whose products with the input run at once; 1 runs them with each step.
     pub chunk: usize,
-    /// Directions side by side: 1 or 2.
+    /// Directions that run side by side: 1 or 2.
     pub sides: usize,
-    /// Workers that share the rows of a batch (DeepCPU's X_i).
+    /// Workers that divide the rows of a batch (X_i of DeepCPU).
     pub rows: usize,
-    /// Workers that share the units (its X_j).
+    /// Workers that divide the units (X_j of DeepCPU).
     pub units: usize,
 }
 
 impl Choice {
-    /// All workers at once.
+    /// Total number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.sides * self.rows * self.units
     }
 }
 
-/// A layer's program for a batch, and where its states are.
+/// Program of a layer for a batch, and the places of its states.
 pub struct Plan {
-    /// What runs.
+    /// The program.
     pub program: Program,
-    /// Of each direction, the state's parts.
+    /// Parts of the state of each direction.
     pub states: Vec<Vec<StatePart>>,
 }
 
-/// Part of a direction's state. What one worker alone reads and writes is in buffers of its own: side
-/// by side with another's, prefetching would take lines from it that it writes. All buffers have
-/// rows for the whole batch, and whole rows.
+/// Part of a direction's state. Data that one worker reads and writes alone has buffers of its own:
+/// next to another worker's data, hardware prefetching would fetch lines that the other worker
+/// writes. All buffers have whole rows for the entire batch.
 #[derive(Clone, Debug)]
 pub struct StatePart {
-    /// Which rows of the batch.
+    /// Rows of the batch.
     pub rows: Range<usize>,
-    /// Which units of the cell.
+    /// Units of the cell.
     pub units: Range<usize>,
-    /// Two slots: after step t of T the state is in slot t + 1, and round. Parts of the same rows
-    /// have it in common.
+    /// Buffer of the hidden state with two slots: after step t the state is in slot (t + 1) mod 2.
+    /// Parts with the same rows share the buffer.
     pub hidden: usize,
-    /// One slot, of an LSTM.
+    /// Buffer of the cell state with one slot; LSTM only.
     pub cell: Option<usize>,
-    /// The hidden state in fewer bits, two slots; in common as well.
+    /// Buffer of the hidden state in fewer bits, with two slots; shared like `hidden`.
     pub narrow: Option<usize>,
 }
 
-/// Packed weights of a direction.
+/// Packed weights of one direction.
 #[derive(Clone, Debug)]
-pub struct Packed {
+pub struct PackedWeights {
     input: Arc<Panels>,
     state: Arc<Panels>,
     input_bias: Arc<[f32]>,
-    /// Only of a GRU: under the reset gate.
+    /// GRU only: biases under the reset gate.
     state_bias: Option<Arc<[f32]>>,
-    /// Only of a layer with options.
+    /// Layers with options only.
     extras: Option<general::Extras>,
 }
 
-impl Packed {
-    /// Packs a direction's weights; in `f32` if the layer has options.
+impl PackedWeights {
+    /// Packs the weights of a direction; in `f32` if the layer has options.
     #[must_use]
     pub fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
         let (units, weights) = (layer.units(), &layer.weights()[direction]);
         let precision = if layer.is_plain() { precision } else { Precision::F32 };
-        // If r acts on the state, n has products of its own.
+        // If r acts on the state, n has separate products.
         let gates = layer.cell().gates() - usize::from(layer.options().reset_first);
         let pack = |k: usize, rows: &[f32]| {
             Arc::new(if gates == 1 {
@@ -105,42 +120,44 @@ impl Packed {
         let order = |bias: &dyn Fn(usize, usize) -> f32| -> Arc<[f32]> {
             let count = input.panels() * input.vectors() * LANES;
             let vectors = if gates == 1 { 1 } else { gates };
-            let of = |at: usize| {
+            let element = |at: usize| {
                 let (panel, vector, lane) =
                     (at / (vectors * LANES), at / LANES % vectors, at % LANES);
                 let unit = panel * LANES + lane;
                 if unit < units { bias(vector, unit) } else { 0.0 }
             };
-            (0..count).map(of).collect()
+            (0..count).map(element).collect()
         };
-        let of = |bias: &[f32], gate: usize, unit: usize| bias[gate * units + unit];
+        let number = |bias: &[f32], gate: usize, unit: usize| bias[gate * units + unit];
         let is_gru = layer.cell() == Cell::Gru && !layer.options().reset_first;
         let input_bias = order(&|gate, unit| {
-            let state = of(&weights.state_bias, gate, unit);
+            let state = number(&weights.state_bias, gate, unit);
             let state = if is_gru && gate == 2 { 0.0 } else { state };
-            of(&weights.input_bias, gate, unit) + state
+            number(&weights.input_bias, gate, unit) + state
         });
         let state_bias = is_gru.then(|| {
-            order(&|gate, unit| if gate == 2 { of(&weights.state_bias, gate, unit) } else { 0.0 })
+            order(&|gate, unit| {
+                if gate == 2 { number(&weights.state_bias, gate, unit) } else { 0.0 }
+            })
         });
         let extras = (!layer.is_plain()).then(|| general::Extras::new(layer, direction));
         Self { state: pack(layer.width(), &weights.state), input, input_bias, state_bias, extras }
     }
 }
 
-/// Share `index` of `count` of `all`, as equal as whole numbers can be.
+/// Returns part `index` of `count` nearly equal parts of `0..all`.
 fn share(all: usize, index: usize, count: usize) -> Range<usize> {
     all * index / count..all * (index + 1) / count
 }
 
-/// Builds the program of a layer: input 0 is `steps` x `batch` x inputs, output 0 `steps` x
+/// Builds the program of a layer. Input 0 is `steps` x `batch` x inputs, output 0 is `steps` x
 /// `batch` x outputs.
 ///
 /// # Errors
-/// The choice asks for what a program must not do; of the choices of the planner none does.
+/// The program violates a rule of [`Program`]; choices of the tuner never do.
 pub fn build(
     layer: &Layer,
-    packed: &[Packed],
+    packed: &[PackedWeights],
     batch: usize,
     choice: &Choice,
 ) -> Result<Plan, ProgramError> {
@@ -154,7 +171,8 @@ pub fn build(
     let mut of_input: Vec<Work> = vec![Vec::new(); workers];
     let mut of_state: Vec<Work> = vec![Vec::new(); workers];
     for (direction, packed) in packed.iter().enumerate().take(directions) {
-        let time = if layer.directions().is_back(direction) { At::Back } else { At::Step };
+        let time =
+            if layer.directions().is_back(direction) { SlotIndex::Back } else { SlotIndex::Step };
         let side = direction % choice.sides;
         let mut parts = Vec::new();
         for row in 0..choice.rows {
@@ -164,67 +182,75 @@ pub fn build(
                 let panels = share(packed.input.panels(), unit, choice.units);
                 let own = own_buffers(packed, layer, batch, choice, &mut buffers);
                 let rows = rows.clone();
-                let of = Part { layer, packed, time, direction, rows, panels, choice, hidden, own };
+                let part =
+                    Part { layer, packed, time, direction, rows, panels, choice, hidden, own };
                 let worker = (side * choice.rows + row) * choice.units + unit;
-                of_input[worker].push(of.input());
-                of_state[worker].push(of.state());
-                parts.push(of.of_states());
+                of_input[worker].push(part.input());
+                of_state[worker].push(part.state());
+                parts.push(part.state_part());
             }
         }
         states.push(parts);
     }
-    // Whoever shares neither units nor state with another worker need not wait for it.
-    let meets = choice.units > 1;
+    // Workers that divide only rows or directions share no state, so they need no barrier.
+    let has_barrier = choice.units > 1;
     let stages = if choice.chunk <= 1 {
         let work = of_input.into_iter().zip(of_state).map(|(input, state)| [input, state].concat());
-        let phases = vec![Phase { work: work.collect(), meets }];
-        vec![Stage { every: Every::Step, phases }]
+        let phases = vec![Phase { work: work.collect(), has_barrier }];
+        vec![Stage { cadence: Cadence::Step, phases }]
     } else {
-        // Each worker multiplies what it needs itself, so that there is nothing to wait for between.
-        let first = Stage { every: Every::Chunk, phases: vec![Phase { work: of_input, meets }] };
-        let steps = Stage { every: Every::Step, phases: vec![Phase { work: of_state, meets }] };
+        // Each worker computes the products that it needs itself, so that no barrier separates the
+        // stages.
+        let first =
+            Stage { cadence: Cadence::Chunk, phases: vec![Phase { work: of_input, has_barrier }] };
+        let steps =
+            Stage { cadence: Cadence::Step, phases: vec![Phase { work: of_state, has_barrier }] };
         vec![first, steps]
     };
     let looped = Loop { length: 0, chunk: choice.chunk.max(1), stages };
     Ok(Plan { program: Program::new(workers, buffers, vec![looped])?, states })
 }
 
-/// The caller's input and output.
+/// Buffers of the caller's input and output.
 fn outer_buffers(layer: &Layer, batch: usize) -> Vec<Buffer> {
-    let of = |kind, columns| Buffer { kind, slots: Slots::Length(0), rows: batch, columns };
-    vec![of(Kind::Input(0), layer.inputs()), of(Kind::Output(0), layer.outputs())]
+    let buffer = |kind, columns| Buffer { kind, slots: Slots::Length(0), rows: batch, columns };
+    vec![
+        buffer(BufferKind::Input(0), layer.inputs()),
+        buffer(BufferKind::Output(0), layer.outputs()),
+    ]
 }
 
-/// Buffers that workers of the same rows have in common.
+/// Buffers shared by the workers of the same rows.
 #[derive(Clone, Copy)]
 struct HiddenBuffers {
     state: usize,
-    /// The state as products with it want it, if that is not in `f32`: two slots.
+    /// The state in the precision of the products with it, unless that is `f32`: two slots.
     narrow: Option<usize>,
 }
 
 /// Buffers of one worker.
 #[derive(Clone, Copy)]
 struct OwnBuffers {
-    /// Products with the input, for each step of a chunk.
+    /// Products with the input for each step of a chunk.
     gates: usize,
     cell: Option<usize>,
 }
 
 fn inside(buffers: &mut Vec<Buffer>, batch: usize, slots: usize, columns: usize) -> usize {
     let slots = Slots::Count(slots);
-    buffers.push(Buffer { kind: Kind::Inside, slots, rows: batch, columns });
+    buffers.push(Buffer { kind: BufferKind::Inside, slots, rows: batch, columns });
     buffers.len() - 1
 }
 
-/// Words of a row of products with the input, and of a state: units, and zeros up to a whole panel.
-fn columns(packed: &Packed, layer: &Layer) -> (usize, usize) {
+/// Words in a row of products with the input, and of a state: the units, padded with zeros to whole
+/// panels.
+fn columns(packed: &PackedWeights, layer: &Layer) -> (usize, usize) {
     let sums = packed.input.panels() * packed.input.vectors() * LANES;
     (sums, sums / layer.cell().gates())
 }
 
 fn hidden_buffers(
-    packed: &Packed,
+    packed: &PackedWeights,
     layer: &Layer,
     batch: usize,
     choice: &Choice,
@@ -239,7 +265,7 @@ fn hidden_buffers(
 }
 
 fn own_buffers(
-    packed: &Packed,
+    packed: &PackedWeights,
     layer: &Layer,
     batch: usize,
     choice: &Choice,
@@ -252,11 +278,11 @@ fn own_buffers(
     }
 }
 
-/// A worker's part of a direction.
+/// One worker's part of a direction.
 struct Part<'a> {
     layer: &'a Layer,
-    packed: &'a Packed,
-    time: At,
+    packed: &'a PackedWeights,
+    time: SlotIndex,
     direction: usize,
     rows: Range<usize>,
     panels: Range<usize>,
@@ -266,7 +292,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn of_states(&self) -> StatePart {
+    fn state_part(&self) -> StatePart {
         let (_, columns) = columns(self.packed, self.layer);
         let width = columns / self.packed.input.panels().max(1);
         StatePart {
@@ -288,9 +314,9 @@ impl Part<'_> {
             rows: self.rows.clone(),
             bias: Some(Arc::clone(&self.packed.input_bias)),
             scale: 1.0,
-            of_state: false,
-            then: Then::Store {
-                to: Place { buffer: self.own.gates, at: At::Turn { by: 0 }, column: 0 },
+            reads_state: false,
+            epilogue: Epilogue::Store {
+                to: Place { buffer: self.own.gates, at: SlotIndex::Turn { by: 0 }, column: 0 },
                 activation: dyno_kernels::Activation::Identity,
                 outputs,
             },
@@ -300,37 +326,37 @@ impl Part<'_> {
     fn state(&self) -> Product {
         let at = |buffer, at| Place { buffer, at, column: 0 };
         let HiddenBuffers { state: hidden, narrow } = self.hidden;
-        let last = at(hidden, At::Turn { by: 0 });
-        let input = at(self.own.gates, At::Turn { by: 0 });
+        let last = at(hidden, SlotIndex::Turn { by: 0 });
+        let input = at(self.own.gates, SlotIndex::Turn { by: 0 });
         let (units, precision) = (self.layer.units(), self.choice.precision);
-        let next = Hidden {
-            state: at(hidden, At::Turn { by: 1 }),
-            narrow: narrow.map(|buffer| (at(buffer, At::Turn { by: 1 }), precision)),
+        let next = HiddenState {
+            state: at(hidden, SlotIndex::Turn { by: 1 }),
+            narrow: narrow.map(|buffer| (at(buffer, SlotIndex::Turn { by: 1 }), precision)),
             output: Some(Place { buffer: 1, at: self.time, column: self.direction * units }),
             units,
         };
         let tanh = self.choice.tanh;
-        let then = match (self.layer.cell(), self.own.cell) {
+        let epilogue = match (self.layer.cell(), self.own.cell) {
             (Cell::Lstm, Some(cell)) => {
-                let cell = at(cell, At::Fixed(0));
-                Then::Lstm(Arc::new(Lstm { input: Some(input), cell, hidden: next, tanh }))
+                let cell = at(cell, SlotIndex::Fixed(0));
+                Epilogue::Lstm(Arc::new(Lstm { input: Some(input), cell, hidden: next, tanh }))
             }
             (Cell::Rnn(activation), _) => {
-                Then::Rnn(Arc::new(Rnn { input, hidden: next, activation }))
+                Epilogue::Rnn(Arc::new(Rnn { input, hidden: next, activation }))
             }
-            _ => Then::Gru(Arc::new(Gru { input, last, hidden: next, tanh })),
+            _ => Epilogue::Gru(Arc::new(Gru { input, last, hidden: next, tanh })),
         };
         Product {
-            a: narrow.map_or(last, |buffer| at(buffer, At::Turn { by: 0 })),
+            a: narrow.map_or(last, |buffer| at(buffer, SlotIndex::Turn { by: 0 })),
             holds: precision,
             weights: Arc::clone(&self.packed.state),
             panels: self.panels.clone(),
             rows: self.rows.clone(),
             bias: self.packed.state_bias.clone(),
-            // States are in (-1, 1): `Hidden` puts 127 for 1.
+            // States are in (-1, 1), and `HiddenState` encodes 1 as 127.
             scale: if precision == Precision::Int8 { 1.0 / 127.0 } else { 1.0 },
-            of_state: true,
-            then,
+            reads_state: true,
+            epilogue,
         }
     }
 }

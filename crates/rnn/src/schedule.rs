@@ -1,13 +1,10 @@
-//! Phased schedules of a step's products (DeepCPU, section 4.2), and which of them are worth a look.
+//! Phased schedules of a step's products (DeepCPU, section 4.2), pruned to the useful ones.
 //!
-//! A schedule is a sequence of phases, each a set of products that run at once. Of an unrolled
-//! sequence there are far too many, and three rules leave few:
-//! - products that wait for no state come first, each for all steps at once or not at all;
-//! - all steps are alike;
-//! - neighbouring phases of one kind between which nothing waits are one phase.
-//!
-//! For an LSTM 16 schedules are left. Which products of a phase are one larger product is fusion;
-//! how many of the rest run side by side is [`parallelisms`].
+//! A schedule is a sequence of phases, each a set of products that run at once. Unrolled sequences
+//! have far too many schedules; three rules leave few:
+//! - products that do not depend on the state come first, each for all steps at once or not at all;
+//! - all steps have the same schedule;
+//! - adjacent phases of one kind without a dependency between them are merged.
 
 use std::collections::BTreeSet;
 
@@ -16,29 +13,29 @@ use dyno_kernels::{Activation, Precision};
 use crate::dag::{Dag, Source};
 use crate::layer::Cell;
 use crate::machine::Machine;
-use crate::partition::{Multiply, Split, StepTime, Sweep, Task};
+use crate::partition::{MatrixProduct, PartitionTask, Split, StepTime, Sweep};
 
-/// A phased schedule that obeys the three rules. Numbers are those of the DAG's products.
+/// A phased schedule that obeys the three rules. Numbers are indices of the DAG's products.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Schedule {
-    /// The phase of all steps at once, before them; may be empty.
+    /// Products that run for all steps at once before them; may be empty.
     pub once: Vec<usize>,
     /// Phases of each step.
     pub steps: Vec<Vec<usize>>,
 }
 
-/// Products that are one: they share their left side, or their sums.
+/// A fused product of several products with the same left operand or the same sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fused {
-    /// Left sides, side by side.
+pub struct FusedProduct {
+    /// Left operands, side by side.
     pub sources: Vec<Source>,
     /// Gates, side by side.
     pub gates: Vec<usize>,
-    /// Its size.
-    pub product: Multiply,
+    /// Size.
+    pub product: MatrixProduct,
 }
 
-/// All schedules of a DAG that obey the rules, the fewest phases first.
+/// Returns all schedules of a DAG that obey the rules, those with the fewest phases first.
 #[must_use]
 pub fn schedules(dag: &Dag) -> Vec<Schedule> {
     let free: Vec<usize> =
@@ -56,7 +53,7 @@ pub fn schedules(dag: &Dag) -> Vec<Schedule> {
     all
 }
 
-/// All ways to lay `rest` into phases such that each product comes after those it needs, and each
+/// All sequences of phases of `rest` in which each product follows those that it needs, and each
 /// phase needs the one before.
 fn layered(dag: &Dag, rest: &[usize]) -> Vec<Vec<Vec<usize>>> {
     fn grow(dag: &Dag, rest: &[usize], done: &[Vec<usize>], all: &mut Vec<Vec<Vec<usize>>>) {
@@ -89,14 +86,15 @@ fn needs(dag: &Dag, phase: &[usize], last: &[usize]) -> bool {
 }
 
 impl Schedule {
-    /// Phases of a first step.
+    /// Number of phases of a first step.
     #[must_use]
     pub fn phases(&self) -> usize {
         usize::from(!self.once.is_empty()) + self.steps.len()
     }
 
-    /// How the engine runs it: whether products with the input are done for chunks of steps, or with
-    /// the step. Nothing if only some of them are: no plan does that, since gates are one product.
+    /// Whether the engine runs this schedule with products of the input for chunks of steps
+    /// (`true`) or with each step (`false`). `None` if it treats only some of them so, which no
+    /// plan does because gates are fused.
     #[must_use]
     pub fn chunked(&self, dag: &Dag) -> Option<bool> {
         let free = dag.products.iter().filter(|product| !product.depends_on_state()).count();
@@ -107,30 +105,30 @@ impl Schedule {
         }
     }
 
-    /// The products of each phase after fusion, the phase of all steps first if there is one.
+    /// Fused products of each phase; the phase of all steps comes first if there is one.
     #[must_use]
-    pub fn fused(&self, dag: &Dag, steps: usize) -> Vec<Vec<Fused>> {
+    pub fn fused(&self, dag: &Dag, steps: usize) -> Vec<Vec<FusedProduct>> {
         let once = (!self.once.is_empty()).then(|| fuse(dag, &self.once, steps, 1));
         let each = self.steps.iter().map(|phase| fuse(dag, phase, 1, steps));
         once.into_iter().chain(each).collect()
     }
 
-    /// Numbers that phases of `steps` steps move to one core that keeps nothing from phase to phase:
-    /// each left side and each weight once a phase, each sum twice. For one product this is what
-    /// the paper's equation 2 divides by.
+    /// Numbers that the phases of `steps` steps move to one core whose cache keeps nothing between
+    /// phases: each left operand and each weight once per phase, each sum twice. For a single
+    /// product this is the divisor in equation 2 of the paper.
     #[must_use]
     pub fn moved(&self, dag: &Dag, steps: usize) -> f64 {
         let each = self.steps.iter().map(|phase| moved(dag, phase, 1)).sum::<f64>();
         moved(dag, &self.once, steps) + steps as f64 * each
     }
 
-    /// Operations for each number moved.
+    /// Operations per number moved.
     #[must_use]
     pub fn reuse(&self, dag: &Dag, steps: usize) -> f64 {
         steps as f64 * dag.flops() / self.moved(dag, steps)
     }
 
-    /// As `[Wi x, Wf x | all steps] [Ui h, Uf h]`.
+    /// Formats the schedule as `[Wi x, Wf x | all steps] [Ui h, Uf h]`.
     #[must_use]
     pub fn describe(&self, dag: &Dag) -> String {
         let names = |phase: &[usize]| -> String {
@@ -142,7 +140,7 @@ impl Schedule {
     }
 }
 
-/// Numbers that one phase moves, its rows of `steps` steps.
+/// Numbers that one phase moves, with the rows of `steps` steps.
 fn moved(dag: &Dag, phase: &[usize], steps: usize) -> f64 {
     let mut sources = BTreeSet::new();
     let mut numbers = 0;
@@ -156,15 +154,15 @@ fn moved(dag: &Dag, phase: &[usize], steps: usize) -> f64 {
     numbers as f64
 }
 
-/// Makes one product of those with one left side; and where two left sides have the same gates, one
-/// of both, their sums added as they are made.
-fn fuse(dag: &Dag, phase: &[usize], rows: usize, times: usize) -> Vec<Fused> {
-    let mut all: Vec<Fused> = Vec::new();
+/// Fuses products with the same left operand; then left operands with the same gates, whose sums
+/// are added as they are computed.
+fn fuse(dag: &Dag, phase: &[usize], rows: usize, times: usize) -> Vec<FusedProduct> {
+    let mut all: Vec<FusedProduct> = Vec::new();
     for source in [Source::Input, Source::State, Source::Reset] {
-        let of = phase.iter().map(|at| &dag.products[*at]).filter(|p| p.source == source);
-        let of: Vec<_> = of.collect();
-        let Some(first) = of.first() else { continue };
-        let mut gates: Vec<usize> = of.iter().map(|product| product.gate).collect();
+        let products = phase.iter().map(|at| &dag.products[*at]).filter(|p| p.source == source);
+        let products: Vec<_> = products.collect();
+        let Some(first) = products.first() else { continue };
+        let mut gates: Vec<usize> = products.iter().map(|product| product.gate).collect();
         gates.sort_unstable();
         let (i, k) = (first.m * rows, first.k);
         if let Some(same) = all.iter_mut().find(|fused| fused.gates == gates) {
@@ -172,48 +170,59 @@ fn fuse(dag: &Dag, phase: &[usize], rows: usize, times: usize) -> Vec<Fused> {
             same.product.k += k;
         } else {
             let j = gates.len() * first.n;
-            let product = Multiply { i, j, k, steps: times };
-            all.push(Fused { sources: vec![source], gates, product });
+            let product = MatrixProduct { i, j, k, steps: times };
+            all.push(FusedProduct { sources: vec![source], gates, product });
         }
     }
     all
 }
 
-/// A way to run the products of a phase.
+/// A degree of parallelism for the products of a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parallelism {
-    /// Products side by side; each round of them ends before the next.
+    /// Products that run side by side; each round of them ends before the next.
     pub at_once: usize,
-    /// Of the first product, which has most operations.
+    /// Split of the first product, which has the most operations.
     pub split: Split,
-    /// Operations for each number moved, by the paper's equation 3.
+    /// Operations per number moved, by equation 3 of the paper.
     pub reuse: f64,
     /// Nanoseconds of a step.
     pub ns: f64,
 }
 
-/// All degrees of parallelism of a phase's products, the fastest first: few workers for each of
-/// many at once, or many workers for one after the other (DeepCPU, section 5.1). More workers are not
-/// always better: each part of a product moves its own numbers.
+/// Returns all degrees of parallelism of a phase's products, the fastest first. They range from few
+/// workers for each of many concurrent products to all workers for one product after the other
+/// (DeepCPU, section 5.1). More workers are not always better: each part of a product moves numbers
+/// of its own.
 #[must_use]
-pub fn parallelisms(products: &[Multiply], machine: &Machine, workers: usize) -> Vec<Parallelism> {
-    // Outputs alone: cells come after the phase, whoever multiplied.
+pub fn parallelisms(
+    products: &[MatrixProduct],
+    machine: &Machine,
+    workers: usize,
+) -> Vec<Parallelism> {
+    // Outputs only: cells follow after the phase.
     let (cell, precision) = (Cell::Rnn(Activation::Identity), Precision::F32);
     let mut sorted = products.to_vec();
     sorted.sort_by(|a, b| b.flops().total_cmp(&a.flops()));
     let mut all = Vec::new();
     for at_once in 1..=sorted.len().min(workers) {
         let found = sorted.iter().map(|product| {
-            let task = Task { product: *product, cell, precision, machine, sweep: Sweep::Forward };
+            let task = PartitionTask {
+                product: *product,
+                cell,
+                precision,
+                machine,
+                sweep: Sweep::Forward,
+            };
             (*product, task.fastest(workers / at_once))
         });
-        let found: Vec<(Multiply, (Split, StepTime))> = found.collect();
+        let found: Vec<(MatrixProduct, (Split, StepTime))> = found.collect();
         let rounds = found
             .chunks(at_once)
             .map(|round| round.iter().map(|(_, (_, time))| time.total()).fold(0.0, f64::max));
         let ns = rounds.sum();
-        let flops: f64 = sorted.iter().map(Multiply::flops).sum();
-        let moved = |(product, (split, _)): &(Multiply, (Split, StepTime))| {
+        let flops: f64 = sorted.iter().map(MatrixProduct::flops).sum();
+        let moved = |(product, (split, _)): &(MatrixProduct, (Split, StepTime))| {
             product.flops() / product.reuse_split(*split)
         };
         let moved: f64 = found.iter().map(moved).sum();

@@ -1,4 +1,19 @@
-//! A layer ready to run: packed, planned, with its states.
+//! Sequences: a layer that is packed, planned and has states, ready to run.
+//!
+//! ```
+//! use dyno_kernels::{Precision, Tanh};
+//! use dyno_rnn::{Choice, Isa, Sequence, Team, model::Model};
+//!
+//! let model = Model::open("lstm:8x16")?;
+//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+//! let choice = Choice { precision, tanh, chunk: 4, sides: 1, rows: 1, units: 1 };
+//! let mut sequence = Sequence::new(&model.layers()[0], 1, &choice, Isa::best())?;
+//! let (mut team, mut output) = (Team::with_workers(1), [0.0; 10 * 16]);
+//! sequence.run(&mut team, &[0.5; 10 * 8], &mut output)?;
+//! // The hidden state is the output of the last step.
+//! assert_eq!(sequence.states().hidden, output[9 * 16..]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod ragged;
 mod rows;
@@ -10,48 +25,48 @@ use half::bf16;
 use dyno_kernels::{Call, Execution, Isa, Precision, ProgramError, RunError, Team};
 
 use crate::layer::Layer;
-use crate::plan::{self, Choice, Packed, Phasing, Plan, StatePart};
-use ragged::Ragged;
-use rows::Of;
+use crate::plan::{self, Choice, PackedWeights, Phasing, Plan, StatePart};
+use ragged::RaggedBatch;
+use rows::StateKind;
 
-/// A layer for a batch, with its states.
+/// A layer for a fixed batch, with its states.
 pub struct Sequence {
     execution: Execution,
-    /// Of each direction.
+    /// Parts of the states of each direction.
     states: Vec<Vec<StatePart>>,
-    /// Which slot of the hidden states is the last that was written.
+    /// Slot of the hidden states that was written last.
     slot: usize,
     batch: usize,
     inputs: usize,
     outputs: usize,
     precision: Precision,
-    /// Numbers of a row of each direction's hidden states and cells.
+    /// Width of the hidden state and of the cell state of one direction.
     widths: [usize; 2],
-    ragged: Ragged,
+    ragged: RaggedBatch,
 }
 
-/// States of a layer: `directions` x `batch` x units each, hidden ones as wide as a direction's
-/// outputs.
+/// States of a layer. Hidden states are `directions` x `batch` x width, where the width is that of
+/// one direction's outputs; cell states are `directions` x `batch` x units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct States {
     /// Hidden states.
     pub hidden: Vec<f32>,
-    /// Cells of an LSTM.
+    /// Cell states of an LSTM, otherwise empty.
     pub cells: Vec<f32>,
 }
 
-/// Rows of a call that are not those of the sequence.
+/// Error of a call of a sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SequenceError {
-    /// What is given is too long or too short.
+    /// An input or output has the wrong size.
     Run(RunError),
-    /// Lengths are not one for each row, or one is longer than the input.
+    /// There is not one length per row, or a length exceeds the steps of the input.
     Lengths,
-    /// States that are not those of this layer and batch.
+    /// The states do not fit the layer and batch.
     States {
-        /// Numbers that there should be.
+        /// Expected numbers.
         expected: usize,
-        /// Numbers that there are.
+        /// Numbers found.
         found: usize,
     },
 }
@@ -73,60 +88,62 @@ impl fmt::Display for SequenceError {
 impl std::error::Error for SequenceError {}
 
 impl Sequence {
-    /// Packs and plans.
+    /// Packs the weights of a layer and plans it.
     ///
     /// # Errors
-    /// The choice asks for what a program must not do.
+    /// The choice leads to an invalid program.
     pub fn new(
         layer: &Layer,
         batch: usize,
         choice: &Choice,
         isa: Isa,
     ) -> Result<Self, ProgramError> {
-        let packed: Vec<Packed> = (0..layer.directions().count())
-            .map(|direction| Packed::new(layer, direction, choice.precision))
+        let packed: Vec<PackedWeights> = (0..layer.directions().count())
+            .map(|direction| PackedWeights::new(layer, direction, choice.precision))
             .collect();
-        Self::of_packed(layer, &packed, batch, choice, isa)
+        Self::from_packed(layer, &packed, batch, choice, isa)
     }
 
-    /// Plans for weights that are packed already, in the precision of the choice; they are shared.
+    /// Plans with weights that are already packed in the precision of the choice; the weights are
+    /// shared.
     ///
     /// # Errors
-    /// The choice asks for what a program must not do.
-    pub fn of_packed(
+    /// The choice leads to an invalid program.
+    pub fn from_packed(
         layer: &Layer,
-        packed: &[Packed],
+        packed: &[PackedWeights],
         batch: usize,
         choice: &Choice,
         isa: Isa,
     ) -> Result<Self, ProgramError> {
         let plan = plan::build(layer, packed, batch, choice)?;
-        Self::of_plan(layer, packed, batch, choice, isa, plan)
+        Self::from_plan(layer, packed, batch, choice, isa, plan)
     }
 
-    /// As [`Sequence::of_packed`], with the products of a step laid into phases by hand; on as many workers as
-    /// share the units by the choice.
+    /// Plans with the products of a step in explicit phases instead of fused; on as many workers as
+    /// divide the units. See [`Sequence::from_packed`].
     ///
     /// # Errors
-    /// The choice asks for what a program must not do.
+    /// The choice leads to an invalid program.
     ///
     /// # Panics
+    /// The layer has options.
     /// If the layer has options.
     pub fn phased(
         layer: &Layer,
-        packed: &[Packed],
+        packed: &[PackedWeights],
         batch: usize,
         choice: &Choice,
         phasing: Phasing,
         isa: Isa,
     ) -> Result<Self, ProgramError> {
         let plan = plan::build_phased(layer, packed, batch, choice, phasing)?;
-        Self::of_plan(layer, packed, batch, choice, isa, plan)
+        Self::from_plan(layer, packed, batch, choice, isa, plan)
     }
 
-    fn of_plan(
+    fn from_plan(
         layer: &Layer,
-        packed: &[Packed],
+        packed: &[PackedWeights],
         batch: usize,
         choice: &Choice,
         isa: Isa,
@@ -141,14 +158,15 @@ impl Sequence {
             outputs: layer.outputs(),
             precision: choice.precision,
             widths: [layer.width(), layer.units()],
-            ragged: Ragged::new(layer, packed, batch, choice, isa)?,
+            ragged: RaggedBatch::new(layer, packed, batch, choice, isa)?,
         })
     }
 
-    /// Runs `steps` x `batch` x inputs numbers from zero states to `steps` x `batch` x outputs.
+    /// Runs `steps` x `batch` x inputs numbers from zero states, and writes `steps` x `batch` x
+    /// outputs.
     ///
     /// # Errors
-    /// Sizes do not fit.
+    /// A size does not fit.
     pub fn run(
         &mut self,
         team: &mut Team,
@@ -158,11 +176,11 @@ impl Sequence {
         self.call(team, input, output, None, true)
     }
 
-    /// As [`Sequence::run`], from the states that were left or set: a long sequence may be run piece by
-    /// piece.
+    /// Runs like [`Sequence::run`], but from the current states, so that a long sequence can be run
+    /// in pieces.
     ///
     /// # Errors
-    /// Sizes do not fit.
+    /// A size does not fit.
     pub fn run_on(
         &mut self,
         team: &mut Team,
@@ -172,11 +190,12 @@ impl Sequence {
         self.call(team, input, output, None, false)
     }
 
-    /// As [`Sequence::run`], of rows that have only so many steps each: outputs behind a row's last step
-    /// are zeros, its states are those after that step, and backwards it begins there.
+    /// Runs like [`Sequence::run`] with a number of steps for each row. Outputs after a row's last
+    /// step are zeros, and its states are those after that step. The backward direction starts at a
+    /// row's last step.
     ///
     /// # Errors
-    /// Sizes do not fit.
+    /// A size does not fit.
     pub fn run_lengths(
         &mut self,
         team: &mut Team,
@@ -187,10 +206,10 @@ impl Sequence {
         self.call(team, input, output, Some(lengths), true)
     }
 
-    /// As [`Sequence::run_lengths`], from the states that were left or set.
+    /// Runs like [`Sequence::run_lengths`], but from the current states.
     ///
     /// # Errors
-    /// Sizes do not fit.
+    /// A size does not fit.
     pub fn run_lengths_on(
         &mut self,
         team: &mut Team,
@@ -201,7 +220,7 @@ impl Sequence {
         self.call(team, input, output, Some(lengths), false)
     }
 
-    /// Runs all rows for as many steps as the input has, or each for its own.
+    /// Runs all rows for the steps of the input, or each row for its own number of steps.
     fn call(
         &mut self,
         team: &mut Team,
@@ -235,7 +254,8 @@ impl Sequence {
         Ok(())
     }
 
-    /// As an execution would, which here gets other memory than the caller's.
+    /// Checks sizes as [`Execution::run`] does; here the execution gets other memory than the
+    /// caller's.
     fn check_sizes(
         &self,
         steps: usize,
@@ -253,7 +273,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Moves the hidden states to where a run begins.
+    /// Moves the hidden states to the slot in which a run begins.
     fn settle(&mut self) {
         if self.slot == 1 {
             for part in self.states.iter().flatten() {
@@ -271,22 +291,22 @@ impl Sequence {
     pub fn clear(&mut self) {
         self.slot = 0;
         for part in self.states.iter().flatten() {
-            for of in Of::ALL {
-                let zero = match (of, self.precision) {
-                    (Of::Narrow, Precision::Int8) => f32::from_le_bytes([128; 4]),
+            for kind in StateKind::ALL {
+                let zero = match (kind, self.precision) {
+                    (StateKind::Narrow, Precision::Int8) => f32::from_le_bytes([128; 4]),
                     _ => 0.0,
                 };
-                if let Some(buffer) = of.buffer(part) {
+                if let Some(buffer) = kind.buffer(part) {
                     self.execution.inside_mut(buffer).fill(zero);
                 }
             }
         }
     }
 
-    /// Sets the states for [`Sequence::run_on`]; what is empty becomes zeros.
+    /// Sets the states for [`Sequence::run_on`]; an empty array means zeros.
     ///
     /// # Errors
-    /// They have not the numbers of this layer's, or cells where it has none.
+    /// An array has the wrong size, or the layer has no cell states.
     pub fn set_states(&mut self, states: &States) -> Result<(), SequenceError> {
         let directions = self.states.len();
         let has_cells = self.states.iter().flatten().any(|part| part.cell.is_some());
@@ -299,16 +319,16 @@ impl Sequence {
         }
         self.clear();
         let given = [
-            (Of::Hidden, self.widths[0], &states.hidden),
-            (Of::Cell, self.widths[1], &states.cells),
+            (StateKind::Hidden, self.widths[0], &states.hidden),
+            (StateKind::Cell, self.widths[1], &states.cells),
         ];
-        for (of, width, numbers) in given {
+        for (kind, width, numbers) in given {
             let mut rows = numbers.chunks_exact(width.max(1));
             for parts in &self.states {
-                let mut whole = vec![0.0; rows::columns(&self.execution, parts, of)];
+                let mut whole = vec![0.0; rows::columns(&self.execution, parts, kind)];
                 for (row, from) in rows.by_ref().take(self.batch).enumerate() {
                     whole[..width].copy_from_slice(from);
-                    rows::put(&mut self.execution, parts, of, (0, row), &whole);
+                    rows::put(&mut self.execution, parts, kind, 0, row, &whole);
                 }
             }
         }
@@ -321,51 +341,51 @@ impl Sequence {
         Ok(())
     }
 
-    /// Overwrites states of rows with those of others: from, to, one after the other. What
-    /// [`beam`](crate::decode::beam) tells a step to move.
+    /// Copies the states of rows to other rows, as (source, destination) in order.
+    /// [`beam`](crate::decode::beam) passes such moves to its step function.
     ///
     /// # Panics
-    /// There are no such rows.
+    /// A row is out of range.
     pub fn copy_rows(&mut self, moves: &[(usize, usize)]) {
         self.settle();
         for parts in &self.states {
-            for of in Of::ALL {
-                let mut whole = vec![0.0; rows::columns(&self.execution, parts, of)];
+            for kind in StateKind::ALL {
+                let mut whole = vec![0.0; rows::columns(&self.execution, parts, kind)];
                 for (from, to) in moves {
                     assert!(*from.max(to) < self.batch, "rows below {}", self.batch);
-                    rows::take(&self.execution, parts, of, (0, *from), &mut whole);
-                    rows::put(&mut self.execution, parts, of, (0, *to), &whole);
+                    rows::take(&self.execution, parts, kind, 0, *from, &mut whole);
+                    rows::put(&mut self.execution, parts, kind, 0, *to, &whole);
                 }
             }
         }
     }
 
-    /// States after the last step of each row.
+    /// Returns the states after the last step of each row.
     #[must_use]
     pub fn states(&self) -> States {
         let mut states = States::default();
         for parts in &self.states {
-            let rows = |of: Of, slot: usize, width: usize, to: &mut Vec<f32>| {
-                let mut whole = vec![0.0; rows::columns(&self.execution, parts, of)];
+            let rows = |kind: StateKind, slot: usize, width: usize, to: &mut Vec<f32>| {
+                let mut whole = vec![0.0; rows::columns(&self.execution, parts, kind)];
                 for row in 0..if whole.is_empty() { 0 } else { self.batch } {
-                    rows::take(&self.execution, parts, of, (slot, row), &mut whole);
+                    rows::take(&self.execution, parts, kind, slot, row, &mut whole);
                     to.extend_from_slice(&whole[..width]);
                 }
             };
-            rows(Of::Hidden, self.slot, self.widths[0], &mut states.hidden);
-            rows(Of::Cell, 0, self.widths[1], &mut states.cells);
+            rows(StateKind::Hidden, self.slot, self.widths[0], &mut states.hidden);
+            rows(StateKind::Cell, 0, self.widths[1], &mut states.cells);
         }
         states
     }
 
-    /// Numbers of a step's output.
+    /// Numbers in the output of one step.
     #[must_use]
     pub fn outputs(&self) -> usize {
         self.outputs
     }
 }
 
-/// States in fewer bits, as the cells leave them: words of 32 bits.
+/// Encodes states in fewer bits, packed into 32-bit words, as the cells do.
 fn narrowed(states: &[f32], precision: Precision) -> Vec<f32> {
     let words = states.chunks(precision.per_word()).map(|states| match precision {
         Precision::F32 => states[0],

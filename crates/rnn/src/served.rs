@@ -1,18 +1,19 @@
-//! The models that DeepCPU serves (Tables 2 to 4): text similarity, an attention-sum reader and BiDAF,
-//! with weights made from a seed.
+//! The models that DeepCPU serves (Tables 2 to 4), with random weights: text similarity, an
+//! attention-sum reader and BiDAF.
 //!
 //! ```
 //! use dyno_rnn::machine::Machine;
-//! use dyno_rnn::network::{Engine, Setup};
-//! use dyno_rnn::served::{Model, Sizes};
+//! use dyno_rnn::network::{NetworkEngine, Setup};
+//! use dyno_rnn::served::{ServedModel, Sizes};
 //! use dyno_rnn::{Isa, Precision, Team};
 //!
-//! let model = Model::TextSimilarity;
-//! let sizes = Sizes { vocabulary: 100, embedding: 8, units: 12, query: 4, steps: 4, documents: 3 };
-//! let (isa, mut team) = (Isa::best(), Team::of(2));
+//! let model = ServedModel::TextSimilarity;
+//! let sizes = Sizes { vocabulary: 100, embedding: 8, units: 12, query: 4, steps: 4, documents: 3
+//! };
+//! let (isa, mut team) = (Isa::best(), Team::with_workers(2));
 //! let setup = Setup::new(Precision::Bf16, isa, Machine::detect(isa));
 //! let (network, outputs) = model.network(&sizes)?;
-//! let mut engine = Engine::new(&network, &setup, &mut team)?;
+//! let mut engine = NetworkEngine::new(&network, &setup, &mut team)?;
 //! let words = model.words(&sizes, 1);
 //! engine.run(&mut team, &model.feeds(&words))?;
 //! let similarities = engine.tensor(outputs[0]);
@@ -25,45 +26,49 @@ use std::sync::Arc;
 use dyno_kernels::Activation;
 
 use crate::layer::{Cell, Directions, Layer, Weights};
-use crate::network::{Dense, Feed, Highway, Network, NetworkError, Node, Over, Score, Tensor};
+use crate::network::{
+    DenseLayer, Feed, HighwayLayer, Network, NetworkError, Node, Scope, Score, TensorId,
+};
 
-/// One of the models.
+/// A model of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// One encoder, a bidirectional GRU, of a query and of documents; the cosine of the query's last
-    /// states with those of each document.
+pub enum ServedModel {
+    /// Text similarity: one bidirectional GRU encodes a query and documents; the output is the
+    /// cosine of the query's final states with those of each document.
     TextSimilarity,
-    /// Kadlec and others (2016): which word of the documents answers the query.
+    /// Attention-sum reader of Kadlec and others (2016): finds the word of the documents that
+    /// answers a query.
     Reader,
-    /// Seo and others (2017): where in a context the answer to a query begins and ends.
+    /// BiDAF of Seo and others (2017): finds where in a context the answer to a query begins and
+    /// ends.
     Bidaf,
 }
 
-/// How large a model is.
+/// Sizes of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Words.
+    /// Number of words.
     pub vocabulary: usize,
-    /// Numbers of a word's vector.
+    /// Numbers in a word's vector.
     pub embedding: usize,
-    /// Of each direction of each recurrent layer.
+    /// Units of each direction of each recurrent layer.
     pub units: usize,
-    /// Steps of a query; of text similarity those of documents count.
+    /// Steps of a query; unused by text similarity, whose queries have `steps` steps.
     pub query: usize,
     /// Steps of a document or context.
     pub steps: usize,
-    /// Rows beside the query.
+    /// Rows besides the query.
     pub documents: usize,
 }
 
 /// Highway layers of BiDAF.
 const HIGHWAYS: usize = 2;
 
-impl Model {
-    /// All.
+impl ServedModel {
+    /// All models.
     pub const ALL: [Self; 3] = [Self::TextSimilarity, Self::Reader, Self::Bidaf];
 
-    /// As figures call it.
+    /// Name in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -73,10 +78,10 @@ impl Model {
         }
     }
 
-    /// The sizes of the paper's Table 2; of text similarity with its most documents.
+    /// Sizes in the paper's Table 2; for text similarity with the maximum number of documents.
     #[must_use]
     pub fn paper(self) -> Sizes {
-        let of = |embedding, units, query, steps, documents| Sizes {
+        let sizes = |embedding, units, query, steps, documents| Sizes {
             vocabulary: 50_000,
             embedding,
             units,
@@ -85,19 +90,21 @@ impl Model {
             documents,
         };
         match self {
-            Self::TextSimilarity => of(200, 512, 20, 20, 33),
-            Self::Reader => of(200, 256, 20, 100, 10),
-            Self::Bidaf => of(50, 100, 15, 100, 1),
+            Self::TextSimilarity => sizes(200, 512, 20, 20, 33),
+            Self::Reader => sizes(200, 256, 20, 100, 10),
+            Self::Bidaf => sizes(50, 100, 15, 100, 1),
         }
     }
 
-    /// The network, and the tensors of its answer: similarities of the documents, the weight of each word
-    /// where it stands first, or weights of each step for the answer's start and its end.
+    /// Returns the network and the tensors of its answer: the similarities of the documents, the
+    /// weight of each word at its first occurrence, or the weights of each step as start and as end
+    /// of the answer.
     ///
     /// # Errors
     /// A size is 0.
-    pub fn network(self, sizes: &Sizes) -> Result<(Network, Vec<Tensor>), NetworkError> {
-        let mut draft = Draft { network: Network::default(), drawn: Drawn(0), sizes: *sizes };
+    pub fn network(self, sizes: &Sizes) -> Result<(Network, Vec<TensorId>), NetworkError> {
+        let mut draft =
+            Draft { network: Network::default(), drawn: WeightSource(0), sizes: *sizes };
         let outputs = match self {
             Self::TextSimilarity => draft.text_similarity(),
             Self::Reader => draft.reader(),
@@ -106,29 +113,29 @@ impl Model {
         Ok((draft.network, outputs?))
     }
 
-    /// The layer of the model, as the paper's Tables 3 and 4 have them, that a node of the network is a part
-    /// of.
+    /// Returns the layer of the model, as named in the paper's Tables 3 and 4, that a node of the
+    /// network belongs to.
     #[must_use]
     pub fn layer_of(self, node: &str) -> &'static str {
-        let is = |part: &str| node.contains(part);
+        let contains = |part: &str| node.contains(part);
         match self {
-            _ if is("embedding") => "words",
+            _ if contains("embedding") => "words",
             Self::TextSimilarity if node == "texts" => "words",
             Self::TextSimilarity if node == "encoder" => "encoder",
             Self::TextSimilarity => "similarity",
             Self::Reader if ["query", "documents"].contains(&node) => "words",
-            Self::Reader if is("encoder") => "encoders",
+            Self::Reader if contains("encoder") => "encoders",
             Self::Reader => "attention",
             Self::Bidaf if ["query", "context"].contains(&node) => "words",
-            Self::Bidaf if is("highway") => "highway",
-            Self::Bidaf if is("contextual") => "contextual",
+            Self::Bidaf if contains("highway") => "highway",
+            Self::Bidaf if contains("contextual") => "contextual",
             Self::Bidaf if node == "attention" => "attention",
             Self::Bidaf if node == "modelling" => "modelling",
             Self::Bidaf => "output",
         }
     }
 
-    /// Words for each input, all rows of full length.
+    /// Returns random words for each input; all rows have full length.
     #[must_use]
     pub fn words(self, sizes: &Sizes, seed: u64) -> Vec<Vec<u32>> {
         let Sizes { vocabulary, query, steps, documents, .. } = *sizes;
@@ -137,26 +144,26 @@ impl Model {
             Self::Reader => &[query, steps * documents],
             Self::Bidaf => &[steps * documents, query * documents],
         };
-        let of = |(input, count): (usize, &usize)| {
+        let draw = |(input, count): (usize, &usize)| {
             let word =
                 |at| (mixed(WORDS + (seed << 8) + input as u64, at) % vocabulary as u64) as u32;
             (0..*count as u64).map(word).collect()
         };
-        counts.iter().enumerate().map(of).collect()
+        counts.iter().enumerate().map(draw).collect()
     }
 
-    /// Words as a call takes them.
+    /// Returns words as inputs of a call.
     #[must_use]
     pub fn feeds(self, words: &[Vec<u32>]) -> Vec<Feed<'_>> {
         words.iter().map(|ids| Feed::Ids { ids, lengths: &[] }).collect()
     }
 }
 
-/// Words are drawn from other streams than weights.
+/// First stream of words; streams below are for weights.
 const WORDS: u64 = 1 << 20;
 
-/// Number `at` of a stream: SplitMix64 of both (Steele, Lea and Flood, 2014). Each can be computed by
-/// itself, so that other programs make the same weights.
+/// Returns number `at` of a stream: SplitMix64 of both (Steele, Lea and Flood, 2014). Each number
+/// can be computed independently, so that other programs can reproduce the weights.
 fn mixed(stream: u64, at: u64) -> u64 {
     let x = ((stream << 36) + at).wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -164,11 +171,11 @@ fn mixed(stream: u64, at: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Weights, each tensor from a stream of its own.
-struct Drawn(u64);
+/// Source of random weights; each tensor comes from a stream of its own.
+struct WeightSource(u64);
 
-impl Drawn {
-    /// Uniform between `-scale` and `scale`.
+impl WeightSource {
+    /// Returns `count` weights, uniform between `-scale` and `scale`.
     fn take(&mut self, count: usize, scale: f32) -> Vec<f32> {
         self.0 += 1;
         let stream = self.0;
@@ -177,10 +184,10 @@ impl Drawn {
     }
 }
 
-/// A model that is being written down.
+/// A model under construction.
 struct Draft {
     network: Network,
-    drawn: Drawn,
+    drawn: WeightSource,
     sizes: Sizes,
 }
 
@@ -190,7 +197,7 @@ impl Draft {
         self.drawn.take(vocabulary * embedding, 1.0).into()
     }
 
-    /// A bidirectional layer.
+    /// Adds the weights of a bidirectional layer.
     fn layer(&mut self, cell: Cell, inputs: usize) -> Result<Arc<Layer>, NetworkError> {
         let units = self.sizes.units;
         let (outputs, scale) = (cell.gates() * units, (units as f32).sqrt().recip());
@@ -210,20 +217,20 @@ impl Draft {
         })
     }
 
-    fn dense(&mut self, inputs: usize, outputs: usize, activation: Activation) -> Dense {
+    fn dense(&mut self, inputs: usize, outputs: usize, activation: Activation) -> DenseLayer {
         let scale = (inputs as f32).sqrt().recip();
         let weights = self.drawn.take(outputs * inputs, scale);
-        Dense { inputs, weights, bias: self.drawn.take(outputs, scale), activation }
+        DenseLayer { inputs, weights, bias: self.drawn.take(outputs, scale), activation }
     }
 
-    /// Vectors of words.
+    /// Adds an input of words and their vectors; returns both.
     fn words(
         &mut self,
         name: &str,
         steps: usize,
         batch: usize,
         table: &Arc<[f32]>,
-    ) -> Result<[Tensor; 2], NetworkError> {
+    ) -> Result<[TensorId; 2], NetworkError> {
         let ids = self.network.add(name, Node::Ids { steps, batch })?;
         let (table, width) = (Arc::clone(table), self.sizes.embedding);
         let name = format!("{name} embedding");
@@ -233,17 +240,18 @@ impl Draft {
     fn recurrent(
         &mut self,
         name: &str,
-        input: Tensor,
+        input: TensorId,
         layers: &[Arc<Layer>],
-    ) -> Result<Tensor, NetworkError> {
+    ) -> Result<TensorId, NetworkError> {
         self.network.add(name, Node::Recurrent { input, layers: layers.to_vec() })
     }
 
-    fn text_similarity(&mut self) -> Result<Vec<Tensor>, NetworkError> {
+    fn text_similarity(&mut self) -> Result<Vec<TensorId>, NetworkError> {
         let Sizes { embedding, steps, documents, .. } = self.sizes;
         let table = self.table();
         let encoder = self.layer(Cell::Gru, embedding)?;
-        // The query is the first row of the batch: the encoder's weights are read once for all.
+        // The query is the first row of the batch, so that the encoder's weights are read once for
+        // all rows.
         let [_, vectors] = self.words("texts", steps, 1 + documents, &table)?;
         let encoded = self.recurrent("encoder", vectors, &[encoder])?;
         let network = &mut self.network;
@@ -254,7 +262,7 @@ impl Draft {
         Ok(vec![network.add("similarity", Node::Cosine { query, others })?])
     }
 
-    fn reader(&mut self) -> Result<Vec<Tensor>, NetworkError> {
+    fn reader(&mut self) -> Result<Vec<TensorId>, NetworkError> {
         let Sizes { embedding, query, steps, documents, .. } = self.sizes;
         let table = self.table();
         let of_query = self.layer(Cell::Gru, embedding)?;
@@ -264,13 +272,13 @@ impl Draft {
         let query = self.network.add("query state", Node::Last { input: encoded })?;
         let [ids, vectors] = self.words("documents", steps, documents, &table)?;
         let keys = self.recurrent("document encoder", vectors, &[of_documents])?;
-        let (network, over) = (&mut self.network, Over::All);
+        let (network, over) = (&mut self.network, Scope::All);
         let scores = network.add("match", Node::Match { query, keys, score: Score::Dot })?;
         let weights = network.add("attention", Node::Softmax { input: scores, over })?;
         Ok(vec![network.add("pointer", Node::Pointer { weights, ids, over })?])
     }
 
-    fn bidaf(&mut self) -> Result<Vec<Tensor>, NetworkError> {
+    fn bidaf(&mut self) -> Result<Vec<TensorId>, NetworkError> {
         let Sizes { embedding, units, query, steps, documents, .. } = self.sizes;
         let both = 2 * units;
         let table = self.table();
@@ -278,7 +286,7 @@ impl Draft {
         for _ in 0..HIGHWAYS {
             let gate = self.dense(embedding, embedding, Activation::Sigmoid);
             let candidate = self.dense(embedding, embedding, Activation::Relu);
-            highways.push(Arc::new(Highway { gate, candidate }));
+            highways.push(Arc::new(HighwayLayer { gate, candidate }));
         }
         let contextual = self.layer(Cell::Lstm, embedding)?;
         let weights: Arc<[f32]> = self.drawn.take(3 * both, 0.1).into();
@@ -310,18 +318,18 @@ impl Draft {
         Ok(vec![start, end])
     }
 
-    /// Weights of steps.
+    /// Adds a softmax over steps, scored by a dense layer.
     fn pointer(
         &mut self,
         name: &str,
-        parts: [Tensor; 2],
-        dense: &Arc<Dense>,
-    ) -> Result<Tensor, NetworkError> {
+        parts: [TensorId; 2],
+        dense: &Arc<DenseLayer>,
+    ) -> Result<TensorId, NetworkError> {
         let network = &mut self.network;
         let parts = parts.to_vec();
         let input = network.add(&format!("{name} join"), Node::Join { parts })?;
         let dense = Node::Dense { input, dense: Arc::clone(dense) };
         let input = network.add(&format!("{name} score"), dense)?;
-        network.add(name, Node::Softmax { input, over: Over::Row })
+        network.add(name, Node::Softmax { input, over: Scope::Row })
     }
 }

@@ -1,41 +1,62 @@
-//! What each technique of DeepCPU is worth on this machine: the same layer run with more and more of
-//! them, and its speed against workers, size, length and batch.
+//! Studies of DeepCPU's techniques on this machine: one layer with more and more of them, and its
+//! speed over workers, size, length and batch.
 //!
-//! Cells follow their products at once in all of them: what they add is fusion of products, phases that wait
-//! for nothing, partitions and a team that stays.
+//! In all techniques cells follow their products at once. The techniques add fusion of products,
+//! phases without dependencies, partitioning and a persistent team.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use dyno_kernels::{Precision, Tanh};
+//! use dyno_rnn::study::{Study, Subject, Technique};
+//! use dyno_rnn::{Cell, Choice, Isa, machine::Machine};
+//!
+//! let isa = Isa::best();
+//! let (machine, time) = (Machine::detect(isa), Duration::from_millis(20));
+//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+//! let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+//! let mut subject = Subject::new(Cell::Lstm, [64, 256, 1, 100], base);
+//! let mut study = Study::new(machine, isa, 2, time, Box::new(|| None));
+//! for technique in Technique::ALL {
+//!     let measurement = study.technique(&mut subject, technique)?;
+//!     println!("{}: {:.1} GFLOP/s", technique.name(), measurement.gflops);
+//! }
+//! # Ok::<(), dyno_rnn::study::StudyError>(())
+//! ```
 
 use std::time::Duration;
 
-use dyno_kernels::{Isa, Precision, ProgramError, Team, Waiting};
+use dyno_kernels::{Isa, Precision, ProgramError, Team, WaitPolicy};
 
 use crate::calibrate::now;
-use crate::cost::Shape;
+use crate::cost::LayerShape;
 use crate::layer::{Cell, Directions, Layer, Weights};
 use crate::machine::Machine;
-use crate::network::{Engine, EngineError, NetworkError, Setup, Times};
-use crate::plan::{Choice, Packed, Phasing};
+use crate::network::{NetworkEngine, NetworkEngineError, NetworkError, NodeTimes, Setup};
+use crate::plan::{Choice, PackedWeights, Phasing};
 use crate::sequence::{Sequence, SequenceError};
-use crate::served::{Model, Sizes};
-use crate::tuner::{Effort, Forced, Goal, Ranked, TuneError, rank, tune};
+use crate::served::{ServedModel, Sizes};
+use crate::tuner::{Constraints, Effort, Goal, RankedChoice, TuneError, rank, tune};
 
-/// How a layer is run, each with what the one before has.
+/// How a layer runs; each technique includes the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Technique {
-    /// Each gate's product on all workers, one after the other ([`Phasing::InSequence`]); workers are not
-    /// bound to cores, and are called for each step.
+    /// Each gate's product on all workers, one after the other ([`Phasing::InSequence`]). Workers
+    /// are not pinned to cores and are called for each step.
     GemmsInSequence,
-    /// Gates' products side by side ([`Phasing::InParallel`]).
+    /// The gates' products side by side ([`Phasing::InParallel`]).
     GemmsInParallel,
-    /// Gates' products are one ([`Phasing::Fused`]).
+    /// The gates' products fused into one ([`Phasing::Fused`]).
     Fused,
-    /// The tuner's choice of phases and partition (DAG, fusion and PCP), called for each chunk of steps.
+    /// The tuner's choice of phases and partition (DAG, fusion and PCP), called for each chunk of
+    /// steps.
     Planned,
-    /// The same with weight-centric streamlining: workers bound to cores are called once.
+    /// `Planned` with weight-centric streamlining: pinned workers that are called once.
     Streamlined,
 }
 
 impl Technique {
-    /// All, in this order.
+    /// All techniques, in order.
     pub const ALL: [Self; 5] = [
         Self::GemmsInSequence,
         Self::GemmsInParallel,
@@ -44,7 +65,7 @@ impl Technique {
         Self::Streamlined,
     ];
 
-    /// As tables name it.
+    /// Name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,10 +87,10 @@ impl Technique {
     }
 }
 
-/// A layer that is studied, with made-up weights.
+/// A layer to study, with generated weights.
 pub struct Subject {
     layer: Layer,
-    packed: Vec<Packed>,
+    packed: Vec<PackedWeights>,
     batch: usize,
     steps: usize,
     base: Choice,
@@ -78,10 +99,11 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A layer that reads forward; of `base` precision and activations count.
+    /// Returns a forward layer of `sizes` (inputs, units, batch, steps). Precision and activations
+    /// come from `base`.
     ///
     /// # Panics
-    /// If a size is 0.
+    /// A size is 0.
     #[must_use]
     pub fn new(cell: Cell, [inputs, units, batch, steps]: [usize; 4], base: Choice) -> Self {
         let outputs = cell.gates() * units;
@@ -99,24 +121,24 @@ impl Subject {
             .expect("sizes of at least 1, and weights of these");
         let input = numbers(steps * batch * inputs, 1.0);
         let output = vec![0.0; steps * batch * units];
-        let packed = vec![Packed::new(&layer, 0, base.precision)];
+        let packed = vec![PackedWeights::new(&layer, 0, base.precision)];
         Self { layer, packed, batch, steps, base, input, output }
     }
 
-    /// Multiplications and additions of a call.
+    /// Floating-point operations of a call.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        Shape::of(&self.layer, self.batch, self.steps).flops()
+        LayerShape::from_layer(&self.layer, self.batch, self.steps).flops()
     }
 
     fn goal(&self, threads: usize) -> Goal<'_> {
         let Self { layer, batch, steps, base, .. } = self;
-        let (batch, steps, base, forced) = (*batch, *steps, *base, Forced::default());
+        let (batch, steps, base, forced) = (*batch, *steps, *base, Constraints::default());
         Goal { layer, batch, steps, base, forced, threads }
     }
 
-    /// What [`Study::degree`] would find on another machine, if its description is right: nanoseconds of the
-    /// best plan of exactly so many workers, if there is one.
+    /// Predicted nanoseconds of the best plan with exactly `workers` workers on another machine;
+    /// `None` without such a plan. [`Study::degree`] measures them on this machine.
     #[must_use]
     pub fn predicted(&self, workers: usize, machine: &Machine) -> Option<f64> {
         let all = rank(&self.goal(workers), machine);
@@ -125,35 +147,35 @@ impl Subject {
     }
 }
 
-/// What was measured of a call.
+/// Measurement of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct Measurement {
     /// Median nanoseconds.
     pub ns: f64,
-    /// 10^9 operations a second.
+    /// 10^9 operations per second.
     pub gflops: f64,
-    /// Of what the study counts, a call.
+    /// Counter increments per call, if there is a counter.
     pub counted: Option<f64>,
-    /// How it was run.
+    /// Choice that was run.
     pub choice: Choice,
 }
 
-/// Reads a counter of the whole process, or nothing if there is none.
-pub type Count<'a> = Box<dyn FnMut() -> Option<u64> + 'a>;
+/// Reads a counter of the whole process; returns `None` without a counter.
+pub type Counter<'a> = Box<dyn FnMut() -> Option<u64> + 'a>;
 
-/// Why nothing was measured.
+/// Reason why a measurement failed.
 #[derive(Debug)]
 pub enum StudyError {
     /// No plan could be timed.
     Tune(TuneError),
-    /// A plan was refused.
+    /// A plan is invalid.
     Program(ProgramError),
     /// A plan did not run.
     Run(SequenceError),
-    /// A model has not these sizes.
+    /// A model cannot have these sizes.
     Sizes(NetworkError),
-    /// A model was not run.
-    Served(EngineError),
+    /// A model did not run.
+    Served(NetworkEngineError),
 }
 
 impl std::fmt::Display for StudyError {
@@ -188,99 +210,102 @@ impl From<SequenceError> for StudyError {
     }
 }
 
-/// Calls of a model at most.
+/// Maximum calls of a model.
 const MODEL_CALLS: usize = 1001;
-/// How many times as long a model is timed as a layer: its layers are small parts of it.
+/// Time to measure a model, as a multiple of that for a layer: a model's layers are small parts of
+/// it.
 const MODEL_TIME: f64 = 4.0;
 
-/// What layers are studied with.
+/// Setup for studying layers.
 pub struct Study<'a> {
     machine: Machine,
     isa: Isa,
     workers: usize,
-    /// Bound to cores.
+    /// Pinned to cores.
     team: Team,
-    /// Not bound.
+    /// Not pinned.
     loose: Team,
-    /// Of each measurement.
+    /// Time of each measurement.
     time: Duration,
-    count: Count<'a>,
+    count: Counter<'a>,
 }
 
 impl<'a> Study<'a> {
-    /// For so many workers, with the description that calibration left; each measurement takes about
-    /// `time`. `count` is of threads that are made from now on.
+    /// Prepares for `workers` workers on a calibrated machine; each measurement takes about `time`.
+    /// `count` should include threads that start from now on.
     #[must_use]
     pub fn new(
         machine: Machine,
         isa: Isa,
         workers: usize,
         time: Duration,
-        count: Count<'a>,
+        count: Counter<'a>,
     ) -> Self {
         let workers = workers.max(1);
-        let loose = Team::new(&vec![None; workers - 1], Waiting::default());
-        Self { machine, isa, workers, team: Team::of(workers), loose, time, count }
+        let loose = Team::new(&vec![None; workers - 1], WaitPolicy::default());
+        Self { machine, isa, workers, team: Team::with_workers(workers), loose, time, count }
     }
 
     /// Runs a subject with a technique.
     ///
     /// # Errors
-    /// A plan is refused or does not run.
+    /// A plan is invalid or does not run.
     pub fn technique(
         &mut self,
-        of: &mut Subject,
+        subject: &mut Subject,
         technique: Technique,
-    ) -> Result<Measured, StudyError> {
+    ) -> Result<Measurement, StudyError> {
         let Some(phasing) = technique.phasing() else {
-            let best = self.best(of, self.workers)?;
-            let steps = if technique == Technique::Planned { best.chunk } else { of.steps };
-            let sequence = self.planned(of, &best)?;
-            return self.time(of, sequence, best, steps, technique == Technique::Streamlined);
+            let best = self.best(subject, self.workers)?;
+            let steps = if technique == Technique::Planned { best.chunk } else { subject.steps };
+            let sequence = self.planned(subject, &best)?;
+            return self.time(subject, sequence, best, steps, technique == Technique::Streamlined);
         };
-        let choice = Choice { chunk: 1, sides: 1, rows: 1, units: self.workers, ..of.base };
-        let Subject { layer, packed, batch, .. } = &*of;
+        let choice = Choice { chunk: 1, sides: 1, rows: 1, units: self.workers, ..subject.base };
+        let Subject { layer, packed, batch, .. } = &*subject;
         let sequence = Sequence::phased(layer, packed, *batch, &choice, phasing, self.isa)?;
-        self.time(of, sequence, choice, 1, false)
+        self.time(subject, sequence, choice, 1, false)
     }
 
-    /// Runs a subject with the best plan of exactly so many workers, nothing if there is none.
+    /// Runs a subject with the best plan of exactly `workers` workers; returns `None` without such
+    /// a plan.
     ///
     /// # Errors
-    /// A plan is refused or does not run.
+    /// A plan is invalid or does not run.
     pub fn degree(
         &mut self,
-        of: &mut Subject,
+        subject: &mut Subject,
         workers: usize,
-    ) -> Result<Option<Measured>, StudyError> {
-        let ranking = self.ranking(of, workers)?;
+    ) -> Result<Option<Measurement>, StudyError> {
+        let ranking = self.ranking(subject, workers)?;
         let mut exact = ranking.iter().filter(|ranked| ranked.choice.workers() == workers);
         let Some(best) = exact.next().map(|ranked| ranked.choice) else { return Ok(None) };
-        let sequence = self.planned(of, &best)?;
-        self.time(of, sequence, best, of.steps, true).map(Some)
+        let sequence = self.planned(subject, &best)?;
+        self.time(subject, sequence, best, subject.steps, true).map(Some)
     }
 
-    /// Where the time of a model's call goes on so many workers: each of its layers
-    /// ([`Model::layer_of`]) in the order in which they begin, and the whole call.
+    /// Measures where a model's call on `workers` workers spends its time: the time of each of its
+    /// layers ([`ServedModel::layer_of`]) in the order in which they begin, and of the whole call.
     ///
     /// # Errors
-    /// A size is 0, or a plan is refused.
+    /// A size is 0, or a plan is invalid.
     pub fn served(
         &mut self,
-        model: Model,
+        model: ServedModel,
         sizes: &Sizes,
         precision: Precision,
         workers: usize,
-    ) -> Result<Times, StudyError> {
+    ) -> Result<NodeTimes, StudyError> {
         let (network, _) = model.network(sizes).map_err(StudyError::Sizes)?;
         let mut setup = Setup::new(precision, self.isa, self.machine.clone());
         setup.effort = Effort { time: self.time, ..Effort::default() };
-        let mut team = Team::of(workers);
-        let mut engine = Engine::new(&network, &setup, &mut team).map_err(StudyError::Served)?;
+        let mut team = Team::with_workers(workers);
+        let mut engine =
+            NetworkEngine::new(&network, &setup, &mut team).map_err(StudyError::Served)?;
         let words = model.words(sizes, 1);
         let mut times = |calls: usize| {
             let times = engine.times(&mut team, &model.feeds(&words), calls);
-            times.map_err(|error| StudyError::Served(EngineError::Call(error)))
+            times.map_err(|error| StudyError::Served(NetworkEngineError::Call(error)))
         };
         let first = times(1)?.all.max(Duration::from_nanos(1));
         let calls = (MODEL_TIME * self.time.as_secs_f64() / first.as_secs_f64()) as usize;
@@ -288,49 +313,55 @@ impl<'a> Study<'a> {
         let mut layers: Vec<(String, Duration)> = Vec::new();
         for (node, took) in &found.nodes {
             let name = model.layer_of(node);
-            match layers.iter_mut().find(|(of, _)| *of == name) {
+            match layers.iter_mut().find(|(layer, _)| *layer == name) {
                 Some((_, sum)) => *sum += *took,
                 None => layers.push((name.to_owned(), *took)),
             }
         }
-        Ok(Times { nodes: layers, all: found.all })
+        Ok(NodeTimes { nodes: layers, all: found.all })
     }
 
-    fn planned(&self, of: &Subject, choice: &Choice) -> Result<Sequence, StudyError> {
-        Ok(Sequence::of_packed(&of.layer, &of.packed, of.batch, choice, self.isa)?)
+    fn planned(&self, subject: &Subject, choice: &Choice) -> Result<Sequence, StudyError> {
+        Ok(Sequence::from_packed(&subject.layer, &subject.packed, subject.batch, choice, self.isa)?)
     }
 
-    fn best(&mut self, of: &Subject, workers: usize) -> Result<Choice, StudyError> {
-        Ok(self.ranking(of, workers)?[0].choice)
+    fn best(&mut self, subject: &Subject, workers: usize) -> Result<Choice, StudyError> {
+        Ok(self.ranking(subject, workers)?[0].choice)
     }
 
-    fn ranking(&mut self, of: &Subject, workers: usize) -> Result<Vec<Ranked>, StudyError> {
+    fn ranking(
+        &mut self,
+        subject: &Subject,
+        workers: usize,
+    ) -> Result<Vec<RankedChoice>, StudyError> {
         let effort = Effort { time: self.time, ..Effort::default() };
-        let goal = of.goal(workers);
-        Ok(tune(&goal, &of.packed, &self.machine, self.isa, &mut self.team, effort)?)
+        let goal = subject.goal(workers);
+        Ok(tune(&goal, &subject.packed, &self.machine, self.isa, &mut self.team, effort)?)
     }
 
-    /// Times calls of the whole input, in pieces of so many steps.
+    /// Times calls over the whole input, in pieces of `steps` steps.
     fn time(
         &mut self,
-        of: &mut Subject,
+        subject: &mut Subject,
         mut sequence: Sequence,
         choice: Choice,
         steps: usize,
         is_bound: bool,
-    ) -> Result<Measured, StudyError> {
-        let rows = steps.clamp(1, of.steps) * of.batch;
+    ) -> Result<Measurement, StudyError> {
+        let rows = steps.clamp(1, subject.steps) * subject.batch;
         let team = if is_bound { &mut self.team } else { &mut self.loose };
-        let [input, output] = [rows * of.layer.inputs(), rows * of.layer.outputs()];
+        let [input, output] = [rows * subject.layer.inputs(), rows * subject.layer.outputs()];
         let mut call = || -> Result<f64, SequenceError> {
             let start = now();
             sequence.clear();
-            for (input, output) in of.input.chunks(input).zip(of.output.chunks_mut(output)) {
+            for (input, output) in
+                subject.input.chunks(input).zip(subject.output.chunks_mut(output))
+            {
                 sequence.run_on(team, input, output)?;
             }
             Ok(start.elapsed().as_nanos() as f64)
         };
-        // The first fetches what the next find.
+        // The first call fills the caches.
         call()?;
         let (before, end) = ((self.count)(), now() + self.time);
         let mut times = Vec::new();
@@ -341,6 +372,6 @@ impl<'a> Study<'a> {
         let counted = counted.map(|all| all as f64 / times.len() as f64);
         times.sort_by(f64::total_cmp);
         let ns = times[times.len() / 2];
-        Ok(Measured { ns, gflops: of.flops() / ns, counted, choice })
+        Ok(Measurement { ns, gflops: subject.flops() / ns, counted, choice })
     }
 }

@@ -1,11 +1,12 @@
-//! Choosing a plan: all choices ranked by the closed form, the best few timed, the fastest kept.
+//! Tuner: ranks all choices of a plan with the cost model, times the best few, and returns the
+//! fastest.
 //!
-//! Source: DeepCPU's auto-tuning of schedules and degrees of parallelism. What is forced is not tried
-//! otherwise.
+//! Source: DeepCPU's auto-tuning of schedules and degrees of parallelism. Constrained parts of a
+//! choice are not varied.
 //!
 //! ```
 //! use dyno_kernels::{Isa, Precision, Tanh, Team};
-//! use dyno_rnn::tuner::{Effort, Forced, Goal, tune};
+//! use dyno_rnn::tuner::{Effort, Constraints, Goal, tune};
 //! use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights, explain, machine::Machine};
 //!
 //! let weights = Weights {
@@ -17,16 +18,16 @@
 //! let layer = Layer::new(Cell::Gru, 4, 16, Directions::Forward, vec![weights])?;
 //! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
 //! let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
-//! // Only the chunk is decided; two rows may be shared by two workers.
-//! let forced = Forced { chunk: Some(4), ..Forced::default() };
+//! // The chunk is given, and two workers may divide the two rows.
+//! let forced = Constraints { chunk: Some(4), ..Constraints::default() };
 //! let goal = Goal { layer: &layer, batch: 2, steps: 10, base, forced, threads: 2 };
 //!
-//! let (isa, mut team) = (Isa::best(), Team::of(2));
+//! let (isa, mut team) = (Isa::best(), Team::with_workers(2));
 //! let (machine, packed) = (Machine::detect(isa), goal.pack());
 //! let ranking = tune(&goal, &packed, &machine, isa, &mut team, Effort::default())?;
 //! assert_eq!(ranking[0].choice.chunk, 4);
 //! println!("{}", explain::explain(&goal, &ranking, &machine).expect("one choice at least"));
-//! let mut sequence = Sequence::of_packed(&layer, &packed, 2, &ranking[0].choice, isa)?;
+//! let mut sequence = Sequence::from_packed(&layer, &packed, 2, &ranking[0].choice, isa)?;
 //! let mut output = [0.0; 10 * 2 * 16];
 //! sequence.run(&mut team, &[0.5; 10 * 2 * 4], &mut output)?;
 //! assert!(output.iter().all(|h| *h > 0.0));
@@ -39,29 +40,29 @@ use std::time::Duration;
 use dyno_kernels::{Isa, ProgramError, Team};
 
 use crate::calibrate::now;
-use crate::cost::{Prediction, Shape, predict};
+use crate::cost::{LayerShape, Prediction, predict};
 use crate::layer::Layer;
 use crate::machine::Machine;
-use crate::plan::{Choice, Packed};
+use crate::plan::{Choice, PackedWeights};
 use crate::sequence::{Sequence, SequenceError};
 
-/// Steps of a chunk that are tried: in between, a chunk's sums stay in a cache or not.
+/// Chunk sizes to try: between them, whether a chunk's sums fit in a cache changes.
 const CHUNKS: [usize; 7] = [1, 4, 8, 16, 32, 64, 128];
 
-/// What a user decides; the rest is chosen.
+/// Parts of a choice that the user fixes; the tuner decides the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forced {
-    /// Steps whose products with the input are done at once.
+pub struct Constraints {
+    /// Steps whose products with the input run at once.
     pub chunk: Option<usize>,
-    /// Directions side by side.
+    /// Directions that run side by side.
     pub sides: Option<usize>,
-    /// Workers that share the rows.
+    /// Workers that divide the rows.
     pub rows: Option<usize>,
-    /// Workers that share the units.
+    /// Workers that divide the units.
     pub units: Option<usize>,
 }
 
-impl fmt::Display for Forced {
+impl fmt::Display for Constraints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = [
             ("chunks of", self.chunk),
@@ -80,39 +81,39 @@ impl fmt::Display for Forced {
     }
 }
 
-/// What is tuned for.
+/// Goal of tuning.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal<'a> {
     /// The layer.
     pub layer: &'a Layer,
     /// Rows of the batch.
     pub batch: usize,
-    /// Steps of the sequences that matter.
+    /// Typical steps of a sequence.
     pub steps: usize,
-    /// Precision and activations of all choices; the rest of it is not looked at.
+    /// Precision and activations of all choices; its other fields are ignored.
     pub base: Choice,
-    /// What is decided already.
-    pub forced: Forced,
-    /// Most workers.
+    /// Fixed parts of the choices.
+    pub forced: Constraints,
+    /// Maximum workers.
     pub threads: usize,
 }
 
 impl Goal<'_> {
-    /// The layer's weights as all of its choices share them.
+    /// Packs the layer's weights, which all choices share.
     #[must_use]
-    pub fn pack(&self) -> Vec<Packed> {
+    pub fn pack(&self) -> Vec<PackedWeights> {
         let Self { layer, base, .. } = self;
-        let pack = |direction| Packed::new(layer, direction, base.precision);
+        let pack = |direction| PackedWeights::new(layer, direction, base.precision);
         (0..layer.directions().count()).map(pack).collect()
     }
 }
 
-/// How long to try.
+/// Limits on the timing of choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Most choices that are timed; 0 or 1 times none and trusts the prediction.
+    /// Maximum choices to time; with 0 or 1 none is timed and the prediction decides.
     pub choices: usize,
-    /// Time for all of them, from the first call on. Whoever has had no turn by then has none.
+    /// Total time, from the first call on. Choices that had no turn by then stay untimed.
     pub time: Duration,
 }
 
@@ -122,24 +123,25 @@ impl Default for Effort {
     }
 }
 
-/// A choice and what it costs.
+/// A choice with its predicted and measured cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ranked {
+pub struct RankedChoice {
     /// The choice.
     pub choice: Choice,
-    /// In closed form.
+    /// Predicted cost.
     pub predicted: Prediction,
-    /// The fastest call of `steps` steps in nanoseconds, if it was timed; of shorter calls, scaled.
+    /// Nanoseconds of the fastest call with the goal's steps, if timed; scaled if the calls had
+    /// fewer steps.
     pub measured_ns: Option<f64>,
 }
 
-/// Why nothing was chosen.
+/// Reason why tuning failed.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum TuneError {
-    /// No choice is as forced, within these threads, for this batch.
-    Forced(Forced),
-    /// A plan was refused.
+    /// No choice satisfies the constraints for this batch and number of threads.
+    Forced(Constraints),
+    /// A plan is invalid.
     Program(ProgramError),
     /// A plan did not run.
     Run(SequenceError),
@@ -172,10 +174,10 @@ impl From<SequenceError> for TuneError {
     }
 }
 
-/// All choices for a goal. A forced number is taken as it is, if it is possible.
+/// Returns all choices for a goal. A fixed part is kept if it is possible.
 #[must_use]
 pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
-    let shape = Shape::of(goal.layer, goal.batch, goal.steps);
+    let shape = LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
     let most = |forced: Option<usize>, most: usize| -> Vec<usize> {
         match forced {
             Some(forced) => (forced..=forced).filter(|part| (1..=most).contains(part)).collect(),
@@ -184,7 +186,7 @@ pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
     };
     let chunks: Vec<usize> = match goal.forced.chunk {
         Some(chunk) => (chunk.max(1)..=chunk.max(1)).collect(),
-        // Of chunks longer than the sequence, which are all alike, the shortest.
+        // Chunks longer than the sequence are equivalent; only the shortest is tried.
         None => {
             let after = CHUNKS.windows(2).filter(|pair| pair[0] < goal.steps).map(|pair| pair[1]);
             std::iter::once(1).chain(after).collect()
@@ -206,45 +208,46 @@ pub fn choices(goal: &Goal<'_>) -> Vec<Choice> {
     all
 }
 
-/// Predictions within this many times the least are equal: the closed form tells no more apart.
+/// Predictions within this factor of the least count as equal: the cost model is no more precise.
 const ALIKE: f64 = 1.01;
 
-/// All choices, the fastest by prediction first.
+/// Returns all choices, the fastest by prediction first.
 #[must_use]
-pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<Ranked> {
-    let shape = Shape::of(goal.layer, goal.batch, goal.steps);
-    let of = |choice: Choice| Ranked {
+pub fn rank(goal: &Goal<'_>, machine: &Machine) -> Vec<RankedChoice> {
+    let shape = LayerShape::from_layer(goal.layer, goal.batch, goal.steps);
+    let candidate = |choice: Choice| RankedChoice {
         choice,
         predicted: predict(&shape, &choice, machine),
         measured_ns: None,
     };
-    let mut all: Vec<Ranked> = choices(goal).into_iter().map(of).collect();
+    let mut all: Vec<RankedChoice> = choices(goal).into_iter().map(candidate).collect();
     let least = all.iter().map(|ranked| ranked.predicted.ns()).fold(f64::INFINITY, f64::min);
-    // Of equals fewer workers, then longer chunks: they meet less, and read the weights of the input
-    // less often, which is not hidden as well as it is taken to be.
-    let key = |ranked: &Ranked| (ranked.choice.workers(), std::cmp::Reverse(ranked.choice.chunk));
+    // Ties go to fewer workers, then to longer chunks: they synchronize less and read the input's
+    // weights less often, a cost that the model underestimates.
+    let key =
+        |ranked: &RankedChoice| (ranked.choice.workers(), std::cmp::Reverse(ranked.choice.chunk));
     all.sort_by_key(key);
-    let ns = |ranked: &Ranked| ranked.predicted.ns().max(ALIKE * least);
+    let ns = |ranked: &RankedChoice| ranked.predicted.ns().max(ALIKE * least);
     all.sort_by(|a, b| ns(a).total_cmp(&ns(b)));
     all
 }
 
-/// Ranks all choices and times the first few of them, which then come first, the fastest at the top.
+/// Ranks all choices, times the first few and moves these to the front, the fastest first.
 ///
-/// The best choice of a single worker is among them. `packed` are the weights, see [`Goal::pack`]. Choices take turns until the time is up, those far behind no longer; of a
-/// choice its fastest call counts. `team` has at least as many workers as
-/// the goal has threads.
+/// The best choice of a single worker is always among the timed ones. `packed` are the weights of
+/// [`Goal::pack`]. Choices take turns until the time is up; those that are far behind drop out. The
+/// fastest call of a choice counts. `team` needs at least as many workers as the goal has threads.
 ///
 /// # Errors
-/// Nothing is as forced, or a plan does not run.
+/// No choice satisfies the constraints, or a plan does not run.
 pub fn tune(
     goal: &Goal<'_>,
-    packed: &[Packed],
+    packed: &[PackedWeights],
     machine: &Machine,
     isa: Isa,
     team: &mut Team,
     effort: Effort,
-) -> Result<Vec<Ranked>, TuneError> {
+) -> Result<Vec<RankedChoice>, TuneError> {
     let mut all = rank(goal, machine);
     if all.is_empty() {
         return Err(TuneError::Forced(goal.forced));
@@ -253,40 +256,41 @@ pub fn tune(
     if count <= 1 {
         return Ok(all);
     }
-    // Predictions take it that all cores are free. Where they are not, one worker may be the best, and
-    // is timed whatever is predicted.
+    // Predictions assume that all cores are idle. If they are not, a single worker may be the
+    // fastest, so it is always timed.
     if let Some(alone @ 2..) = all.iter().position(|ranked| ranked.choice.workers() == 1) {
         all[1..=alone].rotate_right(1);
     }
     let few = &mut all[..count];
     time(goal, packed, machine, isa, team, effort, few)?;
     few.sort_by(|a, b| {
-        let ns = |ranked: &Ranked| ranked.measured_ns.unwrap_or(f64::INFINITY);
+        let ns = |ranked: &RankedChoice| ranked.measured_ns.unwrap_or(f64::INFINITY);
         ns(a).total_cmp(&ns(b))
     });
     Ok(all)
 }
 
-/// A choice that is beyond this many times the fastest is timed no further, once it had some turns.
+/// A choice slower than this multiple of the fastest drops out after [`TURNS`] turns.
 const BEHIND: f64 = 1.25;
+/// Turns after which [`BEHIND`] applies.
 const TURNS: usize = 6;
-/// And one beyond this after two.
+/// A choice slower than this multiple of the fastest drops out after two turns.
 const FAR_BEHIND: f64 = 2.0;
 
 /// Times choices in turns.
 fn time(
     goal: &Goal<'_>,
-    packed: &[Packed],
+    packed: &[PackedWeights],
     machine: &Machine,
     isa: Isa,
     team: &mut Team,
     effort: Effort,
-    few: &mut [Ranked],
+    few: &mut [RankedChoice],
 ) -> Result<(), TuneError> {
     let layer = goal.layer;
     let end = now() + effort.time;
     let steps = trial_steps(goal, few, effort);
-    let shape = Shape::of(layer, goal.batch, steps);
+    let shape = LayerShape::from_layer(layer, goal.batch, steps);
     let input: Vec<f32> = (0..steps * goal.batch * layer.inputs())
         .map(|at| (at * 37 % 256) as f32 / 128.0 - 1.0)
         .collect();
@@ -294,16 +298,16 @@ fn time(
     let mut sequences = Vec::new();
     for ranked in few.iter() {
         let choice = &ranked.choice;
-        sequences.push(Sequence::of_packed(layer, packed, goal.batch, choice, isa)?);
+        sequences.push(Sequence::from_packed(layer, packed, goal.batch, choice, isa)?);
     }
     let mut least = f64::INFINITY;
     for round in 0..ROUNDS {
         for (ranked, sequence) in few.iter_mut().zip(&mut sequences) {
             let last = ranked.measured_ns.unwrap_or(f64::INFINITY);
-            // Calls are disturbed: the fewer turns a choice had, the further behind it must be.
+            // Timings are noisy: with fewer turns a choice must be further behind to drop out.
             let behind =
                 round >= TURNS && last > BEHIND * least || round > 1 && last > FAR_BEHIND * least;
-            // The best predicted is timed in any case, so that there is always one.
+            // The choice with the best prediction is always timed, so that at least one is.
             if least.is_finite() && (behind || now() >= end) {
                 continue;
             }
@@ -321,11 +325,12 @@ fn time(
     Ok(())
 }
 
-/// More calls of a choice tell no more.
+/// Maximum turns of a choice.
 const ROUNDS: usize = 200;
 
-/// Steps of a trial: those of the goal, or so few that all choices have four turns in their time.
-fn trial_steps(goal: &Goal<'_>, few: &[Ranked], effort: Effort) -> usize {
+/// Steps of a trial: those of the goal, or fewer if not all choices would get four turns in their
+/// time.
+fn trial_steps(goal: &Goal<'_>, few: &[RankedChoice], effort: Effort) -> usize {
     let round: f64 = few.iter().map(|ranked| ranked.predicted.ns()).sum();
     let part = effort.time.as_nanos() as f64 / 4.0 / round.max(1.0);
     let steps = goal.steps.max(1);
@@ -358,14 +363,15 @@ mod tests {
             rows: 1,
             units: 1,
         };
-        Goal { layer, batch, steps: 20, base, forced: Forced::default(), threads }
+        Goal { layer, batch, steps: 20, base, forced: Constraints::default(), threads }
     }
 
     #[test]
     fn all_choices_are_there_once_and_within_the_threads() {
         let layer = layer(48, Directions::Both);
         let all = choices(&goal(&layer, 3, 4));
-        // Sides, rows, units with a product of at most 4, rows and units at most 3: counted by hand.
+        // Sides, rows, units with a product of at most 4, rows and units at most 3: counted by
+        // hand.
         assert_eq!(all.len(), 5 * (6 + 3));
         assert!(all.iter().all(|choice| choice.workers() <= 4 && choice.rows <= 3));
         let mut unique: Vec<String> = all.iter().map(|choice| format!("{choice:?}")).collect();
@@ -378,13 +384,14 @@ mod tests {
     fn what_is_forced_stays_and_what_cannot_be_is_refused() {
         let layer = layer(48, Directions::Forward);
         let mut goal = goal(&layer, 2, 4);
-        goal.forced = Forced { chunk: Some(7), units: Some(2), ..Forced::default() };
+        goal.forced = Constraints { chunk: Some(7), units: Some(2), ..Constraints::default() };
         let all = choices(&goal);
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|choice| choice.chunk == 7 && choice.units == 2));
         goal.forced.units = Some(9);
         let (machine, isa) = (Machine::sapphire_rapids(), Isa::scalar());
-        let refused = tune(&goal, &goal.pack(), &machine, isa, &mut Team::of(4), Effort::default());
+        let refused =
+            tune(&goal, &goal.pack(), &machine, isa, &mut Team::with_workers(4), Effort::default());
         assert_eq!(refused, Err(TuneError::Forced(goal.forced)));
     }
 
@@ -394,8 +401,9 @@ mod tests {
         let goal = goal(&layer, 2, 2);
         let effort = Effort { choices: 3, time: Duration::from_millis(5) };
         let machine = Machine::sapphire_rapids();
-        let all = tune(&goal, &goal.pack(), &machine, Isa::best(), &mut Team::of(2), effort)
-            .expect("plans that run");
+        let all =
+            tune(&goal, &goal.pack(), &machine, Isa::best(), &mut Team::with_workers(2), effort)
+                .expect("plans that run");
         assert_eq!(all.len(), choices(&goal).len());
         let timed = all.iter().filter_map(|ranked| ranked.measured_ns).collect::<Vec<_>>();
         assert!((1..=3).contains(&timed.len()) && timed.is_sorted(), "{timed:?}");

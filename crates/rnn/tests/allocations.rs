@@ -44,7 +44,7 @@ fn least(mut calls: impl FnMut()) -> usize {
 fn calls_allocate_nothing() {
     let counted = least(|| drop(Box::new([0_u8; 100])));
     assert!(counted > 0, "what is allocated is counted");
-    let mut team = Team::of(2);
+    let mut team = Team::with_workers(2);
     let (input, mut output) =
         (vec![0.5; STEPS * BATCH * INPUTS], vec![0.0; STEPS * BATCH * 2 * UNITS]);
     for cell in [Cell::Lstm, Cell::Gru] {

@@ -134,7 +134,8 @@ proptest! {
         }
     }
 
-    /// A beam of one row follows the likeliest token that is no end, and so never finds less than greedy search.
+    /// A beam of one row follows the likeliest token that is no end, and so never finds less than
+    /// greedy search.
     #[test]
     fn one_row_is_at_least_as_good_as_greedy(of in language()) {
         let alone = Beam { width: 1, best: 1, length_penalty: 0.0 };
@@ -218,7 +219,7 @@ fn states_follow_their_hypotheses() {
         let layer = layer(cell);
         let choice =
             Choice { precision, tanh: Tanh::Fitted98, chunk: 1, sides: 1, rows: 1, units: 1 };
-        let mut team = Team::of(1);
+        let mut team = Team::with_workers(1);
         let mut step = |sequence: &mut Sequence, seeds: [u64; 3]| {
             let input: Vec<f32> =
                 seeds.iter().flat_map(|seed| [1, 2, 3].map(|at| noise(&[at], *seed))).collect();

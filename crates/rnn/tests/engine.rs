@@ -1,6 +1,6 @@
 //! The engine beside the oracle: batches of any size and lengths, states, and what it refuses.
 
-use dyno_rnn::engine::{Engine, EngineError, Options};
+use dyno_rnn::engine::{Engine, EngineError, EngineOptions};
 use dyno_rnn::model::Model;
 use dyno_rnn::{Isa, Layer, Precision};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ fn layers(texts: &[&str]) -> Model {
     let layer = |text: &&str| -> Layer {
         Model::open(text).expect("a layer by its shape").layers()[0].clone()
     };
-    Model::of("made", texts.iter().map(layer).collect()).expect("layers that follow")
+    Model::from_layers("made", texts.iter().map(layer).collect()).expect("layers that follow")
 }
 
 fn numbers(count: usize) -> Vec<f32> {
@@ -41,7 +41,7 @@ proptest! {
         let stacks: [&[&str]; 4] =
             [&["lstm:3x20"], &["bigru:3x5", "lstm:10x17"], &["birnn:3x7"], &["bilstm:3x4", "gru:8x6"]];
         let model = layers(stacks[which]);
-        let options = Options { threads, isa: Isa::best(), ..Options::default() };
+        let options = EngineOptions { threads, isa: Isa::best(), ..EngineOptions::default() };
         let mut engine = Engine::new(model, &options).unwrap();
         let (inputs, outputs) = (engine.model().inputs(), engine.model().outputs());
         let sequences: Vec<Vec<f32>> = lengths.iter().map(|n| numbers(n * inputs)).collect();
@@ -66,7 +66,7 @@ proptest! {
 #[test]
 fn states_go_on_where_they_were_left() {
     for rows in [1, 3] {
-        let options = Options::default();
+        let options = EngineOptions::default();
         let mut engine = Engine::new(layers(&["lstm:4x9", "gru:9x5"]), &options).unwrap();
         let input = numbers(10 * rows * 4);
         let mut whole = vec![0.0; 10 * rows * 5];
@@ -88,7 +88,7 @@ fn states_go_on_where_they_were_left() {
 
 #[test]
 fn the_last_states_of_both_directions_are_at_either_end() {
-    let mut engine = Engine::new(layers(&["bilstm:2x3"]), &Options::default()).unwrap();
+    let mut engine = Engine::new(layers(&["bilstm:2x3"]), &EngineOptions::default()).unwrap();
     let mut output = vec![0.0; 4 * 2 * 6];
     let lengths = [2, 4];
     let mut states = vec![0.0; engine.state_numbers(2).unwrap()];
@@ -109,7 +109,7 @@ fn replicas_and_fewer_bits_answer_alike() {
     for (precision, most) in
         [(Precision::F32, 2e-6), (Precision::Bf16, 2e-2), (Precision::Int8, 3e-2)]
     {
-        let options = Options { precision, ..Options::default() };
+        let options = EngineOptions { precision, ..EngineOptions::default() };
         let mut engine = Engine::new(model.clone(), &options).unwrap();
         let mut other = engine.beside(vec![0]);
         let mut outputs = [vec![0.0; 20 * 32], vec![0.0; 20 * 32]];
@@ -125,7 +125,7 @@ fn replicas_and_fewer_bits_answer_alike() {
 
 #[test]
 fn what_does_not_fit_is_refused_and_the_engine_goes_on() {
-    let mut engine = Engine::new(layers(&["gru:4x3"]), &Options::default()).unwrap();
+    let mut engine = Engine::new(layers(&["gru:4x3"]), &EngineOptions::default()).unwrap();
     let (input, mut output) = (numbers(2 * 2 * 4), vec![0.0; 2 * 2 * 3]);
     let mut run = |input: &[f32], lengths: &[usize], output: &mut [f32]| {
         engine.run(input, lengths, None, output).unwrap_err()

@@ -1,4 +1,5 @@
-//! Nodes of ONNX with every option against what ONNX Runtime made of them: `golden/make.py` wrote the
+//! Nodes of ONNX with every option against what ONNX Runtime made of them: `golden/make.py` wrote
+//! the
 //! models and, with ONNX Runtime 1.32 on a CPU, their outputs.
 
 use std::ffi::OsStr;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_onnx::Model;
-use dyno_rnn::import::{Imported, Initial, layers};
+use dyno_rnn::import::{ImportedLayer, InitialState, layers};
 use dyno_rnn::sequence::States;
 use dyno_rnn::{Choice, Sequence};
 use serde_json::Value;
@@ -34,7 +35,7 @@ fn dim(of: &Value, at: usize) -> usize {
     of["shape"][at].as_u64().expect("a dimension") as usize
 }
 
-fn imported(folder: &Path, name: &str) -> Imported {
+fn imported(folder: &Path, name: &str) -> ImportedLayer {
     let model = Model::read(&folder.join(format!("{name}.onnx"))).expect("a model");
     let mut found = layers(&model).expect("layers that can be imported");
     assert_eq!(found.len(), 1, "layers of {name}");
@@ -42,15 +43,15 @@ fn imported(folder: &Path, name: &str) -> Imported {
 }
 
 /// What the engine makes of a case: `Y` as steps x directions x batch x units, and the states.
-fn run(of: &Imported, feeds: &Value) -> (Vec<f32>, States) {
+fn run(of: &ImportedLayer, feeds: &Value) -> (Vec<f32>, States) {
     let layer = &of.layer;
     let (input, batch) = (numbers(&feeds["X"]), dim(&feeds["X"], 1));
     let steps = dim(&feeds["X"], 0);
     let mut sequence = Sequence::new(layer, batch, &CHOICE, Isa::best()).expect("a plan");
-    let initial = |which: &Initial| match which {
-        Initial::Zeros => Vec::new(),
-        Initial::Given(numbers) => numbers.clone(),
-        Initial::Fed(name) => numbers(&feeds[name.as_str()]),
+    let initial = |which: &InitialState| match which {
+        InitialState::Zeros => Vec::new(),
+        InitialState::Given(numbers) => numbers.clone(),
+        InitialState::Fed(name) => numbers(&feeds[name.as_str()]),
     };
     let [hidden, cells] = [0, 1].map(|at| initial(&of.initial[at]));
     sequence.set_states(&States { hidden, cells }).expect("states of this layer");
@@ -59,7 +60,7 @@ fn run(of: &Imported, feeds: &Value) -> (Vec<f32>, States) {
     });
     let mut output = vec![f32::NAN; steps * batch * layer.outputs()];
     sequence
-        .run_lengths_on(&mut Team::of(1), &input, &mut output, &lengths)
+        .run_lengths_on(&mut Team::with_workers(1), &input, &mut output, &lengths)
         .expect("sizes that fit");
     let (directions, width) = (layer.directions().count(), layer.width());
     let place = |at: usize| {
@@ -130,13 +131,14 @@ fn names_and_ports_are_those_of_the_graph() {
     assert_eq!(of.outputs, ["Z", "Z_h", "Z_c"]);
     let of = imported(&folder(), "gru_bidirectional_lengths_initial");
     assert_eq!((of.input.as_str(), of.lengths.as_deref()), ("X", Some("lengths")));
-    assert_eq!(of.initial, [Initial::Fed("h0".into()), Initial::Zeros]);
+    assert_eq!(of.initial, [InitialState::Fed("h0".into()), InitialState::Zeros]);
     assert!(of.layer.options().reset_first && !of.batch_first);
     assert!(imported(&folder(), "lstm_no_bias").layer.is_plain());
     assert!(imported(&folder(), "rnn_relu_defaults").layer.is_plain());
 }
 
-/// A file of the package silero-vad: two detectors, for 16 and for 8 kHz, in the branches of an `If`, and in
+/// A file of the package silero-vad: two detectors, for 16 and for 8 kHz, in the branches of an
+/// `If`, and in
 /// each of them the same layer twice, with states and from zeros.
 #[test]
 fn layers_of_real_models_are_found() {
@@ -151,7 +153,7 @@ fn layers_of_real_models_are_found() {
     let sizes: Vec<_> = found.iter().map(|of| (of.layer.inputs(), of.layer.units())).collect();
     assert_eq!(sizes, [(128, 128); 4]);
     assert!(found.iter().all(|of| of.layer.is_plain() && of.layer.outputs() == 128));
-    assert!(matches!(found[0].initial, [Initial::Fed(_), Initial::Fed(_)]));
-    assert_eq!(found[1].initial, [Initial::Zeros, Initial::Zeros]);
+    assert!(matches!(found[0].initial, [InitialState::Fed(_), InitialState::Fed(_)]));
+    assert_eq!(found[1].initial, [InitialState::Zeros, InitialState::Zeros]);
     assert_eq!(found[0].layer, found[1].layer);
 }

@@ -1,10 +1,11 @@
-//! Weights under the names of PyTorch and Keras, against the equations in the documentation of each.
+//! Weights under the names of PyTorch and Keras, against the equations in the documentation of
+//! each.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 
 use dyno_kernels::Activation;
-use dyno_rnn::import::{Array, ImportError, Keras, Npz, Safetensors, keras, pytorch};
+use dyno_rnn::import::{Array, ImportError, KerasLayer, Npz, Safetensors, keras, pytorch};
 use dyno_rnn::{Cell, Directions, Layer, oracle};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -52,7 +53,8 @@ fn input() -> Vec<f32> {
     (0..STEPS * INPUTS).map(|at| (at as f32 * 0.7).sin()).collect()
 }
 
-/// Outputs of a layer that reads forward, and of what each step makes of the input and the last state.
+/// Outputs of a layer that reads forward, and of what each step makes of the input and the last
+/// state.
 fn check(layer: &Layer, mut step: impl FnMut(&[f64], &[f64]) -> Vec<f64>) {
     let input = input();
     let found = oracle::run(layer, 1, &input, &[STEPS], [&[], &[]]);
@@ -204,10 +206,10 @@ fn a_gru_of_keras_resets_after_or_before_the_product() {
             ("recurrent_kernel", &[UNITS, 3 * UNITS]),
             ("bias", bias),
         ]);
-        let how = Keras { cell: Cell::Gru, activations: None, reset_after, prefixes: &[""] };
+        let how = KerasLayer { cell: Cell::Gru, activations: None, reset_after, prefixes: &[""] };
         let layer = keras(&how, &|name| of.get(name).cloned()).expect("a layer");
         check(&layer, keras_gru(&of, reset_after));
-        let other = Keras { reset_after: !reset_after, ..how };
+        let other = KerasLayer { reset_after: !reset_after, ..how };
         assert!(matches!(
             keras(&other, &|name| of.get(name).cloned()),
             Err(ImportError::Shape { .. })
@@ -223,7 +225,7 @@ fn an_lstm_of_keras_has_one_bias_and_the_activations_it_is_given() {
         ("bias", &[4 * UNITS]),
     ]);
     let hard = Activation::HardSigmoid { alpha: 0.2, beta: 0.5 };
-    let how = Keras {
+    let how = KerasLayer {
         cell: Cell::Lstm,
         activations: Some((hard, Activation::Softsign)),
         reset_after: false,

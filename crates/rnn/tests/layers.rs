@@ -35,7 +35,7 @@ const CELLS: [Cell; 3] = [Cell::Lstm, Cell::Gru, Cell::Rnn(Activation::Tanh)];
 fn check(layer: &Layer, batch: usize, steps: usize, choice: &Choice, isa: Isa, within: f64) {
     let input = Numbers(7).take(steps * batch * layer.inputs(), 2.0);
     let expected = oracle::run(layer, batch, &input, &vec![steps; batch], [&[], &[]]);
-    let mut team = Team::of(choice.workers());
+    let mut team = Team::with_workers(choice.workers());
     let mut sequence = Sequence::new(layer, batch, choice, isa).expect("a plan that holds");
     let mut output = vec![0.0; steps * batch * layer.outputs()];
     for _ in 0..2 {
@@ -123,7 +123,7 @@ fn states_are_carried_in_all_precisions() {
             let layer = layer(cell, 9, 21, Directions::Forward);
             let input = Numbers(3).take(7 * 2 * 9, 2.0);
             let choice = Choice { precision, ..PLAIN };
-            let mut team = Team::of(1);
+            let mut team = Team::with_workers(1);
             let sequence =
                 || Sequence::new(&layer, 2, &choice, Isa::best()).expect("a plan that holds");
             let (mut whole, mut pieces, mut handed) = (sequence(), sequence(), sequence());

@@ -1,9 +1,10 @@
-//! Layers with all that ONNX lets them have, against the oracle: any option, shape, direction, plan and
+//! Layers with all that ONNX lets them have, against the oracle: any option, shape, direction, plan
+//! and
 //! instruction set, rows of different lengths, states given and kept.
 
 use dyno_kernels::{Activation, Isa, Precision, Tanh, Team};
 use dyno_rnn::sequence::{SequenceError, States};
-use dyno_rnn::{Cell, Choice, Directions, Layer, Options, Sequence, Weights, oracle};
+use dyno_rnn::{Cell, CellOptions, Choice, Directions, Layer, Sequence, Weights, oracle};
 use proptest::prelude::*;
 
 /// Numbers of a small generator, the same everywhere.
@@ -51,7 +52,7 @@ impl Case {
         let mut each = |given: bool, count: usize, scale: f32| -> Vec<Vec<f32>> {
             (0..if given { directions } else { 0 }).map(|_| numbers.take(count, scale)).collect()
         };
-        let options = Options {
+        let options = CellOptions {
             activations: activations
                 .into_iter()
                 .flat_map(|(f, g, h)| vec![[f, g, h]; directions])
@@ -98,7 +99,7 @@ impl Case {
             Sequence::new(layer, self.batch, &self.choice, self.isa).expect("a plan that holds");
         // Whatever stood there is overwritten.
         let output = vec![f32::NAN; self.steps * self.batch * layer.outputs()];
-        (sequence, Team::of(self.choice.workers()), output)
+        (sequence, Team::with_workers(self.choice.workers()), output)
     }
 }
 
@@ -179,7 +180,7 @@ fn check_near(found: &[f32], expected: &[f64]) -> Result<(), TestCaseError> {
 fn check_states(
     layer: &Layer,
     found: &States,
-    expected: &oracle::Oracle,
+    expected: &oracle::OracleOutput,
 ) -> Result<(), TestCaseError> {
     check_near(&found.hidden, &expected.hidden)?;
     if layer.cell() == Cell::Lstm { check_near(&found.cells, &expected.cells) } else { Ok(()) }
@@ -283,16 +284,16 @@ fn what_does_not_fit_is_refused() {
         Layer::with_options(cell, 3, 2, Directions::Forward, weights.clone(), options)
             .map_err(|error| error.to_string())
     };
-    let peepholes = Options { peepholes: vec![vec![0.0; 5]], ..Options::default() };
+    let peepholes = CellOptions { peepholes: vec![vec![0.0; 5]], ..CellOptions::default() };
     let expected = "expected 6 peepholes, found 5";
     assert_eq!(with(Cell::Lstm, peepholes), Err(expected.into()));
-    let reset = Options { reset_first: true, ..Options::default() };
+    let reset = CellOptions { reset_first: true, ..CellOptions::default() };
     assert_eq!(
         with(Cell::Lstm, reset),
         Err("expected 0 gates that reset the state, found 1".into())
     );
     let mut sequence = Sequence::new(&layer, 2, &PLAIN, Isa::best()).expect("a plan");
-    let (mut team, input, mut output) = (Team::of(1), vec![0.0; 12], vec![0.0; 8]);
+    let (mut team, input, mut output) = (Team::with_workers(1), vec![0.0; 12], vec![0.0; 8]);
     let mut run = |lengths: &[usize]| sequence.run_lengths(&mut team, &input, &mut output, lengths);
     assert_eq!(run(&[1]), Err(SequenceError::Lengths));
     assert_eq!(run(&[1, 3]), Err(SequenceError::Lengths));

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use dyno_kernels::{Precision, Tanh};
-use dyno_rnn::cost::{Shape, predict};
+use dyno_rnn::cost::{LayerShape, predict};
 use dyno_rnn::machine::Machine;
-use dyno_rnn::partition::{Multiply, Split, Sweep, Task, least_moved, most, reading, splits};
+use dyno_rnn::partition::{
+    MatrixProduct, PartitionTask, Split, Sweep, least_moved, most, reading, splits,
+};
 use dyno_rnn::{Cell, Choice};
 
 /// Three loops over all numbers.
@@ -33,9 +35,10 @@ fn all_splits_are_found() {
     }
 }
 
-/// Counts numbers that workers fetch, one by one: a worker holds on to its part of B if there is room
+/// Counts numbers that workers fetch, one by one: a worker holds on to its part of B if there is
+/// room
 /// for it, and to nothing else; sums are fetched and sent back.
-fn counted(of: &Multiply, split: Split, private: usize) -> usize {
+fn counted(of: &MatrixProduct, split: Split, private: usize) -> usize {
     let (rows, columns, depth) = (of.i / split.i, of.j / split.j, of.k / split.k);
     let mut moved = 0;
     for worker in 0..split.workers() {
@@ -64,7 +67,7 @@ fn counted(of: &Multiply, split: Split, private: usize) -> usize {
 
 #[test]
 fn the_theorem_counts_what_moves() {
-    let of = Multiply { i: 4, j: 12, k: 8, steps: 5 };
+    let of = MatrixProduct { i: 4, j: 12, k: 8, steps: 5 };
     for workers in [1, 2, 4, 6, 8, 12] {
         for split in naive(workers, Split { i: 4, j: 12, k: 8 }) {
             if of.i % split.i + of.j % split.j + of.k % split.k > 0 {
@@ -81,11 +84,11 @@ fn the_theorem_counts_what_moves() {
 #[test]
 fn reuse_is_the_papers() {
     // 2IJK / (|A| + |B| + 2|C|) of a vector by 256 x 1024 weights: below 2, whatever the size.
-    let vector = Multiply { i: 1, j: 1024, k: 256, steps: 1 };
+    let vector = MatrixProduct { i: 1, j: 1024, k: 256, steps: 1 };
     assert_eq!(vector.reuse(), 524_288.0 / (256.0 + 262_144.0 + 2048.0));
     let split = Split { i: 1, j: 4, k: 2 };
     assert_eq!(vector.reuse_split(split), 524_288.0 / (4.0 * 256.0 + 262_144.0 + 2.0 * 2048.0));
-    let batch = Multiply { i: 20, ..vector };
+    let batch = MatrixProduct { i: 20, ..vector };
     assert!(batch.reuse() > 15.0 * vector.reuse());
     for workers in [2, 4, 24] {
         for split in splits(workers, Split { i: 20, j: 64, k: 16 }) {
@@ -94,9 +97,14 @@ fn reuse_is_the_papers() {
     }
 }
 
-fn task<'a>(machine: &'a Machine, precision: Precision, units: usize, batch: usize) -> Task<'a> {
-    let product = Multiply { i: batch, j: 4 * units, k: units, steps: 100 };
-    Task { product, cell: Cell::Lstm, precision, machine, sweep: Sweep::Alternate }
+fn task<'a>(
+    machine: &'a Machine,
+    precision: Precision,
+    units: usize,
+    batch: usize,
+) -> PartitionTask<'a> {
+    let product = MatrixProduct { i: batch, j: 4 * units, k: units, steps: 100 };
+    PartitionTask { product, cell: Cell::Lstm, precision, machine, sweep: Sweep::Alternate }
 }
 
 #[test]
@@ -195,7 +203,7 @@ fn predictions_know_what_directions_and_rows_save() {
         rows,
         units,
     };
-    let shape = Shape {
+    let shape = LayerShape {
         cell: Cell::Lstm,
         inputs: 256,
         units: 256,
@@ -206,21 +214,21 @@ fn predictions_know_what_directions_and_rows_save() {
         batch: 1,
         steps: 100,
     };
-    let ns = |shape: &Shape, choice: Choice| predict(shape, &choice, &machine).ns();
+    let ns = |shape: &LayerShape, choice: Choice| predict(shape, &choice, &machine).ns();
     // A direction on each core: no meeting at each step (SPEC, decision 9).
     assert!(ns(&shape, choice(16, 2, 1, 1)) < ns(&shape, choice(16, 1, 1, 2)));
-    assert_eq!(predict(&shape, &choice(16, 2, 1, 1), &machine).meetings, 0.0);
-    let batch = Shape { directions: 1, batch: 10, ..shape };
+    assert_eq!(predict(&shape, &choice(16, 2, 1, 1), &machine).barriers, 0.0);
+    let batch = LayerShape { directions: 1, batch: 10, ..shape };
     assert!(ns(&batch, choice(16, 1, 2, 1)) < ns(&batch, choice(16, 1, 1, 1)) / 1.8);
     // Weights of the input are read once a chunk and not at each step.
-    let large = Shape { units: 1024, width: 1024, inputs: 1024, directions: 1, ..shape };
+    let large = LayerShape { units: 1024, width: 1024, inputs: 1024, directions: 1, ..shape };
     assert!(ns(&large, choice(16, 1, 1, 1)) < 0.7 * ns(&large, choice(1, 1, 1, 1)));
     // A step of two phases meets twice.
-    let two = Shape { phases: 2, ..large };
-    let met = |shape: &Shape| predict(shape, &choice(1, 1, 1, 2), &machine).meetings;
+    let two = LayerShape { phases: 2, ..large };
+    let met = |shape: &LayerShape| predict(shape, &choice(1, 1, 1, 2), &machine).barriers;
     assert_eq!(met(&two), 2.0 * met(&large));
     // Sums of a whole long sequence leave the private cache.
-    let long = Shape { batch: 20, ..large };
+    let long = LayerShape { batch: 20, ..large };
     let far = |chunk| predict(&long, &choice(chunk, 1, 1, 2), &machine).far_bytes;
     assert!(far(128) > 0.0 && far(128) / far(8) < 1.0);
 }

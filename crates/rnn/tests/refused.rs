@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dyno_onnx::{Attribute, Builder, Element, Fill, Model, Name, Weights};
-use dyno_rnn::import::{ImportError, Imported, Initial, layers};
+use dyno_rnn::import::{ImportError, ImportedLayer, InitialState, layers};
 
 /// A GRU of two units over three inputs, whose weights of the input are fed if `fed`.
 fn gru(fed: bool, attributes: &[(&str, Attribute)]) -> Model {
@@ -21,7 +21,7 @@ fn gru(fed: bool, attributes: &[(&str, Attribute)]) -> Model {
     net.finish()
 }
 
-fn read(model: &Model) -> Result<Vec<Imported>, String> {
+fn read(model: &Model) -> Result<Vec<ImportedLayer>, String> {
     layers(model).map_err(|error| error.to_string())
 }
 
@@ -31,7 +31,7 @@ fn seeded_weights_are_read_as_they_would_be_written() {
     let weights = &found[0].layer.weights()[0];
     assert_eq!((weights.input.len(), weights.state.len()), (18, 12));
     assert!(weights.input.iter().any(|weight| *weight != weights.input[0]));
-    assert_eq!(found[0].initial, [Initial::Zeros, Initial::Zeros]);
+    assert_eq!(found[0].initial, [InitialState::Zeros, InitialState::Zeros]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use dyno_onnx::{Attribute, Builder, Element, Model, Name, Tensor, Weights as Source};
-use dyno_rnn::import::{Initial, layers, reroll};
-use dyno_rnn::{Cell, Directions, Layer, Options, Weights, oracle};
+use dyno_rnn::import::{InitialState, layers, reroll};
+use dyno_rnn::{Cell, CellOptions, Directions, Layer, Weights, oracle};
 use serde_json::Value;
 
 const INPUTS: usize = 3;
@@ -34,7 +34,8 @@ enum Written {
     Gemm,
     /// Two `MatMul` and a bias added, split: a cell of Keras.
     MatMul,
-    /// One `Gemm` of input and state side by side, cut by `Slice`, and 1 added to the second: a cell of
+    /// One `Gemm` of input and state side by side, cut by `Slice`, and 1 added to the second: a
+    /// cell of
     /// TensorFlow 1.
     Joined,
     /// A `Gemm` for each gate.
@@ -260,7 +261,7 @@ impl Unrolled {
                 weights.state_bias[at] = 0.0;
             }
         }
-        let options = Options { reset_first, ..Options::default() };
+        let options = CellOptions { reset_first, ..CellOptions::default() };
         let directions = Directions::Forward;
         Layer::with_options(self.cell, INPUTS, UNITS, directions, vec![weights], options)
             .expect("weights that fit")
@@ -304,7 +305,7 @@ fn lstm_cells_are_found_however_they_are_written() {
         let found = layers(&rolled).expect("a layer");
         assert_eq!(found.len(), 1);
         assert_same(&found[0].layer, &layer);
-        assert!(matches!(found[0].initial, [Initial::Fed(_), Initial::Fed(_)]));
+        assert!(matches!(found[0].initial, [InitialState::Fed(_), InitialState::Fed(_)]));
         // All steps are there, in their order.
         let joined = rolled.nodes.iter().find(|node| node.outputs[0] == found[0].input);
         let joined = &joined.expect("what makes the input").inputs;
@@ -340,7 +341,7 @@ fn gru_cells_are_found_with_both_resets() {
         let found = layers(&rolled).expect("layers");
         assert_eq!((count_of, found.len()), (1, 1), "{written:?} {reset_first} {short}");
         assert_same(&found[0].layer, &layer);
-        assert_eq!(found[0].initial, [Initial::Zeros, Initial::Zeros]);
+        assert_eq!(found[0].initial, [InitialState::Zeros, InitialState::Zeros]);
     }
 }
 
@@ -406,7 +407,8 @@ fn cells_of_other_weights_are_left() {
     assert_eq!(reroll(&model), (model, 0));
 }
 
-/// Files that PyTorch's exporter made of cells called step by step (`golden/unrolled.py`), against what
+/// Files that PyTorch's exporter made of cells called step by step (`golden/unrolled.py`), against
+/// what
 /// ONNX Runtime made of them.
 #[test]
 fn cells_that_pytorch_exported_run_as_layers() {

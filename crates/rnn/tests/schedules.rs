@@ -2,23 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use dyno_rnn::dag::{Dag, Recurrence, Reset};
+use dyno_rnn::dag::{Dag, Recurrence, ResetPlacement};
 use dyno_rnn::machine::Machine;
-use dyno_rnn::partition::Multiply;
+use dyno_rnn::partition::MatrixProduct;
 use dyno_rnn::schedule::{Schedule, parallelisms, schedules};
 
 const CELLS: [Recurrence; 4] = [
     Recurrence::Lstm,
-    Recurrence::Gru(Reset::After),
-    Recurrence::Gru(Reset::Before),
+    Recurrence::Gru(ResetPlacement::After),
+    Recurrence::Gru(ResetPlacement::Before),
     Recurrence::Rnn,
 ];
 
-/// A phased schedule of an unrolled sequence: the products of each phase, product `p` of step `t` as
+/// A phased schedule of an unrolled sequence: the products of each phase, product `p` of step `t`
+/// as
 /// bit `t * products + p`.
 type Unrolled = Vec<u32>;
 
-/// What each product of each step waits for: those of its own step before it, and of the step before
+/// What each product of each step waits for: those of its own step before it, and of the step
+/// before
 /// all, if it needs the state.
 fn waits(dag: &Dag, steps: usize) -> Vec<u32> {
     let count = dag.products.len();
@@ -144,8 +146,8 @@ fn what_pruning_leaves_is_what_obeys_the_rules() {
         (Recurrence::Rnn, 1, 2),
         (Recurrence::Rnn, 2, 2),
         (Recurrence::Rnn, 3, 2),
-        (Recurrence::Gru(Reset::After), 1, 8),
-        (Recurrence::Gru(Reset::Before), 1, 36),
+        (Recurrence::Gru(ResetPlacement::After), 1, 8),
+        (Recurrence::Gru(ResetPlacement::Before), 1, 36),
         (Recurrence::Lstm, 1, 16),
     ] {
         let dag = Dag::new(recurrence, 2, 3, 4);
@@ -167,8 +169,8 @@ fn pruning_loses_no_schedule_that_moves_less() {
     for (recurrence, steps) in [
         (Recurrence::Rnn, 2),
         (Recurrence::Rnn, 3),
-        (Recurrence::Gru(Reset::After), 1),
-        (Recurrence::Gru(Reset::Before), 1),
+        (Recurrence::Gru(ResetPlacement::After), 1),
+        (Recurrence::Gru(ResetPlacement::Before), 1),
         (Recurrence::Lstm, 1),
     ] {
         let dag = Dag::new(recurrence, 2, 5, 7);
@@ -193,7 +195,8 @@ fn each_cell_has_a_schedule_that_chunks_and_one_that_does_not() {
             let found = all.iter().filter(|of| of.chunked(&dag) == Some(chunked)).count();
             assert!(found >= 1, "{recurrence:?}, {chunked}");
         }
-        // Weights of the input that are read once for all steps are reused most (DeepCPU, section 4).
+        // Weights of the input that are read once for all steps are reused most (DeepCPU, section
+        // 4).
         let best = all.iter().max_by(|a, b| a.reuse(&dag, 100).total_cmp(&b.reuse(&dag, 100)));
         assert_eq!(best.and_then(|of| of.chunked(&dag)), Some(true), "{recurrence:?}");
     }
@@ -207,23 +210,23 @@ fn gates_are_one_product_and_both_sides_where_their_gates_agree() {
     let chunked =
         all.iter().find(|of| of.chunked(&dag) == Some(true)).expect("a schedule that chunks");
     let phases = chunked.fused(&dag, 100);
-    let products: Vec<Multiply> = phases.iter().flatten().map(|fused| fused.product).collect();
-    let once = Multiply { i: 200, j: 128, k: 64, steps: 1 };
-    let each = Multiply { i: 2, j: 128, k: 32, steps: 100 };
+    let products: Vec<MatrixProduct> = phases.iter().flatten().map(|fused| fused.product).collect();
+    let once = MatrixProduct { i: 200, j: 128, k: 64, steps: 1 };
+    let each = MatrixProduct { i: 2, j: 128, k: 32, steps: 100 };
     assert_eq!(products, [once, each]);
     let together =
         all.iter().find(|of| of.chunked(&dag) == Some(false)).expect("one that does not");
     let phases = together.fused(&dag, 100);
     assert_eq!(phases.len(), 1);
     // [x | h] times the weights of both.
-    assert_eq!(phases[0][0].product, Multiply { i: 2, j: 128, k: 96, steps: 100 });
+    assert_eq!(phases[0][0].product, MatrixProduct { i: 2, j: 128, k: 96, steps: 100 });
     assert_eq!(phases[0].len(), 1);
 }
 
 #[test]
 fn small_products_run_side_by_side_rather_than_on_all_cores() {
     let machine = Machine::paper();
-    let gate = |units: usize| Multiply { i: 1, j: units, k: units, steps: 100 };
+    let gate = |units: usize| MatrixProduct { i: 1, j: units, k: units, steps: 100 };
     let found = parallelisms(&[gate(256); 8], &machine, 24);
     assert_eq!(found.len(), 8);
     assert!(found[0].at_once > 1 && found[0].split.workers() < 24, "{:?}", found[0]);

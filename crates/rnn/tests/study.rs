@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dyno_kernels::{Isa, Precision, Tanh, Team};
 use dyno_rnn::machine::Machine;
-use dyno_rnn::plan::{Packed, Phasing};
+use dyno_rnn::plan::{PackedWeights, Phasing};
 use dyno_rnn::study::{Study, Subject, Technique};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
 
@@ -36,18 +36,18 @@ fn layer(cell: Cell, directions: Directions) -> Layer {
 #[test]
 fn phases_change_no_output() {
     let (batch, steps) = (3, 6);
-    let mut team = Team::of(5);
+    let mut team = Team::with_workers(5);
     for cell in [Cell::Lstm, Cell::Gru] {
         for directions in [Directions::Forward, Directions::Both] {
             let layer = layer(cell, directions);
-            let packed: Vec<Packed> = (0..directions.count())
-                .map(|direction| Packed::new(&layer, direction, Precision::F32))
+            let packed: Vec<PackedWeights> = (0..directions.count())
+                .map(|direction| PackedWeights::new(&layer, direction, Precision::F32))
                 .collect();
             let input: Vec<f32> =
                 (0..steps * batch * 13).map(|at| (at * 29 % 97) as f32 / 48.0 - 1.0).collect();
             let mut expected = vec![0.0; steps * batch * layer.outputs()];
             let mut planned =
-                Sequence::of_packed(&layer, &packed, batch, &BASE, Isa::best()).expect("a plan");
+                Sequence::from_packed(&layer, &packed, batch, &BASE, Isa::best()).expect("a plan");
             planned.run(&mut team, &input, &mut expected).expect("sizes that fit");
             assert!(expected.iter().any(|h| h.abs() > 0.01));
             for phasing in [Phasing::InSequence, Phasing::InParallel, Phasing::Fused] {

@@ -1,6 +1,7 @@
 //! Calls make no system call: a process that would be ended by one lives through them.
 //!
-//! Linux alone has such fences (seccomp). Elsewhere, and where a fence is refused, the test says that
+//! Linux alone has such fences (seccomp). Elsewhere, and where a fence is refused, the test says
+//! that
 //! it knows nothing.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -10,7 +11,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use dyno_kernels::{Isa, Precision, Tanh, Team, Waiting};
+use dyno_kernels::{Isa, Precision, Tanh, Team, WaitPolicy};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -35,7 +36,8 @@ mod number {
     pub const CLOCK_GETTIME: i64 = 113;
 }
 
-/// Ends the process at any system call but those: to tell the end on stdout; and what a worker does when
+/// Ends the process at any system call but those: to tell the end on stdout; and what a worker does
+/// when
 /// the one that it waits for has been off its core for long, which no call of the engine is to
 /// blame for.
 fn fence() -> BpfProgram {
@@ -76,7 +78,7 @@ fn sequence(precision: Precision, rows: usize, units: usize) -> Sequence {
 /// Inside: calls, a fence, the same calls. With `breaks`, a call of the system among them.
 fn inside(breaks: bool) {
     // Idle workers sleep after a while; here they are never idle for so long.
-    let mut team = Team::new(&[None], Waiting { spin: Duration::from_secs(600) });
+    let mut team = Team::new(&[None], WaitPolicy { spin: Duration::from_secs(600) });
     let (input, mut output) = (vec![0.5; 9 * 2 * 24], vec![0.0; 9 * 2 * 40]);
     let mut sequences = Vec::new();
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 pub use dyno_kernels::Isa;
-use dyno_kernels::{Ahead, LANES, MAX_VECTORS, Panels, Precision, Team, multiply_ahead};
+use dyno_kernels::{LANES, MAX_VECTORS, Panels, Precision, Prefetch, Team, multiply_ahead};
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_npu::profile::{Block as Times, NetworkProfile, Picos};
 
@@ -116,7 +116,7 @@ impl Interleaved {
         let scratch = || Mutex::new(Scratch { rows: vec![0.5; rows], outputs: vec![0.0; outputs] });
         Self {
             isa,
-            team: Team::of(workers),
+            team: Team::with_workers(workers),
             scratch: (0..workers).map(|_| scratch()).collect(),
             packed,
             names: stacks.iter().map(|stack| stack.name.clone()).collect(),
@@ -240,7 +240,7 @@ impl Interleaved {
                 let weights = &network.weights[part.layer];
                 let rows = rows.unwrap_or(network.rows) * weights.k();
                 parts.clear();
-                parts.extend(step.ahead.iter().map(|(stream, layer, bytes)| Ahead {
+                parts.extend(step.ahead.iter().map(|(stream, layer, bytes)| Prefetch {
                     weights: &networks[*stream].weights[*layer],
                     bytes: bytes.clone(),
                 }));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::sut::SystemUnderTest;
-use dyno_rnn::engine::Options;
+use dyno_rnn::engine::EngineOptions;
 use dyno_rnn::{Isa, Layer};
 use dyno_sut::batch::{Policy, RealTime, Sizes, Split, Station};
 use dyno_sut::cores::Cores;
@@ -168,7 +168,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     let layers =
         models.iter().zip(library.sets()).filter(|(of, _)| matches!(of, Source::Layers(_)));
     let steps = layers.map(|(_, set)| set.longest()).max().unwrap_or(1);
-    let open = |model: usize, options: &Options| models[model].runner(options);
+    let open = |model: usize, options: &EngineOptions| models[model].runner(options);
     let (name, batching) =
         (format!("dyno-rnn-{}", short(&spec)), Batching { largest, near: spec.near });
     let parts = Parts { name, batching, steps, open: &open };
@@ -203,7 +203,7 @@ pub fn load_digits(text: &str, run: &RunOptions) -> Result<Loaded, Failure> {
     }
     let library = Arc::new(DigitsLstm::library());
     let largest = run.batch.as_ref().map_or(BATCH_DEFAULT, |_| onnx::largest_batch(run));
-    let open = |_: usize, options: &Options| DigitsLstm::runner(options);
+    let open = |_: usize, options: &EngineOptions| DigitsLstm::runner(options);
     let batching = Batching { largest, near: spec.near };
     let steps = dyno_sut::digits::ROWS;
     let parts = Parts { name: "digits-lstm".into(), batching, steps, open: &open };
@@ -229,12 +229,12 @@ pub fn by_value(
     let batching = Batching { largest, near: spec.near };
     let sets = core_sets(&spec, run)?;
     let made = if system == "digits-lstm" {
-        let open = |_: usize, options: &Options| DigitsLstm::runner(options);
+        let open = |_: usize, options: &EngineOptions| DigitsLstm::runner(options);
         let steps = dyno_sut::digits::ROWS;
         Parts { name: system.into(), batching, steps, open: &open }.runners(&spec, &sets, run)
     } else {
         let source = Source::open(model, &spec)?;
-        let open = |_: usize, options: &Options| source.runner(options);
+        let open = |_: usize, options: &EngineOptions| source.runner(options);
         let steps = source.shape().map_or(STEPS_DEFAULT, |[_, steps]| steps);
         let name = format!("dyno-rnn-{}", short(&spec));
         Parts { name, batching, steps, open: &open }.runners(&spec, &sets, run)
@@ -263,7 +263,7 @@ fn short(spec: &Spec) -> String {
     spec.models.iter().map(stem).collect::<Vec<_>>().join("+")
 }
 
-type Open<'a> = dyn Fn(usize, &Options) -> Result<Box<dyn Runner>, String> + 'a;
+type Open<'a> = dyn Fn(usize, &EngineOptions) -> Result<Box<dyn Runner>, String> + 'a;
 
 /// What engines are made of.
 struct Parts<'a> {
@@ -314,7 +314,7 @@ impl Parts<'_> {
         for (model, sets) in sets.iter().enumerate() {
             let own = sets[0].as_ref().map(|cores| cores.len().get());
             let threads = run.threads.map(NonZero::get).or(own).unwrap_or(shared);
-            let options = Options {
+            let options = EngineOptions {
                 precision: spec.precision,
                 threads: own.map_or(threads, |most| threads.min(most)),
                 cores: beside(sets[0].as_ref()),

@@ -133,19 +133,19 @@ fn activations_are_those_of_the_mathematics_library() {
         let mut found = numbers;
         isa.run(Apply { activation, numbers: &mut found });
         for (x, found) in numbers.iter().zip(found) {
-            let expected = activation.of(*x);
+            let expected = activation.apply_scalar(*x);
             let near = (found - expected).abs() <= 5e-7 * expected.abs().max(1.0);
             assert!(
                 near || found.is_nan() && expected.is_nan(),
                 "{activation:?} {x} {found} {isa}"
             );
         }
-        assert_eq!(activation.of(f32::NAN).is_nan(), found[15].is_nan());
+        assert_eq!(activation.apply_scalar(f32::NAN).is_nan(), found[15].is_nan());
     }
     // Where exponentials overflow, these are the lines that they come near to.
-    assert_eq!(Activation::Softplus.of(100.0), 100.0);
-    assert!((Activation::Softplus.of(0.0) - std::f32::consts::LN_2).abs() < 1e-7);
-    assert_eq!(Activation::Elu { alpha }.of(-200.0), -alpha);
+    assert_eq!(Activation::Softplus.apply_scalar(100.0), 100.0);
+    assert!((Activation::Softplus.apply_scalar(0.0) - std::f32::consts::LN_2).abs() < 1e-7);
+    assert_eq!(Activation::Elu { alpha }.apply_scalar(-200.0), -alpha);
 }
 
 /// Its power series in `f64`.

@@ -29,7 +29,7 @@ fn sums_are_those_of_a_product_that_asks_for_nothing() {
             let mut expected = vec![0.0; rows * width];
             multiply_windows(isa, &windows, &alike, &mut expected);
             let parts = [3..3, 0..other.bytes(), 100..101];
-            let ahead = parts.map(|bytes| Ahead { weights: &other, bytes });
+            let ahead = parts.map(|bytes| Prefetch { weights: &other, bytes });
             let mut to = vec![0.0; rows * width];
             let all = 0..weights.panels();
             multiply_ahead(isa, &from, (&weights, all), &mut to, &ahead);
@@ -46,8 +46,10 @@ fn sums_are_those_of_a_product_that_asks_for_nothing() {
 fn all_lines_are_asked_for_once_where_there_is_time() {
     let weights = Panels::pack_matrix(Precision::F32, 8, &numbers(8 * 64, 4));
     let bytes = weights.bytes();
-    let ahead =
-        [Ahead { weights: &weights, bytes: 0..bytes }, Ahead { weights: &weights, bytes: 64..65 }];
+    let ahead = [
+        Prefetch { weights: &weights, bytes: 0..bytes },
+        Prefetch { weights: &weights, bytes: 64..65 },
+    ];
     let mut hints = Hints::new(&ahead, 10 * bytes / LINE);
     for _ in 0..10 * bytes / LINE {
         hints.round();

@@ -1,8 +1,8 @@
 //! AMX: products of tiles, sixteen rows by sixteen outputs.
 //!
-//! Stable Rust has neither its intrinsics nor its detection, so that both are written out here. Tiles are
-//! configured, used and released within one block of assembly: nothing is left in them for anybody, and a
-//! thread that is not at it has none to be saved.
+//! Stable Rust has neither its intrinsics nor its detection, so both are written here. Tiles are
+//! configured, used and released within one assembly block: no data stays in them, and context
+//! switches of other threads need not save them.
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
@@ -12,11 +12,11 @@ use super::Avx512Bf16;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;
-/// Bytes of a row of a tile.
+/// Bytes in a row of a tile.
 pub(crate) const ROW: usize = 64;
 
-/// Exists only where the processor has AMX with products of bytes, the system lets this process use it, and
-/// there are the vectors that do all else.
+/// Token that exists only if the processor has AMX with byte products, the system lets this process
+/// use it, and the vector instructions for all other work are available.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Amx(Avx512Bf16);
 
@@ -32,23 +32,24 @@ impl Amx {
     }
 }
 
-/// Tiles and their products of bytes, as `cpuid` has them.
+/// Whether `cpuid` reports tiles and their byte products.
 fn has_tiles() -> bool {
     const TILE: u32 = 1 << 24;
     const INT8: u32 = 1 << 25;
-    // A leaf that is not there is all zeros, or that of an older feature list: AVX-512 is newer.
+    // A missing leaf reads as zeros, or as an older feature list; both lack these bits.
     let found = __cpuid_count(7, 0).edx;
     found & TILE != 0 && found & INT8 != 0
 }
 
-/// Linux gives the memory that tiles are saved in to those who ask, once for all threads.
+/// Requests permission for tiles from Linux, once for all threads; Linux then provides the memory
+/// for saving them.
 #[cfg(target_os = "linux")]
 fn is_permitted() -> bool {
     const ARCH_PRCTL: usize = 158;
     const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
     const XFEATURE_XTILEDATA: usize = 18;
     let result: isize;
-    // SAFETY: the call changes nothing but this permission; `syscall` overwrites `rcx` and `r11`.
+    // SAFETY: the call changes only this permission, and `syscall` overwrites `rcx` and `r11`.
     unsafe {
         asm!(
             "syscall",
@@ -68,7 +69,7 @@ fn is_permitted() -> bool {
     false
 }
 
-/// What `ldtilecfg` reads.
+/// Operand of `ldtilecfg`.
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
@@ -78,7 +79,7 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// All eight tiles as large as they can be.
+/// All eight tiles with maximum size.
 static WHOLE: Config = Config {
     palette: 1,
     start_row: 0,
@@ -93,7 +94,7 @@ static WHOLE: Config = Config {
     ],
 };
 
-/// Two times sixteen rows: where those of the left side begin, and where their sums go.
+/// Two blocks of sixteen rows: start of their left operands, and destination of their sums.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
@@ -101,31 +102,32 @@ pub(crate) struct Pair {
     pub sums: [*mut i32; 2],
 }
 
-/// What is the same for all rows.
+/// Parameters that are equal for all rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Strip {
-    /// Bytes from a row to the next.
+    /// Bytes from one row to the next.
     pub row_stride: usize,
     /// Tiles of k: 64 bytes of a row each.
     pub tiles: usize,
     /// Weights of the first vector of outputs: words of four bytes, one for each of 16 outputs.
     pub weights: *const u32,
-    /// Bytes from a word of weights to the next.
+    /// Bytes from one word of weights to the next.
     pub word_stride: usize,
-    /// Bytes from sums of a row to those of the next.
+    /// Bytes from the sums of one row to those of the next.
     pub sum_stride: usize,
 }
 
-/// Sums of products of `u8` rows with `i8` weights, of one vector of 16 outputs or of two that follow one
-/// another (`is_wide`), for all rows of all pairs. Exact, in 32 bits.
+/// Computes sums of products of `u8` rows with `i8` weights for all rows of all pairs, of one
+/// vector of 16 outputs, or of two adjacent vectors if `is_wide`. Exact in 32 bits.
 ///
 /// # Safety
-/// `pairs` is not empty and `strip.tiles` not 0. All 16 rows from each of `rows` on are valid for reads of
-/// `tiles` x 64 bytes, `weights` of `tiles` x 16 words, and all 16 rows of each of `sums` for writes of 16
-/// numbers a vector.
+/// `pairs` is not empty and `strip.tiles` is not 0. From each of `rows` on, 16 rows are valid for
+/// reads of `tiles` x 64 bytes; `weights` is valid for reads of `tiles` x 16 words; and in each of
+/// `sums`, 16 rows are valid for writes of 16 numbers per vector.
 #[inline(always)]
 pub(crate) unsafe fn multiply(_: Amx, pairs: &[Pair], strip: Strip, is_wide: bool) {
-    // SAFETY: as the caller vouches; whoever has the token may use tiles.
+    // SAFETY: the caller guarantees the conditions of `strips`, and the token proves that tiles may
+    // be used.
     unsafe {
         match is_wide {
             true => strips::<64>(pairs, strip),
@@ -134,12 +136,13 @@ pub(crate) unsafe fn multiply(_: Amx, pairs: &[Pair], strip: Strip, is_wide: boo
     }
 }
 
-/// The second vector is `BESIDE` bytes from the first, in weights as in sums.
+/// Computes sums of two vectors that are `BESIDE` bytes apart, in weights and in sums.
 ///
 /// # Safety
-/// As [`multiply`], and there are tiles.
+/// Under the conditions of [`multiply`], on a processor with tiles.
 unsafe fn strips<const BESIDE: i32>(pairs: &[Pair], strip: Strip) {
-    // SAFETY: the caller vouches for what is read and written. Tiles are declared as overwritten.
+    // SAFETY: the caller guarantees that all memory read and written is valid. Tiles are declared
+    // as clobbered.
     unsafe {
         asm!(
             "ldtilecfg [{k}]",

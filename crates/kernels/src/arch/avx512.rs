@@ -1,11 +1,11 @@
-//! AVX-512, in three steps: the base (F, BW, DQ, VL), with byte products (VNNI), and with
-//! bfloat16 products as well.
+//! AVX-512 in three levels: the base (F, BW, DQ, VL), with byte products (VNNI), and with bfloat16
+//! products.
 
 use std::arch::x86_64::*;
 
 use crate::lanes::{Kernel, Lanes};
 
-/// Pairs of bfloat16 without an instruction of their own: both widened.
+/// Products of bfloat16 pairs without a dedicated instruction: both are widened.
 #[inline(always)]
 fn dot_bf16_widened(sum: __m512, a: u32, weights: __m512i) -> __m512 {
     // SAFETY: called by methods of tokens, which exist only if detected.
@@ -21,15 +21,15 @@ fn dot_bf16_widened(sum: __m512, a: u32, weights: __m512i) -> __m512 {
 
 #[inline(always)]
 fn dot_bf16(sum: __m512, a: u32, weights: __m512i) -> __m512 {
-    // SAFETY: called by methods of the token with bfloat16, which exists only if detected. The
-    // types are 64 bytes each, of which every value is valid.
+    // SAFETY: called by methods of the token with bfloat16, which exists only if detected. Both
+    // types have 64 bytes, and every bit pattern is valid.
     unsafe {
         let a = std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(a.cast_signed()));
         _mm512_dpbf16_ps(sum, a, std::mem::transmute::<__m512i, __m512bh>(weights))
     }
 }
 
-/// Fours of bytes without VNNI, exact: see the twin in `avx2.rs`.
+/// Exact products of fours of bytes without VNNI; see `dot_half` in `avx2.rs`.
 #[inline(always)]
 fn dot_i8_widened(sum: __m512i, a: u32, weights: __m512i) -> __m512i {
     // SAFETY: called by methods of tokens, which exist only if detected.
@@ -64,7 +64,7 @@ fn dot_i16(sum: __m512i, a: u32, weights: __m512i) -> __m512i {
     unsafe { _mm512_dpwssd_epi32(sum, _mm512_set1_epi32(a.cast_signed()), weights) }
 }
 
-/// A token with its operations.
+/// Defines a token and its operations.
 macro_rules! token {
     ($(#[$doc:meta])* $token:ident, $compiled:ident, [$($feature:tt),*], $features:literal,
         $dot_bf16:ident of $pairs:ident, [$dot_i8:ident, $dot_i16:ident] of $fours:ident) => {
@@ -89,7 +89,7 @@ macro_rules! token {
             const SUMS: usize = 24;
             const WHOLE: bool = true;
 
-            // Whoever has this token has those of the instructions that it adds to.
+            // A processor with this level has the levels that it extends.
             type Plain = Avx512;
             type Pairs = $pairs;
             type Fours = $fours;
@@ -109,143 +109,149 @@ macro_rules! token {
 
             #[inline(always)]
             fn call<K: Kernel>(self, kernel: K) -> K::Output {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { $compiled(self, kernel) }
             }
 
             #[inline(always)]
             fn splat(self, x: f32) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_set1_ps(x) }
             }
             #[inline(always)]
             fn add(self, a: __m512, b: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_add_ps(a, b) }
             }
             #[inline(always)]
             fn sub(self, a: __m512, b: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_sub_ps(a, b) }
             }
             #[inline(always)]
             fn mul(self, a: __m512, b: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_mul_ps(a, b) }
             }
             #[inline(always)]
             fn div(self, a: __m512, b: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_div_ps(a, b) }
             }
             #[inline(always)]
             fn fma(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_fmadd_ps(a, b, c) }
             }
             #[inline(always)]
             fn min(self, a: __m512, b: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_min_ps(a, b) }
             }
             #[inline(always)]
             fn max(self, a: __m512, b: __m512) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_max_ps(a, b) }
             }
 
             #[inline(always)]
             unsafe fn load(self, from: *const f32) -> __m512 {
-                // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `from` is valid for reads of 16 numbers.
                 unsafe { _mm512_loadu_ps(from) }
             }
             #[inline(always)]
             unsafe fn load_first(self, from: *const f32, count: usize) -> __m512 {
                 let mask = ((1_u32 << count) - 1) as u16;
-                // SAFETY: the token exists only if detected; the caller vouches for `count`.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `from` is valid for reads of `count` numbers.
                 unsafe { _mm512_maskz_loadu_ps(mask, from) }
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut f32, x: __m512) {
-                // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `to` is valid for writes of 16 numbers.
                 unsafe { _mm512_storeu_ps(to, x) }
             }
             #[inline(always)]
             unsafe fn store_first(self, to: *mut f32, x: __m512, count: usize) {
                 let mask = ((1_u32 << count) - 1) as u16;
-                // SAFETY: the token exists only if detected; the caller vouches for `count`.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `to` is valid for writes of `count` numbers.
                 unsafe { _mm512_mask_storeu_ps(to, mask, x) }
             }
 
             #[inline(always)]
             fn zero_i32(self) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_setzero_si512() }
             }
             #[inline(always)]
             unsafe fn store_i32(self, to: *mut i32, x: __m512i) {
-                // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `to` is valid for writes of 16 numbers.
                 unsafe { _mm512_storeu_si512(to.cast(), x) }
             }
             #[inline(always)]
             unsafe fn load_i32(self, from: *const i32) -> __m512i {
-                // SAFETY: the token exists only if detected; the caller vouches for 16 numbers.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `from` is valid for reads of 16 numbers.
                 unsafe { _mm512_loadu_si512(from.cast()) }
             }
             #[inline(always)]
             fn to_f32(self, x: __m512i) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_cvtepi32_ps(x) }
             }
             #[inline(always)]
             fn add_i32(self, a: __m512i, b: __m512i) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_add_epi32(a, b) }
             }
             #[inline(always)]
             fn sub_i32(self, a: __m512i, b: __m512i) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_sub_epi32(a, b) }
             }
 
             #[inline(always)]
             fn splat_i32(self, x: i32) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_set1_epi32(x) }
             }
             #[inline(always)]
             fn and_i32(self, a: __m512i, b: __m512i) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_and_si512(a, b) }
             }
             #[inline(always)]
             fn or_i32(self, a: __m512i, b: __m512i) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_or_si512(a, b) }
             }
             #[inline(always)]
             fn xor_i32(self, a: __m512i, b: __m512i) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_xor_si512(a, b) }
             }
             #[inline(always)]
             fn shift_left(self, x: __m512i, count: u32) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_sll_epi32(x, _mm_cvtsi32_si128(count.cast_signed())) }
             }
             #[inline(always)]
             fn shift_right(self, x: __m512i, count: u32) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_srl_epi32(x, _mm_cvtsi32_si128(count.cast_signed())) }
             }
             #[inline(always)]
             fn bits(self, x: __m512) -> __m512i {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_castps_si512(x) }
             }
             #[inline(always)]
-            fn of_bits(self, x: __m512i) -> __m512 {
-                // SAFETY: the token exists only if detected.
+            fn from_bits(self, x: __m512i) -> __m512 {
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe { _mm512_castsi512_ps(x) }
             }
             #[inline(always)]
@@ -256,7 +262,7 @@ macro_rules! token {
                 then: __m512,
                 otherwise: __m512,
             ) -> __m512 {
-                // SAFETY: the token exists only if detected.
+                // SAFETY: the token exists only if its instructions were detected.
                 unsafe {
                     let mask = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
                     _mm512_mask_blend_ps(mask, otherwise, then)
@@ -265,23 +271,27 @@ macro_rules! token {
 
             #[inline(always)]
             unsafe fn dot_bf16(self, sum: __m512, a: u32, weights: *const u8) -> __m512 {
-                // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `weights` is valid for reads of 64 bytes.
                 $dot_bf16(sum, a, unsafe { _mm512_loadu_si512(weights.cast()) })
             }
             #[inline(always)]
             unsafe fn dot_i8(self, sum: __m512i, a: u32, weights: *const u8) -> __m512i {
-                // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `weights` is valid for reads of 64 bytes.
                 $dot_i8(sum, a, unsafe { _mm512_loadu_si512(weights.cast()) })
             }
             #[inline(always)]
             unsafe fn dot_i16(self, sum: __m512i, a: u32, weights: *const u8) -> __m512i {
-                // SAFETY: the token exists only if detected; the caller vouches for 64 bytes.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `weights` is valid for reads of 64 bytes.
                 $dot_i16(sum, a, unsafe { _mm512_loadu_si512(weights.cast()) })
             }
             #[inline(always)]
             unsafe fn store_bf16(self, to: *mut u16, x: __m512) {
-                // Whole numbers round as the portable twin does, denormals included.
-                // SAFETY: the token exists only if detected; the caller vouches for 32 bytes.
+                // Rounds in integers like portable code, including denormals.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `to` is valid for writes of 32 bytes.
                 unsafe {
                     let bits = _mm512_castps_si512(x);
                     let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
@@ -297,7 +307,8 @@ macro_rules! token {
             #[inline(always)]
             unsafe fn store_u8(self, to: *mut u8, x: __m512) {
                 let x = self.max(self.splat(-128.0), self.min(self.splat(127.0), x));
-                // SAFETY: the token exists only if detected; the caller vouches for 16 bytes.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `to` is valid for writes of 16 bytes.
                 unsafe {
                     let whole = _mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(128));
                     let whole = _mm512_max_epi32(whole, _mm512_setzero_si512());
@@ -308,7 +319,8 @@ macro_rules! token {
             unsafe fn store_i16(self, to: *mut i16, x: __m512) {
                 let x = self.min(x, self.splat(f32::from(i16::MAX)));
                 let x = self.max(self.splat(f32::from(i16::MIN)), x);
-                // SAFETY: the token exists only if detected; the caller vouches for 32 bytes.
+                // SAFETY: the token exists only if its instructions were detected, and the caller
+                // guarantees that `to` is valid for writes of 32 bytes.
                 unsafe {
                     _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)));
                 }
@@ -318,21 +330,21 @@ macro_rules! token {
 }
 
 token!(
-    /// Exists only where the processor has the base. Each of its methods relies on that.
+    /// Token that exists only if the processor has the base, on which every method relies.
     Avx512, compiled, ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma"],
     "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma",
     dot_bf16_widened of Avx512, [dot_i8_widened, dot_i16_added] of Avx512
 );
 token!(
-    /// Exists only where the processor has the base and VNNI. Each of its methods relies on that.
+    /// Token that exists only if the processor has the base and VNNI, on which every method relies.
     Avx512Vnni, compiled_vnni,
     ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx2", "fma"],
     "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma",
     dot_bf16_widened of Avx512, [dot_i8, dot_i16] of Avx512Vnni
 );
 token!(
-    /// Exists only where the processor has the base, VNNI and bfloat16. Each of its methods
-    /// relies on that.
+    /// Token that exists only if the processor has the base, VNNI and bfloat16, on which every
+    /// method relies.
     Avx512Bf16, compiled_bf16,
     ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx2", "fma"],
     "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512bf16,avx2,fma",

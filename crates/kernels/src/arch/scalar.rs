@@ -1,4 +1,4 @@
-//! Portable code: the twin that the others are compared with, and what runs where they are not.
+//! Portable code: the reference for the other instruction sets, and the fallback.
 
 use crate::lanes::{Kernel, LANES, Lanes};
 
@@ -10,13 +10,13 @@ fn each<T: Copy>(a: [T; LANES], b: [T; LANES], f: impl Fn(T, T) -> T) -> [T; LAN
     std::array::from_fn(|lane| f(a[lane], b[lane]))
 }
 
-/// The value of a bfloat16.
+/// Widens a bfloat16.
 #[inline(always)]
 fn widened(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The nearest bfloat16, ties to even; NaN stays NaN.
+/// Rounds to the nearest bfloat16, ties to even; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn narrowed(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -76,7 +76,7 @@ impl Lanes for Scalar {
     }
     #[inline(always)]
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        // Not `mul_add`, which is a call into the mathematics library here.
+        // `mul_add` would call the mathematics library here.
         std::array::from_fn(|lane| a[lane] * b[lane] + c[lane])
     }
     #[inline(always)]
@@ -90,27 +90,27 @@ impl Lanes for Scalar {
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Self::F {
-        // SAFETY: the caller vouches for 16 numbers.
+        // SAFETY: the caller guarantees that `from` is valid for reads of 16 numbers.
         unsafe { from.cast::<[f32; LANES]>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn load_first(self, from: *const f32, count: usize) -> Self::F {
         let mut x = [0.0; LANES];
         for (lane, x) in x.iter_mut().enumerate().take(count) {
-            // SAFETY: the caller vouches for `count` numbers.
+            // SAFETY: the caller guarantees that `from` is valid for reads of `count` numbers.
             *x = unsafe { from.add(lane).read_unaligned() };
         }
         x
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, x: Self::F) {
-        // SAFETY: the caller vouches for 16 numbers.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 16 numbers.
         unsafe { to.cast::<[f32; LANES]>().write_unaligned(x) }
     }
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, x: Self::F, count: usize) {
         for (lane, x) in x.into_iter().enumerate().take(count) {
-            // SAFETY: the caller vouches for `count` numbers.
+            // SAFETY: the caller guarantees that `to` is valid for writes of `count` numbers.
             unsafe { to.add(lane).write_unaligned(x) }
         }
     }
@@ -121,12 +121,12 @@ impl Lanes for Scalar {
     }
     #[inline(always)]
     unsafe fn store_i32(self, to: *mut i32, x: Self::I) {
-        // SAFETY: the caller vouches for 16 numbers.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 16 numbers.
         unsafe { to.cast::<[i32; LANES]>().write_unaligned(x) }
     }
     #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> Self::I {
-        // SAFETY: the caller vouches for 16 numbers.
+        // SAFETY: the caller guarantees that `from` is valid for reads of 16 numbers.
         unsafe { from.cast::<[i32; LANES]>().read_unaligned() }
     }
     #[inline(always)]
@@ -171,7 +171,7 @@ impl Lanes for Scalar {
         x.map(|x| x.to_bits().cast_signed())
     }
     #[inline(always)]
-    fn of_bits(self, x: Self::I) -> Self::F {
+    fn from_bits(self, x: Self::I) -> Self::F {
         x.map(|x| f32::from_bits(x.cast_unsigned()))
     }
     #[inline(always)]
@@ -181,7 +181,7 @@ impl Lanes for Scalar {
 
     #[inline(always)]
     unsafe fn dot_bf16(self, sum: Self::F, a: u32, weights: *const u8) -> Self::F {
-        // SAFETY: the caller vouches for 64 bytes.
+        // SAFETY: the caller guarantees that `weights` is valid for reads of 64 bytes.
         let weights = unsafe { weights.cast::<[[u16; 2]; LANES]>().read_unaligned() };
         let [low, high] = [widened(a as u16), widened((a >> 16) as u16)];
         std::array::from_fn(|lane| {
@@ -191,10 +191,10 @@ impl Lanes for Scalar {
     }
     #[inline(always)]
     unsafe fn dot_i8(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I {
-        // SAFETY: the caller vouches for 64 bytes.
+        // SAFETY: the caller guarantees that `weights` is valid for reads of 64 bytes.
         let weights = unsafe { weights.cast::<[i32; LANES]>().read_unaligned() };
         let [a0, a1, a2, a3] = a.to_le_bytes().map(i32::from);
-        // By shifts of whole words, of which compilers make vectors; they do not of bytes.
+        // Shifts of whole words, which compilers vectorize; they do not vectorize byte accesses.
         std::array::from_fn(|lane| {
             let w = weights[lane];
             let low = a0 * (w << 24 >> 24) + a1 * (w << 16 >> 24);
@@ -203,7 +203,7 @@ impl Lanes for Scalar {
     }
     #[inline(always)]
     unsafe fn dot_i16(self, sum: Self::I, a: u32, weights: *const u8) -> Self::I {
-        // SAFETY: the caller vouches for 64 bytes.
+        // SAFETY: the caller guarantees that `weights` is valid for reads of 64 bytes.
         let weights = unsafe { weights.cast::<[i32; LANES]>().read_unaligned() };
         let a = a.cast_signed();
         let (first, second) = (a << 16 >> 16, a >> 16);
@@ -215,20 +215,20 @@ impl Lanes for Scalar {
     }
     #[inline(always)]
     unsafe fn store_bf16(self, to: *mut u16, x: Self::F) {
-        // SAFETY: the caller vouches for 16 numbers of two bytes.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 32 bytes.
         unsafe { to.cast::<[u16; LANES]>().write_unaligned(x.map(narrowed)) }
     }
     #[inline(always)]
     unsafe fn store_u8(self, to: *mut u8, x: Self::F) {
         let bytes = x.map(|x| (x.round_ties_even() + 128.0) as u8);
-        // SAFETY: the caller vouches for 16 bytes.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 16 bytes.
         unsafe { to.cast::<[u8; LANES]>().write_unaligned(bytes) }
     }
     #[inline(always)]
     unsafe fn store_i16(self, to: *mut i16, x: Self::F) {
         let most = f32::from(i16::MAX);
         let halves = x.map(|x| if x < most { x.round_ties_even() as i16 } else { i16::MAX });
-        // SAFETY: the caller vouches for 32 bytes.
+        // SAFETY: the caller guarantees that `to` is valid for writes of 32 bytes.
         unsafe { to.cast::<[i16; LANES]>().write_unaligned(halves) }
     }
 }

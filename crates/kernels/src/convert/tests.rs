@@ -1,4 +1,5 @@
-//! All instruction sets against portable code, on grids of every shape; `dyno-number` compares the latter with
+//! All instruction sets against portable code, on grids of every shape; `dyno-number` compares the
+//! latter with
 //! its codec.
 
 use super::*;

@@ -1,4 +1,4 @@
-//! One worker's part of a run: its products, tile by tile, and what becomes of their sums.
+//! One worker's part of a run: its products tile by tile, and their epilogues.
 
 mod one;
 
@@ -6,15 +6,17 @@ use std::ops::Range;
 
 use super::{Base, MAX_BLOCK, SLICE, SUMS, Scratch, narrows};
 use crate::activation::Activation;
-use crate::cell::{Block, Gru, Hidden, Lstm, Matrix, Rnn, Store, Whole};
+use crate::cell::{Block, Dequantization, Gru, HiddenMatrices, Lstm, Matrix, Rnn, StoreKernel};
 use crate::lanes::{Kernel, LANES, Lanes};
-use crate::narrow::{self, Narrow, Worth};
+use crate::narrow::{self, RowNarrowing, RowQuantization};
 use crate::panels::Precision;
-use crate::program::{self, At, Every, General, Place, Product, Program, Slots, Then};
-use crate::team::Meeting;
+use crate::program::{
+    self, Cadence, Epilogue, GeneralCell, Place, Product, Program, SlotIndex, Slots,
+};
+use crate::team::Barrier;
 use crate::tile::{self, Start, Tile};
 
-/// One call, as all workers see it.
+/// A call, shared by all workers.
 pub(super) struct Run<'a> {
     pub(super) program: &'a Program,
     pub(super) bases: &'a [Base],
@@ -22,28 +24,28 @@ pub(super) struct Run<'a> {
     pub(super) lengths: &'a [usize],
     pub(super) active: &'a [usize],
     pub(super) fresh: bool,
-    pub(super) meeting: &'a Meeting,
-    pub(super) met: u32,
+    pub(super) barrier: &'a Barrier,
+    pub(super) passed: u32,
 }
 
-/// Steps that a product is for.
+/// Steps that a product covers.
 #[derive(Clone, Copy)]
 struct Span {
     first: usize,
     steps: usize,
     length: usize,
-    /// Whether `active` counts its rows.
+    /// Whether `active` limits its rows.
     is_of_rows: bool,
 }
 
-/// Whether a span goes through the panels from their end, as every other step does: of weights that
-/// do not fit into a cache, those used last are then still there.
+/// Whether a span traverses the panels backward, as every other step does: if the weights exceed a
+/// cache, those used last are still in it.
 #[inline(always)]
 fn is_back(span: Span) -> bool {
     span.steps == 1 && span.first % 2 == 1
 }
 
-/// A block of a product: some of its panels, and of the rows of all steps of a span some.
+/// A block of a product: some of its panels, and some of the rows of all steps of a span.
 #[derive(Clone, Copy)]
 struct Part {
     first_panel: usize,
@@ -52,13 +54,14 @@ struct Part {
     count: usize,
 }
 
-/// Where the rows of a block come from and go to. Written in place, row by row, for each block: a copy
-/// would read by the vector what was just written by the word, and wait for it.
+/// Sources and destinations of a block's rows. Filled in place for each block: a vector copy would
+/// stall on the scalar writes just before it.
 struct Ends {
+    /// Rows of the left operand.
     from: [*mut f32; MAX_BLOCK],
-    /// Where sums are to be, or in the worker's own memory, panel by panel.
+    /// Destinations of the sums: final places, or the worker's scratch memory panel by panel.
     sums: [*mut f32; MAX_BLOCK],
-    /// What they begin with, if that is of the row.
+    /// Initial values of the sums that differ by row.
     starts: [*mut f32; MAX_BLOCK],
 }
 
@@ -69,14 +72,14 @@ impl Ends {
     }
 }
 
-/// Division of what is mostly less than what it is divided by: a division takes as long as ten
+/// Division for operands that are mostly less than the divisor: a division takes as long as ten
 /// vectors of products.
 #[inline(always)]
 fn div_ceil(a: usize, b: usize) -> usize {
     if a <= b { usize::from(a > 0) } else { a.div_ceil(b) }
 }
 
-/// One worker's part.
+/// One worker's part of a run.
 pub(super) struct Worker<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) worker: usize,
@@ -87,13 +90,13 @@ impl Kernel for Worker<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let mut met = self.run.met;
+        let mut passed = self.run.passed;
         let ends = &mut Ends::new();
         let alone = self.run.program.workers() == 1;
-        let mut meet = || {
-            met = met.wrapping_add(1);
+        let mut synchronize = || {
+            passed = passed.wrapping_add(1);
             if !alone {
-                self.run.meeting.wait(self.worker, met);
+                self.run.barrier.wait(self.worker, passed);
             }
         };
         for looped in self.run.program.loops() {
@@ -102,12 +105,12 @@ impl Kernel for Worker<'_> {
             for start in (0..length).step_by(chunk) {
                 let end = start.saturating_add(chunk).min(length);
                 for stage in &looped.stages {
-                    let (each, spans) = match stage.every {
-                        Every::Chunk => (end - start, 1),
-                        Every::Step => (1, end - start),
+                    let (each, spans) = match stage.cadence {
+                        Cadence::Chunk => (end - start, 1),
+                        Cadence::Step => (1, end - start),
                     };
                     for span in 0..spans {
-                        let is_of_rows = stage.every == Every::Step
+                        let is_of_rows = stage.cadence == Cadence::Step
                             && looped.length == 0
                             && !self.run.active.is_empty();
                         let span = Span { first: start + span, steps: each, length, is_of_rows };
@@ -115,19 +118,19 @@ impl Kernel for Worker<'_> {
                             for product in &phase.work[self.worker] {
                                 self.product(s, product, span, ends);
                             }
-                            if phase.meets {
-                                meet();
+                            if phase.has_barrier {
+                                synchronize();
                             }
                         }
                     }
                 }
             }
-            meet();
+            synchronize();
         }
     }
 }
 
-/// A step, for those who want matrices of it.
+/// A step, which turns places into matrices.
 pub(super) struct Step<'a> {
     worker: &'a Worker<'a>,
     step: usize,
@@ -141,8 +144,8 @@ impl Step<'_> {
     }
 
     #[inline(always)]
-    pub(super) fn hidden(&self, hidden: &program::Hidden) -> Hidden {
-        Hidden {
+    pub(super) fn hidden(&self, hidden: &program::HiddenState) -> HiddenMatrices {
+        HiddenMatrices {
             state: self.matrix(hidden.state),
             narrow: hidden.narrow.map(|(place, precision)| (self.matrix(place), precision)),
             output: hidden.output.map(|place| self.matrix(place)),
@@ -152,15 +155,15 @@ impl Step<'_> {
 }
 
 impl Worker<'_> {
-    /// The matrix of a place at a step, from its column on.
+    /// Returns the matrix of a place at a step, from its column on.
     #[inline(always)]
     fn matrix(&self, place: Place, step: usize, length: usize) -> Matrix {
         let buffer = &self.run.program.buffers()[place.buffer];
         let slot = match place.at {
-            At::Fixed(slot) => slot,
-            At::Step => step,
-            At::Back => length - 1 - step,
-            At::Turn { by } => match buffer.slots {
+            SlotIndex::Fixed(slot) => slot,
+            SlotIndex::Step => step,
+            SlotIndex::Back => length - 1 - step,
+            SlotIndex::Turn { by } => match buffer.slots {
                 Slots::Count(1) | Slots::Length(_) => 0,
                 Slots::Count(2) => step.wrapping_add(by) % 2,
                 Slots::Count(count) => step.wrapping_add(by) % count,
@@ -213,19 +216,19 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether a product's rows are zeros.
+    /// Whether the rows of a product are all zeros.
     #[inline(always)]
     fn is_zero(&self, product: &Product, span: Span) -> bool {
-        product.of_state && self.run.fresh && span.first == 0 && span.steps == 1
+        product.reads_state && self.run.fresh && span.first == 0 && span.steps == 1
     }
 
-    /// In what sums are made: without anything to multiply they are the biases.
+    /// Precision of the sums; skipped products only have `f32` biases.
     #[inline(always)]
     fn precision(&self, product: &Product, span: Span) -> Precision {
         if self.is_zero(product, span) { Precision::F32 } else { product.weights.precision() }
     }
 
-    /// Puts all rows of a product into the worker's own memory, in fewer bits.
+    /// Narrows all rows of a product into the worker's scratch memory.
     #[inline(always)]
     fn narrow<S: Lanes>(&self, s: S, product: &Product, span: Span, rows: &Range<usize>) {
         let (precision, k) = (product.weights.precision(), product.weights.k());
@@ -237,19 +240,20 @@ impl Worker<'_> {
                 let from = a.first.wrapping_add((rows.start + row) * a.stride).cast_const();
                 let index = step * rows.len() + row;
                 let to = to.0.wrapping_add(index * stride).cast();
-                let worth = s.plain().call(Narrow { from, k, to, precision });
-                // SAFETY: `make_room` made room for all rows of all products of this worker.
-                unsafe { worths.0.cast::<Worth>().add(index).write(worth) };
+                let worth = s.plain().call(RowNarrowing { from, k, to, precision });
+                // SAFETY: `make_room` allocated memory for the scales of all rows of all products
+                // of this worker.
+                unsafe { worths.0.cast::<RowQuantization>().add(index).write(worth) };
             }
         }
     }
 
-    /// Where sums go that need nothing more: then tiles put them there.
+    /// Returns the destination of sums that need no epilogue; tiles write them there directly.
     #[inline(always)]
     fn stores_at_once(&self, product: &Product, span: Span) -> Option<Place> {
         let width = product.weights.vectors() * LANES;
-        match &product.then {
-            Then::Store { to, activation: Activation::Identity, outputs }
+        match &product.epilogue {
+            Epilogue::Store { to, activation: Activation::Identity, outputs }
                 if product.panels.end * width <= *outputs
                     && self.precision(product, span) != Precision::Int8 =>
             {
@@ -259,20 +263,20 @@ impl Worker<'_> {
         }
     }
 
-    /// What the cell adds to the sums: then they begin with it.
+    /// Returns the place whose numbers the cell adds to the sums; the sums then start with them.
     #[inline(always)]
     fn starts_with(&self, product: &Product, span: Span) -> Option<Place> {
         if product.bias.is_some() || self.precision(product, span) == Precision::Int8 {
             return None;
         }
-        match &product.then {
-            Then::Lstm(cell) => cell.input,
-            Then::Rnn(cell) => Some(cell.input),
+        match &product.epilogue {
+            Epilogue::Lstm(cell) => cell.input,
+            Epilogue::Rnn(cell) => Some(cell.input),
             _ => None,
         }
     }
 
-    /// Where some rows begin in a place, of the rows of all steps of a span.
+    /// Writes pointers to some rows of a place, counted over all steps of a span.
     #[inline(always)]
     fn rows(
         &self,
@@ -295,7 +299,7 @@ impl Worker<'_> {
         }
     }
 
-    /// So many rows that follow one another.
+    /// Writes pointers to `count` rows at equal distances.
     #[inline(always)]
     fn rows_from(found: &mut [*mut f32; MAX_BLOCK], first: *mut f32, stride: usize, count: usize) {
         for (at, pointer) in found[..count].iter_mut().enumerate() {
@@ -303,7 +307,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The rows of a block.
+    /// Fills the sources and destinations of a block's rows.
     #[inline(always)]
     fn ends(
         &self,
@@ -335,7 +339,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Sums of a block: for each panel, slice of k and tile of rows.
+    /// Computes the sums of a block: for each panel, slice of k and tile of rows.
     #[inline(always)]
     fn multiply<S: Lanes>(
         &self,
@@ -356,7 +360,7 @@ impl Worker<'_> {
         let starts = self.starts_with(product, span).map(|_| starts);
         let in_place = self.stores_at_once(product, span).is_some();
         let tiles = div_ceil(count, tile::rows::<S>(precision, vectors));
-        // One tile of few rows uses each weight once: then there is nothing to slice for.
+        // A single tile uses each weight once, so that slices would not help.
         let slice = if tiles == 1 { words.max(1) } else { SLICE };
         for panel in 0..panels {
             let panel = if is_back(span) { panels - 1 - panel } else { panel };
@@ -368,7 +372,7 @@ impl Worker<'_> {
                 let length = slice.min(words - word);
                 let mut done = 0;
                 for tile in 0..tiles {
-                    // Equal shares: of ten rows five and five, not six and four.
+                    // Equal shares: ten rows become five and five, not six and four.
                     let share = if tile + 1 == tiles {
                         count - done
                     } else {
@@ -392,9 +396,9 @@ impl Worker<'_> {
                         sums: to,
                         column,
                     };
-                    // SAFETY: the program is proven, so rows and panels lie inside of their buffers; the
-                    // sums of a block are at most `SUMS` words,
-                    // or where the product stores them.
+                    // SAFETY: `Program::new` has verified that the rows and panels lie inside of
+                    // their buffers. The sums of a block fit in the scratch memory of `SUMS` words,
+                    // or go to the verified place where the product stores them.
                     unsafe { tile::multiply(s, precision, share, vectors, tile) };
                     done += share;
                 }
@@ -406,8 +410,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether what is done to a block's sums can be done to all of them at once: rows of all steps follow one
-    /// another wherever they come from and go to.
+    /// Whether the epilogue of a block can process all steps at once: the rows of all steps are
+    /// contiguous in all of its places.
     #[inline(always)]
     fn finishes_at_once(
         &self,
@@ -422,25 +426,25 @@ impl Worker<'_> {
             let is_whole = rows.start == 0 && rows.len() == buffer.rows;
             is_whole
                 && match (place.at, buffer.slots) {
-                    (At::Step, _) => true,
-                    (At::Turn { by }, Slots::Count(slots)) => {
+                    (SlotIndex::Step, _) => true,
+                    (SlotIndex::Turn { by }, Slots::Count(slots)) => {
                         (span.first + first).wrapping_add(by) % slots + (last - first) < slots
                     }
                     _ => false,
                 }
         };
-        match &product.then {
+        match &product.epilogue {
             _ if first == last => false,
-            Then::Store { to, .. } => is_one(to),
-            Then::General(cell) => match &**cell {
-                General::Highway(highway) => is_one(&highway.x) && is_one(&highway.to),
+            Epilogue::Store { to, .. } => is_one(to),
+            Epilogue::General(cell) => match &**cell {
+                GeneralCell::Highway(highway) => is_one(&highway.x) && is_one(&highway.to),
                 _ => false,
             },
             _ => false,
         }
     }
 
-    /// What becomes of a block's sums, one step after the other, or all at once.
+    /// Runs the epilogue of a block's sums, step by step or for all steps at once.
     #[inline(always)]
     fn finish<S: Lanes>(
         &self,
@@ -475,15 +479,18 @@ impl Worker<'_> {
             done += share;
             if self.precision(product, span) == Precision::Int8 {
                 let worths = narrows(product).then(|| {
-                    let worths =
-                        self.run.scratch[self.worker].worths.0.cast::<Worth>().cast_const();
-                    // SAFETY: `narrow` has written what all rows of the span are worth.
+                    let worths = self.run.scratch[self.worker]
+                        .worths
+                        .0
+                        .cast::<RowQuantization>()
+                        .cast_const();
+                    // SAFETY: `narrow` has written the scales of all rows of the span.
                     unsafe {
                         std::slice::from_raw_parts(worths.add(first_row + done - share), share)
                     }
                 });
-                let to = match &product.then {
-                    Then::Store { to, activation: Activation::Identity, outputs } => {
+                let to = match &product.epilogue {
+                    Epilogue::Store { to, activation: Activation::Identity, outputs } => {
                         Some((self.matrix(*to, step, span.length), *outputs))
                     }
                     _ => None,
@@ -497,14 +504,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Whole numbers become `f32`.
+    /// Converts integer sums to `f32`.
     #[inline(always)]
     fn whole<S: Lanes>(
         &self,
         s: S,
         product: &Product,
         block: Block,
-        worths: Option<&[Worth]>,
+        worths: Option<&[RowQuantization]>,
         to: Option<(Matrix, usize)>,
     ) {
         let (scales, excess) =
@@ -512,7 +519,7 @@ impl Worker<'_> {
         let bias = product.bias.as_deref();
         let bias = bias.map(|bias| &bias[block.first_panel * block.vectors * LANES..]);
         let scale = product.scale;
-        s.plain().call(Whole { block, scales, excess, bias, scale, worths, to });
+        s.plain().call(Dequantization { block, scales, excess, bias, scale, worths, to });
     }
 
     #[inline(always)]
@@ -527,12 +534,12 @@ impl Worker<'_> {
         let s = s.plain();
         let started = self.starts_with(product, span).is_some();
         let at = Step { worker: self, step, length: span.length };
-        match &product.then {
-            Then::Store { to, activation, outputs } => {
+        match &product.epilogue {
+            Epilogue::Store { to, activation, outputs } => {
                 let (to, outputs, activation) = (at.matrix(*to), *outputs, *activation);
-                s.call(Store { block, to, outputs, activation });
+                s.call(StoreKernel { block, to, outputs, activation });
             }
-            Then::Lstm(cell) => {
+            Epilogue::Lstm(cell) => {
                 let input = cell.input.filter(|_| !started).map(|place| at.matrix(place));
                 let state = at.matrix(cell.cell);
                 let (hidden, curve) = (at.hidden(&cell.hidden), &cell.tanh.curve());
@@ -542,7 +549,7 @@ impl Worker<'_> {
                     _ => s.call(Lstm::<3> { block, input, cell: state, hidden, curve }),
                 }
             }
-            Then::Gru(cell) => {
+            Epilogue::Gru(cell) => {
                 let (input, last) = (at.matrix(cell.input), at.matrix(cell.last));
                 let (hidden, curve) = (at.hidden(&cell.hidden), &cell.tanh.curve());
                 match cell.tanh.terms() {
@@ -551,12 +558,12 @@ impl Worker<'_> {
                     _ => s.call(Gru::<3> { block, input, last, hidden, curve }),
                 }
             }
-            Then::Rnn(cell) => {
+            Epilogue::Rnn(cell) => {
                 let input = (!started).then(|| at.matrix(cell.input));
                 let activation = cell.activation;
                 s.call(Rnn { block, input, hidden: at.hidden(&cell.hidden), activation });
             }
-            Then::General(cell) => self.finish_general(s, cell, block, &at),
+            Epilogue::General(cell) => self.finish_general(s, cell, block, &at),
         }
     }
 }

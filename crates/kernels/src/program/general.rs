@@ -1,132 +1,134 @@
-//! Cells with whatever ONNX lets them have: any activations, clipping, peepholes, coupled gates, a
-//! reset gate before the product, projections. Slower by a little than the cells of
-//! [`Then`](super::Then) that most models have.
+//! Cells with the options of ONNX: arbitrary activations, clipping, peepholes, coupled gates, a
+//! reset gate before the product, and projections. They are slightly slower than the common cells
+//! of [`Epilogue`](super::Epilogue).
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Hidden, Place};
+use super::{HiddenState, Place};
 use crate::activation::{Activation, Tanh};
 use crate::lanes::LANES;
 
-/// What the gates of a cell have in common.
+/// Settings of a cell's gates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gates {
-    /// Of ONNX, f, g and h in this order: of an LSTM those of the gates, of what goes into the cell
-    /// and of what comes out of it; of a GRU the first two, of a plain network the first.
+    /// Activations f, g and h of ONNX, in this order: for an LSTM those of the gates, of the cell's
+    /// input and of its output; for a GRU f and g only; for an RNN f only.
     pub activations: [Activation; 3],
-    /// Sums are kept within this distance of zero before an activation.
+    /// Limit on the absolute value of sums before an activation.
     pub clip: Option<f32>,
-    /// How near to tanh.
+    /// Accuracy of tanh.
     pub tanh: Tanh,
 }
 
-/// A cell. Places of units begin with unit 0.
+/// A cell with options. Places of units begin with unit 0.
 #[derive(Clone, Debug)]
-pub enum General {
+pub enum GeneralCell {
     /// Four gates: i, f, g, o of an LSTM.
     Lstm(GeneralLstm),
-    /// Three gates: z, r, n of a GRU whose reset gate works on the product.
+    /// Three gates: z, r, n of a GRU whose reset gate is applied to the product.
     Gru(GeneralGru),
-    /// Two gates, z and r, of a GRU whose reset gate works on the state: the first of its two products.
-    Reset(Reset),
-    /// Its n, from a product with what [`General::Reset`] left.
-    Blend(Blend),
-    /// One gate, any number of vectors: a plain network, or a projection.
+    /// Two gates, z and r, of a GRU whose reset gate is applied to the state: the first of its two
+    /// products.
+    Reset(ResetCell),
+    /// Gate n of that GRU, from a product with the result of [`GeneralCell::Reset`].
+    Blend(BlendCell),
+    /// One gate with any number of vectors: a plain recurrent network, or a projection.
     Rnn(GeneralRnn),
-    /// Two vectors, the gate t and the candidate: a highway layer, which has no state.
-    Highway(Highway),
+    /// Two vectors, gate t and candidate: a highway layer, which has no state.
+    Highway(HighwayCell),
 }
 
-/// An LSTM. What it puts out may be projected by another product before it is the state.
+/// An LSTM. Another product may project its output before that becomes the state.
 #[derive(Clone, Debug)]
 pub struct GeneralLstm {
-    /// Products with the input, as the panels order them, biases in them.
+    /// Products with the input including biases, in the order of the panels.
     pub input: Place,
-    /// State of the cell, in place.
+    /// Cell state, updated in place.
     pub cell: Place,
-    /// What comes out.
-    pub hidden: Hidden,
-    /// Of the gates.
+    /// Destinations of the output.
+    pub hidden: HiddenState,
+    /// Settings of the gates.
     pub gates: Gates,
-    /// Weights of the cell's state for the gates i, f and o: panels x 3 x 16; the last sees the new state.
+    /// Weights of the cell state in gates i, f and o: panels x 3 x 16; gate o sees the new state.
     pub peepholes: Option<Arc<[f32]>>,
-    /// Whether f is 1 - i (`input_forget`); the sum of f is then not looked at.
+    /// Whether f is 1 - i (`input_forget` in ONNX); the sum of f is then ignored.
     pub coupled: bool,
 }
 
-/// A GRU whose `r` acts on the sum of `n`.
+/// A GRU whose gate r is applied to the sum of n.
 #[derive(Clone, Debug)]
 pub struct GeneralGru {
-    /// Products with the input, as the panels order them, biases in them.
+    /// Products with the input including biases, in the order of the panels.
     pub input: Place,
-    /// The last state.
+    /// State after the last step.
     pub last: Place,
-    /// The new one.
-    pub hidden: Hidden,
-    /// Of the gates.
+    /// Destinations of the new state.
+    pub hidden: HiddenState,
+    /// Settings of the gates.
     pub gates: Gates,
 }
 
-/// The gates of a GRU, and its state times r.
+/// Gates z and r of a GRU, and its state times r.
 #[derive(Clone, Debug)]
-pub struct Reset {
-    /// Products of z and r with the input, as the panels order them, biases in them.
+pub struct ResetCell {
+    /// Products of z and r with the input including biases, in the order of the panels.
     pub input: Place,
-    /// The last state.
+    /// State after the last step.
     pub last: Place,
-    /// Where z goes.
+    /// Destination of z.
     pub update: Place,
-    /// Where r times the last state goes.
+    /// Destination of r times the last state.
     pub reset: Place,
-    /// Of the gates.
+    /// Settings of the gates.
     pub gates: Gates,
 }
 
-/// What z lets in of n.
+/// Gate n of a GRU and its blend with the last state.
 #[derive(Clone, Debug)]
-pub struct Blend {
-    /// Products of n with the input, as the panels order them, biases in them.
+pub struct BlendCell {
+    /// Products of n with the input including biases, in the order of the panels.
     pub input: Place,
-    /// z.
+    /// Gate z.
     pub update: Place,
-    /// The last state.
+    /// State after the last step.
     pub last: Place,
-    /// The new one.
-    pub hidden: Hidden,
-    /// Of the gates; n has the second activation.
+    /// Destinations of the new state.
+    pub hidden: HiddenState,
+    /// Settings of the gates; n has the second activation.
     pub gates: Gates,
 }
 
 /// Sums with an activation.
 #[derive(Clone, Debug)]
 pub struct GeneralRnn {
-    /// Products with the input, as the panels order them, biases in them; nothing if the sums have all.
+    /// Products with the input including biases, in the order of the panels; `None` if the sums
+    /// include them.
     pub input: Option<Place>,
-    /// The new state.
-    pub hidden: Hidden,
-    /// Of the gate.
+    /// Destinations of the new state.
+    pub hidden: HiddenState,
+    /// Settings of the gate.
     pub gates: Gates,
 }
 
-/// A highway layer (Srivastava, Greff and Schmidhuber, 2015): `t g + (1 - t) x` with the logistic gate t.
-/// Both products are one, of panels with two vectors.
+/// A highway layer (Srivastava, Greff and Schmidhuber, 2015): `t g + (1 - t) x` with the logistic
+/// gate t. Gate and candidate are one product, of panels with two vectors.
 #[derive(Clone, Debug)]
-pub struct Highway {
-    /// What is carried: its first column stands against the first output.
+pub struct HighwayCell {
+    /// Input x; its first column belongs to the first output.
     pub x: Place,
-    /// Where the outputs go.
+    /// Destination of the outputs.
     pub to: Place,
-    /// How many there are; x is read as far as that.
+    /// Number of outputs, and of columns of x that are read.
     pub outputs: usize,
-    /// What is done to the candidate's sum.
+    /// Activation of the candidate.
     pub activation: Activation,
-    /// How near to tanh.
+    /// Accuracy of tanh.
     pub tanh: Tanh,
 }
 
-impl General {
-    /// Vectors of a panel, where they are fixed.
+impl GeneralCell {
+    /// Vectors of a panel, if the cell determines them.
     pub(crate) fn vectors(&self) -> Option<usize> {
         match self {
             Self::Lstm(_) => Some(4),
@@ -136,7 +138,7 @@ impl General {
         }
     }
 
-    /// Units that it claims to have.
+    /// Units that the cell declares.
     pub(crate) fn units(&self) -> usize {
         match self {
             Self::Lstm(cell) => cell.hidden.units,
@@ -148,7 +150,7 @@ impl General {
         }
     }
 
-    /// Numbers that it reads beside the buffers: how many there must be for so many panels, and are.
+    /// Expected and actual numbers of peepholes for `panels` panels, if there are any.
     pub(crate) fn peepholes(&self, panels: usize) -> Option<(usize, usize)> {
         match self {
             Self::Lstm(GeneralLstm { peepholes: Some(peepholes), .. }) => {
@@ -158,14 +160,15 @@ impl General {
         }
     }
 
-    /// Calls `touch` with all that is touched for `panels` of `vectors`: where, which columns,
-    /// whether written. Hidden states are left to the caller, which gets their units.
+    /// Calls `touch` with each place that the cell accesses for `panels` of `vectors`: the place,
+    /// its columns, and whether it is written. Returns the hidden state and its units, which the
+    /// caller must add.
     pub(crate) fn touches<'a>(
         &'a self,
         panels: &Range<usize>,
         vectors: usize,
         touch: &mut impl FnMut(Place, Range<usize>, bool),
-    ) -> Option<(&'a Hidden, Range<usize>)> {
+    ) -> Option<(&'a HiddenState, Range<usize>)> {
         let by = |width: usize| panels.start * width..panels.end * width;
         let (sums, units) = (by(vectors * LANES), by(LANES));
         match self {

@@ -1,62 +1,66 @@
-//! What must hold of a program before it runs: every place lies inside of its buffer, and between two
-//! meetings no worker touches what another writes.
+//! Verification of programs: every place lies inside of its buffer, and between two barriers no
+//! worker accesses what another one writes.
 
 use std::fmt;
 use std::ops::Range;
 
-use super::{At, Buffer, Every, Hidden, Kind, Loop, Phase, Place, Product, Slots, Then};
+use super::{
+    Buffer, BufferKind, Cadence, Epilogue, HiddenState, Loop, Phase, Place, Product, SlotIndex,
+    Slots,
+};
 use crate::lanes::LANES;
 use crate::panels::Precision;
 
-/// Why a program is not run.
+/// Reason why a program is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// A phase has not as much work as there are workers.
+    /// The amount of work in a phase differs from the number of workers.
     Workers {
-        /// Of the program.
+        /// Workers of the program.
         expected: usize,
-        /// Of the phase.
+        /// Workers with work in the phase.
         found: usize,
     },
-    /// A place is outside of its buffer, or there is no such buffer or slot.
+    /// A place lies outside of its buffer, or the buffer does not exist.
     Outside {
-        /// Which buffer.
+        /// Index of the buffer.
         buffer: usize,
-        /// Rows and columns that would be touched.
+        /// Rows and columns that would be accessed.
         touched: (Range<usize>, Range<usize>),
     },
-    /// A buffer of more words than a machine has.
+    /// A buffer exceeds the memory of any machine.
     Size {
-        /// Which buffer.
+        /// Index of the buffer.
         buffer: usize,
     },
-    /// A slot that the buffer, or this loop, has not.
+    /// The buffer, or this loop, does not have the slot.
     Slot {
-        /// Which buffer.
+        /// Index of the buffer.
         buffer: usize,
-        /// Which slot.
+        /// The slot.
         at: String,
     },
-    /// Something would write an input, or two buffers are one output.
+    /// An input would be written, or two buffers are the same output.
     Direction {
-        /// Which buffer.
+        /// Index of the buffer.
         buffer: usize,
     },
     /// Panels, biases or cells do not fit the weights.
     Weights {
-        /// What does not.
+        /// Description of the count.
         what: &'static str,
-        /// How many are needed.
+        /// Expected count.
         expected: usize,
-        /// How many there are.
+        /// Count found.
         found: usize,
     },
-    /// Two workers would touch one place, one of them writing, without a meeting between them.
+    /// Two workers could access the same place without a barrier between them, and one of them
+    /// writes.
     Race {
         /// The workers.
         workers: (usize, usize),
-        /// The buffer.
+        /// Index of the buffer.
         buffer: usize,
     },
 }
@@ -92,7 +96,7 @@ impl fmt::Display for ProgramError {
 
 impl std::error::Error for ProgramError {}
 
-/// What a product touches in one buffer.
+/// An access of a product to a buffer.
 struct Access {
     place: Place,
     rows: Range<usize>,
@@ -115,13 +119,14 @@ pub(super) fn check(
         return Err(ProgramError::Workers { expected: 1, found: 0 });
     }
     for (index, buffer) in buffers.iter().enumerate() {
-        // Of a buffer as long as a sequence, who runs the program looks again.
+        // The size of a buffer as long as a sequence is checked again at each run.
         let slots = if let Slots::Count(count) = buffer.slots { count } else { 1 };
         if buffer.words(slots).is_none() {
             return Err(ProgramError::Size { buffer: index });
         }
-        let again =
-            |other: &Buffer| matches!(other.kind, Kind::Output(_)) && other.kind == buffer.kind;
+        let again = |other: &Buffer| {
+            matches!(other.kind, BufferKind::Output(_)) && other.kind == buffer.kind
+        };
         if buffers[..index].iter().any(again) {
             return Err(ProgramError::Direction { buffer: index });
         }
@@ -131,24 +136,24 @@ pub(super) fn check(
             looped
                 .stages
                 .iter()
-                .flat_map(|stage| stage.phases.iter().map(move |p| (stage.every, p)))
+                .flat_map(|stage| stage.phases.iter().map(move |p| (stage.cadence, p)))
         };
-        for (every, phase) in phases() {
+        for (cadence, phase) in phases() {
             if phase.work.len() != workers {
                 return Err(ProgramError::Workers { expected: workers, found: phase.work.len() });
             }
             for product in phase.work.iter().flatten() {
                 fits(product)?;
                 for access in accesses(product) {
-                    inside(buffers, looped, every, &access)?;
+                    inside(buffers, looped, cadence, &access)?;
                 }
             }
         }
-        // Where each phase ends with a meeting, only what is in one phase can race, and all of it is at
-        // one step. Otherwise a worker may be anywhere in the loop while another is anywhere.
-        if phases().all(|(_, phase)| phase.meets) {
-            for (every, phase) in phases() {
-                apart(buffers, &[phase], every == Every::Step)?;
+        // If each phase ends with a barrier, only accesses of one phase can race, and all of them
+        // are at the same step. Otherwise, two workers may be anywhere in the loop.
+        if phases().all(|(_, phase)| phase.has_barrier) {
+            for (cadence, phase) in phases() {
+                apart(buffers, &[phase], cadence == Cadence::Step)?;
             }
         } else {
             apart(buffers, &phases().map(|(_, phase)| phase).collect::<Vec<_>>(), false)?;
@@ -157,7 +162,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Panels, biases and cells against the weights.
+/// Checks panels, biases and cells against the weights.
 fn fits(product: &Product) -> Result<(), ProgramError> {
     let weights = &product.weights;
     let needed = |what, expected, found| Err(ProgramError::Weights { what, expected, found });
@@ -177,25 +182,25 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
             product.holds.per_word(),
         );
     }
-    let (gates, units) = match &product.then {
-        Then::Store { outputs: stored, .. } => (weights.vectors(), *stored),
-        Then::Lstm(cell) => (4, cell.hidden.units),
-        Then::Gru(cell) => (3, cell.hidden.units),
-        Then::Rnn(cell) => (weights.vectors(), cell.hidden.units),
-        Then::General(cell) => (cell.vectors().unwrap_or(weights.vectors()), cell.units()),
+    let (gates, units) = match &product.epilogue {
+        Epilogue::Store { outputs: stored, .. } => (weights.vectors(), *stored),
+        Epilogue::Lstm(cell) => (4, cell.hidden.units),
+        Epilogue::Gru(cell) => (3, cell.hidden.units),
+        Epilogue::Rnn(cell) => (weights.vectors(), cell.hidden.units),
+        Epilogue::General(cell) => (cell.vectors().unwrap_or(weights.vectors()), cell.units()),
     };
     if gates != weights.vectors() {
         return needed("vectors of a panel", gates, weights.vectors());
     }
-    let most = match &product.then {
-        Then::Store { .. } | Then::Rnn(_) => outputs,
-        Then::General(cell) if cell.vectors().is_none() => outputs,
-        Then::Lstm(_) | Then::Gru(_) | Then::General(_) => weights.panels() * LANES,
+    let most = match &product.epilogue {
+        Epilogue::Store { .. } | Epilogue::Rnn(_) => outputs,
+        Epilogue::General(cell) if cell.vectors().is_none() => outputs,
+        Epilogue::Lstm(_) | Epilogue::Gru(_) | Epilogue::General(_) => weights.panels() * LANES,
     };
     if units > most {
         return needed("outputs of the weights", units, most);
     }
-    if let Then::General(cell) = &product.then
+    if let Epilogue::General(cell) = &product.epilogue
         && let Some((expected, found)) = cell.peepholes(weights.panels())
         && expected != found
     {
@@ -204,52 +209,57 @@ fn fits(product: &Product) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// All that a product touches.
+/// Returns all accesses of a product.
 fn accesses(product: &Product) -> Vec<Access> {
-    // Ranges that end before they begin are of nothing, and nothing is done where either is.
+    // A range that ends before it begins is empty, and a product with an empty range does nothing.
     let nothing = product.panels.is_empty() || product.rows.is_empty();
     let some = |range: &Range<usize>| if nothing { 0..0 } else { range.clone() };
     let (panels, rows) = (some(&product.panels), some(&product.rows));
     let width = product.weights.vectors() * LANES;
     let mut all = Vec::new();
     let mut touch = |place: Place, columns: Range<usize>, writes| {
-        // A sum that is too great for its type is too great for any buffer.
+        // A sum that saturates exceeds any buffer.
         let [start, end] = [columns.start, columns.end].map(|at| place.column.saturating_add(at));
         all.push(Access { place, rows: rows.clone(), columns: start..end, writes });
     };
     let sums = panels.start * width..panels.end * width;
     touch(product.a, 0..product.holds.words(product.weights.k()), false);
-    match &product.then {
-        Then::Store { to, outputs, .. } => {
+    match &product.epilogue {
+        Epilogue::Store { to, outputs, .. } => {
             touch(*to, sums.start..sums.end.min(*outputs), true);
         }
-        Then::Lstm(cell) => {
+        Epilogue::Lstm(cell) => {
             let units = panels.start * LANES..panels.end * LANES;
             cell.input.iter().for_each(|input| touch(*input, sums.clone(), false));
             touch(cell.cell, units.clone(), true);
             hidden(&cell.hidden, units, &mut touch);
         }
-        Then::Gru(cell) => {
+        Epilogue::Gru(cell) => {
             let units = panels.start * LANES..panels.end * LANES;
             touch(cell.input, sums, false);
             touch(cell.last, units.clone(), false);
             hidden(&cell.hidden, units, &mut touch);
         }
-        Then::Rnn(cell) => {
+        Epilogue::Rnn(cell) => {
             touch(cell.input, sums.clone(), false);
             hidden(&cell.hidden, sums, &mut touch);
         }
-        Then::General(cell) => {
-            if let Some((of, units)) = cell.touches(&panels, product.weights.vectors(), &mut touch)
+        Epilogue::General(cell) => {
+            if let Some((state, units)) =
+                cell.touches(&panels, product.weights.vectors(), &mut touch)
             {
-                hidden(of, units, &mut touch);
+                hidden(state, units, &mut touch);
             }
         }
     }
     all
 }
 
-fn hidden(hidden: &Hidden, units: Range<usize>, touch: &mut impl FnMut(Place, Range<usize>, bool)) {
+fn hidden(
+    hidden: &HiddenState,
+    units: Range<usize>,
+    touch: &mut impl FnMut(Place, Range<usize>, bool),
+) {
     touch(hidden.state, units.clone(), true);
     if let Some((place, precision)) = hidden.narrow {
         let words = |units: usize| units / precision.per_word();
@@ -263,7 +273,7 @@ fn hidden(hidden: &Hidden, units: Range<usize>, touch: &mut impl FnMut(Place, Ra
 fn inside(
     buffers: &[Buffer],
     looped: &Loop,
-    every: Every,
+    cadence: Cadence,
     access: &Access,
 ) -> Result<(), ProgramError> {
     let Access { place, rows, columns, writes } = access;
@@ -274,16 +284,16 @@ fn inside(
     if !access.is_nothing() && (rows.end > buffer.rows || columns.end > buffer.columns) {
         return Err(outside());
     }
-    if *writes && matches!(buffer.kind, Kind::Input(_)) {
+    if *writes && matches!(buffer.kind, BufferKind::Input(_)) {
         return Err(ProgramError::Direction { buffer: index });
     }
     let exists = match (place.at, buffer.slots) {
-        (At::Fixed(slot), Slots::Count(count)) => slot < count,
-        (At::Step | At::Back, Slots::Length(length)) => length == looped.length,
-        (At::Turn { .. }, Slots::Count(count)) => match every {
-            // A chunk's steps must not fall upon one another.
-            Every::Chunk => count >= looped.chunk.max(1),
-            Every::Step => count >= 1,
+        (SlotIndex::Fixed(slot), Slots::Count(count)) => slot < count,
+        (SlotIndex::Step | SlotIndex::Back, Slots::Length(length)) => length == looped.length,
+        (SlotIndex::Turn { .. }, Slots::Count(count)) => match cadence {
+            // The steps of a chunk need separate slots.
+            Cadence::Chunk => count >= looped.chunk.max(1),
+            Cadence::Step => count >= 1,
         },
         _ => false,
     };
@@ -294,18 +304,18 @@ fn inside(
     }
 }
 
-/// No two workers touch one place in these phases, unless both only read.
+/// Checks that no two workers access the same place in these phases, unless both only read.
 fn apart(buffers: &[Buffer], phases: &[&Phase], one_step: bool) -> Result<(), ProgramError> {
     let workers = phases.first().map_or(0, |phase| phase.work.len());
-    let of = |worker: usize| -> Vec<Access> {
+    let accesses_of = |worker: usize| -> Vec<Access> {
         phases.iter().flat_map(|phase| &phase.work[worker]).flat_map(accesses).collect()
     };
-    let all: Vec<Vec<Access>> = (0..workers).map(of).collect();
+    let all: Vec<Vec<Access>> = (0..workers).map(accesses_of).collect();
     for one in 0..workers {
         for other in one + 1..workers {
             for a in &all[one] {
                 for b in &all[other] {
-                    if (a.writes || b.writes) && meet(buffers, a, b, one_step) {
+                    if (a.writes || b.writes) && collide(buffers, a, b, one_step) {
                         let buffer = a.place.buffer;
                         return Err(ProgramError::Race { workers: (one, other), buffer });
                     }
@@ -316,11 +326,11 @@ fn apart(buffers: &[Buffer], phases: &[&Phase], one_step: bool) -> Result<(), Pr
     Ok(())
 }
 
-fn meet(buffers: &[Buffer], a: &Access, b: &Access, one_step: bool) -> bool {
+fn collide(buffers: &[Buffer], a: &Access, b: &Access, one_step: bool) -> bool {
     let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
     let slots_differ = match (a.place.at, b.place.at, buffers[a.place.buffer].slots) {
-        (At::Fixed(a), At::Fixed(b), _) => a != b,
-        (At::Turn { by: a }, At::Turn { by: b }, Slots::Count(count)) => {
+        (SlotIndex::Fixed(a), SlotIndex::Fixed(b), _) => a != b,
+        (SlotIndex::Turn { by: a }, SlotIndex::Turn { by: b }, Slots::Count(count)) => {
             one_step && a % count != b % count
         }
         _ => false,

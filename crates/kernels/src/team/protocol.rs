@@ -1,32 +1,33 @@
-//! The words by which a team starts, ends and meets. How a thread waits is left to the caller, and
-//! what a word is to a trait: so a model can try all orders in which threads come.
+//! The protocol by which a team starts, finishes and synchronizes. The caller decides how to wait,
+//! and the atomic word is a trait, so that a model checker can try all interleavings.
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Two cache lines: neighbours are fetched in pairs.
+/// Two cache lines, because processors fetch adjacent lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Line<T>(T);
 
-/// A number that one thread tells others.
-pub(crate) trait Word: Default {
-    /// What was told last. All that the teller wrote before is seen (acquire).
-    fn seen(&self) -> u32;
-    /// Tells a number (release).
-    fn tell(&self, number: u32);
-    /// Of two threads that each tell one word and then look at the other's, with this between,
-    /// one at least sees what the other told (sequential consistency).
+/// A number that one thread publishes to others.
+pub(crate) trait AtomicWord: Default {
+    /// Returns the number published last. All earlier writes of the publisher are visible then
+    /// (acquire).
+    fn latest(&self) -> u32;
+    /// Publishes a number (release).
+    fn publish(&self, number: u32);
+    /// Fence: of two threads that each publish a word, call this, and read the other's word, at
+    /// least one sees the other's number (sequential consistency).
     fn between();
 }
 
-impl Word for AtomicU32 {
-    fn seen(&self) -> u32 {
+impl AtomicWord for AtomicU32 {
+    fn latest(&self) -> u32 {
         self.load(Ordering::Acquire)
     }
-    fn tell(&self, number: u32) {
+    fn publish(&self, number: u32) {
         self.store(number, Ordering::Release);
     }
     fn between() {
@@ -34,83 +35,85 @@ impl Word for AtomicU32 {
     }
 }
 
-fn lines<W: Word>(count: usize) -> Vec<Line<W>> {
+fn lines<W: AtomicWord>(count: usize) -> Vec<Line<W>> {
     (0..count).map(|_| Line::default()).collect()
 }
 
-/// How jobs begin and end.
+/// Start and end of jobs.
 pub(crate) struct Jobs<W> {
-    /// The job that is to be done.
+    /// The current job.
     start: Line<W>,
-    /// The last job that each worker has done.
+    /// The last job that each worker has finished.
     done: Vec<Line<W>>,
-    /// 1 where a worker sleeps, or is about to.
+    /// 1 if a worker sleeps or is about to.
     asleep: Vec<Line<W>>,
 }
 
-impl<W: Word> Jobs<W> {
+impl<W: AtomicWord> Jobs<W> {
     pub(crate) fn new(workers: usize) -> Self {
         Self { start: Line::default(), done: lines(workers), asleep: lines(workers) }
     }
 
-    /// Tells all workers of a job, another than the last; calls `wake` for those that may sleep.
+    /// Publishes a job that differs from the last, and calls `wake` for each worker that may sleep.
     pub(crate) fn begin(&self, job: u32, mut wake: impl FnMut(usize)) {
-        self.start.0.tell(job);
+        self.start.0.publish(job);
         W::between();
         for (worker, asleep) in self.asleep.iter().enumerate() {
-            if asleep.0.seen() != 0 {
+            if asleep.0.latest() != 0 {
                 wake(worker);
             }
         }
     }
 
-    /// The job that was told last.
-    pub(crate) fn told(&self) -> u32 {
-        self.start.0.seen()
+    /// Returns the job published last.
+    pub(crate) fn current(&self) -> u32 {
+        self.start.0.latest()
     }
 
-    /// Sleeps until there is another job than the last. `park` may return for no reason, and
-    /// must if the worker was woken since it last returned.
+    /// Sleeps until the job differs from `last`. `park` may return spuriously, and must return if
+    /// the worker was woken since it last returned.
     pub(crate) fn sleep(&self, worker: usize, last: u32, park: impl Fn()) -> u32 {
-        self.asleep[worker].0.tell(1);
-        // Either `begin` sees that this one sleeps, or this one sees the job.
+        self.asleep[worker].0.publish(1);
+        // Either `begin` sees that this worker sleeps, or this worker sees the job.
         W::between();
-        while self.told() == last {
+        while self.current() == last {
             park();
         }
-        self.asleep[worker].0.tell(0);
-        self.told()
+        self.asleep[worker].0.publish(0);
+        self.current()
     }
 
-    /// A worker is done with a job.
+    /// Reports that a worker has finished a job.
     pub(crate) fn end(&self, worker: usize, job: u32) {
-        self.done[worker].0.tell(job);
+        self.done[worker].0.publish(job);
     }
 
-    /// Returns when all workers are done with a job. What they wrote is seen.
+    /// Returns when all workers have finished a job. Their writes are visible then.
     pub(crate) fn wait(&self, job: u32, mut pause: impl FnMut()) {
         for done in &self.done {
-            while done.0.seen() != job {
+            while done.0.latest() != job {
                 pause();
             }
         }
     }
 }
 
-/// How workers meet: each tells its own line how often it came, so that lines have one writer.
-pub(crate) struct Came<W>(Vec<Line<W>>);
+/// Arrivals of workers at a barrier: each worker publishes its count on its own line, so that every
+/// line has one writer.
+pub(crate) struct Arrivals<W>(Vec<Line<W>>);
 
-impl<W: Word> Came<W> {
+impl<W: AtomicWord> Arrivals<W> {
     pub(crate) fn new(workers: usize) -> Self {
         Self(lines(workers))
     }
 
-    /// Returns when all workers have come for the `time`th time. What they wrote before is seen.
-    pub(crate) fn meet(&self, worker: usize, time: u32, mut pause: impl FnMut()) {
-        self.0[worker].0.tell(time);
-        for (other, came) in self.0.iter().enumerate() {
-            // Another may have gone on to the next meeting already, never further.
-            while other != worker && came.0.seen().wrapping_sub(time).cast_signed() < 0 {
+    /// Returns when all workers have arrived for the `time`th time. Their earlier writes are
+    /// visible then.
+    pub(crate) fn arrive(&self, worker: usize, time: u32, mut pause: impl FnMut()) {
+        self.0[worker].0.publish(time);
+        for (other, arrivals) in self.0.iter().enumerate() {
+            // Another worker may already have reached the next barrier, but no later one.
+            while other != worker && arrivals.0.latest().wrapping_sub(time).cast_signed() < 0 {
                 pause();
             }
         }

@@ -12,13 +12,13 @@ fn numbers(count: usize, seed: usize, largest: usize) -> Vec<f32> {
 
 /// How both sides are held.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Held {
+enum Packing {
     F32,
     Bytes,
     Int16,
 }
 
-impl Held {
+impl Packing {
     /// Numbers of a word.
     fn per_word(self) -> usize {
         match self {
@@ -31,12 +31,12 @@ impl Held {
 
 /// Rows of weights of at most `largest` in the order of panels.
 fn packed(
-    held: Held,
+    held: Packing,
     vectors: usize,
     outputs: usize,
     k: usize,
     largest: usize,
-) -> (Weights, Vec<f32>) {
+) -> (WindowWeights, Vec<f32>) {
     let units = outputs.div_ceil(vectors * LANES) * LANES;
     let rows = numbers(units * vectors * k, 3, largest);
     let row = |vector: usize, unit: usize| {
@@ -44,9 +44,9 @@ fn packed(
         &rows[output * k..][..k]
     };
     let weights = match held {
-        Held::F32 => Panels::pack(Precision::F32, vectors, units, k, row).into(),
-        Held::Bytes => Panels::pack_whole(vectors, units, k, 1.0, row).into(),
-        Held::Int16 => Weights::int16(vectors, units, k, 1.0, row),
+        Packing::F32 => Panels::pack(Precision::F32, vectors, units, k, row).into(),
+        Packing::Bytes => Panels::pack_whole(vectors, units, k, 1.0, row).into(),
+        Packing::Int16 => WindowWeights::int16(vectors, units, k, 1.0, row),
     };
     (weights, rows)
 }
@@ -58,7 +58,7 @@ proptest! {
     fn products_of_windows_are_those_of_their_numbers(
         vectors in 1_usize..5, outputs in 1_usize..100, runs in 1_usize..4, run in 1_usize..40,
         gap in 0_usize..9, starts in prop::collection::vec(0_usize..30, 0..80),
-        held in prop::sample::select(vec![Held::F32, Held::Bytes, Held::Int16]),
+        held in prop::sample::select(vec![Packing::F32, Packing::Bytes, Packing::Int16]),
         largest in prop::sample::select(vec![1, 2, 3, 7, 15, 16, 17, 64, 127]),
     ) {
         let per = held.per_word();
@@ -70,9 +70,9 @@ proptest! {
         let of_bytes: Vec<u8> = values.iter().map(|x| (x + 128.0) as u8).collect();
         let of_halves: Vec<i16> = values.iter().map(|x| *x as i16).collect();
         let words = match held {
-            Held::F32 => Words::F32(&values),
-            Held::Bytes => Words::Bytes { bytes: &of_bytes, unit: 0.5 },
-            Held::Int16 => Words::Int16 { numbers: &of_halves, unit: 0.5 },
+            Packing::F32 => Words::F32(&values),
+            Packing::Bytes => Words::Bytes { bytes: &of_bytes, unit: 0.5 },
+            Packing::Int16 => Words::Int16 { numbers: &of_halves, unit: 0.5 },
         };
         let unit = words.unit().unwrap_or(1.0);
         let windows = Windows { words, starts: &starts, runs, run, apart };
@@ -97,7 +97,7 @@ proptest! {
 /// What a caller gets wrong is told before anything is read.
 #[test]
 fn rows_outside_are_refused() {
-    let (weights, _) = packed(Held::F32, 1, 16, 6, 127);
+    let (weights, _) = packed(Packing::F32, 1, 16, 6, 127);
     let values = numbers(20, 1, 127);
     let check = |starts: &[usize], runs, apart| {
         let windows = Windows { words: Words::F32(&values), starts, runs, run: 6 / runs, apart };
@@ -109,7 +109,8 @@ fn rows_outside_are_refused() {
     assert!(!check(&[15], 1, 0) && !check(&[0, 8], 2, 10) && !check(&[usize::MAX], 1, 0));
 }
 
-/// Sums of 16 bits would wrap if they were settled later: the greatest byte times the greatest weight, all
+/// Sums of 16 bits would wrap if they were settled later: the greatest byte times the greatest
+/// weight, all
 /// along.
 #[test]
 fn small_weights_are_settled_in_time() {
@@ -119,7 +120,7 @@ fn small_weights_are_settled_in_time() {
             let row = vec![sign * f32::from(largest); k];
             let panels = Panels::pack_whole(1, 16, k, 1.0, |_, _| &row);
             assert_eq!(panels.few().is_some(), largest <= 16, "{largest}");
-            let weights = Weights::from(panels);
+            let weights = WindowWeights::from(panels);
             let bytes = vec![255_u8; k];
             let words = Words::Bytes { bytes: &bytes, unit: 1.0 };
             let windows = Windows { words, starts: &[0], runs: 1, run: k / 4, apart: 0 };
@@ -137,7 +138,7 @@ fn small_weights_are_settled_in_time() {
 #[test]
 fn long_rows_are_done_part_by_part() {
     let (run, runs) = (4_000, 2);
-    let (weights, _) = packed(Held::Bytes, 3, 40, run * runs * 4, 3);
+    let (weights, _) = packed(Packing::Bytes, 3, 40, run * runs * 4, 3);
     let bytes: Vec<u8> = (0..run * 4 * 3).map(|at| (at * 31 % 251) as u8).collect();
     let starts: Vec<usize> = (0..67).map(|row| row * 61).collect();
     let words = Words::Bytes { bytes: &bytes, unit: 1.0 };
@@ -165,7 +166,7 @@ fn products_of_int16_fill_their_sums() {
         // A whole number of words.
         row.resize(k.next_multiple_of(2), 0.0);
         halves.resize(row.len(), 0);
-        let weights = Weights::int16(1, 16, row.len(), 1.0, |_, _| &row);
+        let weights = WindowWeights::int16(1, 16, row.len(), 1.0, |_, _| &row);
         let words = Words::Int16 { numbers: &halves, unit: 0.5 };
         let windows = Windows { words, starts: &[0], runs: 1, run: row.len() / 2, apart: 0 };
         let sum = k as i64 * i64::from(weight) * i64::from(half);
@@ -187,7 +188,7 @@ fn both_sides_are_held_alike() {
         Words::Bytes { bytes: &bytes, unit: 1.0 },
         Words::Int16 { numbers: &halves, unit: 1.0 },
     ];
-    for (at, held) in [Held::F32, Held::Bytes, Held::Int16].into_iter().enumerate() {
+    for (at, held) in [Packing::F32, Packing::Bytes, Packing::Int16].into_iter().enumerate() {
         let (weights, _) = packed(held, 1, 16, 4 * held.per_word(), 3);
         let found = words.map(|words| {
             let windows = Windows { words, starts: &[0], runs: 1, run: 4, apart: 0 };
@@ -198,6 +199,6 @@ fn both_sides_are_held_alike() {
         assert_eq!(found, std::array::from_fn(|other| other == at), "{held:?}");
     }
     // In the places of bfloat16, which they are not.
-    let bf16 = Weights::from(Panels::pack(Precision::Bf16, 1, 16, 8, |_, _| &[0.0; 8]));
+    let bf16 = WindowWeights::from(Panels::pack(Precision::Bf16, 1, 16, 8, |_, _| &[0.0; 8]));
     assert!(words.iter().all(|words| !words.fit(&bf16)));
 }

@@ -1,26 +1,26 @@
-//! Windows of bytes by tiles of AMX: rows are laid out first, whole sums are made in place, and then become
-//! numbers.
+//! Windows of bytes on AMX tiles: rows are laid out first, integer sums are computed in place and
+//! then converted to `f32`.
 
 use std::cell::RefCell;
 
-use super::{Whole, Windows, put_sum};
+use super::{SumScale, Windows, put_sum};
 use crate::arch::amx::{self, Amx, Pair, ROW, ROWS, Strip};
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::Panels;
 
-/// Fewer rows leave most of a tile empty.
+/// Minimum rows; fewer would leave most of a tile empty.
 pub(super) const LEAST_ROWS: usize = ROWS;
 
-/// What rows may take that are laid out at once, in bytes: they stay in the second cache.
+/// Maximum bytes of rows that are laid out at once: they stay in the L2 cache.
 const MOST_BYTES: usize = 256 << 10;
 
 thread_local! {
-    /// Rows of a call, one after the other, each with a whole number of tiles.
+    /// Rows of a call, each padded to a whole number of tiles.
     static LAID: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// As [`super::multiply_windows`], which has seen that all is inside, for words that are these bytes and whole
-/// numbers of this unit. There are at least [`LEAST_ROWS`] rows.
+/// Multiplies like [`super::multiply_windows`], which has checked all bounds, for these bytes with
+/// this unit. There are at least [`LEAST_ROWS`] rows.
 pub(super) fn multiply(
     amx: Amx,
     windows: &Windows<'_>,
@@ -34,19 +34,19 @@ pub(super) fn multiply(
     let (rows, s) = (windows.starts.len(), amx.vectors());
     LAID.with_borrow_mut(|laid| {
         let most = (MOST_BYTES / stride.max(1)).max(2 * ROWS) / ROWS * ROWS;
-        // The last piece written may reach beyond the last row.
+        // The last piece written may extend beyond the last row.
         laid.resize(laid.len().max(most.min(rows) * stride + ROW), 0);
         let mut done = 0;
         while done < rows && tiles > 0 {
-            // Never fewer than a tile has: the last rows again.
+            // If fewer rows than a tile are left, repeats the last rows.
             let first = done.min(rows - ROWS);
             let count = (rows - first).min(most);
             let starts = &windows.starts[first..first + count];
-            s.call(Lay { windows: Windows { starts, ..*windows }, bytes, laid, stride });
+            s.call(RowLayout { windows: Windows { starts, ..*windows }, bytes, laid, stride });
             let block = |at: usize| (at * ROWS).min(count - ROWS);
             for panel in 0..weights.panels() {
                 for vector in (0..vectors).step_by(2) {
-                    // An odd one out is done together with the one before it.
+                    // An odd last vector is computed together with the one before it.
                     let vector = vector.min(vectors.saturating_sub(2));
                     let column = (panel * vectors + vector) * LANES;
                     let sums = to[first * width + column..].as_mut_ptr().cast::<i32>();
@@ -65,8 +65,9 @@ pub(super) fn multiply(
                         word_stride: vectors * LANES * size_of::<u32>(),
                         sum_stride: width * size_of::<f32>(),
                     };
-                    // SAFETY: blocks are of 16 rows below `count`, each of `tiles` x 64 bytes in `laid`; panels
-                    // of bytes hold zeros up to a whole number of tiles; `to` has `width` numbers for each row.
+                    // SAFETY: each block has 16 rows below `count`, with `tiles` x 64 bytes each in
+                    // `laid`. Panels of bytes are padded with zeros to whole tiles, and `to` has
+                    // `width` numbers for each row.
                     unsafe { amx::multiply(amx, &pairs, strip, vectors > 1) };
                 }
             }
@@ -76,18 +77,18 @@ pub(super) fn multiply(
     if tiles == 0 {
         to.fill(0.0);
     }
-    s.call(Finish { weights, width, unit, to });
+    s.call(Finalization { weights, width, unit, to });
 }
 
-/// Puts the runs of each row beside one another.
-struct Lay<'a> {
+/// Copies the runs of each row next to one another.
+struct RowLayout<'a> {
     windows: Windows<'a>,
     bytes: &'a [u8],
     laid: &'a mut [u8],
     stride: usize,
 }
 
-impl Kernel for Lay<'_> {
+impl Kernel for RowLayout<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -101,9 +102,9 @@ impl Kernel for Lay<'_> {
     }
 }
 
-impl Lay<'_> {
-    /// In pieces of `P` bytes, of which the last of a run may reach beyond it: what it writes there is written
-    /// again by the next run or row, or meets weights that are zeros.
+impl RowLayout<'_> {
+    /// Copies in pieces of `P` bytes. The last piece of a run may extend beyond it: the bytes there
+    /// are overwritten by the next run or row, or meet weights that are zeros.
     #[inline(always)]
     fn pieces<const P: usize>(self) {
         let Windows { starts, runs, run, apart, .. } = self.windows;
@@ -116,8 +117,8 @@ impl Lay<'_> {
             for _ in 0..runs {
                 if is_inside {
                     for at in (0..run).step_by(P) {
-                        // SAFETY: the last run, in whole pieces, ends within `bytes`; what is written ends at most
-                        // a piece after the last row, where there are `ROW` bytes more.
+                        // SAFETY: the last run in whole pieces ends within `bytes`. Writes end at
+                        // most one piece after the last row, where `ROW` more bytes exist.
                         unsafe {
                             let piece = bytes.as_ptr().add(from + at).cast::<[u8; P]>();
                             let place = laid.as_mut_ptr().add(to + at).cast::<[u8; P]>();
@@ -133,15 +134,15 @@ impl Lay<'_> {
     }
 }
 
-/// Makes numbers of whole sums.
-struct Finish<'a> {
+/// Converts integer sums to `f32`.
+struct Finalization<'a> {
     weights: &'a Panels,
     width: usize,
     unit: f32,
     to: &'a mut [f32],
 }
 
-impl Kernel for Finish<'_> {
+impl Kernel for Finalization<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -151,9 +152,9 @@ impl Kernel for Finish<'_> {
             for (at, to) in row.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
                 let (scales, excess) =
                     (scales[at * LANES..].as_ptr(), excess[at * LANES..].as_ptr());
-                let whole = Whole { scales, excess, unit: self.unit };
-                // SAFETY: `to` is 16 numbers, whole ones until now; there is a scale and an excess for each of a
-                // row.
+                let whole = SumScale { scales, excess, unit: self.unit };
+                // SAFETY: `to` has 16 numbers, integers until now, and each number of a row has a
+                // scale and an excess.
                 unsafe { put_sum(s, to.as_mut_ptr(), s.load_i32(to.as_ptr().cast()), whole) };
             }
         }

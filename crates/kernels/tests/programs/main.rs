@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Buffer, Hidden, Kind, Panels, Place, Precision, Product, Slots, Then,
+    Activation, Buffer, BufferKind, Epilogue, HiddenState, Panels, Place, Precision, Product,
+    SlotIndex, Slots,
 };
 
 mod random;
@@ -17,11 +18,11 @@ pub(crate) fn panels(precision: Precision, vectors: usize, units: usize, k: usiz
     Arc::new(Panels::pack(precision, vectors, units, k, |_, _| &row))
 }
 
-pub(crate) fn place(buffer: usize, at: At, column: usize) -> Place {
+pub(crate) fn place(buffer: usize, at: SlotIndex, column: usize) -> Place {
     Place { buffer, at, column }
 }
 
-pub(crate) fn buffer(kind: Kind, slots: Slots, rows: usize, columns: usize) -> Buffer {
+pub(crate) fn buffer(kind: BufferKind, slots: Slots, rows: usize, columns: usize) -> Buffer {
     Buffer { kind, slots, rows, columns }
 }
 
@@ -37,11 +38,11 @@ pub(crate) fn store(a: Place, to: Place, weights: &Arc<Panels>, rows: Range<usiz
         rows,
         bias: None,
         scale: 1.0,
-        of_state: false,
-        then: Then::Store { to, activation, outputs },
+        reads_state: false,
+        epilogue: Epilogue::Store { to, activation, outputs },
     }
 }
 
-pub(crate) fn hidden(state: Place, units: usize) -> Hidden {
-    Hidden { state, narrow: None, output: None, units }
+pub(crate) fn hidden(state: Place, units: usize) -> HiddenState {
+    HiddenState { state, narrow: None, output: None, units }
 }

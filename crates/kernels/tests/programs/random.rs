@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Buffer, Call, Every, Execution, Gru, Hidden, Isa, Kind, Loop, Lstm, Panels,
-    Phase, Place, Precision, Product, Program, ProgramError, Rnn, Slots, Stage, Tanh, Team, Then,
+    Activation, Buffer, BufferKind, Cadence, Call, Epilogue, Execution, Gru, HiddenState, Isa,
+    Loop, Lstm, Panels, Phase, Place, Precision, Product, Program, ProgramError, Rnn, SlotIndex,
+    Slots, Stage, Tanh, Team,
 };
 
 use super::touches::{Run, Touches, Word, touches};
@@ -55,16 +56,16 @@ impl Maker {
 
     fn buffers(&mut self) -> Vec<Buffer> {
         let mut all = vec![
-            buffer(Kind::Input(0), Slots::Length(0), ROWS, 12),
-            buffer(Kind::Output(0), Slots::Length(0), ROWS, COLUMNS),
-            buffer(Kind::Output(1), Slots::Count(2), ROWS, COLUMNS),
+            buffer(BufferKind::Input(0), Slots::Length(0), ROWS, 12),
+            buffer(BufferKind::Output(0), Slots::Length(0), ROWS, COLUMNS),
+            buffer(BufferKind::Output(1), Slots::Count(2), ROWS, COLUMNS),
         ];
         for _ in 0..5 {
             let (of, count) = (self.chance.below(2), 1 + self.chance.below(3));
             let slots =
                 if self.chance.is_rare(4) { Slots::Length(of) } else { Slots::Count(count) };
             let columns = self.chance.one(&[COLUMNS, COLUMNS, 40]);
-            all.push(buffer(Kind::Inside, slots, ROWS, columns));
+            all.push(buffer(BufferKind::Inside, slots, ROWS, columns));
         }
         all
     }
@@ -75,23 +76,25 @@ impl Maker {
         let index = first + self.chance.below(buffers.len() - first);
         let at = match buffers[index].slots {
             Slots::Count(count) => self.chance.one(&[
-                At::Turn { by: 0 },
-                At::Turn { by: 1 },
-                At::Fixed(count - 1),
-                At::Fixed(0),
+                SlotIndex::Turn { by: 0 },
+                SlotIndex::Turn { by: 1 },
+                SlotIndex::Fixed(count - 1),
+                SlotIndex::Fixed(0),
             ]),
-            Slots::Length(_) => self.chance.one(&[At::Step, At::Step, At::Back]),
+            Slots::Length(_) => {
+                self.chance.one(&[SlotIndex::Step, SlotIndex::Step, SlotIndex::Back])
+            }
         };
         let column = self.chance.one(&[0, 0, 0, 0, 0, 16, 7, 64, 80]);
         Place { buffer: index, at, column }
     }
 
-    fn hidden(&mut self, buffers: &[Buffer], units: usize) -> Hidden {
+    fn hidden(&mut self, buffers: &[Buffer], units: usize) -> HiddenState {
         let state = self.place(buffers, true);
         let narrow = self.chance.one(&[None, Some(Precision::Bf16), Some(Precision::Int8)]);
         let narrow = narrow.map(|precision| (self.place(buffers, true), precision));
         let output = self.chance.is_rare(2).then(|| self.place(buffers, true));
-        Hidden { state, narrow, output, units }
+        HiddenState { state, narrow, output, units }
     }
 
     fn product(&mut self, buffers: &[Buffer], rows: Range<usize>) -> Product {
@@ -100,11 +103,11 @@ impl Maker {
         let units = weights.panels() * 16 - self.chance.below(9);
         let tanh = self.chance.one(&[Tanh::Fitted98, Tanh::Fitted76, Tanh::Fraction(6)]);
         let input = self.place(buffers, false);
-        let then = match (weights.vectors(), self.chance.below(2)) {
+        let epilogue = match (weights.vectors(), self.chance.below(2)) {
             (4, 0) => {
                 let cell = self.place(buffers, true);
                 let input = self.chance.is_rare(2).then_some(input);
-                Then::Lstm(Arc::new(Lstm {
+                Epilogue::Lstm(Arc::new(Lstm {
                     input,
                     cell,
                     hidden: self.hidden(buffers, units),
@@ -113,23 +116,28 @@ impl Maker {
             }
             (3, 0) => {
                 let last = self.place(buffers, false);
-                Then::Gru(Arc::new(Gru { input, last, hidden: self.hidden(buffers, units), tanh }))
+                Epilogue::Gru(Arc::new(Gru {
+                    input,
+                    last,
+                    hidden: self.hidden(buffers, units),
+                    tanh,
+                }))
             }
             (1, 0) => {
                 let (hidden, activation) = (self.hidden(buffers, units), Activation::Softsign);
-                Then::Rnn(Arc::new(Rnn { input, hidden, activation }))
+                Epilogue::Rnn(Arc::new(Rnn { input, hidden, activation }))
             }
             _ => {
                 let activation = self.chance.one(&[Activation::Identity, Activation::Tanh]);
-                Then::Store { to: self.place(buffers, true), activation, outputs }
+                Epilogue::Store { to: self.place(buffers, true), activation, outputs }
             }
         };
         let panels = if self.chance.is_rare(4) { 0..1 } else { 0..weights.panels() };
-        let of_state = self.chance.is_rare(3);
+        let reads_state = self.chance.is_rare(3);
         let a = self.place(buffers, false);
         let narrows = self.chance.is_rare(3);
         let holds = if narrows { Precision::F32 } else { weights.precision() };
-        Product { a, holds, weights, panels, rows, bias: None, scale: 0.01, of_state, then }
+        Product { a, holds, weights, panels, rows, bias: None, scale: 0.01, reads_state, epilogue }
     }
 
     /// All workers do the same to rows of their own, or each something else.
@@ -148,7 +156,7 @@ impl Maker {
             }
             work.push(products);
         }
-        Phase { work, meets: !self.chance.is_rare(4) }
+        Phase { work, has_barrier: !self.chance.is_rare(4) }
     }
 
     fn program(&mut self) -> (usize, Vec<Buffer>, Vec<Loop>) {
@@ -157,10 +165,10 @@ impl Maker {
         for _ in 0..1 + self.chance.below(2) {
             let mut stages = Vec::new();
             for _ in 0..1 + self.chance.below(2) {
-                let every = self.chance.one(&[Every::Step, Every::Step, Every::Chunk]);
+                let cadence = self.chance.one(&[Cadence::Step, Cadence::Step, Cadence::Chunk]);
                 let count = 1 + self.chance.below(2);
                 let phases = (0..count).map(|_| self.phase(&buffers, workers)).collect();
-                stages.push(Stage { every, phases });
+                stages.push(Stage { cadence, phases });
             }
             let length = usize::from(self.chance.is_rare(4));
             loops.push(Loop { length, chunk: self.chance.below(4), stages });
@@ -240,7 +248,7 @@ fn contents(
         after.push(words.iter().copied().map(f32::from_bits).collect());
     }
     for (index, buffer) in buffers.iter().enumerate() {
-        if buffer.kind == Kind::Inside {
+        if buffer.kind == BufferKind::Inside {
             // Of one that is as long as a sequence, the first run takes the memory.
             let words = execution.inside_mut(index);
             let count = after[index].len().min(words.len());
@@ -253,7 +261,7 @@ fn contents(
     let call = Call { lengths: &lengths, active, fresh, inputs: &[&input], outputs };
     execution.run(team, call).expect("sizes that fit");
     for (index, buffer) in buffers.iter().enumerate() {
-        if buffer.kind == Kind::Inside {
+        if buffer.kind == BufferKind::Inside {
             let count = after[index].len();
             after[index].copy_from_slice(&execution.inside(index)[..count]);
         }
@@ -265,7 +273,7 @@ fn contents(
 #[test]
 fn runs_touch_what_the_interpreter_says_and_nothing_else() {
     let mut maker = Maker::new(0x2545_f491_4f6c_dd1d);
-    let mut teams = [Team::of(1), Team::of(2), Team::of(3)];
+    let mut teams = [Team::with_workers(1), Team::with_workers(2), Team::with_workers(3)];
     let isas = Isa::all();
     let (mut runs, mut changed) = (0, 0);
     while runs < 150 {

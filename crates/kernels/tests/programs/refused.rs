@@ -3,34 +3,35 @@
 use std::sync::Arc;
 
 use dyno_kernels::{
-    At, Buffer, Call, Every, Execution, Gru, Hidden, Isa, Kind, Loop, Lstm, Phase, Place,
-    Precision, Product, Program, ProgramError, Rnn, RunError, Slots, Stage, Tanh, Team, Then, Work,
+    Buffer, BufferKind, Cadence, Call, Epilogue, Execution, Gru, HiddenState, Isa, Loop, Lstm,
+    Phase, Place, Precision, Product, Program, ProgramError, Rnn, RunError, SlotIndex, Slots,
+    Stage, Tanh, Team, Work,
 };
 
 use super::{buffer, hidden, panels, place, store};
 
 const STEPS: Slots = Slots::Length(0);
-const TURN: At = At::Turn { by: 0 };
-const NEXT: At = At::Turn { by: 1 };
+const TURN: SlotIndex = SlotIndex::Turn { by: 0 };
+const NEXT: SlotIndex = SlotIndex::Turn { by: 1 };
 
 /// Input, output, sums of two slots, a state of two, one of one, a sequence of another length.
 fn buffers() -> Vec<Buffer> {
     vec![
-        buffer(Kind::Input(0), STEPS, 4, 8),
-        buffer(Kind::Output(0), STEPS, 4, 64),
-        buffer(Kind::Inside, Slots::Count(2), 4, 64),
-        buffer(Kind::Inside, Slots::Count(2), 4, 64),
-        buffer(Kind::Inside, Slots::Count(1), 4, 64),
-        buffer(Kind::Inside, Slots::Length(1), 4, 64),
+        buffer(BufferKind::Input(0), STEPS, 4, 8),
+        buffer(BufferKind::Output(0), STEPS, 4, 64),
+        buffer(BufferKind::Inside, Slots::Count(2), 4, 64),
+        buffer(BufferKind::Inside, Slots::Count(2), 4, 64),
+        buffer(BufferKind::Inside, Slots::Count(1), 4, 64),
+        buffer(BufferKind::Inside, Slots::Length(1), 4, 64),
     ]
 }
 
 fn phase(work: Vec<Work>) -> Phase {
-    Phase { work, meets: true }
+    Phase { work, has_barrier: true }
 }
 
-fn stage(every: Every, phases: Vec<Phase>) -> Stage {
-    Stage { every, phases }
+fn stage(cadence: Cadence, phases: Vec<Phase>) -> Stage {
+    Stage { cadence, phases }
 }
 
 fn program(workers: usize, chunk: usize, stages: Vec<Stage>) -> Result<Program, ProgramError> {
@@ -39,7 +40,7 @@ fn program(workers: usize, chunk: usize, stages: Vec<Stage>) -> Result<Program, 
 
 /// One phase of single steps.
 fn steps(work: Vec<Work>) -> Result<Program, ProgramError> {
-    program(work.len(), 1, vec![stage(Every::Step, vec![phase(work)])])
+    program(work.len(), 1, vec![stage(Cadence::Step, vec![phase(work)])])
 }
 
 fn one(product: Product) -> Option<ProgramError> {
@@ -49,12 +50,12 @@ fn one(product: Product) -> Option<ProgramError> {
 /// From the input to the sums: 16 outputs of 8 inputs.
 fn plain() -> Product {
     let weights = panels(Precision::F32, 1, 16, 8);
-    store(place(0, At::Step, 0), place(2, TURN, 0), &weights, 0..4)
+    store(place(0, SlotIndex::Step, 0), place(2, TURN, 0), &weights, 0..4)
 }
 
 fn to(place: Place, product: Product) -> Product {
-    let Then::Store { activation, outputs, .. } = product.then else { return product };
-    Product { then: Then::Store { to: place, activation, outputs }, ..product }
+    let Epilogue::Store { activation, outputs, .. } = product.epilogue else { return product };
+    Product { epilogue: Epilogue::Store { to: place, activation, outputs }, ..product }
 }
 
 fn outside(
@@ -76,39 +77,39 @@ fn places_outside_of_their_buffers_are_refused() {
     assert_eq!(far(most - 7), Some(outside(2, 0..4, most - 7..most)));
     assert_eq!(one(Product { rows: 0..5, ..plain() }), Some(outside(0, 0..5, 0..8)));
     assert_eq!(one(to(place(9, TURN, 0), plain())), Some(outside(9, 0..4, 0..16)));
-    let read = Product { a: place(0, At::Step, 1), ..plain() };
+    let read = Product { a: place(0, SlotIndex::Step, 1), ..plain() };
     assert_eq!(one(read), Some(outside(0, 0..4, 1..9)));
     // A row of bfloat16 is half as long, and of an odd k as long as of the next even one.
     let weights = panels(Precision::Bf16, 1, 16, 17);
-    let narrow = store(place(0, At::Step, 0), place(2, TURN, 0), &weights, 0..1);
+    let narrow = store(place(0, SlotIndex::Step, 0), place(2, TURN, 0), &weights, 0..1);
     assert_eq!(one(narrow), Some(outside(0, 0..1, 0..9)));
 }
 
 #[test]
 fn slots_that_are_not_there_are_refused() {
-    let slot = |of, at: At, to_string: &str| {
+    let slot = |of, at: SlotIndex, to_string: &str| {
         let error = one(to(place(of, at, 0), plain()));
         assert_eq!(error, Some(ProgramError::Slot { buffer: of, at: to_string.to_owned() }));
     };
-    slot(2, At::Fixed(2), "2");
-    slot(2, At::Step, "t");
-    slot(1, At::Fixed(0), "0");
+    slot(2, SlotIndex::Fixed(2), "2");
+    slot(2, SlotIndex::Step, "t");
+    slot(1, SlotIndex::Fixed(0), "0");
     slot(1, TURN, "t+0");
     // Slots of another sequence's steps.
-    slot(5, At::Step, "t");
-    slot(5, At::Back, "T-1-t");
+    slot(5, SlotIndex::Step, "t");
+    slot(5, SlotIndex::Back, "T-1-t");
     // A chunk of three steps does not fit into two slots; one of none is one of one.
     let chunk = |chunk| {
-        program(1, chunk, vec![stage(Every::Chunk, vec![phase(vec![vec![plain()]])])]).err()
+        program(1, chunk, vec![stage(Cadence::Chunk, vec![phase(vec![vec![plain()]])])]).err()
     };
     let slots = ProgramError::Slot { buffer: 2, at: "t+0".to_owned() };
     assert_eq!((chunk(0), chunk(2), chunk(3)), (None, None, Some(slots.clone())));
     let none = vec![
         buffers().swap_remove(0),
-        buffer(Kind::Inside, Slots::Count(0), 4, 64),
-        buffer(Kind::Inside, Slots::Count(0), 4, 64),
+        buffer(BufferKind::Inside, Slots::Count(0), 4, 64),
+        buffer(BufferKind::Inside, Slots::Count(0), 4, 64),
     ];
-    let stages = vec![stage(Every::Chunk, vec![phase(vec![vec![plain()]])])];
+    let stages = vec![stage(Cadence::Chunk, vec![phase(vec![vec![plain()]])])];
     let error = Program::new(1, none, vec![Loop { length: 0, chunk: 0, stages }]).err();
     assert_eq!(error, Some(slots));
 }
@@ -116,12 +117,12 @@ fn slots_that_are_not_there_are_refused() {
 #[test]
 fn written_inputs_and_doubled_outputs_are_refused() {
     let weights = panels(Precision::F32, 1, 5, 8);
-    let narrow = store(place(0, At::Step, 0), place(0, At::Step, 0), &weights, 0..4);
-    let Then::Store { to, activation, .. } = narrow.then else { panic!("it stores") };
-    let written = Product { then: Then::Store { to, activation, outputs: 5 }, ..narrow };
+    let narrow = store(place(0, SlotIndex::Step, 0), place(0, SlotIndex::Step, 0), &weights, 0..4);
+    let Epilogue::Store { to, activation, .. } = narrow.epilogue else { panic!("it stores") };
+    let written = Product { epilogue: Epilogue::Store { to, activation, outputs: 5 }, ..narrow };
     assert_eq!(one(written), Some(ProgramError::Direction { buffer: 0 }));
     let mut twice = buffers();
-    twice.push(buffer(Kind::Output(0), STEPS, 1, 1));
+    twice.push(buffer(BufferKind::Output(0), STEPS, 1, 1));
     let error = Program::new(1, twice, Vec::new()).err();
     assert_eq!(error, Some(ProgramError::Direction { buffer: 6 }));
 }
@@ -129,7 +130,7 @@ fn written_inputs_and_doubled_outputs_are_refused() {
 #[test]
 fn buffers_greater_than_memory_are_refused() {
     let size = |count, rows, columns| {
-        let all = vec![buffer(Kind::Inside, Slots::Count(count), rows, columns)];
+        let all = vec![buffer(BufferKind::Inside, Slots::Count(count), rows, columns)];
         Program::new(1, all, Vec::new()).err()
     };
     let refused = Some(ProgramError::Size { buffer: 0 });
@@ -149,32 +150,32 @@ fn weights_that_do_not_fit_are_refused() {
     let bias = |count| Product { bias: Some(vec![0.0; count].into()), ..plain() };
     assert_eq!(error(bias(15)), Some(("biases", 16, 15)));
     assert_eq!(one(bias(16)), None);
-    let Then::Store { to, activation, .. } = plain().then else { panic!("it stores") };
-    let wide = Product { then: Then::Store { to, activation, outputs: 17 }, ..plain() };
+    let Epilogue::Store { to, activation, .. } = plain().epilogue else { panic!("it stores") };
+    let wide = Product { epilogue: Epilogue::Store { to, activation, outputs: 17 }, ..plain() };
     assert_eq!(error(wide), Some(("outputs of the weights", 17, 16)));
     let cell = |vectors, then| {
         let weights = panels(Precision::F32, vectors, 16, 8);
-        error(Product { weights, then, ..plain() })
+        error(Product { weights, epilogue, ..plain() })
     };
     let of = |units| hidden(place(3, NEXT, 0), units);
     let tanh = Tanh::Fitted98;
     let lstm = |units| {
-        let cell = place(4, At::Fixed(0), 0);
-        Then::Lstm(Arc::new(Lstm { input: None, cell, hidden: of(units), tanh }))
+        let cell = place(4, SlotIndex::Fixed(0), 0);
+        Epilogue::Lstm(Arc::new(Lstm { input: None, cell, hidden: of(units), tanh }))
     };
     assert_eq!(cell(3, lstm(16)), Some(("vectors of a panel", 4, 3)));
     assert_eq!(cell(4, lstm(17)), Some(("outputs of the weights", 17, 16)));
     let (input, last) = (place(2, TURN, 0), place(3, TURN, 0));
-    let gru = Then::Gru(Arc::new(Gru { input, last, hidden: of(16), tanh }));
+    let gru = Epilogue::Gru(Arc::new(Gru { input, last, hidden: of(16), tanh }));
     assert_eq!(cell(4, gru), Some(("vectors of a panel", 3, 4)));
     let activation = dyno_kernels::Activation::Tanh;
-    let rnn = Then::Rnn(Arc::new(Rnn { input, hidden: of(17), activation }));
+    let rnn = Epilogue::Rnn(Arc::new(Rnn { input, hidden: of(17), activation }));
     assert_eq!(cell(1, rnn), Some(("outputs of the weights", 17, 16)));
 }
 
 #[test]
 fn every_phase_has_work_for_every_worker() {
-    let error = program(2, 1, vec![stage(Every::Step, vec![phase(vec![vec![plain()]])])]).err();
+    let error = program(2, 1, vec![stage(Cadence::Step, vec![phase(vec![vec![plain()]])])]).err();
     assert_eq!(error, Some(ProgramError::Workers { expected: 2, found: 1 }));
     let nobody = program(0, 1, Vec::new()).err();
     assert_eq!(nobody, Some(ProgramError::Workers { expected: 1, found: 0 }));
@@ -184,13 +185,13 @@ fn race(of: usize) -> Option<ProgramError> {
     Some(ProgramError::Race { workers: (0, 1), buffer: of })
 }
 
-fn of_rows(rows: std::ops::Range<usize>, product: Product) -> Work {
+fn dispatch_rows(rows: std::ops::Range<usize>, product: Product) -> Work {
     vec![Product { rows, ..product }]
 }
 
 #[test]
 fn two_writers_of_one_place_are_refused() {
-    let halves = |a, b| steps(vec![of_rows(a, plain()), of_rows(b, plain())]).err();
+    let halves = |a, b| steps(vec![dispatch_rows(a, plain()), dispatch_rows(b, plain())]).err();
     assert_eq!(halves(0..2, 2..4), None);
     assert_eq!(halves(0..3, 2..4), race(2));
     assert_eq!(halves(0..4, 1..1), None);
@@ -199,18 +200,21 @@ fn two_writers_of_one_place_are_refused() {
         steps(vec![vec![plain()], vec![other]]).err()
     };
     assert_eq!((beside(15), beside(16)), (race(2), None));
-    let fixed = |slot| to(place(2, At::Fixed(slot), 0), plain());
+    let fixed = |slot| to(place(2, SlotIndex::Fixed(slot), 0), plain());
     assert_eq!(steps(vec![vec![fixed(0)], vec![fixed(1)]]).err(), None);
     assert_eq!(steps(vec![vec![fixed(1)], vec![fixed(1)]]).err(), race(2));
     // At some step it is slot 1 that turns round.
     assert_eq!(steps(vec![vec![plain()], vec![fixed(1)]]).err(), race(2));
     // In the middle of a sequence of odd length both are at one step.
     let output = |at| to(place(1, at, 0), plain());
-    assert_eq!(steps(vec![vec![output(At::Step)], vec![output(At::Back)]]).err(), race(1));
+    assert_eq!(
+        steps(vec![vec![output(SlotIndex::Step)], vec![output(SlotIndex::Back)]]).err(),
+        race(1)
+    );
 }
 
 /// A state of 16 units that follows from itself, and each half of it by one worker.
-fn state(to: At, column: usize) -> Product {
+fn state(to: SlotIndex, column: usize) -> Product {
     let weights = panels(Precision::F32, 1, 16, 32);
     store(place(3, TURN, 0), place(3, to, column), &weights, 0..4)
 }
@@ -221,19 +225,20 @@ fn readers_of_what_another_writes_wait_for_it() {
     let two = |to| steps(vec![vec![state(to, 0)], vec![state(to, 16)]]).err();
     assert_eq!(two(NEXT), None);
     assert_eq!(two(TURN), race(3));
-    assert_eq!(two(At::Turn { by: 2 }), race(3));
+    assert_eq!(two(SlotIndex::Turn { by: 2 }), race(3));
     // Without meetings one may be a step ahead.
-    let free = Phase { work: vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]], meets: false };
-    assert_eq!(program(2, 1, vec![stage(Every::Step, vec![free])]).err(), race(3));
+    let free =
+        Phase { work: vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]], has_barrier: false };
+    assert_eq!(program(2, 1, vec![stage(Cadence::Step, vec![free])]).err(), race(3));
     // All steps of a chunk are done before the meeting.
     let work = vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]];
-    assert_eq!(program(2, 2, vec![stage(Every::Chunk, vec![phase(work)])]).err(), race(3));
+    assert_eq!(program(2, 2, vec![stage(Cadence::Chunk, vec![phase(work)])]).err(), race(3));
     // One phase that does not meet leaves those around it together.
-    let reads = to(place(4, At::Fixed(0), 0), Product { a: place(2, TURN, 0), ..plain() });
-    let both = |meets| {
-        let first = Phase { work: vec![vec![plain()], Vec::new()], meets };
+    let reads = to(place(4, SlotIndex::Fixed(0), 0), Product { a: place(2, TURN, 0), ..plain() });
+    let both = |has_barrier| {
+        let first = Phase { work: vec![vec![plain()], Vec::new()], has_barrier };
         let second = phase(vec![Vec::new(), vec![reads.clone()]]);
-        program(2, 1, vec![stage(Every::Step, vec![first, second])]).err()
+        program(2, 1, vec![stage(Cadence::Step, vec![first, second])]).err()
     };
     assert_eq!((both(true), both(false)), (None, race(2)));
 }
@@ -241,38 +246,38 @@ fn readers_of_what_another_writes_wait_for_it() {
 #[test]
 fn all_places_of_a_cell_are_looked_at() {
     let weights = panels(Precision::F32, 4, 16, 8);
-    let free = place(4, At::Fixed(0), 0);
-    let cell = |input, cell, hidden: Hidden| {
-        let then = Then::Lstm(Arc::new(Lstm { input, cell, hidden, tanh: Tanh::Fitted98 }));
-        Product { weights: Arc::clone(&weights), then, ..plain() }
+    let free = place(4, SlotIndex::Fixed(0), 0);
+    let cell = |input, cell, hidden: HiddenState| {
+        let epilogue = Epilogue::Lstm(Arc::new(Lstm { input, cell, hidden, tanh: Tanh::Fitted98 }));
+        Product { weights: Arc::clone(&weights), epilogue, ..plain() }
     };
     let next = hidden(place(3, NEXT, 0), 16);
-    let narrow = |place| Hidden { narrow: Some((place, Precision::Bf16)), ..next };
-    let output = |place| Hidden { output: Some(place), ..next };
-    let meets = |mine: Product, of: usize, at, column| {
+    let narrow = |place| HiddenState { narrow: Some((place, Precision::Bf16)), ..next };
+    let output = |place| HiddenState { output: Some(place), ..next };
+    let has_barrier = |mine: Product, of: usize, at, column| {
         let other = to(place(of, at, column), plain());
         assert_eq!(steps(vec![vec![mine], vec![other]]).err(), race(of));
     };
-    meets(cell(Some(place(2, TURN, 0)), free, next), 2, TURN, 48);
-    meets(cell(None, free, next), 4, At::Fixed(0), 15);
-    meets(cell(None, free, next), 3, NEXT, 15);
-    meets(cell(None, free, narrow(place(2, TURN, 8))), 2, TURN, 15);
-    meets(cell(None, free, output(place(1, At::Step, 0))), 1, At::Step, 15);
+    has_barrier(cell(Some(place(2, TURN, 0)), free, next), 2, TURN, 48);
+    has_barrier(cell(None, free, next), 4, SlotIndex::Fixed(0), 15);
+    has_barrier(cell(None, free, next), 3, NEXT, 15);
+    has_barrier(cell(None, free, narrow(place(2, TURN, 8))), 2, TURN, 15);
+    has_barrier(cell(None, free, output(place(1, SlotIndex::Step, 0))), 1, SlotIndex::Step, 15);
     // Sixteen units of bfloat16 are eight words, and of an output only the units that there are.
     let beside = |mine: Product, of, at, column| {
         let other = to(place(of, at, column), plain());
         assert_eq!(steps(vec![vec![mine], vec![other]]).err(), None);
     };
     beside(cell(None, free, narrow(place(2, TURN, 0))), 2, TURN, 8);
-    let three = Hidden { units: 3, ..output(place(1, At::Step, 0)) };
-    beside(cell(None, free, three), 1, At::Step, 3);
+    let three = HiddenState { units: 3, ..output(place(1, SlotIndex::Step, 0)) };
+    beside(cell(None, free, three), 1, SlotIndex::Step, 3);
 }
 
 #[test]
 fn calls_that_do_not_fit_are_refused() {
-    let program = steps(vec![vec![to(place(1, At::Step, 0), plain())]]).expect("it holds");
+    let program = steps(vec![vec![to(place(1, SlotIndex::Step, 0), plain())]]).expect("it holds");
     let mut execution = Execution::new(program, Isa::scalar());
-    let mut team = Team::of(1);
+    let mut team = Team::with_workers(1);
     let mut call = |lengths: &[usize], active: &[usize], input: usize, output: usize| {
         let (input, mut output) = (vec![0.5; input], vec![0.0; output]);
         let outputs: &mut [&mut [f32]] = &mut [&mut output];
@@ -294,17 +299,18 @@ fn calls_that_do_not_fit_are_refused() {
     assert_eq!(call(&[2, 0], &[99, 0], 64, 512), Ok(()));
 }
 
-/// A chunk may be longer than any sequence; rows are narrowed only as far as there are steps, and runs
+/// A chunk may be longer than any sequence; rows are narrowed only as far as there are steps, and
+/// runs
 /// of other lengths and other callers' memory follow.
 #[test]
 fn room_for_narrowed_rows_is_that_of_the_steps() {
     let weights = panels(Precision::Int8, 1, 16, 8);
     let narrowed = || Product {
         holds: Precision::F32,
-        ..store(place(0, At::Step, 0), place(1, At::Step, 0), &weights, 0..4)
+        ..store(place(0, SlotIndex::Step, 0), place(1, SlotIndex::Step, 0), &weights, 0..4)
     };
-    let outputs = |chunk: usize, every: Every| {
-        let stages = vec![stage(every, vec![phase(vec![vec![narrowed()]])])];
+    let outputs = |chunk: usize, cadence: Cadence| {
+        let stages = vec![stage(cadence, vec![phase(vec![vec![narrowed()]])])];
         let program = program(1, chunk, stages).expect("a product inside of its buffers");
         let mut execution = Execution::new(program, Isa::scalar());
         [2, 5, 3].map(|steps| {
@@ -316,13 +322,13 @@ fn room_for_narrowed_rows_is_that_of_the_steps() {
                 outputs: &mut [&mut output],
                 ..Call::default()
             };
-            execution.run(&mut Team::of(1), call).expect("sizes that fit");
+            execution.run(&mut Team::with_workers(1), call).expect("sizes that fit");
             output
         })
     };
-    let expected = outputs(1, Every::Step);
+    let expected = outputs(1, Cadence::Step);
     assert!(expected[0].iter().any(|x| *x != 0.0));
     for chunk in [0, 2, usize::MAX] {
-        assert_eq!(outputs(chunk, Every::Chunk), expected, "chunk {chunk}");
+        assert_eq!(outputs(chunk, Cadence::Chunk), expected, "chunk {chunk}");
     }
 }

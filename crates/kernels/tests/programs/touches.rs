@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use dyno_kernels::{At, Buffer, Every, Hidden, LANES, Loop, Place, Product, Slots, Then};
+use dyno_kernels::{
+    Buffer, Cadence, Epilogue, HiddenState, LANES, Loop, Place, Product, SlotIndex, Slots,
+};
 
 /// A run, as far as places go.
 pub struct Run<'a> {
@@ -47,9 +49,9 @@ pub fn touches(run: &Run<'_>) -> Touches {
         while start < length {
             let end = length.min(start + chunk);
             for stage in &looped.stages {
-                let rounds: Vec<Vec<usize>> = match stage.every {
-                    Every::Chunk => vec![(start..end).collect()],
-                    Every::Step => (start..end).map(|step| vec![step]).collect(),
+                let rounds: Vec<Vec<usize>> = match stage.cadence {
+                    Cadence::Chunk => vec![(start..end).collect()],
+                    Cadence::Step => (start..end).map(|step| vec![step]).collect(),
                 };
                 for steps in rounds {
                     for phase in &stage.phases {
@@ -58,10 +60,10 @@ pub fn touches(run: &Run<'_>) -> Touches {
                                 work.iter().flat_map(|p| steps.iter().map(move |s| (p, *s)))
                             {
                                 let moment = Moment { run, looped, step, worker };
-                                touches.product(moment, product, stage.every);
+                                touches.product(moment, product, stage.cadence);
                             }
                         }
-                        if phase.meets {
+                        if phase.has_barrier {
                             touches.now.clear();
                         }
                     }
@@ -75,18 +77,18 @@ pub fn touches(run: &Run<'_>) -> Touches {
 }
 
 impl Touches {
-    fn product(&mut self, moment: Moment<'_>, product: &Product, every: Every) {
+    fn product(&mut self, moment: Moment<'_>, product: &Product, cadence: Cadence) {
         let Moment { run, looped, step, .. } = moment;
         let mut rows = product.rows.clone();
-        if every == Every::Step && looped.length == 0 && !run.active.is_empty() {
+        if cadence == Cadence::Step && looped.length == 0 && !run.active.is_empty() {
             let places = places(product);
-            let is_back = places.iter().any(|place| place.at == At::Back);
+            let is_back = places.iter().any(|place| place.at == SlotIndex::Back);
             let at = if is_back { run.lengths[0] - 1 - step } else { step };
             rows.end = rows.end.min(run.active[at]);
         }
         let chunk_of_one =
-            every == Every::Step || looped.chunk.min(run.lengths[looped.length]) <= 1;
-        let nothing = product.of_state && run.fresh && step == 0 && chunk_of_one;
+            cadence == Cadence::Step || looped.chunk.min(run.lengths[looped.length]) <= 1;
+        let nothing = product.reads_state && run.fresh && step == 0 && chunk_of_one;
         for row in rows {
             for panel in product.panels.clone() {
                 for word in 0..product.holds.words(product.weights.k()) {
@@ -113,13 +115,13 @@ impl Touches {
         let vectors = product.weights.vectors();
         let unit = panel * LANES + lane;
         let output = |vector: usize| (panel * vectors + vector) * LANES + lane;
-        match &product.then {
-            Then::Store { to, outputs, .. } => {
+        match &product.epilogue {
+            Epilogue::Store { to, outputs, .. } => {
                 for at in (0..vectors).map(output).filter(|at| at < outputs) {
                     self.touch(moment, *to, (row, at), true);
                 }
             }
-            Then::Lstm(cell) => {
+            Epilogue::Lstm(cell) => {
                 for (input, vector) in cell.input.iter().flat_map(|i| (0..4).map(move |v| (i, v))) {
                     self.touch(moment, *input, (row, output(vector)), false);
                 }
@@ -127,24 +129,26 @@ impl Touches {
                 self.touch(moment, cell.cell, (row, unit), true);
                 self.hidden(moment, &cell.hidden, row, unit);
             }
-            Then::Gru(cell) => {
+            Epilogue::Gru(cell) => {
                 for vector in 0..3 {
                     self.touch(moment, cell.input, (row, output(vector)), false);
                 }
                 self.touch(moment, cell.last, (row, unit), false);
                 self.hidden(moment, &cell.hidden, row, unit);
             }
-            Then::Rnn(cell) => {
+            Epilogue::Rnn(cell) => {
                 for at in (0..vectors).map(output) {
                     self.touch(moment, cell.input, (row, at), false);
                     self.hidden(moment, &cell.hidden, row, at);
                 }
             }
-            Then::General(_) => unreachable!("random programs have none: tests/general.rs does"),
+            Epilogue::General(_) => {
+                unreachable!("random programs have none: tests/general.rs does")
+            }
         }
     }
 
-    fn hidden(&mut self, moment: Moment<'_>, hidden: &Hidden, row: usize, unit: usize) {
+    fn hidden(&mut self, moment: Moment<'_>, hidden: &HiddenState, row: usize, unit: usize) {
         self.touch(moment, hidden.state, (row, unit), true);
         if let Some((place, precision)) = hidden.narrow
             && precision != dyno_kernels::Precision::F32
@@ -167,10 +171,10 @@ impl Touches {
             Slots::Length(length) => run.lengths[length],
         };
         let slot = match place.at {
-            At::Fixed(slot) => slot,
-            At::Step => step,
-            At::Back => run.lengths[looped.length] - 1 - step,
-            At::Turn { by } => (step + by) % slots,
+            SlotIndex::Fixed(slot) => slot,
+            SlotIndex::Step => step,
+            SlotIndex::Back => run.lengths[looped.length] - 1 - step,
+            SlotIndex::Turn { by } => (step + by) % slots,
         };
         let word = (place.buffer, (slot * buffer.rows + row) * buffer.columns + column);
         if slot >= slots || row >= buffer.rows || column >= buffer.columns {
@@ -194,18 +198,18 @@ impl Touches {
 
 /// All places of a product.
 fn places(product: &Product) -> Vec<Place> {
-    let of = |hidden: &Hidden| {
+    let of = |hidden: &HiddenState| {
         let narrow = hidden.narrow.map(|(place, _)| place);
         [Some(hidden.state), narrow, hidden.output].into_iter().flatten().collect::<Vec<_>>()
     };
-    let more = match &product.then {
-        Then::Store { to, .. } => vec![*to],
-        Then::Lstm(cell) => {
+    let more = match &product.epilogue {
+        Epilogue::Store { to, .. } => vec![*to],
+        Epilogue::Lstm(cell) => {
             [cell.input.into_iter().collect(), vec![cell.cell], of(&cell.hidden)].concat()
         }
-        Then::Gru(cell) => [vec![cell.input, cell.last], of(&cell.hidden)].concat(),
-        Then::Rnn(cell) => [vec![cell.input], of(&cell.hidden)].concat(),
-        Then::General(_) => unreachable!("random programs have none: tests/general.rs does"),
+        Epilogue::Gru(cell) => [vec![cell.input, cell.last], of(&cell.hidden)].concat(),
+        Epilogue::Rnn(cell) => [vec![cell.input], of(&cell.hidden)].concat(),
+        Epilogue::General(_) => unreachable!("random programs have none: tests/general.rs does"),
     };
     [vec![product.a], more].concat()
 }

@@ -8,7 +8,9 @@ mod whole;
 use std::sync::Arc;
 
 use dyno_kernels::convert::Grid;
-use dyno_kernels::{Isa, LANES, Panels, Precision, Weights, Windows, Words, multiply_windows};
+use dyno_kernels::{
+    Isa, LANES, Panels, Precision, WindowWeights, Windows, Words, multiply_windows,
+};
 
 pub use self::whole::{Path, Reason};
 
@@ -234,7 +236,7 @@ impl Layout {
     ///
     /// # Errors
     /// One is NaN, and the format has none.
-    pub fn pack(&self, product: &Product) -> Result<Weights, NanError> {
+    pub fn pack(&self, product: &Product) -> Result<WindowWeights, NanError> {
         let mut weights = product.weights.clone();
         if self.weight != Format::F32 {
             self.weight.quantise_slice(&mut weights, Conversion::default())?;
@@ -243,7 +245,7 @@ impl Layout {
     }
 
     /// Weights that are values of their format, in the order in which kernels read them.
-    pub fn ordered(&self, outputs: usize, mut weights: Vec<f32>) -> Weights {
+    pub fn ordered(&self, outputs: usize, mut weights: Vec<f32>) -> WindowWeights {
         let per_word = self.held().map_or(1, Held::per_word);
         if !self.run.is_multiple_of(per_word) {
             // Each run ends with a word.
@@ -264,7 +266,7 @@ impl Layout {
                 Panels::pack_whole(vectors, units, k, unit, row).into()
             }
             Ok(Whole { held: Held::Int16, units: [unit, _] }) => {
-                Weights::int16(vectors, units, k, unit, row)
+                WindowWeights::int16(vectors, units, k, unit, row)
             }
             Err(_) => Panels::pack(Precision::F32, vectors, units, k, row).into(),
         }
@@ -275,7 +277,7 @@ impl Layout {
 #[derive(Debug)]
 pub(super) struct Ready {
     pub layout: Layout,
-    pub weights: Arc<Weights>,
+    pub weights: Arc<WindowWeights>,
     pub isa: Isa,
 }
 

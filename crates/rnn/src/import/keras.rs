@@ -1,33 +1,37 @@
-//! Weights as Keras keeps them.
+//! Weights of Keras layers.
 
 use dyno_kernels::Activation;
 
 use super::{Array, ImportError, transposed};
-use crate::layer::{Cell, Directions, Layer, Options, Weights};
+use crate::layer::{Cell, CellOptions, Directions, Layer, Weights};
 
-/// How a layer of Keras was made, where its weights do not tell.
+/// Description of a Keras layer that its weights do not determine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Keras<'a> {
-    /// What it is.
+pub struct KerasLayer<'a> {
+    /// The cell.
     pub cell: Cell,
-    /// `recurrent_activation` and `activation`, if they are not sigmoid and tanh.
+    /// `recurrent_activation` and `activation`, unless these are sigmoid and tanh.
     pub activations: Option<(Activation, Activation)>,
-    /// `reset_after` of a GRU; false is the default of Keras 1 and of its GRUs before TensorFlow 2.
+    /// `reset_after` of a GRU; false is the default of Keras 1 and of GRUs before TensorFlow 2.
     pub reset_after: bool,
-    /// What stands before `kernel`: once for a layer that reads forward, twice for one of `Bidirectional`
-    /// that joins its outputs.
+    /// Prefixes of `kernel`: one for a forward layer, two for a `Bidirectional` one that
+    /// concatenates its outputs.
     pub prefixes: &'a [&'a str],
 }
 
-/// A layer: `{prefix}kernel` of inputs x gates, `recurrent_kernel` of units x gates and `bias` if it has one.
+/// Imports a layer from `{prefix}kernel` of inputs x gates, `recurrent_kernel` of units x gates,
+/// and `bias` if present.
 ///
-/// Gates there are i, f, c, o of an LSTM and z, r, h of a GRU, which has two rows of biases if it resets
-/// after the product.
+/// The order of gates in Keras is i, f, c, o for an LSTM and z, r, h for a GRU, which has two rows
+/// of biases if it resets after the product.
 ///
 /// # Errors
-/// An array is missing or has another shape.
-pub fn keras(of: &Keras<'_>, array: &dyn Fn(&str) -> Option<Array>) -> Result<Layer, ImportError> {
-    let directions = match of.prefixes.len() {
+/// An array is missing or has the wrong shape.
+pub fn keras(
+    layer: &KerasLayer<'_>,
+    array: &dyn Fn(&str) -> Option<Array>,
+) -> Result<Layer, ImportError> {
+    let directions = match layer.prefixes.len() {
         1 => Directions::Forward,
         2 => Directions::Both,
         count => {
@@ -38,17 +42,17 @@ pub fn keras(of: &Keras<'_>, array: &dyn Fn(&str) -> Option<Array>) -> Result<La
     };
     let mut weights = Vec::new();
     let mut sizes = (0, 0);
-    for prefix in of.prefixes {
+    for prefix in layer.prefixes {
         let name = |what: &str| format!("{prefix}{what}");
         let needed =
             |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
         let (kernel, state) = (needed("kernel")?, needed("recurrent_kernel")?);
         let (inputs, _) = kernel.matrix(&name("kernel"))?;
         let (units, _) = state.matrix(&name("recurrent_kernel"))?;
-        let rows = of.cell.gates() * units;
+        let rows = layer.cell.gates() * units;
         kernel.expect(&name("kernel"), &[inputs, rows])?;
         state.expect(&name("recurrent_kernel"), &[units, rows])?;
-        let has_two = of.cell == Cell::Gru && of.reset_after;
+        let has_two = layer.cell == Cell::Gru && layer.reset_after;
         let (mut input_bias, mut state_bias) = (vec![0.0; rows], vec![0.0; rows]);
         if let Some(bias) = array(&name("bias")) {
             let shape = if has_two { &[2, rows][..] } else { &[rows] };
@@ -66,18 +70,18 @@ pub fn keras(of: &Keras<'_>, array: &dyn Fn(&str) -> Option<Array>) -> Result<La
             state_bias,
         });
     }
-    let shape = |(gates, own): (Activation, Activation)| match of.cell {
+    let shape = |(gates, own): (Activation, Activation)| match layer.cell {
         Cell::Rnn(_) => [own; 3],
         Cell::Lstm | Cell::Gru => [gates, own, own],
     };
-    let options = Options {
-        activations: of
+    let options = CellOptions {
+        activations: layer
             .activations
             .into_iter()
-            .flat_map(|of| vec![shape(of); directions.count()])
+            .flat_map(|pair| vec![shape(pair); directions.count()])
             .collect(),
-        reset_first: of.cell == Cell::Gru && !of.reset_after,
-        ..Options::default()
+        reset_first: layer.cell == Cell::Gru && !layer.reset_after,
+        ..CellOptions::default()
     };
-    Ok(Layer::with_options(of.cell, sizes.0, sizes.1, directions, weights, options)?)
+    Ok(Layer::with_options(layer.cell, sizes.0, sizes.1, directions, weights, options)?)
 }

@@ -1,50 +1,50 @@
-//! Nodes `LSTM`, `GRU` and `RNN` of ONNX and `DynamicQuantizeLSTM` of ONNX Runtime, wherever in a
-//! model they are: bodies of loops and branches too.
+//! ONNX nodes `LSTM`, `GRU` and `RNN`, and `DynamicQuantizeLSTM` of ONNX Runtime, anywhere in a
+//! model including bodies of loops and branches.
 
 use dyno_kernels::Activation;
 use dyno_onnx::{Attribute, Constants, Element, Model, Node, Tensor, Values};
 
 use super::{Array, ImportError, options, reordered, transposed};
-use crate::layer::{Cell, Directions, Layer, Options, Weights};
+use crate::layer::{Cell, CellOptions, Directions, Layer, Weights};
 
-/// A node of a model as a layer. Names of values are those of the graph that the node is in.
+/// A recurrent node of a model. Names of values belong to the graph that contains the node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Imported {
-    /// The node's, or its first output's; before it the nodes that it is inside of, with the names of
-    /// their bodies: `If_12/then_branch/LSTM_3`.
+pub struct ImportedLayer {
+    /// Name of the node, or of its first output if it has none. Nodes inside bodies have the names
+    /// of the outer nodes and bodies as prefix: `If_12/then_branch/LSTM_3`.
     pub name: String,
-    /// What it computes.
+    /// The layer.
     pub layer: Layer,
-    /// What is fed: steps x batch x inputs.
+    /// Name of the input: steps x batch x inputs.
     pub input: String,
-    /// Steps of each row, if they differ.
+    /// Name of the input with the steps of each row, if any.
     pub lengths: Option<String>,
-    /// Initial hidden state, and of an LSTM that of its cells.
-    pub initial: [Initial; 2],
-    /// `Y`, `Y_h` and `Y_c`; empty where nobody asks for them.
+    /// Initial hidden state and, for an LSTM, initial cell state.
+    pub initial: [InitialState; 2],
+    /// Names of `Y`, `Y_h` and `Y_c`; empty if unused.
     pub outputs: [String; 3],
-    /// Whether the batch comes first: input batch x steps x inputs, `Y` batch x steps x directions x
-    /// units, states batch x directions x units (`layout = 1`).
+    /// Whether the batch comes first (`layout = 1`): input batch x steps x inputs, `Y` batch x
+    /// steps x directions x units, states batch x directions x units.
     pub batch_first: bool,
 }
 
-/// Where a layer begins.
+/// Initial state of a layer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Initial {
-    /// At zeros.
+pub enum InitialState {
+    /// Zeros.
     Zeros,
-    /// At these numbers, directions x batch x units, or as [`Imported::batch_first`] says.
+    /// Constant numbers, directions x batch x units unless [`ImportedLayer::batch_first`].
     Given(Vec<f32>),
-    /// At a value of the graph.
+    /// Name of a value that the graph computes.
     Fed(String),
 }
 
-/// All recurrent nodes of a model, in its order. Weights are taken through nodes that only move them,
-/// see [`Constants::get`].
+/// Returns all recurrent nodes of a model in graph order. Weights are followed through nodes that
+/// only move them; see [`Constants::get`].
 ///
 /// # Errors
-/// A node whose weights are not constant, or that is not as ONNX defines it.
-pub fn layers(model: &Model) -> Result<Vec<Imported>, ImportError> {
+/// The weights of a node are not constant, or a node violates the ONNX specification.
+pub fn layers(model: &Model) -> Result<Vec<ImportedLayer>, ImportError> {
     let mut found = Vec::new();
     gather(&model.nodes, &Constants::new(model), "", &mut found)?;
     Ok(found)
@@ -54,7 +54,7 @@ fn gather(
     nodes: &[Node],
     constants: &Constants<'_>,
     path: &str,
-    found: &mut Vec<Imported>,
+    found: &mut Vec<ImportedLayer>,
 ) -> Result<(), ImportError> {
     for node in nodes {
         let own = if node.name.is_empty() { node.outputs.first() } else { Some(&node.name) };
@@ -97,7 +97,7 @@ impl Reader<'_> {
         self.constants.get(value).map(Some).ok_or_else(not_constant)
     }
 
-    /// Numbers of an input, which must be there and constant.
+    /// Numbers of an input that must be present and constant.
     fn needed(&self, at: usize) -> Result<Array, ImportError> {
         let missing = || ImportError::Missing(format!("input {at} of {}", self.name));
         self.array(&self.tensor(at)?.ok_or_else(missing)?, self.input(at))
@@ -118,7 +118,7 @@ impl Reader<'_> {
         ImportError::Option { node: self.name.clone(), what }
     }
 
-    fn read(&self) -> Result<Imported, ImportError> {
+    fn read(&self) -> Result<ImportedLayer, ImportError> {
         let named = options::activations(self.node, &self.name)?;
         let cell = match self.node.op.as_str() {
             "GRU" => Cell::Gru,
@@ -154,13 +154,15 @@ impl Reader<'_> {
             bias.expect(self.input(3), &[count, 2 * rows])?;
             bias.numbers
         };
-        // ONNX has gates i, o, f, c of an LSTM and z, r, h of a GRU.
+        // ONNX orders gates i, o, f, c in an LSTM and z, r, h in a GRU.
         let order: &[usize] = match cell {
             Cell::Lstm => &[0, 2, 3, 1],
             Cell::Gru => &[0, 1, 2],
             Cell::Rnn(_) => &[0],
         };
-        let part = |of: &[f32], at: usize, size: usize| reordered(&of[at * size..][..size], order);
+        let part = |numbers: &[f32], at: usize, size: usize| {
+            reordered(&numbers[at * size..][..size], order)
+        };
         let weights = (0..count).map(|direction| Weights {
             input: part(&w.numbers, direction, rows * inputs),
             state: part(&r.numbers, direction, rows * units),
@@ -172,28 +174,28 @@ impl Reader<'_> {
         let layer = Layer::with_options(cell, inputs, units, directions, weights, options)?;
         let batch_first = self.node.int("layout", 0) != 0;
         let output = |at: usize| self.node.outputs.get(at).cloned().unwrap_or_default();
-        Ok(Imported {
+        Ok(ImportedLayer {
             name: self.name.clone(),
             layer,
             input: self.input(0).into(),
             lengths: Some(self.input(4)).filter(|name| !name.is_empty()).map(Into::into),
             initial: [
                 self.initial(5)?,
-                if cell == Cell::Lstm { self.initial(6)? } else { Initial::Zeros },
+                if cell == Cell::Lstm { self.initial(6)? } else { InitialState::Zeros },
             ],
             outputs: [0, 1, 2].map(output),
             batch_first,
         })
     }
 
-    fn initial(&self, at: usize) -> Result<Initial, ImportError> {
+    fn initial(&self, at: usize) -> Result<InitialState, ImportError> {
         let name = self.input(at);
         if name.is_empty() || self.constants.is_zeros(name) {
-            return Ok(Initial::Zeros);
+            return Ok(InitialState::Zeros);
         }
         match self.constants.get(name) {
-            Some(tensor) => Ok(Initial::Given(self.array(&tensor, name)?.numbers)),
-            None => Ok(Initial::Fed(name.into())),
+            Some(tensor) => Ok(InitialState::Given(self.array(&tensor, name)?.numbers)),
+            None => Ok(InitialState::Fed(name.into())),
         }
     }
 
@@ -203,7 +205,7 @@ impl Reader<'_> {
         directions: Directions,
         units: usize,
         named: &[Activation],
-    ) -> Result<Options, ImportError> {
+    ) -> Result<CellOptions, ImportError> {
         let node = self.node;
         let count = directions.count();
         let each = match cell {
@@ -216,17 +218,17 @@ impl Reader<'_> {
                 format!("a list of {} activations where {} are needed", named.len(), each * count);
             return Err(self.unknown(what));
         }
-        // Those that a cell has not are never looked at.
-        let three = |of: &[Activation]| -> [Activation; 3] {
-            std::array::from_fn(|at| of.get(at).copied().unwrap_or(Activation::Tanh))
+        // Activations that the cell lacks are never used.
+        let three = |named: &[Activation]| -> [Activation; 3] {
+            std::array::from_fn(|at| named.get(at).copied().unwrap_or(Activation::Tanh))
         };
         let own = match cell {
             Cell::Lstm | Cell::Gru => [Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
             Cell::Rnn(activation) => [activation, Activation::Tanh, Activation::Tanh],
         };
         let mut activations: Vec<[Activation; 3]> = named.chunks(each).map(three).collect();
-        if activations.iter().all(|of| *of == own) {
-            // What a cell does anyhow is no option.
+        if activations.iter().all(|direction| *direction == own) {
+            // The default activations of the cell are no option.
             activations.clear();
         }
         let clip = match node.attribute("clip") {
@@ -236,12 +238,16 @@ impl Reader<'_> {
         let peepholes = if cell == Cell::Lstm && !self.input(7).is_empty() {
             let peepholes = self.needed(7)?;
             peepholes.expect(self.input(7), &[count, 3 * units])?;
-            // ONNX has i, o, f.
-            peepholes.numbers.chunks(3 * units.max(1)).map(|of| reordered(of, &[0, 2, 1])).collect()
+            // ONNX orders peepholes i, o, f.
+            peepholes
+                .numbers
+                .chunks(3 * units.max(1))
+                .map(|direction| reordered(direction, &[0, 2, 1]))
+                .collect()
         } else {
             Vec::new()
         };
-        Ok(Options {
+        Ok(CellOptions {
             activations,
             clip,
             coupled: cell == Cell::Lstm && node.int("input_forget", 0) != 0,
@@ -251,8 +257,9 @@ impl Reader<'_> {
         })
     }
 
-    /// Weights of `DynamicQuantizeLSTM`, directions x k x rows of bytes, as directions x rows x k numbers:
-    /// `(byte - zero point) * scale`, both of them one a direction or one a row.
+    /// Dequantizes weights of `DynamicQuantizeLSTM` from directions x k x rows of bytes to
+    /// directions x rows x k numbers: `(byte - zero point) * scale`, with one scale and zero point
+    /// per direction or per row.
     fn dequantised(&self, at: usize, scale_at: usize) -> Result<Array, ImportError> {
         let missing = || ImportError::Missing(format!("input {at} of {}", self.name));
         let tensor = self.tensor(at)?.ok_or_else(missing)?;
@@ -281,8 +288,8 @@ impl Reader<'_> {
         }
         let mut numbers = Vec::with_capacity(whole.len());
         for direction in 0..directions {
-            let of = transposed(&whole[direction * k * rows..][..k * rows], k, rows);
-            numbers.extend(of.iter().enumerate().map(|(place, whole)| {
+            let matrix = transposed(&whole[direction * k * rows..][..k * rows], k, rows);
+            numbers.extend(matrix.iter().enumerate().map(|(place, whole)| {
                 let which = if per_row { direction * rows + place / k } else { direction };
                 (whole - zero[which]) * scale.numbers[which]
             }));
@@ -290,7 +297,7 @@ impl Reader<'_> {
         Ok(Array { shape: vec![directions, rows, k], numbers })
     }
 
-    /// Whole numbers of eight bits as numbers.
+    /// Converts 8-bit integers to `f32`.
     fn bytes(&self, tensor: &Tensor, at: usize) -> Result<Vec<f32>, ImportError> {
         let wrong = || self.wrong(self.input(at), "int8 or uint8", tensor.element.name());
         let Values::Bytes(bytes) = &tensor.values else { return Err(wrong()) };

@@ -1,15 +1,15 @@
-//! What attributes of a node say of its cells.
+//! Options of cells from the attributes of a node.
 
 use dyno_kernels::Activation;
 use dyno_onnx::{Attribute, Node};
 
 use super::ImportError;
 
-/// Activations of all directions in order: those of the attribute, or nothing.
+/// Returns the activations of all directions in order, or nothing if the attribute is absent.
 ///
-/// Values of `activation_alpha` and `activation_beta` belong to those activations that have such a
-/// parameter, in order; what is not given has the default of the operator of that name, as ONNX says. (ONNX
-/// Runtime 1.32 takes 0 for the alpha of a `ThresholdedRelu`, whose default is 1.)
+/// Values of `activation_alpha` and `activation_beta` belong in order to the activations that have
+/// such a parameter. Missing values are the defaults of the ONNX operator of that name. (ONNX
+/// Runtime 1.32 uses 0 for the alpha of `ThresholdedRelu`, whose default is 1.)
 pub(super) fn activations(node: &Node, name: &str) -> Result<Vec<Activation>, ImportError> {
     let Some(Attribute::Texts(names)) = node.attribute("activations") else {
         return Ok(Vec::new());

@@ -1,16 +1,19 @@
-//! Weights under the names of `torch.nn.LSTM`, `GRU` and `RNN`.
+//! Weights of `torch.nn.LSTM`, `GRU` and `RNN`.
 
 use super::{Array, ImportError, reordered};
-use crate::layer::{Cell, Directions, Layer, Options, Weights};
+use crate::layer::{Cell, CellOptions, Directions, Layer, Weights};
 
-/// The stacked layers of a module, from the first on: `{prefix}weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`
-/// and `bias_hh_l0` if it has biases, `weight_hr_l0` if it projects, the same with `_reverse` if it is
-/// bidirectional, and so on with `l1`. Layers that follow one another take what the last put out.
+/// Imports the stacked layers of a module, from the first on.
 ///
-/// Gates there are i, f, g, o of an LSTM and r, z, n of a GRU, whose r acts on the product.
+/// Layer 0 has `{prefix}weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0` and `bias_hh_l0` if it has
+/// biases, `weight_hr_l0` if it has a projection, and each with `_reverse` if it is bidirectional;
+/// layer 1 has `l1`, and so on. Each layer takes the outputs of the one before.
+///
+/// The order of gates in PyTorch is i, f, g, o for an LSTM and r, z, n for a GRU, whose r is
+/// applied to the product.
 ///
 /// # Errors
-/// An array is missing or has another shape.
+/// An array is missing or has the wrong shape.
 pub fn pytorch(
     cell: Cell,
     prefix: &str,
@@ -30,26 +33,26 @@ pub fn pytorch(
         let (mut sizes, mut projections) = ((0, 0), Vec::new());
         for ending in endings {
             let named = |what: &str| format!("{}{ending}", name(what));
-            let (of, found) = direction(cell, &named, array)?;
+            let (weights_of_direction, found) = direction(cell, &named, array)?;
             if !all.is_empty() && sizes != found {
                 let (expected, found) =
                     (format!("{sizes:?} inputs and units"), format!("{found:?}"));
                 return Err(ImportError::Shape { name: named("weight_ih"), expected, found });
             }
             sizes = found;
-            all.push(of);
+            all.push(weights_of_direction);
             if let Some(projection) = array(&named("weight_hr")) {
                 let (width, _) = projection.matrix(&named("weight_hr"))?;
                 projection.expect(&named("weight_hr"), &[width, sizes.1])?;
                 projections.push(projection.numbers);
             }
         }
-        let options = Options { projections, ..Options::default() };
+        let options = CellOptions { projections, ..CellOptions::default() };
         layers.push(Layer::with_options(cell, sizes.0, sizes.1, directions, all, options)?);
     }
 }
 
-/// Weights of one direction, with how many inputs and units it has.
+/// Returns the weights of one direction, with its numbers of inputs and units.
 fn direction(
     cell: Cell,
     name: &dyn Fn(&str) -> String,

@@ -1,9 +1,10 @@
-//! Unrolled cells folded back.
+//! Rerolling: folds unrolled cells back into recurrent nodes.
 //!
-//! A loop over steps in the program of a model's author, or a cell that is called step by step, reaches a
-//! file as hundreds of small nodes. Found here by what is computed, not by names: gates are activations of
-//! sums of products with constant matrices, in one product or several, cut by `Split` or `Slice` or not;
-//! steps follow one another by their states, and share their weights.
+//! A loop over steps in the author's program, or a cell called step by step, is exported as
+//! hundreds of small nodes. They are recognized by what they compute, not by names: gates are
+//! activations of sums of products with constant matrices, in one product or several, with or
+//! without `Split` or `Slice`. Consecutive steps are linked by their states and share their
+//! weights.
 
 mod cells;
 mod sums;
@@ -17,15 +18,18 @@ use crate::layer::Cell;
 use cells::{Chain, Gate, chains};
 use sums::Graph;
 
-/// The model with each run of unrolled cells of the graph itself as one node `LSTM` or `GRU` over all its
-/// steps, and how many there are. What else used the steps' hidden states, and an LSTM's last cells, still
-/// finds them by name; weights are copied. Nothing is changed where a step's input depends on what an
-/// earlier one of the same run put out, as in a decoder, or where steps are no matrices of batch x inputs.
+/// Replaces each run of unrolled cells in the main graph by one `LSTM` or `GRU` node over all its
+/// steps; returns the model and the number of replacements.
+///
+/// Other users of the hidden states, or of the last cell state of an LSTM, still find them under
+/// their names. Weights are copied. A run stays unchanged if a step's input depends on an output of
+/// an earlier step of the run, as in a decoder, or if its inputs are not matrices of batch x
+/// inputs.
 #[must_use]
 pub fn reroll(model: &Model) -> (Model, usize) {
     let facts = infer(model, &BTreeMap::new()).facts;
     let graph = Graph::new(model, &facts);
-    // Batch x inputs or units, of the same batch as far as that is known.
+    // Matrices of batch x inputs or units, with the same batch as far as it is known.
     let are_matrices = |chain: &Chain| {
         let names = chain.inputs.iter().chain(&chain.hidden).chain(&chain.initial);
         let known: Vec<_> = names.filter_map(|name| facts.get(name)).collect();
@@ -49,14 +53,14 @@ pub fn reroll(model: &Model) -> (Model, usize) {
     (rolled, count)
 }
 
-/// What takes the place of a chain.
+/// Nodes and tensors that replace a chain.
 struct Fold {
     prefix: String,
     nodes: Vec<Node>,
     tensors: Vec<Tensor>,
-    /// Axes of `Unsqueeze` are an input, as since operators 13.
+    /// Whether the axes of `Unsqueeze` are an input, as since operator set 13.
     axes_are_fed: bool,
-    /// Values that it makes instead of the nodes that did.
+    /// Names of the values that it computes in place of the old nodes.
     makes: HashSet<String>,
 }
 
@@ -98,7 +102,7 @@ impl Fold {
         format!("{}/{what}", self.prefix)
     }
 
-    /// Adds a node with one output, of this name or one of its own.
+    /// Adds a node with one output, named `output` or by a generated name; returns that name.
     fn node(
         &mut self,
         op: &str,
@@ -136,13 +140,13 @@ impl Fold {
         self.node("Unsqueeze", vec![value.into()], &[("axes", [0].into())], None)
     }
 
-    /// Index `at` of an axis, without that axis.
+    /// Selects index `at` of an axis and removes the axis.
     fn picked(&mut self, value: &str, axis: i64, at: i64, output: Option<&str>) -> String {
         let at = self.whole(&[], &[at]);
         self.node("Gather", vec![value.into(), at], &[("axis", axis.into())], output)
     }
 
-    /// `W`, `R` and `B`, with gates in the order of ONNX: i, o, f, c or z, r, h.
+    /// Adds `W`, `R` and `B`, with gates in ONNX order: i, o, f, c or z, r, h.
     fn weights(&mut self, chain: &Chain, graph: &Graph<'_>) {
         let order: &[usize] = if chain.cell == Cell::Lstm { &[0, 3, 1, 2] } else { &[0, 1, 2] };
         let gates: Vec<&Gate> = order.iter().map(|gate| &chain.gates[*gate]).collect();
@@ -166,7 +170,7 @@ impl Fold {
         ]);
     }
 
-    /// The node itself, and the steps taken out of what it puts out.
+    /// Adds the recurrent node, and nodes that select the states of each step.
     fn layer(&mut self, chain: &Chain, inputs: Vec<String>) {
         let op = if chain.cell == Cell::Lstm { "LSTM" } else { "GRU" };
         let mut attributes = vec![("hidden_size", Attribute::Int(units(chain) as i64))];
@@ -188,7 +192,7 @@ impl Fold {
         }
     }
 
-    /// The model with this, unless it depends on itself.
+    /// Returns the model with this replacement; `None` if the result has a cycle.
     fn put_into(self, model: &Model) -> Option<Model> {
         let is_replaced = |node: &&Node| node.outputs.iter().any(|name| self.makes.contains(name));
         let kept = model.nodes.iter().filter(|node| !is_replaced(node)).cloned();
@@ -208,7 +212,7 @@ fn width(chain: &Chain) -> usize {
     last - first
 }
 
-/// Names that a node reads, those inside of its bodies among them.
+/// Names that a node reads, including those in its bodies.
 fn reads(node: &Node) -> Vec<&str> {
     let mut all: Vec<&str> = node.inputs.iter().map(String::as_str).collect();
     for (_, body) in node.bodies() {
@@ -218,13 +222,14 @@ fn reads(node: &Node) -> Vec<&str> {
     all
 }
 
-/// Nodes in an order in which they can be executed, as near to theirs as can be.
+/// Sorts nodes so that each follows those that it reads, as close to the original order as
+/// possible; `None` if there is a cycle.
 fn ordered(nodes: Vec<Node>) -> Option<Vec<Node>> {
     let made = |(at, node): (usize, &Node)| -> Vec<(String, usize)> {
         node.outputs.iter().map(|name| (name.clone(), at)).collect()
     };
     let mut makers: HashMap<String, usize> = nodes.iter().enumerate().flat_map(made).collect();
-    // What is left out has no maker.
+    // The empty name of an omitted input has no maker.
     makers.remove("");
     let mut followers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut waits = vec![0_usize; nodes.len()];
@@ -250,7 +255,7 @@ fn ordered(nodes: Vec<Node>) -> Option<Vec<Node>> {
     (sorted.len() == nodes.len()).then_some(sorted)
 }
 
-/// Leaves out nodes and tensors that no output depends on.
+/// Removes nodes and tensors that no output depends on.
 fn drop_unused(model: &mut Model) {
     let mut needed: HashSet<String> = model.outputs.iter().map(|port| port.name.clone()).collect();
     let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! Models out of files.
+//! Models from files.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,23 +7,25 @@ use dyno_kernels::Activation;
 use dyno_onnx::Node;
 
 use super::{Model, ModelError};
-use crate::import::{self, Array, ImportError, Imported, Initial, Keras, Safetensors};
+use crate::import::{
+    self, Array, ImportError, ImportedLayer, InitialState, KerasLayer, Safetensors,
+};
 use crate::layer::{Cell, Layer};
 
-/// Reads the layers of a file, or the one that is named.
+/// Reads the layers of a file, or the named one.
 pub(super) fn open(path: &Path, named: Option<&str>) -> Result<Model, ModelError> {
     let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
     let text = path.display().to_string();
     let name = named.map_or(text.clone(), |layer| format!("{text}#{layer}"));
     let (layers, left_out) = match ending.to_str() {
-        Some("onnx") => of_onnx(path, named)?,
-        Some("safetensors") => (of_safetensors(path, named)?, None),
+        Some("onnx") => read_onnx(path, named)?,
+        Some("safetensors") => (read_safetensors(path, named)?, None),
         _ => return Err(ModelError::Format(path.to_owned())),
     };
-    Ok(Model { left_out, ..Model::of(name, layers)? })
+    Ok(Model { left_out, ..Model::from_layers(name, layers)? })
 }
 
-fn of_onnx(path: &Path, named: Option<&str>) -> Result<(Vec<Layer>, Option<String>), ModelError> {
+fn read_onnx(path: &Path, named: Option<&str>) -> Result<(Vec<Layer>, Option<String>), ModelError> {
     let model = dyno_onnx::Model::read(path)
         .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
     let failed = |error| ModelError::Import { path: path.to_owned(), error };
@@ -45,7 +47,7 @@ fn of_onnx(path: &Path, named: Option<&str>) -> Result<(Vec<Layer>, Option<Strin
     if !found.windows(2).all(|pair| follows(&pair[0], &pair[1], &makers)) {
         return Err(ModelError::Several { path: path.to_owned(), layers: names });
     }
-    let is_given = |initial: &Initial| *initial != Initial::Zeros;
+    let is_given = |initial: &InitialState| *initial != InitialState::Zeros;
     let begins = found.iter().any(|layer| layer.initial.iter().any(is_given));
     let mut left_out = Vec::new();
     if others > 0 {
@@ -59,11 +61,12 @@ fn of_onnx(path: &Path, named: Option<&str>) -> Result<(Vec<Layer>, Option<Strin
     Ok((layers, (!left_out.is_empty()).then(|| left_out.join(" "))))
 }
 
-/// Operators that move numbers and leave them as they are.
+/// Operators that move numbers without changing them.
 const MOVES: [&str; 8] =
     ["Transpose", "Squeeze", "Unsqueeze", "Reshape", "Identity", "Dropout", "Cast", "Flatten"];
 
-/// Who makes each value, and how many nodes there are that neither move nor recur nor are constants.
+/// Collects the node that computes each value, and counts nodes that are neither recurrent, nor
+/// constants, nor in [`MOVES`].
 fn gather<'a>(nodes: &'a [Node], makers: &mut HashMap<&'a str, &'a Node>, others: &mut usize) {
     for node in nodes {
         let is_known = ["LSTM", "GRU", "RNN", "DynamicQuantizeLSTM", "Constant", "Shape"];
@@ -79,10 +82,10 @@ fn gather<'a>(nodes: &'a [Node], makers: &mut HashMap<&'a str, &'a Node>, others
     }
 }
 
-/// Whether a layer takes what another puts out, moved at most.
-fn follows(one: &Imported, next: &Imported, makers: &HashMap<&str, &Node>) -> bool {
+/// Whether a layer takes the outputs of another one, possibly moved.
+fn follows(one: &ImportedLayer, next: &ImportedLayer, makers: &HashMap<&str, &Node>) -> bool {
     let mut value = next.input.as_str();
-    // A graph has no circles, but a broken file may.
+    // A valid graph has no cycles, but a corrupt file may.
     for _ in 0..makers.len() {
         if !value.is_empty() && value == one.outputs[0] {
             return true;
@@ -96,11 +99,12 @@ fn follows(one: &Imported, next: &Imported, makers: &HashMap<&str, &Node>) -> bo
     !value.is_empty() && value == one.outputs[0]
 }
 
-/// What the first weights of a module of PyTorch and of a layer of Keras end in.
+/// Suffix of the first weights of a PyTorch module.
 const PYTORCH: &str = "weight_ih_l0";
+/// Suffix of the recurrent weights of a Keras layer.
 const KERAS: &str = "recurrent_kernel";
 
-fn of_safetensors(path: &Path, named: Option<&str>) -> Result<Vec<Layer>, ModelError> {
+fn read_safetensors(path: &Path, named: Option<&str>) -> Result<Vec<Layer>, ModelError> {
     let bytes = std::fs::read(path)
         .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
     let failed = |error| ModelError::Import { path: path.to_owned(), error };
@@ -137,7 +141,7 @@ fn of_safetensors(path: &Path, named: Option<&str>) -> Result<Vec<Layer>, ModelE
     keras_layer(prefix, &array).map(|layer| vec![layer]).map_err(failed)
 }
 
-/// The cell of so many gates.
+/// Returns the cell with `gates` gates.
 fn cell(gates: usize, name: &str, found: &Array) -> Result<Cell, ImportError> {
     match gates {
         4 => Ok(Cell::Lstm),
@@ -175,12 +179,12 @@ fn keras_layer(prefix: &str, array: &dyn Fn(&str) -> Option<Array>) -> Result<La
     let other = prefix.replace("forward", "backward");
     let prefixes = [prefix, &other];
     let is_both = other != prefix && array(&format!("{other}{KERAS}")).is_some();
-    let of = Keras {
+    let layer = KerasLayer {
         cell: cell(gates, &name, &state)?,
         activations: None,
         // Only a GRU that resets after the product has two rows of biases.
         reset_after: bias.is_none_or(|bias| bias.shape.len() == 2),
         prefixes: &prefixes[..if is_both { 2 } else { 1 }],
     };
-    import::keras(&of, array)
+    import::keras(&layer, array)
 }

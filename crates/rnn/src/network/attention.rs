@@ -1,21 +1,21 @@
-//! What stands between layers and has no weights to pack: pooling, attention, pointers, cosine. Workers
-//! share what takes longer than to wake them.
+//! Nodes without packed weights: pooling, attention, pointers and cosine. Workers share work that
+//! takes longer than waking them.
 
 use dyno_kernels::{Isa, Rows, Tanh, Team, dots, mix};
 
 use super::shared::shared;
 use super::view::View;
-use super::{Network, Node, Over, Score};
+use super::{Network, Node, Scope, Score};
 
-/// Memory of the nodes, which run one after the other.
+/// Scratch memory, reused by the nodes one after the other.
 pub(super) struct Scratch {
-    /// A score for each pair of steps.
+    /// Scores of pairs of steps.
     scores: Vec<f32>,
-    /// A row of numbers for each step.
+    /// A vector per step.
     wide: Vec<f32>,
-    /// A row, or a number for each step.
+    /// A vector, or a number per step.
     line: Vec<f32>,
-    /// Places of words, from 1; 0 is none.
+    /// Hash table of word positions, from 1; 0 is free.
     places: Vec<u32>,
 }
 
@@ -54,14 +54,14 @@ pub(super) fn max_pool(input: View<'_>, to: &mut [f32]) {
         to.fill(if input.lengths[row] == 0 { 0.0 } else { f32::NEG_INFINITY });
         for step in 0..input.lengths[row] {
             for (most, x) in to.iter_mut().zip(input.at(step, row)) {
-                // NaN stays, as in the definition: it is no lesser number.
+                // NaN propagates, as in the definition.
                 *most = if *x < *most || most.is_nan() { *most } else { *x };
             }
         }
     }
 }
 
-/// Scores of a query for all keys of a row.
+/// Scores of a query against all keys of a row.
 fn scores(
     isa: Isa,
     query: &[f32],
@@ -85,13 +85,14 @@ fn scores(
     }
 }
 
-/// A row alone.
+/// A single row.
 fn one(row: &[f32]) -> Rows<'_> {
     Rows::new(row, 1, row.len(), row.len())
 }
 
 pub(super) fn matched(
-    (isa, team): (Isa, &mut Team),
+    isa: Isa,
+    team: &mut Team,
     query: View<'_>,
     keys: View<'_>,
     score: &Score,
@@ -114,7 +115,7 @@ pub(super) fn matched(
     }
 }
 
-/// Products of a query and a row's keys from step `first` on, to every `batch`th number.
+/// Writes products of a query with a row's keys from step `first` on, to every `batch`th number.
 fn products(isa: Isa, query: &[f32], keys: View<'_>, row: usize, first: usize, to: &mut [f32]) {
     const SOME: usize = 32;
     for (index, to) in to.chunks_mut(SOME * keys.batch).enumerate() {
@@ -128,7 +129,7 @@ fn products(isa: Isa, query: &[f32], keys: View<'_>, row: usize, first: usize, t
     }
 }
 
-/// Makes the numbers of these places add up to one.
+/// Applies softmax to the numbers at `places`.
 fn spread(numbers: &mut [f32], places: impl Iterator<Item = usize> + Clone) {
     let most = places.clone().map(|at| numbers[at]).fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
@@ -139,16 +140,16 @@ fn spread(numbers: &mut [f32], places: impl Iterator<Item = usize> + Clone) {
     places.for_each(|at| numbers[at] /= sum);
 }
 
-pub(super) fn softmax(input: View<'_>, over: Over, to: &mut [f32]) {
+pub(super) fn softmax(input: View<'_>, over: Scope, to: &mut [f32]) {
     to.copy_from_slice(input.numbers);
     let batch = input.batch;
     match over {
-        Over::Row => {
+        Scope::Row => {
             for row in 0..batch {
                 spread(to, (0..input.lengths[row]).map(|step| step * batch + row));
             }
         }
-        Over::All => {
+        Scope::All => {
             let steps = 0..input.steps;
             let in_use = |at: &usize| at / batch < input.lengths[at % batch];
             spread(to, (0..steps.end * batch).filter(in_use));
@@ -174,7 +175,9 @@ pub(super) fn mixed(
 
 pub(super) fn attention(
     isa: Isa,
-    [queries, keys, values]: [View<'_>; 3],
+    queries: View<'_>,
+    keys: View<'_>,
+    values: View<'_>,
     score: &Score,
     scratch: &mut Scratch,
     to: &mut [f32],
@@ -190,24 +193,24 @@ pub(super) fn attention(
 pub(super) fn pointer(
     weights: View<'_>,
     ids: View<'_>,
-    over: Over,
+    over: Scope,
     scratch: &mut Scratch,
     to: &mut [f32],
 ) {
     to.fill(0.0);
     scratch.places.fill(0);
     let mask = scratch.places.len() - 1;
-    // Rows apart have tables apart: each as large as twice its steps.
-    for row in 0..if over == Over::Row { ids.batch } else { 1 } {
-        if over == Over::Row {
+    // Each row has its own table of at least twice its steps.
+    for row in 0..if over == Scope::Row { ids.batch } else { 1 } {
+        if over == Scope::Row {
             scratch.places.fill(0);
         }
         for (_, own, place) in ids.places() {
-            if over == Over::Row && own != row {
+            if over == Scope::Row && own != row {
                 continue;
             }
             let id = ids.ids[place];
-            // Fibonacci hashing: neighbours are spread.
+            // Fibonacci hashing spreads consecutive ids.
             let mut slot = (id.wrapping_mul(0x9e37_79b1) >> 8) as usize & mask;
             let first = loop {
                 match scratch.places[slot].checked_sub(1) {
@@ -224,9 +227,11 @@ pub(super) fn pointer(
     }
 }
 
-/// `w [h; u; h * u]` is `h (w1 + w3 * u) + w2 u`: one product of all pairs, and one number for each u.
+/// Computes `w [h; u; h * u]` as `h (w1 + w3 * u) + w2 u`: one product of all pairs, and one number
+/// for each u.
 pub(super) fn trilinear(
-    (isa, team): (Isa, &mut Team),
+    isa: Isa,
+    team: &mut Team,
     context: View<'_>,
     query: View<'_>,
     weights: &[f32],
@@ -255,7 +260,7 @@ pub(super) fn trilinear(
                 scores.iter_mut().zip(of_words).for_each(|(score, word)| *score += word);
             }
         });
-        // Which steps matter to any word: h~. Then `wide` is free for it.
+        // Softmax over the greatest score of each step gives h~, for which `wide` is free now.
         let most = &mut line[..steps];
         most.fill(0.0);
         for (most, scores) in most.iter_mut().zip(scores.chunks(words.max(1))) {
@@ -279,7 +284,7 @@ pub(super) fn trilinear(
     }
 }
 
-/// `[h; u~; h * u~; h * h~]` of a step.
+/// Writes `[h; u~; h * u~; h * h~]` of a step.
 fn aware(isa: Isa, h: &[f32], weights: &[f32], query: Rows<'_>, whole: &[f32], to: &mut [f32]) {
     let width = h.len();
     let (first, rest) = to.split_at_mut(width);
@@ -291,15 +296,10 @@ fn aware(isa: Isa, h: &[f32], weights: &[f32], query: Rows<'_>, whole: &[f32], t
     fourth.iter_mut().zip(h.iter().zip(whole)).for_each(|(to, (h, all))| *to = h * all);
 }
 
-/// Vectors shorter than this are taken as that long, as PyTorch does.
+/// Minimum length of a vector in a cosine, as in PyTorch.
 pub(super) const SHORTEST: f32 = 1e-8;
 
-pub(super) fn cosine(
-    (isa, team): (Isa, &mut Team),
-    query: View<'_>,
-    others: View<'_>,
-    to: &mut [f32],
-) {
+pub(super) fn cosine(isa: Isa, team: &mut Team, query: View<'_>, others: View<'_>, to: &mut [f32]) {
     let product = |a: &[f32], b: &[f32]| {
         let mut product = [0.0];
         dots(isa, one(a), one(b), &mut product);

@@ -1,33 +1,33 @@
-//! Layers of sums and highway layers as programs: one product, all steps and rows at once, whose sums
-//! become outputs while they are in the first cache.
+//! Dense and highway layers as programs: one product over all steps and rows, whose sums become
+//! outputs while they are in the L1 cache.
 
 use std::sync::Arc;
 
 use dyno_kernels::{
-    At, Buffer, Call, Every, Execution, General, Isa, Kind, LANES, Loop, MAX_VECTORS, Panels,
-    Phase, Place, Precision, Product, Program, ProgramError, Rows, RunError, Slots, Stage, Tanh,
-    Team, Then, dots,
+    Buffer, BufferKind, Cadence, Call, Epilogue, Execution, GeneralCell, Isa, LANES, Loop,
+    MAX_VECTORS, Panels, Phase, Place, Precision, Product, Program, ProgramError, Rows, RunError,
+    SlotIndex, Slots, Stage, Tanh, Team, dots,
 };
 
 use super::view::View;
-use super::{Dense, Highway};
+use super::{DenseLayer, HighwayLayer};
 
-/// Rows that are multiplied at once: in fewer bits they stay in the second cache.
+/// Rows that are multiplied at once; in fewer bits they fit in the L2 cache.
 const CHUNK: usize = 256;
-/// With fewer outputs than this most of a vector would be nothing.
+/// Layers with fewer outputs would leave most of a vector empty.
 const FEW: usize = LANES / 2;
 
-/// A layer ready to run.
+/// A dense or highway layer, ready to run.
 pub(super) enum Sums {
-    /// By panels.
+    /// With packed panels.
     Packed(Box<Execution>),
     /// Output by output, in `f32`.
-    Few(Arc<Dense>, Isa),
+    Few(Arc<DenseLayer>, Isa),
 }
 
-/// How a layer's numbers are held and who computes them.
+/// Settings of a product.
 #[derive(Clone, Copy)]
-pub(super) struct How {
+pub(super) struct ProductSettings {
     pub precision: Precision,
     pub tanh: Tanh,
     pub isa: Isa,
@@ -35,50 +35,58 @@ pub(super) struct How {
 }
 
 impl Sums {
-    pub(super) fn dense(dense: &Arc<Dense>, how: How) -> Result<Self, ProgramError> {
+    pub(super) fn dense(
+        dense: &Arc<DenseLayer>,
+        settings: ProductSettings,
+    ) -> Result<Self, ProgramError> {
         if dense.outputs() < FEW {
-            return Ok(Self::Few(Arc::clone(dense), how.isa));
+            return Ok(Self::Few(Arc::clone(dense), settings.isa));
         }
-        // As many vectors as leave a panel for each worker.
+        // As many vectors per panel as leave a panel for each worker.
         let groups = dense.outputs().div_ceil(LANES);
-        let vectors = (groups / how.workers.max(1)).clamp(1, MAX_VECTORS);
+        let vectors = (groups / settings.workers.max(1)).clamp(1, MAX_VECTORS);
         let zeros = vec![0.0; dense.inputs];
         let units = groups.div_ceil(vectors) * LANES;
         let output = |vector, unit| (unit / LANES * vectors + vector) * LANES + unit % LANES;
-        let panels = Panels::pack(how.precision, vectors, units, dense.inputs, |vector, unit| {
-            dense.weights.chunks(dense.inputs).nth(output(vector, unit)).unwrap_or(&zeros)
-        });
+        let panels =
+            Panels::pack(settings.precision, vectors, units, dense.inputs, |vector, unit| {
+                dense.weights.chunks(dense.inputs).nth(output(vector, unit)).unwrap_or(&zeros)
+            });
         let mut bias = dense.bias.clone();
         bias.resize(panels.panels() * vectors * LANES, 0.0);
         let (to, outputs) = (place(1), dense.outputs());
-        let then = Then::Store { to, activation: dense.activation, outputs };
-        let execution = execution(how, panels, bias, dense.outputs(), &then)?;
+        let epilogue = Epilogue::Store { to, activation: dense.activation, outputs };
+        let execution = execution(settings, panels, bias, dense.outputs(), &epilogue)?;
         Ok(Self::Packed(Box::new(execution)))
     }
 
-    pub(super) fn highway(highway: &Highway, how: How) -> Result<Self, ProgramError> {
-        let Highway { gate, candidate } = highway;
+    pub(super) fn highway(
+        highway: &HighwayLayer,
+        settings: ProductSettings,
+    ) -> Result<Self, ProgramError> {
+        let HighwayLayer { gate, candidate } = highway;
         let width = gate.outputs();
-        let of = |vector: usize| if vector == 0 { gate } else { candidate };
-        let panels = Panels::pack(how.precision, 2, width, width, |vector, unit| {
-            &of(vector).weights[unit * width..][..width]
+        let part = |vector: usize| if vector == 0 { gate } else { candidate };
+        let panels = Panels::pack(settings.precision, 2, width, width, |vector, unit| {
+            &part(vector).weights[unit * width..][..width]
         });
         let number = |at: usize| {
             let unit = at / (2 * LANES) * LANES + at % LANES;
-            of(at / LANES % 2).bias.get(unit).copied().unwrap_or(0.0)
+            part(at / LANES % 2).bias.get(unit).copied().unwrap_or(0.0)
         };
         let bias = (0..panels.panels() * 2 * LANES).map(number).collect();
-        let then = Then::General(Arc::new(General::Highway(dyno_kernels::Highway {
-            x: place(0),
-            to: place(1),
-            outputs: width,
-            activation: candidate.activation,
-            tanh: how.tanh,
-        })));
-        Ok(Self::Packed(Box::new(execution(how, panels, bias, width, &then)?)))
+        let epilogue =
+            Epilogue::General(Arc::new(GeneralCell::Highway(dyno_kernels::HighwayCell {
+                x: place(0),
+                to: place(1),
+                outputs: width,
+                activation: candidate.activation,
+                tanh: settings.tanh,
+            })));
+        Ok(Self::Packed(Box::new(execution(settings, panels, bias, width, &epilogue)?)))
     }
 
-    /// Runs all steps and rows of the input.
+    /// Runs the layer over all steps and rows of the input.
     pub(super) fn run(
         &mut self,
         team: &mut Team,
@@ -98,7 +106,7 @@ impl Sums {
                 dots(*isa, x, rows(&dense.weights, dense.inputs), output);
                 for row in output.chunks_mut(dense.outputs()) {
                     for (sum, bias) in row.iter_mut().zip(&dense.bias) {
-                        *sum = dense.activation.of(*sum + bias);
+                        *sum = dense.activation.apply_scalar(*sum + bias);
                     }
                 }
                 Ok(())
@@ -108,21 +116,22 @@ impl Sums {
 }
 
 fn place(buffer: usize) -> Place {
-    Place { buffer, at: At::Step, column: 0 }
+    Place { buffer, at: SlotIndex::Step, column: 0 }
 }
 
-/// A program whose workers share the panels: each row is a step of its one loop.
+/// Returns a program whose workers divide the panels; each row is a step of its only loop.
 fn execution(
-    how: How,
+    settings: ProductSettings,
     panels: Panels,
     bias: Vec<f32>,
     outputs: usize,
-    then: &Then,
+    epilogue: &Epilogue,
 ) -> Result<Execution, ProgramError> {
     let buffer = |kind, columns| Buffer { kind, slots: Slots::Length(0), rows: 1, columns };
-    let buffers = vec![buffer(Kind::Input(0), panels.k()), buffer(Kind::Output(0), outputs)];
+    let buffers =
+        vec![buffer(BufferKind::Input(0), panels.k()), buffer(BufferKind::Output(0), outputs)];
     let (panels, bias): (Arc<Panels>, Arc<[f32]>) = (panels.into(), bias.into());
-    let workers = how.workers.clamp(1, panels.panels());
+    let workers = settings.workers.clamp(1, panels.panels());
     let work = |worker: usize| {
         vec![Product {
             a: place(0),
@@ -132,12 +141,12 @@ fn execution(
             rows: 0..1,
             bias: Some(Arc::clone(&bias)),
             scale: 1.0,
-            of_state: false,
-            then: then.clone(),
+            reads_state: false,
+            epilogue: epilogue.clone(),
         }]
     };
-    let phase = Phase { work: (0..workers).map(work).collect(), meets: false };
-    let stages = vec![Stage { every: Every::Chunk, phases: vec![phase] }];
+    let phase = Phase { work: (0..workers).map(work).collect(), has_barrier: false };
+    let stages = vec![Stage { cadence: Cadence::Chunk, phases: vec![phase] }];
     let looped = Loop { length: 0, chunk: CHUNK, stages };
-    Ok(Execution::new(Program::new(workers, buffers, vec![looped])?, how.isa))
+    Ok(Execution::new(Program::new(workers, buffers, vec![looped])?, settings.isa))
 }

@@ -1,4 +1,4 @@
-//! A network ready to run.
+//! Execution of networks.
 
 use std::fmt;
 use std::mem;
@@ -7,38 +7,38 @@ use std::sync::Arc;
 use dyno_kernels::{Isa, Precision, ProgramError, RunError, Tanh, Team};
 
 use super::attention::{self, Scratch};
-use super::dense::{How, Sums};
-use super::recurrent::{Packs, Recurrent, Stacked};
+use super::dense::{ProductSettings, Sums};
+use super::recurrent::{Packs, Recurrent, StackSchedule};
 use super::shared::shared;
 use super::view::View;
-use super::{Network, Node, Shape, Tensor};
+use super::{Network, Node, TensorId, TensorShape};
 use crate::layer::{Directions, Layer};
 use crate::machine::Machine;
 use crate::plan::Choice;
 use crate::sequence::SequenceError;
-use crate::tuner::{Effort, Forced, Goal, TuneError};
+use crate::tuner::{Constraints, Effort, Goal, TuneError};
 
-/// What is decided about an engine; the rest is chosen.
+/// Settings of a network engine; the tuner decides the rest.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How numbers of products with weights are held.
+    /// Precision of products with weights.
     pub precision: Precision,
-    /// How near to tanh.
+    /// Accuracy of tanh.
     pub tanh: Tanh,
-    /// Instructions.
+    /// The instruction set.
     pub isa: Isa,
-    /// What plans are ranked for.
+    /// Machine for which plans are ranked.
     pub machine: Machine,
-    /// How long to try plans of each recurrent layer.
+    /// Time for tuning each recurrent layer.
     pub effort: Effort,
-    /// What is forced of them.
-    pub forced: Forced,
-    /// How layers on top of one another share the team; if nothing is said, as predicted.
-    pub stacked: Option<Stacked>,
+    /// Fixed parts of the choices for recurrent layers.
+    pub forced: Constraints,
+    /// How stacked layers share the team; `None` uses the predicted best.
+    pub stacked: Option<StackSchedule>,
 }
 
 impl Setup {
-    /// Predictions decide, activations are as exact as the precision is.
+    /// Returns settings without timing, with activations as accurate as the precision.
     #[must_use]
     pub fn new(precision: Precision, isa: Isa, machine: Machine) -> Self {
         let tanh = match precision {
@@ -47,12 +47,17 @@ impl Setup {
             Precision::Int8 => Tanh::Fitted56,
         };
         let effort = Effort { choices: 1, ..Effort::default() };
-        let (forced, stacked) = (Forced::default(), None);
+        let (forced, stacked) = (Constraints::default(), None);
         Self { precision, tanh, isa, machine, effort, forced, stacked }
     }
 
-    /// What is tuned for of one layer.
-    pub(super) fn goal<'a>(&self, layer: &'a Layer, shape: Shape, threads: usize) -> Goal<'a> {
+    /// Returns the tuning goal of one layer.
+    pub(super) fn goal<'a>(
+        &self,
+        layer: &'a Layer,
+        shape: TensorShape,
+        threads: usize,
+    ) -> Goal<'a> {
         let Self { precision, tanh, forced, .. } = *self;
         let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
         Goal { layer, batch: shape.batch, steps: shape.steps, base, forced, threads }
@@ -62,35 +67,35 @@ impl Setup {
 /// An input of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Feed<'a> {
-    /// For [`Node::Ids`].
+    /// Input of a [`Node::Ids`].
     Ids {
-        /// Steps x batch; as many steps as the call has.
+        /// Ids, steps x batch; determines the steps of the call.
         ids: &'a [u32],
-        /// Steps of each row; empty where they have all.
+        /// Steps of each row; empty if all rows have all steps.
         lengths: &'a [usize],
     },
-    /// For [`Node::Numbers`].
+    /// Input of a [`Node::Numbers`].
     Numbers {
-        /// Steps x batch x width.
+        /// Numbers, steps x batch x width.
         numbers: &'a [f32],
-        /// Steps of each row; empty where they have all.
+        /// Steps of each row; empty if all rows have all steps.
         lengths: &'a [usize],
     },
 }
 
-/// Why there is no engine.
+/// Reason why an engine could not be built.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
-pub enum EngineError {
-    /// A plan asks for what a program must not do.
+pub enum NetworkEngineError {
+    /// A plan is invalid.
     Plan(ProgramError),
-    /// Nothing was chosen for a recurrent layer.
+    /// Tuning a recurrent layer failed.
     Tune(TuneError),
-    /// It does not run.
+    /// The first run failed.
     Call(CallError),
 }
 
-impl fmt::Display for EngineError {
+impl fmt::Display for NetworkEngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plan(error) => error.fmt(f),
@@ -100,48 +105,48 @@ impl fmt::Display for EngineError {
     }
 }
 
-impl std::error::Error for EngineError {}
+impl std::error::Error for NetworkEngineError {}
 
-impl From<ProgramError> for EngineError {
+impl From<ProgramError> for NetworkEngineError {
     fn from(error: ProgramError) -> Self {
         Self::Plan(error)
     }
 }
 
-impl From<TuneError> for EngineError {
+impl From<TuneError> for NetworkEngineError {
     fn from(error: TuneError) -> Self {
         Self::Tune(error)
     }
 }
 
-/// Why a call was not answered.
+/// Reason why a call failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallError {
-    /// Not as many feeds as there are inputs.
+    /// The number of feeds differs from that of the inputs.
     Feeds {
-        /// Inputs.
+        /// Number of inputs.
         expected: usize,
-        /// Feeds.
+        /// Number of feeds.
         found: usize,
     },
     /// A feed does not fit its input.
     Feed {
-        /// Which, counted from 0.
+        /// Index of the input, from 0.
         input: usize,
-        /// What is wrong with it.
+        /// Expected property of the feed.
         what: &'static str,
     },
-    /// A number of no word.
+    /// An id is not below the number of words.
     Word {
-        /// The number.
+        /// The id.
         found: u32,
-        /// How many words there are.
+        /// Number of words.
         words: usize,
     },
-    /// A recurrent layer did not run.
+    /// A recurrent layer failed.
     Sequence(SequenceError),
-    /// A layer of sums did not run.
+    /// A dense or highway layer failed.
     Run(RunError),
 }
 
@@ -175,8 +180,8 @@ impl From<RunError> for CallError {
     }
 }
 
-/// A network with its programs and its memory.
-pub struct Engine {
+/// A network with its programs and memory.
+pub struct NetworkEngine {
     network: Network,
     isa: Isa,
     parts: Vec<Part>,
@@ -184,32 +189,33 @@ pub struct Engine {
     scratch: Scratch,
 }
 
-/// What a node runs.
+/// Compiled part of a node.
 enum Part {
     Recurrent(Recurrent),
     Sums(Sums),
-    /// Nothing that was made before.
+    /// The node needs no preparation.
     Plain,
 }
 
 /// Tensors of a call.
 struct Memory {
-    shapes: Vec<Shape>,
+    shapes: Vec<TensorShape>,
     numbers: Vec<Vec<f32>>,
     ids: Vec<Vec<u32>>,
-    /// Of each input: steps of the call, and of each row.
+    /// Steps of the call, by input.
     steps: Vec<usize>,
+    /// Steps of each row, by input.
     lengths: Vec<Vec<usize>>,
-    /// Steps of single vectors.
+    /// Lengths of single vectors.
     ones: Vec<usize>,
 }
 
 impl Memory {
     fn new(network: &Network) -> Self {
         let shapes = network.shapes.clone();
-        let each = |shape: &Shape| shape.steps * shape.batch;
-        let inputs = |take: &dyn Fn(&Shape) -> usize| -> Vec<usize> {
-            let is_own = |(index, shape): (usize, &Shape)| {
+        let each = |shape: &TensorShape| shape.steps * shape.batch;
+        let inputs = |take: &dyn Fn(&TensorShape) -> usize| -> Vec<usize> {
+            let is_own = |(index, shape): (usize, &TensorShape)| {
                 let is_input =
                     matches!(network.nodes[index].1, Node::Ids { .. } | Node::Numbers { .. });
                 if is_input { take(shape) } else { 0 }
@@ -230,17 +236,17 @@ impl Memory {
         }
     }
 
-    fn steps(&self, of: Tensor) -> usize {
-        self.shapes[of.0].source.map_or(1, |source| self.steps[source.0])
+    fn steps(&self, tensor: TensorId) -> usize {
+        self.shapes[tensor.0].source.map_or(1, |source| self.steps[source.0])
     }
 
-    fn view(&self, of: Tensor) -> View<'_> {
-        let Shape { source, batch, width, .. } = self.shapes[of.0];
-        let steps = self.steps(of);
+    fn view(&self, tensor: TensorId) -> View<'_> {
+        let TensorShape { source, batch, width, .. } = self.shapes[tensor.0];
+        let steps = self.steps(tensor);
         let count = if width == 0 { steps * batch } else { 0 };
         View {
-            numbers: &self.numbers[of.0][..steps * batch * width],
-            ids: &self.ids[of.0][..count],
+            numbers: &self.numbers[tensor.0][..steps * batch * width],
+            ids: &self.ids[tensor.0][..count],
             steps,
             batch,
             width,
@@ -248,10 +254,10 @@ impl Memory {
         }
     }
 
-    /// Takes an input of a call.
-    fn take(&mut self, tensor: Tensor, input: usize, feed: Feed<'_>) -> Result<(), CallError> {
+    /// Copies an input of a call.
+    fn take(&mut self, tensor: TensorId, input: usize, feed: Feed<'_>) -> Result<(), CallError> {
         let wrong = |what| Err(CallError::Feed { input, what });
-        let Shape { source, steps: most, batch, width } = self.shapes[tensor.0];
+        let TensorShape { source, steps: most, batch, width } = self.shapes[tensor.0];
         let (given, lengths) = match feed {
             Feed::Ids { ids, lengths } if width == 0 => {
                 let to = self.ids[tensor.0].iter_mut().zip(ids);
@@ -287,39 +293,44 @@ impl Memory {
     }
 }
 
-impl Engine {
-    /// Packs, plans and takes memory; calls take none. `team` runs what is tried.
+impl NetworkEngine {
+    /// Packs the weights, plans, and allocates all memory; calls allocate none. `team` runs the
+    /// plans that are timed.
     ///
     /// # Errors
-    /// What is forced cannot be.
-    pub fn new(network: &Network, setup: &Setup, team: &mut Team) -> Result<Self, EngineError> {
+    /// The constraints cannot be satisfied.
+    pub fn new(
+        network: &Network,
+        setup: &Setup,
+        team: &mut Team,
+    ) -> Result<Self, NetworkEngineError> {
         let mut packs = Packs::new();
-        let how = How {
+        let settings = ProductSettings {
             precision: setup.precision,
             tanh: setup.tanh,
             isa: setup.isa,
             workers: team.workers(),
         };
-        let mut part = |node: &Node| -> Result<Part, EngineError> {
+        let mut part = |node: &Node| -> Result<Part, NetworkEngineError> {
             Ok(match node {
                 Node::Recurrent { input, layers } => {
                     let shape = network.shape(*input);
                     Part::Recurrent(Recurrent::new(layers, shape, setup, &mut packs, team)?)
                 }
-                Node::Dense { dense, .. } => Part::Sums(Sums::dense(dense, how)?),
-                Node::Highway { highway, .. } => Part::Sums(Sums::highway(highway, how)?),
+                Node::Dense { dense, .. } => Part::Sums(Sums::dense(dense, settings)?),
+                Node::Highway { highway, .. } => Part::Sums(Sums::highway(highway, settings)?),
                 _ => Part::Plain,
             })
         };
         let parts = network.nodes().map(|(_, node)| part(node)).collect::<Result<_, _>>()?;
         let (memory, scratch) = (Memory::new(network), Scratch::new(network));
         let mut engine = Self { network: network.clone(), isa: setup.isa, parts, memory, scratch };
-        engine.take_memory(team).map_err(EngineError::Call)?;
+        engine.take_memory(team).map_err(NetworkEngineError::Call)?;
         Ok(engine)
     }
 
-    /// Runs the longest rows that there may be, and then some that end before others: programs take memory
-    /// as they need it.
+    /// Runs the longest possible rows, then rows of which some end early, because programs allocate
+    /// memory on first use.
     fn take_memory(&mut self, team: &mut Team) -> Result<(), CallError> {
         for shorter in [0, 1] {
             for (tensor, shape) in self.network.inputs() {
@@ -335,7 +346,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers a call with a feed for each input, in the order of their nodes.
+    /// Runs a call with one feed per input, in the order of their nodes.
     ///
     /// # Errors
     /// A feed does not fit.
@@ -343,7 +354,7 @@ impl Engine {
         self.run_each(team, feeds, &mut |_| ())
     }
 
-    /// As [`Engine::run`]; calls `after` for each tensor when it is made.
+    /// Runs like [`NetworkEngine::run`], and calls `after` with each tensor once it is computed.
     ///
     /// # Errors
     /// A feed does not fit.
@@ -351,7 +362,7 @@ impl Engine {
         &mut self,
         team: &mut Team,
         feeds: &[Feed<'_>],
-        after: &mut dyn FnMut(Tensor),
+        after: &mut dyn FnMut(TensorId),
     ) -> Result<(), CallError> {
         let expected = self.network.inputs().count();
         if feeds.len() != expected {
@@ -363,23 +374,23 @@ impl Engine {
         self.nodes(team, after)
     }
 
-    fn nodes(&mut self, team: &mut Team, after: &mut dyn FnMut(Tensor)) -> Result<(), CallError> {
+    fn nodes(&mut self, team: &mut Team, after: &mut dyn FnMut(TensorId)) -> Result<(), CallError> {
         for index in 0..self.parts.len() {
-            // The tensor that is made is taken out, so that the others can be read.
+            // Takes the output tensor out, so that the others can be read.
             let mut numbers = mem::take(&mut self.memory.numbers[index]);
             let shape = self.memory.shapes[index];
-            let count = self.memory.steps(Tensor(index)) * shape.batch * shape.width;
+            let count = self.memory.steps(TensorId(index)) * shape.batch * shape.width;
             let made = self.node(team, index, &mut numbers[..count]);
             self.memory.numbers[index] = numbers;
             made?;
-            after(Tensor(index));
+            after(TensorId(index));
         }
         Ok(())
     }
 
     fn node(&mut self, team: &mut Team, index: usize, to: &mut [f32]) -> Result<(), CallError> {
         let (memory, isa, scratch) = (&self.memory, self.isa, &mut self.scratch);
-        let view = |of: &Tensor| memory.view(*of);
+        let view = |tensor: &TensorId| memory.view(*tensor);
         let node = &self.network.nodes[index].1;
         match (node, &mut self.parts[index]) {
             (Node::Recurrent { input, .. }, Part::Recurrent(recurrent)) => {
@@ -396,7 +407,7 @@ impl Engine {
             }
             (Node::MaxPool { input }, _) => attention::max_pool(view(input), to),
             (Node::Match { query, keys, score }, _) => {
-                attention::matched((isa, team), view(query), view(keys), score, scratch, to);
+                attention::matched(isa, team, view(query), view(keys), score, scratch, to);
             }
             (Node::Softmax { input, over }, _) => attention::softmax(view(input), *over, to),
             (Node::Mix { weights, values }, _) => {
@@ -404,25 +415,25 @@ impl Engine {
             }
             (Node::Attention { queries, keys, values, score }, _) => {
                 let [queries, keys, values] = [queries, keys, values].map(view);
-                attention::attention(isa, [queries, keys, values], score, scratch, to);
+                attention::attention(isa, queries, keys, values, score, scratch, to);
             }
             (Node::Pointer { weights, ids, over }, _) => {
                 attention::pointer(view(weights), view(ids), *over, scratch, to);
             }
             (Node::Trilinear { context, query, weights }, _) => {
                 let [context, query] = [context, query].map(view);
-                attention::trilinear((isa, team), context, query, weights, scratch, to);
+                attention::trilinear(isa, team, context, query, weights, scratch, to);
             }
             (Node::Cosine { query, others }, _) => {
-                attention::cosine((isa, team), view(query), view(others), to);
+                attention::cosine(isa, team, view(query), view(others), to);
             }
             (Node::Join { parts }, _) => {
-                let Shape { batch, width, .. } = memory.shapes[index];
+                let TensorShape { batch, width, .. } = memory.shapes[index];
                 let touched = 2 * to.len();
                 shared(team, to, width, touched, &|first, to| {
                     let mut column = 0;
                     for part in parts.iter().map(view) {
-                        join(part, batch, (first, column), width, to);
+                        join(part, batch, first, column, width, to);
                         column += part.width;
                     }
                 });
@@ -432,28 +443,29 @@ impl Engine {
                 let view = view(input);
                 to.copy_from_slice(&view.numbers[rows.start * view.width..rows.end * view.width]);
             }
-            // Inputs are there already.
+            // Inputs are already in place.
             _ => {}
         }
         Ok(())
     }
 
-    /// What a node has made in the last call: steps of the call x batch x width.
+    /// Returns the tensor of a node after the last call: steps of the call x batch x width.
     #[must_use]
-    pub fn tensor(&self, of: Tensor) -> &[f32] {
-        self.memory.view(of).numbers
+    pub fn tensor(&self, tensor: TensorId) -> &[f32] {
+        self.memory.view(tensor).numbers
     }
 
-    /// What it runs.
+    /// The network that the engine runs.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// How the layers of a recurrent node are run; nothing of other nodes.
+    /// Returns the choices for the layers of a recurrent node and how these share the team; `None`
+    /// for other nodes.
     #[must_use]
-    pub fn schedule(&self, of: Tensor) -> Option<(&[Choice], Stacked)> {
-        match &self.parts[of.0] {
+    pub fn schedule(&self, tensor: TensorId) -> Option<(&[Choice], StackSchedule)> {
+        match &self.parts[tensor.0] {
             Part::Recurrent(recurrent) => Some(recurrent.schedule()),
             _ => None,
         }
@@ -461,9 +473,9 @@ impl Engine {
 }
 
 impl Network {
-    /// Directions of the last of recurrent layers.
-    pub(super) fn last_directions(&self, of: Tensor) -> Directions {
-        match &self.nodes[of.0].1 {
+    /// Directions of the last recurrent layer of a node.
+    pub(super) fn last_directions(&self, tensor: TensorId) -> Directions {
+        match &self.nodes[tensor.0].1 {
             Node::Recurrent { layers, .. } => {
                 layers.last().map_or(Directions::Forward, |layer| layer.directions())
             }
@@ -509,14 +521,8 @@ fn last(input: View<'_>, directions: Directions, to: &mut [f32]) {
     }
 }
 
-/// Puts a part from a column on of each row's step; `to` begins with place `first`.
-fn join(
-    part: View<'_>,
-    batch: usize,
-    (first, column): (usize, usize),
-    width: usize,
-    to: &mut [f32],
-) {
+/// Writes a part at column `column` of each row; `to` begins at place `first`.
+fn join(part: View<'_>, batch: usize, first: usize, column: usize, width: usize, to: &mut [f32]) {
     for (at, to) in to.chunks_mut(width).enumerate() {
         let place = first + at;
         let from = part.at(place / batch, place % batch);

@@ -1,37 +1,37 @@
-//! Networks in `f64`, node by node, as the definitions say: what engines are compared with.
-//!
-//! Only what recurrent layers read is rounded to `f32` on its way.
+//! Reference implementation of networks in `f64`, node by node from the definitions. Only inputs of
+//! recurrent layers are rounded to `f32`.
 
-use super::{Dense, Feed, Network, Node, Over, Score, Tensor};
+use super::{DenseLayer, Feed, Network, Node, Scope, Score, TensorId};
 use crate::layer::Layer;
 use crate::oracle::{self, activate};
 
-/// What each node makes.
+/// Tensors of all nodes.
 #[derive(Clone, Debug)]
-pub struct Oracle(Vec<Made>);
+pub struct NetworkOracle(Vec<NodeOutput>);
 
-impl Oracle {
-    /// Steps x batch x width of a tensor; NaN where a row has ended.
+impl NetworkOracle {
+    /// Returns a tensor, steps x batch x width; NaN after the last step of a row.
     #[must_use]
-    pub fn tensor(&self, of: Tensor) -> &[f64] {
-        &self.0[of.0].numbers
+    pub fn tensor(&self, tensor: TensorId) -> &[f64] {
+        &self.0[tensor.0].numbers
     }
 }
 
+/// Tensor of a node.
 #[derive(Clone, Debug, Default)]
-struct Made {
+struct NodeOutput {
     numbers: Vec<f64>,
     ids: Vec<u32>,
     steps: usize,
     batch: usize,
     width: usize,
     lengths: Vec<usize>,
-    /// Of recurrent layers: directions x batch x units of the last.
+    /// Final states of a recurrent node: directions x batch x units of the last layer.
     hidden: Vec<f64>,
     units: usize,
 }
 
-impl Made {
+impl NodeOutput {
     fn at(&self, step: usize, row: usize) -> &[f64] {
         let (step, row) = (step.min(self.steps - 1), row.min(self.batch - 1));
         &self.numbers[(step * self.batch + row) * self.width..][..self.width]
@@ -41,7 +41,7 @@ impl Made {
         self.ids[step * self.batch + row]
     }
 
-    /// With the same rows and steps, what `make` makes of each.
+    /// Applies `make` to each step and row in use; NaN elsewhere.
     fn each(&self, width: usize, mut make: impl FnMut(usize, usize) -> Vec<f64>) -> Self {
         let mut numbers = Vec::new();
         for step in 0..self.steps {
@@ -55,7 +55,7 @@ impl Made {
         Self { numbers, width, ids: Vec::new(), hidden: Vec::new(), ..self.clone() }
     }
 
-    /// Single vectors, one for each row.
+    /// Applies `make` to each row, for single vectors.
     fn vectors(&self, width: usize, make: impl Fn(usize) -> Vec<f64>) -> Self {
         let lengths = vec![1; self.batch];
         let single = Self { steps: 1, lengths, ..self.clone() };
@@ -63,16 +63,16 @@ impl Made {
     }
 }
 
-/// Runs a network over feeds that an engine takes.
+/// Runs a network over the feeds of an engine.
 ///
 /// # Panics
-/// An engine would not take them.
+/// An engine would reject the feeds.
 #[must_use]
-pub fn run(network: &Network, feeds: &[Feed<'_>]) -> Oracle {
-    let mut made: Vec<Made> = Vec::new();
+pub fn run(network: &Network, feeds: &[Feed<'_>]) -> NetworkOracle {
+    let mut made: Vec<NodeOutput> = Vec::new();
     let mut feeds = feeds.iter();
     for (index, (_, node)) in network.nodes().enumerate() {
-        let width = network.shape(Tensor(index)).width;
+        let width = network.shape(TensorId(index)).width;
         made.push(match node {
             Node::Ids { batch, .. } | Node::Numbers { batch, .. } => {
                 fed(*feeds.next().expect("a feed for each input"), *batch, width)
@@ -80,10 +80,10 @@ pub fn run(network: &Network, feeds: &[Feed<'_>]) -> Oracle {
             node => one(&made, node, width),
         });
     }
-    Oracle(made)
+    NetworkOracle(made)
 }
 
-fn fed(feed: Feed<'_>, batch: usize, width: usize) -> Made {
+fn fed(feed: Feed<'_>, batch: usize, width: usize) -> NodeOutput {
     let (ids, numbers, lengths) = match feed {
         Feed::Ids { ids, lengths } => (ids, &[][..], lengths),
         Feed::Numbers { numbers, lengths } => (&[][..], numbers, lengths),
@@ -91,7 +91,7 @@ fn fed(feed: Feed<'_>, batch: usize, width: usize) -> Made {
     let steps = (ids.len() + numbers.len()) / (batch * width.max(1));
     let lengths = if lengths.is_empty() { vec![steps; batch] } else { lengths.to_vec() };
     let numbers = numbers.iter().map(|x| f64::from(*x)).collect();
-    Made { numbers, ids: ids.to_vec(), steps, batch, width, lengths, ..Made::default() }
+    NodeOutput { numbers, ids: ids.to_vec(), steps, batch, width, lengths, ..NodeOutput::default() }
 }
 
 fn product(a: &[f64], b: &[f64]) -> f64 {
@@ -102,13 +102,13 @@ fn wide(numbers: &[f32]) -> Vec<f64> {
     numbers.iter().map(|x| f64::from(*x)).collect()
 }
 
-fn dense(of: &Dense, x: &[f64]) -> Vec<f64> {
-    let rows = of.weights.chunks(of.inputs).zip(&of.bias);
+fn dense(layer: &DenseLayer, x: &[f64]) -> Vec<f64> {
+    let rows = layer.weights.chunks(layer.inputs).zip(&layer.bias);
     let sum = |(row, bias): (&[f32], &f32)| product(&wide(row), x) + f64::from(*bias);
-    rows.map(|row| activate(of.activation, sum(row))).collect()
+    rows.map(|row| activate(layer.activation, sum(row))).collect()
 }
 
-/// Exponentials that add up to one.
+/// Softmax of scores.
 fn softmax(scores: &[f64]) -> Vec<f64> {
     let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let exponentials: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
@@ -116,14 +116,14 @@ fn softmax(scores: &[f64]) -> Vec<f64> {
     exponentials.iter().map(|x| x / sum).collect()
 }
 
-/// The sum of vectors, each times its weight.
+/// Weighted sum of vectors.
 fn mix<'a>(weights: &[f64], width: usize, vector: impl Fn(usize) -> &'a [f64]) -> Vec<f64> {
     let sum = |at: usize| weights.iter().enumerate().map(|(step, w)| w * vector(step)[at]).sum();
     (0..width).map(sum).collect()
 }
 
-fn score(of: &Score, query: &[f64], key: &[f64]) -> f64 {
-    match of {
+fn score(score: &Score, query: &[f64], key: &[f64]) -> f64 {
+    match score {
         Score::Dot => product(query, key),
         Score::Additive(v) => {
             let both = query.iter().zip(key).map(|(q, k)| (q + k).tanh());
@@ -132,61 +132,62 @@ fn score(of: &Score, query: &[f64], key: &[f64]) -> f64 {
     }
 }
 
-fn one(made: &[Made], node: &Node, width: usize) -> Made {
-    let of = |tensor: &Tensor| &made[tensor.0];
+fn one(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
+    let input_of = |tensor: &TensorId| &made[tensor.0];
     match node {
-        Node::Embedding { ids, table, .. } => of(ids).each(width, |step, row| {
-            wide(&table[of(ids).id(step, row) as usize * width..][..width])
+        Node::Embedding { ids, table, .. } => input_of(ids).each(width, |step, row| {
+            wide(&table[input_of(ids).id(step, row) as usize * width..][..width])
         }),
         Node::Recurrent { input, layers } => {
-            layers.iter().fold(of(input).clone(), |below, layer| recurrent(&below, layer))
+            layers.iter().fold(input_of(input).clone(), |below, layer| recurrent(&below, layer))
         }
         Node::Last { input } => {
-            let (hidden, batch) = (&of(input).hidden, of(input).batch);
-            let units = of(input).units;
-            of(input).vectors(width, |row| last(hidden, batch, units, row))
+            let (hidden, batch) = (&input_of(input).hidden, input_of(input).batch);
+            let units = input_of(input).units;
+            input_of(input).vectors(width, |row| last(hidden, batch, units, row))
         }
         Node::Dense { input, dense: layer } => {
-            of(input).each(width, |step, row| dense(layer, of(input).at(step, row)))
+            input_of(input).each(width, |step, row| dense(layer, input_of(input).at(step, row)))
         }
-        Node::Highway { input, highway } => of(input).each(width, |step, row| {
-            let x = of(input).at(step, row);
+        Node::Highway { input, highway } => input_of(input).each(width, |step, row| {
+            let x = input_of(input).at(step, row);
             let (t, g) = (dense(&highway.gate, x), dense(&highway.candidate, x));
             x.iter().zip(t.iter().zip(g)).map(|(x, (t, g))| t * g + (1.0 - t) * x).collect()
         }),
-        Node::MaxPool { input } => of(input).vectors(width, |row| {
+        Node::MaxPool { input } => input_of(input).vectors(width, |row| {
             let most = |at| {
-                let steps = (0..of(input).lengths[row]).map(|step| of(input).at(step, row)[at]);
+                let steps =
+                    (0..input_of(input).lengths[row]).map(|step| input_of(input).at(step, row)[at]);
                 steps.reduce(f64::max).unwrap_or(0.0)
             };
             (0..width).map(most).collect()
         }),
         Node::Join { parts } => {
-            let longest = parts.iter().map(of).max_by_key(|part| part.steps);
+            let longest = parts.iter().map(input_of).max_by_key(|part| part.steps);
             let longest = longest.expect("a part at least");
             longest.each(width, |step, row| {
-                parts.iter().flat_map(|part| of(part).at(step, row).to_vec()).collect()
+                parts.iter().flat_map(|part| input_of(part).at(step, row).to_vec()).collect()
             })
         }
-        Node::Times { input, by } => of(input).each(width, |step, row| {
-            let both = of(input).at(step, row).iter().zip(of(by).at(step, row));
+        Node::Times { input, by } => input_of(input).each(width, |step, row| {
+            let both = input_of(input).at(step, row).iter().zip(input_of(by).at(step, row));
             both.map(|(a, b)| a * b).collect()
         }),
         Node::Rows { input, rows } => {
-            let some = Made { batch: rows.len(), ..of(input).clone() };
-            some.vectors(width, |row| of(input).at(0, rows.start + row).to_vec())
+            let some = NodeOutput { batch: rows.len(), ..input_of(input).clone() };
+            some.vectors(width, |row| input_of(input).at(0, rows.start + row).to_vec())
         }
         _ => attention(made, node, width),
     }
 }
 
-/// States of all directions of a row.
+/// Final states of all directions of a row.
 fn last(hidden: &[f64], batch: usize, units: usize, row: usize) -> Vec<f64> {
     let states = hidden.chunks(units).enumerate().filter(|(at, _)| at % batch == row);
     states.flat_map(|(_, state)| state.to_vec()).collect()
 }
 
-fn recurrent(below: &Made, layer: &Layer) -> Made {
+fn recurrent(below: &NodeOutput, layer: &Layer) -> NodeOutput {
     let input: Vec<f32> = below.numbers.iter().map(|x| *x as f32).collect();
     let found = oracle::run(layer, below.batch, &input, &below.lengths, [&[], &[]]);
     let width = layer.outputs();
@@ -196,13 +197,14 @@ fn recurrent(below: &Made, layer: &Layer) -> Made {
     made
 }
 
-fn attention(made: &[Made], node: &Node, width: usize) -> Made {
-    let of = |tensor: &Tensor| &made[tensor.0];
+fn attention(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
+    let tensor = |tensor: &TensorId| &made[tensor.0];
     match node {
-        Node::Match { query, keys, score: how } => of(keys)
-            .each(1, |step, row| vec![score(how, of(query).at(0, row), of(keys).at(step, row))]),
+        Node::Match { query, keys, score: how } => tensor(keys).each(1, |step, row| {
+            vec![score(how, tensor(query).at(0, row), tensor(keys).at(step, row))]
+        }),
         Node::Softmax { input, over } => {
-            let all = of(input);
+            let all = tensor(input);
             all.each(1, |step, row| {
                 let places = peers(all, row, *over);
                 let scores: Vec<f64> =
@@ -211,31 +213,32 @@ fn attention(made: &[Made], node: &Node, width: usize) -> Made {
                 vec![softmax(&scores)[own.expect("it is in use")]]
             })
         }
-        Node::Mix { weights, values } => of(values).vectors(width, |row| {
-            let steps = 0..of(values).lengths[row];
-            let weights: Vec<f64> = steps.map(|step| of(weights).at(step, row)[0]).collect();
-            mix(&weights, width, |step| of(values).at(step, row))
+        Node::Mix { weights, values } => tensor(values).vectors(width, |row| {
+            let steps = 0..tensor(values).lengths[row];
+            let weights: Vec<f64> = steps.map(|step| tensor(weights).at(step, row)[0]).collect();
+            mix(&weights, width, |step| tensor(values).at(step, row))
         }),
         Node::Attention { queries, keys, values, score: how } => {
-            of(queries).each(width, |step, row| {
-                let query = of(queries).at(step, row);
-                let keys = (0..of(keys).lengths[row]).map(|key| of(keys).at(key, row));
+            tensor(queries).each(width, |step, row| {
+                let query = tensor(queries).at(step, row);
+                let keys = (0..tensor(keys).lengths[row]).map(|key| tensor(keys).at(key, row));
                 let scores: Vec<f64> = keys.map(|key| score(how, query, key)).collect();
-                mix(&softmax(&scores), width, |step| of(values).at(step, row))
+                mix(&softmax(&scores), width, |step| tensor(values).at(step, row))
             })
         }
-        Node::Pointer { weights, ids, over } => of(weights).each(1, |step, row| {
-            let same =
-                |place: &(usize, usize)| of(ids).id(place.0, place.1) == of(ids).id(step, row);
-            let places: Vec<_> = peers(of(ids), row, *over).into_iter().filter(same).collect();
-            let sum = places.iter().map(|(step, row)| of(weights).at(*step, *row)[0]).sum();
+        Node::Pointer { weights, ids, over } => tensor(weights).each(1, |step, row| {
+            let same = |place: &(usize, usize)| {
+                tensor(ids).id(place.0, place.1) == tensor(ids).id(step, row)
+            };
+            let places: Vec<_> = peers(tensor(ids), row, *over).into_iter().filter(same).collect();
+            let sum = places.iter().map(|(step, row)| tensor(weights).at(*step, *row)[0]).sum();
             vec![if places[0] == (step, row) { sum } else { 0.0 }]
         }),
         Node::Trilinear { context, query, weights } => {
-            trilinear(of(context), of(query), &wide(weights))
+            trilinear(tensor(context), tensor(query), &wide(weights))
         }
-        Node::Cosine { query, others } => of(others).each(1, |_, row| {
-            let (a, b) = (of(query).at(0, row), of(others).at(0, row));
+        Node::Cosine { query, others } => tensor(others).each(1, |_, row| {
+            let (a, b) = (tensor(query).at(0, row), tensor(others).at(0, row));
             let length = |x: &[f64]| product(x, x).sqrt().max(1e-8);
             vec![product(a, b) / (length(a) * length(b))]
         }),
@@ -243,35 +246,36 @@ fn attention(made: &[Made], node: &Node, width: usize) -> Made {
     }
 }
 
-/// Steps and rows that add up with those of a row, in the order of their places.
-fn peers(all: &Made, row: usize, over: Over) -> Vec<(usize, usize)> {
-    let rows = |own: &usize| over == Over::All || *own == row;
+/// Returns the steps and rows whose weights sum to one together with those of `row`, in order of
+/// their places.
+fn peers(all: &NodeOutput, row: usize, over: Scope) -> Vec<(usize, usize)> {
+    let rows = |own: &usize| over == Scope::All || *own == row;
     let places = (0..all.steps).flat_map(|step| (0..all.batch).map(move |own| (step, own)));
     places.filter(|(step, own)| rows(own) && *step < all.lengths[*own]).collect()
 }
 
-/// With the vectors of all pairs written out, as the paper defines the score.
-fn trilinear(context: &Made, query: &Made, weights: &[f64]) -> Made {
+/// Trilinear attention with the vectors of all pairs written out, as in the paper's definition.
+fn trilinear(context: &NodeOutput, query: &NodeOutput, weights: &[f64]) -> NodeOutput {
     let width = context.width;
     context.each(4 * width, |step, row| {
         let words = 0..query.lengths[row];
         let scores = |step: usize| -> Vec<f64> {
             let h = context.at(step, row);
-            let of = |word: usize| {
+            let score = |word: usize| {
                 let u = query.at(word, row);
                 let products = h.iter().zip(u).map(|(h, u)| h * u);
                 let all: Vec<f64> = h.iter().chain(u).copied().chain(products).collect();
                 product(weights, &all)
             };
-            words.clone().map(of).collect()
+            words.clone().map(score).collect()
         };
         let to_query = mix(&softmax(&scores(step)), width, |word| query.at(word, row));
-        // Without a query no step is before another.
+        // Without words in the query, all steps have equal scores.
         let most = |step| scores(step).into_iter().reduce(f64::max).unwrap_or(0.0);
         let steps: Vec<f64> = (0..context.lengths[row]).map(most).collect();
         let to_context = mix(&softmax(&steps), width, |step| context.at(step, row));
         let h = context.at(step, row);
-        let times = |of: &[f64]| h.iter().zip(of).map(|(h, x)| h * x).collect::<Vec<_>>();
+        let times = |vector: &[f64]| h.iter().zip(vector).map(|(h, x)| h * x).collect::<Vec<_>>();
         [h.to_vec(), to_query.clone(), times(&to_query), times(&to_context)].concat()
     })
 }

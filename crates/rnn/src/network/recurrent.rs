@@ -1,39 +1,39 @@
-//! Recurrent layers on top of one another: one after the other, or as a wavefront.
+//! Stacked recurrent layers, run one after the other or as a wavefront.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_kernels::Team;
 
-use super::Shape;
-use super::engine::{EngineError, Setup};
+use super::TensorShape;
+use super::engine::{NetworkEngineError, Setup};
 use super::view::View;
 use crate::layer::{Directions, Layer};
-use crate::plan::{Choice, Packed};
+use crate::plan::{Choice, PackedWeights};
 use crate::sequence::{Sequence, SequenceError};
-use crate::tuner::{Forced, Goal, Ranked, rank, tune};
+use crate::tuner::{Constraints, Goal, RankedChoice, rank, tune};
 
-/// How layers on top of one another share a team. Outputs are the same up to rounding.
+/// How stacked layers share a team. Outputs are equal up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stacked {
-    /// All workers run the first layer, then the next.
+pub enum StackSchedule {
+    /// All workers run the first layer, then the next, and so on.
     InTurn,
-    /// Each layer has a worker of its own, and is so many steps behind the layer that it reads: workers
-    /// meet once in these steps, and their cores' caches keep the weights of few layers. Only of layers
-    /// that read forward, for rows of one length; others run in turn.
+    /// Each layer has its own worker and is `steps` steps behind the layer that it reads. Workers
+    /// synchronize once per `steps` steps, and the caches of their cores keep the weights of few
+    /// layers. Applies to forward layers and rows of one length only; otherwise layers run in turn.
     Wavefront {
-        /// 1 or more.
+        /// Steps per wave, >= 1.
         steps: usize,
     },
 }
 
-/// Weights that were packed for a layer: nodes that share the layer share them.
-pub(super) type Packs = Vec<(Arc<Layer>, Vec<Packed>)>;
+/// Packed weights by layer; nodes that share a layer share its weights.
+pub(super) type Packs = Vec<(Arc<Layer>, Vec<PackedWeights>)>;
 
-/// Layers ready to run.
+/// Stacked layers, ready to run.
 pub(super) struct Recurrent {
     layers: Vec<Sequence>,
-    /// Outputs of all layers but the last.
+    /// Outputs of all layers except the last.
     between: Vec<Vec<f32>>,
     choices: Vec<Choice>,
     wave: Option<Wave>,
@@ -42,27 +42,27 @@ pub(super) struct Recurrent {
 impl Recurrent {
     pub(super) fn new(
         layers: &[Arc<Layer>],
-        shape: Shape,
+        shape: TensorShape,
         setup: &Setup,
         packs: &mut Packs,
         team: &mut Team,
-    ) -> Result<Self, EngineError> {
+    ) -> Result<Self, NetworkEngineError> {
         let (batch, isa) = (shape.batch, setup.isa);
         let (mut ready, mut choices, mut ns) = (Vec::new(), Vec::new(), 0.0);
         for layer in layers {
             let goal = setup.goal(layer, shape, team.workers());
             let packed = packed(&goal, layer, packs);
             let ranked = tune(&goal, packed, &setup.machine, isa, team, setup.effort)?;
-            let Ranked { choice, predicted, measured_ns } = ranked[0];
+            let RankedChoice { choice, predicted, measured_ns } = ranked[0];
             ns += measured_ns.unwrap_or(predicted.ns());
-            ready.push(Sequence::of_packed(layer, packed, batch, &choice, isa)?);
+            ready.push(Sequence::from_packed(layer, packed, batch, &choice, isa)?);
             choices.push(choice);
         }
         let widths = layers[..layers.len() - 1].iter().map(|layer| layer.outputs());
         let between = widths.map(|width| vec![0.0; shape.steps * batch * width]).collect();
         let wave = match setup.stacked {
-            Some(Stacked::InTurn) => None,
-            Some(Stacked::Wavefront { steps }) => Some(steps.max(1)),
+            Some(StackSchedule::InTurn) => None,
+            Some(StackSchedule::Wavefront { steps }) => Some(steps.max(1)),
             None => wave_steps(layers, shape, setup, team.workers(), ns),
         };
         let wave = wave.filter(|_| can_be_wave(layers));
@@ -70,10 +70,10 @@ impl Recurrent {
         Ok(Self { layers: ready, between, choices, wave })
     }
 
-    /// How each layer is run, and how they share the team.
-    pub(super) fn schedule(&self) -> (&[Choice], Stacked) {
-        let wave = self.wave.as_ref().map(|wave| Stacked::Wavefront { steps: wave.steps });
-        (&self.choices, wave.unwrap_or(Stacked::InTurn))
+    /// Returns the choice of each layer, and how they share the team.
+    pub(super) fn schedule(&self) -> (&[Choice], StackSchedule) {
+        let wave = self.wave.as_ref().map(|wave| StackSchedule::Wavefront { steps: wave.steps });
+        (&self.choices, wave.unwrap_or(StackSchedule::InTurn))
     }
 
     pub(super) fn run(
@@ -109,7 +109,7 @@ impl Recurrent {
     }
 }
 
-fn packed<'a>(goal: &Goal<'_>, layer: &Arc<Layer>, packs: &'a mut Packs) -> &'a [Packed] {
+fn packed<'a>(goal: &Goal<'_>, layer: &Arc<Layer>, packs: &'a mut Packs) -> &'a [PackedWeights] {
     let known = packs.iter().position(|(known, _)| Arc::ptr_eq(known, layer));
     let at = known.unwrap_or_else(|| {
         packs.push((Arc::clone(layer), goal.pack()));
@@ -118,15 +118,15 @@ fn packed<'a>(goal: &Goal<'_>, layer: &Arc<Layer>, packs: &'a mut Packs) -> &'a 
     &packs[at].1
 }
 
-/// Whether a layer needs of the one below only what that has put out already.
+/// Whether each layer needs only past outputs of the layer below.
 fn can_be_wave(layers: &[Arc<Layer>]) -> bool {
     layers.len() > 1 && layers.iter().all(|layer| layer.directions() == Directions::Forward)
 }
 
-/// Steps of a wave, where one is predicted to be faster than `ns` nanoseconds.
+/// Returns the steps of the best wavefront, if it is predicted to take less than `ns` nanoseconds.
 fn wave_steps(
     layers: &[Arc<Layer>],
-    shape: Shape,
+    shape: TensorShape,
     setup: &Setup,
     workers: usize,
     ns: f64,
@@ -135,17 +135,17 @@ fn wave_steps(
         return None;
     }
     let time = |steps: usize| {
-        let of = |layer: &Arc<Layer>| {
-            let goal = setup.goal(layer, Shape { steps, ..shape }, 1);
+        let time_of_layer = |layer: &Arc<Layer>| {
+            let goal = setup.goal(layer, TensorShape { steps, ..shape }, 1);
             rank(&goal, &setup.machine).first().map_or(f64::INFINITY, |one| one.predicted.ns())
         };
         let mut shares = vec![0.0; workers];
         for (index, layer) in layers.iter().enumerate() {
-            shares[index % workers] += of(layer);
+            shares[index % workers] += time_of_layer(layer);
         }
         let longest = shares.into_iter().fold(0.0, f64::max);
         let waves = shape.steps.div_ceil(steps) + layers.len() - 1;
-        waves as f64 * (longest + setup.machine.meetings.call)
+        waves as f64 * (longest + setup.machine.barriers.call)
     };
     let steps = [4, 8, 16, 32, 64].into_iter().filter(|steps| 2 * steps <= shape.steps);
     let timed = steps.map(|steps| (time(steps), steps));
@@ -153,15 +153,15 @@ fn wave_steps(
     best.filter(|(time, _)| *time < ns).map(|(_, steps)| steps)
 }
 
-/// Layers that each run on one worker, one chunk of steps behind the layer below.
+/// A wavefront: each layer runs on one worker, one chunk of steps behind the layer below.
 struct Wave {
     steps: usize,
     stages: Vec<Mutex<Stage>>,
-    /// Outputs of all layers but the last: of the chunk that is read, and of the one that is made.
+    /// Outputs of all layers except the last: the chunk to read and the chunk to write.
     handed: Vec<[Mutex<Vec<f32>>; 2]>,
 }
 
-/// A layer of a wave. In each wave one worker has its lock; nobody waits.
+/// A layer of a wavefront. Its lock never waits, since one worker runs the layer in each wave.
 struct Stage {
     sequence: Sequence,
     alone: Team,
@@ -171,20 +171,20 @@ struct Stage {
 impl Wave {
     fn new(
         layers: &[Arc<Layer>],
-        shape: Shape,
+        shape: TensorShape,
         steps: usize,
         setup: &Setup,
         packs: &mut Packs,
-    ) -> Result<Self, EngineError> {
-        let stage = |layer: &Arc<Layer>| -> Result<_, EngineError> {
-            let mut goal = setup.goal(layer, Shape { steps, ..shape }, 1);
-            goal.forced = Forced { chunk: goal.forced.chunk, ..Forced::default() };
+    ) -> Result<Self, NetworkEngineError> {
+        let stage = |layer: &Arc<Layer>| -> Result<_, NetworkEngineError> {
+            let mut goal = setup.goal(layer, TensorShape { steps, ..shape }, 1);
+            goal.forced = Constraints { chunk: goal.forced.chunk, ..Constraints::default() };
             let choice = rank(&goal, &setup.machine)
                 .first()
                 .map_or(Choice { chunk: steps, ..goal.base }, |best| best.choice);
             let packed = packed(&goal, layer, packs);
-            let sequence = Sequence::of_packed(layer, packed, shape.batch, &choice, setup.isa)?;
-            Ok(Mutex::new(Stage { sequence, alone: Team::of(1), inputs: layer.inputs() }))
+            let sequence = Sequence::from_packed(layer, packed, shape.batch, &choice, setup.isa)?;
+            Ok(Mutex::new(Stage { sequence, alone: Team::with_workers(1), inputs: layer.inputs() }))
         };
         let stages = layers.iter().map(stage).collect::<Result<_, _>>()?;
         let chunk = |layer: &Arc<Layer>| {
@@ -218,7 +218,7 @@ impl Wave {
         failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A chunk of steps of a layer.
+    /// Runs a chunk of steps of a layer.
     fn piece(
         &self,
         layer: usize,

@@ -1,17 +1,17 @@
-//! Nodes that have no program, shared among the workers.
+//! Division of nodes without programs among the workers.
 
 use std::sync::{Mutex, PoisonError};
 
 use dyno_kernels::Team;
 
-/// The most workers that share.
+/// Maximum workers that share a node.
 const MOST: usize = 16;
-/// Numbers that one worker has read and written before another has begun.
+/// Numbers that one worker can read and write while another one wakes up.
 const LEAST: usize = 1 << 13;
 
-/// Cuts `to` into as many parts as there are workers, none through `unit` numbers that belong together, and
-/// calls `work` with each part and the units before it; once with all of it where fewer than some thousand
-/// numbers are `touched`. Which worker has which part decides nothing but the time.
+/// Divides `to` among the workers in multiples of `unit` numbers, and calls `work` with the number
+/// of preceding units and each part. If fewer than [`LEAST`] numbers are `touched`, `work` runs
+/// once with all of it. The division affects only the time, not the result.
 pub(super) fn shared(
     team: &mut Team,
     to: &mut [f32],
@@ -26,7 +26,7 @@ pub(super) fn shared(
     }
     let share = units.div_ceil(workers);
     let mut rest = to.chunks_mut(share * unit);
-    // Each is locked once, by its worker.
+    // Each lock is taken once, by its worker.
     let parts: [_; MOST] = std::array::from_fn(|_| Mutex::new(rest.next()));
     team.run(&|worker| {
         let part =
@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn each_unit_is_worked_on_once() {
         for workers in [1, 2, 3] {
-            let mut team = Team::of(workers);
+            let mut team = Team::with_workers(workers);
             for (units, unit, touched) in [(0, 3, LEAST), (1, 5, LEAST), (7, 4, LEAST), (20, 1, 1)]
             {
                 let mut to = vec![0.0; units * unit];

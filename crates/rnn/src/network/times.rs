@@ -1,23 +1,23 @@
-//! Where a call's time goes.
+//! Timing of the nodes of a network.
 
 use std::time::Duration;
 
 use dyno_kernels::Team;
 
-use super::engine::{CallError, Engine, Feed};
+use super::engine::{CallError, Feed, NetworkEngine};
 use crate::calibrate::now;
 
-/// Medians of some calls.
+/// Median times over several calls.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Times {
-    /// Of each node with its name, in the order in which they run.
+pub struct NodeTimes {
+    /// Name and time of each node, in the order in which they run.
     pub nodes: Vec<(String, Duration)>,
-    /// Of the whole call.
+    /// Time of the whole call.
     pub all: Duration,
 }
 
-impl Engine {
-    /// Runs `calls` calls, one at least, and tells how long nodes take.
+impl NetworkEngine {
+    /// Runs `calls` calls, at least one, and returns the median time of each node.
     ///
     /// # Errors
     /// A feed does not fit.
@@ -26,7 +26,7 @@ impl Engine {
         team: &mut Team,
         feeds: &[Feed<'_>],
         calls: usize,
-    ) -> Result<Times, CallError> {
+    ) -> Result<NodeTimes, CallError> {
         let names: Vec<String> = self.network().nodes().map(|(name, _)| name.to_owned()).collect();
         let mut nodes = vec![Vec::new(); names.len()];
         let mut all = Vec::new();
@@ -43,7 +43,7 @@ impl Engine {
             all.push(start.elapsed());
         }
         let nodes = names.into_iter().zip(nodes).map(|(name, times)| (name, median(times)));
-        Ok(Times { nodes: nodes.collect(), all: median(all) })
+        Ok(NodeTimes { nodes: nodes.collect(), all: median(all) })
     }
 }
 

@@ -1,15 +1,15 @@
-//! Tensors as nodes see them in a call.
+//! Views of tensors during a call.
 
 use std::ops::Range;
 
 use dyno_kernels::Rows;
 
-/// A tensor with as many steps as the call has.
+/// A tensor with the steps of the current call.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
-    /// `steps` x `batch` x `width`.
+    /// Numbers, `steps` x `batch` x `width`.
     pub numbers: &'a [f32],
-    /// The same of an input of ids, `steps` x `batch`.
+    /// Ids of an input of ids, `steps` x `batch`.
     pub ids: &'a [u32],
     pub steps: usize,
     pub batch: usize,
@@ -19,23 +19,23 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Numbers of a step's row; those of a single vector whatever the step.
+    /// Numbers of a row at a step; a single vector is the same at all steps.
     pub(super) fn at(&self, step: usize, row: usize) -> &'a [f32] {
         let step = step.min(self.steps.saturating_sub(1));
         &self.numbers[(step * self.batch + row) * self.width..][..self.width]
     }
 
-    /// A row of single vectors, or the only one there is.
+    /// Single vector of a row; if there is only one vector, it belongs to all rows.
     pub(super) fn single(&self, row: usize) -> &'a [f32] {
         self.at(0, if self.batch == 1 { 0 } else { row })
     }
 
-    /// All steps that a row has.
+    /// All steps of a row.
     pub(super) fn row(&self, row: usize) -> Rows<'a> {
         self.some(row, 0..self.steps)
     }
 
-    /// Of these steps those that a row has.
+    /// The steps of a row within `steps`.
     pub(super) fn some(&self, row: usize, steps: Range<usize>) -> Rows<'a> {
         let count = steps.end.min(self.lengths[row]).saturating_sub(steps.start);
         let first = (steps.start * self.batch + row) * self.width;
@@ -43,12 +43,12 @@ impl<'a> View<'a> {
         Rows::new(from, count, self.width, self.batch * self.width)
     }
 
-    /// Whether no row ends before another.
+    /// Whether all rows have all steps.
     pub(super) fn is_full(&self) -> bool {
         self.lengths.iter().all(|length| *length == self.steps)
     }
 
-    /// Steps and rows that are in use, and where these stand.
+    /// Iterates over the (step, row, place) triples in use.
     pub(super) fn places(&self) -> impl Iterator<Item = (usize, usize, usize)> + use<'a> {
         let (batch, lengths) = (self.batch, self.lengths);
         (0..self.steps).flat_map(move |step| {

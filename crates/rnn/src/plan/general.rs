@@ -1,55 +1,58 @@
-//! Plans of layers whose cells have options. They are plans as of other layers, with two differences:
-//! sums become states by the general cells, and a step may have two products that follow one another, with
-//! a meeting between them where workers share units. Products are in `f32`, whatever is chosen.
+//! Plans of layers whose cells have options.
+//!
+//! They differ from other plans in three ways: general cells turn sums into states, a step may have
+//! two dependent products (with a barrier between them if workers divide units), and products are
+//! always in `f32`.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use dyno_kernels::{
-    Activation, At, Blend, Buffer, Every, Gates, General, GeneralGru, GeneralLstm, GeneralRnn,
-    Hidden, Kind, LANES, Loop, Panels, Phase, Place, Precision, Product, Program, ProgramError,
-    Reset, Slots, Stage, Then, Work,
+    Activation, BlendCell, Buffer, BufferKind, Cadence, Epilogue, Gates, GeneralCell, GeneralGru,
+    GeneralLstm, GeneralRnn, HiddenState, LANES, Loop, Panels, Phase, Place, Precision, Product,
+    Program, ProgramError, ResetCell, SlotIndex, Slots, Stage, Work,
 };
 
-use super::{Choice, Packed, Plan, StatePart, share};
+use super::{Choice, PackedWeights, Plan, StatePart, share};
 use crate::layer::{Cell, Layer};
 
-/// What a direction's options need beside its packed weights.
+/// Data for the options of a direction, besides its packed weights.
 #[derive(Clone, Debug)]
 pub(super) struct Extras {
     activations: [Activation; 3],
-    /// Panels x 3 x 16.
+    /// Panels x 3 x 16 numbers.
     peepholes: Option<Arc<[f32]>>,
     projection: Option<Arc<Panels>>,
     candidate: Option<Candidate>,
 }
 
-/// The gate n of a GRU that resets its state before the product.
+/// Gate n of a GRU that resets its state before the product.
 #[derive(Clone, Debug)]
 struct Candidate {
     input: Arc<Panels>,
     state: Arc<Panels>,
-    /// Of both.
+    /// Bias of the input plus bias of the state.
     bias: Arc<[f32]>,
 }
 
 impl Extras {
     pub(super) fn new(layer: &Layer, direction: usize) -> Self {
         let (units, options) = (layer.units(), layer.options());
-        let peepholes = options.peepholes.get(direction).map(|of| {
+        let peepholes = options.peepholes.get(direction).map(|weights| {
             let number = |at: usize| {
                 let (panel, which, lane) = (at / (3 * LANES), at / LANES % 3, at % LANES);
                 let unit = panel * LANES + lane;
-                if unit < units { of[which * units + unit] } else { 0.0 }
+                if unit < units { weights[which * units + unit] } else { 0.0 }
             };
             (0..units.div_ceil(LANES) * 3 * LANES).map(number).collect()
         });
-        let matrix = |k: usize, of: &[f32]| Arc::new(Panels::pack_matrix(Precision::F32, k, of));
+        let matrix =
+            |k: usize, weights: &[f32]| Arc::new(Panels::pack_matrix(Precision::F32, k, weights));
         let candidate = options.reset_first.then(|| {
-            let of = &layer.weights()[direction];
-            let input = matrix(layer.inputs(), &of.input[2 * units * layer.inputs()..]);
-            let state = matrix(units, &of.state[2 * units * units..]);
-            let both = of.input_bias[2 * units..].iter().zip(&of.state_bias[2 * units..]);
+            let weights = &layer.weights()[direction];
+            let input = matrix(layer.inputs(), &weights.input[2 * units * layer.inputs()..]);
+            let state = matrix(units, &weights.state[2 * units * units..]);
+            let both = weights.input_bias[2 * units..].iter().zip(&weights.state_bias[2 * units..]);
             let mut bias: Vec<f32> = both.map(|(input, state)| input + state).collect();
             bias.resize(input.panels() * input.vectors() * LANES, 0.0);
             Candidate { input, state, bias: bias.into() }
@@ -57,7 +60,7 @@ impl Extras {
         Self {
             activations: layer.activations(direction),
             peepholes,
-            projection: options.projections.get(direction).map(|of| matrix(units, of)),
+            projection: options.projections.get(direction).map(|weights| matrix(units, weights)),
             candidate,
         }
     }
@@ -66,19 +69,19 @@ impl Extras {
 /// Builds the program of a layer with options; see [`super::build`].
 pub(super) fn build(
     layer: &Layer,
-    packed: &[Packed],
+    packed: &[PackedWeights],
     batch: usize,
     choice: &Choice,
 ) -> Result<Plan, ProgramError> {
     let mut buffers = vec![
         Buffer {
-            kind: Kind::Input(0),
+            kind: BufferKind::Input(0),
             slots: Slots::Length(0),
             rows: batch,
             columns: layer.inputs(),
         },
         Buffer {
-            kind: Kind::Output(0),
+            kind: BufferKind::Output(0),
             slots: Slots::Length(0),
             rows: batch,
             columns: layer.outputs(),
@@ -97,32 +100,33 @@ pub(super) fn build(
             cell: places.cell,
             narrow: None,
         }]);
-        let time = if layer.directions().is_back(direction) { At::Back } else { At::Step };
+        let time =
+            if layer.directions().is_back(direction) { SlotIndex::Back } else { SlotIndex::Step };
         for worker in 0..choice.rows * choice.units {
             let rows = share(batch, worker / choice.units, choice.rows);
             let of_units = (worker % choice.units, choice.units);
-            let of =
+            let part =
                 Part { layer, packed, extras, places, time, direction, rows, of_units, choice };
             let worker = direction % choice.sides * choice.rows * choice.units + worker;
-            of_input[worker].extend(of.inputs());
-            first[worker].push(of.first());
-            second[worker].extend(of.second());
+            of_input[worker].extend(part.inputs());
+            first[worker].push(part.first());
+            second[worker].extend(part.second());
         }
     }
-    let meets = choice.units > 1;
-    let phase = |work: Vec<Work>| Phase { work, meets };
+    let has_barrier = choice.units > 1;
+    let phase = |work: Vec<Work>| Phase { work, has_barrier };
     let mut stages = Vec::new();
     if choice.chunk <= 1 {
         first =
             of_input.into_iter().zip(first).map(|(input, state)| [input, state].concat()).collect();
     } else {
-        stages.push(Stage { every: Every::Chunk, phases: vec![phase(of_input)] });
+        stages.push(Stage { cadence: Cadence::Chunk, phases: vec![phase(of_input)] });
     }
     let mut phases = vec![phase(first)];
     if second.iter().any(|work| !work.is_empty()) {
         phases.push(phase(second));
     }
-    stages.push(Stage { every: Every::Step, phases });
+    stages.push(Stage { cadence: Cadence::Step, phases });
     let looped = Loop { length: 0, chunk: choice.chunk.max(1), stages };
     Ok(Plan { program: Program::new(choice.workers(), buffers, vec![looped])?, states })
 }
@@ -130,11 +134,11 @@ pub(super) fn build(
 /// Buffers of a direction.
 #[derive(Clone, Copy)]
 struct Places {
-    /// Products with the input for each step of a chunk, of the first product of a step and of n.
+    /// Products with the input for each step of a chunk: of the first product of a step, and of n.
     input: [usize; 2],
     hidden: usize,
     cell: Option<usize>,
-    /// What the second product of a step reads: the state times r, or what is projected.
+    /// Input of a step's second product: r times the state, or the state to project.
     between: usize,
     /// z, for the second product.
     update: usize,
@@ -142,7 +146,7 @@ struct Places {
 
 fn places(
     layer: &Layer,
-    packed: &Packed,
+    packed: &PackedWeights,
     extras: &Extras,
     batch: usize,
     choice: &Choice,
@@ -150,7 +154,7 @@ fn places(
 ) -> Places {
     let mut inside = |slots, columns| {
         buffers.push(Buffer {
-            kind: Kind::Inside,
+            kind: BufferKind::Inside,
             slots: Slots::Count(slots),
             rows: batch,
             columns,
@@ -158,14 +162,17 @@ fn places(
         buffers.len() - 1
     };
     let sums = |panels: &Panels| panels.panels() * panels.vectors() * LANES;
-    // Panels of a matrix are of 64 outputs, those of gates of sixteen.
+    // Panels of a matrix have 64 outputs, those of gates sixteen.
     let wide = |numbers: usize| numbers.next_multiple_of(4 * LANES);
     let (units, width) = (wide(layer.units()), wide(layer.width()));
     let chunk = choice.chunk.max(1);
     let (own, candidate) = (sums(&packed.input), extras.candidate.as_ref());
     let two = candidate.is_some() || extras.projection.is_some();
     Places {
-        input: [inside(chunk, own), inside(chunk, candidate.map_or(0, |of| sums(&of.input)))],
+        input: [
+            inside(chunk, own),
+            inside(chunk, candidate.map_or(0, |candidate| sums(&candidate.input))),
+        ],
         hidden: inside(2, width),
         cell: (layer.cell() == Cell::Lstm).then(|| inside(1, units)),
         between: inside(1, if two { units } else { 0 }),
@@ -173,27 +180,27 @@ fn places(
     }
 }
 
-/// A worker's part of a direction.
+/// One worker's part of a direction.
 struct Part<'a> {
     layer: &'a Layer,
-    packed: &'a Packed,
+    packed: &'a PackedWeights,
     extras: &'a Extras,
     places: Places,
-    time: At,
+    time: SlotIndex,
     direction: usize,
     rows: Range<usize>,
-    /// Which share of how many.
+    /// Index and count of the parts that divide the units.
     of_units: (usize, usize),
     choice: &'a Choice,
 }
 
-fn at(buffer: usize, at: At) -> Place {
+fn at(buffer: usize, at: SlotIndex) -> Place {
     Place { buffer, at, column: 0 }
 }
 
-const NOW: At = At::Turn { by: 0 };
-const NEXT: At = At::Turn { by: 1 };
-const ONLY: At = At::Fixed(0);
+const NOW: SlotIndex = SlotIndex::Turn { by: 0 };
+const NEXT: SlotIndex = SlotIndex::Turn { by: 1 };
+const ONLY: SlotIndex = SlotIndex::Fixed(0);
 
 impl Part<'_> {
     fn product(
@@ -201,7 +208,7 @@ impl Part<'_> {
         a: Place,
         weights: &Arc<Panels>,
         bias: Option<&Arc<[f32]>>,
-        then: Then,
+        epilogue: Epilogue,
     ) -> Product {
         Product {
             a,
@@ -211,22 +218,23 @@ impl Part<'_> {
             rows: self.rows.clone(),
             bias: bias.map(Arc::clone),
             scale: 1.0,
-            of_state: a.buffer == self.places.hidden,
-            then,
+            reads_state: a.buffer == self.places.hidden,
+            epilogue,
         }
     }
 
     fn inputs(&self) -> Vec<Product> {
         let own = Some((&self.packed.input, &self.packed.input_bias));
-        let candidate = self.extras.candidate.as_ref().map(|of| (&of.input, &of.bias));
+        let candidate =
+            self.extras.candidate.as_ref().map(|candidate| (&candidate.input, &candidate.bias));
         let products = [own, candidate].into_iter().flatten().zip(self.places.input);
         let products = products.map(|((weights, bias), to)| {
-            let then = Then::Store {
+            let epilogue = Epilogue::Store {
                 to: at(to, NOW),
                 activation: Activation::Identity,
                 outputs: weights.panels() * weights.vectors() * LANES,
             };
-            self.product(at(0, self.time), weights, Some(bias), then)
+            self.product(at(0, self.time), weights, Some(bias), epilogue)
         });
         products.collect()
     }
@@ -239,10 +247,10 @@ impl Part<'_> {
         }
     }
 
-    /// Where the step's new state goes.
-    fn hidden(&self) -> Hidden {
+    /// Destination of the step's new state.
+    fn hidden(&self) -> HiddenState {
         let column = self.direction * self.layer.width();
-        Hidden {
+        HiddenState {
             state: at(self.places.hidden, NEXT),
             narrow: None,
             output: Some(Place { buffer: 1, at: self.time, column }),
@@ -250,20 +258,20 @@ impl Part<'_> {
         }
     }
 
-    /// The product with the state.
+    /// Product with the state.
     fn first(&self) -> Product {
         let (places, gates) = (self.places, self.gates());
         let (last, input) = (at(places.hidden, NOW), at(places.input[0], NOW));
         let cell = match (self.layer.cell(), places.cell) {
             (Cell::Lstm, Some(cell)) => {
-                let projected = Hidden {
+                let projected = HiddenState {
                     state: at(places.between, ONLY),
                     narrow: None,
                     output: None,
                     units: self.layer.units(),
                 };
                 let is_projected = self.extras.projection.is_some();
-                General::Lstm(GeneralLstm {
+                GeneralCell::Lstm(GeneralLstm {
                     input,
                     cell: at(cell, ONLY),
                     hidden: if is_projected { projected } else { self.hidden() },
@@ -272,7 +280,7 @@ impl Part<'_> {
                     coupled: self.layer.options().coupled,
                 })
             }
-            (Cell::Gru, _) if self.extras.candidate.is_some() => General::Reset(Reset {
+            (Cell::Gru, _) if self.extras.candidate.is_some() => GeneralCell::Reset(ResetCell {
                 input,
                 last,
                 update: at(places.update, ONLY),
@@ -280,20 +288,20 @@ impl Part<'_> {
                 gates,
             }),
             (Cell::Gru, _) => {
-                General::Gru(GeneralGru { input, last, hidden: self.hidden(), gates })
+                GeneralCell::Gru(GeneralGru { input, last, hidden: self.hidden(), gates })
             }
-            _ => General::Rnn(GeneralRnn { input: Some(input), hidden: self.hidden(), gates }),
+            _ => GeneralCell::Rnn(GeneralRnn { input: Some(input), hidden: self.hidden(), gates }),
         };
         let bias = self.packed.state_bias.as_ref();
-        self.product(last, &self.packed.state, bias, Then::General(Arc::new(cell)))
+        self.product(last, &self.packed.state, bias, Epilogue::General(Arc::new(cell)))
     }
 
-    /// The product with what the first has left, if there is one.
+    /// Product with the result of the first product, if there is one.
     fn second(&self) -> Option<Product> {
         let places = self.places;
         let (weights, cell) = match (&self.extras.candidate, &self.extras.projection) {
             (Some(Candidate { state, .. }), _) => {
-                let cell = General::Blend(Blend {
+                let cell = GeneralCell::Blend(BlendCell {
                     input: at(places.input[1], NOW),
                     update: at(places.update, ONLY),
                     last: at(places.hidden, NOW),
@@ -308,10 +316,18 @@ impl Part<'_> {
                     clip: None,
                     tanh: self.choice.tanh,
                 };
-                (projection, General::Rnn(GeneralRnn { input: None, hidden: self.hidden(), gates }))
+                (
+                    projection,
+                    GeneralCell::Rnn(GeneralRnn { input: None, hidden: self.hidden(), gates }),
+                )
             }
             (None, None) => return None,
         };
-        Some(self.product(at(places.between, ONLY), weights, None, Then::General(Arc::new(cell))))
+        Some(self.product(
+            at(places.between, ONLY),
+            weights,
+            None,
+            Epilogue::General(Arc::new(cell)),
+        ))
     }
 }

@@ -1,55 +1,55 @@
-//! Rows of different lengths.
+//! Batches with rows of different lengths.
 //!
-//! Rows are sorted by falling length, so that those still in use at a step are the first ones (the
-//! batch shrinks), and sequences that are read backwards are turned round first, each about its own end:
-//! then both directions are forward programs. They run one after the other, on as many workers as the
+//! Rows are sorted by decreasing length, so that the rows in use at a step come first and the batch
+//! shrinks. Sequences to be read backward are reversed first, each within its own length, so that
+//! both directions are forward programs. These run one after the other, on as many workers as the
 //! choice has.
 
 use dyno_kernels::{Call, Execution, Isa, ProgramError, Team};
 
 use super::SequenceError;
-use super::rows::{self, Of};
+use super::rows::{self, StateKind};
 use crate::layer::Layer;
-use crate::plan::{self, Choice, Packed, Plan, StatePart};
+use crate::plan::{self, Choice, PackedWeights, Plan, StatePart};
 
-/// Programs of each direction by itself, and room for its rows.
-pub(super) struct Ragged {
+/// Programs of the single directions, and memory for their rows.
+pub(super) struct RaggedBatch {
     directions: Vec<Direction>,
     batch: usize,
     inputs: usize,
-    /// Outputs of a direction.
+    /// Outputs of one direction.
     width: usize,
     isa: Isa,
-    /// Rows by falling length.
+    /// Rows by decreasing length.
     order: Vec<usize>,
-    /// In that order.
+    /// Lengths in that order.
     lengths: Vec<usize>,
-    /// Rows in use at each step.
+    /// Number of rows in use at each step.
     active: Vec<usize>,
     input: Vec<f32>,
     output: Vec<f32>,
-    /// A row of a state on its way.
+    /// Buffer for copying a row of a state.
     row: Vec<f32>,
 }
 
 struct Direction {
     is_back: bool,
     plan: Plan,
-    /// Taken when rows of different lengths come for the first time.
+    /// Created when rows of different lengths occur for the first time.
     execution: Option<Execution>,
 }
 
-impl Ragged {
+impl RaggedBatch {
     pub(super) fn new(
         layer: &Layer,
-        packed: &[Packed],
+        packed: &[PackedWeights],
         batch: usize,
         choice: &Choice,
         isa: Isa,
     ) -> Result<Self, ProgramError> {
-        // What would be the other direction's workers share the rows instead.
+        // Workers for the other direction divide the rows instead.
         let choice = Choice { sides: 1, rows: choice.rows * choice.sides, ..*choice };
-        let direction = |(direction, packed): (usize, &Packed)| {
+        let direction = |(direction, packed): (usize, &PackedWeights)| {
             let packed = std::slice::from_ref(packed);
             let plan = plan::build(&layer.alone(direction), packed, batch, &choice)?;
             Ok(Direction { is_back: layer.directions().is_back(direction), plan, execution: None })
@@ -69,7 +69,7 @@ impl Ragged {
         })
     }
 
-    /// Sorts the rows and takes their states, which are in the first slots.
+    /// Sorts the rows and copies their states from the first slots.
     pub(super) fn load(&mut self, from: &Execution, states: &[Vec<StatePart>], lengths: &[usize]) {
         self.order.clear();
         self.order.extend(0..self.batch);
@@ -88,27 +88,27 @@ impl Ragged {
             let execution =
                 direction.execution.get_or_insert_with(|| Execution::new(program.clone(), isa));
             let inner = &direction.plan.states[0];
-            for of in Of::ALL {
-                self.row.resize(rows::columns(execution, inner, of), 0.0);
+            for kind in StateKind::ALL {
+                self.row.resize(rows::columns(execution, inner, kind), 0.0);
                 for (at, row) in self.order.iter().enumerate() {
-                    rows::take(from, outer, of, (0, *row), &mut self.row);
-                    rows::put(execution, inner, of, (0, at), &self.row);
+                    rows::take(from, outer, kind, 0, *row, &mut self.row);
+                    rows::put(execution, inner, kind, 0, at, &self.row);
                 }
             }
         }
     }
 
-    /// Gives the states back to the first slots.
+    /// Copies the states back to the first slots.
     pub(super) fn store(&mut self, to: &mut Execution, states: &[Vec<StatePart>]) {
         for (direction, outer) in self.directions.iter().zip(states) {
             let Some(execution) = &direction.execution else { continue };
             let inner = &direction.plan.states[0];
-            for of in Of::ALL {
-                self.row.resize(rows::columns(execution, inner, of), 0.0);
+            for kind in StateKind::ALL {
+                self.row.resize(rows::columns(execution, inner, kind), 0.0);
                 for (at, (row, length)) in self.order.iter().zip(&self.lengths).enumerate() {
-                    let slot = if of == Of::Cell { 0 } else { length % 2 };
-                    rows::take(execution, inner, of, (slot, at), &mut self.row);
-                    rows::put(to, outer, of, (0, *row), &self.row);
+                    let slot = if kind == StateKind::Cell { 0 } else { length % 2 };
+                    rows::take(execution, inner, kind, slot, at, &mut self.row);
+                    rows::put(to, outer, kind, 0, *row, &self.row);
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Ragged {
         let all = width * self.directions.len();
         for (index, direction) in self.directions.iter_mut().enumerate() {
             let Some(execution) = &mut direction.execution else { continue };
-            // Where a row's step is in the caller's memory.
+            // Index of a row's step in the caller's memory.
             let place = |step: usize, row: usize, length: usize| {
                 let time = if direction.is_back { length - 1 - step } else { step };
                 time * batch + row

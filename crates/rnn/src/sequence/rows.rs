@@ -1,18 +1,18 @@
-//! Rows of states, wherever a plan keeps them.
+//! Access to the rows of states in a plan's buffers.
 
 use dyno_kernels::Execution;
 
 use crate::plan::StatePart;
 
-/// What of a state.
+/// Kind of a state's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum StateKind {
     Hidden,
     Narrow,
     Cell,
 }
 
-impl Of {
+impl StateKind {
     pub(super) const ALL: [Self; 3] = [Self::Hidden, Self::Narrow, Self::Cell];
 
     pub(super) fn buffer(self, part: &StatePart) -> Option<usize> {
@@ -24,22 +24,23 @@ impl Of {
     }
 }
 
-/// Words of a row; none if the state has no such thing.
-pub(super) fn columns(execution: &Execution, parts: &[StatePart], of: Of) -> usize {
-    let buffer = parts.first().and_then(|part| of.buffer(part));
+/// Words of a row; 0 if the state has no such buffer.
+pub(super) fn columns(execution: &Execution, parts: &[StatePart], kind: StateKind) -> usize {
+    let buffer = parts.first().and_then(|part| kind.buffer(part));
     buffer.map_or(0, |buffer| execution.program().buffers()[buffer].columns)
 }
 
-/// Where a row's words are, and which of them are the part's.
+/// Returns the buffer of a row, its words there, and the columns that belong to the part.
 fn place(
     execution: &Execution,
     part: &StatePart,
-    of: Of,
-    (slot, row): (usize, usize),
+    kind: StateKind,
+    slot: usize,
+    row: usize,
 ) -> Option<(usize, std::ops::Range<usize>, std::ops::Range<usize>)> {
-    let index = of.buffer(part).filter(|_| part.rows.contains(&row))?;
+    let index = kind.buffer(part).filter(|_| part.rows.contains(&row))?;
     let buffer = &execution.program().buffers()[index];
-    let columns = if of == Of::Cell { part.units.clone() } else { 0..buffer.columns };
+    let columns = if kind == StateKind::Cell { part.units.clone() } else { 0..buffer.columns };
     let first = (slot * buffer.rows + row) * buffer.columns;
     Some((index, first + columns.start..first + columns.end, columns))
 }
@@ -48,12 +49,13 @@ fn place(
 pub(super) fn take(
     execution: &Execution,
     parts: &[StatePart],
-    of: Of,
-    at: (usize, usize),
+    kind: StateKind,
+    slot: usize,
+    row: usize,
     to: &mut [f32],
 ) {
     for part in parts {
-        if let Some((buffer, words, columns)) = place(execution, part, of, at) {
+        if let Some((buffer, words, columns)) = place(execution, part, kind, slot, row) {
             to[columns].copy_from_slice(&execution.inside(buffer)[words]);
         }
     }
@@ -63,12 +65,13 @@ pub(super) fn take(
 pub(super) fn put(
     execution: &mut Execution,
     parts: &[StatePart],
-    of: Of,
-    at: (usize, usize),
+    kind: StateKind,
+    slot: usize,
+    row: usize,
     from: &[f32],
 ) {
     for part in parts {
-        if let Some((buffer, words, columns)) = place(execution, part, of, at) {
+        if let Some((buffer, words, columns)) = place(execution, part, kind, slot, row) {
             execution.inside_mut(buffer)[words].copy_from_slice(&from[columns]);
         }
     }

@@ -1,7 +1,9 @@
 //! Networks against their oracle.
 
 use dyno_rnn::machine::Machine;
-use dyno_rnn::network::{Dense, Engine, Feed, Highway, Network, Setup, Tensor, oracle};
+use dyno_rnn::network::{
+    DenseLayer, Feed, HighwayLayer, Network, NetworkEngine, Setup, TensorId, oracle,
+};
 use dyno_rnn::{Activation, Cell, Directions, Isa, Layer, Precision, Team, Weights};
 
 mod nodes;
@@ -36,14 +38,14 @@ impl Numbers {
         Layer::new(cell, inputs, units, directions, weights).expect("weights of this size")
     }
 
-    fn dense(&mut self, inputs: usize, outputs: usize, activation: Activation) -> Dense {
+    fn dense(&mut self, inputs: usize, outputs: usize, activation: Activation) -> DenseLayer {
         let weights = self.take(inputs * outputs, (inputs as f32).sqrt().recip());
-        Dense { inputs, weights, bias: self.take(outputs, 0.5), activation }
+        DenseLayer { inputs, weights, bias: self.take(outputs, 0.5), activation }
     }
 
-    fn highway(&mut self, width: usize) -> Highway {
+    fn highway(&mut self, width: usize) -> HighwayLayer {
         let gate = self.dense(width, width, Activation::Sigmoid);
-        Highway { gate, candidate: self.dense(width, width, Activation::Relu) }
+        HighwayLayer { gate, candidate: self.dense(width, width, Activation::Relu) }
     }
 }
 
@@ -51,11 +53,12 @@ fn setup(precision: Precision, isa: Isa) -> Setup {
     Setup::new(precision, isa, Machine::detect(isa))
 }
 
-/// Builds an engine on `workers` and compares all that its nodes make with the oracle. The second of two
+/// Builds an engine on `workers` and compares all that its nodes make with the oracle. The second
+/// of two
 /// calls counts: what the first has left must not matter.
 fn check(network: &Network, feeds: [&[Feed<'_>]; 2], setup: &Setup, workers: usize, within: f64) {
-    let mut team = Team::of(workers);
-    let mut engine = Engine::new(network, setup, &mut team).expect("plans that hold");
+    let mut team = Team::with_workers(workers);
+    let mut engine = NetworkEngine::new(network, setup, &mut team).expect("plans that hold");
     for feeds in feeds {
         engine.run(&mut team, feeds).expect("feeds that fit");
     }
@@ -68,7 +71,7 @@ fn check(network: &Network, feeds: [&[Feed<'_>]; 2], setup: &Setup, workers: usi
 }
 
 /// The greatest error, against the number where that is great.
-fn apart(engine: &Engine, expected: &oracle::Oracle, tensor: Tensor) -> f64 {
+fn apart(engine: &NetworkEngine, expected: &oracle::NetworkOracle, tensor: TensorId) -> f64 {
     let (found, expected) = (engine.tensor(tensor), expected.tensor(tensor));
     assert_eq!(found.len(), expected.len());
     let both = found.iter().zip(expected).filter(|(_, expected)| !expected.is_nan());

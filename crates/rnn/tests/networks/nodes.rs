@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_rnn::network::{Feed, Network, NetworkError, Node, Over, Score, Tensor};
+use dyno_rnn::network::{Feed, Network, NetworkError, Node, Scope, Score, TensorId};
 use dyno_rnn::{Activation, Cell, Directions, Isa, Precision};
 use proptest::prelude::*;
 
@@ -16,14 +16,14 @@ struct Case {
     batch: usize,
     width: usize,
     units: usize,
-    over: Over,
+    over: Scope,
     seed: u64,
 }
 
 const VOCABULARY: usize = 7;
 
 fn cases() -> impl Strategy<Value = Case> {
-    let over = prop_oneof![Just(Over::Row), Just(Over::All)];
+    let over = prop_oneof![Just(Scope::Row), Just(Scope::All)];
     (2_usize..9, 2_usize..6, 1_usize..5, 1_usize..40, 1_usize..36, over, any::<u64>()).prop_map(
         |(steps, words, batch, width, units, over, seed)| Case {
             steps,
@@ -73,8 +73,8 @@ impl Case {
         &self,
         network: &mut Network,
         numbers: &mut Numbers,
-        [ids, query, states, most]: [Tensor; 4],
-        over: Over,
+        [ids, query, states, most]: [TensorId; 4],
+        over: Scope,
     ) -> Result<(), NetworkError> {
         let (width, both) = (self.width, 2 * self.units);
         // A bilinear score is the product with a query that was multiplied before.
@@ -156,10 +156,11 @@ proptest! {
     }
 }
 
-/// What half a unit in the last place of weights and numbers may do: cosines and maxima carry it on.
+/// What half a unit in the last place of weights and numbers may do: cosines and maxima carry it
+/// on.
 #[test]
 fn fewer_bits_stay_near_the_oracle() {
-    let over = Over::Row;
+    let over = Scope::Row;
     let (steps, words, batch, seed) = (6, 4, 3, 5);
     for (precision, within) in [(Precision::Bf16, 5e-2), (Precision::Int8, 0.12)] {
         for (width, units) in [(20, 17), (50, 32)] {
@@ -182,12 +183,12 @@ fn a_word_has_the_weights_of_all_of_its_places() {
     let ids = add("ids", Node::Ids { steps: 3, batch: 2 });
     let table: Arc<[f32]> = (0..5).map(|word| word as f32 / 8.0).collect();
     let weights = add("weights", Node::Embedding { ids, table, width: 1 });
-    let over = [Over::Row, Over::All];
+    let over = [Scope::Row, Scope::All];
     let [by_row, by_all] = over.map(|over| add("pointer", Node::Pointer { weights, ids, over }));
     let isa = Isa::best();
-    let mut team = dyno_rnn::Team::of(1);
+    let mut team = dyno_rnn::Team::with_workers(1);
     let mut engine =
-        dyno_rnn::network::Engine::new(&network, &setup(Precision::F32, isa), &mut team)
+        dyno_rnn::network::NetworkEngine::new(&network, &setup(Precision::F32, isa), &mut team)
             .expect("nothing to plan");
     // Rows are 3 1 3 and 4 3, its third step behind its end.
     let feed = Feed::Ids { ids: &[3, 4, 1, 3, 3, 1], lengths: &[3, 2] };

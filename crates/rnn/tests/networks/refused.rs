@@ -1,14 +1,14 @@
 //! What networks and engines do not take, and what they say then.
 
 use dyno_rnn::network::{
-    CallError, Dense, Engine, Feed, Highway, Network, Node, Over, Score, Tensor,
+    CallError, DenseLayer, Feed, HighwayLayer, Network, NetworkEngine, Node, Scope, Score, TensorId,
 };
 use dyno_rnn::{Activation, Isa, Precision, Team};
 
 use super::{Numbers, setup};
 
 /// Ids of five steps and two rows, vectors of three numbers for each, and a vector a row.
-fn draft() -> (Network, [Tensor; 3]) {
+fn draft() -> (Network, [TensorId; 3]) {
     let mut network = Network::default();
     let mut add = |name, node| network.add(name, node).expect("nodes that fit");
     let ids = add("ids", Node::Ids { steps: 5, batch: 2 });
@@ -26,7 +26,7 @@ fn refused(node: Node) -> String {
 #[test]
 fn nodes_that_do_not_fit_are_named_with_what_they_need() {
     let [ids, vectors, most] = draft().1;
-    let dense = |inputs, bias: usize| Dense {
+    let dense = |inputs, bias: usize| DenseLayer {
         inputs,
         weights: vec![0.0; inputs * bias],
         bias: vec![0.0; bias],
@@ -34,12 +34,12 @@ fn nodes_that_do_not_fit_are_named_with_what_they_need() {
     };
     let node = Node::Dense { input: vectors, dense: dense(4, 2).into() };
     assert_eq!(refused(node), "node new: expected 3 inputs, found 4");
-    let highway = Highway { gate: dense(3, 3), candidate: dense(3, 3) };
+    let highway = HighwayLayer { gate: dense(3, 3), candidate: dense(3, 3) };
     let node = Node::Highway { input: vectors, highway: highway.into() };
     assert_eq!(refused(node), "node new: expected 1 logistic functions at the gate, found 0");
     let node = Node::Last { input: vectors };
     assert_eq!(refused(node), "node new: expected 1 recurrent layers, found 0");
-    let node = Node::Softmax { input: vectors, over: Over::Row };
+    let node = Node::Softmax { input: vectors, over: Scope::Row };
     assert_eq!(refused(node), "node new: expected 1 numbers of a step, found 3");
     let node = Node::Match { query: vectors, keys: vectors, score: Score::Dot };
     assert_eq!(refused(node), "node new: expected 1 steps of a query, found 5");
@@ -69,9 +69,9 @@ fn tensors_of_other_steps_stand_beside_one_another_only_as_single_vectors() {
 #[test]
 fn feeds_that_do_not_fit_are_refused_and_leave_an_engine_that_runs() {
     let (network, [_, _, most]) = draft();
-    let mut team = Team::of(1);
+    let mut team = Team::with_workers(1);
     let setup = setup(Precision::F32, Isa::best());
-    let mut engine = Engine::new(&network, &setup, &mut team).expect("nothing to plan");
+    let mut engine = NetworkEngine::new(&network, &setup, &mut team).expect("nothing to plan");
     let mut run = |feeds: &[Feed<'_>]| engine.run(&mut team, feeds);
     assert_eq!(run(&[]), Err(CallError::Feeds { expected: 1, found: 0 }));
     let ids = |ids, lengths| [Feed::Ids { ids, lengths }];

@@ -2,8 +2,8 @@
 
 use std::alloc::System;
 
-use dyno_rnn::network::{Engine, Feed, oracle};
-use dyno_rnn::served::{Model, Sizes};
+use dyno_rnn::network::{Feed, NetworkEngine, oracle};
+use dyno_rnn::served::{ServedModel, Sizes};
 use dyno_rnn::{Isa, Precision, Team};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -16,18 +16,18 @@ const SMALL: Sizes =
     Sizes { vocabulary: 30, embedding: 18, units: 20, query: 5, steps: 9, documents: 3 };
 
 /// Some rows end before others.
-fn ragged<'a>(model: Model, words: &'a [Vec<u32>]) -> Vec<Feed<'a>> {
+fn ragged<'a>(model: ServedModel, words: &'a [Vec<u32>]) -> Vec<Feed<'a>> {
     let lengths: [&[usize]; 2] = match model {
-        Model::TextSimilarity => [&[3, 9, 1, 6], &[]],
-        Model::Reader => [&[4], &[9, 2, 7]],
-        Model::Bidaf => [&[9, 5, 8], &[5, 1, 3]],
+        ServedModel::TextSimilarity => [&[3, 9, 1, 6], &[]],
+        ServedModel::Reader => [&[4], &[9, 2, 7]],
+        ServedModel::Bidaf => [&[9, 5, 8], &[5, 1, 3]],
     };
     words.iter().zip(lengths).map(|(ids, lengths)| Feed::Ids { ids, lengths }).collect()
 }
 
 #[test]
 fn served_models_agree_with_the_oracle() {
-    for model in Model::ALL {
+    for model in ServedModel::ALL {
         let (network, outputs) = model.network(&SMALL).expect("no size is 0");
         assert!(outputs.iter().all(|output| network.shape(*output).width == 1));
         let words = model.words(&SMALL, 1);
@@ -48,13 +48,13 @@ fn served_models_agree_with_the_oracle() {
 /// What a user sees of the models: documents like the query are found, weights add up to one.
 #[test]
 fn answers_are_what_they_say() {
-    let mut team = Team::of(2);
-    for model in Model::ALL {
+    let mut team = Team::with_workers(2);
+    for model in ServedModel::ALL {
         let (network, outputs) = model.network(&SMALL).expect("no size is 0");
         let setup = setup(Precision::F32, Isa::best());
-        let mut engine = Engine::new(&network, &setup, &mut team).expect("plans that hold");
+        let mut engine = NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
         let mut words = model.words(&SMALL, 2);
-        if model == Model::TextSimilarity {
+        if model == ServedModel::TextSimilarity {
             // The second document is the query.
             for step in words[0].chunks_mut(1 + SMALL.documents) {
                 step[2] = step[0];
@@ -64,13 +64,13 @@ fn answers_are_what_they_say() {
         for output in outputs {
             let found = engine.tensor(output);
             match model {
-                Model::TextSimilarity => {
+                ServedModel::TextSimilarity => {
                     assert!((found[1] - 1.0).abs() < 1e-6 && found[0] < 0.999, "{found:?}");
                 }
-                Model::Reader => {
+                ServedModel::Reader => {
                     assert!((found.iter().sum::<f32>() - 1.0).abs() < 1e-5, "{found:?}");
                 }
-                Model::Bidaf => {
+                ServedModel::Bidaf => {
                     let sum: f32 = found.iter().step_by(SMALL.documents).sum();
                     assert!((sum - 1.0).abs() < 1e-5, "{found:?}");
                 }
@@ -81,13 +81,13 @@ fn answers_are_what_they_say() {
 
 #[test]
 fn the_same_call_gives_the_same_bits() {
-    let mut team = Team::of(2);
-    let (network, outputs) = Model::Bidaf.network(&SMALL).expect("no size is 0");
-    let words = Model::Bidaf.words(&SMALL, 1);
+    let mut team = Team::with_workers(2);
+    let (network, outputs) = ServedModel::Bidaf.network(&SMALL).expect("no size is 0");
+    let words = ServedModel::Bidaf.words(&SMALL, 1);
     let setup = setup(Precision::Bf16, Isa::best());
-    let mut engine = Engine::new(&network, &setup, &mut team).expect("plans that hold");
+    let mut engine = NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
     let mut answer = || -> Vec<u32> {
-        engine.run(&mut team, &Model::Bidaf.feeds(&words)).expect("words of the vocabulary");
+        engine.run(&mut team, &ServedModel::Bidaf.feeds(&words)).expect("words of the vocabulary");
         outputs.iter().flat_map(|of| engine.tensor(*of).iter().map(|x| x.to_bits())).collect()
     };
     let first = answer();
@@ -98,12 +98,12 @@ fn the_same_call_gives_the_same_bits() {
 /// Words that are drawn are those of `crates/peers/scripts/rnn_models.py`, which makes them again.
 #[test]
 fn weights_are_drawn_as_documented() {
-    let words = Model::Bidaf.words(&Model::Bidaf.paper(), 1);
+    let words = ServedModel::Bidaf.words(&ServedModel::Bidaf.paper(), 1);
     // As Python computes them.
     assert_eq!(words[0][..3], [48446, 2263, 2595]);
-    let (network, _) = Model::Bidaf.network(&SMALL).expect("no size is 0");
-    let feeds = Model::Bidaf.words(&SMALL, 1);
-    let made = oracle::run(&network, &Model::Bidaf.feeds(&feeds));
+    let (network, _) = ServedModel::Bidaf.network(&SMALL).expect("no size is 0");
+    let feeds = ServedModel::Bidaf.words(&SMALL, 1);
+    let made = oracle::run(&network, &ServedModel::Bidaf.feeds(&feeds));
     let vectors = network.named("context embedding").expect("a node of the model");
     let first = feeds[0][0] as usize * SMALL.embedding;
     assert_eq!(first, 108, "where the first word's vector begins");
@@ -113,15 +113,16 @@ fn weights_are_drawn_as_documented() {
 /// Also where rows have lengths that no call had before.
 #[test]
 fn calls_allocate_nothing() {
-    let mut team = Team::of(2);
+    let mut team = Team::with_workers(2);
     let mut allocated = Vec::with_capacity(100);
-    for model in Model::ALL {
+    for model in ServedModel::ALL {
         let (network, _) = model.network(&SMALL).expect("no size is 0");
         let words = model.words(&SMALL, 1);
         let (full, ragged) = (model.feeds(&words), ragged(model, &words));
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
             let setup = setup(precision, Isa::best());
-            let mut engine = Engine::new(&network, &setup, &mut team).expect("plans that hold");
+            let mut engine =
+                NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
             for feeds in [&ragged, &full, &ragged] {
                 // Other tests run beside this one: of some tries one is undisturbed.
                 let tries = (0..100).map(|_| {

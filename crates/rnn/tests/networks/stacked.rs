@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use dyno_rnn::network::{Engine, Feed, Network, Node, Stacked, Tensor};
+use dyno_rnn::network::{Feed, Network, NetworkEngine, Node, StackSchedule, TensorId};
 use dyno_rnn::{Activation, Cell, Directions, Isa, Layer, Precision, Team};
 
 use super::{Numbers, check, setup};
 
-fn stack(cells: &[Cell], directions: Directions, steps: usize, batch: usize) -> (Network, Tensor) {
+fn stack(
+    cells: &[Cell],
+    directions: Directions,
+    steps: usize,
+    batch: usize,
+) -> (Network, TensorId) {
     let (mut numbers, mut width) = (Numbers(3), 11);
     let layer = |(index, cell): (usize, &Cell)| {
         let layer: Layer = numbers.layer(*cell, width, 14 + 5 * index, directions);
@@ -37,9 +42,9 @@ fn stacks_agree_with_the_oracle_however_they_share_a_team() {
             let ragged = Feed::Numbers { numbers: &input, lengths: &[4, 13, 9] };
             let fewer = Feed::Numbers { numbers: &input[..5 * batch * 11], lengths: &[] };
             for workers in 1..4 {
-                for stacked in [Stacked::InTurn]
+                for stacked in [StackSchedule::InTurn]
                     .into_iter()
-                    .chain([1, 4, 40].map(|steps| Stacked::Wavefront { steps }))
+                    .chain([1, 4, 40].map(|steps| StackSchedule::Wavefront { steps }))
                 {
                     let mut setup = setup(Precision::F32, Isa::best());
                     setup.stacked = Some(stacked);
@@ -57,16 +62,16 @@ fn a_wavefront_is_chosen_only_where_layers_can_follow_one_another() {
     let schedule = |cells: &[Cell], directions, workers| {
         let (network, states) = stack(cells, directions, 200, 1);
         let mut setup = setup(Precision::F32, Isa::best());
-        setup.stacked = Some(Stacked::Wavefront { steps: 8 });
-        let mut team = Team::of(workers);
-        let engine = Engine::new(&network, &setup, &mut team).expect("plans that hold");
+        setup.stacked = Some(StackSchedule::Wavefront { steps: 8 });
+        let mut team = Team::with_workers(workers);
+        let engine = NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
         let (choices, stacked) = engine.schedule(states).expect("a recurrent node");
         assert_eq!(choices.len(), cells.len());
         stacked
     };
-    let wave = Stacked::Wavefront { steps: 8 };
+    let wave = StackSchedule::Wavefront { steps: 8 };
     assert_eq!(schedule(&CELLS[..2], Directions::Forward, 2), wave);
-    assert_eq!(schedule(&CELLS[..1], Directions::Forward, 2), Stacked::InTurn);
-    assert_eq!(schedule(&CELLS[..2], Directions::Both, 2), Stacked::InTurn);
-    assert_eq!(schedule(&CELLS[..2], Directions::Backward, 2), Stacked::InTurn);
+    assert_eq!(schedule(&CELLS[..1], Directions::Forward, 2), StackSchedule::InTurn);
+    assert_eq!(schedule(&CELLS[..2], Directions::Both, 2), StackSchedule::InTurn);
+    assert_eq!(schedule(&CELLS[..2], Directions::Backward, 2), StackSchedule::InTurn);
 }

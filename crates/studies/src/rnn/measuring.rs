@@ -2,8 +2,8 @@
 
 use dyno_results::VERSION;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::served::{Model, Sizes};
-use dyno_rnn::study::{Measured, Study, StudyError, Subject, Technique};
+use dyno_rnn::served::{ServedModel, Sizes};
+use dyno_rnn::study::{Measurement, Study, StudyError, Subject, Technique};
 use dyno_rnn::{Cell, Choice};
 use serde_json::json;
 
@@ -64,7 +64,7 @@ impl StudyRunner<'_> {
         Subject::new(cell, sizes, self.base)
     }
 
-    fn sizes(&self, model: Model) -> Sizes {
+    fn sizes(&self, model: ServedModel) -> Sizes {
         if self.quick {
             Sizes { vocabulary: 100, embedding: 8, units: 16, ..model.paper() }
         } else {
@@ -78,9 +78,9 @@ impl StudyRunner<'_> {
         let columns = ["one worker", "all workers"].map(|name| Column { name, unit: "ms" });
         let note = "One context of 100 words and a query of 15, as in the paper's Table 3; sums of the layers' nodes.";
         let mut part = Part::new("bidaf", "BiDAF, layer by layer", note, columns.to_vec()).summed();
-        let sizes = self.sizes(Model::Bidaf);
+        let sizes = self.sizes(ServedModel::Bidaf);
         let precision = self.base.precision;
-        let mut times = |workers| self.bench.served(Model::Bidaf, &sizes, precision, workers);
+        let mut times = |workers| self.bench.served(ServedModel::Bidaf, &sizes, precision, workers);
         let one = times(1)?;
         let all = times(self.threads)?;
         let whole = [("in all".to_owned(), one.all)];
@@ -95,7 +95,7 @@ impl StudyRunner<'_> {
 
     /// Measures the layers of text similarity against the number of documents.
     fn text_similarity(&mut self) -> Result<Part, StudyError> {
-        let model = Model::TextSimilarity;
+        let model = ServedModel::TextSimilarity;
         let columns = ["words", "encoder", "similarity", "in all"];
         let columns = columns.map(|name| Column { name, unit: "ms" }).to_vec();
         let note = "A query and its documents, 20 words each, in one batch on all workers, as in the paper's Table 4.";
@@ -139,7 +139,7 @@ impl StudyRunner<'_> {
                 for technique in Technique::ALL {
                     found.push(self.bench.technique(&mut subject, technique)?);
                 }
-                let row = |metric: &dyn Fn(&Measured) -> Option<f64>| Row {
+                let row = |metric: &dyn Fn(&Measurement) -> Option<f64>| Row {
                     label: label.clone(),
                     x: None,
                     values: found.iter().map(metric).collect(),

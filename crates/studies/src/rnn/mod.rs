@@ -13,7 +13,7 @@ use dyno_experiment::{Failure, environment};
 use dyno_results::write::replace;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::study::{Count, Study as Bench};
+use dyno_rnn::study::{Counter, Study as Bench};
 use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
 
 use measuring::{StudyRunner, document, tables};
@@ -85,7 +85,7 @@ impl Study {
         // A counter includes only threads that start after it.
         let misses = Misses::open();
         let machine = Machine::detect(isa);
-        let machine = calibrate(&machine, isa, &mut Team::of(threads.max(machine.cores)));
+        let machine = calibrate(&machine, isa, &mut Team::with_workers(threads.max(machine.cores)));
         let machine = machine.map_err(Failure::set_up)?;
         let remark = match &misses {
             Ok(_) => {
@@ -93,7 +93,7 @@ impl Study {
             }
             Err(why) => format!("L2 misses were not counted: {why}"),
         };
-        let count: Count<'_> = match misses {
+        let count: Counter<'_> = match misses {
             Ok(mut misses) => Box::new(move || misses.read()),
             Err(_) => Box::new(|| None),
         };

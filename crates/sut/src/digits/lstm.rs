@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_rnn::engine::{Engine as Recurrent, EngineError, Options};
+use dyno_rnn::engine::{Engine as Recurrent, EngineError, EngineOptions};
 use dyno_rnn::model::Model;
 use dyno_rnn::{Cell, Directions, Layer, Weights};
 
@@ -109,7 +109,7 @@ impl LstmWeights {
         };
         let layer = Layer::new(Cell::Lstm, ROW, UNITS, Directions::Forward, vec![weights]);
         let layer = layer.expect("weights have the sizes of the constants");
-        Model::of("digits-lstm", vec![layer]).expect("one layer follows no other")
+        Model::from_layers("digits-lstm", vec![layer]).expect("one layer follows no other")
     }
 }
 
@@ -125,7 +125,7 @@ impl DigitsLstm {
     ///
     /// # Errors
     /// It cannot be planned as the options say.
-    pub fn engine(options: &Options) -> Result<Recurrent, EngineError> {
+    pub fn engine(options: &EngineOptions) -> Result<Recurrent, EngineError> {
         Recurrent::new(LstmWeights::trained().model(), options)
     }
 
@@ -139,7 +139,7 @@ impl DigitsLstm {
     ///
     /// # Errors
     /// It cannot be planned as the options say, in words.
-    pub fn runner(options: &Options) -> Result<Box<dyn Runner>, String> {
+    pub fn runner(options: &EngineOptions) -> Result<Box<dyn Runner>, String> {
         let engine = Self::engine(options).map_err(|error| error.to_string())?;
         Ok(Box::new(Self::new(engine)))
     }

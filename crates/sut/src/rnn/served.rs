@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use dyno_rnn::Team;
 use dyno_rnn::calibrate::calibrate;
-use dyno_rnn::engine::Options;
+use dyno_rnn::engine::EngineOptions;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::network::{Engine, Network, NetworkError, Setup, Tensor, oracle};
-use dyno_rnn::served::{Model, Sizes};
+use dyno_rnn::network::{Network, NetworkEngine, NetworkError, Setup, TensorId, oracle};
+use dyno_rnn::served::{ServedModel, Sizes};
 use dyno_rnn::tuner::Effort;
 
 use super::{Runner, Sequences};
@@ -17,10 +17,10 @@ use crate::engine::Port;
 /// A model with its weights, which are made from a seed.
 #[derive(Debug)]
 pub struct Served {
-    model: Model,
+    model: ServedModel,
     sizes: Sizes,
     network: Network,
-    outputs: Vec<Tensor>,
+    outputs: Vec<TensorId>,
     /// Words that each input takes.
     words: Vec<usize>,
 }
@@ -30,7 +30,7 @@ impl Served {
     ///
     /// # Errors
     /// A size is 0.
-    pub fn new(model: Model, sizes: Sizes) -> Result<Self, NetworkError> {
+    pub fn new(model: ServedModel, sizes: Sizes) -> Result<Self, NetworkError> {
         assert!(sizes.vocabulary <= 1 << 24, "an `f32` has no greater whole numbers of all");
         let (network, outputs) = model.network(&sizes)?;
         let words = model.words(&sizes, 0).iter().map(Vec::len).collect();
@@ -39,7 +39,7 @@ impl Served {
 
     /// Which model it is.
     #[must_use]
-    pub fn model(&self) -> Model {
+    pub fn model(&self) -> ServedModel {
         self.model
     }
 
@@ -80,11 +80,11 @@ impl Served {
     ///
     /// # Errors
     /// It cannot be planned, in words.
-    pub fn runner(self: &Arc<Self>, options: &Options) -> Result<Box<dyn Runner>, String> {
+    pub fn runner(self: &Arc<Self>, options: &EngineOptions) -> Result<Box<dyn Runner>, String> {
         let machine = Machine::detect(options.isa);
         let mut setup = Setup::new(options.precision, options.isa, machine);
         if !options.tuning.is_zero() {
-            let mut all = Team::of(setup.machine.cores);
+            let mut all = Team::with_workers(setup.machine.cores);
             let measured = calibrate(&setup.machine, options.isa, &mut all);
             setup.machine = measured.map_err(|error| error.to_string())?;
             setup.effort = Effort { time: options.tuning, ..Effort::default() };
@@ -118,16 +118,16 @@ impl Served {
 struct One {
     served: Arc<Served>,
     setup: Setup,
-    options: Options,
-    engine: Engine,
+    options: EngineOptions,
+    engine: NetworkEngine,
     team: Team,
     answers: Vec<f32>,
 }
 
 impl One {
-    fn new(served: Arc<Served>, setup: Setup, options: Options) -> Result<Self, String> {
+    fn new(served: Arc<Served>, setup: Setup, options: EngineOptions) -> Result<Self, String> {
         let mut team = options.team();
-        let engine = Engine::new(&served.network, &setup, &mut team);
+        let engine = NetworkEngine::new(&served.network, &setup, &mut team);
         let engine = engine.map_err(|error| error.to_string())?;
         Ok(Self { served, setup, options, engine, team, answers: Vec::new() })
     }
@@ -169,7 +169,7 @@ impl Runner for One {
     }
 
     fn beside(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
-        let options = Options { cores, ..self.options.clone() };
+        let options = EngineOptions { cores, ..self.options.clone() };
         Ok(Box::new(Self::new(Arc::clone(&self.served), self.setup.clone(), options)?))
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use dyno_loadgen::record::Failure;
-use dyno_rnn::engine::{Engine as Recurrent, Options};
+use dyno_rnn::engine::{Engine as Recurrent, EngineOptions};
 use dyno_rnn::model::Model;
 use dyno_sut::batch::Near;
 use dyno_sut::digits::{
@@ -29,7 +29,8 @@ fn asked(model: &dyn Infer, requests: &[Value]) -> Vec<Value> {
 
 #[test]
 fn the_digits_are_told_as_well_as_in_a_run() {
-    let lstm = DigitsLstm::runner(&Options { steps: ROWS, ..Options::default() }).unwrap();
+    let lstm =
+        DigitsLstm::runner(&EngineOptions { steps: ROWS, ..EngineOptions::default() }).unwrap();
     let lstm = ByValue::new("digits-lstm", vec![lstm], batching(32)).unwrap();
     let perceptron = DigitsPerceptron::new().by_value(32);
     let images: Vec<_> = digits::test().collect();
@@ -50,7 +51,7 @@ fn the_digits_are_told_as_well_as_in_a_run() {
 fn sequences_of_any_length_share_calls_and_keep_their_answers() {
     let model = Model::open("bigru:3x5").unwrap();
     let runner = || -> Box<dyn Runner> {
-        Box::new(Stack::new(Recurrent::new(model.clone(), &Options::default()).unwrap()))
+        Box::new(Stack::new(Recurrent::new(model.clone(), &EngineOptions::default()).unwrap()))
     };
     let together = ByValue::new("gru", vec![runner()], batching(4)).unwrap();
     let number = |at: usize| ((at * 37 % 101) as f32 - 50.0) / 60.0;
@@ -81,7 +82,7 @@ fn sequences_of_any_length_share_calls_and_keep_their_answers() {
 #[test]
 fn numbers_that_are_none_are_the_clients_fault_alone() {
     let model = Model::open("lstm:2x3").unwrap();
-    let runner = Stack::new(Recurrent::new(model, &Options::default()).unwrap());
+    let runner = Stack::new(Recurrent::new(model, &EngineOptions::default()).unwrap());
     let model = ByValue::new("lstm", vec![Box::new(runner)], batching(4)).unwrap();
     let [good] = &zeros(model.inputs())[..] else { panic!("one input") };
     let bad = value(&[1, 1, 2], vec![0.0, f32::NAN]);

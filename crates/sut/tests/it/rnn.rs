@@ -14,9 +14,9 @@ use dyno_loadgen::record::{Failure, Record};
 use dyno_loadgen::run::{Keep, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
-use dyno_rnn::engine::{Engine as Recurrent, Options};
+use dyno_rnn::engine::{Engine as Recurrent, EngineOptions};
 use dyno_rnn::model::Model;
-use dyno_rnn::served::{Model as Network, Sizes};
+use dyno_rnn::served::{ServedModel as Network, Sizes};
 use dyno_sut::batch::{self, Batcher, Near, Simulated, Split, Station};
 use dyno_sut::digits::{self, DigitsLstm};
 use dyno_sut::engine::{Answers, Engine, Inline, Port};
@@ -69,7 +69,7 @@ fn two_models() -> (Vec<Model>, Arc<SequenceLibrary>, Arc<Sequential>) {
 }
 
 fn runner(model: &Model) -> Box<dyn Runner> {
-    Box::new(Stack::new(Recurrent::new(model.clone(), &Options::default()).unwrap()))
+    Box::new(Stack::new(Recurrent::new(model.clone(), &EngineOptions::default()).unwrap()))
 }
 
 /// A pool for each model, of two workers with an engine each.
@@ -135,7 +135,7 @@ fn all_scenarios_answer_each_sample_by_its_own_model() {
 #[test]
 fn the_embedded_lstm_has_its_accuracy_in_every_scenario() {
     let library = Arc::new(DigitsLstm::library());
-    let engine = DigitsLstm::engine(&Options::default()).unwrap();
+    let engine = DigitsLstm::engine(&EngineOptions::default()).unwrap();
     let runner: Box<dyn Runner> = Box::new(DigitsLstm::new(engine));
     let engine = Sequential::new("digits-lstm", Arc::clone(&library), vec![runner], batching(16));
     let engine = Arc::new(engine.unwrap());
@@ -206,7 +206,7 @@ fn served_networks_answer_each_query_as_the_oracle_does() {
             Sizes { vocabulary: 60, embedding: 5, units: 7, query: 4, steps: 6, documents: 3 };
         let served = Arc::new(Served::new(model, sizes).unwrap());
         let samples = served.samples(5, 1);
-        let options = Options { threads: 2, ..Options::default() };
+        let options = EngineOptions { threads: 2, ..EngineOptions::default() };
         let mut first = served.runner(&options).unwrap();
         let mut beside = first.beside(Vec::new()).unwrap();
         // Two queries in a call, steps x rows.

@@ -9,7 +9,7 @@ use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::model::Model;
-use dyno_rnn::tuner::{Effort, Forced, Goal, TuneError, rank, tune};
+use dyno_rnn::tuner::{Constraints, Effort, Goal, TuneError, rank, tune};
 use dyno_rnn::{Isa, Layer, Team, import};
 
 use super::Held;
@@ -123,7 +123,14 @@ impl Explain {
     fn goal<'a>(&self, layer: &'a Layer, [batch, steps]: [usize; 2], threads: usize) -> Goal<'a> {
         let base = self.precision.base();
         let Self { chunk, sides, rows, units, .. } = *self;
-        Goal { layer, batch, steps, base, forced: Forced { chunk, sides, rows, units }, threads }
+        Goal {
+            layer,
+            batch,
+            steps,
+            base,
+            forced: Constraints { chunk, sides, rows, units },
+            threads,
+        }
     }
 
     /// The machine, and a team on it if layers are timed: then it is measured as well.
@@ -137,7 +144,7 @@ impl Explain {
             return Ok((machine, None));
         }
         let threads = self.threads.unwrap_or_else(environment::cores);
-        let mut team = Team::of(threads.max(machine.cores));
+        let mut team = Team::with_workers(threads.max(machine.cores));
         let measured = calibrate(&machine, isa, &mut team).map_err(Failure::set_up)?;
         Ok((measured, Some(team)))
     }

@@ -40,7 +40,7 @@ impl Hwbench {
             Some(name) => vec![Isa::named(name).map_err(Failure::usage)?],
             None => Isa::all(),
         };
-        let mut team = Team::of(environment::cores());
+        let mut team = Team::with_workers(environment::cores());
         let mut found = Vec::new();
         for isa in all {
             let machine = calibrate(&Machine::detect(isa), isa, &mut team);
@@ -57,7 +57,7 @@ fn document(found: &[(Isa, Machine)]) -> String {
             let precision = format!("{:?}", peak.precision).to_lowercase();
             json!({"precision": precision, "rows": peak.rows, "gflops": peak.gflops})
         });
-        let (read, meet, cells) = (machine.bandwidths, machine.meetings, machine.cells);
+        let (read, meet, cells) = (machine.bandwidths, machine.barriers, machine.cells);
         json!({
             "isa": isa.name(),
             "processor": machine.name,
@@ -100,7 +100,7 @@ fn table(found: &[(Isa, Machine)]) -> String {
             }
             text.push('\n');
         }
-        let (read, meet, cells) = (machine.bandwidths, machine.meetings, machine.cells);
+        let (read, meet, cells) = (machine.bandwidths, machine.barriers, machine.cells);
         let _ = writeln!(
             text,
             "  weights of one row are read at {:.0} GB/s (L1), {:.0} (L2), {:.0} (L3), {:.0} (memory)",

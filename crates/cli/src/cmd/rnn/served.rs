@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::{Failure, environment};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::machine::Machine;
-use dyno_rnn::network::{Engine, Network, Setup, Times};
-use dyno_rnn::served::Model;
+use dyno_rnn::network::{Network, NetworkEngine, NodeTimes, Setup};
+use dyno_rnn::served::ServedModel;
 use dyno_rnn::tuner::Effort;
 use dyno_rnn::{Choice, Isa, Precision, Team};
 use serde_json::{Value, json};
@@ -65,9 +65,9 @@ enum Held {
 
 /// What was found of a model.
 struct Found {
-    model: Model,
+    model: ServedModel,
     documents: usize,
-    times: Times,
+    times: NodeTimes,
     /// How each recurrent node is run, by its name.
     plans: Vec<(String, String)>,
 }
@@ -84,7 +84,7 @@ impl Served {
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
         let isa = isa.map_err(Failure::usage)?;
         let threads = self.threads.unwrap_or_else(environment::cores).max(1);
-        let mut team = Team::of(threads);
+        let mut team = Team::with_workers(threads);
         let machine = calibrate(&Machine::detect(isa), isa, &mut team);
         let precision = match self.precision {
             Held::F32 => Precision::F32,
@@ -94,10 +94,10 @@ impl Served {
         let mut setup = Setup::new(precision, isa, machine.map_err(Failure::set_up)?);
         setup.effort = Effort::default();
         let models = match self.model {
-            None => Model::ALL.to_vec(),
-            Some(Which::TextSimilarity) => vec![Model::TextSimilarity],
-            Some(Which::Reader) => vec![Model::Reader],
-            Some(Which::Bidaf) => vec![Model::Bidaf],
+            None => ServedModel::ALL.to_vec(),
+            Some(Which::TextSimilarity) => vec![ServedModel::TextSimilarity],
+            Some(Which::Reader) => vec![ServedModel::Reader],
+            Some(Which::Bidaf) => vec![ServedModel::Bidaf],
         };
         let found: Result<Vec<Found>, Failure> =
             models.into_iter().map(|model| self.find(model, &setup, &mut team)).collect();
@@ -106,11 +106,11 @@ impl Served {
         output::print(text).map(|()| Exit::Valid)
     }
 
-    fn find(&self, model: Model, setup: &Setup, team: &mut Team) -> Result<Found, Failure> {
+    fn find(&self, model: ServedModel, setup: &Setup, team: &mut Team) -> Result<Found, Failure> {
         let mut sizes = model.paper();
         sizes.documents = self.documents.unwrap_or(sizes.documents);
         let (network, _) = model.network(&sizes).map_err(Failure::usage)?;
-        let mut engine = Engine::new(&network, setup, team).map_err(Failure::set_up)?;
+        let mut engine = NetworkEngine::new(&network, setup, team).map_err(Failure::set_up)?;
         let words = model.words(&sizes, 1);
         let times = engine.times(team, &model.feeds(&words), self.calls);
         let times = times.map_err(Failure::set_up)?;
@@ -118,7 +118,7 @@ impl Served {
     }
 }
 
-fn plans(engine: &Engine, network: &Network) -> Vec<(String, String)> {
+fn plans(engine: &NetworkEngine, network: &Network) -> Vec<(String, String)> {
     let plan = |(name, _): (&str, _)| {
         let (choices, stacked) = engine.schedule(network.named(name)?)?;
         let of = |choice: &Choice| {

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use dyno_rnn::engine::{Engine, Options};
+use dyno_rnn::engine::{Engine, EngineOptions};
 use dyno_rnn::model::{Model, ModelError};
 use dyno_rnn::{Directions, Layer};
 use dyno_sut::rnn::{Runner, Served, Stack};
@@ -20,7 +20,7 @@ pub enum Source {
 }
 
 /// As `rnn:` names a network.
-pub fn name(of: dyno_rnn::served::Model) -> String {
+pub fn name(of: dyno_rnn::served::ServedModel) -> String {
     of.name().replace('_', "-")
 }
 
@@ -31,7 +31,7 @@ impl Source {
     /// There is no such model, or it has no such sizes.
     pub fn open(named: &str, spec: &Spec) -> Result<Self, Failure> {
         let hint = "dyno rnn explain tells what is made of a model; dyno info systems the grammar";
-        let network = dyno_rnn::served::Model::ALL.into_iter().find(|of| name(*of) == named);
+        let network = dyno_rnn::served::ServedModel::ALL.into_iter().find(|of| name(*of) == named);
         let Some(network) = network else {
             if spec.documents.is_some() {
                 return Err(Failure::usage(format!("system rnn: {named} has no documents"))
@@ -91,7 +91,7 @@ impl Source {
     ///
     /// # Errors
     /// Why it cannot be made, in words.
-    pub fn runner(&self, options: &Options) -> Result<Box<dyn Runner>, String> {
+    pub fn runner(&self, options: &EngineOptions) -> Result<Box<dyn Runner>, String> {
         match self {
             Self::Layers(model) => {
                 let engine = Engine::new(model.clone(), options);

@@ -1,4 +1,4 @@
-//! Products of one row.
+//! Products of a single row.
 
 use super::{Part, Span, Step, Worker, is_back};
 use crate::cell::Matrix;
@@ -9,8 +9,8 @@ use crate::program::Product;
 use crate::tile::{self, Start, Tile};
 
 impl Worker<'_> {
-    /// The product of one row at one step, in one block: what batches of one are made of, where what is
-    /// done beside the product takes as long as it.
+    /// Computes the product of one row at one step, in one block. For batches of one row, the
+    /// overhead beside the product would take as long as the product.
     #[inline(always)]
     pub(super) fn one<S: Lanes>(&self, s: S, product: &Product, span: Span, row: usize) {
         let (weights, scratch) = (&product.weights, self.run.scratch[self.worker]);
@@ -41,7 +41,7 @@ impl Worker<'_> {
                 sums: &raw const to,
                 column,
             };
-            // SAFETY: as in `multiply`; sums of one block have room in the worker's own memory.
+            // SAFETY: as in `multiply`; the sums of one block fit in the worker's scratch memory.
             unsafe { tile::multiply(s, precision, 1, vectors, tile) };
         }
         if at_once.is_none() {

@@ -7,22 +7,22 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
-use super::{Came, Jobs, Word};
+use super::{Arrivals, AtomicWord, Jobs};
 
 /// A word of the model; one that is not sound orders nothing.
-struct Modelled<const SOUND: bool>(AtomicU32);
+struct ModelWord<const SOUND: bool>(AtomicU32);
 
-impl<const SOUND: bool> Default for Modelled<SOUND> {
+impl<const SOUND: bool> Default for ModelWord<SOUND> {
     fn default() -> Self {
         Self(AtomicU32::new(0))
     }
 }
 
-impl<const SOUND: bool> Word for Modelled<SOUND> {
-    fn seen(&self) -> u32 {
+impl<const SOUND: bool> AtomicWord for ModelWord<SOUND> {
+    fn latest(&self) -> u32 {
         self.0.load(Ordering::Acquire)
     }
-    fn tell(&self, number: u32) {
+    fn publish(&self, number: u32) {
         self.0.store(number, if SOUND { Ordering::Release } else { Ordering::Relaxed });
     }
     fn between() {
@@ -52,26 +52,26 @@ fn fails(
 /// Workers that each write a cell, meet, read those of all, and meet before
 /// they write again.
 fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
-    let came = Arc::new(Came::<Modelled<SOUND>>::new(workers));
+    let arrivals = Arc::new(Arrivals::<ModelWord<SOUND>>::new(workers));
     // As if there had been all meetings before.
-    for word in &came.0 {
-        word.0.tell(first);
+    for word in &arrivals.0 {
+        word.0.publish(first);
     }
     let cells: Arc<Vec<UnsafeCell<u32>>> =
         Arc::new((0..workers).map(|_| UnsafeCell::new(0)).collect());
     let work = |worker: usize| {
-        let (came, cells) = (Arc::clone(&came), Arc::clone(&cells));
+        let (arrivals, cells) = (Arc::clone(&arrivals), Arc::clone(&cells));
         move || {
             for round in 1..=rounds {
                 // SAFETY: the model fails if another thread is in the cell.
                 cells[worker].with_mut(|cell| unsafe { *cell = round });
-                came.meet(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
+                arrivals.arrive(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
                 for cell in cells.iter() {
                     // SAFETY: as above.
                     assert_eq!(cell.with(|cell| unsafe { *cell }), round);
                 }
                 if round < rounds {
-                    came.meet(worker, first.wrapping_add(2 * round), thread::yield_now);
+                    arrivals.arrive(worker, first.wrapping_add(2 * round), thread::yield_now);
                 }
             }
         }
@@ -95,33 +95,33 @@ fn what_is_written_before_a_meeting_is_seen_after_it_and_not_before() {
 
 const END: u32 = u32::MAX;
 
-/// The loop of a worker, as in `Shared::work`, that looks for a job once and then sleeps.
+/// The loop of a worker, as in `SharedState::work`, that looks for a job once and then sleeps.
 fn work<const SOUND: bool>(
-    jobs: &Jobs<Modelled<SOUND>>,
+    jobs: &Jobs<ModelWord<SOUND>>,
     worker: usize,
     job: &UnsafeCell<u32>,
     result: &UnsafeCell<u32>,
 ) {
     let mut last = 0;
     loop {
-        let told = match jobs.told() {
-            told if told != last => told,
+        let current = match jobs.current() {
+            current if current != last => current,
             _ => jobs.sleep(worker, last, thread::park),
         };
-        if told == END {
+        if current == END {
             return;
         }
-        last = told;
+        last = current;
         // SAFETY: the model fails if another thread is in either cell.
         let of = job.with(|job| unsafe { *job });
         // SAFETY: as above.
         result.with_mut(|result| unsafe { *result = of * 10 });
-        jobs.end(worker, told);
+        jobs.end(worker, current);
     }
 }
 
 fn jobs<const SOUND: bool>(workers: usize, count: u32) {
-    let jobs = Arc::new(Jobs::<Modelled<SOUND>>::new(workers));
+    let jobs = Arc::new(Jobs::<ModelWord<SOUND>>::new(workers));
     let job = Arc::new(UnsafeCell::new(0));
     let results: Arc<Vec<UnsafeCell<u32>>> =
         Arc::new((0..workers).map(|_| UnsafeCell::new(0)).collect());

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_kernels::{Isa, Weights};
+use dyno_kernels::{Isa, WindowWeights};
 
 use super::super::stage::{Held, Layout, Ready, Scratch, Stage};
 use crate::assignment::Assignment;
@@ -76,7 +76,7 @@ impl Prepared {
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     /// By target, product, format, and how whole numbers are held.
-    ordered: HashMap<(usize, usize, Format, Option<Held>), Arc<Weights>>,
+    ordered: HashMap<(usize, usize, Format, Option<Held>), Arc<WindowWeights>>,
     plain: HashMap<(usize, Format), Arc<Vec<f32>>>,
     bytes: usize,
 }

@@ -1,58 +1,59 @@
-//! Steps of cells among the nodes of a graph, and which of them follow one another.
+//! Steps of cells among the nodes of a graph, and the chains that they form.
 
 use std::collections::HashMap;
 
 use dyno_onnx::{Model, Node};
 
-use super::sums::{Factor, Graph, Leaf, Range};
+use super::sums::{ConstantRange, Factor, Graph, Leaf};
 use crate::layer::Cell;
 
-/// Sums under the gates of one step, and what it makes of which states.
+/// The sums under the gates of one step, and its states.
 struct Step<'a> {
-    /// In the order of [`Cell`].
+    /// Sums of the gates in the order of [`Cell`].
     gates: Vec<Vec<Leaf<'a>>>,
-    /// Of a GRU whose r acts on the product: what it acts on.
+    /// GRU with r applied to the product only: the sum that r multiplies.
     reset: Vec<Leaf<'a>>,
-    /// Of a GRU whose r acts on the state: that product.
+    /// GRU with r applied to the state only: the name of that product.
     reset_state: Option<&'a str>,
-    /// What it begins with: the hidden state of a GRU, the cell of an LSTM.
+    /// State before the step: the hidden state of a GRU, the cell state of an LSTM.
     last: &'a str,
-    /// What it puts out.
+    /// Hidden state after the step.
     hidden: &'a str,
-    /// Of an LSTM: its cell's state.
+    /// Cell state after the step; empty for a GRU.
     cell: &'a str,
 }
 
-/// What the sum under a gate is made of; equal for all steps of a layer.
+/// Products and biases in the sum of a gate; equal in all steps of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gate {
     pub input: Factor,
     pub state: Factor,
-    /// Beside the product with the input.
-    pub bias: Vec<Range>,
-    /// Under the reset gate.
-    pub state_bias: Vec<Range>,
+    /// Biases outside the reset gate.
+    pub bias: Vec<ConstantRange>,
+    /// Biases under the reset gate.
+    pub state_bias: Vec<ConstantRange>,
 }
 
-/// Cells that follow one another with the same weights.
+/// Consecutive steps with the same weights.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     pub cell: Cell,
     pub reset_first: bool,
     pub gates: Vec<Gate>,
-    /// Of each step.
+    /// Input of each step.
     pub inputs: Vec<String>,
+    /// Hidden state after each step.
     pub hidden: Vec<String>,
-    /// The last state of an LSTM's cells.
+    /// Last cell state of an LSTM.
     pub last_cell: Option<String>,
-    /// Hidden state, and of an LSTM that of its cells.
+    /// Initial hidden state and, for an LSTM, initial cell state.
     pub initial: Vec<String>,
 }
 
-/// Chains of at least two steps.
+/// Returns the chains of at least two steps.
 pub(super) fn chains<'a>(model: &'a Model, graph: &Graph<'a>) -> Vec<Chain> {
     let steps: Vec<Step<'a>> = model.nodes.iter().filter_map(|node| step(graph, node)).collect();
-    // Who goes on from a state.
+    // Step that continues from each state.
     let next: HashMap<&str, usize> =
         steps.iter().enumerate().map(|(at, step)| (step.last, at)).collect();
     let made: HashMap<&str, usize> =
@@ -62,7 +63,7 @@ pub(super) fn chains<'a>(model: &'a Model, graph: &Graph<'a>) -> Vec<Chain> {
     for (first, _) in firsts {
         let followed =
             std::iter::successors(Some(first), |at| next.get(steps[*at].state()).copied());
-        // No state follows itself in a graph without circles.
+        // A graph without cycles never repeats a state.
         let run: Vec<&Step<'_>> = followed.take(steps.len()).map(|at| &steps[at]).collect();
         let mut rest = &run[..];
         while rest.len() > 1 {
@@ -79,15 +80,16 @@ impl<'a> Step<'a> {
         !self.cell.is_empty()
     }
 
-    /// What the next step begins with.
+    /// State that the next step continues from.
     fn state(&self) -> &'a str {
         if self.is_lstm() { self.cell } else { self.hidden }
     }
 }
 
-/// The longest chain that the first of these steps begin, and how many of them are done with.
+/// Returns the longest chain that starts with the first of these steps, and the number of steps
+/// consumed.
 fn chain<'a>(graph: &Graph<'a>, steps: &[&Step<'a>]) -> (Option<Chain>, usize) {
-    // The second step tells which value is the state: what the first has put out.
+    // The second step shows which of its values is the state: the output of the first.
     let Some((_, gates)) = read(graph, steps[1], steps[0].hidden) else { return (None, 1) };
     let first_state = if steps[0].is_lstm() {
         let sources = steps[0].gates.iter().flatten().flat_map(|leaf| sources(graph, leaf));
@@ -124,12 +126,15 @@ fn chain<'a>(graph: &Graph<'a>, steps: &[&Step<'a>]) -> (Option<Chain>, usize) {
         inputs,
         hidden,
         last_cell: is_lstm.then(|| steps[taken - 1].cell.to_owned()),
-        initial: initial[..if is_lstm { 2 } else { 1 }].iter().map(|of| (*of).to_owned()).collect(),
+        initial: initial[..if is_lstm { 2 } else { 1 }]
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect(),
     };
     (Some(chain), taken)
 }
 
-/// Values that a product may be of.
+/// Values that a product may multiply.
 fn sources<'a>(graph: &Graph<'a>, leaf: &Leaf<'a>) -> Vec<&'a str> {
     let Leaf::Product { source, .. } = leaf else { return Vec::new() };
     match joined(graph, source) {
@@ -138,14 +143,14 @@ fn sources<'a>(graph: &Graph<'a>, leaf: &Leaf<'a>) -> Vec<&'a str> {
     }
 }
 
-/// The two values that another has side by side.
+/// The two values that `value` concatenates.
 fn joined<'a>(graph: &Graph<'a>, value: &str) -> Option<[&'a str; 2]> {
     let node = graph.made_by(value, "Concat")?;
     let [a, b] = &node.inputs[..] else { return None };
     matches!(node.int("axis", 0), 1 | -1).then_some([a.as_str(), b.as_str()])
 }
 
-/// The input of a step whose hidden state was this value, and what its gates are made of.
+/// Returns the input of a step with this hidden state, and its gates.
 fn read<'a>(graph: &Graph<'a>, step: &Step<'a>, state: &str) -> Option<(&'a str, Vec<Gate>)> {
     let mut input = None;
     let mut gates = Vec::new();
@@ -170,7 +175,7 @@ fn read<'a>(graph: &Graph<'a>, step: &Step<'a>, state: &str) -> Option<(&'a str,
         gate.state_bias.sort();
         gates.push(gate);
     }
-    let units = |range: Range| range.end - range.start;
+    let units = |range: ConstantRange| range.end - range.start;
     let first = gates.first()?;
     let (size, inputs) = (units(first.state.outputs), width(first.input));
     let fits = gates.iter().all(|gate| {
@@ -190,11 +195,11 @@ fn width(factor: Factor) -> usize {
 struct Parts<'a> {
     input: Option<(&'a str, Factor)>,
     state: Option<Factor>,
-    bias: Vec<Range>,
-    under: Vec<Range>,
+    bias: Vec<ConstantRange>,
+    under: Vec<ConstantRange>,
 }
 
-/// A sum's products with the state and with something else, one of each at most.
+/// Splits a sum into its product with the state, its product with one other value, and biases.
 fn parts<'a>(graph: &Graph<'a>, leaves: &[Leaf<'a>], state: &str) -> Option<Parts<'a>> {
     let mut found = Parts::default();
     for leaf in leaves {
@@ -215,7 +220,7 @@ fn parts<'a>(graph: &Graph<'a>, leaves: &[Leaf<'a>], state: &str) -> Option<Part
             }
         };
         let is_new = match joined(graph, source) {
-            // Side by side with the state, of which there is one number a unit.
+            // Concatenated with the state, which has one number per unit.
             Some([a, b]) if a == state || b == state => {
                 let all = by.inputs.1;
                 let border = if a == state { units } else { all.checked_sub(units)? };
@@ -240,7 +245,7 @@ fn orders(node: &Node) -> [[&str; 2]; 2] {
     [[a, b], [b, a]]
 }
 
-/// A step that ends in this node.
+/// Returns the step that ends in this node.
 fn step<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
     match (node.domain.as_str(), node.op.as_str()) {
         ("", "Mul") => lstm(graph, node),
@@ -249,7 +254,7 @@ fn step<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
     }
 }
 
-/// `h = o tanh(c)`, `c = f c + i g`.
+/// Matches `h = o tanh(c)`, `c = f c + i g`.
 fn lstm<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
     for [o, tanh] in orders(node) {
         let Some(cell) = graph.made_by(tanh, "Tanh").and_then(|node| node.inputs.first()) else {
@@ -284,17 +289,17 @@ fn lstm<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
     None
 }
 
-/// `h = (1 - z) n + z h`, or `n + z (h - n)`.
+/// Matches `h = (1 - z) n + z h`, or `n + z (h - n)`.
 fn gru<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
     for [a, b] in orders(node) {
         let Some(product) = graph.made_by(a, "Mul") else { continue };
-        for [z, of] in orders(product) {
+        for [z, factor] in orders(product) {
             let Some(gate) = graph.under(z, "Sigmoid") else { continue };
-            let difference = graph.made_by(of, "Sub").and_then(|sub| match &sub.inputs[..] {
+            let difference = graph.made_by(factor, "Sub").and_then(|sub| match &sub.inputs[..] {
                 [h, n] if n == b => Some((h.as_str(), b)),
                 _ => None,
             });
-            let found = difference.or_else(|| Some((of, rest(graph, b, z)?)));
+            let found = difference.or_else(|| Some((factor, rest(graph, b, z)?)));
             let Some((last, new)) = found else { continue };
             if let Some(step) = reset(graph, node, &gate, new, last) {
                 return Some(step);
@@ -304,7 +309,7 @@ fn gru<'a>(graph: &Graph<'a>, node: &'a Node) -> Option<Step<'a>> {
     None
 }
 
-/// The n of `(1 - z) n`.
+/// Returns the n of `(1 - z) n`.
 fn rest<'a>(graph: &Graph<'a>, value: &str, z: &str) -> Option<&'a str> {
     let product = graph.made_by(value, "Mul")?;
     orders(product).into_iter().find_map(|[rest, n]| {
@@ -313,7 +318,7 @@ fn rest<'a>(graph: &Graph<'a>, value: &str, z: &str) -> Option<&'a str> {
     })
 }
 
-/// A GRU's step, if its n is a tanh that a gate resets.
+/// Returns the step of a GRU if its n is a tanh with a reset gate.
 fn reset<'a>(
     graph: &Graph<'a>,
     node: &'a Node,
@@ -341,7 +346,7 @@ fn reset<'a>(
         n.remove(at);
         return Some(step(r, n, under, None));
     }
-    // A product of r times the state.
+    // A product of weights with r times the state.
     let sources: Vec<&str> = n.iter().flat_map(|leaf| sources(graph, leaf)).collect();
     let (r, state) = sources.into_iter().find_map(|source| {
         let product = graph.made_by(source, "Mul")?;

@@ -1,29 +1,29 @@
-//! What a value is the sum of: products with constant matrices, constants, and the rest.
+//! Decomposition of values into sums of products with constant matrices, biases and other values.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use dyno_onnx::{Attribute, Constants, Fact, Model, Node, Tensor};
 
-/// Nodes between a gate and its products: more than any exporter writes.
+/// Maximum nodes between a gate and its products; exporters write fewer.
 const DEPTH: usize = 32;
 
-/// A part of a sum.
+/// A term of a sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Leaf<'a> {
-    /// A value times a matrix.
+    /// Product of a value with a matrix.
     Product { source: &'a str, by: Factor },
-    /// Numbers, or one for all.
-    Bias(Range),
-    /// A value that is none of these.
+    /// Constant numbers, or one number for all.
+    Bias(ConstantRange),
+    /// Any other value.
     Other(&'a str),
 }
 
-/// Numbers `start..end` of the last axis of a constant.
+/// Numbers `start..end` on the last axis of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Range {
-    /// Which constant; those of equal contents are one.
-    pub of: usize,
+pub(super) struct ConstantRange {
+    /// Index of the constant; constants of equal contents share one index.
+    pub constant: usize,
     pub start: usize,
     pub end: usize,
 }
@@ -31,26 +31,26 @@ pub(super) struct Range {
 /// Part of a constant matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Factor {
-    /// Which outputs.
-    pub outputs: Range,
+    /// Range of the outputs.
+    pub outputs: ConstantRange,
     /// Whether outputs are rows, as in `Gemm` with `transB`.
     pub by_row: bool,
-    /// Which inputs.
+    /// Start and end of the inputs.
     pub inputs: (usize, usize),
 }
 
-/// A part of a value's last axis.
+/// Part of a value's last axis.
 #[derive(Clone, Copy)]
 enum Cut {
     All,
-    /// As `Slice` says it.
+    /// Start and end as in `Slice`.
     Between(i64, i64),
-    /// One of so many equal parts.
+    /// Index and count of equal parts.
     Part(usize, usize),
 }
 
 impl Cut {
-    /// This part of that part, if both count from the first.
+    /// Composes this cut with a cut `part` of the source, if both count from the front.
     fn within(self, part: Self) -> Option<Self> {
         match (self, part) {
             (Self::All, part) => Some(part),
@@ -64,7 +64,8 @@ impl Cut {
         }
     }
 
-    fn of(self, whole: usize) -> Option<(usize, usize)> {
+    /// Returns start and end in an axis of length `whole`; `None` if empty.
+    fn range_in(self, whole: usize) -> Option<(usize, usize)> {
         let place = |at: i64| {
             let at = if at < 0 { at.saturating_add(whole as i64) } else { at };
             usize::try_from(at.clamp(0, whole as i64)).ok()
@@ -72,23 +73,23 @@ impl Cut {
         let (start, end) = match self {
             Self::All => (0, whole),
             Self::Between(start, end) => (place(start)?, place(end)?),
-            Self::Part(at, of) => (whole / of * at, whole / of * (at + 1)),
+            Self::Part(at, count) => (whole / count * at, whole / count * (at + 1)),
         };
         (start < end).then_some((start, end))
     }
 }
 
-/// Who makes which value, and constants, each once.
+/// Index of a graph: the node that computes each value, and deduplicated constants.
 pub(super) struct Graph<'a> {
     constants: Constants<'a>,
     makers: HashMap<&'a str, (&'a Node, usize)>,
-    /// What is known of values; places that `chunk` of PyTorch computes of shapes among them.
+    /// Known facts about values, including the indices that PyTorch's `chunk` computes from shapes.
     facts: &'a HashMap<String, Fact>,
-    kept: RefCell<Kept>,
+    cache: RefCell<ConstantCache>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct ConstantCache {
     tensors: Vec<(Vec<usize>, Vec<f32>)>,
     by_name: HashMap<String, Option<usize>>,
 }
@@ -99,68 +100,71 @@ impl<'a> Graph<'a> {
             node.outputs.iter().enumerate().map(move |(at, output)| (output.as_str(), (node, at)))
         };
         let makers = model.nodes.iter().flat_map(made).collect();
-        Self { constants: Constants::new(model), makers, facts, kept: RefCell::default() }
+        Self { constants: Constants::new(model), makers, facts, cache: RefCell::default() }
     }
 
-    /// The node that makes a value, if it is of this operator.
+    /// Returns the node that computes a value if it has operator `op`.
     pub fn made_by(&self, value: &str, op: &str) -> Option<&'a Node> {
         let (node, _) = self.makers.get(value)?;
         (node.op == op && node.domain.is_empty()).then_some(*node)
     }
 
-    /// A constant of 32-bit numbers.
+    /// Returns the index of a constant of `f32` numbers.
     pub fn constant(&self, name: &str) -> Option<usize> {
-        if let Some(known) = self.kept.borrow().by_name.get(name) {
+        if let Some(known) = self.cache.borrow().by_name.get(name) {
             return *known;
         }
         let tensor = self.constants.get(name);
         let numbers = tensor.as_ref().and_then(Tensor::floats);
-        let mut kept = self.kept.borrow_mut();
+        let mut cache = self.cache.borrow_mut();
         let found = tensor.zip(numbers).map(|(tensor, numbers)| {
             let same = |(shape, known): &(Vec<usize>, Vec<f32>)| {
                 *shape == tensor.shape && *known == numbers
             };
-            kept.tensors.iter().position(same).unwrap_or_else(|| {
-                kept.tensors.push((tensor.shape.clone(), numbers.clone()));
-                kept.tensors.len() - 1
+            cache.tensors.iter().position(same).unwrap_or_else(|| {
+                cache.tensors.push((tensor.shape.clone(), numbers.clone()));
+                cache.tensors.len() - 1
             })
         });
-        kept.by_name.insert(name.to_owned(), found);
+        cache.by_name.insert(name.to_owned(), found);
         found
     }
 
     pub fn shape(&self, constant: usize) -> Vec<usize> {
-        self.kept.borrow().tensors[constant].0.clone()
+        self.cache.borrow().tensors[constant].0.clone()
     }
 
-    /// Whether a value is ones, and nothing else.
+    /// Whether a value consists of ones only.
     pub fn is_one(&self, name: &str) -> bool {
         let Some(at) = self.constant(name) else { return false };
-        self.kept.borrow().tensors[at].1.iter().all(|number| *number == 1.0)
+        self.cache.borrow().tensors[at].1.iter().all(|number| *number == 1.0)
     }
 
-    /// Adds a part of a bias, or its single number, to all of these.
-    pub fn add_bias(&self, range: Range, to: &mut [f32]) {
-        let kept = self.kept.borrow();
-        let numbers = &kept.tensors[range.of].1[range.start..range.end];
+    /// Adds a range of a bias, or its single number, to `to`.
+    pub fn add_bias(&self, range: ConstantRange, to: &mut [f32]) {
+        let cache = self.cache.borrow();
+        let numbers = &cache.tensors[range.constant].1[range.start..range.end];
         to.iter_mut().zip(numbers.iter().cycle()).for_each(|(to, number)| *to += number);
     }
 
-    /// Outputs x inputs of a part of a matrix.
+    /// Returns part of a matrix as outputs x inputs.
     pub fn matrix(&self, factor: Factor) -> Vec<f32> {
-        let kept = self.kept.borrow();
-        let (shape, numbers) = &kept.tensors[factor.outputs.of];
+        let cache = self.cache.borrow();
+        let (shape, numbers) = &cache.tensors[factor.outputs.constant];
         let (first, last) = factor.inputs;
         let columns = shape.last().copied().unwrap_or(1);
-        let at = |output: usize, input: usize| match factor.by_row {
-            true => numbers[output * columns + input],
-            false => numbers[input * columns + output],
+        let at = |output: usize, input: usize| {
+            if factor.by_row {
+                numbers[output * columns + input]
+            } else {
+                numbers[input * columns + output]
+            }
         };
         let outputs = factor.outputs.start..factor.outputs.end;
         outputs.flat_map(|output| (first..last).map(move |input| at(output, input))).collect()
     }
 
-    /// What an activation is of: the sum under `value`, which is `op` of it or a part of that.
+    /// Returns the sum under an activation: `value` is `op` of the sum, or a part of it.
     pub fn under(&self, value: &'a str, op: &str) -> Option<Vec<Leaf<'a>>> {
         let (value, cut) = self.uncut(value).unwrap_or((value, Cut::All));
         let node = self.made_by(value, op)?;
@@ -169,7 +173,7 @@ impl<'a> Graph<'a> {
         Some(leaves)
     }
 
-    /// What a value is the sum of.
+    /// Decomposes a value into a sum.
     pub fn sum(&self, value: &'a str) -> Option<Vec<Leaf<'a>>> {
         let mut leaves = Vec::new();
         self.gather(value, Cut::All, &mut leaves, DEPTH)?;
@@ -178,16 +182,16 @@ impl<'a> Graph<'a> {
 
     fn gather(&self, value: &'a str, cut: Cut, to: &mut Vec<Leaf<'a>>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
-        if let Some(of) = self.constant(value) {
-            let shape = self.shape(of);
+        if let Some(constant) = self.constant(value) {
+            let shape = self.shape(constant);
             let last = shape.last().copied().unwrap_or(1);
-            // Numbers that differ from row to row are no bias.
+            // Numbers that differ from row to row are not a bias.
             if shape.iter().product::<usize>() != last {
                 return None;
             }
-            // A single one is added to all.
-            let (start, end) = if last == 1 { (0, 1) } else { cut.of(last)? };
-            to.push(Leaf::Bias(Range { of, start, end }));
+            // A single number is added to all outputs.
+            let (start, end) = if last == 1 { (0, 1) } else { cut.range_in(last)? };
+            to.push(Leaf::Bias(ConstantRange { constant, start, end }));
             return Some(());
         }
         let (node, _) = self.makers.get(value)?;
@@ -225,15 +229,16 @@ impl<'a> Graph<'a> {
     }
 
     fn product(&self, source: &'a str, by: &str, by_row: bool, cut: Cut) -> Option<Leaf<'a>> {
-        let of = self.constant(by)?;
-        let [rows, columns] = self.shape(of)[..] else { return None };
+        let constant = self.constant(by)?;
+        let [rows, columns] = self.shape(constant)[..] else { return None };
         let (outputs, inputs) = if by_row { (rows, columns) } else { (columns, rows) };
-        let (start, end) = cut.of(outputs)?;
-        let by = Factor { outputs: Range { of, start, end }, by_row, inputs: (0, inputs) };
+        let (start, end) = cut.range_in(outputs)?;
+        let by =
+            Factor { outputs: ConstantRange { constant, start, end }, by_row, inputs: (0, inputs) };
         Some(Leaf::Product { source, by })
     }
 
-    /// The value that this one is a part of the last of two axes of.
+    /// Returns the source of which this value is a part on the last of two axes.
     fn uncut(&self, value: &str) -> Option<(&'a str, Cut)> {
         let (node, output) = self.makers.get(value)?;
         let fed = |at: usize| -> Option<Vec<i64>> {
