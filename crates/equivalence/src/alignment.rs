@@ -1,41 +1,47 @@
-//! Which number of the reference stands at a place of the model's weight.
+//! Alignment: maps each number of a model's weight to the corresponding number of the reference.
 
 use super::numbers::Numbers;
 
-/// How the reference's numbers lie in the model.
+/// Arrangement of the reference's numbers in the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Arrangement {
     /// Dimension `axes[i]` of the reference is dimension i of the model, which may be longer.
     Axes(Vec<usize>),
-    /// In the same order, in another shape.
+    /// Same order, different shape.
     Flat,
-    /// As `Axes`, in a part of the model's weight that begins there along a dimension: what
-    /// several layers of the reference have, one of the model has.
+    /// Like `Axes`, but only a part of the model's weight that begins at `start` along a dimension:
+    /// one layer of the model replaces several layers of the reference.
     Part { axes: Vec<usize>, axis: usize, start: usize },
     /// Without the first slice along a dimension: 1 of 1001 classes.
     WithoutFirst(usize),
-    /// There are more or fewer of them, or they cannot be told.
+    /// The counts differ, or the arrangement is unknown.
     Other,
 }
 
-/// Places of the model with those of the reference.
+/// Positions in the model with the corresponding positions in the reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alignment {
-    /// The model's dimensions.
+    /// Dimensions of the model.
     shape: Vec<usize>,
-    /// How far apart the reference's numbers are along each.
+    /// Distance of the reference's numbers along each dimension.
     strides: Vec<usize>,
-    /// How many of each are the reference's.
+    /// Number of reference slices along each dimension.
     limits: Vec<usize>,
+    /// Position of the first number in the reference.
     first: usize,
-    /// How far apart the model's numbers are along each, and where they begin.
+    /// Distance of the model's numbers along each dimension.
     own_strides: Vec<usize>,
+    /// Position of the first number in the model.
     own_first: usize,
 }
 
 impl Alignment {
-    /// Of shapes, as they are arranged; `None` if the numbers cannot be told.
-    pub fn of(arrangement: &Arrangement, theirs: &[usize], ours: &[usize]) -> Option<Self> {
+    /// Returns the alignment of two shapes; `None` if the numbers do not correspond.
+    pub fn from_shapes(
+        arrangement: &Arrangement,
+        theirs: &[usize],
+        ours: &[usize],
+    ) -> Option<Self> {
         let len = |shape: &[usize]| shape.iter().product::<usize>();
         let own_strides = self::strides(ours);
         let strides = strides(theirs);
@@ -75,13 +81,12 @@ impl Alignment {
         })
     }
 
-    /// Whether the model has more places than the reference has numbers.
+    /// Whether the model has more positions than the reference has numbers.
     pub fn is_padded(&self) -> bool {
         self.limits != self.shape
     }
 
-    /// The model's place of this number and the reference's for it; `None` is beyond its
-    /// numbers.
+    /// Returns the model's position of number `index`, and the reference's; `None` for padding.
     pub fn place(&self, index: usize) -> (usize, Option<usize>) {
         let (mut rest, mut from, mut own) = (index, self.first, self.own_first);
         let mut is_theirs = true;
@@ -95,21 +100,21 @@ impl Alignment {
         (own, is_theirs.then_some(from))
     }
 
-    /// The model's places with those of the reference, in their order.
+    /// Iterates over the model's positions with those of the reference, in order.
     pub fn places(&self) -> Places<'_> {
         let (left, own) = (self.len(), self.own_first);
-        Places { of: self, at: vec![0; self.shape.len()], from: self.first, own, left }
+        Places { alignment: self, at: vec![0; self.shape.len()], from: self.first, own, left }
     }
 
-    /// How many of the model's numbers there are.
+    /// Number of the model's numbers.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 }
 
-/// Goes through all places without a division.
+/// Iterator over all positions that needs no division.
 pub struct Places<'a> {
-    of: &'a Alignment,
+    alignment: &'a Alignment,
     at: Vec<usize>,
     from: usize,
     own: usize,
@@ -121,17 +126,17 @@ impl Iterator for Places<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        let is_theirs = self.at.iter().zip(&self.of.limits).all(|(at, limit)| at < limit);
+        let is_theirs = self.at.iter().zip(&self.alignment.limits).all(|(at, limit)| at < limit);
         let place = (self.own, is_theirs.then_some(self.from));
         for axis in (0..self.at.len()).rev() {
             self.at[axis] += 1;
-            self.from += self.of.strides[axis];
-            self.own += self.of.own_strides[axis];
-            if self.at[axis] < self.of.shape[axis] {
+            self.from += self.alignment.strides[axis];
+            self.own += self.alignment.own_strides[axis];
+            if self.at[axis] < self.alignment.shape[axis] {
                 break;
             }
-            self.from -= self.of.strides[axis] * self.of.shape[axis];
-            self.own -= self.of.own_strides[axis] * self.of.shape[axis];
+            self.from -= self.alignment.strides[axis] * self.alignment.shape[axis];
+            self.own -= self.alignment.own_strides[axis] * self.alignment.shape[axis];
             self.at[axis] = 0;
         }
         Some(place)
@@ -154,8 +159,8 @@ pub struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// The model's places, each with the reference's number and the model's; beyond the
-    /// reference's numbers, 0 stands for them.
+    /// Iterates over the model's positions with the reference's number and the model's; padding
+    /// corresponds to 0.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, f32, f32)> {
         let theirs = |place: Option<usize>| place.map_or(0.0, |place| self.theirs.value(place));
         let places = self.alignment.places();
@@ -168,7 +173,7 @@ mod tests {
     use super::*;
 
     fn places(arrangement: &Arrangement, theirs: &[usize], ours: &[usize]) -> Vec<Option<usize>> {
-        let alignment = Alignment::of(arrangement, theirs, ours).unwrap();
+        let alignment = Alignment::from_shapes(arrangement, theirs, ours).unwrap();
         let all: Vec<_> = alignment.places().collect();
         let each: Vec<_> = (0..all.len()).map(|index| alignment.place(index)).collect();
         assert_eq!(all, each);
@@ -185,14 +190,14 @@ mod tests {
         let (same, short) = (Arrangement::Axes(vec![0, 1]), [2, 1]);
         let padded = [Some(0), None, Some(1), None, None, None];
         assert_eq!(places(&same, &short, &[3, 2]), padded);
-        assert_eq!(Alignment::of(&same, &[3, 2], &short), None);
+        assert_eq!(Alignment::from_shapes(&same, &[3, 2], &short), None);
     }
 
     #[test]
     fn a_part_has_places_of_its_own() {
         let part = |start: usize| Arrangement::Part { axes: vec![1, 0], axis: 1, start };
         let places = |start: usize| {
-            let alignment = Alignment::of(&part(start), &[2, 3], &[3, 5])?;
+            let alignment = Alignment::from_shapes(&part(start), &[2, 3], &[3, 5])?;
             Some(alignment.places().map(|(own, theirs)| (own, theirs.unwrap())).collect::<Vec<_>>())
         };
         // Rows of the reference are columns 2 and 3 of the model.

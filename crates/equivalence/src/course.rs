@@ -1,10 +1,10 @@
-//! The course of a computation: what a model does with what it is fed between one weight
-//! and the next, told so that fusing, quantising and other layouts do not change it.
+//! The course of a computation: what a model does with its inputs between one weight and the next,
+//! described so that fusion, quantization and other layouts do not change it.
 //!
-//! The rules ask for a model that computes the same; weights that are all there do not
-//! say that they are used in the same place, by the same functions. Layers with a matrix
-//! of weights are the posts; between them stand functions (activations, poolings),
-//! vectors of weights, and numbers. Fused operators are told as what they stand for.
+//! The rules require a model that computes the same function. Equal weights do not prove that they
+//! are used in the same place by the same functions. Layers with a matrix of weights are the
+//! landmarks; between them are functions (activations, poolings), vectors of weights, and numbers.
+//! A fused operator is described by the operators that it replaces.
 
 mod compare;
 mod functions;
@@ -17,10 +17,10 @@ use super::flow::{Flow, Step};
 use super::numbers::Bytes;
 use super::operators::{is_place, plain_operator};
 
-pub use compare::{Compared, unlike};
-use functions::{Done, Family, Input, family, functions};
+pub use compare::{WeightNames, differences};
+use functions::{Family, Input, Operation, family, functions};
 
-/// Where numbers come from.
+/// Origin of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// An input of the model, by its position in the reference.
@@ -31,42 +31,42 @@ pub enum Source {
     Other(String),
 }
 
-/// What a number is for.
+/// Role of a number in a computation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Use {
+pub enum NumberRole {
     Factor,
     Offset,
     Low,
     High,
-    /// The greatest number that a quantised value can be, where the least is 0.
+    /// Greatest number that a quantized value can have, if the least is 0.
     Top,
     Axis,
     Count,
-    /// The last dimension of what has several.
+    /// Last dimension of a tensor with several.
     Size,
 }
 
-/// What becomes of numbers on their way to a value.
+/// Operations on numbers on their way to a value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {
-    /// For each source, the functions on the way, each with the steps that have it; the
-    /// step of those that are not counted is 0.
-    pub from: BTreeMap<Source, BTreeSet<(Done, usize)>>,
-    /// Numbers that are computed with, as bits of float32.
-    pub numbers: BTreeSet<(Use, u32)>,
-    /// Part of it is fused, so that no function belongs to one source alone.
+    /// For each source, the operations on the way, each with the steps that perform it; for
+    /// operations that are not counted, the step is 0.
+    pub from: BTreeMap<Source, BTreeSet<(Operation, usize)>>,
+    /// Numbers in the computation, as bits of `f32`.
+    pub numbers: BTreeSet<(NumberRole, u32)>,
+    /// A part is fused, so that no operation belongs to one source alone.
     pub is_fused: bool,
-    /// Numbers are part of it that cannot be told.
+    /// Some numbers of the computation are unknown.
     pub has_untold: bool,
-    /// Too much to be told.
+    /// The trace is too large to follow.
     pub is_lost: bool,
 }
 
-/// How a layer meets its data.
+/// How a layer uses its data.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Met {
+pub struct LayerUse {
     pub trace: Trace,
-    pub how: BTreeSet<String>,
+    pub attributes: BTreeSet<String>,
     pub pads: BTreeSet<Vec<i64>>,
     /// Whether the data is multiplied with the matrix or with its transpose.
     pub turned: BTreeSet<bool>,
@@ -75,69 +75,72 @@ pub struct Met {
 /// The course of one model.
 #[derive(Debug, Default)]
 pub struct Course {
-    /// Of each weight that is a layer, by its position in the reference.
-    pub met: BTreeMap<usize, Met>,
-    /// What is put out, by name.
+    /// Use of each weight that is a layer, by its position in the reference.
+    pub layer_uses: BTreeMap<usize, LayerUse>,
+    /// Trace of each output, by name.
     pub outputs: Vec<(String, Trace)>,
 }
 
-/// What is known of a graph besides itself.
-pub struct Known<'a> {
-    /// Tensors that stand for weights of the reference, by their positions there.
+/// Facts about a graph besides its nodes.
+pub struct GraphFacts<'a> {
+    /// Positions in the reference of the weights that each tensor represents.
     pub weights: HashMap<&'a str, Vec<usize>>,
-    /// Scales of normalisations that the other model has computed into convolutions.
+    /// Scales of normalizations that the other model has folded into convolutions.
     pub folded: HashSet<&'a str>,
-    /// Positions of inputs in the reference, by their names.
+    /// Positions of inputs in the reference, by name.
     pub inputs: HashMap<&'a str, usize>,
 }
 
-/// Entries of one trace; more are no model's.
+/// Maximum entries of one trace; real models have fewer.
 const MOST: usize = 1 << 16;
 
-/// Entries of all traces of a model.
+/// Maximum entries of all traces of a model.
 const MOST_OF_ALL: usize = 1 << 24;
 
-/// A value that comes of tensors alone.
+/// A value that is computed from tensors only.
 #[derive(Debug, Clone, Default)]
-struct Fixed {
+struct ConstantValue {
     weights: BTreeSet<usize>,
     number: Option<f64>,
     is_turned: bool,
 }
 
-/// A value as the walk knows it.
+/// A value during the walk.
 #[derive(Debug, Clone)]
 enum Value {
-    Fixed(Fixed),
-    /// Sizes, and what is made of them.
+    Constant(ConstantValue),
+    /// Sizes, and values derived from them.
     Size,
     /// Scales of data, which are measured while the graph is executed.
     Scale,
     Fed {
         trace: Trace,
-        /// The operator that made it.
+        /// The operator that computed it.
         by: String,
     },
 }
 
 struct Walk<'a> {
     flow: &'a Flow<'a>,
-    known: &'a Known<'a>,
+    known: &'a GraphFacts<'a>,
     values: HashMap<String, Value>,
     course: Course,
-    /// Entries that are left.
+    /// Entries that may still be added.
     left: usize,
 }
 
-/// The course of a model.
-pub fn course(model: &Model, flow: &Flow<'_>, known: &Known<'_>) -> Course {
+/// Returns the course of a model.
+pub fn course(model: &Model, flow: &Flow<'_>, known: &GraphFacts<'_>) -> Course {
     let mut values = HashMap::new();
     for (name, tensor) in &flow.tensors {
         let weights = known.weights.get(name.as_str()).into_iter().flatten().copied().collect();
         let is_one = tensor.elements() == 1;
-        let bytes = if is_one { Bytes::of(tensor).ok() } else { None };
+        let bytes = if is_one { Bytes::load(tensor).ok() } else { None };
         let number = bytes.map(|bytes| f64::from(bytes.number(0)));
-        values.insert(name.clone(), Value::Fixed(Fixed { weights, number, is_turned: false }));
+        values.insert(
+            name.clone(),
+            Value::Constant(ConstantValue { weights, number, is_turned: false }),
+        );
     }
     for port in &model.inputs {
         let source = match known.inputs.get(port.name.as_str()) {
@@ -161,18 +164,18 @@ pub fn course(model: &Model, flow: &Flow<'_>, known: &Known<'_>) -> Course {
     walk.course
 }
 
-/// What a step is given.
-struct Given {
+/// Inputs of a step.
+struct StepInputs {
     /// Data, each with the number of the input, in order.
     fed: Vec<(usize, Trace, String)>,
-    fixed: Vec<(usize, Fixed)>,
-    /// Inputs that are sizes.
+    fixed: Vec<(usize, ConstantValue)>,
+    /// Number of inputs that are sizes.
     sizes: usize,
-    /// One is the scale of data.
+    /// Whether one input is the scale of data.
     has_scale: bool,
 }
 
-impl Given {
+impl StepInputs {
     fn number(&self, at: usize) -> Option<f64> {
         self.fixed.iter().find(|(input, _)| *input == at).and_then(|(_, fixed)| fixed.number)
     }
@@ -183,7 +186,7 @@ impl Walk<'_> {
         let mut given = self.given(step, false);
         if given.fed.is_empty() && given.sizes == 0 {
             let by_place = self.given(step, true);
-            // What says where alone is fed: a table is read.
+            // Only indices depend on the data: a table lookup.
             if !by_place.fed.is_empty() {
                 given = by_place;
             }
@@ -194,34 +197,34 @@ impl Walk<'_> {
             (true, true) => Value::Size,
             (_, true) if of_sizes => Value::Size,
             (true, false) if given.fixed.is_empty() && !given.has_scale => self.made(step),
-            (true, false) => Value::Fixed(self.fixed(step, &given)),
+            (true, false) => Value::Constant(self.fixed(step, &given)),
             (false, _) => Value::Fed {
                 trace: self.traced(number, step, &given),
                 by: functions::called(step, &given.fed[0].2, given.number(0)),
             },
         };
         let value = match value {
-            Value::Fixed(_) | Value::Size if given.has_scale => Value::Scale,
+            Value::Constant(_) | Value::Size if given.has_scale => Value::Scale,
             value => value,
         };
         self.give(number, step, &given, &value);
     }
 
-    /// Hands a value on as what a step puts out.
-    fn give(&mut self, number: usize, step: &Step<'_>, given: &Given, value: &Value) {
+    /// Assigns a value to the outputs of a step.
+    fn give(&mut self, number: usize, step: &Step<'_>, given: &StepInputs, value: &Value) {
         for (at, name) in step.outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let mut value = value.clone();
             if step.op == "DynamicQuantizeLinear" && at > 0 {
                 value = Value::Scale;
             }
-            // The sum that is normalised.
+            // The sum before the normalization.
             if step.op.starts_with("Skip") && at > 0 {
                 let mut trace = Trace::default();
                 given.fed.iter().for_each(|(_, fed, _)| trace.join(fed));
                 let bias = if step.op.starts_with("SkipS") { 3 } else { 4 };
                 let vectors = given.fixed.iter().filter(|(at, _)| *at == bias);
                 let vectors = vectors.flat_map(|(_, fixed)| &fixed.weights);
-                vectors.for_each(|&weight| trace.add(&Done::Vector(weight), number));
+                vectors.for_each(|&weight| trace.add(&Operation::Vector(weight), number));
                 value = Value::Fed { trace, by: "Add".into() };
             }
             if let Value::Fed { trace, .. } = &mut value {
@@ -235,12 +238,13 @@ impl Walk<'_> {
         }
     }
 
-    fn given(&self, step: &Step<'_>, with_places: bool) -> Given {
-        let mut given = Given { fed: Vec::new(), fixed: Vec::new(), sizes: 0, has_scale: false };
+    fn given(&self, step: &Step<'_>, with_places: bool) -> StepInputs {
+        let mut given =
+            StepInputs { fed: Vec::new(), fixed: Vec::new(), sizes: 0, has_scale: false };
         for (at, name) in step.inputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let is_left_out = is_place(step.op, at) && !with_places || is_of_quantiser(step.op, at);
             match self.values.get(name) {
-                Some(Value::Fixed(fixed)) => given.fixed.push((at, fixed.clone())),
+                Some(Value::Constant(fixed)) => given.fixed.push((at, fixed.clone())),
                 _ if is_left_out => {}
                 Some(Value::Fed { trace, by }) => given.fed.push((at, trace.clone(), by.clone())),
                 Some(Value::Size) => given.sizes += 1,
@@ -256,9 +260,9 @@ impl Walk<'_> {
         given
     }
 
-    /// What comes of nothing: random numbers, texts.
+    /// Value of a step without inputs: random numbers, texts.
     fn made(&self, step: &Step<'_>) -> Value {
-        // The number of a turn, or that there is one more.
+        // The iteration number of a loop, or its condition.
         if step.op == "Identity" {
             return Value::Size;
         }
@@ -267,33 +271,33 @@ impl Walk<'_> {
         Value::Fed { trace, by: step.op.to_owned() }
     }
 
-    /// What comes of tensors alone: the weights in it, and the number if it is one.
-    fn fixed(&self, step: &Step<'_>, given: &Given) -> Fixed {
+    /// Value computed from tensors only: its weights, and the number if it is a single one.
+    fn fixed(&self, step: &Step<'_>, given: &StepInputs) -> ConstantValue {
         let weights = given.fixed.iter().flat_map(|(_, fixed)| fixed.weights.iter().copied());
-        let of = |at: usize| given.number(at);
-        let two = |f: fn(f64, f64) -> f64| of(0).zip(of(1)).map(|(a, b)| f(a, b));
+        let number = |at: usize| given.number(at);
+        let two = |f: fn(f64, f64) -> f64| number(0).zip(number(1)).map(|(a, b)| f(a, b));
         let number = match step.op {
             "Add" => two(|a, b| a + b),
             "Sub" => two(|a, b| a - b),
             "Mul" => two(|a, b| a * b),
             "Div" => two(|a, b| a / b),
             "Pow" => two(f64::powf),
-            "Sqrt" => of(0).map(f64::sqrt),
-            "Neg" => of(0).map(|value| -value),
-            "Reciprocal" => of(0).map(f64::recip),
+            "Sqrt" => number(0).map(f64::sqrt),
+            "Neg" => number(0).map(|value| -value),
+            "Reciprocal" => number(0).map(f64::recip),
             "DequantizeLinear" => {
-                let zero = of(2).unwrap_or(0.0);
-                of(0).zip(of(1)).map(|(code, scale)| (code - zero) * scale)
+                let zero = number(2).unwrap_or(0.0);
+                number(0).zip(number(1)).map(|(code, scale)| (code - zero) * scale)
             }
-            "Cast" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Expand" => of(0),
+            "Cast" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Expand" => number(0),
             _ => None,
         };
         let is_turned = given.fixed.first().is_some_and(|(_, fixed)| fixed.is_turned);
         let turns = step.op == "Transpose" && is_swap(step);
-        Fixed { weights: weights.collect(), number, is_turned: is_turned ^ turns }
+        ConstantValue { weights: weights.collect(), number, is_turned: is_turned ^ turns }
     }
 
-    fn traced(&mut self, number: usize, step: &Step<'_>, given: &Given) -> Trace {
+    fn traced(&mut self, number: usize, step: &Step<'_>, given: &StepInputs) -> Trace {
         let layers = layers(step, given);
         let mut trace = Trace::default();
         let sides = functions::sides(step);
@@ -311,17 +315,17 @@ impl Walk<'_> {
             for weight in layers.iter().flat_map(|(_, fixed)| &fixed.weights) {
                 trace.from.insert(Source::Weight(*weight), BTreeSet::new());
             }
-            // Masks, first states, what is added afterwards.
+            // Masks, initial states, and addends after the layer.
             given.fed[1..].iter().for_each(|(_, fed, _)| trace.join(fed));
             trace.is_fused |= layers.iter().any(|(_, fixed)| fixed.weights.len() > 1);
         }
         let is_layer = |at: usize| layers.iter().any(|(layer, _)| *layer == at);
         let vectors =
             given.fixed.iter().filter(|(at, _)| !is_layer(*at) && !is_place(step.op, *at));
-        // What a body is handed is used by the steps in it.
+        // Tensors passed into a body are used by the steps in it.
         let has_body = matches!(step.op, "If" | "Loop" | "Scan");
         for weight in vectors.filter(|_| !has_body).flat_map(|(_, fixed)| &fixed.weights) {
-            trace.add(&Done::Vector(*weight), number);
+            trace.add(&Operation::Vector(*weight), number);
         }
         let is_folded = step.op == "BatchNormalization"
             && step.inputs.get(1).is_some_and(|scale| self.known.folded.contains(scale.as_str()));
@@ -331,8 +335,8 @@ impl Walk<'_> {
         trace
     }
 
-    /// What a step does besides the layer that it may be.
-    fn work(&self, number: usize, step: &Step<'_>, given: &Given, trace: &mut Trace) {
+    /// Adds the operations of a step besides those of its layer.
+    fn work(&self, number: usize, step: &Step<'_>, given: &StepInputs, trace: &mut Trace) {
         let by: Vec<(usize, &str)> =
             given.fed.iter().map(|(at, _, by)| (*at, by.as_str())).collect();
         let input = |at: usize| {
@@ -341,7 +345,7 @@ impl Walk<'_> {
             Some(Input { number: given.number(at), element })
         };
         let has_weight = given.fixed.iter().any(|(_, fixed)| !fixed.weights.is_empty());
-        let work = functions(&functions::Work {
+        let work = functions(&functions::StepContext {
             step,
             by: &by,
             input: &input,
@@ -349,32 +353,32 @@ impl Walk<'_> {
             is_scaled: has_weight || given.has_scale,
         });
         work.done.iter().for_each(|done| trace.add(done, number));
-        // Heads of an attention are told by their size.
+        // The heads of an attention are recognized by their size.
         let shape = step.inputs.get(1).filter(|_| step.op == "Reshape");
         let shape = shape.and_then(|name| self.flow.tensors.get(name)?.integers());
         if let Some(&[_, _, _, .., last]) = shape.as_deref()
             && last > 0
         {
-            trace.numbers.insert((Use::Size, (last as f32).to_bits()));
+            trace.numbers.insert((NumberRole::Size, (last as f32).to_bits()));
         }
         let finite = work.numbers.into_iter().filter(|(_, value)| value.is_finite());
-        trace.numbers.extend(finite.map(|(of, value)| (of, (value as f32).to_bits())));
+        trace.numbers.extend(finite.map(|(role, value)| (role, (value as f32).to_bits())));
         trace.is_fused |= work.is_fused;
         trace.has_untold |= work.has_untold;
     }
 
-    /// Data comes to weights.
-    fn meet(&mut self, step: &Step<'_>, given: &Given, layers: &[(usize, Fixed)]) {
-        let (how, pads) = functions::how(step);
+    /// Records that data reaches the weights of a layer.
+    fn meet(&mut self, step: &Step<'_>, given: &StepInputs, layers: &[(usize, ConstantValue)]) {
+        let (attributes, pads) = functions::attributes_and_pads(step);
         for (at, fixed) in layers {
             let turned = functions::is_turned(step, *at).map(|turned| turned ^ fixed.is_turned);
             for weight in &fixed.weights {
-                let met = self.course.met.entry(*weight).or_default();
-                met.trace.join(&given.fed[0].1);
-                met.trace.is_fused |= fixed.weights.len() > 1;
-                met.how.insert(how.clone());
-                met.pads.insert(pads.clone());
-                met.turned.extend(turned);
+                let layer_use = self.course.layer_uses.entry(*weight).or_default();
+                layer_use.trace.join(&given.fed[0].1);
+                layer_use.trace.is_fused |= fixed.weights.len() > 1;
+                layer_use.attributes.insert(attributes.clone());
+                layer_use.pads.insert(pads.clone());
+                layer_use.turned.extend(turned);
             }
         }
     }
@@ -391,7 +395,7 @@ impl Trace {
         self.is_lost |= other.is_lost;
     }
 
-    fn add(&mut self, done: &Done, number: usize) {
+    fn add(&mut self, done: &Operation, number: usize) {
         let at = if done.is_counted() { number } else { 0 };
         for all in self.from.values_mut() {
             all.insert((done.clone(), at));
@@ -403,8 +407,8 @@ impl Trace {
     }
 }
 
-/// The weights of a step that are those of a layer.
-fn layers(step: &Step<'_>, given: &Given) -> Vec<(usize, Fixed)> {
+/// Returns the weights of a step that are those of a layer.
+fn layers(step: &Step<'_>, given: &StepInputs) -> Vec<(usize, ConstantValue)> {
     let slots: &[usize] = match family(plain_operator(step.op)) {
         _ if step.op == "QAttention" => &[1],
         Family::None => return Vec::new(),
@@ -419,11 +423,12 @@ fn layers(step: &Step<'_>, given: &Given) -> Vec<(usize, Fixed)> {
         Family::Recurrent => &[1, 2],
         Family::Attention => &[1],
     };
-    let is_layer = |(at, fixed): &&(usize, Fixed)| slots.contains(at) && !fixed.weights.is_empty();
+    let is_layer =
+        |(at, fixed): &&(usize, ConstantValue)| slots.contains(at) && !fixed.weights.is_empty();
     given.fixed.iter().filter(is_layer).cloned().collect()
 }
 
-/// Scales and zero points that are made of the data they scale.
+/// Whether an input is a scale or zero point of a quantizer, computed from the data.
 fn is_of_quantiser(op: &str, at: usize) -> bool {
     matches!(op, "QuantizeLinear" | "DequantizeLinear") && at > 0
 }

@@ -1,32 +1,34 @@
-//! The courses of a model and of its reference, side by side.
+//! Comparison of the courses of a model and its reference.
 
 use std::collections::{HashMap, HashSet};
 
 use dyno_onnx::{Model, ReadError};
 
 use super::alignment::Arrangement;
-use super::course::{Compared, Known, Source, course, unlike as unlike_courses};
-use super::fold::Folded;
+use super::course::{GraphFacts, Source, WeightNames, course, differences as course_differences};
+use super::fold::FoldedNormalization;
 use super::pair::{Pair, samples};
 use super::weights::Weights;
 
-/// Where the model computes otherwise than the reference, in words.
+/// Describes where the model computes something else than the reference.
 ///
 /// # Errors
-/// Weights that cannot be read.
-pub fn unlike(
-    (model, own): (&Model, &Weights<'_>),
-    (reference, theirs): (&Model, &Weights<'_>),
+/// Weights cannot be read.
+pub fn differences(
+    model: &Model,
+    own: &Weights<'_>,
+    reference: &Model,
+    theirs: &Weights<'_>,
     pairs: &[Pair],
-    folded: &[Folded],
+    folded: &[FoldedNormalization],
 ) -> Result<Vec<String>, ReadError> {
     let mut first = first_alike(theirs)?;
-    let mut held: HashMap<usize, usize> = HashMap::new();
+    let mut stored: HashMap<usize, usize> = HashMap::new();
     for pair in pairs.iter().filter(|pair| !matches!(pair.arrangement, Arrangement::Part { .. })) {
-        // What the reference holds twice, the model may hold once.
-        first[pair.reference] = *held.entry(pair.own).or_insert(first[pair.reference]);
+        // The model may store once what the reference stores twice.
+        first[pair.reference] = *stored.entry(pair.own).or_insert(first[pair.reference]);
     }
-    let mut known = Known {
+    let mut known = GraphFacts {
         weights: HashMap::new(),
         folded: folded.iter().map(|one| one.scale.as_str()).collect(),
         inputs: inputs(reference, reference),
@@ -48,7 +50,7 @@ pub fn unlike(
         }
     }
     let inputs = inputs(model, reference);
-    let here = course(model, &own.flow, &Known { weights, folded: HashSet::new(), inputs });
+    let here = course(model, &own.flow, &GraphFacts { weights, folded: HashSet::new(), inputs });
     let name = |source: &Source| match source {
         Source::Input(at) => format!("input '{}'", reference.inputs[*at].name),
         Source::Weight(at) => format!("the layer of '{}'", theirs.all[*at].name),
@@ -62,15 +64,15 @@ pub fn unlike(
             _ => None,
         }
     };
-    let compared = Compared { name: &name, weight: &weight, is_turned: &is_turned };
-    Ok(unlike_courses(&here, &there, &compared))
+    let compared = WeightNames { name: &name, weight: &weight, is_turned: &is_turned };
+    Ok(course_differences(&here, &there, &compared))
 }
 
-/// Numbers of a weight that may be another's; larger ones would be read from their files
-/// once more.
+/// Maximum numbers of a weight that is compared with others; larger ones would be read from their
+/// files again.
 const MOST_ALIKE: usize = 1 << 22;
 
-/// For each weight the first one that holds the same numbers: either may stand for both.
+/// For each weight, the first one with the same numbers: either may represent both.
 fn first_alike(weights: &Weights<'_>) -> Result<Vec<usize>, ReadError> {
     let mut known: HashMap<(&[usize], Vec<u32>), usize> = HashMap::new();
     let mut first = Vec::new();
@@ -86,7 +88,7 @@ fn first_alike(weights: &Weights<'_>) -> Result<Vec<usize>, ReadError> {
     Ok(first)
 }
 
-/// Positions in the reference of a model's inputs: by their names, others in their order.
+/// Positions in the reference of a model's inputs: by name, the rest in order.
 fn inputs<'a>(model: &'a Model, reference: &Model) -> HashMap<&'a str, usize> {
     let has = |model: &Model, name: &str| model.inputs.iter().any(|port| port.name == name);
     let free = reference.inputs.iter().enumerate();

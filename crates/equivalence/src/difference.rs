@@ -1,75 +1,75 @@
-//! How far one weight is from another.
+//! Difference between two weights.
 
 use super::alignment::Sides;
 use super::grain::Grain;
 use super::reach::Reach;
 
-/// What became of the reference's numbers.
+/// Difference between the numbers of the model and the reference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// Numbers of the model.
     pub elements: u64,
-    /// Those of the model and of the reference that are not 0.
+    /// Nonzero numbers of the model and of the reference.
     pub non_zero: (u64, u64),
-    /// Numbers that are 0, where the reference's is not and rounding does not explain it.
+    /// Numbers that are 0 although the reference's are not and rounding does not explain it.
     pub pruned: u64,
-    /// At the end of the range, where the reference's lies beyond it.
+    /// Numbers at the end of the range whose reference lies beyond it.
     pub clipped: u64,
-    /// Between half a step and one step away: rounded to the other neighbour.
+    /// Numbers between half a step and one step away: rounded to the other neighbor.
     pub other_neighbour: u64,
-    /// Farther away than any rounding, and not pruned.
+    /// Numbers farther away than any rounding, and not pruned.
     pub changed: u64,
-    /// The largest distance, in half steps.
+    /// Largest distance in half steps.
     pub half_steps: f64,
-    /// Root mean square of the distances, by that of the reference.
+    /// Root mean square of the distances, divided by that of the reference.
     pub relative: f64,
-    /// Cosine of the angle between the two as vectors; 1 for the same direction.
+    /// Cosine of the angle between the two weights as vectors; 1 for the same direction.
     pub cosine: f64,
     /// Whether all numbers are equal.
     pub is_exact: bool,
 }
 
 impl Difference {
-    /// Whether rounding to the type of the model explains all of it.
+    /// Whether rounding to the type of the model explains the whole difference.
     pub fn is_rounding(&self) -> bool {
         let is_cut = self.clipped > FEW.max(self.elements / MOST_CLIPPED);
         self.pruned == 0 && self.changed == 0 && !is_cut
     }
 }
 
-/// Calibration that cuts off gives up the ends of a range, never more than this part.
+/// Calibration that clips affects the ends of a range, at most this fraction.
 const MOST_CLIPPED: u64 = 8;
 
-/// So many may be cut off in the smallest weight.
+/// Numbers that may be clipped in the smallest weight.
 const FEW: u64 = 4;
 
-/// Slices that are shorter tell no factor.
+/// Minimum length of slices from which a factor is estimated.
 const LEAST_SLICE: usize = 8;
 
-/// Factors of slices that a graph undoes are not farther apart.
+/// Minimum ratio of the factors of slices that a graph undoes.
 const LEAST_FACTOR: f32 = 1e-6;
 
-/// Slack for the calculations of whoever rounded, as a share of half a step.
+/// Tolerance for the computations of quantizers, as a fraction of half a step.
 const SLACK: f32 = 0.01;
 
-/// The reference's numbers, each slice along a dimension of the model times a factor.
+/// Factors of the reference's slices along a dimension of the model.
 struct Factors {
-    of: Vec<f32>,
+    factors: Vec<f32>,
     inner: usize,
 }
 
 impl Factors {
     fn at(&self, index: usize) -> f32 {
-        self.of[index / self.inner % self.of.len()]
+        self.factors[index / self.inner % self.factors.len()]
     }
 }
 
 /// Compares a weight with the reference's numbers.
 pub fn difference(sides: &Sides<'_>) -> Difference {
-    apart(sides, None)
+    compare_scaled(sides, None)
 }
 
-fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
+fn compare_scaled(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
     let mut found = Difference {
         elements: sides.alignment.len() as u64,
         non_zero: (0, 0),
@@ -83,8 +83,8 @@ fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
         is_exact: true,
     };
     let factor = |index: usize| factors.map_or(1.0, |factors| factors.at(index));
-    let reach = sides.own.as_codes().map(|codes| Reach::of(sides, codes, factor));
-    // What a calculation left open in the reference's own numbers.
+    let reach = sides.own.as_codes().map(|codes| Reach::from_codes(sides, codes, factor));
+    // Uncertainty of the reference's own numbers.
     let by_itself = |theirs: f32| match factors {
         Some(_) => Grain::Computed.half_step(theirs),
         None => sides.theirs.slack(sides.own, theirs),
@@ -106,7 +106,7 @@ fn apart(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
         let half = sides.own.half_step(index, theirs);
         let half = half.max(by_itself(theirs));
         let half = half * (1.0 + SLACK) + theirs.abs() * f32::EPSILON;
-        found.count(sides, reach.as_ref(), index, (theirs, value), half);
+        found.count(sides, reach.as_ref(), index, theirs, value, half);
     }
     if squares > 0.0 {
         found.relative = (distance / squares).sqrt();
@@ -123,7 +123,8 @@ impl Difference {
         sides: &Sides<'_>,
         reach: Option<&Reach<'_>>,
         index: usize,
-        (theirs, value): (f32, f32),
+        theirs: f32,
+        value: f32,
         half: f32,
     ) {
         let away = (theirs - value).abs();
@@ -160,8 +161,7 @@ impl Difference {
     }
 }
 
-/// The dimension along which each slice is the reference's times a factor of its own,
-/// if there is one.
+/// Returns the dimension along which each slice is the reference's times a factor, if there is one.
 pub fn scaled_along(sides: &Sides<'_>) -> Option<usize> {
     (0..sides.own.shape.len()).find(|&axis| is_scaled(sides, axis))
 }
@@ -181,22 +181,21 @@ fn is_scaled(sides: &Sides<'_>, axis: usize) -> bool {
     let factor = |(product, square): &(f64, f64)| {
         if *square > 0.0 { (product / square) as f32 } else { 0.0 }
     };
-    let of: Vec<f32> = sums.iter().map(factor).collect();
-    // A slice that is nothing beside the others is discarded.
-    let most = of.iter().fold(0_f32, |most, factor| most.max(*factor));
-    // One factor for all is a choice of units; none at all is no weight.
-    of.iter().all(|factor| *factor > most * LEAST_FACTOR)
-        && apart(sides, Some(&Factors { of, inner })).is_rounding()
+    let factors: Vec<f32> = sums.iter().map(factor).collect();
+    // A slice that is tiny compared with the others is discarded.
+    let most = factors.iter().fold(0_f32, |most, factor| most.max(*factor));
+    // A common factor is a choice of units; factors of 0 mean that the weight is gone.
+    factors.iter().all(|factor| *factor > most * LEAST_FACTOR)
+        && compare_scaled(sides, Some(&Factors { factors, inner })).is_rounding()
 }
 
-/// Whether both hold the same numbers, in whatever order. Only numbers of 32 bits are
-/// told apart well enough: two weights of one distribution, each sorted and rounded,
-/// are alike.
+/// Whether both have the same numbers in any order. Only `f32` numbers are distinctive enough: two
+/// weights of one distribution look alike after sorting and rounding.
 pub fn is_reordered(sides: &Sides<'_>) -> bool {
     if sides.own.grain() != Some(Grain::F32) || sides.alignment.is_padded() {
         return false;
     }
-    // Sums that do not depend on the order; sorting would take both weights in memory.
+    // Sums that do not depend on the order; sorting would need both weights in memory.
     let mut sums = ([0_u64; 2], [0_u64; 2]);
     for (_, theirs, value) in sides.pairs() {
         for (sum, value) in [(&mut sums.0, theirs), (&mut sums.1, value)] {
@@ -209,15 +208,15 @@ pub fn is_reordered(sides: &Sides<'_>) -> bool {
     }
     let mut values: Vec<f32> = sides.pairs().map(|(.., value)| value).collect();
     values.sort_unstable_by(f32::total_cmp);
-    // Among a few distinct numbers, order says nothing.
+    // With few distinct numbers, the order carries no information.
     let distinct = 1 + values.windows(2).filter(|pair| pair[0] != pair[1]).count();
     distinct * 2 > values.len()
 }
 
-/// Two random numbers that belong to this one (the finaliser of SplitMix64).
+/// Returns two hashes of a number (the finalizer of SplitMix64).
 fn mixed(value: f32) -> (u64, u64) {
     let mix = |seed: u64| {
-        // Both zeros are one.
+        // Both zeros have the same hash.
         let bits = u64::from((value + 0.0).to_bits());
         let mixed = (bits ^ seed).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 30).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,35 +1,35 @@
-//! A graph as one list of steps: bodies of loops and branches stand before the nodes that
-//! hold them, and what leads to no output is left out.
+//! A graph as one list of steps: bodies of loops and branches precede the nodes that contain them,
+//! and nodes that lead to no output are dropped.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use dyno_onnx::{Attribute, Body, Model, Node, Tensor};
 
-/// A graph without nesting. Names of values inside bodies have the place before them.
+/// A graph without nesting. Names of values in bodies have the path of the body as prefix.
 pub struct Flow<'a> {
-    /// In an order in which they can be executed; each leads to an output.
+    /// Steps in executable order; each leads to an output.
     pub steps: Vec<Step<'a>>,
-    /// Tensors beside the nodes, of constants, and of long attributes.
+    /// Tensors of the graph, of constants, and of long attributes.
     pub tensors: HashMap<String, Cow<'a, Tensor>>,
     pub outputs: Vec<String>,
-    /// What steps hold or read that the reader of files does not show.
+    /// Data of steps that the ONNX reader does not show.
     pub hidden: Vec<String>,
 }
 
-/// A node at work, or the handing of a value into a body.
+/// An executed node, or a value passed into a body.
 pub struct Step<'a> {
     pub node: &'a Node,
-    /// `Identity` for what hands a value into a body.
+    /// Operator; `Identity` for a value passed into a body.
     pub op: &'a str,
-    /// Empty are those left out. What its bodies put out and long attributes come last.
+    /// Inputs; omitted ones are empty. Outputs of its bodies and long attributes come last.
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
     hides: Option<String>,
 }
 
-/// Sets of operators whose nodes hold no more than what stands in them. Functions of a
-/// model have sets of their own, and may hold tensors.
+/// Operator sets whose nodes have no hidden contents. Functions of a model have sets of their own
+/// and may contain tensors.
 const KNOWN_SETS: [&str; 8] = [
     "",
     "ai.onnx",
@@ -41,16 +41,16 @@ const KNOWN_SETS: [&str; 8] = [
     "org.pytorch.aten",
 ];
 
-/// Numbers in an attribute that may be choices of a node; more are a tensor.
+/// Numbers of an attribute that may be options of a node; longer attributes count as tensors.
 const FEW: usize = 16;
 
-/// No file has a tensor of more, so that sizes of others never overflow.
+/// Bound on the elements of a tensor, above those of any file, so that sizes cannot overflow.
 const MOST_ELEMENTS: u64 = 1 << 48;
 
-/// Characters of an attribute that may be a choice; more may be anything.
+/// Characters of an attribute that may be an option; longer texts may contain anything.
 const LONG: usize = 1024;
 
-/// Names as a body sees them.
+/// Names visible in a body.
 struct Scope<'s> {
     names: HashMap<&'s str, String>,
     prefix: String,
@@ -76,8 +76,8 @@ impl<'s> Scope<'s> {
 }
 
 impl<'a> Flow<'a> {
-    /// Of a model.
-    pub fn of(model: &'a Model) -> Self {
+    /// Flattens a model.
+    pub fn from_model(model: &'a Model) -> Self {
         let mut flow = Self {
             steps: Vec::new(),
             tensors: HashMap::new(),
@@ -117,7 +117,7 @@ impl<'a> Flow<'a> {
         self.tensors.insert(name, tensor);
     }
 
-    /// Engines disagree on which of two things one name stands for.
+    /// Records names that stand for two values; engines disagree about their meaning.
     fn find_doubles(&mut self, model: &Model) {
         let mut known: HashSet<&str> = self.tensors.keys().map(String::as_str).collect();
         known.extend(model.inputs.iter().map(|port| port.name.as_str()));
@@ -129,9 +129,8 @@ impl<'a> Flow<'a> {
 
     fn walk(&mut self, nodes: &'a [Node], scope: &Scope<'_>, places: &mut HashSet<String>) {
         for node in nodes {
-            let full = |name: &String| match name.is_empty() {
-                true => String::new(),
-                false => scope.full(name),
+            let full = |name: &String| {
+                if name.is_empty() { String::new() } else { scope.full(name) }
             };
             let mut inputs: Vec<String> = node.inputs.iter().map(full).collect();
             let outputs: Vec<String> = node.outputs.iter().map(full).collect();
@@ -157,7 +156,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The steps of a body; what it puts out.
+    /// Appends the steps of a body; returns the names of its outputs.
     fn body(
         &mut self,
         node: &'a Node,
@@ -172,7 +171,7 @@ impl<'a> Flow<'a> {
         let made = body.nodes.iter().flat_map(|node| &node.outputs);
         made.filter(|name| !name.is_empty()).for_each(|name| scope.define(name));
         self.hold(&body.tensors, &scope);
-        // Of a loop they are its inputs, one by one; branches have none.
+        // The inputs of a loop are those of its body, one by one; branches have none.
         let outside = empty.outer.expect("a body has a graph around it");
         for (at, port) in body.inputs.iter().enumerate() {
             let input = node.inputs.get(at).filter(|name| !name.is_empty());
@@ -202,7 +201,7 @@ fn double(name: &str) -> String {
     format!("'{name}', which stands for two things")
 }
 
-/// What names inside a body begin with, different for each.
+/// Returns a unique prefix for names in a body.
 fn place(node: &Node, attribute: &str, scope: &Scope<'_>, places: &mut HashSet<String>) -> String {
     let called = [&node.name].into_iter().chain(&node.outputs).find(|name| !name.is_empty());
     let place = format!("{}{}.{attribute}/", scope.prefix, called.unwrap_or(&node.op));
@@ -215,8 +214,8 @@ fn place(node: &Node, attribute: &str, scope: &Scope<'_>, places: &mut HashSet<S
     free
 }
 
-/// Attributes of a node that are as long as tensors; and whether it may hold more that is
-/// not shown.
+/// Returns the attributes of a node that are as long as tensors, and a description of contents that
+/// the reader does not show, if any.
 fn attributes<'a>(
     node: &'a Node,
     output: &str,

@@ -1,26 +1,29 @@
-//! Normalisation that an implementation may compute into the convolution before it:
-//! the reference's weights as they are then.
+//! Folding of normalizations into the convolutions before them, which implementations may do:
+//! computes the reference's weights after folding.
 
 use dyno_onnx::ReadError;
 
 use super::flow::{Flow, Step};
 use super::weights::Weights;
 
-/// A normalisation that was folded.
-pub struct Folded {
-    /// Its scale, which tells it from others.
+/// A folded normalization.
+pub struct FoldedNormalization {
+    /// Name of its scale, which identifies it.
     pub scale: String,
-    /// Tensors that one takes the place of.
+    /// Names of the tensors that the bias replaces.
     pub gone: Vec<String>,
-    /// That one.
+    /// Name of the bias.
     pub made: String,
 }
 
-/// Folds each normalisation of the reference that the model does not have any more.
+/// Folds each normalization of the reference that the model no longer has.
 ///
 /// # Errors
-/// Weights that cannot be read.
-pub fn fold(reference: &mut Weights<'_>, own: &Weights<'_>) -> Result<Vec<Folded>, ReadError> {
+/// Weights cannot be read.
+pub fn fold(
+    reference: &mut Weights<'_>,
+    own: &Weights<'_>,
+) -> Result<Vec<FoldedNormalization>, ReadError> {
     let is_norm = |step: &&Step<'_>| step.op == "BatchNormalization";
     let count = |flow: &Flow<'_>| flow.steps.iter().filter(is_norm).count();
     let (theirs, left) = (count(&reference.flow), count(&own.flow));
@@ -45,21 +48,21 @@ pub fn fold(reference: &mut Weights<'_>, own: &Weights<'_>) -> Result<Vec<Folded
     for (fold, scale) in folds {
         reference.scale(&fold.kernel, fold.factors);
         let gone: Vec<&str> = fold.gone.iter().map(String::as_str).collect();
-        reference.replace(&gone, &fold.made, (fold.bias, fold.greatest));
-        folded.push(Folded { scale, gone: fold.gone, made: fold.made });
+        reference.replace(&gone, &fold.made, fold.bias, fold.greatest);
+        folded.push(FoldedNormalization { scale, gone: fold.gone, made: fold.made });
     }
     Ok(folded)
 }
 
-/// A normalisation as a factor and an addend of a convolution.
+/// A normalization as a factor and a bias of a convolution.
 struct Fold {
     kernel: String,
     factors: Vec<f32>,
-    /// The weights that it takes the place of.
+    /// Names of the weights that the bias replaces.
     gone: Vec<String>,
     made: String,
     bias: Vec<f32>,
-    /// The greatest of the numbers that the bias is the sum of.
+    /// Greatest of the numbers that are summed in the bias.
     greatest: f32,
 }
 

@@ -1,5 +1,5 @@
-//! What becomes of each tensor on its way to the operator that computes with it: which are
-//! weights, through which scales, and which go a way that is not understood.
+//! Traces each tensor to the operator that computes with it: determines which tensors are weights,
+//! with which scales, and which take a path that is not understood.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,79 +7,81 @@ use dyno_onnx::{Element, Tensor};
 
 use super::flow::{Flow, Step};
 use super::operators::{
-    COMPARING, Kind, MOVING, PICKING, Reads, is_place, plain_operator, reads, scales_of_activations,
+    COMPARING, CodeInput, MOVING, PICKING, ScaleKind, code_inputs, is_place, plain_operator,
+    scales_of_activations,
 };
-use super::small::Small;
+use super::small::SmallFloat;
 
-/// Codes, or numbers that the graph rounds to codes, with what they stand for.
+/// Codes, or numbers that the graph rounds to codes, with their scales and zero point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Quantised {
+pub struct Quantization {
     /// Tensors whose product is the scale.
     pub scales: Vec<String>,
     pub zero: Option<String>,
-    pub kind: Kind,
-    /// Where the graph makes the codes: their type.
+    pub kind: ScaleKind,
+    /// Type of the codes, if the graph computes them.
     pub made: Option<Element>,
 }
 
 /// A tensor that an operator computes with.
 #[derive(Debug, Clone)]
-pub struct Use {
+pub struct TensorUse {
     pub tensor: String,
-    /// Where it is used first: the operator, and the number of its input.
+    /// First use: the operator and the index of its input.
     pub slot: (String, usize),
-    pub by: Option<Quantised>,
-    /// Operators that change it before it meets what the model is fed.
+    pub by: Option<Quantization>,
+    /// Operators that change it before it meets data.
     pub through: BTreeSet<String>,
 }
 
-/// What a graph computes with.
-pub struct Uses {
-    /// In the order of use.
-    pub all: Vec<Use>,
-    /// Tensors that are not weights in a form that is understood.
+/// Tensors that a graph computes with.
+pub struct TensorUses {
+    /// Uses in the order of execution.
+    pub all: Vec<TensorUse>,
+    /// Tensors that are used in a form that is not understood.
     pub unread: Vec<String>,
 }
 
-/// Elements of a tensor of whole numbers that may be a choice.
+/// Elements of an integer tensor that may be options.
 const FEW: u64 = 16;
 
-/// A value that comes of tensors alone.
+/// A value computed from tensors only.
 #[derive(Debug, Clone)]
-struct Carried {
+struct DerivedTensor {
     tensors: Vec<String>,
     form: Form,
-    /// What the model is fed picked it.
+    /// Whether data selects a part of it.
     is_fed: bool,
-    /// Operators that changed it, without computing with it.
+    /// Operators that changed it without computing with it.
     through: BTreeSet<String>,
 }
 
-impl Carried {
-    fn of(tensors: Vec<String>, form: Form) -> Self {
+impl DerivedTensor {
+    fn new(tensors: Vec<String>, form: Form) -> Self {
         Self { tensors, form, is_fed: false, through: BTreeSet::new() }
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Form {
-    /// The tensor, its dimensions in another order or of other lengths if it was moved.
+    /// The tensor, with permuted or reshaped dimensions if it was moved.
     Itself { is_moved: bool },
-    /// Codes without their zero point.
+    /// Codes minus their zero point.
     Shifted { zero: String, is_moved: bool },
-    /// What codes stand for.
-    Read(Quantised),
-    /// Codes that the graph makes of numbers.
-    Rounded(Quantised),
-    /// After a calculation that is not understood; numbers in it are known to be used.
+    /// Dequantized codes.
+    Read(Quantization),
+    /// Codes that the graph computes from numbers.
+    Rounded(Quantization),
+    /// Result of a computation that is not understood; its numbers are known to be used.
     Lost,
-    /// Numbers after calculations with nothing but tensors, by these operators.
+    /// Result of computations with tensors only, by these operators.
     Computed(BTreeSet<String>),
 }
 
-/// What a graph computes with.
-pub fn uses(flow: &Flow<'_>) -> Uses {
-    let itself = |name: &String| Carried::of(vec![name.clone()], Form::Itself { is_moved: false });
+/// Returns the tensors that a graph computes with.
+pub fn uses(flow: &Flow<'_>) -> TensorUses {
+    let itself =
+        |name: &String| DerivedTensor::new(vec![name.clone()], Form::Itself { is_moved: false });
     let mut walk = Walk {
         flow,
         values: flow.tensors.keys().map(|name| (name.clone(), itself(name))).collect(),
@@ -96,7 +98,8 @@ pub fn uses(flow: &Flow<'_>) -> Uses {
         walk.step(number, step);
     }
     for output in &flow.outputs {
-        if let Some(Carried { tensors, form: Form::Itself { .. }, .. }) = walk.values.get(output)
+        if let Some(DerivedTensor { tensors, form: Form::Itself { .. }, .. }) =
+            walk.values.get(output)
             && is_float(&flow.tensors[&tensors[0]])
         {
             let tensor = tensors[0].clone();
@@ -105,24 +108,24 @@ pub fn uses(flow: &Flow<'_>) -> Uses {
     }
     walk.unread.sort_unstable();
     walk.unread.dedup();
-    Uses { all: walk.uses, unread: walk.unread }
+    TensorUses { all: walk.uses, unread: walk.unread }
 }
 
 struct Walk<'f> {
     flow: &'f Flow<'f>,
-    values: HashMap<String, Carried>,
-    uses: Vec<Use>,
+    values: HashMap<String, DerivedTensor>,
+    uses: Vec<TensorUse>,
     used: HashMap<String, usize>,
     unread: Vec<String>,
-    /// Scales that come after products of whole numbers, by the number of the step.
+    /// Scales that follow integer products, by step.
     after: HashMap<usize, Vec<String>>,
-    /// Steps and inputs of them that are such scales.
+    /// Steps and their inputs that are such scales.
     told: HashSet<(usize, usize)>,
 }
 
 pub fn is_float(tensor: &Tensor) -> bool {
     matches!(tensor.element, Element::F32 | Element::F16 | Element::BF16 | Element::F64)
-        || Small::of(tensor.element).is_some()
+        || SmallFloat::from_element(tensor.element).is_some()
 }
 
 impl Walk<'_> {
@@ -154,7 +157,7 @@ impl Walk<'_> {
             }
         }
         told.extend(self.told.iter().filter(|(at, _)| *at == number).map(|(_, input)| *input));
-        for read in reads(step.node) {
+        for read in code_inputs(step.node) {
             let scales = match self.after.get(&number) {
                 Some(scales) => Some(scales.clone()),
                 None => read.scales.iter().map(|at| self.fixed_input(step, *at)).collect(),
@@ -164,7 +167,8 @@ impl Walk<'_> {
         self.computed(step, &told);
     }
 
-    /// A kernel in the layout of one kind of processor, which is not understood; its input.
+    /// Returns the kernel input of a convolution in a processor-specific layout, which is not
+    /// understood.
     fn packed(&mut self, step: &Step<'_>) -> HashSet<usize> {
         let is_packed = step.node.domain == "com.microsoft.nchwc" && step.op == "Conv";
         let kernel = self.fixed_input(step, 1).filter(|_| is_packed);
@@ -172,7 +176,7 @@ impl Walk<'_> {
         kernel.map(|_| 1).into_iter().collect()
     }
 
-    /// The scale of products of whole numbers: what those are multiplied with later.
+    /// Finds the scale of an integer product: the factor that it is multiplied with later.
     fn find_scale_after(&mut self, number: usize, step: &Step<'_>) -> Option<()> {
         if !matches!(step.op, "MatMulInteger" | "ConvInteger") {
             return None;
@@ -182,7 +186,7 @@ impl Walk<'_> {
         let mut value = step.outputs.first()?;
         for _ in 0..3 {
             let mut users = steps().filter(|(_, step)| step.inputs.contains(value));
-            // What goes two ways may be scaled twice.
+            // A value with two users may be scaled twice.
             let (Some((at, next)), None) = (users.next(), users.next()) else { return None };
             if next.op != "Mul" {
                 value = next.outputs.first()?;
@@ -212,8 +216,8 @@ impl Walk<'_> {
         self.fixed(step.inputs.get(at).filter(|name| !name.is_empty())?).cloned()
     }
 
-    /// Records codes that an operator reads; the inputs that are told thereby.
-    fn read(&mut self, step: &Step<'_>, read: &Reads, scales: Vec<String>) -> Vec<usize> {
+    /// Records codes that an operator reads; returns the inputs that this explains.
+    fn read(&mut self, step: &Step<'_>, read: &CodeInput, scales: Vec<String>) -> Vec<usize> {
         let name = |at: usize| step.inputs.get(at).filter(|name| !name.is_empty());
         let value = name(read.codes).and_then(|name| self.values.get(name));
         let Some(value) = value.filter(|value| self.is_codes(value)).cloned() else {
@@ -227,7 +231,7 @@ impl Walk<'_> {
         let zero = read.zero.filter(|at| name(*at).is_some());
         let zero = zero.map_or(Some(None), |at| self.fixed_input(step, at).map(Some));
         let (Some(zero), false) = (zero, scales.is_empty()) else { return Vec::new() };
-        let mut by = Quantised { scales, zero, kind: read.kind, made: None };
+        let mut by = Quantization { scales, zero, kind: read.kind, made: None };
         self.settle(&value.tensors[0], &mut by);
         let is_whole = self.is_whole(&by);
         if !matches!(value.form, Form::Itself { is_moved } if !is_moved || is_whole) {
@@ -238,52 +242,55 @@ impl Walk<'_> {
         [read.codes].into_iter().chain(read.zero).chain(read.scales.iter().copied()).collect()
     }
 
-    /// Which of two dimensions has the scales.
-    fn settle(&self, codes: &str, by: &mut Quantised) {
-        if by.kind == Kind::FirstOrLast {
+    /// Determines which of two dimensions has the scales.
+    fn settle(&self, codes: &str, by: &mut Quantization) {
+        if by.kind == ScaleKind::FirstOrLast {
             let shape = &self.flow.tensors[codes].shape;
             let scales = self.flow.tensors[&by.scales[0]].elements();
             let first = shape.first().copied().unwrap_or(1) as u64;
             by.kind = match shape[..] {
-                _ if scales == first => Kind::Axis(0),
-                // For each direction, for each gate.
+                _ if scales == first => ScaleKind::Axis(0),
+                // One scale per direction and gate.
                 [_, size, last] if scales == first.saturating_mul(last as u64) => {
-                    Kind::Blocks { axis: 1, size: size.max(1) }
+                    ScaleKind::Blocks { axis: 1, size: size.max(1) }
                 }
-                _ => Kind::Axis(-1),
+                _ => ScaleKind::Axis(-1),
             };
         }
     }
 
-    fn is_whole(&self, by: &Quantised) -> bool {
+    fn is_whole(&self, by: &Quantization) -> bool {
         let mut names = by.scales.iter().chain(&by.zero);
         names.all(|name| self.flow.tensors[name].elements() == 1)
     }
 
-    /// The tensor that a value is, as it stands in the file.
+    /// Returns the tensor if the value is stored unchanged in the file.
     fn fixed(&self, name: &str) -> Option<&String> {
         match self.values.get(name)? {
-            Carried { tensors, form: Form::Itself { is_moved: false }, is_fed: false, .. } => {
-                tensors.first()
-            }
+            DerivedTensor {
+                tensors,
+                form: Form::Itself { is_moved: false },
+                is_fed: false,
+                ..
+            } => tensors.first(),
             _ => None,
         }
     }
 
-    /// Whether a value is a tensor of whole numbers, or of others that take a scale.
-    fn is_codes(&self, value: &Carried) -> bool {
+    /// Whether a value is a tensor of integers, or of other numbers that take a scale.
+    fn is_codes(&self, value: &DerivedTensor) -> bool {
         let tensor = &self.flow.tensors[&value.tensors[0]];
         matches!(value.form, Form::Itself { .. } | Form::Shifted { .. })
-            && (!is_float(tensor) || Small::of(tensor.element).is_some())
+            && (!is_float(tensor) || SmallFloat::from_element(tensor.element).is_some())
     }
 
-    /// Whether a value depends on what the model is fed.
+    /// Whether a value depends on data.
     fn is_asked(&self, name: Option<&String>) -> bool {
         name.is_some_and(|name| self.values.get(name).is_none_or(|value| value.is_fed))
     }
 
-    /// Rows of codes: those that the model is fed with ask for, or always the same.
-    fn picked(&self, value: Carried, is_fed: bool) -> Carried {
+    /// Selects rows of codes, by data or always the same ones.
+    fn picked(&self, value: DerivedTensor, is_fed: bool) -> DerivedTensor {
         let mut picked = moved(value);
         picked.is_fed |= is_fed;
         if !is_fed {
@@ -292,16 +299,16 @@ impl Walk<'_> {
         picked
     }
 
-    /// In another type: floating-point numbers stay those, whole ones lose nothing.
-    fn cast(&self, value: Carried, to: i64) -> Carried {
+    /// Converts to another type: floating-point numbers stay such, and integers lose nothing.
+    fn cast(&self, value: DerivedTensor, to: i64) -> DerivedTensor {
         // `TensorProto.DataType`: float32, float16, float64, bfloat16; int32, int64.
         let (to_float, to_wide) = (matches!(to, 1 | 10 | 11 | 16), matches!(to, 6 | 7));
         let own = self.flow.tensors[&value.tensors[0]].element as i64;
         let is_kept = to_float || to == own || to_wide && self.is_codes(&value);
-        if is_kept { value } else { Carried { form: Form::Lost, ..value } }
+        if is_kept { value } else { DerivedTensor { form: Form::Lost, ..value } }
     }
 
-    fn dequantised(&self, value: Carried, step: &Step<'_>) -> Carried {
+    fn dequantised(&self, value: DerivedTensor, step: &Step<'_>) -> DerivedTensor {
         let by = match (self.described(step), &value.form) {
             (Some(by), Form::Itself { is_moved }) if self.is_codes(&value) => {
                 Some(by).filter(|by| !is_moved || self.is_whole(by))
@@ -313,10 +320,10 @@ impl Walk<'_> {
             }
             _ => None,
         };
-        Carried { form: by.map_or(Form::Lost, Form::Read), ..value }
+        DerivedTensor { form: by.map_or(Form::Lost, Form::Read), ..value }
     }
 
-    fn quantised(&self, value: Carried, step: &Step<'_>) -> Carried {
+    fn quantised(&self, value: DerivedTensor, step: &Step<'_>) -> DerivedTensor {
         let is_plain = matches!(value.form, Form::Itself { .. })
             && is_float(&self.flow.tensors[&value.tensors[0]]);
         let is_moved = value.form == Form::Itself { is_moved: true };
@@ -324,13 +331,13 @@ impl Walk<'_> {
         let by = by.filter(|by| !is_moved || self.is_whole(by)).map(|by| {
             let of_zero = by.zero.as_ref().map(|zero| self.flow.tensors[zero].element);
             let told = i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(Element::of);
-            Quantised { made: of_zero.or(told).or(Some(Element::U8)), ..by }
+            Quantization { made: of_zero.or(told).or(Some(Element::U8)), ..by }
         });
-        Carried { form: by.map_or(Form::Lost, Form::Rounded), ..value }
+        DerivedTensor { form: by.map_or(Form::Lost, Form::Rounded), ..value }
     }
 
-    /// The scale and the zero point of `QuantizeLinear` and `DequantizeLinear`.
-    fn described(&self, step: &Step<'_>) -> Option<Quantised> {
+    /// Scale and zero point of `QuantizeLinear` and `DequantizeLinear`.
+    fn described(&self, step: &Step<'_>) -> Option<Quantization> {
         let scale = self.fixed(step.inputs.get(1)?)?.clone();
         let zero = match step.inputs.get(2).filter(|name| !name.is_empty()) {
             Some(name) => Some(self.fixed(name)?.clone()),
@@ -338,14 +345,14 @@ impl Walk<'_> {
         };
         let axis = step.node.int("axis", 1);
         let kind = match usize::try_from(step.node.int("block_size", 0)) {
-            Ok(size @ 1..) => Kind::Blocks { axis, size },
-            _ => Kind::Axis(axis),
+            Ok(size @ 1..) => ScaleKind::Blocks { axis, size },
+            _ => ScaleKind::Axis(axis),
         };
-        Some(Quantised { scales: vec![scale], zero, kind, made: None })
+        Some(Quantization { scales: vec![scale], zero, kind, made: None })
     }
 
-    /// Codes without a zero point that is subtracted.
-    fn shifted(&self, step: &Step<'_>) -> Option<Carried> {
+    /// Codes minus a zero point.
+    fn shifted(&self, step: &Step<'_>) -> Option<DerivedTensor> {
         let value = self.values.get(step.inputs.first()?)?;
         let Form::Itself { is_moved } = value.form else { return None };
         let zero = self.fixed(step.inputs.get(1)?)?.clone();
@@ -354,11 +361,11 @@ impl Walk<'_> {
         let is_spread =
             is_one || !is_moved && spread(shape(&value.tensors[0]), shape(&zero)).is_some();
         let form = Form::Shifted { zero, is_moved };
-        (self.is_codes(value) && is_spread).then(|| Carried { form, ..value.clone() })
+        (self.is_codes(value) && is_spread).then(|| DerivedTensor { form, ..value.clone() })
     }
 
-    /// Codes that are multiplied with a scale.
-    fn multiplied(&self, step: &Step<'_>) -> Option<Carried> {
+    /// Codes times a scale.
+    fn multiplied(&self, step: &Step<'_>) -> Option<DerivedTensor> {
         let [a, b] = &step.inputs[..] else { return None };
         let is_codes = |name: &String| self.values.get(name).filter(|value| self.is_codes(value));
         let (value, scale) = match (is_codes(a), is_codes(b)) {
@@ -378,12 +385,12 @@ impl Walk<'_> {
         if of_zero.is_some_and(|zero| spread(codes, shape(zero)) != Some(kind)) {
             return None;
         }
-        let by = Quantised { scales: vec![scale.clone()], zero, kind, made: None };
+        let by = Quantization { scales: vec![scale.clone()], zero, kind, made: None };
         let is_read = !is_moved || self.is_whole(&by);
-        is_read.then(|| Carried { form: Form::Read(by), ..value.clone() })
+        is_read.then(|| DerivedTensor { form: Form::Read(by), ..value.clone() })
     }
 
-    /// What an operator computes with, besides what was told.
+    /// Records the tensors that an operator computes with, except those in `told`.
     fn computed(&mut self, step: &Step<'_>, told: &HashSet<usize>) {
         let (mut lost, mut weights, mut through) = (Vec::new(), Vec::new(), BTreeSet::new());
         let is_fed = self.is_fed(step);
@@ -417,30 +424,30 @@ impl Walk<'_> {
             through.extend(value.through);
             weights.push(value.tensors[0].clone());
         }
-        let of = |names: &[String]| {
+        let elements_of = |names: &[String]| {
             let elements = names.iter().map(|name| self.flow.tensors[name].elements());
             elements.fold(0, u64::saturating_add)
         };
-        if of(&lost) <= FEW || COMPARING.contains(&step.op) && is_fed {
+        if elements_of(&lost) <= FEW || COMPARING.contains(&step.op) && is_fed {
             lost.clear();
         }
-        let (is_passed, is_weight) = (PICKING.contains(&step.op), of(&weights) > FEW);
+        let (is_passed, is_weight) = (PICKING.contains(&step.op), elements_of(&weights) > FEW);
         let made = step.outputs.iter().filter(|name| !name.is_empty());
         if !lost.is_empty() && (is_passed || !is_fed) {
-            // Numbers that are computed with such codes are changed by them.
+            // Numbers that are combined with such codes are changed by them.
             lost.extend(weights);
-            let value = Carried::of(lost, Form::Lost);
+            let value = DerivedTensor::new(lost, Form::Lost);
             self.values.extend(made.map(|name| (name.clone(), value.clone())));
         } else if !is_fed && is_weight {
             through.insert(step.op.to_owned());
-            let value = Carried::of(weights, Form::Computed(through));
+            let value = DerivedTensor::new(weights, Form::Computed(through));
             self.values.extend(made.map(|name| (name.clone(), value.clone())));
         } else {
             self.unread.extend(lost);
         }
     }
 
-    /// A weight that is changed before it is computed with.
+    /// Records that operators change a weight before it is used.
     fn change(&mut self, tensor: &str, by: &BTreeSet<String>) {
         if let Some(&at) = self.used.get(tensor) {
             self.uses[at].through.extend(by.iter().cloned());
@@ -452,10 +459,10 @@ impl Walk<'_> {
         inputs.any(|name| self.is_asked(Some(name)))
     }
 
-    fn record(&mut self, tensor: String, slot: (String, usize), by: Option<Quantised>) {
+    fn record(&mut self, tensor: String, slot: (String, usize), by: Option<Quantization>) {
         let Some(&known) = self.used.get(&tensor) else {
             self.used.insert(tensor.clone(), self.uses.len());
-            self.uses.push(Use { tensor, slot, by, through: BTreeSet::new() });
+            self.uses.push(TensorUse { tensor, slot, by, through: BTreeSet::new() });
             return;
         };
         let known = &mut self.uses[known];
@@ -463,33 +470,32 @@ impl Walk<'_> {
             (Some(known), Some(by)) if (&known.scales, &known.zero) != (&by.scales, &by.zero) => {
                 self.unread.push(tensor);
             }
-            // What is rounded somewhere is compared as rounded.
+            // A weight that is rounded somewhere is compared as rounded.
             (None, Some(by)) => known.by = Some(by),
             _ => {}
         }
     }
 }
 
-fn moved(value: Carried) -> Carried {
+fn moved(value: DerivedTensor) -> DerivedTensor {
     let form = match value.form {
         Form::Itself { .. } => Form::Itself { is_moved: true },
         Form::Shifted { zero, .. } => Form::Shifted { zero, is_moved: true },
         other => other,
     };
-    Carried { form, ..value }
+    DerivedTensor { form, ..value }
 }
 
-/// How a scale is spread over codes when both are multiplied: along dimensions that lie
-/// side by side.
-fn spread(codes: &[usize], scale: &[usize]) -> Option<Kind> {
+/// Returns how a scale is broadcast over codes: along adjacent dimensions.
+fn spread(codes: &[usize], scale: &[usize]) -> Option<ScaleKind> {
     let before = codes.len().checked_sub(scale.len())?;
-    let of = |at: usize| if at < before { 1 } else { scale[at - before] };
-    let all: Vec<usize> = (0..codes.len()).filter(|&at| of(at) != 1).collect();
+    let len_of = |at: usize| if at < before { 1 } else { scale[at - before] };
+    let all: Vec<usize> = (0..codes.len()).filter(|&at| len_of(at) != 1).collect();
     let (Some(&first), Some(&last)) = (all.first(), all.last()) else {
-        return Some(Kind::Axis(0));
+        return Some(ScaleKind::Axis(0));
     };
-    let is_whole = (first..=last).all(|at| of(at) == codes[at]);
+    let is_whole = (first..=last).all(|at| len_of(at) == codes[at]);
     let len = codes[first..=last].iter().product();
     let inner = codes[last + 1..].iter().product();
-    is_whole.then_some(Kind::Slices { len, inner })
+    is_whole.then_some(ScaleKind::Slices { len, inner })
 }

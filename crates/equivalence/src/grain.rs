@@ -1,31 +1,30 @@
-//! How finely a weight's numbers are told, and so by how much they may differ from what
-//! they stand for.
+//! Grain: the resolution of a weight's numbers, and so the largest rounding error.
 
-use super::small::Small;
+use super::small::SmallFloat;
 
-/// What codes stand for.
+/// Scales and zero points of codes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Affine {
     pub scales: Vec<f32>,
-    /// None are all 0; one is for all.
+    /// Zero points; none if all are 0, one if it applies to all.
     pub zeros: Vec<f32>,
     pub layout: Layout,
-    /// The least and the greatest code.
+    /// Least and greatest code.
     pub range: (i64, i64),
-    /// Codes are floating-point numbers, told in units of the least.
-    pub small: Option<Small>,
+    /// Type of codes that are floating-point numbers; they are counted in units of the least.
+    pub small: Option<SmallFloat>,
 }
 
-/// Which scale belongs to an element.
+/// Assignment of scales to elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Layout {
     Whole,
-    /// One for each slice along a dimension of this length.
+    /// One scale per slice along a dimension of this length.
     Axis {
         len: usize,
         inner: usize,
     },
-    /// One for each block of this size along a dimension.
+    /// One scale per block of this size along a dimension.
     Blocks {
         len: usize,
         inner: usize,
@@ -34,7 +33,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    pub fn of(self, index: usize) -> usize {
+    /// Returns the index of the scale of an element.
+    pub fn scale_index(self, index: usize) -> usize {
         match self {
             Self::Whole => 0,
             Self::Axis { len, inner } => index / inner % len,
@@ -45,9 +45,9 @@ impl Layout {
         }
     }
 
-    /// How many scales so many elements take.
+    /// Number of scales for `elements` elements.
     pub fn groups(self, elements: usize) -> usize {
-        if elements == 0 { 0 } else { self.of(elements - 1).max(self.most()) + 1 }
+        if elements == 0 { 0 } else { self.scale_index(elements - 1).max(self.most()) + 1 }
     }
 
     fn most(self) -> usize {
@@ -56,39 +56,39 @@ impl Layout {
 }
 
 impl Affine {
-    /// Whether there are as many scales and zero points as so many elements take.
+    /// Whether there are enough scales and zero points for `elements` elements.
     pub fn fits(&self, elements: usize) -> bool {
         let groups = self.layout.groups(elements);
         let zeros = self.zeros.len();
         self.scales.len() >= groups && (zeros <= 1 || zeros >= groups)
     }
 
-    /// How far a code is from the zero point.
+    /// Distance of a code from the zero point.
     pub fn offset(&self, index: usize, code: i64) -> f64 {
         let zero = match &self.zeros[..] {
             [] => 0.0,
             [one] => *one,
-            several => several[self.layout.of(index)],
+            several => several[self.layout.scale_index(index)],
         };
         code as f64 - f64::from(zero)
     }
 
     pub fn scale(&self, index: usize) -> f32 {
-        self.scales[self.layout.of(index)]
+        self.scales[self.layout.scale_index(index)]
     }
 
     pub fn value(&self, index: usize, code: i64) -> f32 {
         self.offset(index, code) as f32 * self.scale(index)
     }
 
-    /// What rounding to the nearest code changes at most.
+    /// Largest error of rounding to the nearest code.
     pub fn half_step(&self, index: usize, value: f32) -> f32 {
         let scale = self.scale(index).abs();
         let half = self.small.map_or(0.5, |small| small.half_step_in_units(value / scale));
         half * scale
     }
 
-    /// The code of a number, as `QuantizeLinear` has it.
+    /// Code of a number, as `QuantizeLinear` computes it.
     pub fn code(&self, index: usize, value: f32) -> i64 {
         if let Some(small) = self.small {
             return small.nearest(value / self.scale(index));
@@ -100,43 +100,43 @@ impl Affine {
     }
 }
 
-/// What numbers a weight can have, besides those that codes stand for.
+/// Set of numbers that a weight without codes can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grain {
-    /// Those of 32 bits.
+    /// Numbers of 32 bits.
     F32,
-    /// Those of 32 bits, after a calculation that others may round elsewhere.
+    /// Numbers of 32 bits, after a computation that others may round differently.
     Computed,
-    /// Those of 16 bits.
+    /// Numbers of 16 bits.
     F16,
-    /// The upper half of 32 bits.
+    /// Numbers with the upper half of 32 bits.
     Bf16,
-    /// Those of a byte or less.
-    Small(Small),
+    /// Numbers of a byte or less.
+    Small(SmallFloat),
 }
 
-/// Calculations that are the same but for the order of their steps agree to this share.
+/// Relative tolerance of computations that differ only in the order of their steps.
 const CALCULATION: f32 = 1e-5;
 
 impl Grain {
-    /// Half the distance of the numbers next to `value`: what rounding to the nearest one
-    /// may change at most.
+    /// Half the distance between the neighbors of `value`: the largest error of rounding to
+    /// nearest.
     pub fn half_step(self, value: f32) -> f32 {
-        // 2 to the power of the exponent, times this.
-        let of = |digits: i32, least: i32| {
+        // 2 to the power of the exponent, divided by 2.
+        let half_power = |digits: i32, least: i32| {
             let exponent = (value.to_bits() >> 23 & 0xff).cast_signed() - 127;
             2_f32.powi((exponent - digits).max(least) - 1)
         };
         match self {
-            Self::F32 => of(23, -126),
+            Self::F32 => half_power(23, -126),
             Self::Computed => CALCULATION * value.abs() + f32::EPSILON,
-            Self::F16 => of(10, -24),
-            Self::Bf16 => of(7, -126),
+            Self::F16 => half_power(10, -24),
+            Self::Bf16 => half_power(7, -126),
             Self::Small(small) => small.half_step_in_units(value / small.unit()) * small.unit(),
         }
     }
 
-    /// The greatest number there is, if others are cut off to it.
+    /// Greatest number, if larger ones are clipped to it.
     pub fn greatest(self) -> f32 {
         match self {
             Self::F32 | Self::Computed => f32::INFINITY,
@@ -155,12 +155,12 @@ mod tests {
     fn scales_belong_to_slices_and_blocks() {
         // [2, 4, 3], the middle dimension in blocks of 3, of which the last is short.
         let blocks = Layout::Blocks { len: 4, inner: 3, size: 3 };
-        let of: Vec<usize> = (0..24).map(|index| blocks.of(index)).collect();
+        let of: Vec<usize> = (0..24).map(|index| blocks.scale_index(index)).collect();
         let expected = [0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 4, 5, 6, 7, 8, 6, 7, 8, 6, 7, 8, 9, 10, 11];
         assert_eq!(of, expected);
         assert_eq!(blocks.groups(24), 12);
         let slices = Layout::Axis { len: 2, inner: 3 };
-        assert_eq!((0..12).map(|index| slices.of(index)).max(), Some(1));
+        assert_eq!((0..12).map(|index| slices.scale_index(index)).max(), Some(1));
         assert_eq!(
             (slices.groups(12), Layout::Whole.groups(5), Layout::Whole.groups(0)),
             (2, 1, 0)

@@ -1,4 +1,4 @@
-//! What a graph is made of besides its weights.
+//! Contents of a graph besides its weights.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use dyno_onnx::{Attribute, Dim, Model, Tensor};
 use super::flow::Flow;
 use super::operators::plain_operator;
 
-/// What retraining rules ask to keep.
+/// Contents that the retraining rules require to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layers {
-    /// Layers with a matrix of weights.
+    /// Number of layers with a matrix of weights.
     pub linear: usize,
-    /// Others that must stay as they are, by operator.
+    /// Numbers of other layers that must be kept, by operator.
     pub others: BTreeMap<String, usize>,
     /// Shapes of primary inputs and outputs, in ascending order.
     ports: Vec<Vec<Option<usize>>>,
 }
 
-/// Operators that may only be as many as they are in the reference. Those that are
-/// fused, folded or only convert are not among them.
+/// Operators whose number must be that of the reference. Operators that may be fused or folded, or
+/// that only convert, are not listed.
 const KEPT: [&str; 14] = [
     "MaxPool",
     "AveragePool",
@@ -40,7 +40,7 @@ const KEPT: [&str; 14] = [
 /// Operators with a matrix of weights.
 const LINEAR: [&str; 3] = ["Conv", "ConvTranspose", "MatMul"];
 
-/// Of a model and what of its graph leads to an output.
+/// Returns the layers of a model; `flow` has the part of its graph that leads to an output.
 pub fn layers(model: &Model, flow: &Flow<'_>) -> Layers {
     let mut layers = Layers { linear: 0, others: BTreeMap::new(), ports: Vec::new() };
     for step in &flow.steps {
@@ -64,7 +64,7 @@ pub fn layers(model: &Model, flow: &Flow<'_>) -> Layers {
 }
 
 impl Layers {
-    /// Why these are not the layers of the reference, as retraining may leave them.
+    /// Returns why these are not the layers of the reference, as far as retraining must keep them.
     pub fn unlike(&self, reference: &Self) -> Option<String> {
         if self.linear < reference.linear {
             let (own, theirs) = (self.linear, reference.linear);
@@ -91,7 +91,7 @@ impl Layers {
     }
 }
 
-/// Beams of the first search in a graph that says so.
+/// Returns the number of beams of the first search in a graph, if the graph specifies it.
 pub fn beams(flow: &Flow<'_>) -> Option<i64> {
     const NAMES: [&str; 4] = ["num_beams", "beam_width", "beam_size", "beams"];
     let number = |tensor: &Tensor| match tensor.integers().as_deref() {
@@ -103,7 +103,7 @@ pub fn beams(flow: &Flow<'_>) -> Option<i64> {
             Attribute::Int(beams) if NAMES.contains(&name.as_str()) => Some(*beams),
             _ => None,
         });
-        // Fourth input of the operators of ONNX Runtime.
+        // The fourth input of ONNX Runtime's search operators.
         let is_search = matches!(step.op, "BeamSearch" | "WhisperBeamSearch");
         let input = step.inputs.get(3).filter(|_| is_search);
         let fed = input.and_then(|name| flow.tensors.get(name)).and_then(|one| number(one));

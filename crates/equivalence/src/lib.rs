@@ -1,10 +1,29 @@
-//! Whether a model is that of the reference, as the rules of MLPerf Inference mean it:
-//! its weights, number by number, and what its graph says of layers and beams.
+//! Equivalence of a model and its reference under the rules of MLPerf Inference: compares the
+//! weights number by number, and the layers and beams of the graphs.
 //!
-//! Nothing is executed. What the rules allow (other formats, fused layers, another
-//! arrangement of the same numbers, rounding to fewer bits) is told from what they do not
-//! (pruning, retraining, other weights) by the numbers alone. The sections that are named
-//! are those of `inference_rules.adoc` and `inference_retraining_rules.adoc`.
+//! Nothing is executed. Numbers alone distinguish what the rules allow (other formats, fused
+//! layers, another arrangement of the same numbers, rounding to fewer bits) from what they do not
+//! allow (pruning, retraining, other weights). Section numbers refer to `inference_rules.adoc` and
+//! `inference_retraining_rules.adoc`.
+//!
+//! ```
+//! use dyno_equivalence::{BeamCounts, Verdict, compare};
+//! use dyno_onnx::{BuildError, Builder, Element, Fill, Model, Weights};
+//!
+//! // A matrix product with random weights.
+//! let model = |seed: u64| -> Result<Model, BuildError> {
+//!     let mut builder = Builder::new("model", Weights::seeded(seed));
+//!     let x = builder.input("x", Element::F32, &[1.into(), 64.into()]);
+//!     let w = builder.weight("w", &[64, 10], Fill::he(64))?;
+//!     let y = builder.node("MatMul", &[&x, &w], &[])?;
+//!     builder.output("y", &y)?;
+//!     Ok(builder.finish())
+//! };
+//! let (reference, beams) = (model(1)?, BeamCounts::default());
+//! assert_eq!(compare(&reference, &reference, beams)?.verdict, Verdict::Closed);
+//! assert_eq!(compare(&model(2)?, &reference, beams)?.verdict, Verdict::Open);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod alignment;
@@ -40,53 +59,54 @@ use weights::{Weight, Weights};
 
 pub use verdict::{Reason, Verdict};
 
-/// What is said besides the two graphs.
+/// Numbers of beams that the graphs do not specify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Told {
-    /// Beams of the model's search, where its graph does not say.
+pub struct BeamCounts {
+    /// Beams of the model's search, if its graph does not specify them.
     pub beams: Option<i64>,
-    /// Beams of the reference's search, where its graph does not say.
+    /// Beams of the reference's search, if its graph does not specify them.
     pub reference_beams: Option<i64>,
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Equivalence {
-    /// The division that the model is for, as far as its weights tell.
+    /// Division for which the model qualifies, judged by its weights.
     pub verdict: Verdict,
-    /// Why it is no better one, most serious first; why it is closed, if it is.
+    /// Reasons against a better verdict, the most serious first; for a closed verdict, the reason
+    /// for it.
     pub reasons: Vec<Reason>,
-    /// What was not seen, and what has to be shown or described.
+    /// Parts that were not checked, and what the submitter has to show or describe.
     pub conditions: Vec<String>,
-    /// Weights of the reference with what became of them, worst first.
-    pub tensors: Vec<Compared>,
-    /// Weights of the model that are none of the reference.
-    pub extra: Vec<Extra>,
-    /// Weights that are not 0, in the model and in the reference.
+    /// Weights of the reference with their findings, the worst first.
+    pub tensors: Vec<TensorComparison>,
+    /// Weights of the model without counterpart in the reference.
+    pub extra: Vec<ExtraWeight>,
+    /// Nonzero weights in the model and in the reference.
     pub non_zero: (u64, u64),
-    /// Elements of all weights of the model, by the type that holds them.
+    /// Elements of all weights of the model, by type.
     pub numerics: BTreeMap<&'static str, u64>,
-    /// Bytes of its weights, without scales and zero points.
+    /// Bytes of the model's weights, without scales and zero points.
     pub weight_bytes: u64,
     /// Bytes of scales and zero points.
     pub description_bytes: u64,
-    /// Beams in the model and in the reference, where they are told.
+    /// Beams in the model and in the reference, if known.
     pub beams: (Option<i64>, Option<i64>),
 }
 
-/// How a weight was found.
+/// How the counterpart of a weight was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairing {
-    /// By its name.
+    /// By name.
     Name,
-    /// By its shape and its numbers.
+    /// By shape and numbers.
     Numbers,
-    /// By its shape and its place in the graph.
+    /// By shape and position in the graph.
     Place,
 }
 
 impl Pairing {
-    /// In words.
+    /// Name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,75 +117,75 @@ impl Pairing {
     }
 }
 
-/// A weight of the reference, and what became of it.
+/// Comparison of one weight of the reference with its counterpart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compared {
-    /// Its name in the reference.
+pub struct TensorComparison {
+    /// Name in the reference.
     pub name: String,
-    /// Its counterpart's name in the model, and how it was found.
+    /// Name of the counterpart in the model, and how it was found.
     pub own: Option<(String, Pairing)>,
-    /// Its dimensions in the reference.
+    /// Dimensions in the reference.
     pub shape: Vec<usize>,
-    /// Type of its counterpart's elements.
+    /// Element type of the counterpart.
     pub element: Option<&'static str>,
-    /// What became of it.
+    /// Finding.
     pub finding: Finding,
-    /// How far the numbers are apart, if they could be compared.
-    pub away: Option<Away>,
+    /// Deviation of the numbers, if they could be compared.
+    pub deviation: Option<Deviation>,
 }
 
 /// Counts and distances of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Away {
+pub struct Deviation {
     /// Numbers that were compared.
     pub elements: u64,
-    /// 0 in the model, not in the reference, and not by rounding.
+    /// Numbers that are 0 in the model but not in the reference, and not by rounding.
     pub pruned: u64,
-    /// Cut off at the end of the range.
+    /// Numbers clipped at the end of the range.
     pub clipped: u64,
-    /// Rounded to the farther neighbour.
+    /// Numbers rounded to the farther neighbor.
     pub other_neighbour: u64,
-    /// Farther away than any rounding.
+    /// Numbers farther away than any rounding.
     pub changed: u64,
-    /// The largest distance, in half steps of the model's type.
+    /// Largest distance, in half steps of the model's type.
     pub half_steps: f64,
-    /// Root mean square of the distances, by that of the reference.
+    /// Root mean square of the distances, divided by that of the reference.
     pub relative: f64,
 }
 
-/// What became of a weight, from the harmless to the worst.
+/// Finding about a weight, from harmless to worst.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
     /// The same numbers.
     Same,
-    /// Rounded to the type of the model, each number to a neighbour.
+    /// Rounded to the type of the model, each number to a neighbor.
     Rounded,
     /// The same numbers in another order.
     Reordered,
-    /// Each slice along a dimension times a factor of its own.
+    /// Each slice along a dimension is multiplied by a factor.
     Scaled {
         /// The dimension.
         axis: usize,
     },
-    /// In a form that is not understood.
+    /// Stored in a form that is not understood.
     Unread,
-    /// Nothing stands for it.
+    /// No counterpart was found.
     Missing,
-    /// Of another shape.
+    /// The shape differs.
     Reshaped {
-        /// The counterpart's.
+        /// Shape of the counterpart.
         shape: Vec<usize>,
     },
     /// Numbers became 0.
     Pruned,
-    /// Numbers are others, near those of the reference.
+    /// Numbers changed but are near those of the reference.
     Retrained,
-    /// The numbers have nothing to do with those of the reference.
+    /// The numbers are unrelated to those of the reference.
     Replaced,
 }
 
 impl Finding {
-    /// In a word.
+    /// Name in reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -183,52 +203,56 @@ impl Finding {
     }
 }
 
-/// A weight of the model that is none of the reference.
+/// A weight of the model without counterpart in the reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Extra {
-    /// Its name.
+pub struct ExtraWeight {
+    /// Name.
     pub name: String,
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
 }
 
-impl Extra {
-    /// Number of its elements.
+impl ExtraWeight {
+    /// Number of elements.
     #[must_use]
     pub fn elements(&self) -> u64 {
         self.shape.iter().map(|&n| n as u64).product()
     }
 }
 
-/// Which model's weights could not be read.
+/// Error of reading the weights of a model.
 #[derive(Debug)]
-pub struct Unreadable {
-    /// The model that is compared, or the reference.
-    pub of: &'static str,
-    /// Why.
+pub struct EquivalenceError {
+    /// Name of the model: the compared one, or the reference.
+    pub model: &'static str,
+    /// Cause.
     pub why: ReadError,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for EquivalenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the weights of {} cannot be compared: {}", self.of, self.why)
+        write!(f, "the weights of {} cannot be compared: {}", self.model, self.why)
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for EquivalenceError {}
 
-/// Below it, two weights are no more alike than chance has it.
+/// Cosine below which two weights are unrelated.
 const ALIKE: f64 = 0.5;
 
 /// Compares a model with the reference.
 ///
 /// # Errors
-/// Weights in a file beside a model that is not there, or tensors that are cut short.
-pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalence, Unreadable> {
-    let either = |why| Unreadable { of: "the model or the reference", why };
-    let mut own = Weights::of(model);
-    let mut theirs = Weights::of(reference);
-    let of_reference = |why| Unreadable { of: "the reference", why };
+/// A weight file beside a model is missing, or a tensor is truncated.
+pub fn compare(
+    model: &Model,
+    reference: &Model,
+    beams: BeamCounts,
+) -> Result<Equivalence, EquivalenceError> {
+    let either = |why| EquivalenceError { model: "the model or the reference", why };
+    let mut own = Weights::from_model(model);
+    let mut theirs = Weights::from_model(reference);
+    let of_reference = |why| EquivalenceError { model: "the reference", why };
     own.forget_same_unread(&mut theirs).map_err(either)?;
     let folded = fold::fold(&mut theirs, &own).map_err(of_reference)?;
     let unread = (own.not_read(), theirs.not_read());
@@ -249,7 +273,8 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
     }
     let extra = extra(&theirs, &own, &mut pairs).map_err(either)?;
     tensors.sort_by(|a, b| {
-        let relative = |one: &Compared| one.away.map_or(0.0, |away| away.relative);
+        let relative =
+            |one: &TensorComparison| one.deviation.map_or(0.0, |deviation| deviation.relative);
         let by_distance = || relative(b).total_cmp(&relative(a));
         b.finding.cmp(&a.finding).then_with(by_distance).then_with(|| a.name.cmp(&b.name))
     });
@@ -264,23 +289,22 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
         weight_bytes: own.all.iter().map(|weight| own.size(weight)).sum(),
         description_bytes: own.all.iter().map(|weight| own.description(weight)).sum(),
         beams: (
-            layers::beams(&own.flow).or(told.beams),
-            layers::beams(&theirs.flow).or(told.reference_beams),
+            layers::beams(&own.flow).or(beams.beams),
+            layers::beams(&theirs.flow).or(beams.reference_beams),
         ),
     };
-    let is_there =
-        |one: &Compared| one.finding <= Finding::Scaled { axis: usize::MAX } && one.own.is_some();
+    let is_there = |one: &TensorComparison| {
+        one.finding <= Finding::Scaled { axis: usize::MAX } && one.own.is_some()
+    };
     let is_compared = unread.0.0.is_empty() && unread.1.0.is_empty();
-    let otherwise = match is_compared && equivalence.tensors.iter().all(is_there) {
-        true => {
-            let (own, theirs) = ((model, &own), (reference, &theirs));
-            courses::unlike(own, theirs, &pairs, &folded).map_err(either)?
-        }
-        false => Vec::new(),
+    let otherwise = if is_compared && equivalence.tensors.iter().all(is_there) {
+        courses::differences(model, &own, reference, &theirs, &pairs, &folded).map_err(either)?
+    } else {
+        Vec::new()
     };
     let mut layers = layers::layers(model, &own.flow);
     layers.linear += fused(&pairs, &theirs);
-    let graphs = verdict::Graphs {
+    let graphs = verdict::GraphFindings {
         unlike: layers.unlike(&layers::layers(reference, &theirs.flow)),
         folded: folded.len(),
         padded,
@@ -296,29 +320,29 @@ pub fn compare(model: &Model, reference: &Model, told: Told) -> Result<Equivalen
 /// Compares the files of two models.
 ///
 /// # Errors
-/// A file that is no ONNX model, and what [`compare`] fails of.
+/// A file is not an ONNX model, or [`compare`] fails.
 pub fn compare_files(
     model: &Path,
     reference: &Path,
-    told: Told,
-) -> Result<Equivalence, Unreadable> {
-    let own = Model::read(model).map_err(|why| Unreadable { of: "the model", why })?;
-    let of_reference = |why| Unreadable { of: "the reference", why };
-    compare(&own, &Model::read(reference).map_err(of_reference)?, told)
+    beams: BeamCounts,
+) -> Result<Equivalence, EquivalenceError> {
+    let own = Model::read(model).map_err(|why| EquivalenceError { model: "the model", why })?;
+    let of_reference = |why| EquivalenceError { model: "the reference", why };
+    compare(&own, &Model::read(reference).map_err(of_reference)?, beams)
 }
 
-/// The SHA-256 of a file, lower-case hexadecimal.
+/// Returns the SHA-256 of a file in lower-case hexadecimal.
 fn digest_of(path: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
     io::copy(&mut File::open(path)?, &mut hasher)?;
     Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Tells a model from any other: the SHA-256 of its file; where weights lie in files beside
-/// it, that of the list of their SHA-256s, as `sha256sum` prints it, the model's first.
+/// Returns the fingerprint of a model: the SHA-256 of its file. If weights are in files beside it,
+/// the SHA-256 of the list of all SHA-256s as `sha256sum` prints it, that of the model first.
 ///
 /// # Errors
-/// A file that cannot be read, or is no ONNX model.
+/// A file cannot be read, or is not an ONNX model.
 pub fn fingerprint(model: &Path) -> Result<String, ReadError> {
     let read = Model::read(model)?;
     let digest =
@@ -336,30 +360,30 @@ pub fn fingerprint(model: &Path) -> Result<String, ReadError> {
     Ok(Sha256::digest(list).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A pair, and how many numbers are not 0 in the model and in the reference.
+/// Compares a pair; also returns the nonzero numbers of the model and of the reference.
 fn compared(
     pair: &Pair,
     theirs: &Weights<'_>,
     own: &Weights<'_>,
-) -> Result<(Compared, (u64, u64)), ReadError> {
+) -> Result<(TensorComparison, (u64, u64)), ReadError> {
     let (weight, counterpart) = (&theirs.all[pair.reference], &own.all[pair.own]);
     let (reference, numbers) = (theirs.numbers(weight)?, own.numbers(counterpart)?);
-    let mut compared = Compared {
+    let mut compared = TensorComparison {
         name: weight.name.clone(),
         own: Some((counterpart.held_as.clone(), pair.by)),
         shape: weight.shape.clone(),
         element: Some(counterpart.element.name()),
         finding: Finding::Reshaped { shape: counterpart.shape.clone() },
-        away: None,
+        deviation: None,
     };
-    let alignment = Alignment::of(&pair.arrangement, &reference.shape, &numbers.shape);
+    let alignment = Alignment::from_shapes(&pair.arrangement, &reference.shape, &numbers.shape);
     let Some(alignment) = alignment else {
         return Ok((compared, (numbers.non_zero(), reference.non_zero())));
     };
     let sides = Sides { theirs: &reference, own: &numbers, alignment: &alignment };
     let found = difference(&sides);
     compared.finding = finding(&found, &sides);
-    compared.away = Some(Away {
+    compared.deviation = Some(Deviation {
         elements: found.elements,
         pruned: found.pruned,
         clipped: found.clipped,
@@ -371,14 +395,13 @@ fn compared(
     Ok((compared, found.non_zero))
 }
 
-/// Weights of the model that are none of the reference. Those that hold again what another
-/// one holds are paired.
+/// Returns the weights of the model without counterpart. Duplicates of other weights are paired.
 fn extra(
     theirs: &Weights<'_>,
     own: &Weights<'_>,
     pairs: &mut Vec<Pair>,
-) -> Result<Vec<Extra>, ReadError> {
-    for pair in pair::again(theirs, own, pairs)? {
+) -> Result<Vec<ExtraWeight>, ReadError> {
+    for pair in pair::duplicates(theirs, own, pairs)? {
         if compared(&pair, theirs, own)?.0.finding <= Finding::Rounded {
             pairs.push(pair);
         }
@@ -386,10 +409,10 @@ fn extra(
     let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
     let extra = own.all.iter().enumerate().filter(|(at, _)| !used.contains(at));
     let extra = extra.map(|(_, weight)| (weight.held_as.clone(), weight.shape.clone()));
-    Ok(extra.map(|(name, shape)| Extra { name, shape }).collect())
+    Ok(extra.map(|(name, shape)| ExtraWeight { name, shape }).collect())
 }
 
-/// How many layers of the reference share one with another.
+/// Number of reference layers that are fused into a layer with another one.
 fn fused(pairs: &[Pair], theirs: &Weights<'_>) -> usize {
     let is_part = |pair: &&Pair| {
         let is_matrix = theirs.all[pair.reference].shape.len() > 1;
@@ -399,8 +422,7 @@ fn fused(pairs: &[Pair], theirs: &Weights<'_>) -> usize {
     parts - pairs.iter().filter(is_part).map(|pair| pair.own).collect::<HashSet<_>>().len()
 }
 
-/// A weight with the operators that change it in the model's graph, and not in the
-/// reference's.
+/// Describes a weight that operators change in the model's graph but not in the reference's.
 fn changed_in_graph(pair: &Pair, theirs: &Weights<'_>, own: &Weights<'_>) -> Option<String> {
     let (theirs, own) = (&theirs.all[pair.reference], &own.all[pair.own]);
     let more: Vec<&str> = own.through.difference(&theirs.through).map(String::as_str).collect();
@@ -429,21 +451,22 @@ fn finding(found: &Difference, sides: &Sides<'_>) -> Finding {
     if found.cosine < ALIKE && found.pruned < found.changed {
         return Finding::Replaced;
     }
-    // Retraining moves what it does not prune.
+    // Retraining changes the numbers that it does not prune.
     let is_pruned = found.pruned > 0 && found.changed == 0;
     if is_pruned { Finding::Pruned } else { Finding::Retrained }
 }
 
-/// A weight for which nothing was found, but `bits` that are not understood may hold it.
-fn absent(weight: &Weight, bits: u64) -> Compared {
+/// Comparison of a weight without counterpart; `bits` of tensors that are not understood may
+/// contain it.
+fn absent(weight: &Weight, bits: u64) -> TensorComparison {
     let elements: u64 = weight.shape.iter().map(|&n| n as u64).product();
-    Compared {
+    TensorComparison {
         name: weight.name.clone(),
         own: None,
         shape: weight.shape.clone(),
         element: None,
         finding: if bits >= elements { Finding::Unread } else { Finding::Missing },
-        away: None,
+        deviation: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The numbers of one weight, each read from the bytes of the file when it is asked for.
+//! The numbers of one weight, read from the bytes of the file on demand.
 
 use std::borrow::Cow;
 
@@ -6,26 +6,26 @@ use dyno_onnx::{Element, ReadError, Tensor, Values};
 use half::{bf16, f16};
 
 use super::grain::{Affine, Grain};
-use super::small::Small;
+use super::small::SmallFloat;
 
-/// A weight's numbers.
+/// Numbers of a weight.
 #[derive(Debug)]
 pub struct Numbers<'a> {
     pub shape: Vec<usize>,
-    held: Held<'a>,
+    storage: Storage<'a>,
 }
 
 #[derive(Debug)]
-enum Held<'a> {
+enum Storage<'a> {
     Plain(Bytes<'a>),
-    /// Each slice along the first dimension times a factor.
+    /// Each slice along the first dimension is multiplied by a factor.
     Scaled(Bytes<'a>, &'a [f32]),
-    /// Numbers that stand in no file, and the greatest of those that they are the sums of.
+    /// Computed numbers, and the greatest of those that were summed in them.
     Made(&'a [f32], f32),
     Codes(Codes<'a>),
 }
 
-/// Codes and what they stand for.
+/// Codes with their scales and zero points.
 #[derive(Debug)]
 pub struct Codes<'a> {
     bytes: Bytes<'a>,
@@ -33,29 +33,29 @@ pub struct Codes<'a> {
     pub affine: Affine,
 }
 
-/// How codes lie in their tensor.
+/// How codes are stored in their tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// Each is an element.
+    /// One code per element.
     Elements,
-    /// They are made of numbers when the graph is executed.
+    /// The graph computes them from numbers during execution.
     Rounded,
-    /// Several a byte, the first in its lowest bits, as `MatMulNBits` has them.
+    /// Several per byte, the first in the lowest bits, as in `MatMulNBits`.
     Bits { bits: usize, columns: usize, row_bytes: usize },
 }
 
-/// The elements of a tensor as they are in the file.
+/// Elements of a tensor as stored in the file.
 #[derive(Debug)]
 pub struct Bytes<'a> {
     tensor: Cow<'a, Tensor>,
 }
 
 impl<'a> Bytes<'a> {
-    /// Loads them, if they are in a file of their own.
+    /// Loads the elements if they are in a separate file.
     ///
     /// # Errors
-    /// That file cannot be read, or the tensor is cut short.
-    pub fn of(tensor: &'a Tensor) -> Result<Self, ReadError> {
+    /// The file cannot be read, or the tensor is truncated.
+    pub fn load(tensor: &'a Tensor) -> Result<Self, ReadError> {
         let tensor = match tensor.values {
             Values::Bytes(_) => Cow::Borrowed(tensor),
             _ => {
@@ -73,7 +73,7 @@ impl<'a> Bytes<'a> {
         Err(ReadError::Tensor { name, why })
     }
 
-    /// Row by row.
+    /// All bytes, row by row.
     pub fn all(&self) -> &[u8] {
         match &self.tensor.values {
             Values::Bytes(bytes) => bytes,
@@ -89,7 +89,7 @@ impl<'a> Bytes<'a> {
         self.all().as_chunks().0[index]
     }
 
-    /// A whole number.
+    /// Reads an integer.
     pub fn integer(&self, index: usize) -> i64 {
         match self.tensor.element {
             Element::I8 => self.all()[index].cast_signed().into(),
@@ -103,16 +103,16 @@ impl<'a> Bytes<'a> {
             Element::U2 => i64::from(self.pair(index)),
             Element::I2 => i64::from((self.pair(index) << 6).cast_signed() >> 6),
             Element::U4 => i64::from(self.nibble(index)),
-            // The sign is the fourth bit.
+            // The fourth bit is the sign.
             Element::I4 => i64::from((self.nibble(index) << 4).cast_signed() >> 4),
             Element::F32 | Element::F64 | Element::F16 | Element::BF16 | Element::F8E8M0 => {
                 self.number(index) as i64
             }
-            Element::F4E2M1 => Small::F4E2M1.units(self.nibble(index)),
-            Element::F8E4M3 => Small::F8E4M3.units(self.all()[index]),
-            Element::F8E4M3Fnuz => Small::F8E4M3Fnuz.units(self.all()[index]),
-            Element::F8E5M2 => Small::F8E5M2.units(self.all()[index]),
-            Element::F8E5M2Fnuz => Small::F8E5M2Fnuz.units(self.all()[index]),
+            Element::F4E2M1 => SmallFloat::F4E2M1.units(self.nibble(index)),
+            Element::F8E4M3 => SmallFloat::F8E4M3.units(self.all()[index]),
+            Element::F8E4M3Fnuz => SmallFloat::F8E4M3Fnuz.units(self.all()[index]),
+            Element::F8E5M2 => SmallFloat::F8E5M2.units(self.all()[index]),
+            Element::F8E5M2Fnuz => SmallFloat::F8E5M2Fnuz.units(self.all()[index]),
         }
     }
 
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
         self.all()[index / 2] >> (index % 2 * 4) & 15
     }
 
-    /// A floating-point number, or a whole one as such.
+    /// Reads a floating-point number; integers are converted.
     pub fn number(&self, index: usize) -> f32 {
         match self.tensor.element {
             Element::F32 => f32::from_le_bytes(self.array(index)),
@@ -133,14 +133,14 @@ impl<'a> Bytes<'a> {
             Element::BF16 => bf16::from_le_bytes(self.array(index)).to_f32(),
             // A power of two.
             Element::F8E8M0 => (f32::from(self.all()[index]) - 127.0).exp2(),
-            element => match Small::of(element) {
+            element => match SmallFloat::from_element(element) {
                 Some(small) => small.value(self.integer(index)),
                 None => self.integer(index) as f32,
             },
         }
     }
 
-    /// All as floating-point numbers.
+    /// Reads all elements as floating-point numbers.
     pub fn numbers(&self) -> Vec<f32> {
         (0..self.len()).map(|index| self.number(index)).collect()
     }
@@ -149,13 +149,13 @@ impl<'a> Bytes<'a> {
         match self.tensor.element {
             Element::F16 => Grain::F16,
             Element::BF16 => Grain::Bf16,
-            element => Small::of(element).map_or(Grain::F32, Grain::Small),
+            element => SmallFloat::from_element(element).map_or(Grain::F32, Grain::Small),
         }
     }
 }
 
 impl Codes<'_> {
-    /// The code of an element.
+    /// Code of an element.
     pub fn code(&self, index: usize) -> i64 {
         match self.packing {
             Packing::Elements => self.bytes.integer(index),
@@ -171,10 +171,10 @@ impl Codes<'_> {
     }
 }
 
-/// Roundings that go into a product: of both factors, of what one of them is made of.
+/// Roundings in a product: those of both factors, and those in the computation of one.
 const STEPS: f32 = 4.0;
 
-/// A number of less than 9 bits; rows begin at a byte.
+/// Returns a number of less than 9 bits from rows that begin at byte boundaries.
 pub fn packed(bytes: &[u8], bits: usize, columns: usize, row_bytes: usize, index: usize) -> u8 {
     let (row, bit) = (index / columns, index % columns * bits);
     let byte = bytes.get(row * row_bytes + bit / 8).copied().unwrap_or_default();
@@ -184,15 +184,15 @@ pub fn packed(bytes: &[u8], bits: usize, columns: usize, row_bytes: usize, index
 
 impl<'a> Numbers<'a> {
     pub fn plain(shape: Vec<usize>, bytes: Bytes<'a>) -> Self {
-        Self { shape, held: Held::Plain(bytes) }
+        Self { shape, storage: Storage::Plain(bytes) }
     }
 
     pub fn scaled(shape: Vec<usize>, bytes: Bytes<'a>, factors: &'a [f32]) -> Self {
-        Self { shape, held: Held::Scaled(bytes, factors) }
+        Self { shape, storage: Storage::Scaled(bytes, factors) }
     }
 
-    pub fn made(shape: Vec<usize>, values: &'a [f32], of: f32) -> Self {
-        Self { shape, held: Held::Made(values, of) }
+    pub fn made(shape: Vec<usize>, values: &'a [f32], greatest: f32) -> Self {
+        Self { shape, storage: Storage::Made(values, greatest) }
     }
 
     pub fn codes(
@@ -201,8 +201,10 @@ impl<'a> Numbers<'a> {
         packing: Packing,
         affine: Affine,
     ) -> Option<Self> {
-        let numbers = Self { shape, held: Held::Codes(Codes { bytes, packing, affine }) };
-        let Held::Codes(Codes { bytes, packing, affine }) = &numbers.held else { return None };
+        let numbers = Self { shape, storage: Storage::Codes(Codes { bytes, packing, affine }) };
+        let Storage::Codes(Codes { bytes, packing, affine }) = &numbers.storage else {
+            return None;
+        };
         let is_whole = match packing {
             Packing::Elements | Packing::Rounded => bytes.len() == numbers.len(),
             Packing::Bits { columns, row_bytes, .. } => {
@@ -216,60 +218,62 @@ impl<'a> Numbers<'a> {
         self.shape.iter().product()
     }
 
-    /// The number at a place, row by row.
+    /// Number at a position, row by row.
     pub fn value(&self, index: usize) -> f32 {
-        match &self.held {
-            Held::Plain(bytes) => bytes.number(index),
-            Held::Scaled(bytes, factors) => {
+        match &self.storage {
+            Storage::Plain(bytes) => bytes.number(index),
+            Storage::Scaled(bytes, factors) => {
                 let slice = (bytes.len() / factors.len().max(1)).max(1);
                 bytes.number(index) * factors.get(index / slice).copied().unwrap_or(1.0)
             }
-            Held::Made(values, _) => values[index],
-            Held::Codes(codes) => codes.value(index),
+            Storage::Made(values, _) => values[index],
+            Storage::Codes(codes) => codes.value(index),
         }
     }
 
-    /// The codes, if it has any.
+    /// Codes, if there are any.
     pub fn as_codes(&self) -> Option<&Codes<'a>> {
-        match &self.held {
-            Held::Codes(codes) => Some(codes),
+        match &self.storage {
+            Storage::Codes(codes) => Some(codes),
             _ => None,
         }
     }
 
-    /// Which numbers it can have, if none are codes.
+    /// Set of possible numbers, if there are no codes.
     pub fn grain(&self) -> Option<Grain> {
-        match &self.held {
-            Held::Plain(bytes) => Some(bytes.grain()),
-            Held::Scaled(..) | Held::Made(..) => Some(Grain::Computed),
-            Held::Codes(_) => None,
+        match &self.storage {
+            Storage::Plain(bytes) => Some(bytes.grain()),
+            Storage::Scaled(..) | Storage::Made(..) => Some(Grain::Computed),
+            Storage::Codes(_) => None,
         }
     }
 
-    /// What rounding to the nearest of its numbers changes at most.
+    /// Largest error of rounding to the nearest possible number.
     pub fn half_step(&self, index: usize, value: f32) -> f32 {
-        match &self.held {
-            Held::Codes(codes) => codes.affine.half_step(index, value),
+        match &self.storage {
+            Storage::Codes(codes) => codes.affine.half_step(index, value),
             _ => self.grain().map_or(0.0, |grain| grain.half_step(value)),
         }
     }
 
-    /// What the calculations that made its numbers leave open, where those of `own` are
-    /// the results: each step of them may have rounded.
+    /// Uncertainty from the computations that produced the numbers, if those of `own` are the
+    /// results: each of their steps may have rounded.
     pub fn slack(&self, own: &Self, value: f32) -> f32 {
-        let of = match &self.held {
-            Held::Scaled(..) => value,
-            Held::Made(_, greatest) => *greatest,
+        let reference = match &self.storage {
+            Storage::Scaled(..) => value,
+            Storage::Made(_, greatest) => *greatest,
             _ => return 0.0,
         };
-        let computed = Grain::Computed.half_step(of);
+        let computed = Grain::Computed.half_step(reference);
         match own.grain() {
-            Some(grain @ (Grain::F16 | Grain::Bf16)) => computed + STEPS * grain.half_step(of),
+            Some(grain @ (Grain::F16 | Grain::Bf16)) => {
+                computed + STEPS * grain.half_step(reference)
+            }
             _ => computed,
         }
     }
 
-    /// Elements that are not 0.
+    /// Number of nonzero elements.
     pub fn non_zero(&self) -> u64 {
         (0..self.len()).filter(|&index| self.value(index) != 0.0).count() as u64
     }
@@ -288,7 +292,7 @@ mod tests {
             values: Values::Bytes(bytes),
         };
         let all = |tensor: &Tensor| {
-            let bytes = Bytes::of(tensor).unwrap();
+            let bytes = Bytes::load(tensor).unwrap();
             (0..bytes.len()).map(|index| bytes.integer(index)).collect::<Vec<_>>()
         };
         // The first of a pair is the lower half; the last byte is half empty.
@@ -297,6 +301,6 @@ mod tests {
         let two = |index| packed(&[0b11_10_01_00, 0b10, 0xff, 0xff], 2, 5, 2, index);
         assert_eq!([0, 1, 2, 3, 4, 5].map(two), [0, 1, 2, 3, 2, 3]);
         assert_eq!(packed(&[7, 200], 8, 2, 2, 1), 200);
-        assert!(Bytes::of(&of(Element::I4, vec![0], 3)).is_err());
+        assert!(Bytes::load(&of(Element::I4, vec![0], 3)).is_err());
     }
 }

@@ -1,9 +1,8 @@
-//! What operators of ONNX and of ONNX Runtime do with the tensors they are given, as far as
-//! weights are concerned.
+//! Operators of ONNX and of ONNX Runtime, as far as weights are concerned.
 
 use dyno_onnx::{Node, Tensor};
 
-/// What an operator is called when it computes in full precision, on its own.
+/// Returns the name of the full-precision, unfused form of an operator.
 pub fn plain_operator(op: &str) -> &str {
     match op {
         "QLinearConv" | "ConvInteger" | "FusedConv" | "NhwcConv" | "NhwcFusedConv" => "Conv",
@@ -27,10 +26,10 @@ pub fn plain_operator(op: &str) -> &str {
     }
 }
 
-/// Operators that put their first input out in another shape or order.
+/// Operators that output their first input in another shape or order.
 pub const MOVING: [&str; 5] = ["Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"];
 
-/// Operators that put out some of what they are given, or more often, and compute nothing.
+/// Operators that output parts or repetitions of their inputs and compute nothing.
 pub const PICKING: [&str; 16] = [
     "Slice",
     "Concat",
@@ -50,11 +49,11 @@ pub const PICKING: [&str; 16] = [
     "Size",
 ];
 
-/// Operators that only say yes or no of numbers.
+/// Operators that only test numbers.
 pub const COMPARING: [&str; 8] =
     ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual", "And", "Or", "Shape"];
 
-/// Whether an input says where or how many, and not what is computed with.
+/// Whether an input is an index or a count rather than an operand.
 pub fn is_place(op: &str, input: usize) -> bool {
     match op {
         "Gather" | "GatherElements" | "GatherND" | "ScatterND" | "ScatterElements" => input == 1,
@@ -69,33 +68,33 @@ pub fn is_place(op: &str, input: usize) -> bool {
     }
 }
 
-/// Codes that an operator reads by scales of its own, as numbers of its inputs.
+/// Codes that an operator reads with its own scales; numbers are indices of inputs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reads {
+pub struct CodeInput {
     pub codes: usize,
-    /// Their product is the scale; none if that comes later in the graph.
+    /// Inputs whose product is the scale; empty if the scale comes later in the graph.
     pub scales: Vec<usize>,
     pub zero: Option<usize>,
-    pub kind: Kind,
+    pub kind: ScaleKind,
 }
 
-/// Which scale belongs to which code.
+/// Assignment of scales to codes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
-    /// One scale, or one for each slice along this dimension.
+pub enum ScaleKind {
+    /// One scale, or one per slice along this dimension.
     Axis(i64),
-    /// A scale for each slice along the first dimension, or along the last.
+    /// One scale per slice along the first dimension, or along the last.
     FirstOrLast,
-    /// A scale for each block along this dimension.
+    /// One scale per block along this dimension.
     Blocks { axis: i64, size: usize },
-    /// A scale for each of so many slices in a row; then again.
+    /// One scale for each of `len` consecutive slices of `inner` elements, repeated.
     Slices { len: usize, inner: usize },
-    /// Several numbers a byte, as `MatMulNBits` has them.
+    /// Several numbers per byte, as in `MatMulNBits`.
     Packed { rows: usize, columns: usize, block: usize, bits: usize },
 }
 
-impl Kind {
-    /// Whether a tensor has the bytes for its codes.
+impl ScaleKind {
+    /// Whether a tensor has enough bytes for its codes.
     pub fn fits(self, codes: &Tensor) -> bool {
         let Self::Packed { rows, columns, block, bits } = self else { return true };
         let row = columns.div_ceil(block).checked_mul(block * bits / 8);
@@ -104,49 +103,56 @@ impl Kind {
     }
 }
 
-/// Numbers of a block; engines take no more than some hundred.
+/// Maximum numbers in a block; engines support a few hundred.
 const MOST_BLOCK: usize = 1 << 20;
 
-/// What an operator reads so.
-pub fn reads(node: &Node) -> Vec<Reads> {
-    let one = |codes: usize, scale: usize, zero: usize, kind: Kind| Reads {
+/// Returns the codes that an operator reads with its own scales.
+pub fn code_inputs(node: &Node) -> Vec<CodeInput> {
+    let one = |codes: usize, scale: usize, zero: usize, kind: ScaleKind| CodeInput {
         codes,
         scales: vec![scale],
         zero: Some(zero),
         kind,
     };
-    // Its scale is the product of those of the two that are multiplied.
-    let bias = |codes: usize| Reads { codes, scales: vec![1, 4], zero: None, kind: Kind::Axis(0) };
-    let later = |kind: Kind| Reads { codes: 1, scales: Vec::new(), zero: Some(3), kind };
+    // The scale of a bias is the product of the scales of both factors.
+    let bias = |codes: usize| CodeInput {
+        codes,
+        scales: vec![1, 4],
+        zero: None,
+        kind: ScaleKind::Axis(0),
+    };
+    let later = |kind: ScaleKind| CodeInput { codes: 1, scales: Vec::new(), zero: Some(3), kind };
     match node.op.as_str() {
-        "MatMulInteger" => vec![later(Kind::Axis(-1))],
-        "ConvInteger" => vec![later(Kind::Axis(0))],
-        "QLinearConv" => vec![one(3, 4, 5, Kind::Axis(0)), bias(8)],
+        "MatMulInteger" => vec![later(ScaleKind::Axis(-1))],
+        "ConvInteger" => vec![later(ScaleKind::Axis(0))],
+        "QLinearConv" => vec![one(3, 4, 5, ScaleKind::Axis(0)), bias(8)],
         "QLinearAdd" | "QLinearMul" => {
-            vec![one(0, 1, 2, Kind::Axis(0)), one(3, 4, 5, Kind::Axis(0))]
+            vec![one(0, 1, 2, ScaleKind::Axis(0)), one(3, 4, 5, ScaleKind::Axis(0))]
         }
-        "QLinearMatMul" => vec![one(0, 1, 2, Kind::Axis(-2)), one(3, 4, 5, Kind::Axis(-1))],
+        "QLinearMatMul" => {
+            vec![one(0, 1, 2, ScaleKind::Axis(-2)), one(3, 4, 5, ScaleKind::Axis(-1))]
+        }
         "QGemm" => {
             let axis = if node.int("transB", 0) == 1 { 0 } else { 1 };
-            vec![one(3, 4, 5, Kind::Axis(axis)), bias(6)]
+            vec![one(3, 4, 5, ScaleKind::Axis(axis)), bias(6)]
         }
-        "DynamicQuantizeMatMul" => vec![one(1, 2, 3, Kind::Axis(-1))],
-        "MatMulIntegerToFloat" => vec![one(1, 3, 5, Kind::Axis(-1))],
-        "QAttention" => vec![one(1, 4, 7, Kind::Axis(-1))],
+        "DynamicQuantizeMatMul" => vec![one(1, 2, 3, ScaleKind::Axis(-1))],
+        "MatMulIntegerToFloat" => vec![one(1, 3, 5, ScaleKind::Axis(-1))],
+        "QAttention" => vec![one(1, 4, 7, ScaleKind::Axis(-1))],
         "DynamicQuantizeLSTM" => {
-            vec![one(1, 8, 9, Kind::FirstOrLast), one(2, 10, 11, Kind::FirstOrLast)]
+            vec![one(1, 8, 9, ScaleKind::FirstOrLast), one(2, 10, 11, ScaleKind::FirstOrLast)]
         }
         "GatherBlockQuantized" => {
             let size = usize::try_from(node.int("block_size", 128)).unwrap_or(0);
-            let kind = Kind::Blocks { axis: node.int("quantize_axis", 1), size };
+            let kind = ScaleKind::Blocks { axis: node.int("quantize_axis", 1), size };
             (size > 0).then(|| one(0, 2, 3, kind)).into_iter().collect()
         }
-        // Its fifth input gives columns to blocks in an order of its own.
+        // The fifth input assigns columns to blocks in an arbitrary order.
         "MatMulNBits" if node.inputs.get(4).is_none_or(String::is_empty) => {
             let size = |name: &str, default| usize::try_from(node.int(name, default)).unwrap_or(0);
             let (rows, columns, block) = (size("N", 0), size("K", 0), size("block_size", 0));
             let bits = size("bits", 4);
-            let kind = Kind::Packed { rows, columns, block, bits };
+            let kind = ScaleKind::Packed { rows, columns, block, bits };
             let is_whole = rows > 0 && columns > 0 && block.is_multiple_of(8);
             let is_read = is_whole && matches!(bits, 2 | 4 | 8) && block <= MOST_BLOCK;
             is_read.then(|| one(1, 2, 3, kind)).into_iter().collect()
@@ -155,7 +161,7 @@ pub fn reads(node: &Node) -> Vec<Reads> {
     }
 }
 
-/// Inputs that are scales or zero points of what an operator is given or puts out.
+/// Inputs that are scales or zero points of an operator's data inputs or outputs.
 pub fn scales_of_activations(op: &str) -> &'static [usize] {
     match op {
         "QuantizeLinear" | "DequantizeLinear" => &[1, 2],

@@ -1,4 +1,4 @@
-//! Which weight of a model is which of the reference.
+//! Pairing of a model's weights with those of the reference.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,22 +19,22 @@ pub struct Pair {
     pub arrangement: Arrangement,
 }
 
-/// Elements that are looked at to tell weights apart.
+/// Elements that are sampled to distinguish weights.
 const SAMPLED: usize = 512;
 
-/// Relative distance below which two weights are the same one, rounded.
+/// Relative distance below which two weights count as the same, rounded.
 const CLOSE: f64 = 0.2;
 
-/// A dimension is padded to at most so many times its length.
+/// Maximum ratio of a padded dimension to its original length.
 const MOST_PADDING: usize = 2;
 
-/// Most pairs of one shape whose numbers are looked at; beyond it, places decide.
+/// Maximum pairs of one shape whose numbers are compared; beyond it, positions decide.
 const MOST_LOOKS: usize = 100_000;
 
-/// Pairs by name, then by shape and numbers, then by shape and place in the graph.
+/// Pairs weights by name, then by shape and numbers, then by shape and position in the graph.
 ///
 /// # Errors
-/// Weights that cannot be read.
+/// Weights cannot be read.
 pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, ReadError> {
     let mut names: HashMap<&str, usize> = HashMap::new();
     for (at, weight) in own.all.iter().enumerate() {
@@ -59,7 +59,7 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
     for (shape, theirs) in groups {
         let free = |&at: &usize| !is_taken[at] && sorted(&own.all[at].shape) == shape;
         let ours: Vec<usize> = (0..own.all.len()).filter(free).collect();
-        for pair in of_shape(reference, own, theirs, ours)? {
+        for pair in pairs_of_shape(reference, own, theirs, ours)? {
             is_taken[pair.own] = true;
             pairs.push(pair);
         }
@@ -83,7 +83,7 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
     }
     let free = (0..own.all.len()).filter(|at| !is_taken[*at]);
     side_by_side(reference, own, free.collect(), &mut pairs)?;
-    // What the reference holds twice may be there once.
+    // The model may store once what the reference stores twice.
     for at in unpaired(reference, &pairs) {
         let weight = &reference.all[at];
         for (found, ours) in own.all.iter().enumerate().filter(|(_, ours)| may_be(weight, ours)) {
@@ -96,23 +96,23 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
     Ok(pairs)
 }
 
-/// Weights of the reference that have no counterpart.
+/// Weights of the reference without counterpart.
 fn unpaired(reference: &Weights<'_>, pairs: &[Pair]) -> Vec<usize> {
     let paired: HashSet<usize> = pairs.iter().map(|pair| pair.reference).collect();
     (0..reference.all.len()).filter(|at| !paired.contains(at)).collect()
 }
 
-/// Weights of the model that hold again what another one holds, with those of the reference.
+/// Returns the weights of the model that duplicate another one, paired with those of the reference.
 ///
 /// # Errors
-/// Weights that cannot be read.
-pub fn again(
+/// Weights cannot be read.
+pub fn duplicates(
     reference: &Weights<'_>,
     own: &Weights<'_>,
     pairs: &[Pair],
 ) -> Result<Vec<Pair>, ReadError> {
     let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
-    let (mut again, mut looks) = (Vec::new(), 0);
+    let (mut duplicates, mut looks) = (Vec::new(), 0);
     for (found, ours) in own.all.iter().enumerate().filter(|(at, _)| !used.contains(at)) {
         for (at, weight) in reference.all.iter().enumerate() {
             if !may_be(weight, ours) || looks >= MOST_LOOKS {
@@ -120,15 +120,20 @@ pub fn again(
             }
             looks += 1;
             if let Some(arrangement) = near(reference, weight, own, ours)? {
-                again.push(Pair { reference: at, own: found, by: Pairing::Numbers, arrangement });
+                duplicates.push(Pair {
+                    reference: at,
+                    own: found,
+                    by: Pairing::Numbers,
+                    arrangement,
+                });
                 break;
             }
         }
     }
-    Ok(again)
+    Ok(duplicates)
 }
 
-/// How the numbers of a weight lie in another, if they are there.
+/// Returns the arrangement of a weight in another if the numbers agree.
 fn near(
     reference: &Weights<'_>,
     theirs: &Weight,
@@ -140,8 +145,7 @@ fn near(
     Ok((distance(&numbers, &candidate, &arrangement) < CLOSE).then_some(arrangement))
 }
 
-/// Pairs weights of the reference that lie side by side in one of the model's, as those of
-/// layers that were fused.
+/// Pairs weights of the reference that are concatenated in one of the model's, as in fused layers.
 fn side_by_side(
     reference: &Weights<'_>,
     own: &Weights<'_>,
@@ -154,7 +158,7 @@ fn side_by_side(
     }
     for found in free {
         for axis in 0..own.all[found].shape.len() {
-            let parts = parts(reference, &left, own, (found, axis))?;
+            let parts = parts(reference, &left, own, found, axis)?;
             if parts.is_empty() {
                 continue;
             }
@@ -166,13 +170,14 @@ fn side_by_side(
     Ok(())
 }
 
-/// The weights of the reference, one behind the other along a dimension of the model's;
-/// none if they are not all there.
+/// Returns the weights of the reference that are concatenated along a dimension of the model's;
+/// empty if some are missing.
 fn parts(
     reference: &Weights<'_>,
     left: &[usize],
     own: &Weights<'_>,
-    (found, axis): (usize, usize),
+    found: usize,
+    axis: usize,
 ) -> Result<Vec<Pair>, ReadError> {
     let ours = &own.all[found];
     let (numbers, mut parts, mut start) = (own.numbers(ours)?, Vec::<Pair>::new(), 0);
@@ -205,19 +210,19 @@ fn parts(
     Ok(parts)
 }
 
-/// The relative distance of two weights, by some of their elements.
+/// Relative distance of two weights, from a sample of their elements.
 fn distance(theirs: &Numbers<'_>, ours: &Numbers<'_>, arrangement: &Arrangement) -> f64 {
-    let Some(alignment) = Alignment::of(arrangement, &theirs.shape, &ours.shape) else {
+    let Some(alignment) = Alignment::from_shapes(arrangement, &theirs.shape, &ours.shape) else {
         return f64::INFINITY;
     };
     let places = looked_at(alignment.len()).map(|index| alignment.place(index));
     let (there, here): (Vec<f32>, Vec<f32>) = places
         .map(|(own, place)| (place.map_or(0.0, |place| theirs.value(place)), ours.value(own)))
         .unzip();
-    apart(&there, &here)
+    relative_distance(&there, &here)
 }
 
-/// Whether one may be the other in another shape.
+/// Whether one weight may be the other in another shape.
 fn may_be(theirs: &Weight, ours: &Weight) -> bool {
     let count = |weight: &Weight| weight.shape.iter().product::<usize>();
     count(theirs) == count(ours)
@@ -225,8 +230,8 @@ fn may_be(theirs: &Weight, ours: &Weight) -> bool {
         || !paddings(&theirs.shape, &ours.shape).is_empty()
 }
 
-/// Pairs weights whose shapes are the same but for the order of dimensions.
-fn of_shape(
+/// Pairs weights whose shapes differ at most in the order of dimensions.
+fn pairs_of_shape(
     reference: &Weights<'_>,
     own: &Weights<'_>,
     mut theirs: Vec<usize>,
@@ -240,7 +245,7 @@ fn of_shape(
         let mut left = Vec::new();
         for at in theirs {
             let numbers = reference.numbers(&reference.all[at])?;
-            // Most candidates have one shape, and so ask for the same elements.
+            // Most candidates have one shape and so need the same elements.
             let mut asked: HashMap<(&[usize], Vec<usize>), Vec<f32>> = HashMap::new();
             let mut best = (CLOSE, None);
             for (number, found) in samples.iter().enumerate().filter(|(at, _)| !is_used[*at]) {
@@ -250,7 +255,7 @@ fn of_shape(
                         let arrangement = Arrangement::Axes(axes.clone());
                         sampled(&numbers, &arrangement, shape).unwrap_or_default()
                     });
-                    let away = apart(there, found);
+                    let away = relative_distance(there, found);
                     if away < best.0 {
                         best = (away, Some((number, axes)));
                     }
@@ -289,7 +294,7 @@ fn of_shape(
     Ok(pairs)
 }
 
-/// How the numbers of a weight lie in another, the likeliest way.
+/// Returns the most likely arrangement of a weight in another.
 fn arrangement(
     reference: &Weights<'_>,
     theirs: &Weight,
@@ -310,7 +315,7 @@ fn arrangement(
     let found = samples(&candidate);
     let away = |arrangement: &Arrangement| {
         let there = sampled(&numbers, arrangement, &ours.shape);
-        there.map_or(f64::INFINITY, |there| apart(&there, &found))
+        there.map_or(f64::INFINITY, |there| relative_distance(&there, &found))
     };
     let nearest = |orders: Vec<Vec<usize>>| {
         let all = orders.into_iter().map(Arrangement::Axes);
@@ -328,7 +333,7 @@ fn arrangement(
     Ok(padded.unwrap_or(Arrangement::Other))
 }
 
-/// Orders of the dimensions of one shape that give the other if some are padded.
+/// Permutations of one shape's dimensions that give the other if some are padded.
 fn paddings(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
     let count = |shape: &[usize]| shape.iter().product::<usize>();
     if from.len() != to.len() || from.len() < 2 || count(from) >= count(to) {
@@ -343,7 +348,7 @@ fn paddings(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
     [last, turned].into_iter().filter(fits).collect()
 }
 
-/// Orders of the dimensions of one shape that give the other, as it is first.
+/// Permutations of one shape's dimensions that give the other, the identity first.
 fn orders(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
     fn extend(from: &[usize], to: &[usize], order: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         let Some(&wanted) = to.get(order.len()) else {
@@ -351,7 +356,7 @@ fn orders(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
             return;
         };
         for axis in 0..from.len() {
-            // Dimensions of 1 have no order.
+            // Dimensions of 1 are kept in order.
             let is_first =
                 wanted != 1 || (0..axis).all(|before| from[before] != 1 || order.contains(&before));
             if from[axis] == wanted && !order.contains(&axis) && is_first {
@@ -362,7 +367,7 @@ fn orders(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
         }
     }
     let mut all = Vec::new();
-    // More dimensions than kernels of volumes have are never turned.
+    // Weights with more dimensions than those of 3D convolutions are never permuted.
     if from == to && from.len() > 5 {
         return vec![(0..from.len()).collect()];
     }
@@ -372,27 +377,27 @@ fn orders(from: &[usize], to: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Places of a weight's elements that are looked at.
+/// Positions of the sampled elements of a weight.
 fn looked_at(count: usize) -> impl Iterator<Item = usize> {
-    // A step that has no factor in common with dimensions, which are even numbers mostly.
+    // An odd step, which has no factor in common with most dimensions.
     let step = (count / SAMPLED).max(1) | 1;
     (0..count).step_by(step)
 }
 
-/// Some of a weight's numbers.
+/// Samples a weight's numbers.
 pub fn samples(numbers: &Numbers<'_>) -> Vec<f32> {
     looked_at(numbers.len()).map(|index| numbers.value(index)).collect()
 }
 
-/// The reference's numbers at the same places; `None` if they cannot be told.
+/// Samples the reference's numbers at the corresponding positions; `None` without alignment.
 fn sampled(numbers: &Numbers<'_>, as_in: &Arrangement, shape: &[usize]) -> Option<Vec<f32>> {
-    let alignment = Alignment::of(as_in, &numbers.shape, shape)?;
+    let alignment = Alignment::from_shapes(as_in, &numbers.shape, shape)?;
     let places = looked_at(shape.iter().product()).map(|index| alignment.place(index).1);
     Some(places.map(|place| place.map_or(0.0, |place| numbers.value(place))).collect())
 }
 
-/// The relative distance of two weights, by some of their elements.
-fn apart(theirs: &[f32], ours: &[f32]) -> f64 {
+/// Relative distance of two samples.
+fn relative_distance(theirs: &[f32], ours: &[f32]) -> f64 {
     if theirs.len() != ours.len() {
         return f64::INFINITY;
     }
@@ -405,7 +410,7 @@ fn apart(theirs: &[f32], ours: &[f32]) -> f64 {
     (distance / squares).sqrt()
 }
 
-/// The dimension in which one of 1001 classes is left out.
+/// Returns the dimension in which one of 1001 classes is dropped.
 fn dropped_class(from: &[usize], to: &[usize]) -> Option<usize> {
     let is_other = |&axis: &usize| from[axis] != to[axis];
     let mut other = (0..from.len()).filter(|axis| from.len() == to.len() && is_other(axis));

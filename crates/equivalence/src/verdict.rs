@@ -1,16 +1,16 @@
-//! What the rules say of what was found.
+//! Verdicts of the rules on the findings.
 
 use std::cmp::Reverse;
 use std::fmt;
 
 use super::{Equivalence, Finding};
 
-/// The division that a model is for, as far as its weights tell.
+/// Division for which a model qualifies, judged by its weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The reference's weights, in whatever form.
+    /// The reference's weights, in any form.
     Closed,
-    /// Not known, as something was not compared.
+    /// Unknown, since some parts were not compared.
     Unknown,
     /// The Open division, with the tag of restricted retraining.
     RestrictedRetraining,
@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As documents for programs have it.
+    /// Name in machine-readable reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,32 +37,32 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Why a verdict is what it is.
+/// Reason for a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
-    /// The best verdict that it leaves.
+    /// Best verdict that it permits.
     pub leaves: Verdict,
-    /// The section of the rules.
+    /// Section of the rules.
     pub rule: &'static str,
-    /// What was found.
+    /// Description of the finding.
     pub what: String,
 }
 
-/// What the graphs say.
-pub(super) struct Graphs {
-    /// Why the layers are others than retraining may leave them.
+/// Findings about the graphs.
+pub(super) struct GraphFindings {
+    /// Why the layers differ more than retraining permits.
     pub unlike: Option<String>,
-    /// Normalisations of the reference that were computed into convolutions.
+    /// Number of the reference's normalizations that are folded into convolutions.
     pub folded: usize,
-    /// Weights with zeros beyond the reference's numbers.
+    /// Number of weights that are padded with zeros.
     pub padded: usize,
-    /// Weights that the graph changes before it computes with them, with what it does.
+    /// Weights that the graph changes before it computes with them, with the operators.
     pub changed: Vec<String>,
-    /// Single numbers that are computed with, more than in the reference.
+    /// Number of single-number operands beyond those of the reference.
     pub singles: u64,
-    /// Where the model computes otherwise than the reference.
+    /// Places where the model computes something else than the reference.
     pub otherwise: Vec<String>,
-    /// What is held in a form that is not understood, in the model and in the reference.
+    /// Tensors that are not understood, in the model and in the reference.
     pub unread: (Vec<String>, Vec<String>),
 }
 
@@ -72,30 +72,30 @@ const RETRAINING: &str = "inference rules 6.1, Closed Division";
 const RETRAINED_GRAPH: &str = "retraining rules 7.4, Runtime model equivalence";
 const INITIAL: &str = "retraining rules 6.2, Weight and Bias Initialization";
 
-/// A description of this share of the weights is similar to them in size.
+/// A description of this fraction of the weights is similar in size.
 const SIMILAR: f64 = 0.5;
 
-/// From this share on, a description is not "much smaller" beyond doubt.
+/// From this fraction on, a description may not be "much smaller".
 const DOUBTFUL: f64 = 0.1;
 
-/// Elements of a tensor that adds nothing by itself: means and deviations of inputs,
+/// Maximum elements of a tensor that adds nothing by itself: means and deviations of inputs,
 /// constants of formulas.
 const SMALL: u64 = 16;
 
-/// Elements of all tensors together that add nothing each.
+/// Maximum total elements of such tensors.
 const PIECES: u64 = 1024;
 
-type IsSo = fn(&Finding) -> bool;
+type FindingTest = fn(&Finding) -> bool;
 
-/// Decides, and says why.
-pub(super) fn judge(equivalence: &mut Equivalence, graphs: &Graphs) {
-    let mut reasons = of_tensors(equivalence);
-    reasons.extend(of_extra(equivalence, graphs.singles));
-    reasons.extend(of_beams(equivalence.beams));
-    reasons.extend(of_description(equivalence));
-    // Whether layers were kept is asked of a model that was retrained.
+/// Sets the verdict, its reasons and the conditions.
+pub(super) fn judge(equivalence: &mut Equivalence, graphs: &GraphFindings) {
+    let mut reasons = tensor_reasons(equivalence);
+    reasons.extend(extra_reason(equivalence, graphs.singles));
+    reasons.extend(beam_reason(equivalence.beams));
+    reasons.extend(description_reason(equivalence));
+    // The rules on kept layers apply to retrained models only.
     let is_retrained = !reasons.is_empty();
-    reasons.extend(of_unread(equivalence, graphs));
+    reasons.extend(unread_reasons(equivalence, graphs));
     let is_closed = reasons.is_empty();
     if let (true, Some(why)) = (is_retrained, &graphs.unlike) {
         reasons.push(Reason { leaves: Verdict::Open, rule: RETRAINED_GRAPH, what: why.clone() });
@@ -121,11 +121,11 @@ fn tensors(count: usize) -> String {
     if count == 1 { "1 tensor".into() } else { format!("{count} tensors") }
 }
 
-fn of_tensors(equivalence: &Equivalence) -> Vec<Reason> {
-    let sum = |of: fn(&super::Away) -> u64| -> u64 {
-        equivalence.tensors.iter().filter_map(|tensor| tensor.away.as_ref()).map(of).sum()
+fn tensor_reasons(equivalence: &Equivalence) -> Vec<Reason> {
+    let sum = |count: fn(&super::Deviation) -> u64| -> u64 {
+        equivalence.tensors.iter().filter_map(|tensor| tensor.deviation.as_ref()).map(count).sum()
     };
-    let judged: [(IsSo, Verdict, &str, &str); 4] = [
+    let judged: [(FindingTest, Verdict, &str, &str); 4] = [
         (
             |finding| matches!(finding, Finding::Replaced),
             Verdict::Open,
@@ -153,18 +153,20 @@ fn of_tensors(equivalence: &Equivalence) -> Vec<Reason> {
         ),
     ];
     let mut reasons = Vec::new();
-    let pruned = sum(|away| away.pruned);
+    let pruned = sum(|deviation| deviation.pruned);
     let is_pruned = |finding: &Finding| matches!(finding, Finding::Pruned | Finding::Retrained);
     if pruned > 0 && count(equivalence, is_pruned) > 0 {
-        let of = equivalence.tensors.iter();
-        let of = of.filter(|one| one.away.is_some_and(|away| away.pruned > 0)).count();
+        let affected = equivalence.tensors.iter();
+        let affected = affected
+            .filter(|one| one.deviation.is_some_and(|deviation| deviation.pruned > 0))
+            .count();
         reasons.push(Reason {
             leaves: Verdict::RestrictedRetraining,
             rule: EQUIVALENCE,
             what: format!(
                 "{pruned} numbers in {} are 0 where the reference's are not: discarding non-zero \
                  weights, including pruning",
-                tensors(of)
+                tensors(affected)
             ),
         });
     }
@@ -178,8 +180,8 @@ fn of_tensors(equivalence: &Equivalence) -> Vec<Reason> {
     reasons
 }
 
-/// What was not compared, so that nothing better can be said.
-fn of_unread(equivalence: &Equivalence, graphs: &Graphs) -> Vec<Reason> {
+/// Reasons for which no better verdict is possible: parts that were not compared.
+fn unread_reasons(equivalence: &Equivalence, graphs: &GraphFindings) -> Vec<Reason> {
     let unknown = |what: String| Reason { leaves: Verdict::Unknown, rule: EQUIVALENCE, what };
     let mut reasons = Vec::new();
     let found = count(equivalence, |finding| matches!(finding, Finding::Unread));
@@ -193,11 +195,11 @@ fn of_unread(equivalence: &Equivalence, graphs: &Graphs) -> Vec<Reason> {
     let (own, theirs) = &graphs.unread;
     for (whose, unread) in [("the model", own), ("the reference", theirs)] {
         let Some(first) = unread.first() else { continue };
-        let of = match unread.len() {
+        let contents = match unread.len() {
             1 => format!("{first}, in a form that is not understood"),
             all => format!("{all} tensors in a form that is not understood, such as {first}"),
         };
-        reasons.push(unknown(format!("{whose} computes with {of}: not compared")));
+        reasons.push(unknown(format!("{whose} computes with {contents}: not compared")));
     }
     if let Some(first) = graphs.changed.first() {
         reasons.push(unknown(format!(
@@ -222,14 +224,14 @@ fn of_unread(equivalence: &Equivalence, graphs: &Graphs) -> Vec<Reason> {
     reasons
 }
 
-fn of_extra(equivalence: &Equivalence, singles: u64) -> Option<Reason> {
-    let small = equivalence.extra.iter().map(super::Extra::elements).filter(|&n| n <= SMALL);
-    // Many small ones are a large one in pieces.
+fn extra_reason(equivalence: &Equivalence, singles: u64) -> Option<Reason> {
+    let small = equivalence.extra.iter().map(super::ExtraWeight::elements).filter(|&n| n <= SMALL);
+    // Many small tensors may be a large one in pieces.
     let is_pieces = small.sum::<u64>() > PIECES;
-    let is_large = |one: &&super::Extra| is_pieces || one.elements() > SMALL;
+    let is_large = |one: &&super::ExtraWeight| is_pieces || one.elements() > SMALL;
     let large: Vec<_> = equivalence.extra.iter().filter(is_large).collect();
     let elements: u64 = large.iter().map(|one| one.elements()).sum();
-    // One layer may become several, if some layer of the reference is gone or another.
+    // One layer may become several if a layer of the reference is missing or changed.
     let is_substituted = count(equivalence, |finding| {
         matches!(finding, Finding::Missing | Finding::Reshaped { .. })
     }) > 0;
@@ -253,7 +255,7 @@ fn of_extra(equivalence: &Equivalence, singles: u64) -> Option<Reason> {
     })
 }
 
-fn of_beams(beams: (Option<i64>, Option<i64>)) -> Option<Reason> {
+fn beam_reason(beams: (Option<i64>, Option<i64>)) -> Option<Reason> {
     let (Some(own), Some(theirs)) = beams else { return None };
     (own != theirs).then(|| Reason {
         leaves: Verdict::Open,
@@ -262,7 +264,7 @@ fn of_beams(beams: (Option<i64>, Option<i64>)) -> Option<Reason> {
     })
 }
 
-/// Bytes that describe quantisation by those of the codes that are not 0.
+/// Ratio of the bytes that describe the quantization to those of nonzero codes.
 fn described(equivalence: &Equivalence) -> Option<f64> {
     let elements: u64 = equivalence.numerics.values().sum();
     let is_quantised = equivalence.description_bytes > 0 && elements > 0;
@@ -271,7 +273,7 @@ fn described(equivalence: &Equivalence) -> Option<f64> {
     is_quantised.then(|| equivalence.description_bytes as f64 / codes.max(1.0))
 }
 
-fn of_description(equivalence: &Equivalence) -> Option<Reason> {
+fn description_reason(equivalence: &Equivalence) -> Option<Reason> {
     let share = described(equivalence).filter(|share| *share >= SIMILAR)?;
     Some(Reason {
         leaves: Verdict::Open,
@@ -284,8 +286,8 @@ fn of_description(equivalence: &Equivalence) -> Option<Reason> {
     })
 }
 
-fn conditions(equivalence: &Equivalence, graphs: &Graphs) -> Vec<String> {
-    let mut conditions = of_rounding(equivalence);
+fn conditions(equivalence: &Equivalence, graphs: &GraphFindings) -> Vec<String> {
+    let mut conditions = rounding_conditions(equivalence);
     let is_moved =
         |finding: &Finding| matches!(finding, Finding::Reordered | Finding::Scaled { .. });
     let moved = count(equivalence, is_moved);
@@ -312,8 +314,8 @@ fn conditions(equivalence: &Equivalence, graphs: &Graphs) -> Vec<String> {
     conditions
 }
 
-/// What has to be described of a quantiser, and what it did besides rounding.
-fn of_rounding(equivalence: &Equivalence) -> Vec<String> {
+/// Conditions on the quantization method, and its effects besides rounding.
+fn rounding_conditions(equivalence: &Equivalence) -> Vec<String> {
     let mut conditions = Vec::new();
     let rounded = count(equivalence, |finding| matches!(finding, Finding::Rounded));
     if rounded > 0 {
@@ -330,23 +332,23 @@ fn of_rounding(equivalence: &Equivalence) -> Vec<String> {
             100.0 * share
         ));
     }
-    let away = || equivalence.tensors.iter().filter_map(|tensor| tensor.away.as_ref());
-    let other: u64 = away().map(|away| away.other_neighbour).sum();
+    let deviation = || equivalence.tensors.iter().filter_map(|tensor| tensor.deviation.as_ref());
+    let other: u64 = deviation().map(|deviation| deviation.other_neighbour).sum();
     if other > 0 {
         conditions.push(format!(
             "{other} numbers are rounded to the farther neighbour: truncated, or chosen by \
              calibration"
         ));
     }
-    let clipped: u64 = away().map(|away| away.clipped).sum();
+    let clipped: u64 = deviation().map(|deviation| deviation.clipped).sum();
     if clipped > 0 {
         conditions.push(format!("{clipped} numbers are cut off at the end of their range"));
     }
     conditions
 }
 
-impl Graphs {
-    /// What was not looked at, or not as it stands.
+impl GraphFindings {
+    /// Descriptions of parts that were compared only indirectly.
     fn unseen(&self) -> Vec<String> {
         let mut unseen = Vec::new();
         if self.folded > 0 {

@@ -1,33 +1,33 @@
-//! The weights of a model: its tensors of floating-point numbers, and those of whole
-//! numbers that the graph turns into such by a scale.
+//! Weights of a model: its tensors of floating-point numbers, and those of integers that the graph
+//! scales to such.
 
 use std::collections::{BTreeSet, HashSet};
 
 use dyno_onnx::{Element, Model, ReadError, Tensor};
 
 use super::flow::Flow;
-use super::forms::{Quantised, Uses, is_float, uses};
+use super::forms::{Quantization, TensorUses, is_float, uses};
 use super::grain::{Affine, Layout};
 use super::numbers::{Bytes, Numbers, Packing, packed};
-use super::operators::Kind;
-use super::small::Small;
+use super::operators::ScaleKind;
+use super::small::SmallFloat;
 
 /// A weight, not decoded yet.
 #[derive(Debug, Clone)]
 pub struct Weight {
-    /// As the model has it, without what quantisers append.
+    /// Name in the model, without suffixes of quantizers.
     pub name: String,
-    /// As the file has it.
+    /// Name in the file.
     pub held_as: String,
-    /// Of its elements in the file.
+    /// Type of its elements in the file.
     pub element: Element,
-    /// Its dimensions.
+    /// Dimensions.
     pub shape: Vec<usize>,
-    /// Where it is used first: the operator, and the number of its input.
+    /// First use: the operator and the index of its input.
     pub slot: (String, usize),
-    /// How many weights are used before it.
+    /// Number of weights used before it.
     pub place: usize,
-    /// Operators that change it before it meets what the model is fed.
+    /// Operators that change it before it meets data.
     pub through: BTreeSet<String>,
     source: Source,
 }
@@ -35,31 +35,31 @@ pub struct Weight {
 #[derive(Debug, Clone)]
 enum Source {
     Plain,
-    /// Codes with the tensors that tell what they stand for.
-    Quantised(Quantised),
-    /// Numbers that stand in no file, and the greatest of those that they are the sums of.
+    /// Codes with the tensors that describe them.
+    Quantized(Quantization),
+    /// Computed numbers, and the greatest of those that were summed in them.
     Made(Vec<f32>, f32),
-    /// A plain one, each slice along the first dimension times a factor.
+    /// A plain weight, each slice along the first dimension multiplied by a factor.
     Scaled(Vec<f32>),
 }
 
-/// The tensors of a model, and which of them are weights.
+/// Tensors of a model, and the weights among them.
 pub struct Weights<'a> {
-    /// What of the graph leads to an output.
+    /// The part of the graph that leads to an output.
     pub flow: Flow<'a>,
-    /// Of floating-point numbers, in the order of their use.
+    /// Floating-point weights in the order of use.
     pub all: Vec<Weight>,
-    /// Tensors that operators compute with in a way that is not understood.
+    /// Tensors used in a way that is not understood.
     pub unread: Vec<String>,
-    /// Tensors of one number that are computed with.
+    /// Number of single-number tensors that are used.
     pub singles: u64,
 }
 
 impl<'a> Weights<'a> {
-    /// The weights of a model.
-    pub fn of(model: &'a Model) -> Self {
-        let flow = Flow::of(model);
-        let Uses { all, unread } = uses(&flow);
+    /// Collects the weights of a model.
+    pub fn from_model(model: &'a Model) -> Self {
+        let flow = Flow::from_model(model);
+        let TensorUses { all, unread } = uses(&flow);
         let mut weights = Self { flow, all: Vec::new(), unread, singles: 0 };
         for (place, used) in all.into_iter().enumerate() {
             let tensor = &weights.flow.tensors[&used.tensor];
@@ -68,7 +68,7 @@ impl<'a> Weights<'a> {
                 continue;
             }
             let shape = match used.by.as_ref().map(|by| by.kind) {
-                Some(Kind::Packed { rows, columns, .. }) => vec![rows, columns],
+                Some(ScaleKind::Packed { rows, columns, .. }) => vec![rows, columns],
                 _ => tensor.shape.clone(),
             };
             weights.all.push(Weight {
@@ -79,25 +79,25 @@ impl<'a> Weights<'a> {
                 slot: used.slot,
                 place,
                 through: used.through,
-                source: used.by.map_or(Source::Plain, Source::Quantised),
+                source: used.by.map_or(Source::Plain, Source::Quantized),
             });
         }
         weights
     }
 
-    /// The numbers of a weight.
+    /// Returns the numbers of a weight.
     ///
     /// # Errors
-    /// A file beside the model that cannot be read, or a tensor that is cut short.
+    /// A file beside the model cannot be read, or a tensor is truncated.
     pub fn numbers<'w>(&'w self, weight: &'w Weight) -> Result<Numbers<'w>, ReadError> {
         let shape = weight.shape.clone();
         let by = match &weight.source {
-            Source::Made(values, of) => return Ok(Numbers::made(shape, values, *of)),
+            Source::Made(values, greatest) => return Ok(Numbers::made(shape, values, *greatest)),
             Source::Plain => return Ok(Numbers::plain(shape, self.bytes(&weight.held_as)?)),
             Source::Scaled(factors) => {
                 return Ok(Numbers::scaled(shape, self.bytes(&weight.held_as)?, factors));
             }
-            Source::Quantised(by) => by,
+            Source::Quantized(by) => by,
         };
         let wrong = |why: &str| ReadError::Tensor { name: weight.held_as.clone(), why: why.into() };
         let tensor = self.tensor(&weight.held_as)?;
@@ -110,27 +110,27 @@ impl<'a> Weights<'a> {
             .ok_or_else(|| wrong("its axis is none of its own"))?;
         let zeros = match (&by.zero, by.kind) {
             (Some(zero), _) => self.zeros(zero, packing, layout)?,
-            (None, Kind::Packed { bits, .. }) => vec![(1_u32 << (bits - 1)) as f32],
+            (None, ScaleKind::Packed { bits, .. }) => vec![(1_u32 << (bits - 1)) as f32],
             (None, _) => Vec::new(),
         };
         let range = match packing {
             Packing::Bits { bits, .. } => (0, (1 << bits) - 1),
             _ => limits(by.made.unwrap_or(tensor.element)),
         };
-        let small = Small::of(by.made.unwrap_or(tensor.element));
+        let small = SmallFloat::from_element(by.made.unwrap_or(tensor.element));
         if let Some(small) = small {
             scales.iter_mut().for_each(|scale| *scale *= small.unit());
         }
         let affine = Affine { scales, zeros, layout, range, small };
-        Numbers::codes(shape, Bytes::of(tensor)?, packing, affine)
+        Numbers::codes(shape, Bytes::load(tensor)?, packing, affine)
             .ok_or_else(|| wrong("its codes or their scales are not as many as it needs"))
     }
 
-    fn zeros(&self, name: &str, packing: Packing, of: Layout) -> Result<Vec<f32>, ReadError> {
+    fn zeros(&self, name: &str, packing: Packing, layout: Layout) -> Result<Vec<f32>, ReadError> {
         let tensor = self.tensor(name)?;
-        let bytes = Bytes::of(tensor)?;
-        match (packing, of) {
-            // As many a byte as of the codes; rows begin at a byte.
+        let bytes = Bytes::load(tensor)?;
+        match (packing, layout) {
+            // Packed like the codes; rows begin at byte boundaries.
             (Packing::Bits { bits, columns, .. }, Layout::Blocks { size, .. })
                 if !is_float(tensor) =>
             {
@@ -144,11 +144,11 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Bytes that describe how codes are read: scales and zero points.
+    /// Bytes of the scales and zero points of a weight.
     pub fn description(&self, weight: &Weight) -> u64 {
-        let Source::Quantised(by) = &weight.source else { return 0 };
+        let Source::Quantized(by) = &weight.source else { return 0 };
         let bytes = |name: &String| self.flow.tensors.get(name).map_or(0, |tensor| tensor.bytes());
-        // A product of scales is told where those are.
+        // Products of scales are counted with their factors.
         let of_scale = if let [scale] = &by.scales[..] { bytes(scale) } else { 0 };
         of_scale + by.zero.as_ref().map_or(0, bytes)
     }
@@ -158,16 +158,16 @@ impl<'a> Weights<'a> {
         self.flow.tensors.get(&weight.held_as).map_or(0, |tensor| tensor.bytes())
     }
 
-    /// The numbers of a tensor.
+    /// Returns the numbers of a tensor.
     ///
     /// # Errors
-    /// As [`Weights::numbers`].
+    /// Under the conditions of [`Weights::numbers`].
     pub fn plain(&self, name: &str) -> Result<Vec<f32>, ReadError> {
         Ok(self.bytes(name)?.numbers())
     }
 
     fn bytes(&self, name: &str) -> Result<Bytes<'_>, ReadError> {
-        Bytes::of(self.tensor(name)?)
+        Bytes::load(self.tensor(name)?)
     }
 
     fn tensor(&self, name: &str) -> Result<&Tensor, ReadError> {
@@ -178,10 +178,10 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// Removes from both the unread tensors that are the same in both.
+    /// Removes unread tensors that are identical in both models.
     ///
     /// # Errors
-    /// A file beside a model that cannot be read.
+    /// A file beside a model cannot be read.
     pub fn forget_same_unread(&mut self, other: &mut Self) -> Result<(), ReadError> {
         let mut same = (HashSet::new(), HashSet::new());
         for name in &self.unread {
@@ -192,7 +192,7 @@ impl<'a> Weights<'a> {
                 let (tensor, found) = (tensor, other.tensor(twin)?);
                 if is_like(found)
                     && !same.1.contains(twin)
-                    && Bytes::of(tensor)?.all() == Bytes::of(found)?.all()
+                    && Bytes::load(tensor)?.all() == Bytes::load(found)?.all()
                 {
                     same.0.insert(name.clone());
                     same.1.insert(twin.clone());
@@ -205,7 +205,8 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    /// What is not understood, in words; and the bits that it may hold weights in.
+    /// Descriptions of tensors that are not understood, and the bits in which they may contain
+    /// weights.
     pub fn not_read(&self) -> (Vec<String>, u64) {
         let tensor = |name: &String| {
             let tensor = &self.flow.tensors[name];
@@ -213,14 +214,13 @@ impl<'a> Weights<'a> {
         };
         let bits = |name: &String| self.flow.tensors[name].bytes().saturating_mul(8);
         let all = self.unread.iter().map(tensor).chain(self.flow.hidden.iter().cloned());
-        // What is hidden may be of any size.
+        // Hidden data may have any size.
         let is_hidden = !self.flow.hidden.is_empty();
         let bits = self.unread.iter().map(bits).fold(0, u64::saturating_add);
         (all.collect(), if is_hidden { u64::MAX } else { bits })
     }
 
-    /// Replaces a plain weight by itself times a factor for each slice along the first
-    /// dimension.
+    /// Multiplies a plain weight by a factor for each slice along the first dimension.
     pub fn scale(&mut self, name: &str, factors: Vec<f32>) {
         let found = self.all.iter_mut().find(|weight| weight.held_as == name);
         if let Some(weight) = found.filter(|weight| matches!(weight.source, Source::Plain)) {
@@ -228,8 +228,8 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Removes weights, and puts numbers that no file holds in the place of the first.
-    pub fn replace(&mut self, names: &[&str], made: &str, (values, of): (Vec<f32>, f32)) {
+    /// Removes weights and inserts computed numbers in the place of the first.
+    pub fn replace(&mut self, names: &[&str], made: &str, values: Vec<f32>, greatest: f32) {
         let first = self.all.iter().find(|weight| names.contains(&weight.held_as.as_str()));
         let Some(first) = first.cloned() else { return };
         self.all.retain(|weight| !names.contains(&weight.held_as.as_str()));
@@ -239,13 +239,13 @@ impl<'a> Weights<'a> {
             element: Element::F32,
             shape: vec![values.len()],
             slot: ("Conv".into(), 2),
-            source: Source::Made(values, of),
+            source: Source::Made(values, greatest),
             ..first
         });
     }
 }
 
-/// Without what quantisers append.
+/// Removes the suffixes of quantizers.
 fn base(name: &str) -> &str {
     let ends = ["_quantized", "_quant", "_Q4", "_Q8"];
     ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
@@ -257,10 +257,10 @@ fn product(some: &[f32], others: &[f32]) -> Option<Vec<f32>> {
     Some(several.iter().map(|value| value * factor).collect())
 }
 
-/// Which scale belongs to which code, and how those lie; `None` if the dimension that is
-/// named is none.
+/// Returns the assignment of scales to codes, and the packing of codes; `None` if the axis does not
+/// exist.
 fn layout(
-    by: &Quantised,
+    by: &Quantization,
     tensor: &Tensor,
     shape: &[usize],
     scales: usize,
@@ -273,7 +273,7 @@ fn layout(
     };
     let inner = |axis: usize| shape[axis + 1..].iter().product::<usize>();
     let layout = match by.kind {
-        Kind::Packed { rows, columns, block, bits } => {
+        ScaleKind::Packed { rows, columns, block, bits } => {
             let row_bytes = columns.div_ceil(block) * (block * bits / 8);
             let is_whole = tensor.bytes() >= (rows * row_bytes) as u64;
             let packing = Packing::Bits { bits, columns, row_bytes };
@@ -281,16 +281,16 @@ fn layout(
             return is_whole.then_some((layout, packing));
         }
         _ if scales == 1 => Layout::Whole,
-        Kind::Axis(axis) => {
+        ScaleKind::Axis(axis) => {
             let axis = axis_of(axis)?;
             Layout::Axis { len: shape[axis], inner: inner(axis) }
         }
-        Kind::FirstOrLast => Layout::Axis { len: *shape.first()?, inner: inner(0) },
-        Kind::Blocks { axis, size } => {
+        ScaleKind::FirstOrLast => Layout::Axis { len: *shape.first()?, inner: inner(0) },
+        ScaleKind::Blocks { axis, size } => {
             let axis = axis_of(axis)?;
             Layout::Blocks { len: shape[axis], inner: inner(axis), size }
         }
-        Kind::Slices { len, inner } => Layout::Axis { len, inner },
+        ScaleKind::Slices { len, inner } => Layout::Axis { len, inner },
     };
     Some((layout, packing))
 }
@@ -305,8 +305,8 @@ fn limits(element: Element) -> (i64, i64) {
         Element::U8 => (0, 255),
         Element::I16 => (-32_768, 32_767),
         Element::U16 => (0, 65_535),
-        // Codes of floating-point numbers are bounded where they are made.
-        element if Small::of(element).is_some() => (0, 0),
+        // Codes of floating-point numbers are clamped where they are computed.
+        element if SmallFloat::from_element(element).is_some() => (0, 0),
         _ => (i64::from(i32::MIN), i64::from(i32::MAX)),
     }
 }

@@ -1,26 +1,27 @@
-//! Tries every `f32`: the greatest errors of tanh and of the logistic function, for each dial.
+//! Finds the maximum errors of tanh and of the logistic function over every `f32`, for each
+//! approximation.
 //!
 //! `cargo run --release -p dyno-kernels --example bounds -- [INSTRUCTIONS [STRIDE]]` takes some
-//! minutes of a processor; with a stride only every so manieth number is tried. It fails if an error
-//! is greater than `Tanh::bounds` says.
+//! minutes of processor time; with a stride, only every STRIDEth number is tried. It fails if an
+//! error exceeds `Tanh::bounds`.
 
 use std::process::ExitCode;
 use std::thread;
 
 use dyno_kernels::{Isa, Tanh};
 
-/// Bits of infinity: the numbers from 0 on are those below.
+/// Bits of infinity; nonnegative finite numbers have smaller bits.
 const INFINITY: u32 = 0x7f80_0000;
-/// Numbers that are tried at once.
+/// Numbers per block.
 const BLOCK: usize = 4096;
 
-/// Greatest errors of one dial.
+/// Maximum errors of one approximation.
 #[derive(Clone, Copy, Default)]
 struct Errors {
     absolute: f64,
     relative: f64,
     logistic: f64,
-    /// Numbers whose results leave their range, are not odd, or are no numbers.
+    /// Numbers whose results leave their range, are not odd, or are NaN.
     wrong: u64,
 }
 
@@ -35,10 +36,10 @@ impl Errors {
     }
 }
 
-/// In `f64`: tanh of `x`, and the logistic function of `x` and of `-x`; `x` is 0 or more.
+/// Returns in `f64` tanh of `x`, and the logistic function of `x` and of `-x`; `x` >= 0.
 fn exact(x: f64) -> [f64; 3] {
     if x < 1e-5 {
-        // What is left out of the series is less than 1e-20 of the value.
+        // The omitted terms of the series are below 1e-20 of the value.
         return [x - x * x * x / 3.0, 0.5 + x / 4.0, 0.5 - x / 4.0];
     }
     if x > 40.0 {
@@ -48,7 +49,7 @@ fn exact(x: f64) -> [f64; 3] {
     [-twice / (2.0 + twice), 1.0 / (1.0 + once), once / (1.0 + once)]
 }
 
-/// Errors of a dial at numbers from 0 on, and at their negatives.
+/// Errors of an approximation at nonnegative numbers and their negatives.
 fn errors(isa: Isa, dial: Tanh, numbers: &[f32], exact: &[[f64; 3]]) -> Errors {
     let mut worst = Errors::default();
     let [mut tanh, mut logistic] = [numbers.to_vec(), numbers.to_vec()];
@@ -88,7 +89,7 @@ fn worst(isa: Isa, first: u32, end: u32, stride: usize) -> [Errors; Tanh::ALL.le
     all
 }
 
-/// Numbers that are none, and infinities, which have no block.
+/// Checks NaN and infinities, which are in no block.
 fn special_are_right(isa: Isa, dial: Tanh) -> bool {
     let infinite = [f32::INFINITY, f32::NEG_INFINITY];
     let [mut tanh, mut logistic] = [infinite, infinite];
@@ -123,7 +124,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let threads = thread::available_parallelism().map_or(1, usize::from) as u32;
-    // Small shares, one after the other: tiny and huge numbers are tried sooner than others.
+    // Small shares in turn: tiny and huge numbers are faster than others.
     let shares = 64 * threads;
     let share = |index: u32| (u64::from(INFINITY) * u64::from(index) / u64::from(shares)) as u32;
     let mut all = [Errors::default(); Tanh::ALL.len()];

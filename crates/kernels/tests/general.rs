@@ -1,4 +1,4 @@
-//! What the proof says of cells with options.
+//! Verification of programs of cells with options.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn hidden(buffer: usize) -> HiddenState {
     }
 }
 
-/// A product by share `worker` of two.
+/// Part `worker` of a product divided between two workers.
 fn product(a: usize, weights: &Arc<Panels>, worker: usize, cell: GeneralCell) -> Product {
     let half = weights.panels() / 2;
     Product {
@@ -47,7 +47,7 @@ fn product(a: usize, weights: &Arc<Panels>, worker: usize, cell: GeneralCell) ->
     }
 }
 
-/// A GRU of two workers that resets its state before the second product.
+/// A GRU on two workers that resets its state before the second product.
 fn reset_first(has_barrier: bool) -> Result<Program, ProgramError> {
     let zeros = vec![0.0; UNITS];
     let gates = Arc::new(Panels::pack(Precision::F32, 2, UNITS, UNITS, |_, _| &zeros));
@@ -82,7 +82,7 @@ fn reset_first(has_barrier: bool) -> Result<Program, ProgramError> {
 #[test]
 fn between_two_products_that_follow_one_another_workers_must_meet() {
     assert!(reset_first(true).is_ok());
-    // The second product reads all of what both have reset.
+    // The second product reads the reset states of both workers.
     assert!(matches!(reset_first(false), Err(ProgramError::Race { workers: (0, 1), .. })));
 }
 

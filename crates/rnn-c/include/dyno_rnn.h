@@ -1,9 +1,9 @@
 /*
- * Dyno's engine of recurrent networks (LSTM, GRU, RNN) on CPUs, from C and whatever can call C.
+ * Dyno's engine of recurrent networks (LSTM, GRU, RNN) on CPUs, for C and every language that can call C.
  *
- * Functions return a result code; DYNO_RNN_OK is 0. What was wrong, where, and what to do says
- * dyno_rnn_last_error, for the calling thread. Texts are UTF-8 and end with NUL. Functions may be called
- * from any thread. Arrays are the caller's, and used during the call only.
+ * Functions return a result code; DYNO_RNN_OK is 0. After an error, dyno_rnn_last_error returns what was
+ * wrong, where, and what to do, for the calling thread. Texts are UTF-8 and end with NUL. Functions may be
+ * called from any thread. Arrays belong to the caller and are used only during the call.
  *
  *     dyno_rnn_model *model = dyno_rnn_open("model.onnx", NULL);
  *     dyno_rnn_shape shape;
@@ -19,7 +19,7 @@
  *     }
  *     dyno_rnn_free(model);
  *
- * Made from the sources by cbindgen: do not edit.
+ * Generated from the sources by cbindgen; do not edit.
  */
 
 #ifndef DYNO_RNN_H
@@ -28,12 +28,11 @@
 #include <stddef.h>
 
 /**
- * What a function returns. The numbers never change; later versions may add
- * some.
+ * Result code of a function. The numbers never change; later versions may add some.
  */
 typedef enum {
     /**
-     * It worked.
+     * Success.
      */
     DYNO_RNN_OK = 0,
     /**
@@ -45,19 +44,19 @@ typedef enum {
      */
     DYNO_RNN_ERROR_TEXT = 2,
     /**
-     * An option has a value that it cannot have.
+     * An option has an invalid value.
      */
     DYNO_RNN_ERROR_OPTION = 3,
     /**
-     * A file is not there or cannot be read, or the text is no shape.
+     * A file is missing or unreadable, or the text names neither a file nor a layer.
      */
     DYNO_RNN_ERROR_FILE = 4,
     /**
-     * A file has no recurrent layers, or layers that cannot be run together.
+     * A file has no recurrent layers, or layers that do not form a chain.
      */
     DYNO_RNN_ERROR_MODEL = 5,
     /**
-     * An array has not the numbers that it should, or a length is greater than the steps.
+     * An array has the wrong size, or a length exceeds the steps.
      */
     DYNO_RNN_ERROR_SIZE = 6,
     /**
@@ -65,25 +64,25 @@ typedef enum {
      */
     DYNO_RNN_ERROR_RUN = 7,
     /**
-     * A defect of this library.
+     * A bug of this library.
      */
     DYNO_RNN_ERROR_INTERNAL = 8,
 } dyno_rnn_result;
 
 /**
- * How numbers of products are held.
+ * Precision of the matrix products.
  */
 typedef enum {
     /**
-     * 32 bits.
+     * 32-bit floating point.
      */
     DYNO_RNN_F32 = 0,
     /**
-     * 16 bits, with the exponents of 32.
+     * bfloat16: 16 bits with the exponent range of 32.
      */
     DYNO_RNN_BF16 = 1,
     /**
-     * 8 bits.
+     * 8-bit integers.
      */
     DYNO_RNN_INT8 = 2,
 } dyno_rnn_precision;
@@ -94,19 +93,19 @@ typedef enum {
 typedef struct dyno_rnn_model dyno_rnn_model;
 
 /**
- * How a model is run. All zeros are the defaults.
+ * Options of a model. All zeros are the defaults.
  */
 typedef struct {
     /**
-     * Threads that work on a call, the caller's among them; 0 is 1.
+     * Number of threads that work on a call, including the caller; 0 means 1.
      */
     size_t threads;
     /**
-     * One of `dyno_rnn_precision`.
+     * A `dyno_rnn_precision`.
      */
     int precision;
     /**
-     * Steps of the sequences that matter, which plans are made for; 0 is 100.
+     * Typical number of steps of a sequence, for which plans are made; 0 means 100.
      */
     size_t steps;
 } dyno_rnn_options;
@@ -116,59 +115,59 @@ typedef struct {
  */
 typedef struct {
     /**
-     * Numbers of a step's input.
+     * Numbers in the input of one step.
      */
     size_t inputs;
     /**
-     * Numbers of a step's output.
+     * Numbers in the output of one step.
      */
     size_t outputs;
     /**
-     * Numbers of the states of a row of a batch, all layers together.
+     * Numbers in the states of one row, all layers together.
      */
     size_t states;
     /**
-     * Layers.
+     * Number of layers.
      */
     size_t layers;
 } dyno_rnn_shape;
 
 /**
- * A batch: arrays of the caller's, each with its count.
+ * A batch: arrays of the caller, each with its count.
  */
 typedef struct {
     /**
-     * Rows (>= 1).
+     * Number of rows, >= 1.
      */
     size_t rows;
     /**
-     * Steps of each row, `rows` numbers; NULL if all have as many as `input` has.
+     * Steps of each row, `rows` numbers; NULL if all rows have all steps of `input`.
      */
     const size_t *lengths;
     /**
-     * Steps x rows x inputs. What lies behind a row's last step is not looked at.
+     * Input, steps x rows x inputs. Numbers after a row's last step are ignored.
      */
     const float *input;
     /**
-     * Numbers of `input`.
+     * Count of `input`.
      */
     size_t input_count;
     /**
-     * Steps x rows x outputs, to be written; zeros behind a row's last step.
+     * Output to write, steps x rows x outputs; zeros after a row's last step.
      */
     float *output;
     /**
-     * Numbers of `output`.
+     * Count of `output`.
      */
     size_t output_count;
     /**
-     * States to begin with, and then those after each row's last step: layer after layer its hidden states,
-     * directions x rows x units, and of an LSTM its cells likewise. NULL begins at zeros and
-     * returns none.
+     * Initial states, replaced by those after each row's last step. Per layer: hidden states,
+     * directions x rows x units, then for an LSTM cell states, directions x rows x units. NULL
+     * starts from zeros and returns no states.
      */
     float *states;
     /**
-     * Numbers of `states`: `rows` times those of the shape; 0 if it is NULL.
+     * Count of `states`: `rows` times that of the shape; 0 if `states` is NULL.
      */
     size_t states_count;
 } dyno_rnn_batch;
@@ -178,38 +177,38 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The text of the calling thread's last error: what was wrong, where, and what
- * to do. "" if there was none; calls that succeed leave it as it is. Valid
- * until the thread's next error or end.
+ * Returns the text of the calling thread's last error: what was wrong, where, and what to do.
+ * Empty if there was none; successful calls leave it unchanged. Valid until the thread's next
+ * error or end.
  */
 const char *dyno_rnn_last_error(void);
 
 /**
- * One line about a result code, never NULL. What was wrong in one call says
+ * Returns one line about a result code, never NULL. For the error of a specific call see
  * `dyno_rnn_last_error`.
  */
 const char *dyno_rnn_result_message(int code);
 
 /**
- * Loads a model: `model` names a file `.onnx` or `.safetensors`, one of its layers as `FILE#LAYER`,
- * or a layer of made-up weights by its shape, such as `lstm:256x256`. `options` may be NULL. NULL
- * after an error.
+ * Loads a model. `model` names a file `.onnx` or `.safetensors`, one of its layers as `FILE#LAYER`,
+ * or a layer with random weights by its shape, such as `lstm:256x256`. `options` may be NULL.
+ * Returns NULL on error.
  */
 dyno_rnn_model *dyno_rnn_open(const char *model, const dyno_rnn_options *options);
 
 /**
- * Frees a model; NULL is allowed. No call that uses it may be under way.
+ * Frees a model; NULL is allowed. No other call may be using the model.
  */
 void dyno_rnn_free(dyno_rnn_model *model);
 
 /**
- * The sizes of a model.
+ * Writes the sizes of a model.
  */
 dyno_rnn_result dyno_rnn_get_shape(const dyno_rnn_model *model, dyno_rnn_shape *shape);
 
 /**
- * Runs a batch. Calls for one model from several threads wait for each other. Nothing is written after
- * an error of a pointer or a size.
+ * Runs a batch. Concurrent calls for one model wait for each other. Nothing is written after an
+ * error about a pointer or a size.
  */
 dyno_rnn_result dyno_rnn_run(dyno_rnn_model *model,
                              const dyno_rnn_batch *batch);

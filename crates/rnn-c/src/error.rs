@@ -1,4 +1,4 @@
-//! Result codes, and the text of each thread's last error.
+//! Result codes, and the text of the last error of each thread.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
@@ -7,28 +7,27 @@ use dyno_c_border::{Bad, Failure};
 use dyno_rnn::engine::EngineError;
 use dyno_rnn::model::ModelError;
 
-/// What a function returns. The numbers never change; later versions may add
-/// some.
+/// Result code of a function. The numbers never change; later versions may add some.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_rnn_result {
-    /// It worked.
+    /// Success.
     DYNO_RNN_OK = 0,
     /// A pointer is NULL, not aligned, or its count is too large.
     DYNO_RNN_ERROR_POINTER = 1,
     /// A text is not UTF-8.
     DYNO_RNN_ERROR_TEXT = 2,
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     DYNO_RNN_ERROR_OPTION = 3,
-    /// A file is not there or cannot be read, or the text is no shape.
+    /// A file is missing or unreadable, or the text names neither a file nor a layer.
     DYNO_RNN_ERROR_FILE = 4,
-    /// A file has no recurrent layers, or layers that cannot be run together.
+    /// A file has no recurrent layers, or layers that do not form a chain.
     DYNO_RNN_ERROR_MODEL = 5,
-    /// An array has not the numbers that it should, or a length is greater than the steps.
+    /// An array has the wrong size, or a length exceeds the steps.
     DYNO_RNN_ERROR_SIZE = 6,
     /// A batch cannot be planned or run.
     DYNO_RNN_ERROR_RUN = 7,
-    /// A defect of this library.
+    /// A bug of this library.
     DYNO_RNN_ERROR_INTERNAL = 8,
 }
 
@@ -51,11 +50,11 @@ const ALL: [(dyno_rnn_result, &CStr); 9] = [
     (DYNO_RNN_ERROR_INTERNAL, c"a defect of the engine"),
 ];
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug)]
 pub struct Error {
     pub code: dyno_rnn_result,
-    /// What was wrong, where, what to do.
+    /// What was wrong, where, and what to do.
     pub text: Cow<'static, str>,
 }
 
@@ -111,26 +110,26 @@ impl From<EngineError> for Error {
     }
 }
 
-/// The code for what `call` returned.
+/// Runs `call` and returns its result code.
 #[inline]
 pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_rnn_result {
     dyno_c_border::result(call)
 }
 
-/// What `call` returned, or `otherwise` after an error.
+/// Runs `call` and returns its value, or `otherwise` after an error.
 pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
     dyno_c_border::caught(otherwise, call)
 }
 
-/// The text of the calling thread's last error: what was wrong, where, and what
-/// to do. "" if there was none; calls that succeed leave it as it is. Valid
-/// until the thread's next error or end.
+/// Returns the text of the calling thread's last error: what was wrong, where, and what to do.
+/// Empty if there was none; successful calls leave it unchanged. Valid until the thread's next
+/// error or end.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_rnn_last_error() -> *const c_char {
     dyno_c_border::last_error()
 }
 
-/// One line about a result code, never NULL. What was wrong in one call says
+/// Returns one line about a result code, never NULL. For the error of a specific call see
 /// `dyno_rnn_last_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_rnn_result_message(code: c_int) -> *const c_char {
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_result_with_its_text() {
         assert_eq!(result(|| panic!("row {} of {}", 3, 2)), DYNO_RNN_ERROR_INTERNAL);
-        // SAFETY: a C string of this thread, which has no further error in this test.
+        // SAFETY: a C string of this thread, valid because this test has no further error.
         let text = unsafe { CStr::from_ptr(dyno_rnn_last_error()) }.to_string_lossy();
         assert!(text.contains("panicked: row 3 of 2"), "{text}");
         assert_eq!(caught(7, || panic!("{}", 1)), 7);

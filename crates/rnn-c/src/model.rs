@@ -1,4 +1,4 @@
-//! Models: loaded, run, freed.
+//! Models: open, run and free.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -11,29 +11,29 @@ use dyno_rnn::model::Model;
 
 use crate::error::{Error, caught, dyno_rnn_result, result};
 
-/// How numbers of products are held.
+/// Precision of the matrix products.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_rnn_precision {
-    /// 32 bits.
+    /// 32-bit floating point.
     DYNO_RNN_F32 = 0,
-    /// 16 bits, with the exponents of 32.
+    /// bfloat16: 16 bits with the exponent range of 32.
     DYNO_RNN_BF16 = 1,
-    /// 8 bits.
+    /// 8-bit integers.
     DYNO_RNN_INT8 = 2,
 }
 
 use dyno_rnn_precision::{DYNO_RNN_BF16, DYNO_RNN_F32, DYNO_RNN_INT8};
 
-/// How a model is run. All zeros are the defaults.
+/// Options of a model. All zeros are the defaults.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct dyno_rnn_options {
-    /// Threads that work on a call, the caller's among them; 0 is 1.
+    /// Number of threads that work on a call, including the caller; 0 means 1.
     pub threads: usize,
-    /// One of `dyno_rnn_precision`.
+    /// A `dyno_rnn_precision`.
     pub precision: c_int,
-    /// Steps of the sequences that matter, which plans are made for; 0 is 100.
+    /// Typical number of steps of a sequence, for which plans are made; 0 means 100.
     pub steps: usize,
 }
 
@@ -41,13 +41,13 @@ pub struct dyno_rnn_options {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct dyno_rnn_shape {
-    /// Numbers of a step's input.
+    /// Numbers in the input of one step.
     pub inputs: usize,
-    /// Numbers of a step's output.
+    /// Numbers in the output of one step.
     pub outputs: usize,
-    /// Numbers of the states of a row of a batch, all layers together.
+    /// Numbers in the states of one row, all layers together.
     pub states: usize,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
 }
 
@@ -56,12 +56,12 @@ pub struct dyno_rnn_model {
     engine: Mutex<Engine>,
 }
 
-/// More threads than any machine has cores.
+/// Maximum threads, above the number of cores of any machine.
 const MOST_THREADS: usize = 1024;
 
-/// Loads a model: `model` names a file `.onnx` or `.safetensors`, one of its layers as `FILE#LAYER`,
-/// or a layer of made-up weights by its shape, such as `lstm:256x256`. `options` may be NULL. NULL
-/// after an error.
+/// Loads a model. `model` names a file `.onnx` or `.safetensors`, one of its layers as `FILE#LAYER`,
+/// or a layer with random weights by its shape, such as `lstm:256x256`. `options` may be NULL.
+/// Returns NULL on error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_rnn_open(
     model: *const c_char,
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn dyno_rnn_open(
     })
 }
 
-/// Frees a model; NULL is allowed. No call that uses it may be under way.
+/// Frees a model; NULL is allowed. No other call may be using the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_rnn_free(model: *mut dyno_rnn_model) {
     caught((), || {
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn dyno_rnn_free(model: *mut dyno_rnn_model) {
     });
 }
 
-/// The sizes of a model.
+/// Writes the sizes of a model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_rnn_get_shape(
     model: *const dyno_rnn_model,
@@ -121,46 +121,46 @@ pub unsafe extern "C" fn dyno_rnn_get_shape(
     result(|| {
         // SAFETY: C passes NULL or a handle that is not freed yet.
         let model = unsafe { shared(model, "model") }?;
-        // SAFETY: C passes NULL or a struct that nobody else uses during the call.
+        // SAFETY: C passes NULL or a struct that nothing else uses during the call.
         let shape = unsafe { exclusive(shape, "shape") }?;
         let engine = model.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = engine.model();
+        let model = engine.model();
         *shape = dyno_rnn_shape {
-            inputs: of.inputs(),
-            outputs: of.outputs(),
+            inputs: model.inputs(),
+            outputs: model.outputs(),
             states: engine.state_numbers(1)?,
-            layers: of.layers().len(),
+            layers: model.layers().len(),
         };
         Ok(())
     })
 }
 
-/// A batch: arrays of the caller's, each with its count.
+/// A batch: arrays of the caller, each with its count.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_rnn_batch {
-    /// Rows (>= 1).
+    /// Number of rows, >= 1.
     pub rows: usize,
-    /// Steps of each row, `rows` numbers; NULL if all have as many as `input` has.
+    /// Steps of each row, `rows` numbers; NULL if all rows have all steps of `input`.
     pub lengths: *const usize,
-    /// Steps x rows x inputs. What lies behind a row's last step is not looked at.
+    /// Input, steps x rows x inputs. Numbers after a row's last step are ignored.
     pub input: *const f32,
-    /// Numbers of `input`.
+    /// Count of `input`.
     pub input_count: usize,
-    /// Steps x rows x outputs, to be written; zeros behind a row's last step.
+    /// Output to write, steps x rows x outputs; zeros after a row's last step.
     pub output: *mut f32,
-    /// Numbers of `output`.
+    /// Count of `output`.
     pub output_count: usize,
-    /// States to begin with, and then those after each row's last step: layer after layer its hidden states,
-    /// directions x rows x units, and of an LSTM its cells likewise. NULL begins at zeros and
-    /// returns none.
+    /// Initial states, replaced by those after each row's last step. Per layer: hidden states,
+    /// directions x rows x units, then for an LSTM cell states, directions x rows x units. NULL
+    /// starts from zeros and returns no states.
     pub states: *mut f32,
-    /// Numbers of `states`: `rows` times those of the shape; 0 if it is NULL.
+    /// Count of `states`: `rows` times that of the shape; 0 if `states` is NULL.
     pub states_count: usize,
 }
 
-/// Runs a batch. Calls for one model from several threads wait for each other. Nothing is written after
-/// an error of a pointer or a size.
+/// Runs a batch. Concurrent calls for one model wait for each other. Nothing is written after an
+/// error about a pointer or a size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_rnn_run(
     model: *mut dyno_rnn_model,
@@ -171,13 +171,13 @@ pub unsafe extern "C" fn dyno_rnn_run(
         let model = unsafe { shared(model.cast_const(), "model") }?;
         // SAFETY: C passes NULL or a struct that is valid during the call.
         let batch = *unsafe { shared(batch, "batch") }?;
-        // SAFETY: the header demands arrays of these counts that nobody changes during the call.
+        // SAFETY: the header requires arrays with these counts that do not change during the call.
         let input = unsafe { array(batch.input, batch.input_count, "input") }?;
-        // SAFETY: as above, and that nobody else uses.
+        // SAFETY: the header requires an array with this count that nothing else uses meanwhile.
         let output = unsafe { array_mut(batch.output, batch.output_count, "output") }?;
         let mut engine = model.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let row = engine.model().inputs();
-        // Lengths that would be more than the numbers are never made.
+        // Rejects row counts above the input size before lengths are allocated.
         let size = |text: String| Error::new(dyno_rnn_result::DYNO_RNN_ERROR_SIZE, text);
         if batch.rows == 0 || batch.rows > batch.input_count / row {
             let (rows, count) = (batch.rows, batch.input_count);
@@ -191,13 +191,13 @@ pub unsafe extern "C" fn dyno_rnn_run(
             full = vec![batch.input_count / (batch.rows * row); batch.rows];
             &full[..]
         } else {
-            // SAFETY: as for the input.
+            // SAFETY: as for `input`.
             unsafe { array(batch.lengths, batch.rows, "lengths") }?
         };
         let states = if batch.states.is_null() && batch.states_count == 0 {
             None
         } else {
-            // SAFETY: as for the output.
+            // SAFETY: as for `output`.
             Some(unsafe { array_mut(batch.states, batch.states_count, "states") }?)
         };
         Ok(engine.run(input, lengths, states, output)?)

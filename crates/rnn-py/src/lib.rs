@@ -1,8 +1,8 @@
-//! The Python module `dyno_rnn`, over [`dyno_rnn::engine`]: arrays come as buffers, such as those of
-//! NumPy, and go as memoryviews, which NumPy takes as they are. The interpreter is free while a
-//! batch runs.
+//! The Python module `dyno_rnn`, an interface to [`dyno_rnn::engine`].
 //!
-//! `python/dyno_rnn/__init__.pyi` describes it to readers and type checkers.
+//! Input arrays are buffers such as those of NumPy; output arrays are memoryviews, which NumPy uses
+//! without a copy. The interpreter lock is released while a batch runs.
+//! `python/dyno_rnn/__init__.pyi` documents the module for readers and type checkers.
 #![forbid(unsafe_code)]
 
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +15,10 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyMemoryView};
 
-/// More threads than any machine has cores.
+/// Maximum threads, above the number of cores of any machine.
 const MOST_THREADS: usize = 1024;
 
-/// A model with its threads. Calls from several threads wait for each other.
+/// A model with its threads. Concurrent calls wait for each other.
 #[pyclass(frozen, module = "dyno_rnn")]
 struct Model {
     engine: Mutex<Engine>,
@@ -29,7 +29,7 @@ struct Model {
     states: usize,
 }
 
-fn refused(error: &EngineError) -> PyErr {
+fn python_error(error: &EngineError) -> PyErr {
     match error {
         EngineError::Plan(_) => PyRuntimeError::new_err(error.to_string()),
         _ => PyValueError::new_err(error.to_string()),
@@ -38,8 +38,8 @@ fn refused(error: &EngineError) -> PyErr {
 
 #[pymethods]
 impl Model {
-    /// Loads `model`: a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer of made-up
-    /// weights by its shape, such as "lstm:256x256".
+    /// Loads `model`: a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer with
+    /// random weights by its shape, such as "lstm:256x256".
     #[new]
     #[pyo3(signature = (model, *, threads = 1, precision = "f32", steps = 100))]
     fn open(
@@ -71,50 +71,50 @@ impl Model {
             _ => PyValueError::new_err(error.to_string()),
         })?;
         let options = EngineOptions { precision, threads, steps, ..EngineOptions::default() };
-        let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| refused(&e))?;
-        let of = engine.model();
+        let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| python_error(&e))?;
+        let model = engine.model();
         Ok(Self {
-            name: of.name().to_owned(),
-            inputs: of.inputs(),
-            outputs: of.outputs(),
-            layers: of.layers().len(),
-            states: engine.state_numbers(1).map_err(|error| refused(&error))?,
+            name: model.name().to_owned(),
+            inputs: model.inputs(),
+            outputs: model.outputs(),
+            layers: model.layers().len(),
+            states: engine.state_numbers(1).map_err(|error| python_error(&error))?,
             engine: Mutex::new(engine),
         })
     }
 
-    /// As it was named.
+    /// Name of the model, as given.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Numbers of a step's input.
+    /// Numbers in the input of one step.
     #[getter]
     fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// Numbers of a step's output.
+    /// Numbers in the output of one step.
     #[getter]
     fn outputs(&self) -> usize {
         self.outputs
     }
 
-    /// How many there are.
+    /// Number of layers.
     #[getter]
     fn layers(&self) -> usize {
         self.layers
     }
 
-    /// Numbers of the states of a row, all layers together.
+    /// Numbers in the states of one row, all layers together.
     #[getter]
     fn states(&self) -> usize {
         self.states
     }
 
-    /// Runs `input`, float32 of steps x rows x inputs, from states of zeros to steps x rows x outputs. A row
-    /// has as many steps as its length says, all without `lengths`; outputs behind them are zeros.
+    /// Runs `input`, float32 of steps x rows x inputs, from zero states and returns steps x rows x
+    /// outputs. `lengths` are the steps of each row, by default all; outputs after them are zeros.
     #[pyo3(signature = (input, lengths = None))]
     fn run<'py>(
         &self,
@@ -126,8 +126,8 @@ impl Model {
         floats(py, &output)?.call_method1("cast", ("B",))?.call_method1("cast", ("f", shape))
     }
 
-    /// As `run`, from these states (float32, those of the last call; None are zeros); returns the
-    /// outputs and the states after each row's last step.
+    /// Runs like `run`, but from `states` (float32, returned by the last call; None means zeros).
+    /// Returns the outputs and the states after each row's last step.
     #[pyo3(signature = (input, states = None, lengths = None))]
     fn run_on<'py>(
         &self,
@@ -151,7 +151,8 @@ impl Model {
     }
 }
 
-type Ran = (Vec<f32>, (usize, usize, usize), Vec<f32>);
+/// Output, its shape, and states.
+type RunOutput = (Vec<f32>, (usize, usize, usize), Vec<f32>);
 
 impl Model {
     fn call(
@@ -160,7 +161,7 @@ impl Model {
         input: &Bound<'_, PyAny>,
         lengths: Option<Vec<usize>>,
         states: Option<Vec<f32>>,
-    ) -> PyResult<Ran> {
+    ) -> PyResult<RunOutput> {
         let input = buffer("input", input)?;
         let (steps, rows) = match *input.shape() {
             [steps, rows, inputs] if inputs == self.inputs => (steps, rows),
@@ -186,7 +187,7 @@ impl Model {
             engine.run(&input, &lengths, states.as_deref_mut(), &mut output)?;
             Ok((output, states.unwrap_or_default()))
         });
-        let (output, states) = ran.map_err(|error: EngineError| refused(&error))?;
+        let (output, states) = ran.map_err(|error: EngineError| python_error(&error))?;
         Ok((output, (steps, rows, self.outputs), states))
     }
 }
@@ -200,7 +201,7 @@ fn buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<f32>> {
     })
 }
 
-/// Numbers as a memoryview of float32.
+/// Copies numbers into a memoryview of float32.
 fn floats<'py>(py: Python<'py>, numbers: &[f32]) -> PyResult<Bound<'py, PyAny>> {
     let bytes = PyByteArray::new_with(py, size_of_val(numbers), |bytes| {
         for (to, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
@@ -211,7 +212,7 @@ fn floats<'py>(py: Python<'py>, numbers: &[f32]) -> PyResult<Bound<'py, PyAny>> 
     PyMemoryView::from(&bytes)?.call_method1("cast", ("f",))
 }
 
-/// The extension inside of the package `dyno_rnn`.
+/// The extension module inside of the package `dyno_rnn`.
 #[pymodule(name = "_native")]
 mod native {
     #[pymodule_export]

@@ -1,14 +1,13 @@
-//! Times layers for `bench/rnn`, which measures peers in turn with it.
+//! Times layers for `bench/rnn`, which measures other libraries in turn with it.
 //!
-//! Told by lines on stdin, answers each by a JSON line on stdout: `open CELL INPUTS UNITS BATCH
-//! STEPS PRECISION
-//! FOLDER` takes weights and input from the folder (`w`, `u`, `b`, `c`, `x`: raw `f32`, gates as in
-//! `dyno_rnn::Cell`), lets the tuner choose a plan, which it keeps in `choices.txt` there, leaves
-//! the output in
-//! `y` and tells the choice, how long the tuner took, and the roofline; `time SECONDS` tells the
-//! median of
-//! a call in milliseconds and how many allocations a call made.
-//! Without `serve` it does both once, for a small layer.
+//! It reads commands from stdin and answers each with a JSON line on stdout:
+//! - `open CELL INPUTS UNITS BATCH STEPS PRECISION FOLDER` reads weights and input from the folder
+//!   (`w`, `u`, `b`, `c`, `x`: raw `f32`, gates as in `dyno_rnn::Cell`), tunes a plan, stores it in
+//!   `choices.txt` there, writes the output to `y`, and reports the choice, the tuning time and the
+//!   roofline;
+//! - `time SECONDS` reports the median of a call in milliseconds and its number of allocations.
+//!
+//! Without `serve` it does both once for a small layer.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -30,15 +29,15 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What all layers are run with.
+/// Setup for all layers.
 struct Bench {
     isa: Isa,
     machine: Machine,
     team: Team,
 }
 
-/// A layer that is open.
-struct Open {
+/// An open layer.
+struct OpenLayer {
     sequence: Sequence,
     input: Vec<f32>,
     output: Vec<f32>,
@@ -53,8 +52,8 @@ impl Bench {
         Self { isa, machine, team }
     }
 
-    /// Median of a call in milliseconds, and allocations of a call.
-    fn time(&mut self, open: &mut Open, budget: Duration) -> Value {
+    /// Measures the median of a call in milliseconds, and its allocations.
+    fn time(&mut self, open: &mut OpenLayer, budget: Duration) -> Value {
         let mut times = Vec::with_capacity(MOST);
         let allocated = Region::new(ALLOCATED);
         let end = Instant::now() + budget;
@@ -71,7 +70,7 @@ impl Bench {
         json!({"ms": times[times.len() / 2], "calls": times.len(), "allocations": allocations})
     }
 
-    fn open(&mut self, words: &[&str]) -> (Open, Value) {
+    fn open(&mut self, words: &[&str]) -> (OpenLayer, Value) {
         let [cell, inputs, units, batch, steps, precision, folder] = words else {
             panic!("open CELL INPUTS UNITS BATCH STEPS PRECISION FOLDER")
         };
@@ -101,7 +100,7 @@ impl Bench {
         let sequence = Sequence::from_packed(&layer, &packed, batch, &choice, *isa)
             .expect("a plan that holds");
         let output = vec![0.0; steps * batch * layer.outputs()];
-        let mut open = Open { sequence, input: numbers(folder, "x"), output };
+        let mut open = OpenLayer { sequence, input: numbers(folder, "x"), output };
         self.time(&mut open, Duration::ZERO);
         let bytes: Vec<u8> = open.output.iter().flat_map(|x| x.to_le_bytes()).collect();
         std::fs::write(folder.join("y"), bytes).expect("the folder is there");
@@ -118,10 +117,10 @@ impl Bench {
     }
 }
 
-/// More calls make a median no better.
+/// Maximum calls of a measurement; more do not improve the median.
 const MOST: usize = 100_000;
 
-/// Precision by its name, and activations as near as that needs.
+/// Returns the precision with this name, and activations of matching accuracy.
 fn base(precision: &str) -> Choice {
     let (precision, tanh) = match precision {
         "fp32" => (Precision::F32, Tanh::Fitted98),

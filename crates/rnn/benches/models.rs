@@ -1,12 +1,12 @@
-//! Times the models that DeepCPU serves for `bench/rnn`, which measures peers in turn with it.
+//! Times the models that DeepCPU serves for `bench/rnn`, which measures other libraries in turn with
+//! it.
 //!
-//! Told by lines on stdin, answers each by a JSON line on stdout: `open MODEL PRECISION WORKERS
-//! FOLDER` makes
-//! an engine, leaves what it answers to the words of seed 1 in `y` (raw `f32`, all outputs behind
-//! one another)
-//! and tells how its layers are run; `time SECONDS` tells the median of a call in milliseconds and
-//! how many
-//! allocations a call made. Without `serve` it does both once, for small models.
+//! It reads commands from stdin and answers each with a JSON line on stdout:
+//! - `open MODEL PRECISION WORKERS FOLDER` creates an engine, writes its answer to the words of seed 1
+//!   to `y` (raw `f32`, all outputs concatenated), and reports how its layers run;
+//! - `time SECONDS` reports the median of a call in milliseconds and its number of allocations.
+//!
+//! Without `serve` it does both once for small models.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -27,11 +27,11 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The most calls of a measurement.
+/// Maximum calls of a measurement.
 const MOST: usize = 100_000;
 
-/// What is open.
-struct Open {
+/// An open model.
+struct OpenModel {
     model: ServedModel,
     engine: NetworkEngine,
     team: Team,
@@ -40,7 +40,7 @@ struct Open {
     plans: String,
 }
 
-impl Open {
+impl OpenModel {
     fn new(model: ServedModel, sizes: &Sizes, precision: Precision, workers: usize) -> Self {
         let (isa, mut team) = (Isa::best(), Team::with_workers(workers));
         let machine = calibrate(&Machine::detect(isa), isa, &mut team).expect("sizes that fit");
@@ -50,7 +50,7 @@ impl Open {
         let mut engine = NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
         let words = model.words(sizes, 1);
         engine.run(&mut team, &model.feeds(&words)).expect("words of the vocabulary");
-        let answer = outputs.iter().flat_map(|of| engine.tensor(*of).to_vec()).collect();
+        let answer = outputs.iter().flat_map(|tensor| engine.tensor(*tensor).to_vec()).collect();
         let recurrent = network.nodes().filter(|(_, node)| matches!(node, Node::Recurrent { .. }));
         let plan = |(name, _): (&str, &Node)| {
             let (choices, stacked) = engine.schedule(network.named(name)?)?;
@@ -63,7 +63,7 @@ impl Open {
         Self { model, engine, team, words, answer, plans }
     }
 
-    /// Median of a call in milliseconds, and allocations of a call.
+    /// Measures the median of a call in milliseconds, and its allocations.
     fn time(&mut self, budget: Duration) -> Value {
         let feeds = self.model.feeds(&self.words);
         let mut times = Vec::with_capacity(MOST);
@@ -80,7 +80,7 @@ impl Open {
     }
 }
 
-fn open(words: &[&str]) -> Open {
+fn open(words: &[&str]) -> OpenModel {
     let [name, precision, workers, folder] = words else {
         panic!("open MODEL PRECISION WORKERS FOLDER")
     };
@@ -90,7 +90,7 @@ fn open(words: &[&str]) -> Open {
         "int8" => Precision::Int8,
         _ => Precision::F32,
     };
-    let open = Open::new(model, &model.paper(), precision, workers.parse().expect("a number"));
+    let open = OpenModel::new(model, &model.paper(), precision, workers.parse().expect("a number"));
     let bytes: Vec<u8> = open.answer.iter().flat_map(|x| x.to_le_bytes()).collect();
     std::fs::write(Path::new(folder).join("y"), bytes).expect("the folder is there");
     open
@@ -100,7 +100,7 @@ fn main() {
     if !std::env::args().any(|word| word == "serve") {
         for model in ServedModel::ALL {
             let sizes = Sizes { vocabulary: 50, embedding: 6, units: 10, ..model.paper() };
-            let mut open = Open::new(model, &sizes, Precision::Bf16, 2);
+            let mut open = OpenModel::new(model, &sizes, Precision::Bf16, 2);
             assert!(open.answer.iter().all(|x| (-1.0..=1.0).contains(x)), "{:?}", open.answer);
             println!("{}: {} {}", model.name(), open.time(Duration::from_millis(1)), open.plans);
         }

@@ -1,13 +1,10 @@
-//! Does the tuner find the best plan, and does the closed form rank plans as clocks do? For each
-//! cell of
-//! DeepCPU's Table 1, the tuner's choice against a sweep of all choices, one JSON line each.
+//! Compares the tuner's choice with a sweep of all choices, and the cost model's ranking with
+//! measurements, for each cell of DeepCPU's Table 1; one JSON line each.
 //!
-//! `ratio` is the time of the tuner's choice in the sweep over the sweep's best; `agrees` whether
-//! the
-//! sweep's best (or one within 3 % of it) is among the first three by prediction; `by_cores` how
-//! many times
-//! as fast the best plan is as that of one worker. Summaries follow. `SECONDS` is the time of one
-//! sweep.
+//! `ratio` is the time of the tuner's choice in the sweep divided by that of the sweep's best;
+//! `agrees` whether the sweep's best (or a choice within 3 % of it) is among the first three by
+//! prediction; `by_cores` the speedup of the best plan over the best plan of one worker. Summaries
+//! follow. `SECONDS` is the time of one sweep.
 
 use std::time::{Duration, Instant};
 
@@ -70,24 +67,24 @@ fn measured(ranked: &RankedChoice) -> f64 {
     ranked.measured_ns.unwrap_or(f64::INFINITY)
 }
 
-/// What was found for one cell.
-struct Found {
-    /// The tuner's choice over the sweep's best, if the sweep had time for it.
+/// Result for one cell.
+struct TunerResult {
+    /// Time of the tuner's choice divided by that of the sweep's best, if the sweep timed it.
     ratio: Option<f64>,
-    /// Whether one of the first three by prediction is, within 3 %, the sweep's best.
+    /// Whether one of the first three by prediction is within 3 % of the sweep's best.
     agrees: bool,
-    /// Seconds of the tuner.
+    /// Seconds of tuning.
     took: f64,
-    /// How many times as fast as the best plan of one worker, where weights are large enough.
+    /// Speedup over the best plan of one worker, if the weights are large enough.
     by_cores: Option<f64>,
 }
 
-/// A choice within this many times the best is as good: clocks tell no more apart.
+/// Choices within this factor of the best count as equal: measurements are no more precise.
 const ALIKE: f64 = 1.03;
-/// Bytes of the state's weights from which on a second core must pay.
+/// Bytes of the state's weights from which on a second core must help.
 const LARGE: usize = 512 << 10;
 
-/// What all cells are tuned with.
+/// Setup for all cells.
 struct Bench {
     isa: Isa,
     machine: Machine,
@@ -98,7 +95,7 @@ struct Bench {
 
 impl Bench {
     #[expect(clippy::disallowed_methods, reason = "no query is measured: the tuner is")]
-    fn cell(&mut self, cell: Cell, row: (usize, usize, usize, usize)) -> Found {
+    fn cell(&mut self, cell: Cell, row: (usize, usize, usize, usize)) -> TunerResult {
         let (inputs, units, batch, steps) = row;
         let Self { isa, machine, team, sweep, explains } = self;
         let layer = layer(cell, inputs, units);
@@ -111,10 +108,10 @@ impl Bench {
         let every = Effort { choices: usize::MAX, time: *sweep };
         let swept = tune(&goal, &packed, machine, *isa, team, every).expect("plans");
         let best = measured(&swept[0]);
-        let of =
+        let time_of =
             |choice: &Choice| swept.iter().find(|ranked| ranked.choice == *choice).map(measured);
-        // Without a turn in the sweep nothing is known of the tuner's choice.
-        let ratio = of(&tuned[0].choice).map(|ns| ns / best).filter(|ratio| ratio.is_finite());
+        // If the sweep did not time the tuner's choice, there is no ratio.
+        let ratio = time_of(&tuned[0].choice).map(|ns| ns / best).filter(|ratio| ratio.is_finite());
         let first = rank(&goal, machine);
         let agrees = first
             .iter()
@@ -143,12 +140,12 @@ impl Bench {
         if *explains {
             eprint!("{}", explain(&goal, &tuned, machine).expect("a ranking"));
         }
-        Found { ratio, agrees, took, by_cores }
+        TunerResult { ratio, agrees, took, by_cores }
     }
 }
 
 fn main() {
-    // `cargo bench` says so; `cargo test --benches` does not, and gets one small cell.
+    // `cargo bench` passes `--bench`; `cargo test --benches` does not and runs one small cell.
     let all = std::env::args().any(|argument| argument == "--bench");
     let seconds = std::env::var("SECONDS").ok().and_then(|text| text.parse().ok());
     let sweep = Duration::from_secs_f64(seconds.unwrap_or(if all { 2.0 } else { 0.02 }));
@@ -164,12 +161,13 @@ fn main() {
             found.push(bench.cell(cell, *row));
         }
     }
-    let ratios: Vec<f64> = found.iter().filter_map(|of| of.ratio).collect();
+    let ratios: Vec<f64> = found.iter().filter_map(|result| result.ratio).collect();
     let worst = ratios.iter().copied().fold(1.0, f64::max);
     let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
-    let slowest = found.iter().map(|of| of.took).fold(0.0, f64::max);
-    let agree = 100.0 * found.iter().filter(|of| of.agrees).count() as f64 / found.len() as f64;
-    let by_cores = found.iter().filter_map(|of| of.by_cores).min_by(f64::total_cmp);
+    let slowest = found.iter().map(|result| result.took).fold(0.0, f64::max);
+    let agree =
+        100.0 * found.iter().filter(|result| result.agrees).count() as f64 / found.len() as f64;
+    let by_cores = found.iter().filter_map(|result| result.by_cores).min_by(f64::total_cmp);
     let cells = found.len();
     for (name, ours, goal, unit) in [
         ("rnn.tuner_against_sweep", Some(worst), 1.05, "x of the sweep's best, worst cell"),

@@ -1,13 +1,10 @@
 //! Runs a recurrent layer of an ONNX file over raw numbers: `layer MODEL WHICH BATCH PRECISION
 //! FOLDER`.
 //!
-//! WHICH counts the layers of the file from 0; PRECISION is `f32`, `bf16` or `int8`. The folder has
-//! `x`, steps x
-//! batch x inputs, and `h` and `c` if the layer begins with states; it is left `y`, steps x batch x
-//! outputs,
-//! and `h` and `c` as they are after the last step: all of 32-bit numbers, of the lowest byte
-//! first. Cells
-//! that are unrolled in the file are layers, too.
+//! WHICH is the index of the layer in the file, from 0, counting unrolled cells as layers. PRECISION
+//! is `f32`, `bf16` or `int8`. The folder contains the input `x`, steps x batch x inputs, and `h` and
+//! `c` if the layer has initial states. The example writes `y`, steps x batch x outputs, and the
+//! states after the last step to `h` and `c`. All files hold little-endian 32-bit numbers.
 
 use std::path::Path;
 

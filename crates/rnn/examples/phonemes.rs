@@ -1,10 +1,8 @@
-//! Words to phonemes by the network of g2p-en, greedily and by beams: `phonemes WEIGHTS [WIDTH]`.
+//! Converts words to phonemes with the network of g2p-en, greedily and by beams: `phonemes WEIGHTS [WIDTH]`.
 //!
 //! WEIGHTS is `checkpoint20.npz` of the package g2p-en (Park and Kim 2019). Words are read from
-//! stdin, one a line. A line
-//! is put out for each: numbers of the greedy phonemes, and of each hypothesis of the beam behind
-//! its logarithm of the
-//! probability, with tabs between.
+//! stdin, one per line. For each word a line is printed with tabs between the numbers of the greedy
+//! phonemes and, for each hypothesis of the beam, the logarithm of its probability and its phonemes.
 
 use std::convert::Infallible;
 use std::io::{BufRead, stdin};
@@ -18,10 +16,10 @@ use dyno_rnn::{Cell, Choice, Layer, Sequence};
 const PHONEMES: Tokens = Tokens { vocabulary: 74, begin: 2, end: 3, most: 20 };
 const UNKNOWN: usize = 1;
 const END_OF_WORD: usize = 2;
-/// Number of the letter a.
+/// Index of the letter a.
 const FIRST_LETTER: usize = 3;
 
-/// The decoder's state for a number of rows, and what makes scores of it.
+/// The decoder's state for a number of rows, and the layer that computes scores.
 struct Decoder<'a> {
     sequence: Sequence,
     team: Team,
@@ -32,7 +30,7 @@ struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    /// All rows begin with this state.
+    /// Initial state of all rows.
     fn begin(&mut self, rows: usize, state: &[f32]) {
         let states = States { hidden: state.repeat(rows), cells: Vec::new() };
         self.sequence.set_states(&states).expect("states of as many rows");
@@ -61,14 +59,14 @@ impl Decoder<'_> {
     }
 }
 
-/// A layer for so many rows.
+/// A layer for `rows` rows.
 fn sequence(layer: &Layer, rows: usize) -> Sequence {
     let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
     let choice = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
     Sequence::new(layer, rows, &choice, Isa::best()).expect("a plan")
 }
 
-/// Numbers of the letters of a word, and of its end.
+/// Indices of the letters of a word, and of its end.
 fn letters(word: &str) -> Vec<usize> {
     let number = |letter: char| match letter {
         'a'..='z' => FIRST_LETTER + letter as usize - 'a' as usize,
@@ -87,7 +85,7 @@ fn main() {
     let width: usize = words.get(1).map_or(5, |width| width.parse().expect("a whole number"));
     let bytes = std::fs::read(path).expect("a file of weights");
     let file = Npz::new(&bytes).expect("an archive of NumPy");
-    // What PyTorch calls `weight_ih_l0` is `enc_w_ih` and `dec_w_ih` there.
+    // PyTorch's `weight_ih_l0` is named `enc_w_ih` and `dec_w_ih` there.
     let gru = |part: &str| {
         let own = |name: &str| {
             let name = name.strip_suffix("_l0")?.replace("weight", "w").replace("bias", "b");
@@ -113,8 +111,8 @@ fn main() {
     for word in stdin().lock().lines() {
         let letters = letters(&word.expect("words are text"));
         let size = encoder.inputs();
-        let of = |letter: &usize| letters_of.numbers[letter * size..][..size].to_vec();
-        let input: Vec<f32> = letters.iter().flat_map(of).collect();
+        let vector_of = |letter: &usize| letters_of.numbers[letter * size..][..size].to_vec();
+        let input: Vec<f32> = letters.iter().flat_map(vector_of).collect();
         let mut output = vec![0.0; letters.len() * encoder.outputs()];
         encoder_at_work.run(&mut team, &input, &mut output).expect("sizes that fit");
         let state = &output[output.len() - encoder.outputs()..];

@@ -1,4 +1,4 @@
-//! Folds unrolled cells of an ONNX file back: `reroll FROM TO`. Says how many layers they became.
+//! Folds unrolled cells of an ONNX file into layers: `reroll FROM TO`. Prints the number of layers.
 
 use std::path::Path;
 

@@ -1,6 +1,5 @@
-//! Runs the models that DeepCPU serves and says what they answer and where their time goes: `served
-//! [PRECISION] [WORKERS]` with `f32`, `bf16` or `int8`. `dyno rnn served` does it with more
-//! choices.
+//! Runs the models that DeepCPU serves and prints their answers and the time per layer: `served
+//! [PRECISION] [WORKERS]` with `f32`, `bf16` or `int8`. `dyno rnn served` has more options.
 
 use dyno_rnn::machine::Machine;
 use dyno_rnn::network::{NetworkEngine, Setup};

@@ -1,4 +1,4 @@
-//! Calls allocate nothing, on no thread.
+//! Calls allocate no memory on any thread.
 
 use std::alloc::System;
 
@@ -26,8 +26,8 @@ fn layer(cell: Cell, directions: Directions) -> Layer {
     Layer::new(cell, INPUTS, UNITS, directions, weights).expect("weights of this size")
 }
 
-/// The least allocations, of three times, of some calls: the harness may allocate beside us once,
-/// and what each call allocates is in all.
+/// Returns the minimum number of allocations over three repetitions of some calls: the test harness
+/// may allocate during one of them, but allocations by the calls occur in all.
 fn least(mut calls: impl FnMut()) -> usize {
     calls();
     let counted = (0..3).map(|_| {
@@ -39,7 +39,7 @@ fn least(mut calls: impl FnMut()) -> usize {
     counted.min().expect("three times")
 }
 
-/// Alone in its program: allocations of other tests would be counted.
+/// The only test of its program, because allocations of other tests would be counted.
 #[test]
 fn calls_allocate_nothing() {
     let counted = least(|| drop(Box::new([0_u8; 100])));

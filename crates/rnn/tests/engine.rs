@@ -1,4 +1,4 @@
-//! The engine beside the oracle: batches of any size and lengths, states, and what it refuses.
+//! Comparison of the engine with the oracle: batches of any size and lengths, states, and errors.
 
 use dyno_rnn::engine::{Engine, EngineError, EngineOptions};
 use dyno_rnn::model::Model;
@@ -16,7 +16,7 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|at| (at * 37 % 256) as f32 / 128.0 - 1.0).collect()
 }
 
-/// Steps x rows x inputs of sequences of `inputs` numbers a step, filled up with `filling`.
+/// Arranges sequences as steps x rows x inputs, padded with `filling`.
 fn batch(sequences: &[Vec<f32>], inputs: usize, filling: f32) -> (Vec<f32>, Vec<usize>) {
     let lengths: Vec<usize> = sequences.iter().map(|one| one.len() / inputs).collect();
     let steps = lengths.iter().copied().max().unwrap_or(0);
@@ -45,7 +45,7 @@ proptest! {
         let mut engine = Engine::new(model, &options).unwrap();
         let (inputs, outputs) = (engine.model().inputs(), engine.model().outputs());
         let sequences: Vec<Vec<f32>> = lengths.iter().map(|n| numbers(n * inputs)).collect();
-        // What rows are filled up with must not matter, whatever it is.
+        // The padding of rows must not matter.
         let (input, lengths) = batch(&sequences, inputs, f32::NAN);
         let steps = *lengths.iter().max().unwrap();
         let mut output = vec![7.0; steps * lengths.len() * outputs];
@@ -80,7 +80,7 @@ fn states_go_on_where_they_were_left() {
         engine.run(second, &vec![4; rows], Some(&mut states), to_second).unwrap();
         let last: Vec<f32> = engine.last(to_second, &vec![4; rows], rows - 1).collect();
         assert_eq!(states[states.len() - 5..], last);
-        // Chunks end elsewhere, so that sums are rounded elsewhere.
+        // Chunks have other boundaries, so that sums round differently.
         let far = |(piece, whole): (&f32, &f32)| (piece - whole).abs() > 2e-6;
         assert!(!pieces.iter().zip(&whole).any(far), "{rows} rows");
     }

@@ -1,5 +1,4 @@
-//! Nodes of ONNX with every option against what ONNX Runtime made of them: `golden/make.py` wrote
-//! the
+//! ONNX nodes with every option, compared with outputs of ONNX Runtime: `golden/make.py` wrote the
 //! models and, with ONNX Runtime 1.32 on a CPU, their outputs.
 
 use std::ffi::OsStr;
@@ -26,13 +25,13 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-fn numbers(of: &Value) -> Vec<f32> {
-    let values = of["values"].as_array().expect("a list of numbers");
+fn numbers(tensor: &Value) -> Vec<f32> {
+    let values = tensor["values"].as_array().expect("a list of numbers");
     values.iter().map(|value| value.as_f64().expect("a number") as f32).collect()
 }
 
-fn dim(of: &Value, at: usize) -> usize {
-    of["shape"][at].as_u64().expect("a dimension") as usize
+fn dim(tensor: &Value, at: usize) -> usize {
+    tensor["shape"][at].as_u64().expect("a dimension") as usize
 }
 
 fn imported(folder: &Path, name: &str) -> ImportedLayer {
@@ -42,9 +41,9 @@ fn imported(folder: &Path, name: &str) -> ImportedLayer {
     found.remove(0)
 }
 
-/// What the engine makes of a case: `Y` as steps x directions x batch x units, and the states.
-fn run(of: &ImportedLayer, feeds: &Value) -> (Vec<f32>, States) {
-    let layer = &of.layer;
+/// Runs a case; returns `Y` as steps x directions x batch x units, and the states.
+fn run(imported: &ImportedLayer, feeds: &Value) -> (Vec<f32>, States) {
+    let layer = &imported.layer;
     let (input, batch) = (numbers(&feeds["X"]), dim(&feeds["X"], 1));
     let steps = dim(&feeds["X"], 0);
     let mut sequence = Sequence::new(layer, batch, &CHOICE, Isa::best()).expect("a plan");
@@ -53,9 +52,9 @@ fn run(of: &ImportedLayer, feeds: &Value) -> (Vec<f32>, States) {
         InitialState::Given(numbers) => numbers.clone(),
         InitialState::Fed(name) => numbers(&feeds[name.as_str()]),
     };
-    let [hidden, cells] = [0, 1].map(|at| initial(&of.initial[at]));
+    let [hidden, cells] = [0, 1].map(|at| initial(&imported.initial[at]));
     sequence.set_states(&States { hidden, cells }).expect("states of this layer");
-    let lengths = of.lengths.as_ref().map_or(vec![steps; batch], |name| {
+    let lengths = imported.lengths.as_ref().map_or(vec![steps; batch], |name| {
         numbers(&feeds[name.as_str()]).into_iter().map(|length| length as usize).collect()
     });
     let mut output = vec![f32::NAN; steps * batch * layer.outputs()];
@@ -78,7 +77,7 @@ fn worst(found: &[f32], expected: &Value) -> f32 {
     found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Cases of a folder whose outputs are not those that it says.
+/// Returns the cases of a folder whose outputs differ from the recorded ones.
 fn wrong(folder: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(folder.join("outputs.json")).expect("expected outputs");
     let records: Value = serde_json::from_str(&text).expect("JSON");
@@ -92,7 +91,7 @@ fn wrong(folder: &Path) -> Vec<String> {
         if !expected["Y_c"].is_null() {
             off = off.max(worst(&states.cells, &expected["Y_c"]));
         }
-        // Those are dequantised here; ONNX Runtime quantises their other side too.
+        // Dyno dequantizes the weights; ONNX Runtime also quantizes the other operand.
         let within = if name.contains("dynamic") { 3e-2 } else { 3e-6 };
         if off.is_nan() || off > within {
             wrong.push(format!("{name}: {off:e}"));
@@ -106,7 +105,7 @@ fn every_option_gives_what_onnx_runtime_gave() {
     assert_eq!(wrong(&folder()), Vec::<String>::new());
 }
 
-/// Other weights each day, where Python has ONNX Runtime.
+/// Uses other weights each day, if Python has ONNX Runtime.
 #[test]
 fn every_option_gives_what_onnx_runtime_gives() {
     let here = std::env::temp_dir().join(format!("dyno-rnn-golden-{}", std::process::id()));
@@ -126,20 +125,19 @@ fn every_option_gives_what_onnx_runtime_gives() {
 
 #[test]
 fn names_and_ports_are_those_of_the_graph() {
-    let of = imported(&folder(), "lstm_in_a_branch");
-    assert_eq!(of.name, "Y_node/then_branch/Z_node");
-    assert_eq!(of.outputs, ["Z", "Z_h", "Z_c"]);
-    let of = imported(&folder(), "gru_bidirectional_lengths_initial");
-    assert_eq!((of.input.as_str(), of.lengths.as_deref()), ("X", Some("lengths")));
-    assert_eq!(of.initial, [InitialState::Fed("h0".into()), InitialState::Zeros]);
-    assert!(of.layer.options().reset_first && !of.batch_first);
+    let found = imported(&folder(), "lstm_in_a_branch");
+    assert_eq!(found.name, "Y_node/then_branch/Z_node");
+    assert_eq!(found.outputs, ["Z", "Z_h", "Z_c"]);
+    let found = imported(&folder(), "gru_bidirectional_lengths_initial");
+    assert_eq!((found.input.as_str(), found.lengths.as_deref()), ("X", Some("lengths")));
+    assert_eq!(found.initial, [InitialState::Fed("h0".into()), InitialState::Zeros]);
+    assert!(found.layer.options().reset_first && !found.batch_first);
     assert!(imported(&folder(), "lstm_no_bias").layer.is_plain());
     assert!(imported(&folder(), "rnn_relu_defaults").layer.is_plain());
 }
 
 /// A file of the package silero-vad: two detectors, for 16 and for 8 kHz, in the branches of an
-/// `If`, and in
-/// each of them the same layer twice, with states and from zeros.
+/// `If`, and in each of them the same layer twice, with states and from zeros.
 #[test]
 fn layers_of_real_models_are_found() {
     let cache = std::env::var_os("DYNO_CACHE").unwrap_or_default();
@@ -150,9 +148,9 @@ fn layers_of_real_models_are_found() {
     }
     let model = Model::read(&path).expect("a model");
     let found = layers(&model).expect("layers that can be imported");
-    let sizes: Vec<_> = found.iter().map(|of| (of.layer.inputs(), of.layer.units())).collect();
+    let sizes: Vec<_> = found.iter().map(|one| (one.layer.inputs(), one.layer.units())).collect();
     assert_eq!(sizes, [(128, 128); 4]);
-    assert!(found.iter().all(|of| of.layer.is_plain() && of.layer.outputs() == 128));
+    assert!(found.iter().all(|one| one.layer.is_plain() && one.layer.outputs() == 128));
     assert!(matches!(found[0].initial, [InitialState::Fed(_), InitialState::Fed(_)]));
     assert_eq!(found[1].initial, [InitialState::Zeros, InitialState::Zeros]);
     assert_eq!(found[0].layer, found[1].layer);

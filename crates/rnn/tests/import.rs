@@ -1,5 +1,4 @@
-//! Weights under the names of PyTorch and Keras, against the equations in the documentation of
-//! each.
+//! Weights with the names of PyTorch and Keras, compared with the equations in their documentation.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
@@ -16,8 +15,8 @@ const STEPS: usize = 4;
 
 type Arrays = BTreeMap<String, Array>;
 
-/// Arrays of these names and shapes with numbers between -1 and 1.
-fn arrays(of: &[(&str, &[usize])]) -> Arrays {
+/// Arrays with these names and shapes, and numbers between -1 and 1.
+fn arrays(shapes: &[(&str, &[usize])]) -> Arrays {
     let mut state = 1_u32;
     let mut next = |_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -27,33 +26,33 @@ fn arrays(of: &[(&str, &[usize])]) -> Arrays {
         let numbers = (0..shape.iter().product::<usize>()).map(&mut next).collect();
         ((*name).to_owned(), Array { shape: shape.to_vec(), numbers })
     };
-    of.iter().map(one).collect()
+    shapes.iter().map(one).collect()
 }
 
 fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Row `row` of a matrix with as many columns as `x` has numbers, times `x`.
-fn by_row(of: &Array, row: usize, x: &[f64]) -> f64 {
-    of.numbers[row * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum()
+/// Product of row `row` of a matrix with `x`.
+fn by_row(matrix: &Array, row: usize, x: &[f64]) -> f64 {
+    matrix.numbers[row * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum()
 }
 
-/// `x` times column `column` of a matrix.
-fn by_column(of: &Array, column: usize, x: &[f64]) -> f64 {
-    let columns = of.shape[1];
-    x.iter().enumerate().map(|(row, x)| f64::from(of.numbers[row * columns + column]) * x).sum()
+/// Product of `x` with column `column` of a matrix.
+fn by_column(matrix: &Array, column: usize, x: &[f64]) -> f64 {
+    let columns = matrix.shape[1];
+    x.iter().enumerate().map(|(row, x)| f64::from(matrix.numbers[row * columns + column]) * x).sum()
 }
 
-fn number(of: &Array, at: usize) -> f64 {
-    f64::from(of.numbers[at])
+fn number(array: &Array, at: usize) -> f64 {
+    f64::from(array.numbers[at])
 }
 
 fn input() -> Vec<f32> {
     (0..STEPS * INPUTS).map(|at| (at as f32 * 0.7).sin()).collect()
 }
 
-/// Outputs of a layer that reads forward, and of what each step makes of the input and the last
+/// Compares the outputs of a forward layer with `step`, which maps input and last state to the new
 /// state.
 fn check(layer: &Layer, mut step: impl FnMut(&[f64], &[f64]) -> Vec<f64>) {
     let input = input();
@@ -70,15 +69,18 @@ fn check(layer: &Layer, mut step: impl FnMut(&[f64], &[f64]) -> Vec<f64>) {
     assert!(worst < 1e-6, "{worst:e}");
 }
 
-/// Of `torch.nn.LSTM`, whose names the weights have.
-fn torch_lstm<'a>(of: &'a Arrays, c: &'a mut [f64]) -> impl FnMut(&[f64], &[f64]) -> Vec<f64> + 'a {
+/// A step of `torch.nn.LSTM`.
+fn torch_lstm<'a>(
+    arrays: &'a Arrays,
+    c: &'a mut [f64],
+) -> impl FnMut(&[f64], &[f64]) -> Vec<f64> + 'a {
     move |x, h| {
         let sum = |gate: usize, unit: usize| {
             let row = gate * UNITS + unit;
-            by_row(&of["weight_ih_l0"], row, x)
-                + by_row(&of["weight_hh_l0"], row, h)
-                + number(&of["bias_ih_l0"], row)
-                + number(&of["bias_hh_l0"], row)
+            by_row(&arrays["weight_ih_l0"], row, x)
+                + by_row(&arrays["weight_hh_l0"], row, h)
+                + number(&arrays["bias_ih_l0"], row)
+                + number(&arrays["bias_hh_l0"], row)
         };
         let outputs: Vec<f64> = (0..UNITS)
             .map(|unit| {
@@ -87,7 +89,7 @@ fn torch_lstm<'a>(of: &'a Arrays, c: &'a mut [f64]) -> impl FnMut(&[f64], &[f64]
                 o * c[unit].tanh()
             })
             .collect();
-        match of.get("weight_hr_l0") {
+        match arrays.get("weight_hr_l0") {
             Some(projection) => {
                 (0..projection.shape[0]).map(|row| by_row(projection, row, &outputs)).collect()
             }
@@ -110,26 +112,26 @@ fn an_lstm_of_pytorch_is_read_with_and_without_projection() {
         if projected.is_some() {
             names.push(("weight_hr_l0", &projection));
         }
-        let of = arrays(&names);
-        let layers = pytorch(Cell::Lstm, "", &|name| of.get(name).cloned()).expect("a layer");
+        let weights = arrays(&names);
+        let layers = pytorch(Cell::Lstm, "", &|name| weights.get(name).cloned()).expect("a layer");
         assert_eq!((layers.len(), layers[0].width()), (1, width));
-        check(&layers[0], torch_lstm(&of, &mut [0.0; UNITS]));
+        check(&layers[0], torch_lstm(&weights, &mut [0.0; UNITS]));
     }
 }
 
 #[test]
 fn a_gru_of_pytorch_has_its_reset_gate_first() {
-    let of = arrays(&[
+    let weights = arrays(&[
         ("net.weight_ih_l0", &[3 * UNITS, INPUTS]),
         ("net.weight_hh_l0", &[3 * UNITS, UNITS]),
         ("net.bias_ih_l0", &[3 * UNITS]),
         ("net.bias_hh_l0", &[3 * UNITS]),
     ]);
-    let layers = pytorch(Cell::Gru, "net.", &|name| of.get(name).cloned()).expect("a layer");
+    let layers = pytorch(Cell::Gru, "net.", &|name| weights.get(name).cloned()).expect("a layer");
     check(&layers[0], |x, h| {
         let sums = |which: &str, of_which: &str, x: &[f64], row: usize| {
-            by_row(&of[&format!("net.{which}_l0")], row, x)
-                + number(&of[&format!("net.{of_which}_l0")], row)
+            by_row(&weights[&format!("net.{which}_l0")], row, x)
+                + number(&weights[&format!("net.{of_which}_l0")], row)
         };
         let one = |unit: usize| {
             let [r, z] = [0, 1].map(|gate| {
@@ -159,28 +161,32 @@ fn stacked_layers_of_both_directions_are_read_one_after_the_other() {
         all.push((input.as_str(), if at < 2 { &first } else { &second }));
         all.push((of_state.as_str(), &state));
     }
-    let of = arrays(&all);
-    let layers =
-        pytorch(Cell::Rnn(Activation::Relu), "", &|name| of.get(name).cloned()).expect("layers");
+    let weights = arrays(&all);
+    let layers = pytorch(Cell::Rnn(Activation::Relu), "", &|name| weights.get(name).cloned())
+        .expect("layers");
     assert_eq!(layers.len(), 2);
     assert_eq!((layers[0].inputs(), layers[1].inputs()), (INPUTS, 2 * UNITS));
     assert!(layers.iter().all(|layer| layer.directions() == Directions::Both));
-    assert_eq!(layers[1].weights()[1].state, of["weight_hh_l1_reverse"].numbers);
+    assert_eq!(layers[1].weights()[1].state, weights["weight_hh_l1_reverse"].numbers);
     assert_eq!(layers[1].weights()[1].state_bias, [0.0; UNITS]);
     let missing = pytorch(Cell::Lstm, "", &|_| None);
     assert_eq!(missing, Err(ImportError::Missing("weight_ih_l0".into())));
-    let error =
-        pytorch(Cell::Lstm, "", &|name| of.get(name).cloned()).map_err(|error| error.to_string());
+    let error = pytorch(Cell::Lstm, "", &|name| weights.get(name).cloned())
+        .map_err(|error| error.to_string());
     assert_eq!(error, Err("'weight_ih_l0': expected [0, 3], found [2, 3]".into()));
 }
 
-/// Of `keras.layers.GRU`.
-fn keras_gru<'a>(of: &'a Arrays, reset_after: bool) -> impl FnMut(&[f64], &[f64]) -> Vec<f64> + 'a {
+/// A step of `keras.layers.GRU`.
+fn keras_gru<'a>(
+    arrays: &'a Arrays,
+    reset_after: bool,
+) -> impl FnMut(&[f64], &[f64]) -> Vec<f64> + 'a {
     move |x, h| {
-        let bias = |row: usize, at: usize| number(&of["bias"], row * 3 * UNITS + at);
-        let input = |at: usize| by_column(&of["kernel"], at, x) + bias(0, at);
+        let bias = |row: usize, at: usize| number(&arrays["bias"], row * 3 * UNITS + at);
+        let input = |at: usize| by_column(&arrays["kernel"], at, x) + bias(0, at);
         let state = |at: usize, h: &[f64]| {
-            by_column(&of["recurrent_kernel"], at, h) + if reset_after { bias(1, at) } else { 0.0 }
+            by_column(&arrays["recurrent_kernel"], at, h)
+                + if reset_after { bias(1, at) } else { 0.0 }
         };
         let gate = |gate: usize, unit: usize| {
             logistic(input(gate * UNITS + unit) + state(gate * UNITS + unit, h))
@@ -201,17 +207,17 @@ fn keras_gru<'a>(of: &'a Arrays, reset_after: bool) -> impl FnMut(&[f64], &[f64]
 fn a_gru_of_keras_resets_after_or_before_the_product() {
     for reset_after in [true, false] {
         let bias: &[usize] = if reset_after { &[2, 3 * UNITS] } else { &[3 * UNITS] };
-        let of = arrays(&[
+        let weights = arrays(&[
             ("kernel", &[INPUTS, 3 * UNITS]),
             ("recurrent_kernel", &[UNITS, 3 * UNITS]),
             ("bias", bias),
         ]);
         let how = KerasLayer { cell: Cell::Gru, activations: None, reset_after, prefixes: &[""] };
-        let layer = keras(&how, &|name| of.get(name).cloned()).expect("a layer");
-        check(&layer, keras_gru(&of, reset_after));
+        let layer = keras(&how, &|name| weights.get(name).cloned()).expect("a layer");
+        check(&layer, keras_gru(&weights, reset_after));
         let other = KerasLayer { reset_after: !reset_after, ..how };
         assert!(matches!(
-            keras(&other, &|name| of.get(name).cloned()),
+            keras(&other, &|name| weights.get(name).cloned()),
             Err(ImportError::Shape { .. })
         ));
     }
@@ -219,7 +225,7 @@ fn a_gru_of_keras_resets_after_or_before_the_product() {
 
 #[test]
 fn an_lstm_of_keras_has_one_bias_and_the_activations_it_is_given() {
-    let of = arrays(&[
+    let weights = arrays(&[
         ("kernel", &[INPUTS, 4 * UNITS]),
         ("recurrent_kernel", &[UNITS, 4 * UNITS]),
         ("bias", &[4 * UNITS]),
@@ -231,13 +237,13 @@ fn an_lstm_of_keras_has_one_bias_and_the_activations_it_is_given() {
         reset_after: false,
         prefixes: &[""],
     };
-    let layer = keras(&how, &|name| of.get(name).cloned()).expect("a layer");
+    let layer = keras(&how, &|name| weights.get(name).cloned()).expect("a layer");
     let mut c = [0.0; UNITS];
     check(&layer, |x, h| {
         let sum = |at: usize| {
-            by_column(&of["kernel"], at, x)
-                + by_column(&of["recurrent_kernel"], at, h)
-                + number(&of["bias"], at)
+            by_column(&weights["kernel"], at, x)
+                + by_column(&weights["recurrent_kernel"], at, h)
+                + number(&weights["bias"], at)
         };
         let gate =
             |gate: usize, unit: usize| (0.2 * sum(gate * UNITS + unit) + 0.5).clamp(0.0, 1.0);
@@ -257,7 +263,7 @@ fn arrays_of_safetensors_are_read_by_name() {
     bytes.extend_from_slice(header.as_bytes());
     bytes.extend_from_slice(&1.5_f32.to_le_bytes());
     bytes.extend_from_slice(&(-2.0_f32).to_le_bytes());
-    // 1.5 of each: sign, exponent, and the first bit of what follows.
+    // 1.5 in each format: sign, exponent, and the first bit of the fraction.
     bytes.extend_from_slice(&0x3e00_u16.to_le_bytes());
     bytes.extend_from_slice(&0x3fc0_u16.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -269,7 +275,7 @@ fn arrays_of_safetensors_are_read_by_name() {
     assert!(matches!(Safetensors::new(&bytes[..20]), Err(ImportError::Format(_))));
 }
 
-/// An archive as `numpy.savez_compressed` writes it.
+/// An archive like those of `numpy.savez_compressed`.
 fn npz(parts: &[(&str, &str, &[u8])]) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, header, data) in parts {

@@ -1,9 +1,9 @@
-//! Layers against the oracle: shapes, batches, directions, plans and instruction sets.
+//! Comparison of layers with the oracle: shapes, batches, directions, plans and instruction sets.
 
 use dyno_kernels::{Activation, Isa, Precision, Tanh, Team};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights, oracle};
 
-/// Numbers of a small generator, the same everywhere.
+/// A small deterministic random number generator.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -40,11 +40,12 @@ fn check(layer: &Layer, batch: usize, steps: usize, choice: &Choice, isa: Isa, w
     let mut output = vec![0.0; steps * batch * layer.outputs()];
     for _ in 0..2 {
         sequence.run(&mut team, &input, &mut output).expect("sizes that fit");
-        let of = |found: &[f32], expected: &[f64]| {
+        let worst_of = |found: &[f32], expected: &[f64]| {
             found.iter().zip(expected).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max)
         };
         let states = sequence.states();
-        let worst = of(&output, &expected.outputs).max(of(&states.hidden, &expected.hidden));
+        let worst =
+            worst_of(&output, &expected.outputs).max(worst_of(&states.hidden, &expected.hidden));
         let what = format!(
             "{:?} {}x{} b{batch} t{steps} {choice:?} {isa}",
             layer.cell(),
@@ -96,7 +97,7 @@ fn every_plan_agrees_with_the_oracle() {
     }
 }
 
-/// Fewer bits: what an error of half a unit in the last place of every weight may do.
+/// Fewer bits: the tolerance allows an error of half a unit in the last place of every weight.
 #[test]
 fn fewer_bits_stay_near_the_oracle() {
     for (precision, within) in [(Precision::Bf16, 2e-2), (Precision::Int8, 8e-2)] {
@@ -112,10 +113,10 @@ fn fewer_bits_stay_near_the_oracle() {
     }
 }
 
-/// A sequence in two pieces, and one whose states are handed over, end as the whole does.
+/// Running a sequence in two pieces, or with states passed on, gives the result of one run.
 #[test]
 fn states_are_carried_in_all_precisions() {
-    // Pieces have other tiles, so that sums are added in another order, and then round otherwise.
+    // Pieces have other tiles, so that sums are added in another order and round differently.
     for (precision, within) in
         [(Precision::F32, 1e-6), (Precision::Bf16, 5e-3), (Precision::Int8, 2e-2)]
     {

@@ -1,4 +1,4 @@
-//! Models out of files: those that follow one another, those that do not, and what is no model.
+//! Models from files: chains of layers, other layers, and invalid files.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ fn golden(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name).display().to_string()
 }
 
-/// A file of arrays of zeros.
+/// Writes a file with arrays of zeros.
 fn zeros(name: &str, arrays: &[(&str, &[usize])]) -> PathBuf {
     let path = std::env::temp_dir().join(format!("dyno-models-{}-{name}", std::process::id()));
     let bytes = vec![0_u8; 4 << 10];

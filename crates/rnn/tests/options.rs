@@ -1,13 +1,12 @@
 //! Layers with all that ONNX lets them have, against the oracle: any option, shape, direction, plan
-//! and
-//! instruction set, rows of different lengths, states given and kept.
+//! and instruction set, rows of different lengths, states given and kept.
 
 use dyno_kernels::{Activation, Isa, Precision, Tanh, Team};
 use dyno_rnn::sequence::{SequenceError, States};
 use dyno_rnn::{Cell, CellOptions, Choice, Directions, Layer, Sequence, Weights, oracle};
 use proptest::prelude::*;
 
-/// Numbers of a small generator, the same everywhere.
+/// A small deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -24,16 +23,16 @@ impl Numbers {
 }
 
 /// Activations f, g and h.
-type Three = (Activation, Activation, Activation);
+type Activations = (Activation, Activation, Activation);
 
-/// Sizes of a layer and what runs it.
+/// Sizes of a layer, and how it runs.
 #[derive(Clone, Debug)]
 struct Case {
     cell: Cell,
     sizes: (usize, usize),
     directions: Directions,
     /// Activations, clip, gates coupled or reset first, peepholes.
-    options: (Option<Three>, Option<f32>, bool, bool),
+    options: (Option<Activations>, Option<f32>, bool, bool),
     projected: Option<usize>,
     batch: usize,
     steps: usize,
@@ -97,7 +96,7 @@ impl Case {
     fn sequence(&self, layer: &Layer) -> (Sequence, Team, Vec<f32>) {
         let sequence =
             Sequence::new(layer, self.batch, &self.choice, self.isa).expect("a plan that holds");
-        // Whatever stood there is overwritten.
+        // Previous contents are overwritten.
         let output = vec![f32::NAN; self.steps * self.batch * layer.outputs()];
         (sequence, Team::with_workers(self.choice.workers()), output)
     }
@@ -109,7 +108,7 @@ fn activation() -> impl Strategy<Value = Activation> {
         0 => Activation::Relu,
         1 => Activation::Affine { alpha, beta },
         2 => Activation::LeakyRelu { alpha },
-        // From zero on it does not jump, where a rounding more or less would be seen.
+        // Without a jump at zero, where rounding would be visible.
         3 => Activation::ThresholdedRelu { alpha: 0.0 },
         4 => Activation::ScaledTanh { alpha: alpha + 0.5, beta },
         5 => Activation::HardSigmoid { alpha, beta },
@@ -122,7 +121,7 @@ fn activation() -> impl Strategy<Value = Activation> {
     })
 }
 
-/// Of gates: one without bounds multiplies states until they are infinite.
+/// Activations of gates; an unbounded one would multiply states until they are infinite.
 fn bounded() -> impl Strategy<Value = Activation> {
     activation().prop_map(|activation| match activation {
         Activation::HardSigmoid { .. } | Activation::Softsign | Activation::Tanh => activation,
@@ -166,7 +165,7 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Of numbers up to one 2e-5; activations without bounds let numbers and errors grow alike.
+/// Tolerance: 2e-5 for numbers up to one, relative above; unbounded activations scale both.
 fn check_near(found: &[f32], expected: &[f64]) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.len(), expected.len());
     let largest = expected.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
@@ -186,7 +185,7 @@ fn check_states(
     if layer.cell() == Cell::Lstm { check_near(&found.cells, &expected.cells) } else { Ok(()) }
 }
 
-/// Of each property.
+/// Cases per property.
 const CASES: u32 = 64;
 
 proptest! {
@@ -218,7 +217,7 @@ proptest! {
             check_near(&output, &expected.outputs)?;
             check_states(&layer, &sequence.states(), &expected)?;
         }
-        // From states, and then all steps from those that were left.
+        // From given states, then all steps from the resulting states.
         let states = case.states(&layer);
         let from = [&states.hidden[..], &states.cells[..]];
         let expected = oracle::run(&layer, case.batch, &input, &lengths, from);
@@ -251,7 +250,7 @@ proptest! {
             let to = &mut pieces[cut[0] * case.batch * layer.outputs()..cut[1] * case.batch * layer.outputs()];
             sequence.run_on(&mut team, &input[cut[0] * row..cut[1] * row], to).expect("sizes that fit");
         }
-        // The products are blocked otherwise, so that roundings may differ.
+        // The products have other blocks, so that rounding may differ.
         check_near(&pieces, &whole.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())?;
         check_near(&sequence.states().hidden, &last.hidden.iter().map(|x| f64::from(*x)).collect::<Vec<_>>())?;
     }

@@ -1,4 +1,4 @@
-//! Partitions against brute force, Theorem 5.2 against counting, and plans for known machines.
+//! Partitions compared with brute force, Theorem 5.2 with counting, and plans for known machines.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use dyno_rnn::partition::{
 };
 use dyno_rnn::{Cell, Choice};
 
-/// Three loops over all numbers.
+/// Brute force with three loops.
 fn naive(workers: usize, most: Split) -> Vec<Split> {
     let mut all = Vec::new();
     for i in 1..=workers {
@@ -36,16 +36,15 @@ fn all_splits_are_found() {
 }
 
 /// Counts numbers that workers fetch, one by one: a worker holds on to its part of B if there is
-/// room
-/// for it, and to nothing else; sums are fetched and sent back.
-fn counted(of: &MatrixProduct, split: Split, private: usize) -> usize {
-    let (rows, columns, depth) = (of.i / split.i, of.j / split.j, of.k / split.k);
+/// room for it, and to nothing else; sums are fetched and sent back.
+fn counted(product: &MatrixProduct, split: Split, private: usize) -> usize {
+    let (rows, columns, depth) = (product.i / split.i, product.j / split.j, product.k / split.k);
     let mut moved = 0;
     for worker in 0..split.workers() {
         let (a, b) = (worker % split.i, worker / split.i % split.j);
         let c = worker / split.i / split.j;
         let mut held: BTreeSet<(usize, usize)> = BTreeSet::new();
-        for _ in 0..of.steps {
+        for _ in 0..product.steps {
             let (mut fetched_a, mut fetched_c) = (BTreeSet::new(), BTreeSet::new());
             for i in a * rows..(a + 1) * rows {
                 for j in b * columns..(b + 1) * columns {
@@ -67,15 +66,19 @@ fn counted(of: &MatrixProduct, split: Split, private: usize) -> usize {
 
 #[test]
 fn the_theorem_counts_what_moves() {
-    let of = MatrixProduct { i: 4, j: 12, k: 8, steps: 5 };
+    let product = MatrixProduct { i: 4, j: 12, k: 8, steps: 5 };
     for workers in [1, 2, 4, 6, 8, 12] {
         for split in naive(workers, Split { i: 4, j: 12, k: 8 }) {
-            if of.i % split.i + of.j % split.j + of.k % split.k > 0 {
+            if product.i % split.i + product.j % split.j + product.k % split.k > 0 {
                 continue;
             }
             for private in [1, 8, 16, 32, 96] {
-                let theorem = of.moved(split, private as f64);
-                assert_eq!(theorem, counted(&of, split, private) as f64, "{split}, {private} kept");
+                let theorem = product.moved(split, private as f64);
+                assert_eq!(
+                    theorem,
+                    counted(&product, split, private) as f64,
+                    "{split}, {private} kept"
+                );
             }
         }
     }
@@ -83,7 +86,7 @@ fn the_theorem_counts_what_moves() {
 
 #[test]
 fn reuse_is_the_papers() {
-    // 2IJK / (|A| + |B| + 2|C|) of a vector by 256 x 1024 weights: below 2, whatever the size.
+    // 2IJK / (|A| + |B| + 2|C|) for a vector and 256 x 1024 weights: below 2 for any size.
     let vector = MatrixProduct { i: 1, j: 1024, k: 256, steps: 1 };
     assert_eq!(vector.reuse(), 524_288.0 / (256.0 + 262_144.0 + 2048.0));
     let split = Split { i: 1, j: 4, k: 2 };
@@ -126,7 +129,7 @@ fn searches_find_what_brute_force_finds() {
     }
 }
 
-/// SPEC section 2: 2, 2.5 and 3 MiB of weights on a core whose second cache has 2.
+/// SPEC section 2: 2, 2.5 and 3 MiB of weights on a core whose L2 cache has 2 MiB.
 #[test]
 fn the_edge_of_a_cache_is_as_soft_as_measured() {
     let machine = Machine::sapphire_rapids();
@@ -151,44 +154,44 @@ fn the_edge_of_a_cache_is_as_soft_as_measured() {
 #[test]
 fn two_cores_share_as_the_reference_says() {
     let machine = Machine::sapphire_rapids();
-    let of = |precision, units, batch| task(&machine, precision, units, batch).fastest(2).0;
+    let split_of = |precision, units, batch| task(&machine, precision, units, batch).fastest(2).0;
     let (units, rows) = (Split { i: 1, j: 2, k: 1 }, Split { i: 2, j: 1, k: 1 });
     for precision in [Precision::F32, Precision::Bf16] {
-        // Weights beyond the first cache, one row: units are shared.
-        assert_eq!(of(precision, 256, 1), units, "{precision:?}");
-        assert_eq!(of(precision, 1024, 1), units, "{precision:?}");
+        // Weights exceed the L1 cache, one row: workers divide the units.
+        assert_eq!(split_of(precision, 256, 1), units, "{precision:?}");
+        assert_eq!(split_of(precision, 1024, 1), units, "{precision:?}");
     }
-    // Weights that fit one second cache, so many rows that multiplying takes longer than reading:
-    // rows are, and nobody waits. With fewer operations each core had better read half of them.
-    assert_eq!(of(Precision::F32, 256, 10), rows);
-    assert_eq!(of(Precision::F32, 256, 20), rows);
-    assert_eq!(of(Precision::F32, 256, 2), units);
-    // A step of some half a microsecond has no room for an exchange.
-    assert_eq!(of(Precision::Bf16, 64, 1), Split::ONE);
-    assert_eq!(of(Precision::Int8, 64, 1), Split::ONE);
+    // Weights fit in one L2 cache, and with many rows multiplication takes longer than reading:
+    // workers divide the rows and need no barrier. With fewer operations each core reads half.
+    assert_eq!(split_of(Precision::F32, 256, 10), rows);
+    assert_eq!(split_of(Precision::F32, 256, 20), rows);
+    assert_eq!(split_of(Precision::F32, 256, 2), units);
+    // A step of about half a microsecond is too short for an exchange.
+    assert_eq!(split_of(Precision::Bf16, 64, 1), Split::ONE);
+    assert_eq!(split_of(Precision::Int8, 64, 1), Split::ONE);
     for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
         for units in [64, 256, 1024] {
             for batch in [1, 2, 10, 20] {
-                assert_eq!(of(precision, units, batch).k, 1, "sums in parts never win");
+                assert_eq!(split_of(precision, units, batch).k, 1, "sums in parts never win");
             }
         }
     }
 }
 
-/// The paper's 24 cores have 256 KiB each: weights of 16 MiB do not fit one of them, nor all.
+/// The paper's 24 cores have 256 KiB each: weights of 16 MiB exceed one cache and all together.
 #[test]
 fn the_papers_cores_share_as_its_caches_allow() {
     let machine = Machine::paper();
-    let of = |units, batch| task(&machine, Precision::F32, units, batch).fastest(24);
-    // Weights of 64 KiB: a few cores at most, as meeting costs more than it saves.
-    let (small, _) = of(64, 1);
+    let fastest = |units, batch| task(&machine, Precision::F32, units, batch).fastest(24);
+    // Weights of 64 KiB: a few cores at most, since barriers cost more than they save.
+    let (small, _) = fastest(64, 1);
     assert!(small.workers() <= 4, "{small}");
-    // Weights of 1 MiB: so many that each part fits, none for the rows of one.
-    let (middle, time) = of(256, 1);
+    // Weights of 1 MiB: enough cores that each part fits; one row is not divided.
+    let (middle, time) = fastest(256, 1);
     assert!(middle.j >= 6 && middle.i == 1, "{middle}");
     assert!(time.total() < task(&machine, Precision::F32, 256, 1).step(Split::ONE).total() / 2.0);
-    // Weights of 16 MiB: all cores, and none of them for rows.
-    let (large, _) = of(1024, 1);
+    // Weights of 16 MiB: all cores divide the units, none the rows.
+    let (large, _) = fastest(1024, 1);
     assert!(large.workers() >= 20 && large.i == 1, "{large}");
 }
 
@@ -215,19 +218,19 @@ fn predictions_know_what_directions_and_rows_save() {
         steps: 100,
     };
     let ns = |shape: &LayerShape, choice: Choice| predict(shape, &choice, &machine).ns();
-    // A direction on each core: no meeting at each step (SPEC, decision 9).
+    // One direction per core: no barrier at each step (SPEC, decision 9).
     assert!(ns(&shape, choice(16, 2, 1, 1)) < ns(&shape, choice(16, 1, 1, 2)));
     assert_eq!(predict(&shape, &choice(16, 2, 1, 1), &machine).barriers, 0.0);
     let batch = LayerShape { directions: 1, batch: 10, ..shape };
     assert!(ns(&batch, choice(16, 1, 2, 1)) < ns(&batch, choice(16, 1, 1, 1)) / 1.8);
-    // Weights of the input are read once a chunk and not at each step.
+    // Input weights are read once per chunk instead of at each step.
     let large = LayerShape { units: 1024, width: 1024, inputs: 1024, directions: 1, ..shape };
     assert!(ns(&large, choice(16, 1, 1, 1)) < 0.7 * ns(&large, choice(1, 1, 1, 1)));
-    // A step of two phases meets twice.
+    // A step of two phases has two barriers.
     let two = LayerShape { phases: 2, ..large };
     let met = |shape: &LayerShape| predict(shape, &choice(1, 1, 1, 2), &machine).barriers;
     assert_eq!(met(&two), 2.0 * met(&large));
-    // Sums of a whole long sequence leave the private cache.
+    // The sums of a whole long sequence exceed the private cache.
     let long = LayerShape { batch: 20, ..large };
     let far = |chunk| predict(&long, &choice(chunk, 1, 1, 2), &machine).far_bytes;
     assert!(far(128) > 0.0 && far(128) / far(8) < 1.0);

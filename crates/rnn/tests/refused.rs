@@ -1,11 +1,11 @@
-//! Nodes of ONNX that are no layers, and what is said of them.
+//! Invalid recurrent ONNX nodes, and their errors.
 
 use std::path::Path;
 
 use dyno_onnx::{Attribute, Builder, Element, Fill, Model, Name, Weights};
 use dyno_rnn::import::{ImportError, ImportedLayer, InitialState, layers};
 
-/// A GRU of two units over three inputs, whose weights of the input are fed if `fed`.
+/// A GRU of two units over three inputs; its input weights are a model input if `fed`.
 fn gru(fed: bool, attributes: &[(&str, Attribute)]) -> Model {
     let mut net = Builder::new("net", Weights::seeded(1));
     let x = net.input("x", Element::F32, &[5.into(), 1.into(), 3.into()]);
@@ -62,7 +62,7 @@ fn choices_that_are_not_known_are_named() {
     assert_eq!(error, "'w': expected [1, 8, 3], found [1, 6, 3]");
 }
 
-/// Golden models with one byte after the other changed: what is read is a layer or an error.
+/// Changes the golden models byte by byte: reading returns a layer or an error.
 #[test]
 fn wrong_bytes_never_stop_the_import() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

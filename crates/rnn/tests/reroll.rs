@@ -1,4 +1,4 @@
-//! Unrolled cells, written as programs write them, become the layers that they are.
+//! Unrolled cells, as exporters write them, become layers.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const UNITS: usize = 2;
 const STEPS: usize = 4;
 const BATCH: usize = 2;
 
-/// Numbers between -1 and 1, others for each seed.
+/// Numbers between -1 and 1 that depend on the seed.
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761);
     let mut next = |_| {
@@ -27,32 +27,31 @@ fn transposed(numbers: &[f32], rows: usize) -> Vec<f32> {
     (0..numbers.len()).map(|at| numbers[at % rows * columns + at / rows]).collect()
 }
 
-/// How the sums under the gates of a step are written.
+/// Notation of the sums under the gates of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Written {
+enum Notation {
     /// Two `Gemm` with rows as outputs, added and split: a cell of PyTorch.
     Gemm,
     /// Two `MatMul` and a bias added, split: a cell of Keras.
     MatMul,
     /// One `Gemm` of input and state side by side, cut by `Slice`, and 1 added to the second: a
-    /// cell of
-    /// TensorFlow 1.
+    /// cell of TensorFlow 1.
     Joined,
     /// A `Gemm` for each gate.
     Apart,
 }
 
 /// A graph of cells, one after the other.
-struct Unrolled {
+struct UnrolledGraph {
     net: Builder,
     cell: Cell,
     weights: Weights,
-    written: Written,
+    written: Notation,
     constants: usize,
 }
 
-impl Unrolled {
-    fn new(cell: Cell, written: Written) -> Self {
+impl UnrolledGraph {
+    fn new(cell: Cell, written: Notation) -> Self {
         let rows = cell.gates() * UNITS;
         let mut weights = Weights {
             input: numbers(rows * INPUTS, 1),
@@ -60,7 +59,7 @@ impl Unrolled {
             input_bias: numbers(rows, 3),
             state_bias: numbers(rows, 4),
         };
-        if matches!(written, Written::MatMul | Written::Joined) {
+        if matches!(written, Notation::MatMul | Notation::Joined) {
             weights.state_bias.fill(0.0);
         }
         Self {
@@ -72,7 +71,7 @@ impl Unrolled {
         }
     }
 
-    /// A constant of its own for each step, as some exporters leave them.
+    /// A separate constant for each step, as some exporters write them.
     fn constant(&mut self, shape: &[usize], values: &[f32]) -> Name {
         self.constants += 1;
         let tensor = Tensor::of_f32(format!("constant {}", self.constants), shape, values);
@@ -89,26 +88,26 @@ impl Unrolled {
         self.net.node(op, inputs, attributes).expect("shapes that fit")
     }
 
-    /// Which gate of the cell comes where.
+    /// Order of the cell's gates.
     fn order(&self) -> Vec<usize> {
         match (self.cell, self.written) {
-            (Cell::Lstm, Written::Joined) => vec![0, 2, 1, 3],
+            (Cell::Lstm, Notation::Joined) => vec![0, 2, 1, 3],
             (Cell::Lstm, _) => vec![0, 1, 2, 3],
-            (_, Written::Gemm) => vec![1, 0, 2],
+            (_, Notation::Gemm) => vec![1, 0, 2],
             _ => vec![0, 1, 2],
         }
     }
 
-    /// Rows of gates in the order that is written.
+    /// Rows of the gates in the order of the notation.
     fn ordered(&self, rows: &[f32]) -> Vec<f32> {
         let gate = rows.len() / self.cell.gates();
         self.order().iter().flat_map(|at| rows[at * gate..][..gate].to_vec()).collect()
     }
 
-    /// Parts of a sum, as gates of the cell in its order.
+    /// Splits a sum into the gates of the cell, in the cell's order.
     fn cut(&mut self, sums: &Name) -> Vec<Name> {
         let order = self.order();
-        let parts: Vec<Name> = if self.written == Written::Joined {
+        let parts: Vec<Name> = if self.written == Notation::Joined {
             let part = |at: usize, net: &mut Builder| {
                 let ends = [at * UNITS, (at + 1) * UNITS].map(|end| net.integers(&[end as i64]));
                 let axes = net.integers(&[-1]);
@@ -125,12 +124,12 @@ impl Unrolled {
                 self.net.nodes("Split", &[sums, &sizes], &[("axis", (-1).into())]).expect("three");
             found.to_vec()
         };
-        let place = |gate: usize| order.iter().position(|of| *of == gate).expect("all gates");
+        let place = |gate: usize| order.iter().position(|other| *other == gate).expect("all gates");
         (0..order.len()).map(|gate| parts[place(gate)].clone()).collect()
     }
 
-    /// Products of a value with the weights of the input or of the state, biases in them.
-    fn product(&mut self, of: &Name, is_state: bool) -> Name {
+    /// Products of a value with the weights of the input or of the state, including biases.
+    fn product(&mut self, value: &Name, is_state: bool) -> Name {
         let (weights, bias, width) = if is_state {
             (self.weights.state.clone(), self.weights.state_bias.clone(), UNITS)
         } else {
@@ -138,13 +137,13 @@ impl Unrolled {
         };
         let (weights, bias) = (self.ordered(&weights), self.ordered(&bias));
         let rows = bias.len();
-        if self.written == Written::Gemm {
+        if self.written == Notation::Gemm {
             let (weights, bias) =
                 (self.constant(&[rows, width], &weights), self.constant(&[rows], &bias));
-            return self.node("Gemm", &[of, &weights, &bias], &[("transB", 1.into())]);
+            return self.node("Gemm", &[value, &weights, &bias], &[("transB", 1.into())]);
         }
         let weights = self.constant(&[width, rows], &transposed(&weights, rows));
-        let product = self.node("MatMul", &[of, &weights], &[]);
+        let product = self.node("MatMul", &[value, &weights], &[]);
         if is_state {
             return product;
         }
@@ -155,18 +154,18 @@ impl Unrolled {
     /// Sums under the gates of an LSTM.
     fn sums(&mut self, x: &Name, h: &Name) -> Vec<Name> {
         match self.written {
-            Written::Gemm | Written::MatMul => {
+            Notation::Gemm | Notation::MatMul => {
                 let (input, state) = (self.product(x, false), self.product(h, true));
                 let sums = self.node("Add", &[&input, &state], &[]);
                 self.cut(&sums)
             }
-            Written::Joined => {
+            Notation::Joined => {
                 let rows = 4 * UNITS;
                 let both = self.node("Concat", &[x, h], &[("axis", 1.into())]);
                 let [input, state] = [&self.weights.input, &self.weights.state]
-                    .map(|of| transposed(&self.ordered(of), rows));
+                    .map(|rows_of_gates| transposed(&self.ordered(rows_of_gates), rows));
                 let kernel = self.constant(&[INPUTS + UNITS, rows], &[input, state].concat());
-                // What 1 is added to later.
+                // 1 is added to it later.
                 let mut bias = self.weights.input_bias.clone();
                 bias[UNITS..2 * UNITS].iter_mut().for_each(|bias| *bias -= 1.0);
                 let bias = self.ordered(&bias);
@@ -177,13 +176,14 @@ impl Unrolled {
                 gates[1] = self.node("Add", &[&gates[1], &one], &[]);
                 gates
             }
-            Written::Apart => (0..4).map(|gate| self.apart(gate, x, h)).collect(),
+            Notation::Apart => (0..4).map(|gate| self.apart(gate, x, h)).collect(),
         }
     }
 
-    /// The sum under one gate by itself.
+    /// The separate sum under one gate.
     fn apart(&mut self, gate: usize, x: &Name, h: &Name) -> Name {
-        let part = |of: &[f32]| of[gate * of.len() / 4..][..of.len() / 4].to_vec();
+        let part =
+            |numbers: &[f32]| numbers[gate * numbers.len() / 4..][..numbers.len() / 4].to_vec();
         let all = self.weights.clone();
         let (input, state) = (part(&all.input), part(&all.state));
         let (b, c) = (part(&all.input_bias), part(&all.state_bias));
@@ -204,7 +204,8 @@ impl Unrolled {
         [self.node("Mul", &[&o, &shown], &[]), c]
     }
 
-    /// `reset_first`, or as PyTorch has it; `short`: n + z (h - n).
+    /// Adds a step of a GRU. `reset_first` resets the state instead of the product as in PyTorch;
+    /// `short` uses n + z (h - n).
     fn gru(&mut self, x: &Name, h: &Name, reset_first: bool, short: bool) -> Name {
         let input = self.product(x, false);
         let (inputs, state) = (self.cut(&input), self.product(h, true));
@@ -233,7 +234,7 @@ impl Unrolled {
         self.node("Add", &[&new, &kept], &[])
     }
 
-    /// Steps of an input x of steps x batch x inputs.
+    /// Splits an input x of steps x batch x inputs into steps.
     fn inputs(&mut self) -> Vec<Name> {
         let shape = [STEPS.into(), BATCH.into(), INPUTS.into()];
         let x = self.net.input("x", Element::F32, &shape);
@@ -255,7 +256,7 @@ impl Unrolled {
             weights.input_bias = both.map(|(a, b)| a + b).collect();
             weights.state_bias.fill(0.0);
         } else {
-            // Only that of n is under the reset gate.
+            // Only the bias of n is under the reset gate.
             for at in 0..2 * UNITS {
                 weights.input_bias[at] += weights.state_bias[at];
                 weights.state_bias[at] = 0.0;
@@ -268,7 +269,7 @@ impl Unrolled {
     }
 }
 
-/// Numbers of a layer, to be compared within rounding of sums of biases.
+/// Numbers of a layer, compared with a tolerance for sums of biases.
 fn assert_same(found: &Layer, expected: &Layer) {
     assert_eq!((found.cell(), found.options()), (expected.cell(), expected.options()));
     let (found, expected) = (&found.weights()[0], &expected.weights()[0]);
@@ -281,32 +282,32 @@ fn assert_same(found: &Layer, expected: &Layer) {
     }
 }
 
-/// Operators of a model, and how often they are there.
+/// Counts the operators of a model.
 fn count(model: &Model, op: &str) -> usize {
     model.nodes.iter().filter(|node| node.op == op).count()
 }
 
 #[test]
 fn lstm_cells_are_found_however_they_are_written() {
-    for written in [Written::Gemm, Written::MatMul, Written::Joined, Written::Apart] {
-        let mut of = Unrolled::new(Cell::Lstm, written);
-        let inputs = of.inputs();
-        let (h0, c0) = (of.state("h0"), of.state("c0"));
+    for written in [Notation::Gemm, Notation::MatMul, Notation::Joined, Notation::Apart] {
+        let mut graph = UnrolledGraph::new(Cell::Lstm, written);
+        let inputs = graph.inputs();
+        let (h0, c0) = (graph.state("h0"), graph.state("c0"));
         let (mut h, mut c) = (h0, c0);
         for (at, x) in inputs.iter().enumerate() {
-            [h, c] = of.lstm(x, [&h, &c]);
-            of.net.output(&format!("h{}", at + 1), &h).expect("a new name");
+            [h, c] = graph.lstm(x, [&h, &c]);
+            graph.net.output(&format!("h{}", at + 1), &h).expect("a new name");
         }
-        of.net.output("c", &c).expect("a new name");
-        let layer = of.layer(false);
-        let (rolled, count_of) = reroll(&of.net.finish());
+        graph.net.output("c", &c).expect("a new name");
+        let layer = graph.layer(false);
+        let (rolled, count_of) = reroll(&graph.net.finish());
         assert_eq!(count_of, 1, "{written:?}");
         assert_eq!((count(&rolled, "Sigmoid"), count(&rolled, "Gemm")), (0, 0), "{written:?}");
         let found = layers(&rolled).expect("a layer");
         assert_eq!(found.len(), 1);
         assert_same(&found[0].layer, &layer);
         assert!(matches!(found[0].initial, [InitialState::Fed(_), InitialState::Fed(_)]));
-        // All steps are there, in their order.
+        // All steps are present, in order.
         let joined = rolled.nodes.iter().find(|node| node.outputs[0] == found[0].input);
         let joined = &joined.expect("what makes the input").inputs;
         let step = |name: &String| {
@@ -323,21 +324,21 @@ fn lstm_cells_are_found_however_they_are_written() {
 fn gru_cells_are_found_with_both_resets() {
     let zeros = vec![0.0; BATCH * UNITS];
     for (written, reset_first, short) in [
-        (Written::Gemm, false, false),
-        (Written::Gemm, false, true),
-        (Written::MatMul, false, true),
-        (Written::Gemm, true, false),
-        (Written::MatMul, true, true),
+        (Notation::Gemm, false, false),
+        (Notation::Gemm, false, true),
+        (Notation::MatMul, false, true),
+        (Notation::Gemm, true, false),
+        (Notation::MatMul, true, true),
     ] {
-        let mut of = Unrolled::new(Cell::Gru, written);
-        let inputs = of.inputs();
-        let mut h = of.constant(&[BATCH, UNITS], &zeros);
+        let mut graph = UnrolledGraph::new(Cell::Gru, written);
+        let inputs = graph.inputs();
+        let mut h = graph.constant(&[BATCH, UNITS], &zeros);
         for x in &inputs {
-            h = of.gru(x, &h, reset_first, short);
+            h = graph.gru(x, &h, reset_first, short);
         }
-        of.net.output("last", &h).expect("a new name");
-        let layer = of.layer(reset_first);
-        let (rolled, count_of) = reroll(&of.net.finish());
+        graph.net.output("last", &h).expect("a new name");
+        let layer = graph.layer(reset_first);
+        let (rolled, count_of) = reroll(&graph.net.finish());
         let found = layers(&rolled).expect("layers");
         assert_eq!((count_of, found.len()), (1, 1), "{written:?} {reset_first} {short}");
         assert_same(&found[0].layer, &layer);
@@ -345,23 +346,23 @@ fn gru_cells_are_found_with_both_resets() {
     }
 }
 
-/// Two layers, the second over what the first puts out.
+/// Two layers, the second over the outputs of the first.
 #[test]
 fn stacked_cells_are_two_layers() {
-    let mut of = Unrolled::new(Cell::Lstm, Written::Gemm);
-    let inputs = of.inputs();
-    let mut states = ["h0", "c0", "h1", "c1"].map(|name| of.state(name));
-    let widen = of.constant(&[UNITS, INPUTS], &numbers(UNITS * INPUTS, 9));
+    let mut graph = UnrolledGraph::new(Cell::Lstm, Notation::Gemm);
+    let inputs = graph.inputs();
+    let mut states = ["h0", "c0", "h1", "c1"].map(|name| graph.state(name));
+    let widen = graph.constant(&[UNITS, INPUTS], &numbers(UNITS * INPUTS, 9));
     for x in &inputs {
         let [h0, c0, h1, c1] = states;
-        let [h0, c0] = of.lstm(x, [&h0, &c0]);
-        let between = of.node("MatMul", &[&h0, &widen], &[]);
-        let [h1, c1] = of.lstm(&between, [&h1, &c1]);
+        let [h0, c0] = graph.lstm(x, [&h0, &c0]);
+        let between = graph.node("MatMul", &[&h0, &widen], &[]);
+        let [h1, c1] = graph.lstm(&between, [&h1, &c1]);
         states = [h0, c0, h1, c1];
     }
-    of.net.output("last", &states[2]).expect("a new name");
-    let layer = of.layer(false);
-    let (rolled, count_of) = reroll(&of.net.finish());
+    graph.net.output("last", &states[2]).expect("a new name");
+    let layer = graph.layer(false);
+    let (rolled, count_of) = reroll(&graph.net.finish());
     let found = layers(&rolled).expect("layers");
     assert_eq!((count_of, found.len()), (2, 2));
     found.iter().for_each(|found| assert_same(&found.layer, &layer));
@@ -376,47 +377,46 @@ fn stacked_cells_are_two_layers() {
     }
 }
 
-/// A decoder feeds a step with what the last one put out: there is no sequence to fold it into.
+/// A decoder feeds each step with the output of the last one, so it cannot be folded.
 #[test]
 fn cells_that_feed_themselves_are_left() {
-    let mut of = Unrolled::new(Cell::Lstm, Written::Gemm);
-    let mut x = of.inputs()[0].clone();
-    let (mut h, mut c) = (of.state("h0"), of.state("c0"));
-    let back = of.constant(&[UNITS, INPUTS], &numbers(UNITS * INPUTS, 9));
+    let mut graph = UnrolledGraph::new(Cell::Lstm, Notation::Gemm);
+    let mut x = graph.inputs()[0].clone();
+    let (mut h, mut c) = (graph.state("h0"), graph.state("c0"));
+    let back = graph.constant(&[UNITS, INPUTS], &numbers(UNITS * INPUTS, 9));
     for _ in 0..STEPS {
-        [h, c] = of.lstm(&x, [&h, &c]);
-        x = of.node("MatMul", &[&h, &back], &[]);
+        [h, c] = graph.lstm(&x, [&h, &c]);
+        x = graph.node("MatMul", &[&h, &back], &[]);
     }
-    of.net.output("last", &x).expect("a new name");
-    let model = of.net.finish();
+    graph.net.output("last", &x).expect("a new name");
+    let model = graph.net.finish();
     assert_eq!(reroll(&model), (model, 0));
 }
 
-/// Steps of other weights are not of the same layer.
+/// Steps with other weights belong to another layer.
 #[test]
 fn cells_of_other_weights_are_left() {
-    let mut of = Unrolled::new(Cell::Lstm, Written::Gemm);
-    let inputs = of.inputs();
-    let (mut h, mut c) = (of.state("h0"), of.state("c0"));
+    let mut graph = UnrolledGraph::new(Cell::Lstm, Notation::Gemm);
+    let inputs = graph.inputs();
+    let (mut h, mut c) = (graph.state("h0"), graph.state("c0"));
     for (at, x) in inputs.iter().enumerate() {
-        of.weights.state = numbers(4 * UNITS * UNITS, 20 + at as u32);
-        [h, c] = of.lstm(x, [&h, &c]);
+        graph.weights.state = numbers(4 * UNITS * UNITS, 20 + at as u32);
+        [h, c] = graph.lstm(x, [&h, &c]);
     }
-    of.net.output("last", &h).expect("a new name");
-    let model = of.net.finish();
+    graph.net.output("last", &h).expect("a new name");
+    let model = graph.net.finish();
     assert_eq!(reroll(&model), (model, 0));
 }
 
-/// Files that PyTorch's exporter made of cells called step by step (`golden/unrolled.py`), against
-/// what
-/// ONNX Runtime made of them.
+/// Compares files that PyTorch's exporter wrote for cells called step by step
+/// (`golden/unrolled.py`) with outputs of ONNX Runtime.
 #[test]
 fn cells_that_pytorch_exported_run_as_layers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/unrolled");
     let text = std::fs::read_to_string(folder.join("outputs.json")).expect("expected outputs");
     let records: Value = serde_json::from_str(&text).expect("JSON");
-    let numbers = |of: &Value| -> Vec<f32> {
-        let values = of.as_array().expect("a list of numbers").iter();
+    let numbers = |value: &Value| -> Vec<f32> {
+        let values = value.as_array().expect("a list of numbers").iter();
         values.map(|value| value.as_f64().expect("a number") as f32).collect()
     };
     for (name, layers_of) in

@@ -1,4 +1,5 @@
-//! Pruning against brute force: all valid phased schedules of unrolled sequences, as sets of bits.
+//! Pruning compared with brute force over all valid phased schedules of unrolled sequences, which
+//! are represented as sets of bits.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +16,11 @@ const CELLS: [Recurrence; 4] = [
 ];
 
 /// A phased schedule of an unrolled sequence: the products of each phase, product `p` of step `t`
-/// as
-/// bit `t * products + p`.
-type Unrolled = Vec<u32>;
+/// as bit `t * products + p`.
+type UnrolledSchedule = Vec<u32>;
 
-/// What each product of each step waits for: those of its own step before it, and of the step
-/// before
-/// all, if it needs the state.
+/// Dependencies of each product of each step: products of the same step, and all products of the
+/// step before if it needs the state.
 fn waits(dag: &Dag, steps: usize) -> Vec<u32> {
     let count = dag.products.len();
     let mut all = Vec::new();
@@ -39,9 +38,9 @@ fn waits(dag: &Dag, steps: usize) -> Vec<u32> {
     all
 }
 
-/// Every sequence of phases that holds each product once, after all it waits for.
+/// Every sequence of phases with each product once, after its dependencies.
 fn every(dag: &Dag, steps: usize, see: &mut impl FnMut(&[u32])) {
-    fn grow(waits: &[u32], done: u32, phases: &mut Unrolled, see: &mut impl FnMut(&[u32])) {
+    fn grow(waits: &[u32], done: u32, phases: &mut UnrolledSchedule, see: &mut impl FnMut(&[u32])) {
         let all = (1_u32 << waits.len()) - 1;
         if done == all {
             return see(phases);
@@ -60,28 +59,31 @@ fn every(dag: &Dag, steps: usize, see: &mut impl FnMut(&[u32])) {
     grow(&waits(dag, steps), 0, &mut Vec::new(), see);
 }
 
-/// Bits of the products that wait for no state, in all steps.
+/// Bits of the products that do not depend on the state, in all steps.
 fn free(dag: &Dag, steps: usize) -> u32 {
     let count = dag.products.len();
     let bits = (0..steps * count).filter(|at| !dag.products[at % count].depends_on_state());
     bits.fold(0, |bits, at| bits | 1 << at)
 }
 
-/// The three rules, as the paper states them, of an unrolled schedule.
+/// Whether an unrolled schedule obeys the three rules as stated in the paper.
 fn obeys(dag: &Dag, steps: usize, phases: &[u32]) -> bool {
     let count = dag.products.len();
     let (free, waits) = (free(dag, steps), waits(dag, steps));
     let independent = |phase: &u32| phase & !free == 0;
-    // Time-independent first: no such phase comes after one that waits for a state.
+    // Time-independent first: no such phase follows one that depends on a state.
     let first = phases.iter().take_while(|phase| independent(phase)).count();
     if phases[first..].iter().any(independent) {
         return false;
     }
-    // Symmetric steps: what is done for one step at once is done for all; and the rest is the same
-    // sequence of phases for each step.
+    // Symmetric steps: a product that runs for one step at once does so for all steps; the rest has
+    // the same sequence of phases in each step.
     let step = |t: usize| ((1_u32 << count) - 1) << (t * count);
-    let of = |phase: u32, t: usize| (phase & step(t)) >> (t * count);
-    if phases[..first].iter().any(|phase| (0..steps).any(|t| of(*phase, t) != of(*phase, 0))) {
+    let products_of = |phase: u32, t: usize| (phase & step(t)) >> (t * count);
+    if phases[..first]
+        .iter()
+        .any(|phase| (0..steps).any(|t| products_of(*phase, t) != products_of(*phase, 0)))
+    {
         return false;
     }
     let rest = &phases[first..];
@@ -91,31 +93,31 @@ fn obeys(dag: &Dag, steps: usize, phases: &[u32]) -> bool {
     let each = rest.len() / steps;
     for (at, phase) in rest.iter().enumerate() {
         let t = at / each;
-        if phase & !step(t) != 0 || of(*phase, t) != of(rest[at % each], 0) {
+        if phase & !step(t) != 0 || products_of(*phase, t) != products_of(rest[at % each], 0) {
             return false;
         }
     }
-    // Neighbours merge: between any two of one kind something waits.
+    // Neighbors merge: any two adjacent phases of one kind have a dependency.
     phases.windows(2).all(|pair| {
         let needs = (0..waits.len()).any(|at| pair[1] >> at & 1 == 1 && waits[at] & pair[0] != 0);
         independent(&pair[0]) != independent(&pair[1]) || needs
     })
 }
 
-fn unrolled(dag: &Dag, steps: usize, schedule: &Schedule) -> Unrolled {
+fn unrolled(dag: &Dag, steps: usize, schedule: &Schedule) -> UnrolledSchedule {
     let count = dag.products.len();
     let bits = |phase: &[usize], t: usize| {
         phase.iter().fold(0_u32, |bits, at| bits | 1 << (t * count + at))
     };
     let once = (0..steps).fold(0, |all, t| all | bits(&schedule.once, t));
-    let mut phases: Unrolled = if once > 0 { vec![once] } else { Vec::new() };
+    let mut phases: UnrolledSchedule = if once > 0 { vec![once] } else { Vec::new() };
     for t in 0..steps {
         phases.extend(schedule.steps.iter().map(|phase| bits(phase, t)));
     }
     phases
 }
 
-/// Numbers that phases move: each left side of a step and each weight once a phase, sums twice.
+/// Numbers that phases move: each left operand of a step and each weight once per phase, sums twice.
 fn moved(dag: &Dag, phases: &[u32]) -> usize {
     let count = dag.products.len();
     let mut all = 0;
@@ -157,7 +159,7 @@ fn what_pruning_leaves_is_what_obeys_the_rules() {
                 obeying.insert(phases.to_vec());
             }
         });
-        let pruned: Vec<Unrolled> =
+        let pruned: Vec<UnrolledSchedule> =
             schedules(&dag).iter().map(|schedule| unrolled(&dag, steps, schedule)).collect();
         assert_eq!(pruned.len(), expected, "{recurrence:?}");
         assert_eq!(pruned.into_iter().collect::<BTreeSet<_>>(), obeying, "{recurrence:?}");
@@ -192,13 +194,14 @@ fn each_cell_has_a_schedule_that_chunks_and_one_that_does_not() {
         let dag = Dag::new(recurrence, 1, 64, 64);
         let all = schedules(&dag);
         for chunked in [true, false] {
-            let found = all.iter().filter(|of| of.chunked(&dag) == Some(chunked)).count();
+            let found =
+                all.iter().filter(|schedule| schedule.chunked(&dag) == Some(chunked)).count();
             assert!(found >= 1, "{recurrence:?}, {chunked}");
         }
         // Weights of the input that are read once for all steps are reused most (DeepCPU, section
         // 4).
         let best = all.iter().max_by(|a, b| a.reuse(&dag, 100).total_cmp(&b.reuse(&dag, 100)));
-        assert_eq!(best.and_then(|of| of.chunked(&dag)), Some(true), "{recurrence:?}");
+        assert_eq!(best.and_then(|schedule| schedule.chunked(&dag)), Some(true), "{recurrence:?}");
     }
     assert!(schedules(&Dag::new(Recurrence::Lstm, 1, 1, 1)).len() < 20);
 }
@@ -207,15 +210,19 @@ fn each_cell_has_a_schedule_that_chunks_and_one_that_does_not() {
 fn gates_are_one_product_and_both_sides_where_their_gates_agree() {
     let dag = Dag::new(Recurrence::Lstm, 2, 64, 32);
     let all = schedules(&dag);
-    let chunked =
-        all.iter().find(|of| of.chunked(&dag) == Some(true)).expect("a schedule that chunks");
+    let chunked = all
+        .iter()
+        .find(|schedule| schedule.chunked(&dag) == Some(true))
+        .expect("a schedule that chunks");
     let phases = chunked.fused(&dag, 100);
     let products: Vec<MatrixProduct> = phases.iter().flatten().map(|fused| fused.product).collect();
     let once = MatrixProduct { i: 200, j: 128, k: 64, steps: 1 };
     let each = MatrixProduct { i: 2, j: 128, k: 32, steps: 100 };
     assert_eq!(products, [once, each]);
-    let together =
-        all.iter().find(|of| of.chunked(&dag) == Some(false)).expect("one that does not");
+    let together = all
+        .iter()
+        .find(|schedule| schedule.chunked(&dag) == Some(false))
+        .expect("one that does not");
     let phases = together.fused(&dag, 100);
     assert_eq!(phases.len(), 1);
     // [x | h] times the weights of both.
@@ -231,6 +238,6 @@ fn small_products_run_side_by_side_rather_than_on_all_cores() {
     assert_eq!(found.len(), 8);
     assert!(found[0].at_once > 1 && found[0].split.workers() < 24, "{:?}", found[0]);
     assert!(found.is_sorted_by(|a, b| a.ns <= b.ns));
-    let alone = found.iter().find(|of| of.at_once == 1).expect("one after the other");
+    let alone = found.iter().find(|degree| degree.at_once == 1).expect("one after the other");
     assert!(found[0].reuse >= alone.reuse, "fewer parts reuse more");
 }

@@ -1,4 +1,4 @@
-//! Techniques differ in speed and in nothing else.
+//! Techniques differ only in speed.
 
 use std::time::Duration;
 

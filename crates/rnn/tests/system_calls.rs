@@ -1,8 +1,7 @@
-//! Calls make no system call: a process that would be ended by one lives through them.
+//! Calls of the engine make no system calls: a process in which a system call is fatal survives.
 //!
 //! Linux alone has such fences (seccomp). Elsewhere, and where a fence is refused, the test says
-//! that
-//! it knows nothing.
+//! that it knows nothing.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -18,7 +17,7 @@ use seccompiler::{
     SeccompRule, apply_filter_all_threads,
 };
 
-/// Tells a process of this test that it is the one inside of the fence.
+/// Environment variable of the child process of this test, which runs under the filter.
 const FENCED: &str = "DYNO_RNN_FENCED";
 const REFUSED: &str = "refused";
 const LIVED: &str = "lived";
@@ -37,8 +36,7 @@ mod number {
 }
 
 /// Ends the process at any system call but those: to tell the end on stdout; and what a worker does
-/// when
-/// the one that it waits for has been off its core for long, which no call of the engine is to
+/// when the one that it waits for has been off its core for long, which no call of the engine is to
 /// blame for.
 fn fence() -> BpfProgram {
     let stdout = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)
@@ -75,9 +73,9 @@ fn sequence(precision: Precision, rows: usize, units: usize) -> Sequence {
     Sequence::new(&layer, 2, &choice, Isa::best()).expect("a plan that holds")
 }
 
-/// Inside: calls, a fence, the same calls. With `breaks`, a call of the system among them.
+/// In the child: calls, the filter, the same calls; with `breaks` including a system call.
 fn inside(breaks: bool) {
-    // Idle workers sleep after a while; here they are never idle for so long.
+    // Idle workers sleep after a while, but here they are never idle that long.
     let mut team = Team::new(&[None], WaitPolicy { spin: Duration::from_secs(600) });
     let (input, mut output) = (vec![0.5; 9 * 2 * 24], vec![0.0; 9 * 2 * 40]);
     let mut sequences = Vec::new();
@@ -103,7 +101,7 @@ fn inside(breaks: bool) {
         let _ = std::fs::metadata("/");
     }
     tell(LIVED);
-    // Whatever comes now ends the process.
+    // From here on, a system call ends the process.
 }
 
 #[test]

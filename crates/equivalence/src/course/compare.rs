@@ -1,36 +1,37 @@
-//! Where one course is another than the other.
+//! Comparison of two courses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::functions::{Done, FROM_ZERO, NORMALISED};
-use super::{Course, Met, Source, Trace, Use};
+use super::functions::{FROM_ZERO, NORMALISED, Operation};
+use super::{Course, LayerUse, NumberRole, Source, Trace};
 
-/// Numbers that agree to this share are the same: those of 16 bits do.
+/// Relative tolerance for equal numbers: those of 16 bits agree this well.
 const SAME: f64 = 0.01;
 
-/// From here on a number only says that something is to count for nothing.
+/// Numbers from here on only mask values, whatever their size.
 const HUGE: f64 = 1000.0;
 
-/// What the comparison is told of weights.
-pub struct Compared<'a> {
-    /// What to call a source.
+/// Names and layouts of weights for the comparison.
+pub struct WeightNames<'a> {
+    /// Name of a source.
     pub name: &'a dyn Fn(&Source) -> String,
-    /// What to call a weight.
+    /// Name of a weight.
     pub weight: &'a dyn Fn(usize) -> String,
-    /// Whether a square matrix lies in the model as the transpose of the reference's; `None`
+    /// Whether a square matrix is stored in the model as the transpose of the reference's; `None`
     /// for others.
     pub is_turned: &'a dyn Fn(usize) -> Option<bool>,
 }
 
-/// Where the model computes otherwise than the reference, in words.
-pub fn unlike(own: &Course, theirs: &Course, names: &Compared<'_>) -> Vec<String> {
+/// Describes where the model computes something else than the reference.
+pub fn differences(own: &Course, theirs: &Course, names: &WeightNames<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    let all: BTreeSet<usize> = own.met.keys().chain(theirs.met.keys()).copied().collect();
+    let all: BTreeSet<usize> =
+        own.layer_uses.keys().chain(theirs.layer_uses.keys()).copied().collect();
     for weight in all {
         let called = (names.weight)(weight);
-        match (own.met.get(&weight), theirs.met.get(&weight)) {
-            (Some(ours), Some(met)) => {
-                let why = layer(ours, met, names, weight);
+        match (own.layer_uses.get(&weight), theirs.layer_uses.get(&weight)) {
+            (Some(ours), Some(layer_use)) => {
+                let why = layer(ours, layer_use, names, weight);
                 found.extend(why.map(|why| format!("at the layer of '{called}' {why}")));
             }
             (ours, _) => {
@@ -49,7 +50,7 @@ pub fn unlike(own: &Course, theirs: &Course, names: &Compared<'_>) -> Vec<String
     found
 }
 
-/// Outputs of both, by their names, or by their places if no name is the same.
+/// Pairs outputs by name, or by position if no name agrees.
 fn outputs<'a>(own: &'a Course, theirs: &'a Course) -> Vec<(&'a str, &'a Trace, &'a Trace)> {
     let named = |wanted: &str| own.outputs.iter().find(|(name, _)| name == wanted);
     let has_names = theirs.outputs.iter().any(|(name, _)| named(name).is_some());
@@ -60,7 +61,12 @@ fn outputs<'a>(own: &'a Course, theirs: &'a Course) -> Vec<(&'a str, &'a Trace, 
     both.collect()
 }
 
-fn layer(own: &Met, theirs: &Met, names: &Compared<'_>, weight: usize) -> Option<String> {
+fn layer(
+    own: &LayerUse,
+    theirs: &LayerUse,
+    names: &WeightNames<'_>,
+    weight: usize,
+) -> Option<String> {
     if let Some(why) = traces(&own.trace, &theirs.trace, names) {
         return Some(why);
     }
@@ -68,12 +74,16 @@ fn layer(own: &Met, theirs: &Met, names: &Compared<'_>, weight: usize) -> Option
         let told: Vec<&str> = all.iter().map(String::as_str).collect();
         if told.concat().is_empty() { "no attributes".to_owned() } else { told.join(", ") }
     };
-    if own.how != theirs.how {
-        return Some(format!("it has {}, the reference {}", list(&own.how), list(&theirs.how)));
+    if own.attributes != theirs.attributes {
+        return Some(format!(
+            "it has {}, the reference {}",
+            list(&own.attributes),
+            list(&theirs.attributes)
+        ));
     }
-    let is_made = |met: &Met| met.pads.iter().any(|pads| pads.contains(&-1));
-    let is_padded = |met: &Met| has(&met.trace, "Pad");
-    // What is padded before may be padded by the layer itself.
+    let is_made = |layer_use: &LayerUse| layer_use.pads.iter().any(|pads| pads.contains(&-1));
+    let is_padded = |layer_use: &LayerUse| has(&layer_use.trace, "Pad");
+    // Padding before a layer may be part of the layer instead.
     let is_moved = is_padded(own) != is_padded(theirs);
     if !is_made(own) && !is_made(theirs) && (own.pads == theirs.pads) == is_moved {
         return Some(format!("it pads {:?}, the reference {:?}", own.pads, theirs.pads));
@@ -86,10 +96,10 @@ fn layer(own: &Met, theirs: &Met, names: &Compared<'_>, weight: usize) -> Option
 }
 
 fn has(trace: &Trace, name: &'static str) -> bool {
-    trace.from.values().flatten().any(|(done, _)| *done == Done::Arithmetic(name))
+    trace.from.values().flatten().any(|(done, _)| *done == Operation::Arithmetic(name))
 }
 
-fn traces(own: &Trace, theirs: &Trace, names: &Compared<'_>) -> Option<String> {
+fn traces(own: &Trace, theirs: &Trace, names: &WeightNames<'_>) -> Option<String> {
     if own.is_lost || theirs.is_lost {
         return Some("more comes together than can be followed".into());
     }
@@ -122,65 +132,71 @@ fn traces(own: &Trace, theirs: &Trace, names: &Compared<'_>) -> Option<String> {
         .or_else(|| numbers(own, theirs))
 }
 
-type Works = BTreeMap<Done, usize>;
+type OperationCounts = BTreeMap<Operation, usize>;
 
-/// Functions with how often they are there. A vector that is added may be added to any of
-/// what comes together, and so belongs to no source.
-fn counted(done: &BTreeSet<(Done, usize)>) -> Works {
-    let mut works = Works::new();
-    let functions = done.iter().filter(|(done, _)| !matches!(done, Done::Vector(_)));
+/// Counts operations. An added vector may be added to any of the summands and so belongs to no
+/// source.
+fn counted(done: &BTreeSet<(Operation, usize)>) -> OperationCounts {
+    let mut works = OperationCounts::new();
+    let functions = done.iter().filter(|(done, _)| !matches!(done, Operation::Vector(_)));
     functions.for_each(|(done, _)| *works.entry(done.clone()).or_default() += 1);
     simpler(works)
 }
 
-/// With one name for a function that stands in its parts.
-fn simpler(mut works: Works) -> Works {
-    let has_sum = works.contains_key(&Done::Arithmetic("ReduceSum"));
-    if has_sum && works.contains_key(&Done::Function("Exp".into())) {
+/// Replaces the parts of a softmax by its name.
+fn simpler(mut works: OperationCounts) -> OperationCounts {
+    let has_sum = works.contains_key(&Operation::Arithmetic("ReduceSum"));
+    if has_sum && works.contains_key(&Operation::Function("Exp".into())) {
         for part in ["ReduceSum", "Quotient", "Difference"] {
-            works.remove(&Done::Arithmetic(part));
+            works.remove(&Operation::Arithmetic(part));
         }
-        works.remove(&Done::Function("ReduceMax".into()));
-        works.insert(Done::Arithmetic(NORMALISED), 1);
+        works.remove(&Operation::Function("ReduceMax".into()));
+        works.insert(Operation::Arithmetic(NORMALISED), 1);
     }
     works
 }
 
-/// Of all sources together: each function is there or not.
-fn merged(trace: &Trace) -> Works {
+/// Operations of all sources together, each counted once.
+fn merged(trace: &Trace) -> OperationCounts {
     simpler(trace.from.values().flatten().map(|(done, _)| (done.clone(), 1)).collect())
 }
 
 /// Vectors of weights on the way.
-fn vectors(trace: &Trace) -> Works {
+fn vectors(trace: &Trace) -> OperationCounts {
     let all = trace.from.values().flatten();
-    all.filter(|(done, _)| matches!(done, Done::Vector(_)))
+    all.filter(|(done, _)| matches!(done, Operation::Vector(_)))
         .map(|(done, _)| (done.clone(), 1))
         .collect()
 }
 
-/// Why the functions are others.
-fn works(own: &Works, theirs: &Works, is_fused: bool, names: &Compared<'_>) -> Option<String> {
-    let of = |works: &Works, done: &Done| works.get(done).copied().unwrap_or(0);
-    let from_zero = of(own, &Done::Function(FROM_ZERO.into()));
-    let from_zero_there = of(theirs, &Done::Function(FROM_ZERO.into()));
-    let all: BTreeSet<&Done> = own.keys().chain(theirs.keys()).collect();
+/// Describes a difference between operations.
+fn works(
+    own: &OperationCounts,
+    theirs: &OperationCounts,
+    is_fused: bool,
+    names: &WeightNames<'_>,
+) -> Option<String> {
+    let count_of =
+        |works: &OperationCounts, done: &Operation| works.get(done).copied().unwrap_or(0);
+    let from_zero = count_of(own, &Operation::Function(FROM_ZERO.into()));
+    let from_zero_there = count_of(theirs, &Operation::Function(FROM_ZERO.into()));
+    let all: BTreeSet<&Operation> = own.keys().chain(theirs.keys()).collect();
     for done in all {
-        let (ours, there) = (of(own, done), of(theirs, done));
+        let (ours, there) = (count_of(own, done), count_of(theirs, done));
         let is_alike = match done {
-            Done::Function(name) if name == FROM_ZERO => true,
-            Done::Function(name) if name == "Relu" => {
+            Operation::Function(name) if name == FROM_ZERO => true,
+            Operation::Function(name) if name == "Relu" => {
                 ours + from_zero >= there && there + from_zero_there >= ours
             }
-            Done::Function(_) | Done::Vector(_) => ours == there,
-            Done::Arithmetic("Pad") => true,
-            Done::Arithmetic(_) => is_fused || (ours > 0) == (there > 0),
+            Operation::Function(_) | Operation::Vector(_) => ours == there,
+            Operation::Arithmetic("Pad") => true,
+            Operation::Arithmetic(_) => is_fused || (ours > 0) == (there > 0),
         };
         if !is_alike {
             let name = match done {
-                Done::Function(name) => name.clone(),
-                Done::Arithmetic(name) => (*name).to_owned(),
-                Done::Vector(weight) => format!("'{}'", (names.weight)(*weight)),
+                Operation::Function(name) => name.clone(),
+                Operation::Arithmetic(name) => (*name).to_owned(),
+                Operation::Vector(weight) => format!("'{}'", (names.weight)(*weight)),
             };
             let times = |count: usize| match count {
                 0 => "no".to_owned(),
@@ -193,42 +209,46 @@ fn works(own: &Works, theirs: &Works, is_fused: bool, names: &Compared<'_>) -> O
     None
 }
 
-/// Why the numbers are others.
+/// Describes a difference between numbers.
 fn numbers(own: &Trace, theirs: &Trace) -> Option<String> {
     if own.has_untold || theirs.has_untold {
         return None;
     }
-    let all = |trace: &Trace, of: Use| -> Vec<f64> {
-        let these = trace.numbers.iter().filter(|(found, _)| *found == of);
+    let all = |trace: &Trace, role: NumberRole| -> Vec<f64> {
+        let these = trace.numbers.iter().filter(|(found, _)| *found == role);
         these.map(|(_, bits)| f64::from(f32::from_bits(*bits))).collect()
     };
-    let tops = all(own, Use::Top);
+    let tops = all(own, NumberRole::Top);
     let named = [
-        (Use::Factor, "multiplied with"),
-        (Use::Offset, "added"),
-        (Use::Low, "bounded below by"),
-        (Use::High, "bounded above by"),
-        (Use::Axis, "normalised along dimension"),
-        (Use::Count, "repeated"),
-        (Use::Size, "arranged in rows of"),
+        (NumberRole::Factor, "multiplied with"),
+        (NumberRole::Offset, "added"),
+        (NumberRole::Low, "bounded below by"),
+        (NumberRole::High, "bounded above by"),
+        (NumberRole::Axis, "normalised along dimension"),
+        (NumberRole::Count, "repeated"),
+        (NumberRole::Size, "arranged in rows of"),
     ];
-    for (of, what) in named {
-        let (ours, there) = (all(own, of), all(theirs, of));
-        // A dimension that is counted from the end may be any.
+    for (role, what) in named {
+        let (ours, there) = (all(own, role), all(theirs, role));
+        // A dimension counted from the end may be any.
         let from_end = |values: &[f64]| values.iter().any(|value| *value < 0.0);
         let is_any = |values: &[f64]| values.is_empty() || from_end(values);
-        if of == Use::Axis && (is_any(&ours) || is_any(&there)) {
+        if role == NumberRole::Axis && (is_any(&ours) || is_any(&there)) {
             continue;
         }
-        // Other ways to arrange data have sizes in common, where it is cut alike.
+        // Different arrangements of data have sizes in common if the data is divided alike.
         let is_one = |value: &f64| there.iter().any(|other| is_same(*value, *other));
-        if of == Use::Size && (ours.is_empty() || there.is_empty() || ours.iter().any(is_one)) {
+        if role == NumberRole::Size
+            && (ours.is_empty() || there.is_empty() || ours.iter().any(is_one))
+        {
             continue;
         }
         let lacks = |some: &[f64], others: &[f64], is_theirs: bool| {
             let is_there = |value: &f64| {
                 others.iter().any(|other| is_same(*value, *other))
-                    || is_theirs && of == Use::High && tops.iter().any(|top| *top <= value * 1.02)
+                    || is_theirs
+                        && role == NumberRole::High
+                        && tops.iter().any(|top| *top <= value * 1.02)
             };
             some.iter().copied().find(|value| !is_there(value))
         };

@@ -1,35 +1,35 @@
-//! What operators compute, in the words of the simplest of them: a fused operator is what
-//! it stands for.
+//! Functions of operators, in terms of the simplest operators: a fused operator is described by the
+//! operators that it replaces.
 
 use dyno_onnx::{Attribute, Element};
 
-use super::Use;
+use super::NumberRole;
 use crate::flow::Step;
 use crate::operators::plain_operator;
 
-/// What is done to numbers.
+/// An operation on numbers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Done {
-    /// A function, which changes what is computed each time that it is there.
+pub enum Operation {
+    /// A function, which changes the result each time it is applied.
     Function(String),
-    /// Arithmetic, which can be arranged in other ways; only whether it is there counts.
+    /// Arithmetic, which can be arranged differently; only its presence counts.
     Arithmetic(&'static str),
     /// A vector of weights of the reference, by its position there.
     Vector(usize),
 }
 
-impl Done {
+impl Operation {
     pub fn is_counted(&self) -> bool {
         matches!(self, Self::Function(_))
     }
 }
 
-/// Told of what stands on the left of a product of two matrices that are data, and on the
-/// right: queries and keys.
-pub const SIDES: [Done; 2] =
-    [Done::Arithmetic("place on the left"), Done::Arithmetic("place on the right")];
+/// Operations that mark the left and right operands of a product of two data matrices: queries and
+/// keys.
+pub const SIDES: [Operation; 2] =
+    [Operation::Arithmetic("place on the left"), Operation::Arithmetic("place on the right")];
 
-/// Operators that have a matrix of weights.
+/// Families of operators with a matrix of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Convolution,
@@ -39,7 +39,7 @@ pub enum Family {
     None,
 }
 
-/// By the plain name of an operator.
+/// Returns the family of an operator by its plain name.
 pub fn family(op: &str) -> Family {
     match op {
         "Conv" | "ConvTranspose" => Family::Convolution,
@@ -50,39 +50,38 @@ pub fn family(op: &str) -> Family {
     }
 }
 
-/// Factors that are nearer to 1, and addends that are nearer to 0, only keep a division
-/// from failing.
+/// Factors closer to 1, and addends closer to 0, only protect a division.
 const LEAST_NUMBER: f64 = 1e-3;
 
-/// An input that is no data.
+/// An input that is not data.
 pub struct Input {
     pub number: Option<f64>,
-    /// Of a tensor.
+    /// Element type, for a tensor.
     pub element: Option<Element>,
 }
 
-/// A step at work.
-pub struct Work<'a> {
+/// A step with the facts about its inputs.
+pub struct StepContext<'a> {
     pub step: &'a Step<'a>,
-    /// Inputs that are data, with the operators that made them.
+    /// Data inputs, with the operators that computed them.
     pub by: &'a [(usize, &'a str)],
     pub input: &'a dyn Fn(usize) -> Option<Input>,
-    /// An input is made of sizes.
+    /// Whether an input is computed from sizes.
     pub has_size: bool,
-    /// An input is a vector of weights, or the scale of data.
+    /// Whether an input is a vector of weights, or the scale of data.
     pub is_scaled: bool,
 }
 
-/// What comes of it.
+/// Effects of a step.
 #[derive(Debug, Default)]
-pub struct Found {
-    pub done: Vec<Done>,
-    pub numbers: Vec<(Use, f64)>,
+pub struct StepEffects {
+    pub done: Vec<Operation>,
+    pub numbers: Vec<(NumberRole, f64)>,
     pub is_fused: bool,
     pub has_untold: bool,
 }
 
-/// Operators that change no number, or only add.
+/// Operators that change no numbers, or only add.
 const PASSING: [&str; 38] = [
     "Identity",
     "Cast",
@@ -124,7 +123,7 @@ const PASSING: [&str; 38] = [
     "GRU",
 ];
 
-/// Operators that take a part of their data.
+/// Operators that select a part of their data.
 const PARTS: [&str; 8] = [
     "Slice",
     "Split",
@@ -136,7 +135,8 @@ const PARTS: [&str; 8] = [
     "GatherBlockQuantized",
 ];
 
-/// What made a value, for the step that takes it: those that only pass keep it.
+/// Name of the operator that computed a value, seen by the next step; pass-through operators keep
+/// the one before.
 pub fn called(step: &Step<'_>, before: &str, numerator: Option<f64>) -> String {
     let op = step.op;
     if op == "Div" && numerator.is_some() {
@@ -151,26 +151,26 @@ fn plain(op: &str) -> &str {
     op.strip_prefix("QLinear").unwrap_or(op)
 }
 
-/// What a step does.
-pub fn functions(work: &Work<'_>) -> Found {
-    let mut found = Found::default();
+/// Returns the effects of a step.
+pub fn functions(work: &StepContext<'_>) -> StepEffects {
+    let mut found = StepEffects::default();
     let op = plain(work.step.op);
     work.output_from_zero(&mut found);
-    if let Some(of) = arithmetic(work, op) {
-        found.take(of);
-    } else if let Some(of) = fused(work, op) {
-        found.take(of);
+    if let Some(effects) = arithmetic(work, op) {
+        found.take(effects);
+    } else if let Some(effects) = fused(work, op) {
+        found.take(effects);
     } else if PARTS.contains(&op) {
-        // Rows of a table are what is looked up, and no part of the data.
+        // Rows of a table are lookups, not parts of the data.
         if !work.is_scaled {
-            found.done.push(Done::Arithmetic("Part"));
+            found.done.push(Operation::Arithmetic("Part"));
         }
     } else if family(op) == Family::Product && work.step.op != "Attention" {
         found.take(product(work));
     } else if op == "Pad" {
-        found.done.push(Done::Arithmetic("Pad"));
+        found.done.push(Operation::Arithmetic("Pad"));
     } else if !PASSING.contains(&op) && op != "RNN" {
-        found.done.push(Done::Function(format!("{op}{}", attributes(work.step))));
+        found.done.push(Operation::Function(format!("{op}{}", attributes(work.step))));
     }
     let behind = work.step.node.text("activation");
     if matches!(family(op), Family::Convolution | Family::Product) && !behind.is_empty() {
@@ -179,7 +179,7 @@ pub fn functions(work: &Work<'_>) -> Found {
     found
 }
 
-impl Found {
+impl StepEffects {
     fn take(&mut self, other: Self) {
         self.done.extend(other.done);
         self.numbers.extend(other.numbers);
@@ -187,46 +187,46 @@ impl Found {
         self.has_untold |= other.has_untold;
     }
 
-    fn of(arithmetic: &[&'static str]) -> Self {
-        let done = arithmetic.iter().map(|name| Done::Arithmetic(name)).collect();
+    fn arithmetic(arithmetic: &[&'static str]) -> Self {
+        let done = arithmetic.iter().map(|name| Operation::Arithmetic(name)).collect();
         Self { done, ..Self::default() }
     }
 
-    fn number(mut self, of: Use, value: f64) -> Self {
-        let tells = match of {
-            Use::Factor => (value - 1.0).abs() >= LEAST_NUMBER,
-            Use::Offset => value.abs() >= LEAST_NUMBER,
+    fn number(mut self, role: NumberRole, value: f64) -> Self {
+        let tells = match role {
+            NumberRole::Factor => (value - 1.0).abs() >= LEAST_NUMBER,
+            NumberRole::Offset => value.abs() >= LEAST_NUMBER,
             _ => true,
         };
         if tells {
-            self.numbers.push((of, value));
+            self.numbers.push((role, value));
         }
         self
     }
 
     fn function(mut self, name: impl Into<String>) -> Self {
-        self.done.push(Done::Function(name.into()));
+        self.done.push(Operation::Function(name.into()));
         self
     }
 
-    /// Of a fused operator, whose numbers stand in no tensor.
+    /// Marks the numbers of a fused operator, which are in no tensor, as unknown.
     fn untold(mut self) -> Self {
         self.has_untold = true;
         self
     }
 }
 
-impl Work<'_> {
+impl StepContext<'_> {
     fn number(&self, at: usize) -> Option<f64> {
         (self.input)(at).and_then(|input| input.number)
     }
 
-    /// The number that data is computed with, of an operator with two inputs.
+    /// The number operand of a two-input operator on data.
     fn operand(&self) -> Option<f64> {
         if !self.step.op.starts_with("QLinear") {
             return self.number(usize::from(self.is_fed(0)));
         }
-        // Codes, each with its scale and its zero point.
+        // Codes, each with its scale and zero point.
         let at = if self.is_fed(0) { 3 } else { 0 };
         let (code, scale) = (self.number(at)?, self.number(at + 1)?);
         Some((code - self.number(at + 2).unwrap_or(0.0)) * scale)
@@ -236,9 +236,9 @@ impl Work<'_> {
         self.by.iter().any(|(input, _)| *input == at)
     }
 
-    /// A quantised value whose range begins at 0 holds nothing below: quantisers leave
-    /// activations out that do no more than that.
-    fn output_from_zero(&self, found: &mut Found) {
+    /// Records that a quantized value whose range begins at 0 cannot be negative: quantizers drop
+    /// activations that do only this.
+    fn output_from_zero(&self, found: &mut StepEffects) {
         let (scale, zero) = match self.step.op {
             "QuantizeLinear" => (1, 2),
             "QLinearConv" | "QLinearMatMul" | "QLinearAdd" | "QLinearMul" => (6, 7),
@@ -258,77 +258,79 @@ impl Work<'_> {
             _ => return,
         };
         let Some(scale) = self.number(scale).filter(|_| zero == least) else { return };
-        found.done.push(Done::Function(FROM_ZERO.into()));
-        found.numbers.push((Use::Top, scale * (greatest - zero)));
+        found.done.push(Operation::Function(FROM_ZERO.into()));
+        found.numbers.push((NumberRole::Top, scale * (greatest - zero)));
     }
 }
 
-/// Told of exponentials that are divided by their sum.
+/// Name of exponentials divided by their sum.
 pub const NORMALISED: &str = "Softmax";
 
-/// Told of values that quantisation keeps from being less than 0.
+/// Name of values that quantization keeps from being negative.
 pub const FROM_ZERO: &str = "a range from zero";
 
-/// Sums, products and their like; `None` for other operators.
-fn arithmetic(work: &Work<'_>, op: &str) -> Option<Found> {
+/// Effects of sums, products and similar operators; `None` for others.
+fn arithmetic(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
     let both = work.by.len() > 1;
     let number = work.operand();
-    // By a tensor that is no weight and no number: of a size, or quantised.
-    let untold = |found: Found| if work.has_size { found.untold() } else { found };
+    // The operand is a tensor other than a weight or a number: a size, or quantized.
+    let untold = |found: StepEffects| if work.has_size { found.untold() } else { found };
     let is_sum_of_codes =
         work.by.first().is_some_and(|(_, by)| matches!(*by, "MatMulInteger" | "ConvInteger"));
     Some(match (op, number) {
-        ("Add", Some(value)) if !both => Found::default().number(Use::Offset, value),
-        ("Add", _) => untold(Found::default()),
+        ("Add", Some(value)) if !both => StepEffects::default().number(NumberRole::Offset, value),
+        ("Add", _) => untold(StepEffects::default()),
         ("Sub", Some(value)) if !both && work.is_fed(0) => {
-            Found::default().number(Use::Offset, -value)
+            StepEffects::default().number(NumberRole::Offset, -value)
         }
-        ("Sub", Some(value)) if !both => {
-            Found::default().number(Use::Offset, value).number(Use::Factor, -1.0)
-        }
+        ("Sub", Some(value)) if !both => StepEffects::default()
+            .number(NumberRole::Offset, value)
+            .number(NumberRole::Factor, -1.0),
         ("Sub" | "Mul" | "Div", _) if !both && (work.is_scaled || is_sum_of_codes) => {
-            Found::default()
+            StepEffects::default()
         }
-        ("Sub", _) if !both => untold(Found::default()),
-        ("Sub", _) => Found::of(&["Difference"]),
-        ("Mul", Some(value)) if !both => Found::default().number(Use::Factor, value),
-        ("Mul", _) if !both => untold(Found::default()),
-        ("Mul", _) if work.by.iter().any(|(_, by)| *by == "Reciprocal") => Found::default(),
-        ("Mul", _) => Found::of(&["Product"]),
+        ("Sub", _) if !both => untold(StepEffects::default()),
+        ("Sub", _) => StepEffects::arithmetic(&["Difference"]),
+        ("Mul", Some(value)) if !both => StepEffects::default().number(NumberRole::Factor, value),
+        ("Mul", _) if !both => untold(StepEffects::default()),
+        ("Mul", _) if work.by.iter().any(|(_, by)| *by == "Reciprocal") => StepEffects::default(),
+        ("Mul", _) => StepEffects::arithmetic(&["Product"]),
         ("Div", Some(value)) if !both && work.is_fed(0) => {
-            Found::default().number(Use::Factor, 1.0 / value)
+            StepEffects::default().number(NumberRole::Factor, 1.0 / value)
         }
-        ("Div", Some(value)) if !both => Found::of(&["Quotient"]).number(Use::Factor, value),
-        ("Div", _) if !both => untold(Found::default()),
-        ("Div" | "Reciprocal", _) => Found::of(&["Quotient"]),
-        ("Neg", _) => Found::default().number(Use::Factor, -1.0),
-        ("Sqrt", _) => Found::of(&["Sqrt"]),
+        ("Div", Some(value)) if !both => {
+            StepEffects::arithmetic(&["Quotient"]).number(NumberRole::Factor, value)
+        }
+        ("Div", _) if !both => untold(StepEffects::default()),
+        ("Div" | "Reciprocal", _) => StepEffects::arithmetic(&["Quotient"]),
+        ("Neg", _) => StepEffects::default().number(NumberRole::Factor, -1.0),
+        ("Sqrt", _) => StepEffects::arithmetic(&["Sqrt"]),
         ("Pow", Some(value)) if !both && work.is_fed(0) => match value {
-            0.5 => Found::of(&["Sqrt"]),
-            -0.5 => Found::of(&["Sqrt", "Quotient"]),
-            -1.0 => Found::of(&["Quotient"]),
-            value if value == value.round() && value > 1.0 => Found::of(&["Product"]),
-            value => Found::default().function(format!("Pow {value:.3}")),
+            0.5 => StepEffects::arithmetic(&["Sqrt"]),
+            -0.5 => StepEffects::arithmetic(&["Sqrt", "Quotient"]),
+            -1.0 => StepEffects::arithmetic(&["Quotient"]),
+            value if value == value.round() && value > 1.0 => StepEffects::arithmetic(&["Product"]),
+            value => StepEffects::default().function(format!("Pow {value:.3}")),
         },
-        ("ReduceMean" | "GlobalAveragePool", _) => Found::of(&["Mean"]),
-        ("ReduceSum", _) => Found::of(&["ReduceSum"]),
+        ("ReduceMean" | "GlobalAveragePool", _) => StepEffects::arithmetic(&["Mean"]),
+        ("ReduceSum", _) => StepEffects::arithmetic(&["ReduceSum"]),
         (
             "Where" | "Not" | "And" | "Or" | "Equal" | "Less" | "Greater" | "LessOrEqual"
             | "GreaterOrEqual" | "Trilu" | "IsNaN",
             _,
-        ) => Found::of(&["Choice"]),
-        ("Relu", _) => Found::default().function("Relu"),
+        ) => StepEffects::arithmetic(&["Choice"]),
+        ("Relu", _) => StepEffects::default().function("Relu"),
         ("Clip", _) => clipped(work),
         ("Max" | "Min", Some(value)) if !both => match op {
-            "Max" if value == 0.0 => Found::default().function("Relu"),
-            "Max" => Found::default().number(Use::Low, value),
-            _ => Found::default().number(Use::High, value),
+            "Max" if value == 0.0 => StepEffects::default().function("Relu"),
+            "Max" => StepEffects::default().number(NumberRole::Low, value),
+            _ => StepEffects::default().number(NumberRole::High, value),
         },
         _ => return None,
     })
 }
 
-fn clipped(work: &Work<'_>) -> Found {
+fn clipped(work: &StepContext<'_>) -> StepEffects {
     let bound = |at: usize, name: &str| match work.step.node.attribute(name) {
         Some(Attribute::Float(value)) => Some(f64::from(*value)),
         _ => work.number(at),
@@ -340,26 +342,26 @@ fn clipped(work: &Work<'_>) -> Found {
     if is_told { found } else { found.untold() }
 }
 
-/// Beyond it a bound is none.
+/// Bounds beyond this are no bounds.
 const UNBOUNDED: f64 = 1e30;
 
-fn bounded(low: Option<f64>, high: Option<f64>, by: &str) -> Found {
-    let mut found = Found::default();
+fn bounded(low: Option<f64>, high: Option<f64>, by: &str) -> StepEffects {
+    let mut found = StepEffects::default();
     match low.filter(|low| *low > -UNBOUNDED) {
-        // Relu and a bound above are one operator when they are fused.
+        // A fused operator combines Relu and an upper bound.
         Some(0.0) if by == "Relu" => {}
         Some(0.0) => found = found.function("Relu"),
-        Some(low) => found = found.number(Use::Low, low),
+        Some(low) => found = found.number(NumberRole::Low, low),
         None => {}
     }
     match high.filter(|high| *high < UNBOUNDED) {
-        Some(high) => found.number(Use::High, high),
+        Some(high) => found.number(NumberRole::High, high),
         None => found,
     }
 }
 
-/// Operators that stand for several; `None` for others.
-fn fused(work: &Work<'_>, op: &str) -> Option<Found> {
+/// Effects of fused operators; `None` for others.
+fn fused(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
     let node = work.step.node;
     let float = |name: &str, default: f64| match node.attribute(name) {
         Some(Attribute::Float(value)) => f64::from(*value),
@@ -370,27 +372,29 @@ fn fused(work: &Work<'_>, op: &str) -> Option<Found> {
         _ if is_norm => {
             let all = ["Mean", "Sqrt", "Product", "Quotient", "Difference"];
             let is_simple = op.contains("Simplified") || op == "RMSNormalization";
-            let found = Found::of(if is_simple { &all[..4] } else { &all[..] });
-            found.number(Use::Offset, float("epsilon", 1e-5))
+            let found = StepEffects::arithmetic(if is_simple { &all[..4] } else { &all[..] });
+            found.number(NumberRole::Offset, float("epsilon", 1e-5))
         }
         "BatchNormalization" => {
-            let found = Found::default().function("BatchNormalization");
-            found.number(Use::Offset, float("epsilon", 1e-5))
+            let found = StepEffects::default().function("BatchNormalization");
+            found.number(NumberRole::Offset, float("epsilon", 1e-5))
         }
         "Gelu" if node.text("approximate") == "tanh" => {
-            Found::of(&["Product"]).function("Tanh").untold()
+            StepEffects::arithmetic(&["Product"]).function("Tanh").untold()
         }
-        "Gelu" | "BiasGelu" => Found::of(&["Product"]).function("Erf").untold(),
-        "FastGelu" => Found::of(&["Product"]).function("Tanh").untold(),
+        "Gelu" | "BiasGelu" => StepEffects::arithmetic(&["Product"]).function("Erf").untold(),
+        "FastGelu" => StepEffects::arithmetic(&["Product"]).function("Tanh").untold(),
         "QuickGelu" | "Swish" => {
             let factor = float("alpha", if op == "Swish" { 1.0 } else { 1.702 });
-            let found = Found::of(&["Product"]).function("Sigmoid");
-            found.number(Use::Factor, factor)
+            let found = StepEffects::arithmetic(&["Product"]).function("Sigmoid");
+            found.number(NumberRole::Factor, factor)
         }
-        "BiasSoftmax" => Found::of(&[NORMALISED]).function("Exp"),
+        "BiasSoftmax" => StepEffects::arithmetic(&[NORMALISED]).function("Exp"),
         "Softmax" | "LogSoftmax" => {
             let axis = node.int("axis", -1);
-            let found = Found::of(&[NORMALISED]).function("Exp").number(Use::Axis, axis as f64);
+            let found = StepEffects::arithmetic(&[NORMALISED])
+                .function("Exp")
+                .number(NumberRole::Axis, axis as f64);
             if op == "Softmax" { found } else { found.function("Log") }
         }
         "Attention"
@@ -402,35 +406,37 @@ fn fused(work: &Work<'_>, op: &str) -> Option<Found> {
         | "DecoderMaskedSelfAttention"
         | "DecoderMaskedMultiHeadAttention"
         | "SparseAttention" => {
-            let found = Found::of(&[NORMALISED]).function("Exp").untold();
-            Found { is_fused: true, ..found }
+            let found = StepEffects::arithmetic(&[NORMALISED]).function("Exp").untold();
+            StepEffects { is_fused: true, ..found }
         }
-        "RotaryEmbedding" => Found { is_fused: true, ..Found::default() }.untold(),
+        "RotaryEmbedding" => StepEffects { is_fused: true, ..StepEffects::default() }.untold(),
         "Loop" => match work.number(0) {
-            Some(turns) => Found::default().number(Use::Count, turns),
-            None => Found::default(),
+            Some(turns) => StepEffects::default().number(NumberRole::Count, turns),
+            None => StepEffects::default(),
         },
         _ => return None,
     })
 }
 
-/// A product of matrices, with the factors that some operators have.
-fn product(work: &Work<'_>) -> Found {
+/// Effects of a matrix product, with the factors of some operators.
+fn product(work: &StepContext<'_>) -> StepEffects {
     let node = work.step.node;
     let second = if node.op == "QLinearMatMul" { 3 } else { 1 };
     let found = if work.is_fed(0) && work.is_fed(second) {
-        Found::of(&["Matrix product"])
+        StepEffects::arithmetic(&["Matrix product"])
     } else {
-        Found::default()
+        StepEffects::default()
     };
     let is_plain = matches!(node.op.as_str(), "Gemm" | "FusedGemm" | "FusedMatMul");
     match node.attribute("alpha") {
-        Some(Attribute::Float(alpha)) if is_plain => found.number(Use::Factor, (*alpha).into()),
+        Some(Attribute::Float(alpha)) if is_plain => {
+            found.number(NumberRole::Factor, (*alpha).into())
+        }
         _ => found,
     }
 }
 
-/// The inputs of a product of matrices; `None` of other operators.
+/// Data inputs of a matrix product; `None` for other operators.
 pub fn sides(step: &Step<'_>) -> Option<[usize; 2]> {
     match step.op {
         "MatMul" | "MatMulInteger" | "FusedMatMul" | "TransposeMatMul" => Some([0, 1]),
@@ -439,8 +445,8 @@ pub fn sides(step: &Step<'_>) -> Option<[usize; 2]> {
     }
 }
 
-/// What is fused behind a layer.
-fn activation(work: &Work<'_>, name: &str) -> Found {
+/// Effects of an activation fused into a layer.
+fn activation(work: &StepContext<'_>, name: &str) -> StepEffects {
     let node = work.step.node;
     let numbers = match node.attribute("activation_params") {
         Some(Attribute::Floats(values)) => values.clone(),
@@ -457,13 +463,14 @@ fn activation(work: &Work<'_>, name: &str) -> Found {
             let alpha = number(0, "activation_alpha").map(|value| ("alpha", value));
             let beta = number(1, "activation_beta").map(|value| ("beta", value));
             let told = alpha.into_iter().chain(beta);
-            let told: Vec<String> = told.filter_map(|(of, value)| float(name, of, value)).collect();
-            Found::default().function(format!("{name}{}", told.concat()))
+            let told: Vec<String> =
+                told.filter_map(|(kind, value)| float(name, kind, value)).collect();
+            StepEffects::default().function(format!("{name}{}", told.concat()))
         }
     }
 }
 
-/// Attributes that say how data lies, or nothing.
+/// Attributes that describe only layout, or nothing.
 const LEFT_OUT: [&str; 12] = [
     "axis",
     "axes",
@@ -479,7 +486,7 @@ const LEFT_OUT: [&str; 12] = [
     "noop_with_empty_axes",
 ];
 
-/// The choices of an operator that are not those it has by itself.
+/// Non-default attributes of an operator.
 fn attributes(step: &Step<'_>) -> String {
     let told = step.node.attributes.iter().filter(|(name, _)| !LEFT_OUT.contains(&&name[..]));
     let mut told: Vec<String> = told
@@ -509,7 +516,7 @@ fn float(op: &str, name: &str, value: f32) -> Option<String> {
     (!is_default).then(|| format!(" {name}={value:.3}"))
 }
 
-/// A list, unless it is that of an operator that says nothing.
+/// Formats a list unless it has its neutral value.
 fn ints(name: &str, values: &[i64]) -> Option<String> {
     let nothing = i64::from(matches!(name, "strides" | "dilations"));
     let is_nothing = matches!(name, "strides" | "dilations" | "pads" | "output_padding")
@@ -517,8 +524,8 @@ fn ints(name: &str, values: &[i64]) -> Option<String> {
     (!is_nothing).then(|| format!("{name}={values:?}"))
 }
 
-/// How a layer goes about its data, and what it pads it with. Pads of -1 are made by size.
-pub fn how(step: &Step<'_>) -> (String, Vec<i64>) {
+/// Attributes of a layer, and its padding; pads of -1 depend on the size.
+pub fn attributes_and_pads(step: &Step<'_>) -> (String, Vec<i64>) {
     let (node, op) = (step.node, plain(step.op));
     let mut told = Vec::new();
     let names: &[&str] = match family(op) {
@@ -542,7 +549,7 @@ pub fn how(step: &Step<'_>) -> (String, Vec<i64>) {
             _ => None,
         });
     }
-    // A convolution of one place is a product.
+    // A convolution at a single position is a product.
     let class = if matches!(op, "ConvTranspose" | "LSTM" | "GRU" | "RNN") { op } else { "" };
     let pads = match node.text("auto_pad") {
         "" | "NOTSET" | "VALID" => node.ints("pads").unwrap_or_default().to_vec(),
@@ -552,7 +559,7 @@ pub fn how(step: &Step<'_>) -> (String, Vec<i64>) {
     (format!("{class} {}", told.join(" ")).trim().to_owned(), pads)
 }
 
-/// Whether these are the functions that a recurrent operator has by itself.
+/// Whether the functions are the defaults of a recurrent operator.
 fn are_usual(op: &str, names: &[String]) -> bool {
     let usual: &[&str] = match op {
         "LSTM" => &["Sigmoid", "Tanh", "Tanh"],
@@ -563,7 +570,7 @@ fn are_usual(op: &str, names: &[String]) -> bool {
         && names.iter().zip(usual.iter().cycle()).all(|(name, usual)| name == usual)
 }
 
-/// Whether data is multiplied with the transpose of a matrix; `None` if it is no product
+/// Whether data is multiplied with the transpose of a matrix; `None` if the step is not a product
 /// of two.
 pub fn is_turned(step: &Step<'_>, at: usize) -> Option<bool> {
     let node = step.node;

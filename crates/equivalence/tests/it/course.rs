@@ -1,52 +1,52 @@
-//! Models with the weights of the reference that compute otherwise with them, and models
+//! Models with the weights of the reference that compute another function with them, and models
 //! that only seem to.
 
 use std::path::Path;
 
-use dyno_equivalence::{Finding, Told, Verdict, compare};
+use dyno_equivalence::{BeamCounts, Finding, Verdict, compare};
 use dyno_onnx::{Attribute, Element, Model, Node, Port, Tensor, Values};
 
 use crate::hidden::unknown;
-use crate::made::{Made, check, node, random};
+use crate::made::{TestModel, check, node, random};
 
 const OTHERWISE: &str = "the model computes otherwise than the reference";
 
 #[test]
 fn another_activation_or_attribute_is_not_known() {
     for op in ["Sigmoid", "Elu", "Identity", "LeakyRelu", "Neg"] {
-        let mut made = Made::reference();
+        let mut made = TestModel::reference();
         made.model.nodes[1].op = op.into();
         unknown(&made, OTHERWISE);
     }
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.nodes[3].op = "GlobalMaxPool".into();
     unknown(&made, OTHERWISE);
     for (name, value) in
         [("strides", [2, 2].into()), ("dilations", [2, 2].into()), ("group", Attribute::Int(2))]
     {
-        let mut made = Made::reference();
+        let mut made = TestModel::reference();
         made.set("c", name, value);
         unknown(&made, &format!("it has {name}="));
     }
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.set("c", "pads", [1; 4]);
     unknown(&made, "it pads {[1, 1, 1, 1]}");
-    let mut bounded = Made::reference();
+    let mut bounded = TestModel::reference();
     bounded
         .model
         .tensors
         .extend([Tensor::of_f32("low", &[], &[0.0]), Tensor::of_f32("high", &[], &[6.0])]);
     bounded.model.nodes[1] = node("Clip", &["a", "low", "high"], "b");
     unknown(&bounded, "bounded above by 6");
-    // What the reference says in other words is the same.
-    let told = Told::default();
+    // Equivalent formulations of the reference are accepted.
+    let told = BeamCounts::default();
     let same = compare(&bounded.model, &bounded.model, told).unwrap();
     assert_eq!(same.verdict, Verdict::Closed, "{:?}", same.reasons);
 }
 
 /// Two square layers with a residual around the second, and two outputs.
-fn chain() -> Made {
-    let mut made = Made { model: Made::empty() };
+fn chain() -> TestModel {
+    let mut made = TestModel { model: TestModel::empty() };
     for (seed, name) in ["first", "second"].into_iter().enumerate() {
         made.weight(name, &[40, 40], 60 + seed as u64);
         made.weight(&format!("{name}.bias"), &[40], 70 + seed as u64);
@@ -66,8 +66,8 @@ fn chain() -> Made {
 }
 
 #[track_caller]
-fn check_chain(made: &Made, verdict: Verdict, why: &str) {
-    let found = compare(&made.model, &chain().model, Told::default()).unwrap();
+fn check_chain(made: &TestModel, verdict: Verdict, why: &str) {
+    let found = compare(&made.model, &chain().model, BeamCounts::default()).unwrap();
     assert_eq!(found.verdict, verdict, "{:?}", found.reasons);
     assert!(found.reasons.iter().any(|one| one.what.contains(why)), "{:?}", found.reasons);
 }
@@ -122,11 +122,11 @@ fn what_a_model_is_fed_or_makes_itself_is_no_weight_of_the_reference() {
     let mut made = chain();
     made.model.nodes[5].outputs[0] = "f".into();
     made.model.nodes.push(node("MatMul", &["f", "adapter"], "scores"));
-    let mut fed = Made { model: made.model.clone() };
+    let mut fed = TestModel { model: made.model.clone() };
     let adapter = Port { name: "adapter".into(), ..fed.model.inputs[0].clone() };
     fed.model.inputs.push(adapter);
     check_chain(&fed, Verdict::Unknown, "input 'adapter'");
-    let mut random = Made { model: made.model.clone() };
+    let mut random = TestModel { model: made.model.clone() };
     random.model.nodes.insert(0, node("RandomNormal", &[], "adapter"));
     check_chain(&random, Verdict::Unknown, "RandomNormal of its own");
     let mut told = made;
@@ -138,11 +138,11 @@ fn what_a_model_is_fed_or_makes_itself_is_no_weight_of_the_reference() {
 
 #[test]
 fn a_name_that_stands_for_two_things_is_not_known() {
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.weight("fc", &[8, 40], 99);
     made.model.tensors.rotate_right(1);
     unknown(&made, "'fc', which stands for two things");
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.nodes.push(node("Relu", &["d"], "e"));
     let found = unknown(&made, "'e', which stands for two things");
     assert!(found.tensors.iter().all(|one| one.finding == Finding::Same), "{found:?}");
@@ -150,30 +150,30 @@ fn a_name_that_stands_for_two_things_is_not_known() {
 
 #[test]
 fn nodes_out_of_order_are_put_in_order() {
-    // Engines sort them; a layer behind the node that takes it is one all the same.
-    let mut made = Made::reference();
+    // Engines sort nodes, so that a layer may follow the node that uses it.
+    let mut made = TestModel::reference();
     made.weight("mine", &[8, 40], 5);
     made.model.nodes[5].outputs[0] = "products".into();
     made.model.nodes.push(node("Add", &["products", "others"], "scores"));
     made.model.nodes.push(node("MatMul", &["e", "mine"], "others"));
     let model = Model::from_bytes(&made.model.to_bytes().unwrap(), Path::new("")).unwrap();
-    let found = compare(&model, &Made::reference().model, Told::default()).unwrap();
+    let found = compare(&model, &TestModel::reference().model, BeamCounts::default()).unwrap();
     assert_eq!(found.verdict, Verdict::Open, "{:?}", found.reasons);
     assert_eq!(found.extra[0].name, "mine");
 }
 
 #[test]
 fn fused_operators_are_what_they_stand_for() {
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.nodes[0].op = "FusedConv".into();
     made.model.nodes[0].domain = "com.microsoft".into();
     made.model.nodes[1].op = "Identity".into();
     unknown(&made, OTHERWISE);
     made.set("a", "activation", "Relu");
     check(&made, Verdict::Closed, &[]);
-    // A bound at 0 is a Relu, a mean over places a pooling, a product with the transpose
-    // of the transpose a product.
-    let mut made = Made::reference();
+    // A bound at 0 is a Relu, a mean over positions is a pooling, and a product with a doubly
+    // transposed matrix is a product.
+    let mut made = TestModel::reference();
     made.model.tensors.push(Tensor::of_f32("zero", &[], &[0.0]));
     made.model.nodes[1] = node("Clip", &["a", "zero"], "b");
     made.model.nodes[3].op = "ReduceMean".into();
@@ -184,7 +184,7 @@ fn fused_operators_are_what_they_stand_for() {
 #[test]
 fn a_quantised_range_from_zero_is_a_relu() {
     for (zero, verdict) in [(0, Verdict::Closed), (128, Verdict::Unknown)] {
-        let mut made = Made::reference();
+        let mut made = TestModel::reference();
         let point = Tensor {
             name: "zero".into(),
             element: Element::U8,
@@ -201,14 +201,14 @@ fn a_quantised_range_from_zero_is_a_relu() {
 #[test]
 fn layers_side_by_side_in_one_weight_are_found() {
     let parts = ["query", "key", "value"];
-    let mut reference = Made { model: Made::empty() };
+    let mut reference = TestModel { model: TestModel::empty() };
     for (seed, name) in parts.into_iter().enumerate() {
         reference.weight(name, &[8, 8], 80 + seed as u64);
         reference.model.nodes.push(node("MatMul", &["image", name], &format!("{name}s")));
     }
     reference.model.nodes.push(node("Concat", &["querys", "keys", "values"], "scores"));
     let fused = |turned: bool, change: f32| {
-        let mut made = Made { model: Made::empty() };
+        let mut made = TestModel { model: TestModel::empty() };
         let all = parts.map(|name| reference.values(name));
         let at = |row: usize, column: usize| all[column / 8][row * 8 + column % 8];
         let mut values: Vec<f32> = match turned {
@@ -221,7 +221,7 @@ fn layers_side_by_side_in_one_weight_are_found() {
         let mut product = node("Gemm", &["image", "all"], "scores");
         product.attributes.push(("transB".into(), Attribute::Int(turned.into())));
         made.model.nodes.push(product);
-        compare(&made.model, &reference.model, Told::default()).unwrap()
+        compare(&made.model, &reference.model, BeamCounts::default()).unwrap()
     };
     for turned in [false, true] {
         let found = fused(turned, 0.0);
@@ -236,25 +236,25 @@ fn layers_side_by_side_in_one_weight_are_found() {
 
 #[test]
 fn a_weight_may_be_held_twice_or_once() {
-    // A table that is both looked up and multiplied with: turned once when it is saved.
-    let mut reference = Made { model: Made::empty() };
+    // A table that is both looked up and multiplied with, transposed once when saved.
+    let mut reference = TestModel { model: TestModel::empty() };
     reference.weight("table", &[40, 8], 90);
     reference.model.nodes = vec![
         node("Gather", &["table", "image"], "rows"),
         node("Transpose", &["table"], "turned"),
         node("MatMul", &["rows", "turned"], "scores"),
     ];
-    let mut twice = Made { model: reference.model.clone() };
+    let mut twice = TestModel { model: reference.model.clone() };
     let values = twice.values("table");
     let turned: Vec<f32> = (0..320).map(|at| values[at % 40 * 8 + at / 40]).collect();
     twice.model.nodes.remove(1);
     twice.model.tensors.push(Tensor::of_f32("turned", &[8, 40], &turned));
-    let found = compare(&twice.model, &reference.model, Told::default()).unwrap();
+    let found = compare(&twice.model, &reference.model, BeamCounts::default()).unwrap();
     assert_eq!((found.verdict, found.extra.len()), (Verdict::Closed, 0), "{:?}", found.reasons);
-    let found = compare(&reference.model, &twice.model, Told::default()).unwrap();
+    let found = compare(&reference.model, &twice.model, BeamCounts::default()).unwrap();
     assert_eq!(found.verdict, Verdict::Closed, "{:?}", found.reasons);
-    // Another one of its shape is a supplement.
+    // Another table of its shape is a supplement.
     twice.model.tensors[1] = Tensor::of_f32("turned", &[8, 40], &random(&[320], 91));
-    let found = compare(&twice.model, &reference.model, Told::default()).unwrap();
+    let found = compare(&twice.model, &reference.model, BeamCounts::default()).unwrap();
     assert_eq!((found.verdict, found.extra.len()), (Verdict::Open, 1), "{:?}", found.reasons);
 }

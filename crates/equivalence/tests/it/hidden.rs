@@ -1,15 +1,14 @@
-//! Weights that are not where they are looked for: in bodies, in forms that are not
-//! understood, and where nothing uses them.
+//! Weights in unexpected places: in bodies, in forms that are not understood, and unused.
 
-use dyno_equivalence::{Equivalence, Finding, Told, Verdict, compare};
+use dyno_equivalence::{BeamCounts, Equivalence, Finding, Verdict, compare};
 use dyno_loadgen::rng::Mt19937;
 use dyno_onnx::{Attribute, Body, Element, Model, Tensor, Values};
 
-use crate::made::{Made, check, node, random};
+use crate::made::{TestModel, check, node, random};
 
-/// The classifier as whole numbers of a type, with the graph that makes numbers of them.
-fn whole(element: Element, code: impl Fn(f32) -> i64, scale: f32, zero: f32) -> Made {
-    let mut made = Made::reference();
+/// The classifier as integers of a type, with the graph that dequantizes them.
+fn whole(element: Element, code: impl Fn(f32) -> i64, scale: f32, zero: f32) -> TestModel {
+    let mut made = TestModel::reference();
     let bytes = |value: &f32| code(*value).to_le_bytes()[..element.bytes()].to_vec();
     let values = Values::Bytes(made.values("fc").iter().flat_map(bytes).collect());
     made.model.tensors.retain(|tensor| tensor.name != "fc");
@@ -26,7 +25,7 @@ fn whole(element: Element, code: impl Fn(f32) -> i64, scale: f32, zero: f32) -> 
 }
 
 #[track_caller]
-pub fn unknown(made: &Made, why: &str) -> Equivalence {
+pub fn unknown(made: &TestModel, why: &str) -> Equivalence {
     let found = made.compared();
     assert_eq!(found.verdict, Verdict::Unknown, "{:?}", found.reasons);
     assert_eq!(found.verdict.name(), "unknown");
@@ -47,7 +46,7 @@ fn whole_numbers_that_become_weights_by_arithmetic_are_read() {
     ] {
         let made = whole(element, honest(middle), step, middle as f32);
         check(&made, Verdict::Closed, &[("fc", Finding::Rounded)]);
-        // Numbers of no relation to the reference.
+        // Numbers unrelated to the reference.
         let rng = std::cell::RefCell::new(Mt19937::new(9));
         let random = |_| (rng.borrow_mut().canonical() * 255.0) as i64 + middle - 128;
         let made = whole(element, random, step, middle as f32);
@@ -65,8 +64,8 @@ fn what_is_not_understood_is_not_known() {
         assert!(found.reasons[0].what.contains("1 tensor of the reference not found"));
         assert_eq!(found.tensors[0].finding, Finding::Unread);
     }
-    // A table that codes pick from.
-    let mut made = Made::reference();
+    // A table that codes index.
+    let mut made = TestModel::reference();
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     let codes = Values::Bytes((0..320).map(|at| (at * 7 % 16) as u8).collect());
     let (name, element) = ("codes".to_owned(), Element::U8);
@@ -79,7 +78,7 @@ fn what_is_not_understood_is_not_known() {
 #[test]
 fn a_reference_that_is_not_understood_is_not_known() {
     let packed = |seed: u64| {
-        let mut made = Made { model: Made::empty() };
+        let mut made = TestModel { model: TestModel::empty() };
         let values = random(&[2560], seed).into_iter().map(|value| (value * 255.0) as i8 as u8);
         let values = Values::Bytes(values.collect());
         let (name, element) = ("w_Q3".to_owned(), Element::U8);
@@ -91,32 +90,32 @@ fn a_reference_that_is_not_understood_is_not_known() {
         made.model.nodes.push(product);
         made.model
     };
-    let other = compare(&packed(1), &packed(2), Told::default()).unwrap();
+    let other = compare(&packed(1), &packed(2), BeamCounts::default()).unwrap();
     assert_eq!(other.verdict, Verdict::Unknown, "{:?}", other.reasons);
     let told = other.reasons.iter().filter(|reason| reason.what.contains("w_Q3")).count();
     assert_eq!(told, 2, "of the model and of the reference");
-    // The same bytes need no understanding.
-    let same = compare(&packed(1), &packed(1), Told::default()).unwrap();
+    // Identical bytes need not be understood.
+    let same = compare(&packed(1), &packed(1), BeamCounts::default()).unwrap();
     assert_eq!(same.verdict, Verdict::Closed, "{:?}", same.reasons);
 
-    let mut without = Made { model: Made::empty() };
+    let mut without = TestModel { model: TestModel::empty() };
     without.model.nodes.push(node("Relu", &["image"], "scores"));
-    let none = compare(&without.model, &without.model, Told::default()).unwrap();
+    let none = compare(&without.model, &without.model, BeamCounts::default()).unwrap();
     assert_eq!(none.verdict, Verdict::Unknown);
     assert!(none.reasons[0].what.contains("no weights that could be compared"));
 }
 
 #[test]
 fn nodes_that_lead_to_no_output_hold_no_weights() {
-    // The reference's classifier is computed with, and thrown away.
-    let mut made = Made::reference();
+    // The reference's classifier is computed, and its result is discarded.
+    let mut made = TestModel::reference();
     made.model.nodes[5].outputs[0] = "unused".into();
     made.weight("mine", &[8, 40], 99);
     made.model.nodes.push(node("MatMul", &["e", "mine"], "scores"));
     let found = check(&made, Verdict::Open, &[("fc", Finding::Replaced)]);
     assert_eq!(found.tensors[0].own.as_ref().unwrap().0, "mine");
-    // A normalisation, a search and a layer that nobody uses are none.
-    let mut made = Made::reference();
+    // An unused normalization, search or layer does not count.
+    let mut made = TestModel::reference();
     made.weight("dead", &[64, 64], 5);
     made.model.nodes.push(node("MatMul", &["e", "dead"], "unused"));
     assert!(check(&made, Verdict::Closed, &[]).extra.is_empty());
@@ -124,8 +123,8 @@ fn nodes_that_lead_to_no_output_hold_no_weights() {
 
 #[test]
 fn weights_hidden_in_attributes_and_scales_are_seen() {
-    // As a list of numbers in a node.
-    let mut made = Made::reference();
+    // As an attribute with a list of numbers.
+    let mut made = TestModel::reference();
     let values = random(&[8, 40], 99);
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     let mut constant = node("Constant", &[], "list");
@@ -134,7 +133,7 @@ fn weights_hidden_in_attributes_and_scales_are_seen() {
     made.model.nodes.splice(0..0, [constant, node("Reshape", &["list", "shape"], "fc")]);
     check(&made, Verdict::RestrictedRetraining, &[("fc", Finding::Missing)]);
     // As the scale of something harmless.
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.tensors.push(Tensor::of_f32("mine", &[8, 40], &values));
     made.model.nodes[5] = node("MatMul", &["e", "mine"], "products");
     made.model.nodes.extend([
@@ -142,28 +141,28 @@ fn weights_hidden_in_attributes_and_scales_are_seen() {
         node("DequantizeLinear", &["codes", "mine"], "scores"),
     ]);
     check(&made, Verdict::Open, &[("fc", Finding::Replaced)]);
-    // In what the reader of files does not show.
+    // In an attribute that the reader does not show.
     for (op, domain, attribute) in [
         ("EPContext", "com.microsoft", Attribute::Int(1)),
         ("Secret", "my.functions", Attribute::Int(1)),
         ("Relu", "", Attribute::Text("x".repeat(2000))),
         ("Relu", "", Attribute::Other),
     ] {
-        let mut made = Made::reference();
+        let mut made = TestModel::reference();
         made.model.nodes[5].outputs[0] = "products".into();
         let mut node = node(op, &["products"], "scores");
         (node.domain, node.attributes) = (domain.into(), vec![("more".into(), attribute)]);
         made.model.nodes.push(node);
         unknown(&made, op);
     }
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.nodes[5].inputs[1] = "sparse".into();
     unknown(&made, "'sparse'");
 }
 
-/// A body that computes what the last node of the reference does, and owns its weight.
+/// A body that computes the last node of the reference and contains its weight.
 fn branch(weight: &str, values: &[f32]) -> Body {
-    let outputs = vec![Made::empty().outputs.remove(0)];
+    let outputs = vec![TestModel::empty().outputs.remove(0)];
     let mut body = Body {
         name: "branch".into(),
         inputs: Vec::new(),
@@ -177,12 +176,12 @@ fn branch(weight: &str, values: &[f32]) -> Body {
 }
 
 fn branching(values: &[f32]) -> Model {
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     made.weight("flag", &[1], 1);
     let mut choice = node("If", &["flag"], "chosen");
     choice.attributes = vec![
-        ("then_branch".into(), branch("fc", &Made::reference().values("fc")).into()),
+        ("then_branch".into(), branch("fc", &TestModel::reference().values("fc")).into()),
         ("else_branch".into(), branch("fc", values).into()),
     ];
     made.model.nodes[5] = choice;
@@ -194,23 +193,24 @@ fn branching(values: &[f32]) -> Model {
 fn bodies_of_branches_and_loops_are_looked_at() {
     let other = random(&[8, 40], 50);
     let reference = branching(&other);
-    let same = compare(&branching(&other), &reference, Told::default()).unwrap();
+    let same = compare(&branching(&other), &reference, BeamCounts::default()).unwrap();
     assert_eq!((same.verdict, same.tensors.len()), (Verdict::Closed, 5), "{:?}", same.reasons);
-    // Two weights of one name, each compared with its own.
+    // Two weights with one name, each compared with its counterpart.
     assert!(same.tensors.iter().all(|tensor| tensor.finding == Finding::Same));
     let mut pruned = other;
     pruned.iter_mut().step_by(2).for_each(|value| *value = 0.0);
-    let found = compare(&branching(&pruned), &reference, Told::default()).unwrap();
+    let found = compare(&branching(&pruned), &reference, BeamCounts::default()).unwrap();
     assert_eq!(found.verdict, Verdict::RestrictedRetraining, "{:?}", found.reasons);
-    assert_eq!(found.tensors[0].away.unwrap().pruned, 160);
+    assert_eq!(found.tensors[0].deviation.unwrap().pruned, 160);
     assert!(found.tensors[0].name.contains("else_branch"), "{:?}", found.tensors[0]);
-    // One branch alone, without the choice: the weights are found by their numbers.
-    let straight = compare(&branching(&pruned), &Made::reference().model, Told::default()).unwrap();
+    // A single branch without the choice: weights are found by their numbers.
+    let straight =
+        compare(&branching(&pruned), &TestModel::reference().model, BeamCounts::default()).unwrap();
     assert_eq!(straight.verdict, Verdict::Open, "{:?}", straight.reasons);
     assert_eq!(straight.extra.len(), 1);
 
-    // A loop is handed its weight from outside, and calls it otherwise.
-    let mut made = Made::reference();
+    // A loop receives its weight from outside under another name.
+    let mut made = TestModel::reference();
     let mut body = branch("inside", &[]);
     body.tensors.clear();
     let port = |name: &str| dyno_onnx::Port { name: name.into(), element: None, shape: None };
@@ -228,7 +228,7 @@ fn bodies_of_branches_and_loops_are_looked_at() {
 #[test]
 fn a_dimension_may_be_padded_with_zeros_and_with_nothing_else() {
     let padded = |beyond: f32| {
-        let mut made = Made::reference();
+        let mut made = TestModel::reference();
         let values = made.values("fc");
         let row = |row: &[f32]| row.iter().copied().chain([beyond; 8]).collect::<Vec<_>>();
         let values: Vec<f32> = values.chunks(40).flat_map(row).collect();
@@ -244,8 +244,8 @@ fn a_dimension_may_be_padded_with_zeros_and_with_nothing_else() {
 
 #[test]
 fn weights_that_the_graph_changes_are_not_known() {
-    // Small ones are set to 0 by nothing but the weight itself and a number.
-    let mut made = Made::reference();
+    // Small numbers are set to 0 with the weight itself and a number.
+    let mut made = TestModel::reference();
     made.model.tensors.push(Tensor::of_f32("least", &[], &[0.2]));
     made.model.nodes[5].inputs[1] = "masked".into();
     let mut cast = node("Cast", &["is_large"], "mask");
@@ -259,11 +259,11 @@ fn weights_that_the_graph_changes_are_not_known() {
     made.model.nodes.splice(0..0, nodes);
     let found = unknown(&made, "changed by the graph before anything is computed with them");
     assert!(found.reasons[0].what.contains("'fc' by Abs, Greater, Mul"), "{:?}", found.reasons);
-    // If the reference does so, too, nothing is changed.
-    let same = compare(&made.model, &made.model, Told::default()).unwrap();
+    // If the reference does so too, nothing is changed.
+    let same = compare(&made.model, &made.model, BeamCounts::default()).unwrap();
     assert_eq!(same.verdict, Verdict::Closed, "{:?}", same.reasons);
     // Another order of the dimensions changes nothing.
-    let mut turned = Made::reference();
+    let mut turned = TestModel::reference();
     turned.model.nodes[5].inputs[1] = "turned".into();
     let twice = [node("Transpose", &["fc"], "t"), node("Transpose", &["t"], "turned")];
     turned.model.nodes.splice(0..0, twice);
@@ -272,7 +272,7 @@ fn weights_that_the_graph_changes_are_not_known() {
 
 #[test]
 fn a_layer_in_many_small_pieces_is_a_supplement() {
-    let mut made = Made::reference();
+    let mut made = TestModel::reference();
     made.model.nodes[5].outputs[0] = "products".into();
     let names: Vec<String> = (0..80).map(|at| format!("piece{at}")).collect();
     names.iter().enumerate().for_each(|(at, name)| made.weight(name, &[16], at as u64));
@@ -297,8 +297,8 @@ fn damaged_models_are_refused_or_judged() {
                 damaged[at] = (rng.canonical() * 256.0) as u8;
             }
             let read = Model::from_bytes(&damaged, std::path::Path::new(""));
-            let reference = Made::reference().model;
-            let found = read.ok().map(|model| compare(&model, &reference, Told::default()));
+            let reference = TestModel::reference().model;
+            let found = read.ok().map(|model| compare(&model, &reference, BeamCounts::default()));
             judged += usize::from(found.is_some_and(|found| found.is_ok()));
         }
     }

@@ -1,11 +1,11 @@
-//! The reference of these tests, and what is done to it.
+//! The reference model of these tests, and changes to it.
 
-use dyno_equivalence::{Equivalence, Finding, Told, Verdict, compare};
+use dyno_equivalence::{BeamCounts, Equivalence, Finding, Verdict, compare};
 use dyno_loadgen::rng::Mt19937;
 use dyno_onnx::{Attribute, Element, Model, Node, Port, Tensor, Values};
 
 /// A model with two convolutions, a pooling layer and a classifier.
-pub struct Made {
+pub struct TestModel {
     pub model: Model,
 }
 
@@ -25,7 +25,7 @@ pub fn random(shape: &[usize], seed: u64) -> Vec<f32> {
     (0..shape.iter().product()).map(|_| rng.canonical() as f32 - 0.5).collect()
 }
 
-impl Made {
+impl TestModel {
     pub fn reference() -> Self {
         let mut made = Self { model: Self::empty() };
         made.weight("conv1", &[8, 3, 3, 3], 1);
@@ -91,13 +91,13 @@ impl Made {
         }
     }
 
-    /// Puts codes of 8 bits and a `DequantizeLinear` in the place of a weight.
-    pub fn quantise(&mut self, name: &str, per: Per, code: impl Fn(f32) -> f32) {
+    /// Replaces a weight by 8-bit codes and a `DequantizeLinear`.
+    pub fn quantise(&mut self, name: &str, per: ScaleGroup, code: impl Fn(f32) -> f32) {
         let tensor = self.tensor(name).clone();
         let values = self.values(name);
         let slice = match per {
-            Per::Tensor => values.len(),
-            Per::Channel => values.len() / tensor.shape[0],
+            ScaleGroup::Tensor => values.len(),
+            ScaleGroup::Channel => values.len() / tensor.shape[0],
         };
         let greatest = |slice: &[f32]| slice.iter().fold(0_f32, |most, x| most.max(x.abs()));
         let scales: Vec<f32> = values.chunks(slice).map(|slice| greatest(slice) / 127.0).collect();
@@ -127,12 +127,12 @@ impl Made {
     }
 
     pub fn compared(&self) -> Equivalence {
-        compare(&self.model, &Self::reference().model, Told::default()).unwrap()
+        compare(&self.model, &Self::reference().model, BeamCounts::default()).unwrap()
     }
 }
 
 #[derive(Clone, Copy)]
-pub enum Per {
+pub enum ScaleGroup {
     Tensor,
     Channel,
 }
@@ -143,7 +143,7 @@ pub fn finding<'a>(equivalence: &'a Equivalence, name: &str) -> &'a Finding {
 }
 
 #[track_caller]
-pub fn check(made: &Made, verdict: Verdict, findings: &[(&str, Finding)]) -> Equivalence {
+pub fn check(made: &TestModel, verdict: Verdict, findings: &[(&str, Finding)]) -> Equivalence {
     let equivalence = made.compared();
     for (name, expected) in findings {
         assert_eq!(finding(&equivalence, name), expected, "{name}");
@@ -153,9 +153,9 @@ pub fn check(made: &Made, verdict: Verdict, findings: &[(&str, Finding)]) -> Equ
     equivalence
 }
 
-impl Made {
-    /// Puts whole numbers in the place of a weight, with a scale that the graph multiplies
-    /// with; `codes` are little-endian.
+impl TestModel {
+    /// Replaces a weight by integers and a scale that the graph multiplies with; `codes` are
+    /// little-endian.
     pub fn encode(&mut self, name: &str, element: Element, codes: Vec<u8>, scale: &Tensor) {
         let shape = self.tensor(name).shape.clone();
         self.model.tensors.retain(|tensor| tensor.name != name);
@@ -169,7 +169,7 @@ impl Made {
         self.model.nodes.insert(0, dequantise);
     }
 
-    /// The attributes of the node that puts a value out.
+    /// The attributes of the node that outputs a value.
     pub fn set(&mut self, output: &str, name: &str, value: impl Into<Attribute>) {
         let found = self.model.nodes.iter_mut().find(|node| node.outputs[0] == output).unwrap();
         found.attributes.retain(|(known, _)| known != name);

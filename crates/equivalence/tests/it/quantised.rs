@@ -1,22 +1,21 @@
-//! Quantisers that round, and those that discard while they seem to round.
+//! Quantizers that round, and quantizers that discard weights while seeming to round.
 
 use dyno_equivalence::{Finding, Verdict};
 use dyno_onnx::{Element, Tensor, Values};
 
-use crate::made::{Made, check, node, random};
+use crate::made::{TestModel, check, node, random};
 
-/// Rows of the layer that is quantised here: "fc" with its dimensions turned, so that a
-/// channel is a row.
+/// Rows of the quantized layer: "fc" transposed, so that a channel is a row.
 const CHANNELS: usize = 40;
 const ROW: usize = 64;
 
-/// A reference whose classifier has 40 channels of 64 numbers each, of various sizes.
-fn reference() -> Made {
-    let mut made = Made::reference();
+/// A reference whose classifier has 40 channels of 64 numbers each, with various magnitudes.
+fn reference() -> TestModel {
+    let mut made = TestModel::reference();
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     let mut values = random(&[CHANNELS, ROW], 31);
     for (channel, row) in values.chunks_mut(ROW).enumerate() {
-        // As in networks: few large numbers, and channels that differ by a lot.
+        // As in real networks: few large numbers, and channels of very different magnitude.
         let size = 2_f32.powi(channel as i32 % 7 - 3);
         row.iter_mut().for_each(|value| *value = size * 8.0 * *value * *value * *value);
     }
@@ -28,7 +27,7 @@ fn greatest(values: &[f32]) -> f32 {
     values.iter().fold(0_f32, |most, value| most.max(value.abs()))
 }
 
-/// Codes of 8 bits by a scale for each slice of so many numbers.
+/// 8-bit codes with a scale for each slice of `len` numbers.
 fn rounded(
     values: &[f32],
     slice: usize,
@@ -44,7 +43,7 @@ fn rounded(
 }
 
 #[track_caller]
-fn check_fc(made: &Made, verdict: Verdict, expected: &Finding) {
+fn check_fc(made: &TestModel, verdict: Verdict, expected: &Finding) {
     let equivalence =
         dyno_equivalence::compare(&made.model, &reference().model, <_>::default()).unwrap();
     let found = equivalence.tensors.iter().find(|tensor| tensor.name == "fc").unwrap();
@@ -52,8 +51,8 @@ fn check_fc(made: &Made, verdict: Verdict, expected: &Finding) {
     assert_eq!(equivalence.verdict, verdict, "{:?}", equivalence.reasons);
 }
 
-/// A model with codes of 8 bits of channels, tensors or blocks.
-fn with(slice: usize, scale: impl Fn(&[f32], usize) -> f32) -> Made {
+/// A model with 8-bit codes with scales per channel, tensor or block.
+fn with(slice: usize, scale: impl Fn(&[f32], usize) -> f32) -> TestModel {
     let mut made = reference();
     let (codes, scales) = rounded(&made.values("fc"), slice, scale);
     let shape: &[usize] = match slice {
@@ -75,7 +74,7 @@ fn honest_quantisers_are_closed() {
     for slice in [CHANNELS * ROW, ROW, 32] {
         check_fc(&with(slice, fits), Verdict::Closed, &Finding::Rounded);
     }
-    // As hardware that shifts has it.
+    // For hardware that shifts.
     let power = |slice: &[f32], _: usize| (greatest(slice) / 127.0).log2().ceil().exp2();
     for slice in [CHANNELS * ROW, ROW, 32] {
         check_fc(&with(slice, power), Verdict::Closed, &Finding::Rounded);
@@ -83,10 +82,10 @@ fn honest_quantisers_are_closed() {
     // 7 bits of 8, so that sums of two products do not overflow.
     let narrow = |slice: &[f32], _: usize| greatest(slice) / 63.0;
     check_fc(&with(ROW, narrow), Verdict::Closed, &Finding::Rounded);
-    // 4 bits that are held as 8.
+    // 4 bits stored as 8.
     let coarse = |slice: &[f32], _: usize| greatest(slice) / 7.0;
     check_fc(&with(32, coarse), Verdict::Closed, &Finding::Rounded);
-    // One scale for all, written down for each channel.
+    // One scale for all, repeated for each channel.
     let all = greatest(&reference().values("fc"));
     check_fc(&with(ROW, |_, _| all / 127.0), Verdict::Closed, &Finding::Rounded);
 }
@@ -102,7 +101,7 @@ fn calibration_may_cut_off_the_ends_of_a_range_and_no_more() {
     };
     check_fc(&with(CHANNELS * ROW, percentile(0.99)), Verdict::Closed, &Finding::Rounded);
     check_fc(&with(ROW, percentile(0.97)), Verdict::Closed, &Finding::Rounded);
-    // Little but signs is left.
+    // Little more than signs remains.
     let verdict = Verdict::RestrictedRetraining;
     check_fc(&with(ROW, percentile(0.5)), verdict, &Finding::Retrained);
 }
@@ -128,12 +127,12 @@ fn scales_that_are_far_too_coarse_prune() {
     };
     check_fc(&with(ROW, half), verdict, &Finding::Pruned);
     check_fc(&with(32, half), verdict, &Finding::Pruned);
-    // Only the largest numbers of a channel are left.
+    // Only the largest numbers of a channel remain.
     let few = |slice: &[f32], at: usize| {
         if at.is_multiple_of(2) { greatest(slice) / 3.0 } else { fits(slice) }
     };
     check_fc(&with(ROW, few), verdict, &Finding::Pruned);
-    // Everywhere, so that no channel shows what the type can do.
+    // In all channels, so that no channel shows the resolution of the type.
     check_fc(&with(ROW, |slice, _| greatest(slice) / 2.0), verdict, &Finding::Pruned);
     // One of many.
     let one = |slice: &[f32], at: usize| if at == 7 { 3.0 * greatest(slice) } else { fits(slice) };
@@ -166,7 +165,7 @@ fn numbers_that_the_graph_rounds_are_compared_as_rounded() {
 #[test]
 fn tensors_of_four_bits_are_read() {
     for (element, middle) in [(Element::I4, 0_i32), (Element::U4, 8)] {
-        let mut made = Made::reference();
+        let mut made = TestModel::reference();
         let values = made.values("conv2");
         let most = greatest(&values);
         let code = |value: f32| ((value / most * 7.0).round() as i32 + middle) as u8 & 15;
@@ -179,7 +178,7 @@ fn tensors_of_four_bits_are_read() {
         made.model.nodes[0].inputs.push("conv2_zero".into());
         let found = check(&made, Verdict::Closed, &[("conv2", Finding::Rounded)]);
         assert_eq!(found.numerics[element.name()], 576);
-        // The file is read as it is written.
+        // The file is read during writing.
         let bytes = made.model.to_bytes().unwrap();
         made.model = dyno_onnx::Model::from_bytes(&bytes, std::path::Path::new("")).unwrap();
         check(&made, Verdict::Closed, &[("conv2", Finding::Rounded)]);

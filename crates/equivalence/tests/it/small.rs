@@ -1,13 +1,12 @@
-//! Floating-point numbers of a byte or less, and codes that engines have in forms of their
-//! own.
+//! Floating-point numbers of a byte or less, and codes in engine-specific forms.
 
-use dyno_equivalence::{Finding, Told, Verdict, compare};
+use dyno_equivalence::{BeamCounts, Finding, Verdict, compare};
 use dyno_onnx::{Attribute, Element, Tensor, Values};
 
-use crate::made::{Made, check, node, random};
+use crate::made::{TestModel, check, node, random};
 
-/// What the bits of a number stand for, by the definition: the sign, the exponent, the
-/// fraction. Infinities and what is no number are left out.
+/// Decodes the bits of a number by the definition: sign, exponent, fraction. Infinities and NaN are
+/// left out.
 fn decoded(bits: u8, (fraction, bias, width): (u32, i32, u32)) -> f32 {
     let size = u32::from(bits) & ((1 << width) - 1);
     let (exponent, digits) = ((size >> fraction) as i32, size & ((1 << fraction) - 1));
@@ -19,7 +18,7 @@ fn decoded(bits: u8, (fraction, bias, width): (u32, i32, u32)) -> f32 {
     if u32::from(bits) >> width == 1 { -value } else { value }
 }
 
-/// Each type with its form and the bits of its greatest number.
+/// Each type with its format and the bits of its greatest number.
 const TYPES: [(Element, (u32, i32, u32), u8); 5] = [
     (Element::F8E4M3, (3, 7, 7), 0x7e),
     (Element::F8E4M3Fnuz, (3, 8, 7), 0x7f),
@@ -28,11 +27,11 @@ const TYPES: [(Element, (u32, i32, u32), u8); 5] = [
     (Element::F4E2M1, (1, 1, 3), 0x7),
 ];
 
-/// The nearest bits of numbers, packed as files have them.
+/// The nearest bits of numbers, packed as in files.
 fn encoded(values: &[f32], (element, form, most): (Element, (u32, i32, u32), u8)) -> Vec<u8> {
     let nearest = |value: &f32| {
-        let away = |bits: u8| (decoded(bits, form) - value.abs()).abs();
-        let size = (0..=most).min_by(|a, b| away(*a).total_cmp(&away(*b))).unwrap_or(0);
+        let deviation = |bits: u8| (decoded(bits, form) - value.abs()).abs();
+        let size = (0..=most).min_by(|a, b| deviation(*a).total_cmp(&deviation(*b))).unwrap_or(0);
         if *value < 0.0 && size > 0 { size | 1 << form.2 } else { size }
     };
     let bits: Vec<u8> = values.iter().map(nearest).collect();
@@ -44,14 +43,14 @@ fn encoded(values: &[f32], (element, form, most): (Element, (u32, i32, u32), u8)
     }
 }
 
-/// "fc" as numbers of a small type; with a scale for each block of 4 rows, or cast.
-fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -> Made {
-    let mut made = Made::reference();
+/// "fc" as numbers of a small type, with a scale for each block of 4 rows, or cast.
+fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -> TestModel {
+    let mut made = TestModel::reference();
     let greatest = decoded(of.2, of.1);
     let scale = |at: usize| {
         let block = (at / 160, at % 40);
         let all = (0..4).map(|row| values[(block.0 * 4 + row) * 40 + block.1].abs());
-        // A power of two, as scales of 8 bits have to be.
+        // A power of two, as required for 8-bit scales.
         (all.fold(0_f32, f32::max) / greatest).log2().ceil()
     };
     let scaled =
@@ -81,18 +80,22 @@ fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -
 
 #[test]
 fn numbers_of_a_byte_or_less_are_rounded_ones() {
-    let values = Made::reference().values("fc");
+    let values = TestModel::reference().values("fc");
     for of in TYPES {
         for is_blocked in [false, true] {
             if !is_blocked && of.0 == Element::F4E2M1 {
-                // Nothing but 0 and 0.5 is in reach.
+                // Only 0 and 0.5 are representable.
                 continue;
             }
             let made = small(of, &values, is_blocked);
             let found = check(&made, Verdict::Closed, &[("fc", Finding::Rounded)]);
-            assert!(found.tensors[0].away.unwrap().half_steps <= 1.01, "{:?}", found.tensors[0]);
+            assert!(
+                found.tensors[0].deviation.unwrap().half_steps <= 1.01,
+                "{:?}",
+                found.tensors[0]
+            );
             assert!(found.numerics.contains_key(of.0.name()), "{:?}", found.numerics);
-            // Retrained, pruned and replaced before they were rounded.
+            // Retrained, pruned and replaced before rounding.
             let changed = |change: &dyn Fn((usize, &f32)) -> f32| {
                 let values: Vec<f32> = values.iter().enumerate().map(change).collect();
                 small(of, &values, is_blocked).compared().tensors.remove(0).finding
@@ -108,12 +111,12 @@ fn numbers_of_a_byte_or_less_are_rounded_ones() {
 
 #[test]
 fn scales_of_two_directions_are_each_directions_own() {
-    // `DynamicQuantizeLSTM`: numbers by input and gate, a scale for each gate.
+    // `DynamicQuantizeLSTM`: numbers by input and gate, one scale per gate.
     let (shape, turned) = ([2, 16, 5], [2, 5, 16]);
     let values = random(&turned, 3);
     let value = |at: usize| {
         let (direction, rest) = (at / 80, at % 80);
-        // One direction is far smaller than the other.
+        // One direction has far smaller numbers than the other.
         values[direction * 80 + rest % 16 * 5 + rest / 16] * [1.0, 0.01][direction]
     };
     let scale = |slice: usize| {
@@ -124,11 +127,11 @@ fn scales_of_two_directions_are_each_directions_own() {
     let codes = (0..160).map(|at| code(at).cast_unsigned()).collect();
     let scales: Vec<f32> = (0..32).map(scale).collect();
     let plain: Vec<f32> = (0..160).map(|at| values[at] * [1.0, 0.01][at / 80]).collect();
-    let mut reference = Made { model: Made::empty() };
+    let mut reference = TestModel { model: TestModel::empty() };
     reference.model.tensors.push(Tensor::of_f32("W", &shape, &plain));
     reference.weight("R", &[2, 16, 4], 5);
     reference.model.nodes.push(node("LSTM", &["image", "W", "R"], "scores"));
-    let mut made = Made { model: reference.model.clone() };
+    let mut made = TestModel { model: reference.model.clone() };
     made.model.tensors.remove(0);
     let (name, values) = ("W_quantized".to_owned(), Values::Bytes(codes));
     let (element, shape) = (Element::I8, turned.to_vec());
@@ -138,16 +141,16 @@ fn scales_of_two_directions_are_each_directions_own() {
     ]);
     let inputs = ["image", "W_quantized", "R", "", "", "", "", "", "W_scale"];
     made.model.nodes[0] = node("DynamicQuantizeLSTM", &inputs, "scores");
-    let found = compare(&made.model, &reference.model, Told::default()).unwrap();
+    let found = compare(&made.model, &reference.model, BeamCounts::default()).unwrap();
     assert_eq!(found.tensors[0].finding, Finding::Rounded, "{:?}", found.tensors[0]);
     assert_eq!(found.verdict, Verdict::Closed, "{:?}", found.reasons);
 }
 
 #[test]
 fn codes_that_are_picked_by_data_and_by_constants_are_read() {
-    // As quantisers leave embeddings: codes of tokens, and of places that are always the
-    // same, picked first and scaled then.
-    let mut reference = Made { model: Made::empty() };
+    // Quantized embeddings: codes of tokens, and of fixed positions, selected first and scaled
+    // afterwards.
+    let mut reference = TestModel { model: TestModel::empty() };
     reference.weight("tokens", &[20, 8], 6);
     reference.weight("places", &[10, 8], 7);
     reference.weight("fc", &[8, 40], 8);
@@ -158,7 +161,7 @@ fn codes_that_are_picked_by_data_and_by_constants_are_read() {
         node("Add", &["a", "b"], "c"),
         node("MatMul", &["c", "fc"], "scores"),
     ];
-    let mut made = Made { model: reference.model.clone() };
+    let mut made = TestModel { model: reference.model.clone() };
     for (name, picked, index) in [("tokens", "a", "image"), ("places", "b", "order")] {
         let values = made.values(name);
         let step = values.iter().fold(0_f32, |most, x| most.max(x.abs())) / 127.0;
@@ -176,7 +179,7 @@ fn codes_that_are_picked_by_data_and_by_constants_are_read() {
         made.model.nodes[at] = node("DequantizeLinear", &[&codes, &scale], picked);
         made.model.nodes.insert(at, node("Gather", &[&held, index], &codes));
     }
-    let found = compare(&made.model, &reference.model, Told::default()).unwrap();
+    let found = compare(&made.model, &reference.model, BeamCounts::default()).unwrap();
     assert_eq!(found.verdict, Verdict::Closed, "{:?}", found.reasons);
     let rounded = found.tensors.iter().filter(|one| one.finding == Finding::Rounded).count();
     assert_eq!(rounded, 2, "{:?}", found.tensors);

@@ -1,10 +1,10 @@
-//! Curves against the mathematics library, on all instruction sets.
+//! Comparison of the approximations with the mathematics library, on all instruction sets.
 
 use super::{Activation, LANES, Tanh, erf};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, Lanes};
 
-/// Numbers from 0 on: dense where curves bend, and of every exponent.
+/// Numbers from 0 on: dense where the functions bend, and with every exponent.
 fn numbers() -> Vec<f32> {
     let dense = (0..60_000).map(|at| at as f32 * 2e-4);
     let mantissas = [0, 1, 0x12_3456, 0x3f_ffff, 0x40_0000, 0x55_5555, 0x7f_fffe, 0x7f_ffff];
@@ -17,13 +17,13 @@ fn curves_stay_within_their_bounds_and_ranges() {
     let numbers = numbers();
     let negative: Vec<f32> = numbers.iter().map(|x| -x).collect();
     for (isa, dial) in Isa::all().into_iter().flat_map(|isa| Tanh::ALL.map(|dial| (isa, dial))) {
-        let of = |function: fn(Tanh, Isa, &mut [f32]), of: &[f32]| {
-            let mut results = of.to_vec();
+        let apply = |function: fn(Tanh, Isa, &mut [f32]), numbers: &[f32]| {
+            let mut results = numbers.to_vec();
             function(dial, isa, &mut results);
             results
         };
-        let [tanh, back] = [&numbers, &negative].map(|x| of(Tanh::tanh, x));
-        let [above, below] = [&numbers, &negative].map(|x| of(Tanh::logistic, x));
+        let [tanh, back] = [&numbers, &negative].map(|x| apply(Tanh::tanh, x));
+        let [above, below] = [&numbers, &negative].map(|x| apply(Tanh::logistic, x));
         let bounds = dial.bounds();
         for (at, x) in numbers.iter().enumerate() {
             let exact = f64::from(*x).tanh();
@@ -62,7 +62,7 @@ fn what_is_no_number_stays_so() {
     }
 }
 
-/// The bounds are not looser than they need be: they are what the dial is chosen by.
+/// The bounds must be tight, because users choose an approximation by them.
 #[test]
 fn each_dial_comes_near_its_bound() {
     let numbers = numbers();
@@ -75,17 +75,17 @@ fn each_dial_comes_near_its_bound() {
     }
 }
 
-struct Apply<'a> {
+struct ApplyKernel<'a> {
     activation: Activation,
     numbers: &'a mut [f32; LANES],
 }
 
-impl Kernel for Apply<'_> {
+impl Kernel for ApplyKernel<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        // SAFETY: the numbers are 16.
+        // SAFETY: the slice has 16 numbers.
         unsafe {
             let x = s.load(self.numbers.as_ptr());
             let x = self.activation.apply(s, &Tanh::Fitted98.curve(), x);
@@ -129,9 +129,11 @@ fn activations_are_those_of_the_mathematics_library() {
         -1e-30,
         f32::NAN,
     ];
-    for (isa, activation) in Isa::all().into_iter().flat_map(|isa| all.map(|of| (isa, of))) {
+    for (isa, activation) in
+        Isa::all().into_iter().flat_map(|isa| all.map(|activation| (isa, activation)))
+    {
         let mut found = numbers;
-        isa.run(Apply { activation, numbers: &mut found });
+        isa.run(ApplyKernel { activation, numbers: &mut found });
         for (x, found) in numbers.iter().zip(found) {
             let expected = activation.apply_scalar(*x);
             let near = (found - expected).abs() <= 5e-7 * expected.abs().max(1.0);
@@ -142,13 +144,13 @@ fn activations_are_those_of_the_mathematics_library() {
         }
         assert_eq!(activation.apply_scalar(f32::NAN).is_nan(), found[15].is_nan());
     }
-    // Where exponentials overflow, these are the lines that they come near to.
+    // Where exponentials overflow, the functions approach these lines.
     assert_eq!(Activation::Softplus.apply_scalar(100.0), 100.0);
     assert!((Activation::Softplus.apply_scalar(0.0) - std::f32::consts::LN_2).abs() < 1e-7);
     assert_eq!(Activation::Elu { alpha }.apply_scalar(-200.0), -alpha);
 }
 
-/// Its power series in `f64`.
+/// The power series of the error function in `f64`.
 fn series(x: f64) -> f64 {
     let mut term = x;
     let mut sum = x;
@@ -161,7 +163,7 @@ fn series(x: f64) -> f64 {
 
 #[test]
 fn the_error_function_is_near_its_series() {
-    // Beyond 4.8 the series loses its own digits, and the function is 1.
+    // Beyond 4.8 the series loses precision, and the function is 1.
     let numbers: Vec<f32> = (-480..=480).map(|at| at as f32 / 100.0).collect();
     for isa in Isa::all() {
         let mut found = numbers.clone();

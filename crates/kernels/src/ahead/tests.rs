@@ -1,7 +1,7 @@
-//! The same sums as without hints, whatever is asked for.
+//! Prefetching does not change the sums.
 
 use super::*;
-use crate::windows::{Weights, Windows, Words, multiply_windows};
+use crate::windows::{WindowWeights, Windows, Words, multiply_windows};
 
 fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let next = |state: &mut u32| {
@@ -19,7 +19,7 @@ fn sums_are_those_of_a_product_that_asks_for_nothing() {
     for (rows, k, outputs) in [(1, 7, 64), (5, 16, 130), (6, 33, 64), (13, 64, 300)] {
         let (from, matrix) = (numbers(rows * k, 1), numbers(k * outputs, 2));
         let weights = Panels::pack_matrix(Precision::F32, k, &matrix);
-        let alike = Weights::from(Panels::pack_matrix(Precision::F32, k, &matrix));
+        let alike = WindowWeights::from(Panels::pack_matrix(Precision::F32, k, &matrix));
         let other = Panels::pack_matrix(Precision::F32, 50, &numbers(50 * 70, 3));
         let starts: Vec<usize> = (0..rows).map(|row| row * k).collect();
         let windows =

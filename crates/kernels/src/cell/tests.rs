@@ -1,6 +1,6 @@
-//! Merged divisions against cells in `f64`, with gates from tiny to infinite.
+//! Comparison of cells with merged divisions with cells in `f64`, for gates from tiny to infinite.
 
-use super::{Block, Gru, Hidden, Lstm, Matrix};
+use super::{Block, Gru, HiddenMatrices, Lstm, Matrix};
 use crate::activation::Tanh;
 use crate::isa::Isa;
 use crate::lanes::LANES;
@@ -27,7 +27,7 @@ const SUMS: [f32; 15] = [
 /// Roundings of a quotient of products of up to three polynomials, in units of 2^-24.
 const ROUNDINGS: f64 = 12.0 / 16_777_216.0;
 
-/// A unit: sums of its gates and its last state; what became of it.
+/// A unit: the sums of its gates, its last state, and its new state.
 struct Unit {
     sums: [f32; 4],
     last: f32,
@@ -35,14 +35,14 @@ struct Unit {
     hidden: f32,
 }
 
-/// All units that are asked for, in groups of sixteen: the sums of gates are half of the product
-/// and half of the input.
+/// Runs all units in groups of sixteen; half of each gate's sum comes from the product, half from
+/// the input.
 fn run(isa: Isa, dial: Tanh, is_gru: bool, units: &mut [Unit]) {
     for some in units.chunks_exact_mut(LANES) {
         let gates = if is_gru { 3 } else { 4 };
         let sums: Vec<f32> =
             (0..gates * LANES).map(|at| some[at % LANES].sums[at / LANES]).collect();
-        // Of a GRU the last number is the input of n, and that of the others is zero.
+        // In a GRU the last number is the input of n, and the inputs of the other gates are zero.
         let inputs: Vec<f32> = (0..gates * LANES)
             .map(|at| if is_gru && at / LANES == 2 { some[at % LANES].sums[3] } else { 0.0 })
             .collect();
@@ -59,8 +59,12 @@ fn run(isa: Isa, dial: Tanh, is_gru: bool, units: &mut [Unit]) {
             rows: 1,
             vectors: gates,
         };
-        let hidden =
-            Hidden { state: matrix(state.as_mut_ptr()), narrow: None, output: None, units: LANES };
+        let hidden = HiddenMatrices {
+            state: matrix(state.as_mut_ptr()),
+            narrow: None,
+            output: None,
+            units: LANES,
+        };
         let (cell, curve) = (matrix(last.as_mut_ptr()), &dial.curve());
         match (is_gru, dial.terms()) {
             (false, 5) => isa.run(Lstm::<5> { block, input: Some(input), cell, hidden, curve }),
@@ -76,18 +80,18 @@ fn run(isa: Isa, dial: Tanh, is_gru: bool, units: &mut [Unit]) {
     }
 }
 
-/// Every combination of four sums that differ in kind, with some last states.
+/// Every combination of four sums of different kinds, with some last states.
 fn units(states: &[f32], is_gru: bool) -> Vec<Unit> {
     let count = SUMS.len();
     let mut units = Vec::new();
     for at in 0..count.pow(4) {
-        // Every third is enough, and no multiple of the count.
+        // Every third suffices; 3 does not divide the count.
         if at % 7 != 3 {
             continue;
         }
         let mut sums = [1, count, count * count, count.pow(3)].map(|by| SUMS[at / by % count]);
         if is_gru && sums[2].is_infinite() {
-            // Under a closed reset gate it is no number, as it is in the definition.
+            // Under a closed reset gate the result is NaN, as in the definition.
             sums[2] = -7.0;
         }
         if is_gru && sums[3].is_infinite() && sums[2].abs() > 1e30 {
@@ -103,7 +107,7 @@ fn logistic(x: f32) -> f64 {
     1.0 / (1.0 + (-f64::from(x)).exp())
 }
 
-/// Activations of the dial, one by one, in `f64` but for their own rounding.
+/// Activations of an approximation, one by one, otherwise in `f64`.
 struct Dial(Isa, Tanh);
 
 impl Dial {
@@ -134,13 +138,13 @@ fn an_lstm_divided_once_is_the_lstm() {
             );
             let state = f64::from(last);
             let error = |exact: f64, found: f32| (f64::from(found) - exact).abs();
-            // Against the same activations, each divided by itself.
+            // Compared with the same activations, each with its own division.
             let (kept, new) = (of.logistic(f) * state, of.logistic(i) * of.tanh(g));
             let parts = kept.abs() + new.abs();
             assert!(error(kept + new, cell) <= parts * ROUNDINGS + 1e-37, "cell of {what}");
             let apart = of.logistic(o) * of.tanh(cell);
             assert!(error(apart, hidden) <= apart.abs() * ROUNDINGS + 1e-37, "state of {what}");
-            // Against the exact cell: the errors of its activations.
+            // Compared with the exact cell: the errors of its activations.
             let exact = logistic(f) * state + logistic(i) * f64::from(g).tanh();
             let bound = bounds.logistic * (state.abs() + 1.0) + bounds.absolute;
             assert!(error(exact, cell) <= bound + parts * ROUNDINGS, "cell of {what}");
@@ -167,7 +171,7 @@ fn a_gru_divided_once_is_the_gru() {
             let inner = reset * f64::from(n) + f64::from(input);
             let (update, new) = (of.logistic(z), of.tanh(inner as f32));
             let parts = update * state.abs() + (1.0 - update) * new.abs();
-            // What rounding of the inner sum is worth, where tanh is not flat.
+            // Effect of rounding the inner sum where tanh is not flat.
             let inner_error =
                 (inner.abs() + (reset * f64::from(n)).abs()).min(20.0) * 3.0 * ROUNDINGS;
             let apart = (1.0 - update) * new + update * state;

@@ -1,10 +1,9 @@
-//! All instruction sets against portable code, on grids of every shape; `dyno-number` compares the
-//! latter with
-//! its codec.
+//! Comparison of all instruction sets with portable code, on grids of every shape; `dyno-number` compares the
+//! latter with its codec.
 
 use super::*;
 
-/// Some numbers of every exponent, middles among them, and all that is special.
+/// Some numbers of every exponent including midpoints, and all special numbers.
 fn numbers() -> Vec<f32> {
     let mantissas = [0, 1, 0x20_0000, 0x3f_ffff, 0x40_0000, 0x40_0001, 0x60_0000, 0x7f_ffff];
     let of = |sign: u32, exponent: u32| {
@@ -80,7 +79,7 @@ fn every_instruction_set_converts_as_portable_code() {
                 let (found, expected) = (convert(isa, offset), convert(Isa::scalar(), offset));
                 for (at, x) in numbers[offset..].iter().enumerate() {
                     let what = |of: &(Vec<u32>, Vec<u32>, Vec<u32>, Vec<u32>)| {
-                        // The code of NaN is any where there is none.
+                        // Without a code for NaN, its code is arbitrary.
                         let code = if x.is_nan() { 0 } else { of.1[at] };
                         (of.0[at], code, if x.is_nan() { 0 } else { of.2[at] })
                     };
@@ -92,7 +91,7 @@ fn every_instruction_set_converts_as_portable_code() {
     }
 }
 
-/// As quantised first, then counted.
+/// Expected integers: quantized first, then counted.
 #[test]
 fn bytes_and_int16_are_whole_numbers_of_a_unit() {
     let numbers = numbers();

@@ -1,5 +1,5 @@
-//! Every operation of every instruction set against the portable twin, or against what it is
-//! defined to be.
+//! Comparison of every operation of every instruction set with portable code, or with its
+//! definition.
 
 use super::{Kernel, LANES, Lanes};
 use crate::isa::Isa;
@@ -35,14 +35,14 @@ const SPECIAL: [f32; 23] = [
     -128.5,
 ];
 
-/// Sixteen of them, from each place on.
+/// Sixteen of these numbers, from each position on.
 fn sixteen(from: usize) -> [f32; LANES] {
     std::array::from_fn(|lane| SPECIAL[(from + lane) % SPECIAL.len()])
 }
 
 type Lane = [f32; LANES];
 
-/// Arithmetic, one vector an operation.
+/// Arithmetic, one vector per operation.
 struct Arithmetic(Lane, Lane, Lane);
 
 impl Kernel for Arithmetic {
@@ -51,7 +51,7 @@ impl Kernel for Arithmetic {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> Vec<Lane> {
         let load = |lane: &Lane| {
-            // SAFETY: a lane is 16 numbers.
+            // SAFETY: a `Lane` has 16 numbers.
             unsafe { s.load(lane.as_ptr()) }
         };
         let [a, b, c] = [&self.0, &self.1, &self.2].map(load);
@@ -69,7 +69,7 @@ impl Kernel for Arithmetic {
         results
             .map(|x| {
                 let mut lane = [0.0; LANES];
-                // SAFETY: a lane is 16 numbers.
+                // SAFETY: a `Lane` has 16 numbers.
                 unsafe { s.store(lane.as_mut_ptr(), x) };
                 lane
             })
@@ -77,7 +77,7 @@ impl Kernel for Arithmetic {
     }
 }
 
-/// Bits, and all that is NaN alike.
+/// Bits of the numbers; all NaNs are equal.
 fn bits(x: f32) -> u32 {
     if x.is_nan() { u32::MAX } else { x.to_bits() }
 }
@@ -104,7 +104,7 @@ fn arithmetic_is_that_of_single_numbers() {
     }
 }
 
-/// Loads at one address, stores at another, the first lanes and whole numbers as well.
+/// Loads at one address and stores at another, also of the first lanes and of integers.
 struct Moves<'a> {
     from: &'a [u8],
     to: &'a mut [u8],
@@ -118,7 +118,7 @@ impl Kernel for Moves<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let (from, to) = (self.from.as_ptr(), self.to.as_mut_ptr());
-        // SAFETY: the test gives 64 bytes or more on both sides.
+        // SAFETY: the test passes at least 64 bytes on both sides.
         unsafe {
             match self.count {
                 Some(count) => s.store_first(to.cast(), s.load(from.cast()), count),
@@ -149,16 +149,16 @@ fn moves_touch_their_numbers_at_any_address() {
     }
 }
 
-/// Some numbers, and zeros where there are fewer than sixteen.
-struct First<'a>(&'a [f32]);
+/// Loads up to sixteen numbers; the rest are zeros.
+struct FirstLanes<'a>(&'a [f32]);
 
-impl Kernel for First<'_> {
+impl Kernel for FirstLanes<'_> {
     type Output = [f32; LANES];
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> [f32; LANES] {
         let mut found = [f32::NAN; LANES];
-        // SAFETY: as many are loaded as there are; `found` are 16.
+        // SAFETY: no more numbers are loaded than the slice has, and `found` has room for 16.
         unsafe { s.store(found.as_mut_ptr(), s.load_first(self.0.as_ptr(), self.0.len())) };
         found
     }
@@ -170,23 +170,23 @@ fn first_numbers_are_followed_by_zeros() {
     for isa in Isa::all() {
         for (count, offset) in (0..=LANES).flat_map(|count| [(count, 0), (count, 3)]) {
             let some = &numbers[offset..][..count];
-            let found = isa.run(First(some));
+            let found = isa.run(FirstLanes(some));
             assert_eq!(found[..count], *some, "{isa}");
             assert!(found[count..].iter().all(|x| *x == 0.0), "{count} of {found:?} {isa}");
         }
     }
 }
 
-/// Whole numbers: sum, difference, and as `f32`.
-struct Whole([i32; LANES], [i32; LANES]);
+/// Integers: sum, difference, and conversion to `f32`.
+struct Integers([i32; LANES], [i32; LANES]);
 
-impl Kernel for Whole {
+impl Kernel for Integers {
     type Output = ([i32; LANES], [i32; LANES], Lane, [i32; LANES]);
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> Self::Output {
         let mut all = ([0; LANES], [0; LANES], [0.0; LANES], [1; LANES]);
-        // SAFETY: all are 16 numbers.
+        // SAFETY: all arrays have 16 numbers.
         unsafe {
             let (a, b) = (s.load_i32(self.0.as_ptr()), s.load_i32(self.1.as_ptr()));
             s.store_i32(all.0.as_mut_ptr(), s.add_i32(a, b));
@@ -204,7 +204,7 @@ fn whole_numbers_wrap_and_round() {
     for (isa, shift) in Isa::all().into_iter().flat_map(|isa| (0..9).map(move |s| (isa, s))) {
         let a: [i32; LANES] = std::array::from_fn(|lane| some[lane % 9]);
         let b: [i32; LANES] = std::array::from_fn(|lane| some[(lane + shift) % 9]);
-        let (sum, difference, float, zero) = isa.run(Whole(a, b));
+        let (sum, difference, float, zero) = isa.run(Integers(a, b));
         for lane in 0..LANES {
             let (a, b) = (a[lane], b[lane]);
             assert_eq!(sum[lane], a.wrapping_add(b), "{isa}");
@@ -214,7 +214,7 @@ fn whole_numbers_wrap_and_round() {
     }
 }
 
-/// Bits: both, either, one alone, moved up and down; and a choice.
+/// Bit operations: and, or, xor, shifts; and a selection.
 struct Bits([i32; LANES], [i32; LANES], u32);
 
 impl Kernel for Bits {
@@ -223,7 +223,7 @@ impl Kernel for Bits {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) -> Self::Output {
         let Self(a, b, count) = self;
-        // SAFETY: both are 16 numbers.
+        // SAFETY: both arrays have 16 numbers.
         let (a, b) = unsafe { (s.load_i32(a.as_ptr()), s.load_i32(b.as_ptr())) };
         let [x, y] = [a, b].map(|whole| s.from_bits(whole));
         [
@@ -280,7 +280,7 @@ impl Kernel for Dot<'_> {
         let (mut whole, mut halves, mut sum) = (self.whole, self.whole, self.sum);
         assert!(self.weights.len() >= 64, "a vector of weights");
         let weights = self.weights.as_ptr();
-        // SAFETY: weights are 64 bytes, the others 16 numbers.
+        // SAFETY: the weights have 64 bytes, the other arrays 16 numbers.
         unsafe {
             s.store_i32(whole.as_mut_ptr(), s.dot_i8(s.load_i32(whole.as_ptr()), self.a, weights));
             let dot = s.dot_i16(s.load_i32(halves.as_ptr()), self.a, weights);
@@ -302,16 +302,17 @@ fn products_of_whole_numbers_are_exact_and_wrap() {
                 (0..67).map(|byte| bytes[(byte * 5 + at) % bytes.len()]).collect();
             let first = [0, i32::MAX, i32::MIN, -5][at % 4];
             let (whole, sum, offset) = ([first; LANES], [0.0; LANES], at % 3);
-            let of = Dot { whole, sum, a: u32::from_le_bytes(a), weights: &weights[offset..] };
-            let (found, halves, _) = isa.run(of);
+            let kernel = Dot { whole, sum, a: u32::from_le_bytes(a), weights: &weights[offset..] };
+            let (found, halves, _) = isa.run(kernel);
             for (lane, (found, halves)) in found.into_iter().zip(halves).enumerate() {
                 let w = &weights[offset + lane * 4..][..4];
                 let product = |(a, w): (&u8, &u8)| i32::from(*a) * i32::from(w.cast_signed());
                 let expected = first.wrapping_add(a.iter().zip(w).map(product).sum());
                 assert_eq!(found, expected, "{a:?} {w:?} {isa}");
-                let half = |of: &[u8], at| i64::from(i16::from_le_bytes([of[at], of[at + 1]]));
+                let half =
+                    |bytes: &[u8], at| i64::from(i16::from_le_bytes([bytes[at], bytes[at + 1]]));
                 let both = half(&a, 0) * half(w, 0) + half(&a, 2) * half(w, 2);
-                // Two products of -32768 by itself are one more than there are.
+                // The sum of two products of -32768 by itself overflows.
                 if let Ok(both) = i32::try_from(both) {
                     assert_eq!(halves, first.wrapping_add(both), "{a:?} {w:?} {isa}");
                 }
@@ -324,7 +325,7 @@ fn products_of_whole_numbers_are_exact_and_wrap() {
 fn products_of_bfloat16_round_at_most_twice() {
     let some = [0.0, 1.0, -1.0, 3.2, -0.007, 250.0, 1e15, -1e15, 1e-20, 1e-39, INF, -INF, NAN];
     let narrow = |x: f32| x.to_bits() >> 16;
-    // The instruction for pairs takes denormals for zeros; others do not.
+    // Only the instruction for pairs treats denormals as zeros.
     let wide = |half: u32, flushed: bool| {
         let x = f32::from_bits(half << 16);
         f64::from(if flushed && x.is_subnormal() { 0.0 } else { x })
@@ -358,16 +359,16 @@ fn products_of_bfloat16_round_at_most_twice() {
     }
 }
 
-/// Narrowed, at an odd address.
-struct Narrow<'a>(Lane, [&'a mut [u8; 40]; 3]);
+/// Narrowing, at an odd address.
+struct Narrowing<'a>(Lane, [&'a mut [u8; 40]; 3]);
 
-impl Kernel for Narrow<'_> {
+impl Kernel for Narrowing<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let [bf16, bytes, halves] = self.1.map(|to| to.as_mut_ptr().wrapping_add(1));
-        // SAFETY: there are 32, 16 and 32 bytes from byte 1 on, and 16 numbers.
+        // SAFETY: the buffers have 32, 16 and 32 bytes from byte 1 on, and the lane 16 numbers.
         unsafe {
             let x = s.load(self.0.as_ptr());
             s.store_bf16(bf16.cast(), x);
@@ -377,11 +378,11 @@ impl Kernel for Narrow<'_> {
     }
 }
 
-/// By the definition: the nearer of both neighbours, the even one of two as near.
+/// Definition: the nearer of both neighbors; the even one if both are equally near.
 fn nearest(x: f32) -> u16 {
     let down = x.to_bits() & 0xffff_0000;
     let up = down.wrapping_add(0x1_0000);
-    // The step beyond the greatest number is as wide as the last, and leads to infinity.
+    // The step after the greatest number is as wide as the last, and leads to infinity.
     let at = |bits: u32| {
         let x = f64::from(f32::from_bits(bits));
         if x.is_infinite() { 2.0_f64.powi(128).copysign(x) } else { x }
@@ -405,7 +406,7 @@ fn narrowing_rounds_to_nearest_even_and_saturates() {
         for some in numbers.chunks_exact(LANES) {
             let [mut halves, mut bytes, mut whole] = [[0xee; 40]; 3];
             let lane = some.try_into().expect("sixteen");
-            isa.run(Narrow(lane, [&mut halves, &mut bytes, &mut whole]));
+            isa.run(Narrowing(lane, [&mut halves, &mut bytes, &mut whole]));
             for (at, x) in some.iter().enumerate() {
                 let half = u16::from_le_bytes([halves[2 * at + 1], halves[2 * at + 2]]);
                 if x.is_nan() {

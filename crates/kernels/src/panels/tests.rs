@@ -1,9 +1,9 @@
-//! Where packing puts each weight, and what it makes of it.
+//! Positions and values of packed weights.
 
 use super::{MAX_BYTES, Panels, Precision, bf16};
 use crate::lanes::LANES;
 
-/// A weight for each place, some of them zeros.
+/// A weight for each position, some of them zeros.
 fn weight(output: usize, k: usize) -> f32 {
     ((output * 37 + k * 11) % 41) as f32 * 0.05 - 1.0
 }
@@ -46,9 +46,9 @@ fn every_weight_is_where_kernels_look_for_it() {
                     let bound = match precision {
                         _ if exact == 0.0 => 0.0,
                         Precision::F32 => 0.0,
-                        // Half of the last of eight bits.
+                        // Half of the last of eight significant bits.
                         Precision::Bf16 => exact.abs() / 256.0,
-                        // Half of a step of the greatest weight.
+                        // Half a step at the scale of the greatest weight.
                         Precision::Int8 => 1.001 / 127.0 / 2.0,
                     };
                     assert!((found - exact).abs() <= bound, "{precision:?} {unit} {vector} {at}");
@@ -89,7 +89,7 @@ fn excess_is_what_128_more_in_each_byte_add() {
         let largest = (0..9).map(|k| of(k).abs()).fold(0.0, f32::max);
         assert_eq!(largest.round(), 127.0, "the greatest weight takes all bits");
     }
-    // Weights of zero have a scale that nothing is divided by.
+    // Weights of zero have a scale of one instead of zero.
     let zeros = [0.0; 4];
     let panels = Panels::pack(Precision::Int8, 1, 1, 4, |_, _| &zeros);
     assert_eq!((panels.whole(0..1).0[0], panels.panel(0)[0]), (1.0, 0));

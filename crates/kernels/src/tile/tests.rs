@@ -1,11 +1,11 @@
-//! Tiles of all sizes against plain loops.
+//! Comparison of tiles of all sizes with plain loops.
 
 use super::{MAX_ROWS, Start, Tile, multiply, rows};
 use crate::isa::Isa;
 use crate::lanes::{Kernel, LANES, Lanes};
 use crate::panels::{Panels, Precision};
 
-/// Sums of a tile of each number of rows that the instruction set takes.
+/// Sums of a tile for each number of rows that the instruction set supports.
 struct Tiles<'a> {
     panels: &'a Panels,
     /// `MAX_ROWS` rows.
@@ -22,7 +22,7 @@ impl Kernel for Tiles<'_> {
         let Self { panels, a, start, start_stride } = self;
         let (words, vectors) = (panels.words(), panels.vectors());
         let tile = |count: usize| {
-            // Between rows of sums there is room that must stay as it is.
+            // Gaps between rows of sums must stay unchanged.
             let stride = vectors * LANES + 3;
             let mut sums = vec![-7.0; MAX_ROWS * stride];
             let rows: [_; MAX_ROWS] = std::array::from_fn(|row| a[row * words..].as_ptr());
@@ -61,7 +61,7 @@ fn values(precision: Precision, word: u32) -> Vec<f64> {
     }
 }
 
-/// The packed weights of an output, as whole numbers where they are.
+/// The packed weights of an output, as integers if they are.
 fn weights(panels: &Panels, vector: usize, lane: usize) -> Vec<f64> {
     let of = |word: usize| {
         let at = (word * panels.vectors() + vector) * LANES + lane;
@@ -81,7 +81,7 @@ fn number(at: usize) -> f32 {
     (at.wrapping_mul(2_654_435_761) % 2001) as f32 / 1000.0 - 1.0
 }
 
-/// Roundings of a sum of `words` words, in units of the last place of its greatest part.
+/// Rounding errors of a sum of `words` words, in units in the last place of its greatest term.
 fn tolerance(words: usize) -> f64 {
     (2 * words + 8) as f64 * 2.0_f64.powi(-24)
 }
@@ -97,7 +97,7 @@ fn check(isa: Isa, panels: &Panels, has_start: bool, is_shared: bool) {
         }
         Precision::Int8 => (at as u32).wrapping_mul(2_654_435_761),
     };
-    // The last row reads none beyond its end, where tiles of fewer rows have nothing.
+    // The last row must not be read beyond its end.
     let a: Vec<u32> = (0..MAX_ROWS * words + 1).map(word).collect();
     let start_stride = if is_shared { 0 } else { vectors * LANES };
     let starts = |at: usize| match precision {

@@ -1,16 +1,16 @@
-//! Patches of images as rows, beside their definition.
+//! Comparison of products of image patches with their definition.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Whole numbers of at most `largest`.
+/// Integers of magnitude up to `largest`.
 fn numbers(count: usize, seed: usize, largest: usize) -> Vec<f32> {
     let number = |at: usize| ((at * 31 + seed * 7) % (2 * largest + 1)) as f32 - largest as f32;
     (0..count).map(number).collect()
 }
 
-/// How both sides are held.
+/// Types of both operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Packing {
     F32,
@@ -29,7 +29,7 @@ impl Packing {
     }
 }
 
-/// Rows of weights of at most `largest` in the order of panels.
+/// Rows of weights of magnitude up to `largest`, in the order of panels.
 fn packed(
     held: Packing,
     vectors: usize,
@@ -53,7 +53,7 @@ fn packed(
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    // Sums of products of whole numbers are exact, whatever the order.
+    // Sums of products of integers are exact in any order.
     #[test]
     fn products_of_windows_are_those_of_their_numbers(
         vectors in 1_usize..5, outputs in 1_usize..100, runs in 1_usize..4, run in 1_usize..40,
@@ -66,7 +66,7 @@ proptest! {
         let (apart, k) = (run * per + gap, runs * run * per);
         let (weights, rows) = packed(held, vectors, outputs, k, largest);
         let values = numbers(30 + runs * apart + run * per, 5, 127);
-        // The least and the greatest byte as well.
+        // Includes the least and the greatest byte.
         let of_bytes: Vec<u8> = values.iter().map(|x| (x + 128.0) as u8).collect();
         let of_halves: Vec<i16> = values.iter().map(|x| *x as i16).collect();
         let words = match held {
@@ -94,7 +94,7 @@ proptest! {
     }
 }
 
-/// What a caller gets wrong is told before anything is read.
+/// Invalid arguments panic before anything is read.
 #[test]
 fn rows_outside_are_refused() {
     let (weights, _) = packed(Packing::F32, 1, 16, 6, 127);
@@ -110,8 +110,7 @@ fn rows_outside_are_refused() {
 }
 
 /// Sums of 16 bits would wrap if they were settled later: the greatest byte times the greatest
-/// weight, all
-/// along.
+/// weight, all along.
 #[test]
 fn small_weights_are_settled_in_time() {
     for largest in [1_u8, 2, 3, 4, 15, 16, 17] {
@@ -134,7 +133,7 @@ fn small_weights_are_settled_in_time() {
     }
 }
 
-/// More rows than are laid out at once, of which the last part has fewer than a tile.
+/// More rows than are laid out at once; the last part has fewer rows than a tile.
 #[test]
 fn long_rows_are_done_part_by_part() {
     let (run, runs) = (4_000, 2);
@@ -179,7 +178,7 @@ fn products_of_int16_fill_their_sums() {
     }
 }
 
-/// What is held in one way is not taken for what is held in another.
+/// Operands of one type do not match weights of another.
 #[test]
 fn both_sides_are_held_alike() {
     let (halves, bytes, numbers) = ([0_i16; 8], [0_u8; 16], [0.0; 4]);
@@ -198,7 +197,7 @@ fn both_sides_are_held_alike() {
         });
         assert_eq!(found, std::array::from_fn(|other| other == at), "{held:?}");
     }
-    // In the places of bfloat16, which they are not.
+    // Stored in the layout of bfloat16, but not bfloat16.
     let bf16 = WindowWeights::from(Panels::pack(Precision::Bf16, 1, 16, 8, |_, _| &[0.0; 8]));
     assert!(words.iter().all(|words| !words.fit(&bf16)));
 }

@@ -1,4 +1,4 @@
-//! The proof of programs against what programs do.
+//! Comparison of the verification of programs with their execution.
 
 use std::ops::Range;
 use std::sync::Arc;

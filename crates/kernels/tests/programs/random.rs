@@ -1,4 +1,4 @@
-//! Programs made at random: those that are proven touch what they may, and nothing else.
+//! Random programs: verified ones access only what they may.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -24,8 +24,8 @@ impl Chance {
         (self.0 >> 11) as usize % count.max(1)
     }
 
-    fn one<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
+    fn one<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
     }
 
     /// One in `count`.
@@ -37,7 +37,7 @@ impl Chance {
 const ROWS: usize = 4;
 const COLUMNS: usize = 144;
 
-/// A maker of programs that are likely to hold, and often enough do not.
+/// Generator of programs that are probably valid, and often enough invalid.
 struct Maker {
     chance: Chance,
     weights: Vec<Arc<Panels>>,
@@ -61,16 +61,16 @@ impl Maker {
             buffer(BufferKind::Output(1), Slots::Count(2), ROWS, COLUMNS),
         ];
         for _ in 0..5 {
-            let (of, count) = (self.chance.below(2), 1 + self.chance.below(3));
+            let (length, count) = (self.chance.below(2), 1 + self.chance.below(3));
             let slots =
-                if self.chance.is_rare(4) { Slots::Length(of) } else { Slots::Count(count) };
+                if self.chance.is_rare(4) { Slots::Length(length) } else { Slots::Count(count) };
             let columns = self.chance.one(&[COLUMNS, COLUMNS, 40]);
             all.push(buffer(BufferKind::Inside, slots, ROWS, columns));
         }
         all
     }
 
-    /// Somewhere, with slots that the buffer is likely to have.
+    /// A random place, probably with an existing slot.
     fn place(&mut self, buffers: &[Buffer], writes: bool) -> Place {
         let first = usize::from(writes);
         let index = first + self.chance.below(buffers.len() - first);
@@ -140,7 +140,7 @@ impl Maker {
         Product { a, holds, weights, panels, rows, bias: None, scale: 0.01, reads_state, epilogue }
     }
 
-    /// All workers do the same to rows of their own, or each something else.
+    /// Work in which all workers do the same to their own rows, or each something else.
     fn phase(&mut self, buffers: &[Buffer], workers: usize) -> Phase {
         let alike = !self.chance.is_rare(3);
         let shared = self.product(buffers, 0..ROWS);
@@ -214,15 +214,15 @@ fn proven_programs_neither_race_nor_leave_their_buffers() {
             shared += usize::from(workers > 1 && !touches.written.is_empty());
         }
     }
-    // The maker makes enough of both kinds to say something, and few are refused without need.
+    // There are enough valid and invalid programs, and few valid ones are rejected.
     assert!(proven > 200 && shared > 200, "{proven} proven, {shared} runs of several workers");
     assert!(races > 20 && real * 2 > races, "{races} refused, {real} of them races");
 }
 
-/// What a run leaves: every buffer's words.
+/// Words of every buffer after a run.
 type Contents = Vec<Vec<u32>>;
 
-/// Runs a program whose words are all `fill`, those in `known` small numbers.
+/// Runs a program whose words are all `fill`, except small numbers in `known`.
 fn contents(
     execution: &mut Execution,
     team: &mut Team,
@@ -249,7 +249,7 @@ fn contents(
     }
     for (index, buffer) in buffers.iter().enumerate() {
         if buffer.kind == BufferKind::Inside {
-            // Of one that is as long as a sequence, the first run takes the memory.
+            // The first run allocates buffers as long as a sequence.
             let words = execution.inside_mut(index);
             let count = after[index].len().min(words.len());
             words[..count].copy_from_slice(&after[index][..count]);

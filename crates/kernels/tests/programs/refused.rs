@@ -1,4 +1,4 @@
-//! Programs that must not run, each with the error that says why.
+//! Invalid programs, each with its error.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ const STEPS: Slots = Slots::Length(0);
 const TURN: SlotIndex = SlotIndex::Turn { by: 0 };
 const NEXT: SlotIndex = SlotIndex::Turn { by: 1 };
 
-/// Input, output, sums of two slots, a state of two, one of one, a sequence of another length.
+/// Input, output, sums with two slots, a state with two slots, one with one slot, and a sequence of
+/// another length.
 fn buffers() -> Vec<Buffer> {
     vec![
         buffer(BufferKind::Input(0), STEPS, 4, 8),
@@ -47,7 +48,7 @@ fn one(product: Product) -> Option<ProgramError> {
     steps(vec![vec![product]]).err()
 }
 
-/// From the input to the sums: 16 outputs of 8 inputs.
+/// A product from the input to the sums: 8 inputs, 16 outputs.
 fn plain() -> Product {
     let weights = panels(Precision::F32, 1, 16, 8);
     store(place(0, SlotIndex::Step, 0), place(2, TURN, 0), &weights, 0..4)
@@ -59,11 +60,11 @@ fn to(place: Place, product: Product) -> Product {
 }
 
 fn outside(
-    of: usize,
+    buffer: usize,
     rows: std::ops::Range<usize>,
     columns: std::ops::Range<usize>,
 ) -> ProgramError {
-    ProgramError::Outside { buffer: of, touched: (rows, columns) }
+    ProgramError::Outside { buffer, touched: (rows, columns) }
 }
 
 #[test]
@@ -72,14 +73,14 @@ fn places_outside_of_their_buffers_are_refused() {
     let far = |column| one(to(place(2, TURN, column), plain()));
     assert_eq!(far(48), None);
     assert_eq!(far(49), Some(outside(2, 0..4, 49..65)));
-    // Sums of columns that wrap round are no way in.
+    // Column sums that overflow are outside, too.
     let most = usize::MAX;
     assert_eq!(far(most - 7), Some(outside(2, 0..4, most - 7..most)));
     assert_eq!(one(Product { rows: 0..5, ..plain() }), Some(outside(0, 0..5, 0..8)));
     assert_eq!(one(to(place(9, TURN, 0), plain())), Some(outside(9, 0..4, 0..16)));
     let read = Product { a: place(0, SlotIndex::Step, 1), ..plain() };
     assert_eq!(one(read), Some(outside(0, 0..4, 1..9)));
-    // A row of bfloat16 is half as long, and of an odd k as long as of the next even one.
+    // A row of bfloat16 has half as many words, rounded up.
     let weights = panels(Precision::Bf16, 1, 16, 17);
     let narrow = store(place(0, SlotIndex::Step, 0), place(2, TURN, 0), &weights, 0..1);
     assert_eq!(one(narrow), Some(outside(0, 0..1, 0..9)));
@@ -87,18 +88,18 @@ fn places_outside_of_their_buffers_are_refused() {
 
 #[test]
 fn slots_that_are_not_there_are_refused() {
-    let slot = |of, at: SlotIndex, to_string: &str| {
-        let error = one(to(place(of, at, 0), plain()));
-        assert_eq!(error, Some(ProgramError::Slot { buffer: of, at: to_string.to_owned() }));
+    let slot = |buffer, at: SlotIndex, to_string: &str| {
+        let error = one(to(place(buffer, at, 0), plain()));
+        assert_eq!(error, Some(ProgramError::Slot { buffer, at: to_string.to_owned() }));
     };
     slot(2, SlotIndex::Fixed(2), "2");
     slot(2, SlotIndex::Step, "t");
     slot(1, SlotIndex::Fixed(0), "0");
     slot(1, TURN, "t+0");
-    // Slots of another sequence's steps.
+    // Slots are the steps of another sequence.
     slot(5, SlotIndex::Step, "t");
     slot(5, SlotIndex::Back, "T-1-t");
-    // A chunk of three steps does not fit into two slots; one of none is one of one.
+    // A chunk of three steps does not fit in two slots; chunk 0 means 1.
     let chunk = |chunk| {
         program(1, chunk, vec![stage(Cadence::Chunk, vec![phase(vec![vec![plain()]])])]).err()
     };
@@ -157,19 +158,19 @@ fn weights_that_do_not_fit_are_refused() {
         let weights = panels(Precision::F32, vectors, 16, 8);
         error(Product { weights, epilogue, ..plain() })
     };
-    let of = |units| hidden(place(3, NEXT, 0), units);
+    let state_of = |units| hidden(place(3, NEXT, 0), units);
     let tanh = Tanh::Fitted98;
     let lstm = |units| {
         let cell = place(4, SlotIndex::Fixed(0), 0);
-        Epilogue::Lstm(Arc::new(Lstm { input: None, cell, hidden: of(units), tanh }))
+        Epilogue::Lstm(Arc::new(Lstm { input: None, cell, hidden: state_of(units), tanh }))
     };
     assert_eq!(cell(3, lstm(16)), Some(("vectors of a panel", 4, 3)));
     assert_eq!(cell(4, lstm(17)), Some(("outputs of the weights", 17, 16)));
     let (input, last) = (place(2, TURN, 0), place(3, TURN, 0));
-    let gru = Epilogue::Gru(Arc::new(Gru { input, last, hidden: of(16), tanh }));
+    let gru = Epilogue::Gru(Arc::new(Gru { input, last, hidden: state_of(16), tanh }));
     assert_eq!(cell(4, gru), Some(("vectors of a panel", 3, 4)));
     let activation = dyno_kernels::Activation::Tanh;
-    let rnn = Epilogue::Rnn(Arc::new(Rnn { input, hidden: of(17), activation }));
+    let rnn = Epilogue::Rnn(Arc::new(Rnn { input, hidden: state_of(17), activation }));
     assert_eq!(cell(1, rnn), Some(("outputs of the weights", 17, 16)));
 }
 
@@ -181,17 +182,17 @@ fn every_phase_has_work_for_every_worker() {
     assert_eq!(nobody, Some(ProgramError::Workers { expected: 1, found: 0 }));
 }
 
-fn race(of: usize) -> Option<ProgramError> {
-    Some(ProgramError::Race { workers: (0, 1), buffer: of })
+fn race(buffer: usize) -> Option<ProgramError> {
+    Some(ProgramError::Race { workers: (0, 1), buffer })
 }
 
-fn dispatch_rows(rows: std::ops::Range<usize>, product: Product) -> Work {
+fn rows_of(rows: std::ops::Range<usize>, product: Product) -> Work {
     vec![Product { rows, ..product }]
 }
 
 #[test]
 fn two_writers_of_one_place_are_refused() {
-    let halves = |a, b| steps(vec![dispatch_rows(a, plain()), dispatch_rows(b, plain())]).err();
+    let halves = |a, b| steps(vec![rows_of(a, plain()), rows_of(b, plain())]).err();
     assert_eq!(halves(0..2, 2..4), None);
     assert_eq!(halves(0..3, 2..4), race(2));
     assert_eq!(halves(0..4, 1..1), None);
@@ -203,9 +204,9 @@ fn two_writers_of_one_place_are_refused() {
     let fixed = |slot| to(place(2, SlotIndex::Fixed(slot), 0), plain());
     assert_eq!(steps(vec![vec![fixed(0)], vec![fixed(1)]]).err(), None);
     assert_eq!(steps(vec![vec![fixed(1)], vec![fixed(1)]]).err(), race(2));
-    // At some step it is slot 1 that turns round.
+    // At some step the turning slot is slot 1.
     assert_eq!(steps(vec![vec![plain()], vec![fixed(1)]]).err(), race(2));
-    // In the middle of a sequence of odd length both are at one step.
+    // In the middle of a sequence with odd length both are at the same step.
     let output = |at| to(place(1, at, 0), plain());
     assert_eq!(
         steps(vec![vec![output(SlotIndex::Step)], vec![output(SlotIndex::Back)]]).err(),
@@ -213,7 +214,7 @@ fn two_writers_of_one_place_are_refused() {
     );
 }
 
-/// A state of 16 units that follows from itself, and each half of it by one worker.
+/// A state of 16 units computed from itself, each half by one worker.
 fn state(to: SlotIndex, column: usize) -> Product {
     let weights = panels(Precision::F32, 1, 16, 32);
     store(place(3, TURN, 0), place(3, to, column), &weights, 0..4)
@@ -221,19 +222,19 @@ fn state(to: SlotIndex, column: usize) -> Product {
 
 #[test]
 fn readers_of_what_another_writes_wait_for_it() {
-    // Two slots: what is read was written before the last meeting.
+    // Two slots: data that is read was written before the last barrier.
     let two = |to| steps(vec![vec![state(to, 0)], vec![state(to, 16)]]).err();
     assert_eq!(two(NEXT), None);
     assert_eq!(two(TURN), race(3));
     assert_eq!(two(SlotIndex::Turn { by: 2 }), race(3));
-    // Without meetings one may be a step ahead.
+    // Without barriers a worker may be one step ahead.
     let free =
         Phase { work: vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]], has_barrier: false };
     assert_eq!(program(2, 1, vec![stage(Cadence::Step, vec![free])]).err(), race(3));
-    // All steps of a chunk are done before the meeting.
+    // All steps of a chunk precede the barrier.
     let work = vec![vec![state(NEXT, 0)], vec![state(NEXT, 16)]];
     assert_eq!(program(2, 2, vec![stage(Cadence::Chunk, vec![phase(work)])]).err(), race(3));
-    // One phase that does not meet leaves those around it together.
+    // A phase without barrier merges the phases around it.
     let reads = to(place(4, SlotIndex::Fixed(0), 0), Product { a: place(2, TURN, 0), ..plain() });
     let both = |has_barrier| {
         let first = Phase { work: vec![vec![plain()], Vec::new()], has_barrier };
@@ -254,18 +255,18 @@ fn all_places_of_a_cell_are_looked_at() {
     let next = hidden(place(3, NEXT, 0), 16);
     let narrow = |place| HiddenState { narrow: Some((place, Precision::Bf16)), ..next };
     let output = |place| HiddenState { output: Some(place), ..next };
-    let has_barrier = |mine: Product, of: usize, at, column| {
-        let other = to(place(of, at, column), plain());
-        assert_eq!(steps(vec![vec![mine], vec![other]]).err(), race(of));
+    let check_race = |mine: Product, buffer: usize, at, column| {
+        let other = to(place(buffer, at, column), plain());
+        assert_eq!(steps(vec![vec![mine], vec![other]]).err(), race(buffer));
     };
-    has_barrier(cell(Some(place(2, TURN, 0)), free, next), 2, TURN, 48);
-    has_barrier(cell(None, free, next), 4, SlotIndex::Fixed(0), 15);
-    has_barrier(cell(None, free, next), 3, NEXT, 15);
-    has_barrier(cell(None, free, narrow(place(2, TURN, 8))), 2, TURN, 15);
-    has_barrier(cell(None, free, output(place(1, SlotIndex::Step, 0))), 1, SlotIndex::Step, 15);
-    // Sixteen units of bfloat16 are eight words, and of an output only the units that there are.
-    let beside = |mine: Product, of, at, column| {
-        let other = to(place(of, at, column), plain());
+    check_race(cell(Some(place(2, TURN, 0)), free, next), 2, TURN, 48);
+    check_race(cell(None, free, next), 4, SlotIndex::Fixed(0), 15);
+    check_race(cell(None, free, next), 3, NEXT, 15);
+    check_race(cell(None, free, narrow(place(2, TURN, 8))), 2, TURN, 15);
+    check_race(cell(None, free, output(place(1, SlotIndex::Step, 0))), 1, SlotIndex::Step, 15);
+    // Sixteen units of bfloat16 are eight words; an output has existing units only.
+    let beside = |mine: Product, buffer, at, column| {
+        let other = to(place(buffer, at, column), plain());
         assert_eq!(steps(vec![vec![mine], vec![other]]).err(), None);
     };
     beside(cell(None, free, narrow(place(2, TURN, 0))), 2, TURN, 8);
@@ -288,20 +289,19 @@ fn calls_that_do_not_fit_are_refused() {
     assert_eq!(call(&[2, 0], &[], 64, 512), Ok(()));
     assert_eq!(call(&[2, 0], &[], 63, 512), size(0, 64, 63));
     assert_eq!(call(&[2, 0], &[], 64, 513), size(1, 512, 513));
-    // 2^59 steps of 32 words are none when counted modulo 2^64.
+    // 2^59 steps of 32 words overflow to 0 words.
     assert_eq!(call(&[1 << 59, 0], &[], 0, 0), Err(RunError::Memory { buffer: 0 }));
     assert_eq!(call(&[0, 1 << 60], &[], 0, 0), Err(RunError::Memory { buffer: 5 }));
     let count = |what, expected, found| Err(RunError::Count { what, expected, found });
     assert_eq!(call(&[2], &[], 64, 512), count("lengths", 2, 1));
     assert_eq!(call(&[], &[], 0, 0), count("lengths", 1, 0));
     assert_eq!(call(&[2, 0], &[4], 64, 512), count("rows in use", 2, 1));
-    // More rows than there are is all of them.
+    // Counts above the number of rows mean all rows.
     assert_eq!(call(&[2, 0], &[99, 0], 64, 512), Ok(()));
 }
 
 /// A chunk may be longer than any sequence; rows are narrowed only as far as there are steps, and
-/// runs
-/// of other lengths and other callers' memory follow.
+/// runs of other lengths and other callers' memory follow.
 #[test]
 fn room_for_narrowed_rows_is_that_of_the_steps() {
     let weights = panels(Precision::Int8, 1, 16, 8);

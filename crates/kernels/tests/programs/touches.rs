@@ -1,5 +1,5 @@
-//! What every worker touches in a run, word by word and in the order of its meetings: an
-//! interpreter that knows of programs what their documentation says, and no more.
+//! Interpreter of programs that records every access of every worker, word by word between
+//! barriers. It relies on the documentation of programs only.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use dyno_kernels::{
     Buffer, Cadence, Epilogue, HiddenState, LANES, Loop, Place, Product, SlotIndex, Slots,
 };
 
-/// A run, as far as places go.
+/// Parameters of a run that determine places.
 pub struct Run<'a> {
     pub buffers: &'a [Buffer],
     pub loops: &'a [Loop],
@@ -16,21 +16,21 @@ pub struct Run<'a> {
     pub fresh: bool,
 }
 
-/// A word: of which buffer, and which.
+/// A word: index of the buffer, and index of the word.
 pub type Word = (usize, usize);
 
-/// Who has touched words, all meetings since the start of the run, and two who met.
+/// Recorded accesses, barriers since the start of the run, and conflicts.
 #[derive(Default)]
 pub struct Touches {
     pub read: Vec<Word>,
     pub written: Vec<Word>,
     pub races: Vec<(Word, usize, usize)>,
     pub outside: Vec<(Word, usize)>,
-    /// Since the last meeting: a bit for each worker that read, and that wrote.
+    /// Accesses since the last barrier: a bit for each reader and each writer.
     now: HashMap<Word, (u32, u32)>,
 }
 
-/// Where in a run a product stands.
+/// Position of a product in a run.
 #[derive(Clone, Copy)]
 struct Moment<'a> {
     run: &'a Run<'a>,
@@ -39,10 +39,10 @@ struct Moment<'a> {
     worker: usize,
 }
 
-/// Lets all workers run from meeting to meeting.
+/// Runs all workers from barrier to barrier.
 pub fn touches(run: &Run<'_>) -> Touches {
     let mut touches = Touches::default();
-    // Between meetings the order of workers is of no account: all is compared with all.
+    // Between barriers the order of workers is arbitrary, so that all accesses are compared.
     for looped in run.loops {
         let (length, chunk) = (run.lengths[looped.length], looped.chunk.max(1));
         let mut start = 0;
@@ -103,7 +103,7 @@ impl Touches {
         }
     }
 
-    /// What becomes of a lane of every vector.
+    /// Accesses of the epilogue for one lane of every vector.
     fn lane(
         &mut self,
         moment: Moment<'_>,
@@ -198,17 +198,17 @@ impl Touches {
 
 /// All places of a product.
 fn places(product: &Product) -> Vec<Place> {
-    let of = |hidden: &HiddenState| {
+    let places_of = |hidden: &HiddenState| {
         let narrow = hidden.narrow.map(|(place, _)| place);
         [Some(hidden.state), narrow, hidden.output].into_iter().flatten().collect::<Vec<_>>()
     };
     let more = match &product.epilogue {
         Epilogue::Store { to, .. } => vec![*to],
         Epilogue::Lstm(cell) => {
-            [cell.input.into_iter().collect(), vec![cell.cell], of(&cell.hidden)].concat()
+            [cell.input.into_iter().collect(), vec![cell.cell], places_of(&cell.hidden)].concat()
         }
-        Epilogue::Gru(cell) => [vec![cell.input, cell.last], of(&cell.hidden)].concat(),
-        Epilogue::Rnn(cell) => [vec![cell.input], of(&cell.hidden)].concat(),
+        Epilogue::Gru(cell) => [vec![cell.input, cell.last], places_of(&cell.hidden)].concat(),
+        Epilogue::Rnn(cell) => [vec![cell.input], places_of(&cell.hidden)].concat(),
         Epilogue::General(_) => unreachable!("random programs have none: tests/general.rs does"),
     };
     [vec![product.a], more].concat()

@@ -1,9 +1,9 @@
-//! What `cargo xtask install-c` installs of the library of this package: found by pkg-config wherever it is
-//! moved, linked and run.
+//! The library that `cargo xtask install-c` installs: pkg-config finds it after it was moved, and
+//! programs link and run with it.
 //!
 //! The tests of `number-c` include this file.
 
-// The tool is in a crate that nothing depends on; what it installs is tested here.
+// The tool is in a crate that nothing depends on; its installation is tested here.
 #[path = "../../../peers/src/install_c/package.rs"]
 mod package;
 
@@ -14,8 +14,8 @@ use package::{Compiler, Library, Package};
 
 use crate::program::{Language, Link, crate_dir, folder, output};
 
-/// An installation at a place where it was not made; `None`, after saying so, where none can be made.
-fn installed(of: &Library, headers: usize) -> Option<PathBuf> {
+/// Installs the library and moves it; prints a message and returns `None` where that is impossible.
+fn installed(wanted: &Library, headers: usize) -> Option<PathBuf> {
     let compiler = if cfg!(target_os = "linux") { Compiler::find().ok() } else { None };
     let tool = |name: &str| Command::new(name).arg("--version").output().is_ok();
     let (Some(compiler), true) = (compiler, tool("pkg-config")) else {
@@ -26,7 +26,7 @@ fn installed(of: &Library, headers: usize) -> Option<PathBuf> {
     let root = crate_dir().ancestors().nth(2).unwrap();
     let archive = Link::Static.library();
     let package =
-        Package { root, library: of, archive: &archive, compiler: &compiler, work: &work };
+        Package { root, library: wanted, archive: &archive, compiler: &compiler, work: &work };
     let written = package.install(&prefix).unwrap();
     let others = "archive, library, its link, pkg-config";
     assert_eq!(written.len(), headers + 4, "{headers} headers, {others}: {written:?}");
@@ -35,28 +35,29 @@ fn installed(of: &Library, headers: usize) -> Option<PathBuf> {
     Some(moved)
 }
 
-/// What pkg-config says of it.
-fn asked(prefix: &Path, of: &Library, arguments: &[&str]) -> Vec<String> {
+/// Runs pkg-config for the library and returns its words.
+fn asked(prefix: &Path, library: &Library, arguments: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
-    command.args(arguments).arg(of.name);
+    command.args(arguments).arg(library.name);
     let said = output(command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
     let words = String::from_utf8(said.stdout).unwrap();
     words.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A program that is linked with what is installed.
+/// A program to link with the installed library.
 pub struct Example<'a> {
-    /// Headers of the library.
+    /// Number of headers of the library.
     pub headers: usize,
     pub language: Language,
-    /// From the crate's folder.
+    /// Path relative to the crate's folder.
     pub source: &'a str,
     pub arguments: &'a [&'a str],
-    /// A part of what it prints.
+    /// Part of its output.
     pub prints: &'a str,
 }
 
-/// That programs find and link what is installed, and that it exports the functions of its header alone.
+/// Checks that programs find and link the installed library, and that it exports only the functions
+/// of its header.
 pub fn check_installed(example: &Example) {
     let of = Library::of_package(env!("CARGO_PKG_NAME"));
     let Some(prefix) = installed(of, example.headers) else { return };

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod install;
-// All libraries for C are tested alike.
+// Shared by the tests of all C libraries.
 #[path = "../../../loadgen-c/tests/it/header.rs"]
 mod header;
 #[path = "../../../loadgen-c/tests/it/program.rs"]

@@ -1,7 +1,7 @@
 """Dyno's engine of recurrent networks (LSTM, GRU, RNN) on CPUs.
 
-Arrays go in as anything with a buffer of float32, such as NumPy's, and come out as memoryviews:
-`numpy.asarray(model.run(x))` copies nothing.
+Input arrays are any buffers of float32, such as NumPy arrays; output arrays are memoryviews:
+`numpy.asarray(model.run(x))` makes no copy.
 """
 
 from collections.abc import Buffer, Sequence
@@ -11,7 +11,7 @@ __all__ = ["Model"]
 
 @final
 class Model:
-    """A model with its threads. Calls from several threads wait for each other."""
+    """A model with its threads. Concurrent calls wait for each other."""
 
     def __init__(
         self,
@@ -21,32 +21,33 @@ class Model:
         precision: Literal["f32", "bf16", "int8"] = "f32",
         steps: int = 100,
     ) -> None:
-        """Loads a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer of made-up
+        """Loads a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer with random
         weights by its shape, such as "lstm:256x256".
 
-        `threads` work on a call, the caller's among them; plans are made for sequences of `steps`.
-        ValueError: no such model or option; OSError: the file cannot be read.
+        `threads` is the number of threads per call including the caller; plans are made for
+        sequences of `steps` steps. Raises ValueError for an unknown model or invalid option, OSError
+        if the file cannot be read.
         """
 
     @property
     def name(self) -> str: ...
     @property
     def inputs(self) -> int:
-        """Numbers of a step's input."""
+        """Numbers in the input of one step."""
     @property
     def outputs(self) -> int:
-        """Numbers of a step's output."""
+        """Numbers in the output of one step."""
     @property
     def layers(self) -> int: ...
     @property
     def states(self) -> int:
-        """Numbers of the states of a row, all layers together."""
+        """Numbers in the states of one row, all layers together."""
 
     def run(self, input: Buffer, lengths: Sequence[int] | None = None) -> memoryview:
-        """Runs (steps, rows, inputs) from states of zeros to (steps, rows, outputs).
+        """Runs (steps, rows, inputs) from zero states and returns (steps, rows, outputs).
 
-        A row has as many steps as its length says; outputs behind them are zeros. TypeError and
-        ValueError tell what does not fit.
+        `lengths` are the steps of each row; outputs after them are zeros. Raises TypeError or
+        ValueError if an argument does not fit.
         """
 
     def run_on(
@@ -55,5 +56,7 @@ class Model:
         states: Buffer | None = None,
         lengths: Sequence[int] | None = None,
     ) -> tuple[memoryview, memoryview]:
-        """As run, from the states that the last call returned; returns outputs and states: layer
-        after layer (directions, rows, units) of hidden states, and of an LSTM of its cells."""
+        """Runs like `run`, but from the states that the last call returned.
+
+        Returns outputs and states. Per layer, states are hidden states (directions, rows, units),
+        then for an LSTM cell states (directions, rows, units)."""

@@ -1,13 +1,13 @@
-//! The module in a Python, with the extension that `cargo test` has built.
+//! The module in Python, with the extension built by `cargo test`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set up its folder fails")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The oldest Python that has what the extension needs.
+/// The oldest Python that the extension supports.
 const OLDEST: (u32, u32) = (3, 11);
 
-/// Why there is no Python that is new enough.
+/// Returns why no suitable Python is available, or `None`.
 fn missing() -> Option<String> {
     let version = "import sys; print(*sys.version_info[:2])";
     let said = match Command::new("python3").args(["-c", version]).output() {
@@ -21,7 +21,7 @@ fn missing() -> Option<String> {
     }
 }
 
-/// The extension as Cargo names it: beside this test, or one folder above; the newest.
+/// Path of the newest extension built by Cargo, beside this test or one folder above.
 fn extension() -> PathBuf {
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let name = format!("{prefix}dyno_rnn_native{suffix}");
@@ -31,7 +31,7 @@ fn extension() -> PathBuf {
     found.filter(|path| path.exists()).max_by_key(modified).unwrap()
 }
 
-/// A folder with the package as it is installed.
+/// Creates a folder with the package as installed.
 fn site() -> PathBuf {
     let site = Path::new(env!("CARGO_TARGET_TMPDIR")).join("site-rnn");
     if site.exists() {

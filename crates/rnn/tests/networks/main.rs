@@ -1,4 +1,4 @@
-//! Networks against their oracle.
+//! Comparison of networks with their oracle.
 
 use dyno_rnn::machine::Machine;
 use dyno_rnn::network::{
@@ -11,7 +11,7 @@ mod refused;
 mod served;
 mod stacked;
 
-/// Numbers of a small generator, the same everywhere.
+/// A small deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -54,8 +54,7 @@ fn setup(precision: Precision, isa: Isa) -> Setup {
 }
 
 /// Builds an engine on `workers` and compares all that its nodes make with the oracle. The second
-/// of two
-/// calls counts: what the first has left must not matter.
+/// of two calls counts: what the first has left must not matter.
 fn check(network: &Network, feeds: [&[Feed<'_>]; 2], setup: &Setup, workers: usize, within: f64) {
     let mut team = Team::with_workers(workers);
     let mut engine = NetworkEngine::new(network, setup, &mut team).expect("plans that hold");
@@ -70,7 +69,7 @@ fn check(network: &Network, feeds: [&[Feed<'_>]; 2], setup: &Setup, workers: usi
     }
 }
 
-/// The greatest error, against the number where that is great.
+/// Returns the greatest error, relative to numbers above one.
 fn apart(engine: &NetworkEngine, expected: &oracle::NetworkOracle, tensor: TensorId) -> f64 {
     let (found, expected) = (engine.tensor(tensor), expected.tensor(tensor));
     assert_eq!(found.len(), expected.len());

@@ -1,4 +1,4 @@
-//! All nodes, of any shape, batch and lengths.
+//! All nodes, with any shape, batch and lengths.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Numbers, check, setup};
 
-/// Sizes of a network that has a node of each kind.
+/// Sizes of a network with a node of each kind.
 #[derive(Clone, Debug)]
 struct Case {
     steps: usize,
@@ -77,7 +77,7 @@ impl Case {
         over: Scope,
     ) -> Result<(), NetworkError> {
         let (width, both) = (self.width, 2 * self.units);
-        // A bilinear score is the product with a query that was multiplied before.
+        // A bilinear score is the dot product with a projected query.
         let bilinear = Arc::new(numbers.dense(both, both, Activation::Identity));
         let bilinear = network.add("bilinear", Node::Dense { input: most, dense: bilinear })?;
         let node = Node::Match { query: bilinear, keys: states, score: Score::Dot };
@@ -100,12 +100,12 @@ impl Case {
         Ok(())
     }
 
-    /// A call of `steps` and `words`, with rows of other lengths.
+    /// A call with `steps` steps and `words` words, and rows of various lengths.
     fn call(&self, seed: u64, steps: usize, words: usize) -> Call {
         let mut numbers = Numbers(seed);
         let mut below = |count: usize, most: usize| -> Vec<usize> {
-            let of = |x: &f32| ((x + 1.0) * 0.5 * most as f32) as usize;
-            numbers.take(count, 1.0).iter().map(of).collect()
+            let id = |x: &f32| ((x + 1.0) * 0.5 * most as f32) as usize;
+            numbers.take(count, 1.0).iter().map(id).collect()
         };
         let ids = below(steps * self.batch, VOCABULARY).into_iter().map(|id| id as u32).collect();
         let lengths = [steps, words].map(|most| below(self.batch, most + 1));
@@ -128,7 +128,7 @@ impl Call {
         ]
     }
 
-    /// The same, each row as long as the longest may be.
+    /// A call with rows of maximum length.
     fn full(&self) -> [Feed<'_>; 2] {
         [
             Feed::Ids { ids: &self.ids, lengths: &[] },
@@ -175,7 +175,7 @@ fn fewer_bits_stay_near_the_oracle() {
     }
 }
 
-/// A pointer's sums by hand: the word 3 stands twice in the first row and once in the second.
+/// Sums of a pointer by hand: word 3 occurs twice in the first row and once in the second.
 #[test]
 fn a_word_has_the_weights_of_all_of_its_places() {
     let mut network = Network::default();
@@ -190,7 +190,7 @@ fn a_word_has_the_weights_of_all_of_its_places() {
     let mut engine =
         dyno_rnn::network::NetworkEngine::new(&network, &setup(Precision::F32, isa), &mut team)
             .expect("nothing to plan");
-    // Rows are 3 1 3 and 4 3, its third step behind its end.
+    // Rows are 3 1 3 and 4 3; the third step of the second row is after its end.
     let feed = Feed::Ids { ids: &[3, 4, 1, 3, 3, 1], lengths: &[3, 2] };
     engine.run(&mut team, &[feed]).expect("words of the table");
     let found = |tensor| engine.tensor(tensor)[..5].to_vec();

@@ -1,4 +1,4 @@
-//! What networks and engines do not take, and what they say then.
+//! Invalid networks and calls, and their errors.
 
 use dyno_rnn::network::{
     CallError, DenseLayer, Feed, HighwayLayer, Network, NetworkEngine, Node, Scope, Score, TensorId,
@@ -7,7 +7,7 @@ use dyno_rnn::{Activation, Isa, Precision, Team};
 
 use super::{Numbers, setup};
 
-/// Ids of five steps and two rows, vectors of three numbers for each, and a vector a row.
+/// Ids of five steps and two rows, vectors of three numbers for each, and a vector per row.
 fn draft() -> (Network, [TensorId; 3]) {
     let mut network = Network::default();
     let mut add = |name, node| network.add(name, node).expect("nodes that fit");
@@ -18,7 +18,7 @@ fn draft() -> (Network, [TensorId; 3]) {
     (network, [ids, vectors, most])
 }
 
-/// What is said of a node.
+/// Returns the error of adding a node.
 fn refused(node: Node) -> String {
     draft().0.add("new", node).expect_err("a node that does not fit").to_string()
 }
@@ -83,7 +83,7 @@ fn feeds_that_do_not_fit_are_refused_and_leave_an_engine_that_runs() {
     let numbers = [Feed::Numbers { numbers: &[0.0; 4], lengths: &[] }];
     assert_eq!(said(run(&numbers)), "input 0: expected ids, not vectors");
     assert_eq!(said(run(&ids(&[0, 4], &[]))), "expected numbers of 4 words, found 4");
-    // Behind a row's end anything may stand.
+    // Ids after the end of a row are arbitrary.
     assert_eq!(run(&ids(&[0, 1, 2, 9], &[2, 1])), Ok(()));
     assert_eq!(engine.tensor(most), [0.5; 6]);
 }

@@ -1,4 +1,4 @@
-//! The served models, small: the same programs as those of the paper's sizes.
+//! The served models with small sizes, which have the same programs as with the paper's sizes.
 
 use std::alloc::System;
 
@@ -33,7 +33,7 @@ fn served_models_agree_with_the_oracle() {
         let words = model.words(&SMALL, 1);
         let (full, ragged) = (model.feeds(&words), ragged(model, &words));
         for workers in [1, 2] {
-            // bfloat16 of what goes through five layers, eight bits likewise.
+            // Errors of bfloat16 and of 8 bits through five layers.
             for (precision, within) in
                 [(Precision::F32, 1e-5), (Precision::Bf16, 3e-2), (Precision::Int8, 0.15)]
             {
@@ -45,7 +45,7 @@ fn served_models_agree_with_the_oracle() {
     }
 }
 
-/// What a user sees of the models: documents like the query are found, weights add up to one.
+/// Behavior for a user: documents equal to the query are found, and weights sum to one.
 #[test]
 fn answers_are_what_they_say() {
     let mut team = Team::with_workers(2);
@@ -88,18 +88,21 @@ fn the_same_call_gives_the_same_bits() {
     let mut engine = NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
     let mut answer = || -> Vec<u32> {
         engine.run(&mut team, &ServedModel::Bidaf.feeds(&words)).expect("words of the vocabulary");
-        outputs.iter().flat_map(|of| engine.tensor(*of).iter().map(|x| x.to_bits())).collect()
+        outputs
+            .iter()
+            .flat_map(|tensor| engine.tensor(*tensor).iter().map(|x| x.to_bits()))
+            .collect()
     };
     let first = answer();
     assert!((0..20).all(|_| answer() == first));
     assert_eq!(first.len(), 2 * SMALL.steps * SMALL.documents);
 }
 
-/// Words that are drawn are those of `crates/peers/scripts/rnn_models.py`, which makes them again.
+/// Random words are equal to those of `crates/peers/scripts/rnn_models.py`.
 #[test]
 fn weights_are_drawn_as_documented() {
     let words = ServedModel::Bidaf.words(&ServedModel::Bidaf.paper(), 1);
-    // As Python computes them.
+    // Computed by Python.
     assert_eq!(words[0][..3], [48446, 2263, 2595]);
     let (network, _) = ServedModel::Bidaf.network(&SMALL).expect("no size is 0");
     let feeds = ServedModel::Bidaf.words(&SMALL, 1);
@@ -110,7 +113,7 @@ fn weights_are_drawn_as_documented() {
     assert_eq!(made.tensor(vectors)[0], -0.8295406103134155);
 }
 
-/// Also where rows have lengths that no call had before.
+/// Includes rows with lengths that no call had before.
 #[test]
 fn calls_allocate_nothing() {
     let mut team = Team::with_workers(2);
@@ -124,7 +127,7 @@ fn calls_allocate_nothing() {
             let mut engine =
                 NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
             for feeds in [&ragged, &full, &ragged] {
-                // Other tests run beside this one: of some tries one is undisturbed.
+                // Other tests run concurrently, but one of several tries is undisturbed.
                 let tries = (0..100).map(|_| {
                     let region = Region::new(ALLOCATED);
                     engine.run(&mut team, feeds).expect("words of the vocabulary");

@@ -1,4 +1,4 @@
-//! Recurrent layers on top of one another, however they share a team.
+//! Stacked recurrent layers with each way of sharing a team.
 
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_equivalence::{
-    Away, Compared, Equivalence, Finding, Told, Verdict, compare_files, fingerprint,
+    BeamCounts, Deviation, Equivalence, Finding, TensorComparison, Verdict, compare_files,
+    fingerprint,
 };
 use dyno_experiment::Failure;
 use serde_json::{Value, json};
@@ -63,8 +64,8 @@ impl CompareWeights {
                 return Err(Failure::set_up(format!("there is no model {}", path.display())));
             }
         }
-        let told = Told { beams: self.beams, reference_beams: self.reference_beams };
-        let found = compare_files(&self.model, &self.reference, told).map_err(|error| {
+        let beams = BeamCounts { beams: self.beams, reference_beams: self.reference_beams };
+        let found = compare_files(&self.model, &self.reference, beams).map_err(|error| {
             Failure::set_up(error).hint(
                 "weights in a file of their own (.onnx.data) lie beside the model; elements that \
                  are texts, complex numbers or numbers of 6 bits are not read",
@@ -135,7 +136,7 @@ fn text(found: &Equivalence, most: usize) -> String {
     text
 }
 
-fn line(tensor: &Compared) -> String {
+fn line(tensor: &TensorComparison) -> String {
     let mut text = format!("{} {:?}", tensor.name, tensor.shape);
     if let Some((own, by)) = &tensor.own {
         let element = tensor.element.unwrap_or_default();
@@ -151,7 +152,7 @@ fn line(tensor: &Compared) -> String {
         }
         _ => {}
     }
-    let Some(away) = &tensor.away else { return text };
+    let Some(away) = &tensor.deviation else { return text };
     let of = away.elements;
     let counts = [
         (away.pruned, "are 0"),
@@ -169,7 +170,7 @@ fn line(tensor: &Compared) -> String {
 
 /// The comparison for programs.
 fn document(found: &Equivalence, model: &Path, reference: &Path) -> Value {
-    let away = |away: &Away| {
+    let away = |away: &Deviation| {
         json!({
             "elements": away.elements,
             "pruned": away.pruned,
@@ -181,7 +182,7 @@ fn document(found: &Equivalence, model: &Path, reference: &Path) -> Value {
             "relative": Some(away.relative).filter(|relative| relative.is_finite()),
         })
     };
-    let tensor = |tensor: &Compared| {
+    let tensor = |tensor: &TensorComparison| {
         let own = tensor.own.as_ref();
         json!({
             "name": tensor.name,
@@ -190,7 +191,7 @@ fn document(found: &Equivalence, model: &Path, reference: &Path) -> Value {
             "found_by": own.map(|(_, by)| by.name()),
             "shape": tensor.shape,
             "element": tensor.element,
-            "away": tensor.away.as_ref().map(away),
+            "away": tensor.deviation.as_ref().map(away),
         })
     };
     let reasons = found.reasons.iter().map(|reason| {

@@ -1,5 +1,5 @@
-//! All orders in which threads can come, and all that the memory model lets them see, tried by a
-//! model. Data that the protocols guard is in cells that fail where two threads meet in one.
+//! Model checking of all interleavings of threads, and of all values that the memory model lets
+//! them see. Guarded data is in cells that fail on concurrent access.
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::{Arrivals, AtomicWord, Jobs};
 
-/// A word of the model; one that is not sound orders nothing.
+/// A word of the model; an unsound one does not order memory accesses.
 struct ModelWord<const SOUND: bool>(AtomicU32);
 
 impl<const SOUND: bool> Default for ModelWord<SOUND> {
@@ -32,8 +32,8 @@ impl<const SOUND: bool> AtomicWord for ModelWord<SOUND> {
     }
 }
 
-/// All orders with at most so many switches that no thread asked for: with more, a model of
-/// threads that spin takes minutes.
+/// Tries all interleavings with at most `switches` preemptions; with more, a model of spinning
+/// threads takes minutes.
 fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(switches);
@@ -41,7 +41,7 @@ fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Whether the model finds an order that goes wrong.
+/// Whether the model finds a failing interleaving.
 fn fails(
     switches: usize,
     model: impl Fn() + Sync + Send + std::panic::UnwindSafe + 'static,
@@ -49,11 +49,11 @@ fn fails(
     std::panic::catch_unwind(move || all_orders(switches, model)).is_err()
 }
 
-/// Workers that each write a cell, meet, read those of all, and meet before
-/// they write again.
+/// Workers that each write a cell, synchronize, read all cells, and synchronize before the next
+/// write.
 fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
     let arrivals = Arc::new(Arrivals::<ModelWord<SOUND>>::new(workers));
-    // As if there had been all meetings before.
+    // As if all earlier barriers had been passed.
     for word in &arrivals.0 {
         word.0.publish(first);
     }
@@ -63,7 +63,7 @@ fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
         let (arrivals, cells) = (Arc::clone(&arrivals), Arc::clone(&cells));
         move || {
             for round in 1..=rounds {
-                // SAFETY: the model fails if another thread is in the cell.
+                // SAFETY: the model fails if another thread accesses the cell.
                 cells[worker].with_mut(|cell| unsafe { *cell = round });
                 arrivals.arrive(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
                 for cell in cells.iter() {
@@ -88,14 +88,14 @@ fn what_is_written_before_a_meeting_is_seen_after_it_and_not_before() {
     all_orders(3, || meetings::<true>(2, 1, 0));
     all_orders(1, || meetings::<true>(2, 2, 0));
     all_orders(0, || meetings::<true>(3, 1, 0));
-    // Counts begin again at 0.
+    // The count wraps to 0.
     all_orders(2, || meetings::<true>(2, 1, u32::MAX));
     assert!(fails(1, || meetings::<false>(2, 1, 0)), "words that order nothing");
 }
 
 const END: u32 = u32::MAX;
 
-/// The loop of a worker, as in `SharedState::work`, that looks for a job once and then sleeps.
+/// The loop of a worker as in `SharedState::work`, which checks for a job once and then sleeps.
 fn work<const SOUND: bool>(
     jobs: &Jobs<ModelWord<SOUND>>,
     worker: usize,
@@ -112,7 +112,7 @@ fn work<const SOUND: bool>(
             return;
         }
         last = current;
-        // SAFETY: the model fails if another thread is in either cell.
+        // SAFETY: the model fails if another thread accesses either cell.
         let of = job.with(|job| unsafe { *job });
         // SAFETY: as above.
         result.with_mut(|result| unsafe { *result = of * 10 });
@@ -132,7 +132,7 @@ fn jobs<const SOUND: bool>(workers: usize, count: u32) {
     let threads: Vec<_> = (0..workers).map(start).collect();
     let wake = |worker: usize| threads[worker].thread().unpark();
     for number in 1..=count {
-        // SAFETY: the model fails if another thread is in the cell.
+        // SAFETY: the model fails if another thread accesses the cell.
         job.with_mut(|job| unsafe { *job = number });
         jobs.begin(number, wake);
         jobs.wait(number, thread::yield_now);
@@ -141,7 +141,7 @@ fn jobs<const SOUND: bool>(workers: usize, count: u32) {
             assert_eq!(result.with(|result| unsafe { *result }), number * 10);
         }
     }
-    // As when a team is dropped: all are woken, asleep or not.
+    // As when a team is dropped: all workers are woken, asleep or not.
     jobs.begin(END, |_| ());
     (0..workers).for_each(wake);
     for thread in threads {
@@ -149,7 +149,7 @@ fn jobs<const SOUND: bool>(workers: usize, count: u32) {
     }
 }
 
-/// A lost wake-up would leave all threads asleep, which the model takes for a failure.
+/// A lost wake-up would leave all threads asleep, which the model reports as a failure.
 #[test]
 fn every_worker_does_every_job_whether_it_slept_or_not() {
     all_orders(3, || jobs::<true>(1, 2));
