@@ -45,7 +45,8 @@ impl Alignment {
         let len = |shape: &[usize]| shape.iter().product::<usize>();
         let own_strides = self::strides(ours);
         let strides = strides(theirs);
-        let (ours, own_first) = (ours.to_vec(), 0);
+        let ours = ours.to_vec();
+        let own_first = 0;
         Some(match arrangement {
             Arrangement::Axes(axes) => {
                 let limits: Vec<usize> = axes.iter().map(|&axis| theirs[axis]).collect();
@@ -68,7 +69,8 @@ impl Alignment {
             }
             Arrangement::Flat if len(theirs) == len(&ours) => {
                 let all = len(theirs);
-                let (shape, limits) = (vec![all], vec![all]);
+                let shape = vec![all];
+                let limits = vec![all];
                 let own_strides = vec![1];
                 Self { shape, strides: vec![1], limits, first: 0, own_strides, own_first }
             }
@@ -88,7 +90,9 @@ impl Alignment {
 
     /// Returns the model's position of number `index`, and the reference's; `None` for padding.
     pub fn place(&self, index: usize) -> (usize, Option<usize>) {
-        let (mut rest, mut from, mut own) = (index, self.first, self.own_first);
+        let mut rest = index;
+        let mut from = self.first;
+        let mut own = self.own_first;
         let mut is_theirs = true;
         for axis in (0..self.shape.len()).rev() {
             let at = rest % self.shape[axis];
@@ -102,7 +106,8 @@ impl Alignment {
 
     /// Iterates over the model's positions with those of the reference, in order.
     pub fn places(&self) -> Places<'_> {
-        let (left, own) = (self.len(), self.own_first);
+        let left = self.len();
+        let own = self.own_first;
         Places { alignment: self, at: vec![0; self.shape.len()], from: self.first, own, left }
     }
 
@@ -187,7 +192,8 @@ mod tests {
         assert_eq!(places(&turned, &[2, 3], &[3, 2]), some(&[0, 3, 1, 4, 2, 5]));
         assert_eq!(places(&Arrangement::Flat, &[2, 2], &[4]), some(&[0, 1, 2, 3]));
         assert_eq!(places(&Arrangement::WithoutFirst(1), &[2, 3], &[2, 2]), some(&[1, 2, 4, 5]));
-        let (same, short) = (Arrangement::Axes(vec![0, 1]), [2, 1]);
+        let same = Arrangement::Axes(vec![0, 1]);
+        let short = [2, 1];
         let padded = [Some(0), None, Some(1), None, None, None];
         assert_eq!(places(&same, &short, &[3, 2]), padded);
         assert_eq!(Alignment::from_shapes(&same, &[3, 2], &short), None);

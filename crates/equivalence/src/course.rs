@@ -57,7 +57,7 @@ pub struct Trace {
     /// A part is fused, so that no operation belongs to one source alone.
     pub is_fused: bool,
     /// Some numbers of the computation are unknown.
-    pub has_untold: bool,
+    pub has_unknown: bool,
     /// The trace is too large to follow.
     pub is_lost: bool,
 }
@@ -196,7 +196,7 @@ impl Walk<'_> {
         let value = match (given.fed.is_empty(), given.sizes > 0 || of_sizes) {
             (true, true) => Value::Size,
             (_, true) if of_sizes => Value::Size,
-            (true, false) if given.fixed.is_empty() && !given.has_scale => self.made(step),
+            (true, false) if given.fixed.is_empty() && !given.has_scale => self.generated(step),
             (true, false) => Value::Constant(self.fixed(step, &given)),
             (false, _) => Value::Fed {
                 trace: self.traced(number, step, &given),
@@ -261,7 +261,7 @@ impl Walk<'_> {
     }
 
     /// Value of a step without inputs: random numbers, texts.
-    fn made(&self, step: &Step<'_>) -> Value {
+    fn generated(&self, step: &Step<'_>) -> Value {
         // The iteration number of a loop, or its condition.
         if step.op == "Identity" {
             return Value::Size;
@@ -364,7 +364,7 @@ impl Walk<'_> {
         let finite = work.numbers.into_iter().filter(|(_, value)| value.is_finite());
         trace.numbers.extend(finite.map(|(role, value)| (role, (value as f32).to_bits())));
         trace.is_fused |= work.is_fused;
-        trace.has_untold |= work.has_untold;
+        trace.has_unknown |= work.has_unknown;
     }
 
     /// Records that data reaches the weights of a layer.
@@ -391,7 +391,7 @@ impl Trace {
         }
         self.numbers.extend(&other.numbers);
         self.is_fused |= other.is_fused;
-        self.has_untold |= other.has_untold;
+        self.has_unknown |= other.has_unknown;
         self.is_lost |= other.is_lost;
     }
 

@@ -35,8 +35,8 @@ pub fn differences(
     };
     for (at, weight) in theirs.all.iter().enumerate() {
         known.weights.insert(&weight.held_as, vec![first[at]]);
-        let made = folded.iter().filter(|one| one.made == weight.held_as);
-        for gone in made.flat_map(|one| &one.gone) {
+        let folds = folded.iter().filter(|one| one.bias_name == weight.held_as);
+        for gone in folds.flat_map(|one| &one.gone) {
             known.weights.insert(gone, vec![first[at]]);
         }
     }

@@ -89,10 +89,14 @@ fn compare_scaled(sides: &Sides<'_>, factors: Option<&Factors>) -> Difference {
         Some(_) => Grain::Computed.half_step(theirs),
         None => sides.theirs.slack(sides.own, theirs),
     };
-    let (mut squares, mut of_own, mut product, mut distance) = (0.0, 0.0, 0.0, 0.0);
+    let mut squares = 0.0;
+    let mut of_own = 0.0;
+    let mut product = 0.0;
+    let mut distance = 0.0;
     for (index, theirs, value) in sides.pairs() {
         let theirs = theirs * factor(index);
-        let (wide, narrow) = (f64::from(theirs), f64::from(value));
+        let wide = f64::from(theirs);
+        let narrow = f64::from(value);
         squares += wide * wide;
         of_own += narrow * narrow;
         product += wide * narrow;
@@ -168,7 +172,8 @@ pub fn scaled_along(sides: &Sides<'_>) -> Option<usize> {
 
 fn is_scaled(sides: &Sides<'_>, axis: usize) -> bool {
     let shape = &sides.own.shape;
-    let (len, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    let len = shape[axis];
+    let inner = shape[axis + 1..].iter().product::<usize>();
     if len == 0 || sides.own.len() / len < LEAST_SLICE {
         return false;
     }

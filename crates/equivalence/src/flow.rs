@@ -121,8 +121,8 @@ impl<'a> Flow<'a> {
     fn find_doubles(&mut self, model: &Model) {
         let mut known: HashSet<&str> = self.tensors.keys().map(String::as_str).collect();
         known.extend(model.inputs.iter().map(|port| port.name.as_str()));
-        let made = self.steps.iter().flat_map(|step| &step.outputs);
-        let twice = made.filter(|name| !name.is_empty() && !known.insert(name));
+        let names = self.steps.iter().flat_map(|step| &step.outputs);
+        let twice = names.filter(|name| !name.is_empty() && !known.insert(name));
         let twice: Vec<String> = twice.map(|name| double(name)).collect();
         self.hidden.extend(twice);
     }
@@ -168,8 +168,8 @@ impl<'a> Flow<'a> {
         let mut scope = Scope { names: HashMap::new(), prefix, outer: empty.outer };
         body.inputs.iter().for_each(|port| scope.define(&port.name));
         body.tensors.iter().for_each(|tensor| scope.define(&tensor.name));
-        let made = body.nodes.iter().flat_map(|node| &node.outputs);
-        made.filter(|name| !name.is_empty()).for_each(|name| scope.define(name));
+        let names = body.nodes.iter().flat_map(|node| &node.outputs);
+        names.filter(|name| !name.is_empty()).for_each(|name| scope.define(name));
         self.hold(&body.tensors, &scope);
         // The inputs of a loop are those of its body, one by one; branches have none.
         let outside = empty.outer.expect("a body has a graph around it");
@@ -220,7 +220,8 @@ fn attributes<'a>(
     node: &'a Node,
     output: &str,
 ) -> (Vec<(&'a str, Cow<'a, Tensor>)>, Option<String>) {
-    let (mut held, mut hides) = (Vec::new(), None);
+    let mut held = Vec::new();
+    let mut hides = None;
     let is_constant = node.op == "Constant";
     let is_long = |len: usize| len > FEW || is_constant;
     for (name, value) in &node.attributes {

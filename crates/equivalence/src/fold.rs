@@ -13,7 +13,7 @@ pub struct FoldedNormalization {
     /// Names of the tensors that the bias replaces.
     pub gone: Vec<String>,
     /// Name of the bias.
-    pub made: String,
+    pub bias_name: String,
 }
 
 /// Folds each normalization of the reference that the model no longer has.
@@ -26,8 +26,10 @@ pub fn fold(
 ) -> Result<Vec<FoldedNormalization>, ReadError> {
     let is_norm = |step: &&Step<'_>| step.op == "BatchNormalization";
     let count = |flow: &Flow<'_>| flow.steps.iter().filter(is_norm).count();
-    let (theirs, left) = (count(&reference.flow), count(&own.flow));
-    let (mut folds, mut folded) = (Vec::new(), Vec::new());
+    let theirs = count(&reference.flow);
+    let left = count(&own.flow);
+    let mut folds = Vec::new();
+    let mut folded = Vec::new();
     if left >= theirs {
         return Ok(folded);
     }
@@ -48,8 +50,8 @@ pub fn fold(
     for (fold, scale) in folds {
         reference.scale(&fold.kernel, fold.factors);
         let gone: Vec<&str> = fold.gone.iter().map(String::as_str).collect();
-        reference.replace(&gone, &fold.made, fold.bias, fold.greatest);
-        folded.push(FoldedNormalization { scale, gone: fold.gone, made: fold.made });
+        reference.replace(&gone, &fold.bias_name, fold.bias, fold.greatest);
+        folded.push(FoldedNormalization { scale, gone: fold.gone, bias_name: fold.bias_name });
     }
     Ok(folded)
 }
@@ -60,7 +62,7 @@ struct Fold {
     factors: Vec<f32>,
     /// Names of the weights that the bias replaces.
     gone: Vec<String>,
-    made: String,
+    bias_name: String,
     bias: Vec<f32>,
     /// Greatest of the numbers that are summed in the bias.
     greatest: f32,
@@ -82,8 +84,10 @@ fn fold_one(
         return Ok(None);
     }
     let numbers = |name: &String| weights.plain(name);
-    let (scale, shift) = (numbers(scale)?, numbers(shift)?);
-    let (mean, variance) = (numbers(mean)?, numbers(variance)?);
+    let scale = numbers(scale)?;
+    let shift = numbers(shift)?;
+    let mean = numbers(mean)?;
+    let variance = numbers(variance)?;
     let bias = match conv.inputs.get(2).filter(|name| !name.is_empty()) {
         Some(name) if held(name) => numbers(name)?,
         Some(_) => return Ok(None),
@@ -105,18 +109,16 @@ fn fold_one(
         let sum = (f64::from(bias[at]).abs() + f64::from(mean[at]).abs()) * factor(at).abs();
         most.max(sum + f64::from(shift[at]).abs())
     });
-    let (factors, values) = (
-        all.clone().map(|at| factor(at) as f32).collect(),
-        all.map(|at| biased(at) as f32).collect(),
-    );
+    let factors = all.clone().map(|at| factor(at) as f32).collect();
+    let values = all.map(|at| biased(at) as f32).collect();
     let own = conv.inputs.get(2).filter(|name| !name.is_empty());
-    let made = own.cloned().unwrap_or_else(|| format!("{kernel}, its bias"));
+    let bias_name = own.cloned().unwrap_or_else(|| format!("{kernel}, its bias"));
     let gone = norm.inputs[1..].iter().chain(own).cloned().collect();
     Ok(Some(Fold {
         kernel: kernel.clone(),
         factors,
         gone,
-        made,
+        bias_name,
         bias: values,
         greatest: greatest as f32,
     }))

@@ -20,7 +20,7 @@ pub struct Quantization {
     pub zero: Option<String>,
     pub kind: ScaleKind,
     /// Type of the codes, if the graph computes them.
-    pub made: Option<Element>,
+    pub computed: Option<Element>,
 }
 
 /// A tensor that an operator computes with.
@@ -89,7 +89,7 @@ pub fn uses(flow: &Flow<'_>) -> TensorUses {
         used: HashMap::new(),
         unread: Vec::new(),
         after: HashMap::new(),
-        told: HashSet::new(),
+        product_scales: HashSet::new(),
     };
     for (number, step) in flow.steps.iter().enumerate() {
         walk.find_scale_after(number, step);
@@ -120,7 +120,7 @@ struct Walk<'f> {
     /// Scales that follow integer products, by step.
     after: HashMap<usize, Vec<String>>,
     /// Steps and their inputs that are such scales.
-    told: HashSet<(usize, usize)>,
+    product_scales: HashSet<(usize, usize)>,
 }
 
 pub fn is_float(tensor: &Tensor) -> bool {
@@ -139,8 +139,8 @@ impl Walk<'_> {
             ("Gather", Some(value)) if self.is_codes(&value) => {
                 Some(self.picked(value, self.is_asked(input(1))))
             }
-            ("DequantizeLinear", Some(value)) => Some(self.dequantised(value, step)),
-            ("QuantizeLinear", Some(value)) => Some(self.quantised(value, step)),
+            ("DequantizeLinear", Some(value)) => Some(self.dequantized(value, step)),
+            ("QuantizeLinear", Some(value)) => Some(self.quantized(value, step)),
             ("Sub", _) => self.shifted(step),
             ("Mul", _) => self.multiplied(step),
             _ => None,
@@ -149,22 +149,25 @@ impl Walk<'_> {
             self.values.insert(name.clone(), value);
             return;
         }
-        let mut told = self.packed(step);
+        let mut described = self.packed(step);
         for at in scales_of_activations(step.op) {
             let few = |tensor: &String| self.flow.tensors[tensor].elements() <= FEW;
             if input(*at).and_then(|name| self.fixed(name)).is_none_or(few) {
-                told.insert(*at);
+                described.insert(*at);
             }
         }
-        told.extend(self.told.iter().filter(|(at, _)| *at == number).map(|(_, input)| *input));
+        described.extend(
+            self.product_scales.iter().filter(|(at, _)| *at == number).map(|(_, input)| *input),
+        );
         for read in code_inputs(step.node) {
             let scales = match self.after.get(&number) {
                 Some(scales) => Some(scales.clone()),
                 None => read.scales.iter().map(|at| self.fixed_input(step, *at)).collect(),
             };
-            told.extend(scales.map(|scales| self.read(step, &read, scales)).unwrap_or_default());
+            described
+                .extend(scales.map(|scales| self.read(step, &read, scales)).unwrap_or_default());
         }
-        self.computed(step, &told);
+        self.computed(step, &described);
     }
 
     /// Returns the kernel input of a convolution in a processor-specific layout, which is not
@@ -196,14 +199,14 @@ impl Walk<'_> {
             let other = &next.inputs[input];
             if held(&other) {
                 self.after.insert(number, vec![other.clone()]);
-                self.told.insert((at, input));
+                self.product_scales.insert((at, input));
                 return Some(());
             }
             let (at, product) = steps().find(|(_, step)| step.outputs.contains(other))?;
             let factors = product.inputs.iter().enumerate().filter(|(_, name)| held(name));
             let factors: Vec<(usize, &String)> = factors.collect();
             if product.op == "Mul" && !factors.is_empty() {
-                self.told.extend(factors.iter().map(|(input, _)| (at, *input)));
+                self.product_scales.extend(factors.iter().map(|(input, _)| (at, *input)));
                 let names = factors.into_iter().map(|(_, name)| name.clone());
                 self.after.insert(number, names.collect());
             }
@@ -231,7 +234,7 @@ impl Walk<'_> {
         let zero = read.zero.filter(|at| name(*at).is_some());
         let zero = zero.map_or(Some(None), |at| self.fixed_input(step, at).map(Some));
         let (Some(zero), false) = (zero, scales.is_empty()) else { return Vec::new() };
-        let mut by = Quantization { scales, zero, kind: read.kind, made: None };
+        let mut by = Quantization { scales, zero, kind: read.kind, computed: None };
         self.settle(&value.tensors[0], &mut by);
         let is_whole = self.is_whole(&by);
         if !matches!(value.form, Form::Itself { is_moved } if !is_moved || is_whole) {
@@ -308,30 +311,31 @@ impl Walk<'_> {
         if is_kept { value } else { DerivedTensor { form: Form::Lost, ..value } }
     }
 
-    fn dequantised(&self, value: DerivedTensor, step: &Step<'_>) -> DerivedTensor {
+    fn dequantized(&self, value: DerivedTensor, step: &Step<'_>) -> DerivedTensor {
         let by = match (self.described(step), &value.form) {
             (Some(by), Form::Itself { is_moved }) if self.is_codes(&value) => {
                 Some(by).filter(|by| !is_moved || self.is_whole(by))
             }
-            (Some(by), Form::Rounded(made))
-                if (&by.scales, &by.zero) == (&made.scales, &made.zero) =>
+            (Some(by), Form::Rounded(rounding))
+                if (&by.scales, &by.zero) == (&rounding.scales, &rounding.zero) =>
             {
-                Some(made.clone())
+                Some(rounding.clone())
             }
             _ => None,
         };
         DerivedTensor { form: by.map_or(Form::Lost, Form::Read), ..value }
     }
 
-    fn quantised(&self, value: DerivedTensor, step: &Step<'_>) -> DerivedTensor {
+    fn quantized(&self, value: DerivedTensor, step: &Step<'_>) -> DerivedTensor {
         let is_plain = matches!(value.form, Form::Itself { .. })
             && is_float(&self.flow.tensors[&value.tensors[0]]);
         let is_moved = value.form == Form::Itself { is_moved: true };
         let by = self.described(step).filter(|_| is_plain);
         let by = by.filter(|by| !is_moved || self.is_whole(by)).map(|by| {
             let of_zero = by.zero.as_ref().map(|zero| self.flow.tensors[zero].element);
-            let told = i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(Element::of);
-            Quantization { made: of_zero.or(told).or(Some(Element::U8)), ..by }
+            let by_attribute =
+                i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(Element::of);
+            Quantization { computed: of_zero.or(by_attribute).or(Some(Element::U8)), ..by }
         });
         DerivedTensor { form: by.map_or(Form::Lost, Form::Rounded), ..value }
     }
@@ -348,7 +352,7 @@ impl Walk<'_> {
             Ok(size @ 1..) => ScaleKind::Blocks { axis, size },
             _ => ScaleKind::Axis(axis),
         };
-        Some(Quantization { scales: vec![scale], zero, kind, made: None })
+        Some(Quantization { scales: vec![scale], zero, kind, computed: None })
     }
 
     /// Codes minus a zero point.
@@ -385,17 +389,19 @@ impl Walk<'_> {
         if of_zero.is_some_and(|zero| spread(codes, shape(zero)) != Some(kind)) {
             return None;
         }
-        let by = Quantization { scales: vec![scale.clone()], zero, kind, made: None };
+        let by = Quantization { scales: vec![scale.clone()], zero, kind, computed: None };
         let is_read = !is_moved || self.is_whole(&by);
         is_read.then(|| DerivedTensor { form: Form::Read(by), ..value.clone() })
     }
 
-    /// Records the tensors that an operator computes with, except those in `told`.
-    fn computed(&mut self, step: &Step<'_>, told: &HashSet<usize>) {
-        let (mut lost, mut weights, mut through) = (Vec::new(), Vec::new(), BTreeSet::new());
+    /// Records the tensors that an operator computes with, except those in `described`.
+    fn computed(&mut self, step: &Step<'_>, described: &HashSet<usize>) {
+        let mut lost = Vec::new();
+        let mut weights = Vec::new();
+        let mut through = BTreeSet::new();
         let is_fed = self.is_fed(step);
         for (at, name) in step.inputs.iter().enumerate() {
-            if name.is_empty() || is_place(step.op, at) || told.contains(&at) {
+            if name.is_empty() || is_place(step.op, at) || described.contains(&at) {
                 continue;
             }
             let Some(value) = self.values.get(name).cloned() else { continue };
@@ -431,17 +437,18 @@ impl Walk<'_> {
         if elements_of(&lost) <= FEW || COMPARING.contains(&step.op) && is_fed {
             lost.clear();
         }
-        let (is_passed, is_weight) = (PICKING.contains(&step.op), elements_of(&weights) > FEW);
-        let made = step.outputs.iter().filter(|name| !name.is_empty());
+        let is_passed = PICKING.contains(&step.op);
+        let is_weight = elements_of(&weights) > FEW;
+        let names = step.outputs.iter().filter(|name| !name.is_empty());
         if !lost.is_empty() && (is_passed || !is_fed) {
             // Numbers that are combined with such codes are changed by them.
             lost.extend(weights);
             let value = DerivedTensor::new(lost, Form::Lost);
-            self.values.extend(made.map(|name| (name.clone(), value.clone())));
+            self.values.extend(names.map(|name| (name.clone(), value.clone())));
         } else if !is_fed && is_weight {
             through.insert(step.op.to_owned());
             let value = DerivedTensor::new(weights, Form::Computed(through));
-            self.values.extend(made.map(|name| (name.clone(), value.clone())));
+            self.values.extend(names.map(|name| (name.clone(), value.clone())));
         } else {
             self.unread.extend(lost);
         }

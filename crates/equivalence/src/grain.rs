@@ -39,7 +39,8 @@ impl Layout {
             Self::Whole => 0,
             Self::Axis { len, inner } => index / inner % len,
             Self::Blocks { len, inner, size } => {
-                let (outer, at) = (index / (inner * len), index / inner % len);
+                let outer = index / (inner * len);
+                let at = index / inner % len;
                 (outer * len.div_ceil(size) + at / size) * inner + index % inner
             }
         }
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_quantize_linear() {
-        let (scales, zeros) = (vec![0.5], vec![3.0]);
+        let scales = vec![0.5];
+        let zeros = vec![3.0];
         let affine = Affine { scales, zeros, layout: Layout::Whole, range: (0, 15), small: None };
         let codes = [-9.0, -0.75, 0.25, 0.3, 100.0].map(|value| affine.code(0, value));
         assert_eq!(codes, [0, 1, 3, 4, 15]);

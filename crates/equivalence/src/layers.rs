@@ -67,7 +67,8 @@ impl Layers {
     /// Returns why these are not the layers of the reference, as far as retraining must keep them.
     pub fn unlike(&self, reference: &Self) -> Option<String> {
         if self.linear < reference.linear {
-            let (own, theirs) = (self.linear, reference.linear);
+            let own = self.linear;
+            let theirs = reference.linear;
             return Some(format!(
                 "layers were removed: {own} with a matrix of weights, {theirs} in the reference"
             ));
@@ -75,7 +76,8 @@ impl Layers {
         let mut ops = self.others.keys().chain(reference.others.keys());
         let count = |layers: &Self, op: &String| layers.others.get(op).copied().unwrap_or(0);
         if let Some(op) = ops.find(|op| count(self, op) != count(reference, op)) {
-            let (own, theirs) = (count(self, op), count(reference, op));
+            let own = count(self, op);
+            let theirs = count(reference, op);
             return Some(format!("{own} {op} layers, {theirs} in the reference"));
         }
         let is_alike = |(own, theirs): (&Vec<Option<usize>>, &Vec<Option<usize>>)| {
@@ -99,7 +101,7 @@ pub fn beams(flow: &Flow<'_>) -> Option<i64> {
         _ => None,
     };
     let of_step = flow.steps.iter().find_map(|step| {
-        let told = step.node.attributes.iter().find_map(|(name, value)| match value {
+        let attribute = step.node.attributes.iter().find_map(|(name, value)| match value {
             Attribute::Int(beams) if NAMES.contains(&name.as_str()) => Some(*beams),
             _ => None,
         });
@@ -108,7 +110,7 @@ pub fn beams(flow: &Flow<'_>) -> Option<i64> {
         let input = step.inputs.get(3).filter(|_| is_search);
         let fed = input.and_then(|name| flow.tensors.get(name)).and_then(|one| number(one));
         let is_greedy = matches!(step.op, "GreedySearch" | "Sampling");
-        told.or(fed).or(is_greedy.then_some(1))
+        attribute.or(fed).or(is_greedy.then_some(1))
     });
     let named = |name: &&str| flow.tensors.get(*name).and_then(|one| number(one));
     of_step.or_else(|| NAMES.iter().find_map(named))

@@ -43,6 +43,7 @@ mod small;
 mod verdict;
 mod weights;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::File;
@@ -257,7 +258,9 @@ pub fn compare(
     let folded = fold::fold(&mut theirs, &own).map_err(of_reference)?;
     let unread = (own.not_read(), theirs.not_read());
     let mut pairs = pair::pairs(&theirs, &own).map_err(either)?;
-    let (mut tensors, mut non_zero, mut padded) = (Vec::new(), (0, 0), 0);
+    let mut tensors = Vec::new();
+    let mut non_zero = (0, 0);
+    let mut padded = 0;
     let mut changed = Vec::new();
     for pair in &pairs {
         changed.extend(changed_in_graph(pair, &theirs, &own));
@@ -272,12 +275,7 @@ pub fn compare(
         tensors.push(absent(weight, unread.0.1));
     }
     let extra = extra(&theirs, &own, &mut pairs).map_err(either)?;
-    tensors.sort_by(|a, b| {
-        let relative =
-            |one: &TensorComparison| one.deviation.map_or(0.0, |deviation| deviation.relative);
-        let by_distance = || relative(b).total_cmp(&relative(a));
-        b.finding.cmp(&a.finding).then_with(by_distance).then_with(|| a.name.cmp(&b.name))
-    });
+    tensors.sort_by(worst_first);
     let mut equivalence = Equivalence {
         verdict: Verdict::Closed,
         reasons: Vec::new(),
@@ -360,14 +358,24 @@ pub fn fingerprint(model: &Path) -> Result<String, ReadError> {
     Ok(Sha256::digest(list).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Orders tensors by finding and deviation, the largest first, and then by name.
+fn worst_first(a: &TensorComparison, b: &TensorComparison) -> Ordering {
+    let relative =
+        |one: &TensorComparison| one.deviation.map_or(0.0, |deviation| deviation.relative);
+    let by_distance = || relative(b).total_cmp(&relative(a));
+    b.finding.cmp(&a.finding).then_with(by_distance).then_with(|| a.name.cmp(&b.name))
+}
+
 /// Compares a pair; also returns the nonzero numbers of the model and of the reference.
 fn compared(
     pair: &Pair,
     theirs: &Weights<'_>,
     own: &Weights<'_>,
 ) -> Result<(TensorComparison, (u64, u64)), ReadError> {
-    let (weight, counterpart) = (&theirs.all[pair.reference], &own.all[pair.own]);
-    let (reference, numbers) = (theirs.numbers(weight)?, own.numbers(counterpart)?);
+    let weight = &theirs.all[pair.reference];
+    let counterpart = &own.all[pair.own];
+    let reference = theirs.numbers(weight)?;
+    let numbers = own.numbers(counterpart)?;
     let mut compared = TensorComparison {
         name: weight.name.clone(),
         own: Some((counterpart.held_as.clone(), pair.by)),
@@ -424,13 +432,15 @@ fn fused(pairs: &[Pair], theirs: &Weights<'_>) -> usize {
 
 /// Describes a weight that operators change in the model's graph but not in the reference's.
 fn changed_in_graph(pair: &Pair, theirs: &Weights<'_>, own: &Weights<'_>) -> Option<String> {
-    let (theirs, own) = (&theirs.all[pair.reference], &own.all[pair.own]);
+    let theirs = &theirs.all[pair.reference];
+    let own = &own.all[pair.own];
     let more: Vec<&str> = own.through.difference(&theirs.through).map(String::as_str).collect();
     (!more.is_empty()).then(|| format!("'{}' by {}", own.held_as, more.join(", ")))
 }
 
 fn is_padded(pair: &Pair, theirs: &Weights<'_>, own: &Weights<'_>) -> bool {
-    let (theirs, own) = (&theirs.all[pair.reference].shape, &own.all[pair.own].shape);
+    let theirs = &theirs.all[pair.reference].shape;
+    let own = &own.all[pair.own].shape;
     let is_turned = matches!(pair.arrangement, Arrangement::Axes(_));
     is_turned && theirs.iter().product::<usize>() < own.iter().product()
 }

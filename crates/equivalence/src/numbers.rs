@@ -68,7 +68,8 @@ impl<'a> Bytes<'a> {
         if bytes.all().len() as u64 == bytes.tensor.bytes() {
             return Ok(bytes);
         }
-        let (name, shape) = (bytes.tensor.name.clone(), &bytes.tensor.shape);
+        let name = bytes.tensor.name.clone();
+        let shape = &bytes.tensor.shape;
         let why = format!("expected {} bytes for the shape {shape:?}", bytes.tensor.bytes());
         Err(ReadError::Tensor { name, why })
     }
@@ -176,7 +177,8 @@ const STEPS: f32 = 4.0;
 
 /// Returns a number of less than 9 bits from rows that begin at byte boundaries.
 pub fn packed(bytes: &[u8], bits: usize, columns: usize, row_bytes: usize, index: usize) -> u8 {
-    let (row, bit) = (index / columns, index % columns * bits);
+    let row = index / columns;
+    let bit = index % columns * bits;
     let byte = bytes.get(row * row_bytes + bit / 8).copied().unwrap_or_default();
     let mask = if bits >= 8 { 255 } else { (1_u8 << bits) - 1 };
     byte >> (bit % 8) & mask
@@ -191,7 +193,7 @@ impl<'a> Numbers<'a> {
         Self { shape, storage: Storage::Scaled(bytes, factors) }
     }
 
-    pub fn made(shape: Vec<usize>, values: &'a [f32], greatest: f32) -> Self {
+    pub fn from_values(shape: Vec<usize>, values: &'a [f32], greatest: f32) -> Self {
         Self { shape, storage: Storage::Made(values, greatest) }
     }
 

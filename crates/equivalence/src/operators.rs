@@ -150,7 +150,9 @@ pub fn code_inputs(node: &Node) -> Vec<CodeInput> {
         // The fifth input assigns columns to blocks in an arbitrary order.
         "MatMulNBits" if node.inputs.get(4).is_none_or(String::is_empty) => {
             let size = |name: &str, default| usize::try_from(node.int(name, default)).unwrap_or(0);
-            let (rows, columns, block) = (size("N", 0), size("K", 0), size("block_size", 0));
+            let rows = size("N", 0);
+            let columns = size("K", 0);
+            let block = size("block_size", 0);
             let bits = size("bits", 4);
             let kind = ScaleKind::Packed { rows, columns, block, bits };
             let is_whole = rows > 0 && columns > 0 && block.is_multiple_of(8);

@@ -41,7 +41,8 @@ pub fn pairs(reference: &Weights<'_>, own: &Weights<'_>) -> Result<Vec<Pair>, Re
         names.entry(weight.name.as_str()).or_insert(at);
     }
     let mut is_taken = vec![false; own.all.len()];
-    let (mut pairs, mut left) = (Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
+    let mut left = Vec::new();
     for (at, weight) in reference.all.iter().enumerate() {
         let named = names.get(weight.name.as_str()).filter(|&&own| !is_taken[own]);
         let Some(&found) = named else {
@@ -112,7 +113,8 @@ pub fn duplicates(
     pairs: &[Pair],
 ) -> Result<Vec<Pair>, ReadError> {
     let used: HashSet<usize> = pairs.iter().map(|pair| pair.own).collect();
-    let (mut duplicates, mut looks) = (Vec::new(), 0);
+    let mut duplicates = Vec::new();
+    let mut looks = 0;
     for (found, ours) in own.all.iter().enumerate().filter(|(at, _)| !used.contains(at)) {
         for (at, weight) in reference.all.iter().enumerate() {
             if !may_be(weight, ours) || looks >= MOST_LOOKS {
@@ -141,7 +143,8 @@ fn near(
     ours: &Weight,
 ) -> Result<Option<Arrangement>, ReadError> {
     let arrangement = arrangement(reference, theirs, own, ours)?;
-    let (numbers, candidate) = (reference.numbers(theirs)?, own.numbers(ours)?);
+    let numbers = reference.numbers(theirs)?;
+    let candidate = own.numbers(ours)?;
     Ok((distance(&numbers, &candidate, &arrangement) < CLOSE).then_some(arrangement))
 }
 
@@ -180,7 +183,9 @@ fn parts(
     axis: usize,
 ) -> Result<Vec<Pair>, ReadError> {
     let ours = &own.all[found];
-    let (numbers, mut parts, mut start) = (own.numbers(ours)?, Vec::<Pair>::new(), 0);
+    let numbers = own.numbers(ours)?;
+    let mut parts = Vec::<Pair>::new();
+    let mut start = 0;
     while start < ours.shape[axis] {
         let mut best = (CLOSE, None);
         for &at in left.iter().filter(|at| parts.iter().all(|part| part.reference != **at)) {
@@ -282,7 +287,8 @@ fn pairs_of_shape(
     theirs.sort_by_key(|&at| (&reference.all[at].slot, reference.all[at].place));
     ours.sort_by_key(|&at| (&own.all[at].slot, own.all[at].place));
     for at in theirs {
-        let (shape, slot) = (&reference.all[at].shape, &reference.all[at].slot);
+        let shape = &reference.all[at].shape;
+        let slot = &reference.all[at].slot;
         let fits = |&own_at: &usize| own.all[own_at].slot == *slot;
         let Some(number) = ours.iter().position(fits) else { continue };
         let found = ours.remove(number);
@@ -311,7 +317,8 @@ fn arrangement(
     if !may_be(theirs, ours) {
         return Ok(Arrangement::Other);
     }
-    let (numbers, candidate) = (reference.numbers(theirs)?, own.numbers(ours)?);
+    let numbers = reference.numbers(theirs)?;
+    let candidate = own.numbers(ours)?;
     let found = samples(&candidate);
     let away = |arrangement: &Arrangement| {
         let there = sampled(&numbers, arrangement, &ours.shape);
@@ -401,9 +408,11 @@ fn relative_distance(theirs: &[f32], ours: &[f32]) -> f64 {
     if theirs.len() != ours.len() {
         return f64::INFINITY;
     }
-    let (mut distance, mut squares) = (0.0, f64::MIN_POSITIVE);
+    let mut distance = 0.0;
+    let mut squares = f64::MIN_POSITIVE;
     for (theirs, ours) in theirs.iter().zip(ours) {
-        let (theirs, ours) = (f64::from(*theirs), f64::from(*ours));
+        let theirs = f64::from(*theirs);
+        let ours = f64::from(*ours);
         distance += (theirs - ours) * (theirs - ours);
         squares += theirs * theirs;
     }

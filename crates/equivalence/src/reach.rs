@@ -43,7 +43,8 @@ impl<'a> Reach<'a> {
     ) -> Self {
         let affine = &codes.affine;
         let mut greatest = vec![0_f32; affine.layout.groups(sides.own.len())];
-        let (mut furthest, mut used) = (1_f64, (i64::MAX, i64::MIN));
+        let mut furthest = 1_f64;
+        let mut used = (i64::MAX, i64::MIN);
         for (index, place) in sides.alignment.places() {
             let code = codes.code(index);
             furthest = furthest.max(affine.offset(index, code).abs());

@@ -54,7 +54,8 @@ impl SmallFloat {
     /// Decodes bits as a multiple of the unit. NaN and infinity are farther away than any number.
     pub fn units(self, bits: u8) -> i64 {
         let width = if self == Self::F4E2M1 { 3 } else { 7 };
-        let (is_negative, size) = (bits >> width & 1 == 1, bits & ((1 << width) - 1));
+        let is_negative = bits >> width & 1 == 1;
+        let size = bits & ((1 << width) - 1);
         let is_none = match self {
             Self::F4E2M1 => false,
             Self::F8E4M3 => size == 0x7f,
@@ -62,7 +63,8 @@ impl SmallFloat {
             Self::F8E4M3Fnuz | Self::F8E5M2Fnuz => bits == 0x80,
         };
         let (fraction, _) = self.form();
-        let (exponent, digits) = (size >> fraction, i64::from(size & ((1 << fraction) - 1)));
+        let exponent = size >> fraction;
+        let digits = i64::from(size & ((1 << fraction) - 1));
         let units = match exponent {
             _ if is_none => self.most() * 4,
             0 => digits,

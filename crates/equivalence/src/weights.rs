@@ -38,7 +38,7 @@ enum Source {
     /// Codes with the tensors that describe them.
     Quantized(Quantization),
     /// Computed numbers, and the greatest of those that were summed in them.
-    Made(Vec<f32>, f32),
+    Computed(Vec<f32>, f32),
     /// A plain weight, each slice along the first dimension multiplied by a factor.
     Scaled(Vec<f32>),
 }
@@ -92,7 +92,9 @@ impl<'a> Weights<'a> {
     pub fn numbers<'w>(&'w self, weight: &'w Weight) -> Result<Numbers<'w>, ReadError> {
         let shape = weight.shape.clone();
         let by = match &weight.source {
-            Source::Made(values, greatest) => return Ok(Numbers::made(shape, values, *greatest)),
+            Source::Computed(values, greatest) => {
+                return Ok(Numbers::from_values(shape, values, *greatest));
+            }
             Source::Plain => return Ok(Numbers::plain(shape, self.bytes(&weight.held_as)?)),
             Source::Scaled(factors) => {
                 return Ok(Numbers::scaled(shape, self.bytes(&weight.held_as)?, factors));
@@ -115,9 +117,9 @@ impl<'a> Weights<'a> {
         };
         let range = match packing {
             Packing::Bits { bits, .. } => (0, (1 << bits) - 1),
-            _ => limits(by.made.unwrap_or(tensor.element)),
+            _ => limits(by.computed.unwrap_or(tensor.element)),
         };
-        let small = SmallFloat::from_element(by.made.unwrap_or(tensor.element));
+        let small = SmallFloat::from_element(by.computed.unwrap_or(tensor.element));
         if let Some(small) = small {
             scales.iter_mut().for_each(|scale| *scale *= small.unit());
         }
@@ -189,7 +191,8 @@ impl<'a> Weights<'a> {
             let is_like =
                 |other: &Tensor| (tensor.element, &tensor.shape) == (other.element, &other.shape);
             for twin in &other.unread {
-                let (tensor, found) = (tensor, other.tensor(twin)?);
+                let tensor = tensor;
+                let found = other.tensor(twin)?;
                 if is_like(found)
                     && !same.1.contains(twin)
                     && Bytes::load(tensor)?.all() == Bytes::load(found)?.all()
@@ -229,17 +232,17 @@ impl<'a> Weights<'a> {
     }
 
     /// Removes weights and inserts computed numbers in the place of the first.
-    pub fn replace(&mut self, names: &[&str], made: &str, values: Vec<f32>, greatest: f32) {
+    pub fn replace(&mut self, names: &[&str], bias: &str, values: Vec<f32>, greatest: f32) {
         let first = self.all.iter().find(|weight| names.contains(&weight.held_as.as_str()));
         let Some(first) = first.cloned() else { return };
         self.all.retain(|weight| !names.contains(&weight.held_as.as_str()));
         self.all.push(Weight {
-            name: made.to_owned(),
-            held_as: made.to_owned(),
+            name: bias.to_owned(),
+            held_as: bias.to_owned(),
             element: Element::F32,
             shape: vec![values.len()],
             slot: ("Conv".into(), 2),
-            source: Source::Made(values, greatest),
+            source: Source::Computed(values, greatest),
             ..first
         });
     }
@@ -265,7 +268,7 @@ fn layout(
     shape: &[usize],
     scales: usize,
 ) -> Option<(Layout, Packing)> {
-    let packing = if by.made.is_some() { Packing::Rounded } else { Packing::Elements };
+    let packing = if by.computed.is_some() { Packing::Rounded } else { Packing::Elements };
     let axis_of = |axis: i64| {
         let rank = shape.len() as i64;
         let axis = if axis < 0 { axis + rank } else { axis };

@@ -226,7 +226,8 @@ impl TimedProduct {
     /// Nanoseconds of a step.
     fn ns(&self, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
         let Self { precision, rows, words, panels, workers, own } = *self;
-        let (k, outputs) = (words * precision.per_word(), panels * 4 * LANES);
+        let k = words * precision.per_word();
+        let outputs = panels * 4 * LANES;
         let zeros = vec![0.0; k];
         let weights = Arc::new(Panels::pack(precision, 4, panels * LANES, k, |_, _| &zeros));
         let inside =
@@ -308,7 +309,8 @@ fn exchange(found: &mut BarrierCosts, isa: Isa, team: &mut Team) -> Result<(), S
         let own = time(false)?;
         Ok(time(true)? - own)
     };
-    let (first, all) = (more(1)?, more(LINES)?);
+    let first = more(1)?;
+    let all = more(LINES)?;
     let line = (all - first) / (LINES - 1) as f64;
     // If a worker was descheduled, neither figure describes the machine.
     if first > 1.0 && line > 0.0 && all < LONGEST {
@@ -349,7 +351,8 @@ fn lines_of_two(lines: usize, crossed: bool) -> Program {
 
 /// Nanoseconds of sixteen units of one row: a step of a layer with almost nothing to multiply.
 fn cell(cell: Cell, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
-    let (units, rows) = (256, 8);
+    let units = 256;
+    let rows = 8;
     let outputs = cell.gates() * units;
     let weights = Weights {
         input: vec![0.5; outputs],
@@ -359,11 +362,13 @@ fn cell(cell: Cell, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
     };
     let layer = Layer::new(cell, 1, units, Directions::Forward, vec![weights])
         .expect("weights of this size");
-    let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+    let precision = Precision::F32;
+    let tanh = Tanh::Fitted98;
     let choice = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
     let mut sequence = Sequence::new(&layer, rows, &choice, isa)
         .expect("a plan of one worker is no other's concern");
-    let (input, mut output) = (vec![0.5; rows], vec![0.0; rows * units]);
+    let input = vec![0.5; rows];
+    let mut output = vec![0.0; rows * units];
     least(EACH, (rows * units / LANES) as f64, || sequence.run(team, &input, &mut output))
 }
 

@@ -312,7 +312,8 @@ mod tests {
             state_bias: vec![0.0; 4 * 32],
         };
         let layer = Layer::new(Cell::Lstm, 8, 32, Directions::Forward, vec![weights]).unwrap();
-        let (forced, machine) = (Constraints::default(), Machine::sapphire_rapids());
+        let forced = Constraints::default();
+        let machine = Machine::sapphire_rapids();
         let goal = Goal {
             layer: &layer,
             batch: 2,
@@ -321,7 +322,9 @@ mod tests {
             forced,
             threads: 1,
         };
-        let (packed, isa, mut team) = (goal.pack(), Isa::scalar(), Team::with_workers(1));
+        let packed = goal.pack();
+        let isa = Isa::scalar();
+        let mut team = Team::with_workers(1);
         let effort = Effort { choices: 2, ..Effort::default() };
         let mut choose = |goal: &Goal<'_>, effort| {
             choose(&path, goal, &packed, &machine, isa, &mut team, effort).unwrap()

@@ -51,7 +51,9 @@ impl LayerShape {
     #[must_use]
     pub fn from_layer(layer: &Layer, batch: usize, steps: usize) -> Self {
         let directions = layer.directions().count();
-        let (inputs, units, width) = (layer.inputs(), layer.units(), layer.width());
+        let inputs = layer.inputs();
+        let units = layer.units();
+        let width = layer.width();
         let options = layer.options();
         let two = options.reset_first || !options.projections.is_empty();
         Self {
@@ -69,7 +71,7 @@ impl LayerShape {
 
     /// Weights that a row of the state is multiplied with: the gates of all units, and the
     /// projection.
-    fn of_state(&self) -> usize {
+    fn state_weights(&self) -> usize {
         let projected = self.phases == 2 && self.cell == Cell::Lstm;
         (self.cell.gates() + usize::from(projected)) * self.units * self.width
     }
@@ -98,7 +100,7 @@ impl LayerShape {
     /// T, as in the SPEC.
     #[must_use]
     pub fn flops(&self) -> f64 {
-        let per_step = 2 * (self.cell.gates() * self.units * self.inputs + self.of_state());
+        let per_step = 2 * (self.cell.gates() * self.units * self.inputs + self.state_weights());
         (per_step * self.batch * self.steps * self.directions) as f64
     }
 
@@ -108,7 +110,7 @@ impl LayerShape {
         let of_input = self.cell.gates() * self.units * self.inputs;
         let bytes = |weights: usize| (self.directions * weights * 4) as f64;
         let per_word = self.held(precision).per_word() as f64;
-        [of_input, self.of_state()].map(|weights| bytes(weights) / per_word)
+        [of_input, self.state_weights()].map(|weights| bytes(weights) / per_word)
     }
 }
 
@@ -164,8 +166,9 @@ impl Share {
         let bytes = |k: usize| (directions * sums * choice.precision.words(k) * 4) as f64;
         // The outputs of a projection are divided as the units are.
         let gates = shape.cell.gates() * shape.units * shape.width;
-        let (input, state) = (bytes(shape.inputs), bytes(shape.width));
-        let state = state * shape.of_state() as f64 / gates.max(1) as f64;
+        let input = bytes(shape.inputs);
+        let state = bytes(shape.width);
+        let state = state * shape.state_weights() as f64 / gates.max(1) as f64;
         Self { directions, rows, panels, sums, input, state }
     }
 
@@ -184,7 +187,8 @@ impl Share {
 pub fn predict(shape: &LayerShape, choice: &Choice, machine: &Machine) -> Prediction {
     let choice = &Choice { precision: shape.held(choice.precision), ..*choice };
     let share = Share::largest(shape, choice);
-    let (workers, steps) = (choice.workers().max(1), shape.steps as f64);
+    let workers = choice.workers().max(1);
+    let steps = shape.steps as f64;
     let mut prediction = if choice.chunk <= 1 {
         step_by_step(shape, choice, machine, &share)
     } else {
@@ -213,7 +217,8 @@ pub fn predict(shape: &LayerShape, choice: &Choice, machine: &Machine) -> Predic
 /// Fixed costs of tiles, in nanoseconds: those of products with the input, for all rows of a chunk
 /// together, and of products with the state.
 fn tiles(shape: &LayerShape, choice: &Choice, machine: &Machine, share: &Share) -> f64 {
-    let (chunk, steps) = (choice.chunk.clamp(1, shape.steps.max(1)), shape.steps as f64);
+    let chunk = choice.chunk.clamp(1, shape.steps.max(1));
+    let steps = shape.steps as f64;
     let panels = (share.directions * share.panels) as f64;
     let fixed = |rows: usize| {
         panels
@@ -239,11 +244,11 @@ fn step_by_step(
     let read = read(choice, machine, share.input + state, all);
     let part = share.input / (share.input + state).max(1.0);
     let peak = machine.peak_among(choice.precision, share.rows, choice.workers());
-    let [of_input, of_state] =
+    let [of_input, state_weights] =
         [share.input, share.state].map(|of| share.flops(of, choice.precision) / peak);
     Prediction {
         input: steps * of_input.max(read.ns * part),
-        state: (steps - 1.0).max(0.0) * of_state.max(read.ns * (1.0 - part)),
+        state: (steps - 1.0).max(0.0) * state_weights.max(read.ns * (1.0 - part)),
         bytes: steps * share.input + (steps - 1.0).max(0.0) * share.state,
         far_bytes: steps * read.far_bytes,
         ..Prediction::default()
@@ -254,10 +259,12 @@ fn step_by_step(
 /// their step.
 fn by_chunks(shape: &LayerShape, choice: &Choice, machine: &Machine, share: &Share) -> Prediction {
     let chunk = choice.chunk.min(shape.steps.max(1));
-    let (chunks, steps) = (shape.steps.div_ceil(chunk) as f64, shape.steps as f64);
+    let chunks = shape.steps.div_ceil(chunk) as f64;
+    let steps = shape.steps as f64;
     let workers = choice.workers().max(1);
     let weights = shape.weights(choice.precision);
-    let (near, far) = (machine.bandwidths.l2, machine.far(workers, weights.iter().sum()));
+    let near = machine.bandwidths.l2;
+    let far = machine.far(workers, weights.iter().sum());
     let sums = (4 * share.directions * share.rows * chunk * share.sums) as f64;
     let together = share.input + share.state + sums;
     let fits = together <= machine.kept_l2();
@@ -326,7 +333,7 @@ pub fn roofline(
     } else {
         (state / rates.l2).max((state - l2).max(0.0) / rates.l3)
     };
-    let step = (flops(shape.of_state()) / machine.peak(precision, shape.batch)).max(read);
+    let step = (flops(shape.state_weights()) / machine.peak(precision, shape.batch)).max(read);
     first.max(input / near) + step * shape.steps.saturating_sub(1) as f64
 }
 
@@ -336,7 +343,9 @@ mod tests {
     use dyno_kernels::Tanh;
 
     fn shape(cell: Cell, inputs: usize, units: usize, batch: usize, steps: usize) -> LayerShape {
-        let (width, phases, narrows) = (units, 1, true);
+        let width = units;
+        let phases = 1;
+        let narrows = true;
         LayerShape { cell, inputs, units, width, phases, narrows, directions: 1, batch, steps }
     }
 

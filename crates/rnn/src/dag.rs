@@ -140,7 +140,8 @@ impl Dag {
         }
         if recurrence == Recurrence::Gru(ResetPlacement::Before) {
             // The product of n with the state needs r, which needs its two products.
-            let (r, n) = (1, 2);
+            let r = 1;
+            let n = 2;
             products[gates + n].source = Source::Reset;
             products[gates + n].after = vec![r, gates + r];
         }

@@ -262,7 +262,8 @@ impl Search {
         chosen.iter().for_each(|(from, _)| is_taken[from.row] = true);
         let mut free = (0..self.beam.width).filter(|row| !is_taken[*row]);
         let mut has_child = vec![false; self.beam.width];
-        let (mut open, mut moves) = (Vec::with_capacity(chosen.len()), Vec::new());
+        let mut open = Vec::with_capacity(chosen.len());
+        let mut moves = Vec::new();
         for (from, candidate) in chosen {
             let row = if has_child[from.row] {
                 let row = free.next().expect("there are as many rows as are chosen");

@@ -150,9 +150,9 @@ pub struct Engine {
     plans: BTreeMap<usize, Vec<Sequence>>,
     lengths: Vec<usize>,
     /// Input of a layer.
-    from: Vec<f32>,
+    layer_input: Vec<f32>,
     /// Output of a layer.
-    to: Vec<f32>,
+    layer_output: Vec<f32>,
 }
 
 impl Engine {
@@ -186,8 +186,8 @@ impl Engine {
             choices: BTreeMap::new(),
             plans: BTreeMap::new(),
             lengths: Vec::new(),
-            from: Vec::new(),
-            to: Vec::new(),
+            layer_input: Vec::new(),
+            layer_output: Vec::new(),
         }
     }
 
@@ -293,7 +293,9 @@ impl Engine {
         states: Option<&mut [f32]>,
         output: &mut [f32],
     ) -> Result<(), EngineError> {
-        let (rows, inputs, outputs) = (lengths.len(), self.model.inputs(), self.model.outputs());
+        let rows = lengths.len();
+        let inputs = self.model.inputs();
+        let outputs = self.model.outputs();
         let each = rows.checked_mul(inputs).ok_or(EngineError::TooLarge)?;
         let steps = input.len().checked_div(each).unwrap_or(0);
         if steps == 0 {
@@ -312,29 +314,29 @@ impl Engine {
         self.lengths.clear();
         self.lengths.extend_from_slice(lengths);
         self.lengths.resize(size, 0);
-        placed(input, [steps, rows, size], inputs, &mut self.from);
+        Padding { blocks: steps, rows, size }.pad(input, inputs, &mut self.layer_input);
         let mut states = states;
         let mut before = 0;
-        let Self { plans, team, from, to, lengths, model, .. } = self;
+        let Self { plans, team, layer_input, layer_output, lengths, model, .. } = self;
         for (sequence, layer) in plans.entry(size).or_default().iter_mut().zip(model.layers()) {
-            to.clear();
-            to.resize(steps * size * sequence.outputs(), 0.0);
+            layer_output.clear();
+            layer_output.resize(steps * size * sequence.outputs(), 0.0);
             match states.as_deref_mut() {
-                None => sequence.run_lengths(team, from, to, lengths)?,
+                None => sequence.run_lengths(team, layer_input, layer_output, lengths)?,
                 Some(states) => {
                     let widths = state_widths(layer);
                     let own = &mut states[before..][..rows * (widths[0] + widths[1])];
                     before += own.len();
-                    let directions = layer.directions().count();
-                    sequence.set_states(&widened(own, [directions, rows, size], widths))?;
-                    sequence.run_lengths_on(team, from, to, lengths)?;
-                    narrowed(&sequence.states(), [directions, rows, size], widths, own);
+                    let padding = Padding { blocks: layer.directions().count(), rows, size };
+                    sequence.set_states(&padding.pad_states(own, widths))?;
+                    sequence.run_lengths_on(team, layer_input, layer_output, lengths)?;
+                    padding.unpad_states(&sequence.states(), widths, own);
                 }
             }
-            std::mem::swap(from, to);
+            std::mem::swap(layer_input, layer_output);
         }
-        for (step, to) in output.chunks_exact_mut(rows * outputs).enumerate() {
-            to.copy_from_slice(&from[step * size * outputs..][..rows * outputs]);
+        for (step, numbers) in output.chunks_exact_mut(rows * outputs).enumerate() {
+            numbers.copy_from_slice(&layer_input[step * size * outputs..][..rows * outputs]);
         }
         Ok(())
     }
@@ -347,7 +349,8 @@ impl Engine {
         lengths: &[usize],
         row: usize,
     ) -> impl Iterator<Item = f32> + 'a {
-        let (outputs, rows) = (self.model.outputs(), lengths.len());
+        let outputs = self.model.outputs();
+        let rows = lengths.len();
         let layer = self.model.layers().last();
         let directions = layer.map_or(Directions::Forward, Layer::directions);
         let half = outputs / directions.count();
@@ -363,7 +366,8 @@ impl Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (model, options) = (self.model.name(), &self.options);
+        let model = self.model.name();
+        let options = &self.options;
         f.debug_struct("Engine").field("model", &model).field("options", options).finish()
     }
 }
@@ -378,41 +382,53 @@ fn state_widths(layer: &Layer) -> [usize; 2] {
     [layer.width(), cells].map(|width| layer.directions().count() * width)
 }
 
-/// Copies steps x rows x width numbers into steps x `size` x width; the added rows are zeros.
-fn placed(numbers: &[f32], [steps, rows, size]: [usize; 3], width: usize, to: &mut Vec<f32>) {
-    to.clear();
-    if rows == size || width == 0 {
-        return to.extend_from_slice(numbers);
-    }
-    to.resize(steps * size * width, 0.0);
-    for (to, from) in to.chunks_exact_mut(size * width).zip(numbers.chunks_exact(rows * width)) {
-        to[..rows * width].copy_from_slice(from);
-    }
+/// Padding of a batch of `rows` rows to `size` rows, in each of several blocks: the steps of a
+/// sequence or the directions of a state.
+#[derive(Clone, Copy)]
+struct Padding {
+    blocks: usize,
+    rows: usize,
+    size: usize,
 }
 
-/// Pads states of `rows` rows to a batch of `size`; `sizes` are directions, rows and size. `widths`
-/// are summed over the directions.
-fn widened(states: &[f32], sizes: [usize; 3], widths: [usize; 2]) -> States {
-    let (hidden, cells) = states.split_at(sizes[1] * widths[0]);
-    let [mut wide_hidden, mut wide_cells] = [Vec::new(), Vec::new()];
-    placed(hidden, sizes, widths[0] / sizes[0], &mut wide_hidden);
-    placed(cells, sizes, widths[1] / sizes[0], &mut wide_cells);
-    States { hidden: wide_hidden, cells: wide_cells }
-}
-
-/// Copies the states of the first rows of a batch of `size` into `to`; the inverse of [`widened`].
-fn narrowed(states: &States, sizes: [usize; 3], widths: [usize; 2], to: &mut [f32]) {
-    let [directions, rows, size] = sizes;
-    let (hidden, cells) = to.split_at_mut(rows * widths[0]);
-    for ((to, from), width) in
-        [(hidden, &states.hidden), (cells, &states.cells)].into_iter().zip(widths)
-    {
-        let width = width / directions;
-        if width == 0 {
-            continue;
+impl Padding {
+    /// Copies blocks x rows x width numbers into blocks x size x width; the added rows are zeros.
+    fn pad(self, numbers: &[f32], width: usize, padded: &mut Vec<f32>) {
+        let Self { blocks, rows, size } = self;
+        padded.clear();
+        if rows == size || width == 0 {
+            return padded.extend_from_slice(numbers);
         }
-        for (to, from) in to.chunks_exact_mut(rows * width).zip(from.chunks_exact(size * width)) {
-            to.copy_from_slice(&from[..rows * width]);
+        padded.resize(blocks * size * width, 0.0);
+        let blocks = padded.chunks_exact_mut(size * width);
+        for (block, numbers) in blocks.zip(numbers.chunks_exact(rows * width)) {
+            block[..rows * width].copy_from_slice(numbers);
+        }
+    }
+
+    /// Pads states. `widths` are those of [`state_widths`], summed over the blocks (directions).
+    fn pad_states(self, states: &[f32], widths: [usize; 2]) -> States {
+        let (hidden, cells) = states.split_at(self.rows * widths[0]);
+        let [mut padded_hidden, mut padded_cells] = [Vec::new(), Vec::new()];
+        self.pad(hidden, widths[0] / self.blocks, &mut padded_hidden);
+        self.pad(cells, widths[1] / self.blocks, &mut padded_cells);
+        States { hidden: padded_hidden, cells: padded_cells }
+    }
+
+    /// Copies padded states without the added rows: the inverse of [`Self::pad_states`].
+    fn unpad_states(self, padded: &States, widths: [usize; 2], states: &mut [f32]) {
+        let Self { blocks, rows, size } = self;
+        let (hidden, cells) = states.split_at_mut(rows * widths[0]);
+        let pairs = [(hidden, &padded.hidden), (cells, &padded.cells)];
+        for ((states, padded), width) in pairs.into_iter().zip(widths) {
+            let width = width / blocks;
+            if width == 0 {
+                continue;
+            }
+            let blocks = states.chunks_exact_mut(rows * width);
+            for (block, padded) in blocks.zip(padded.chunks_exact(size * width)) {
+                block.copy_from_slice(&padded[..rows * width]);
+            }
         }
     }
 }

@@ -213,7 +213,8 @@ impl fmt::Display for Explanation {
             bytes / 1e6,
             far_bytes / 1e6
         )?;
-        let (workers, reached) = (self.choice.workers(), 100.0 * self.reached());
+        let workers = self.choice.workers();
+        let reached = 100.0 * self.reached();
         let what = if self.measured_ns.is_some() { "measured" } else { "predicted" };
         let roof = span(self.roofline_ns);
         writeln!(
@@ -257,7 +258,8 @@ mod tests {
             state_bias: vec![0.0; 4 * 256],
         };
         let layer = Layer::new(Cell::Lstm, 64, 256, Directions::Forward, vec![weights]).unwrap();
-        let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
+        let precision = Precision::F32;
+        let tanh = Tanh::Fitted98;
         let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
         let forced = Constraints { chunk: Some(16), ..Constraints::default() };
         let goal = Goal { layer: &layer, batch: 1, steps: 100, base, forced, threads: 2 };

@@ -127,7 +127,8 @@ impl Array {
         if self.shape == shape {
             return Ok(());
         }
-        let (expected, found) = (format!("{shape:?}"), format!("{:?}", self.shape));
+        let expected = format!("{shape:?}");
+        let found = format!("{:?}", self.shape);
         Err(ImportError::Shape { name: name.into(), expected, found })
     }
 }

@@ -342,7 +342,10 @@ fn typical_peaks(isa: &str, gigahertz: f64) -> Vec<Peak> {
 fn caches_under(core: &Path) -> Option<Caches> {
     let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let threads = read(&core.join("topology/thread_siblings_list")).map_or(1, |list| count(&list));
-    let (mut l1, mut l2, mut l3, mut l3_cores) = (0, 0, 0, 1);
+    let mut l1 = 0;
+    let mut l2 = 0;
+    let mut l3 = 0;
+    let mut l3_cores = 1;
     for entry in fs::read_dir(core.join("cache")).ok()?.flatten() {
         let attribute = |name: &str| read(&entry.path().join(name));
         let (Some(level), Some(kind), Some(size)) =
@@ -382,7 +385,8 @@ fn bytes(size: &str) -> Option<usize> {
 fn count(list: &str) -> usize {
     let length = |part: &str| match part.split_once('-') {
         Some((first, last)) => {
-            let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+            let first = first.parse::<usize>().ok()?;
+            let last = last.parse::<usize>().ok()?;
             (last + 1).checked_sub(first)
         }
         None => part.parse::<usize>().ok().map(|_| 1),

@@ -130,7 +130,8 @@ impl Model {
             return Err(ModelError::Empty(name.into()));
         }
         for (at, pair) in layers.windows(2).enumerate() {
-            let (outputs, inputs) = (pair[0].outputs(), pair[1].inputs());
+            let outputs = pair[0].outputs();
+            let inputs = pair[1].inputs();
             if outputs != inputs {
                 return Err(ModelError::Chain { layer: at + 1, inputs, outputs });
             }
@@ -160,7 +161,7 @@ impl Model {
         {
             return file::open(Path::new(path), Some(layer));
         }
-        made(text).ok_or_else(|| ModelError::Neither(text.to_owned()))
+        parse_synthetic(text).ok_or_else(|| ModelError::Neither(text.to_owned()))
     }
 
     /// Name of the model, as given.
@@ -203,7 +204,8 @@ impl Model {
     #[must_use]
     pub fn oracle(&self, sequence: &[f32]) -> Vec<f64> {
         let steps = sequence.len() / self.inputs();
-        let (mut input, mut outputs) = (sequence.to_vec(), Vec::new());
+        let mut input = sequence.to_vec();
+        let mut outputs = Vec::new();
         for layer in &self.layers {
             outputs = oracle::run(layer, 1, &input, &[steps], [&[], &[]]).outputs;
             // Inputs of a layer are rounded to `f32`, as in any engine.
@@ -213,8 +215,9 @@ impl Model {
     }
 }
 
-/// Returns a layer with random weights that are the same each time.
-fn made(text: &str) -> Option<Model> {
+/// Parses a description such as `bigru:3x5` into a layer with random weights that are the same each
+/// time; `None` for any other text.
+fn parse_synthetic(text: &str) -> Option<Model> {
     let (cell, sizes) = text.split_once(':')?;
     let (directions, cell) = match cell.strip_prefix("bi") {
         Some(cell) => (Directions::Both, cell),
@@ -271,11 +274,11 @@ mod tests {
 
     #[test]
     fn layers_are_made_of_their_shapes() {
-        let model = made("bigru:3x5").unwrap();
+        let model = parse_synthetic("bigru:3x5").unwrap();
         assert_eq!((model.inputs(), model.outputs(), model.shape()), (3, 10, None));
-        let paper = made("lstm:64x256x10x100").unwrap();
+        let paper = parse_synthetic("lstm:64x256x10x100").unwrap();
         assert_eq!((paper.inputs(), paper.outputs(), paper.shape()), (64, 256, Some([10, 100])));
-        assert_eq!(made("lstm:64x256x10x100"), Some(paper));
+        assert_eq!(parse_synthetic("lstm:64x256x10x100"), Some(paper));
         let wrong =
             ["lstm", "lstm:", "lstm:3", "lstm:0x4", "cnn:3x4", "lstm:3x99999999", "lstm:3x4x1"];
         for text in wrong {
@@ -286,7 +289,7 @@ mod tests {
 
     #[test]
     fn layers_must_take_what_the_last_puts_out() {
-        let layer = |text: &str| made(text).unwrap().layers[0].clone();
+        let layer = |text: &str| parse_synthetic(text).unwrap().layers[0].clone();
         let stacked =
             Model::from_layers("two", vec![layer("bilstm:3x5"), layer("gru:10x4")]).unwrap();
         assert_eq!((stacked.inputs(), stacked.outputs()), (3, 4));

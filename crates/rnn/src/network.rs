@@ -315,7 +315,7 @@ impl Network {
     /// # Panics
     /// The node reads a tensor of another network.
     pub fn add(&mut self, name: &str, node: Node) -> Result<TensorId, NetworkError> {
-        let shape = self.made(&node).map_err(|(what, expected, found)| NetworkError {
+        let shape = self.shape_of(&node).map_err(|(what, expected, found)| NetworkError {
             node: name.to_owned(),
             what,
             expected,
@@ -352,7 +352,7 @@ impl Network {
     }
 
     /// Returns the shape of a node's tensor.
-    fn made(&self, node: &Node) -> Result<TensorShape, Misfit> {
+    fn shape_of(&self, node: &Node) -> Result<TensorShape, Misfit> {
         let shape = |tensor: &TensorId| self.shapes[tensor.0];
         let own = TensorId(self.shapes.len());
         match node {
@@ -486,14 +486,15 @@ impl Network {
                 same("numbers of a query", shape(others).width, shape(query).width)?;
                 Ok(TensorShape { width: 1, ..shape(others) }.vectors())
             }
-            // `made` has taken all others.
+            // `shape_of` has taken all others.
             _ => Err(("nodes of attention", 1, 0)),
         }
     }
 
     /// Checks that two tensors have the same rows and steps.
     fn alike(&self, one: TensorId, other: TensorId) -> Result<(), Misfit> {
-        let (one, other) = (self.shapes[one.0], self.shapes[other.0]);
+        let one = self.shapes[one.0];
+        let other = self.shapes[other.0];
         same("rows", one.batch, other.batch)?;
         same("sources of steps", 1, usize::from(one.source == other.source))
     }

@@ -99,7 +99,8 @@ impl Step<'_> {
     }
 
     fn lstm(&self, unit: usize, cell: &mut f64) -> f64 {
-        let (options, units) = (self.layer.options(), self.layer.units());
+        let options = self.layer.options();
+        let units = self.layer.units();
         let peephole = |which: usize| {
             let weights = options.peepholes.get(self.direction);
             weights.map_or(0.0, |weights| f64::from(weights[which * units + unit]))
@@ -140,7 +141,9 @@ pub fn run(
     lengths: &[usize],
     states: [&[f32]; 2],
 ) -> OracleOutput {
-    let (inputs, units, width) = (layer.inputs(), layer.units(), layer.width());
+    let inputs = layer.inputs();
+    let units = layer.units();
+    let width = layer.width();
     let steps = input.len() / (batch * inputs).max(1);
     let mut oracle = OracleOutput {
         outputs: vec![0.0; steps * batch * layer.outputs()],
@@ -153,7 +156,8 @@ pub fn run(
     for (direction, weights) in layer.weights().iter().enumerate() {
         for (row, length) in lengths.iter().enumerate() {
             let at = direction * batch + row;
-            let (mut h, mut c) = (from(states[0], width, at), from(states[1], units, at));
+            let mut h = from(states[0], width, at);
+            let mut c = from(states[1], units, at);
             for t in 0..*length {
                 let time = if layer.directions().is_back(direction) { length - 1 - t } else { t };
                 let x = from(input, inputs, time * batch + row);

@@ -228,10 +228,13 @@ impl PartitionTask<'_> {
     #[must_use]
     pub fn step(&self, split: Split) -> StepTime {
         let Self { product, cell, precision, machine, sweep } = self;
-        let (gates, workers) = (cell.gates(), split.workers());
+        let gates = cell.gates();
+        let workers = split.workers();
         let panels = product.j.div_ceil(gates * LANES).div_ceil(split.j);
-        let (rows, k) = (product.i.div_ceil(split.i), product.k.div_ceil(split.k));
-        let (units, weights) = (panels * LANES, gates * panels * LANES * k);
+        let rows = product.i.div_ceil(split.i);
+        let k = product.k.div_ceil(split.k);
+        let units = panels * LANES;
+        let weights = gates * panels * LANES * k;
         let bytes = |weights: usize| (weights * 4 / precision.per_word()) as f64;
         let all = bytes(product.j * product.k);
         // The state's units of other workers and, for a sum in parts, the other parts.

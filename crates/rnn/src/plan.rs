@@ -103,7 +103,8 @@ impl PackedWeights {
     /// Packs the weights of a direction; in `f32` if the layer has options.
     #[must_use]
     pub fn new(layer: &Layer, direction: usize, precision: Precision) -> Self {
-        let (units, weights) = (layer.units(), &layer.weights()[direction]);
+        let units = layer.units();
+        let weights = &layer.weights()[direction];
         let precision = if layer.is_plain() { precision } else { Precision::F32 };
         // If r acts on the state, n has separate products.
         let gates = layer.cell().gates() - usize::from(layer.options().reset_first);
@@ -121,8 +122,9 @@ impl PackedWeights {
             let count = input.panels() * input.vectors() * LANES;
             let vectors = if gates == 1 { 1 } else { gates };
             let element = |at: usize| {
-                let (panel, vector, lane) =
-                    (at / (vectors * LANES), at / LANES % vectors, at % LANES);
+                let panel = at / (vectors * LANES);
+                let vector = at / LANES % vectors;
+                let lane = at % LANES;
                 let unit = panel * LANES + lane;
                 if unit < units { bias(vector, unit) } else { 0.0 }
             };
@@ -168,8 +170,8 @@ pub fn build(
     let mut buffers = outer_buffers(layer, batch);
     let mut states = Vec::new();
     let workers = choice.workers();
-    let mut of_input: Vec<Work> = vec![Vec::new(); workers];
-    let mut of_state: Vec<Work> = vec![Vec::new(); workers];
+    let mut input_work: Vec<Work> = vec![Vec::new(); workers];
+    let mut state_work: Vec<Work> = vec![Vec::new(); workers];
     for (direction, packed) in packed.iter().enumerate().take(directions) {
         let time =
             if layer.directions().is_back(direction) { SlotIndex::Back } else { SlotIndex::Step };
@@ -185,8 +187,8 @@ pub fn build(
                 let part =
                     Part { layer, packed, time, direction, rows, panels, choice, hidden, own };
                 let worker = (side * choice.rows + row) * choice.units + unit;
-                of_input[worker].push(part.input());
-                of_state[worker].push(part.state());
+                input_work[worker].push(part.input());
+                state_work[worker].push(part.state());
                 parts.push(part.state_part());
             }
         }
@@ -195,16 +197,19 @@ pub fn build(
     // Workers that divide only rows or directions share no state, so they need no barrier.
     let has_barrier = choice.units > 1;
     let stages = if choice.chunk <= 1 {
-        let work = of_input.into_iter().zip(of_state).map(|(input, state)| [input, state].concat());
+        let work =
+            input_work.into_iter().zip(state_work).map(|(input, state)| [input, state].concat());
         let phases = vec![Phase { work: work.collect(), has_barrier }];
         vec![Stage { cadence: Cadence::Step, phases }]
     } else {
         // Each worker computes the products that it needs itself, so that no barrier separates the
         // stages.
-        let first =
-            Stage { cadence: Cadence::Chunk, phases: vec![Phase { work: of_input, has_barrier }] };
+        let first = Stage {
+            cadence: Cadence::Chunk,
+            phases: vec![Phase { work: input_work, has_barrier }],
+        };
         let steps =
-            Stage { cadence: Cadence::Step, phases: vec![Phase { work: of_state, has_barrier }] };
+            Stage { cadence: Cadence::Step, phases: vec![Phase { work: state_work, has_barrier }] };
         vec![first, steps]
     };
     let looped = Loop { length: 0, chunk: choice.chunk.max(1), stages };
@@ -328,7 +333,8 @@ impl Part<'_> {
         let HiddenBuffers { state: hidden, narrow } = self.hidden;
         let last = at(hidden, SlotIndex::Turn { by: 0 });
         let input = at(self.own.gates, SlotIndex::Turn { by: 0 });
-        let (units, precision) = (self.layer.units(), self.choice.precision);
+        let units = self.layer.units();
+        let precision = self.choice.precision;
         let next = HiddenState {
             state: at(hidden, SlotIndex::Turn { by: 1 }),
             narrow: narrow.map(|buffer| (at(buffer, SlotIndex::Turn { by: 1 }), precision)),

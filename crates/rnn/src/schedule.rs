@@ -164,7 +164,8 @@ fn fuse(dag: &Dag, phase: &[usize], rows: usize, times: usize) -> Vec<FusedProdu
         let Some(first) = products.first() else { continue };
         let mut gates: Vec<usize> = products.iter().map(|product| product.gate).collect();
         gates.sort_unstable();
-        let (i, k) = (first.m * rows, first.k);
+        let i = first.m * rows;
+        let k = first.k;
         if let Some(same) = all.iter_mut().find(|fused| fused.gates == gates) {
             same.sources.push(source);
             same.product.k += k;
@@ -201,7 +202,8 @@ pub fn parallelisms(
     workers: usize,
 ) -> Vec<Parallelism> {
     // Outputs only: cells follow after the phase.
-    let (cell, precision) = (Cell::Rnn(Activation::Identity), Precision::F32);
+    let cell = Cell::Rnn(Activation::Identity);
+    let precision = Precision::F32;
     let mut sorted = products.to_vec();
     sorted.sort_by(|a, b| b.flops().total_cmp(&a.flops()));
     let mut all = Vec::new();

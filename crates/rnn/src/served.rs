@@ -200,7 +200,8 @@ impl Draft {
     /// Adds the weights of a bidirectional layer.
     fn layer(&mut self, cell: Cell, inputs: usize) -> Result<Arc<Layer>, NetworkError> {
         let units = self.sizes.units;
-        let (outputs, scale) = (cell.gates() * units, (units as f32).sqrt().recip());
+        let outputs = cell.gates() * units;
+        let scale = (units as f32).sqrt().recip();
         let mut weights = || Weights {
             input: self.drawn.take(outputs * inputs, scale),
             state: self.drawn.take(outputs * units, scale),
@@ -232,7 +233,8 @@ impl Draft {
         table: &Arc<[f32]>,
     ) -> Result<[TensorId; 2], NetworkError> {
         let ids = self.network.add(name, Node::Ids { steps, batch })?;
-        let (table, width) = (Arc::clone(table), self.sizes.embedding);
+        let table = Arc::clone(table);
+        let width = self.sizes.embedding;
         let name = format!("{name} embedding");
         Ok([ids, self.network.add(&name, Node::Embedding { ids, table, width })?])
     }
@@ -272,7 +274,8 @@ impl Draft {
         let query = self.network.add("query state", Node::Last { input: encoded })?;
         let [ids, vectors] = self.words("documents", steps, documents, &table)?;
         let keys = self.recurrent("document encoder", vectors, &[of_documents])?;
-        let (network, over) = (&mut self.network, Scope::All);
+        let network = &mut self.network;
+        let over = Scope::All;
         let scores = network.add("match", Node::Match { query, keys, score: Score::Dot })?;
         let weights = network.add("attention", Node::Softmax { input: scores, over })?;
         Ok(vec![network.add("pointer", Node::Pointer { weights, ids, over })?])
@@ -302,7 +305,8 @@ impl Draft {
             let layers = [Arc::clone(&contextual)];
             self.recurrent(&format!("{name} contextual"), vectors, &layers)
         };
-        let (context, query) = (encode("context", steps)?, encode("query", query)?);
+        let context = encode("context", steps)?;
+        let query = encode("query", query)?;
         let aware = Node::Trilinear { context, query, weights };
         let aware = self.network.add("attention", aware)?;
         let modelled = self.recurrent("modelling", aware, &modelling)?;

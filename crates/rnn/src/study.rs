@@ -105,7 +105,8 @@ impl Subject {
     /// # Panics
     /// A size is 0.
     #[must_use]
-    pub fn new(cell: Cell, [inputs, units, batch, steps]: [usize; 4], base: Choice) -> Self {
+    pub fn new(cell: Cell, sizes: [usize; 4], base: Choice) -> Self {
+        let [inputs, units, batch, steps] = sizes;
         let outputs = cell.gates() * units;
         let bound = (units as f32).sqrt().recip();
         let numbers = |count: usize, bound: f32| -> Vec<f32> {
@@ -133,7 +134,10 @@ impl Subject {
 
     fn goal(&self, threads: usize) -> Goal<'_> {
         let Self { layer, batch, steps, base, .. } = self;
-        let (batch, steps, base, forced) = (*batch, *steps, *base, Constraints::default());
+        let batch = *batch;
+        let steps = *steps;
+        let base = *base;
+        let forced = Constraints::default();
         Goal { layer, batch, steps, base, forced, threads }
     }
 
@@ -363,7 +367,8 @@ impl<'a> Study<'a> {
         };
         // The first call fills the caches.
         call()?;
-        let (before, end) = ((self.count)(), now() + self.time);
+        let before = (self.count)();
+        let end = now() + self.time;
         let mut times = Vec::new();
         while times.len() < 3 || now() < end {
             times.push(call()?);

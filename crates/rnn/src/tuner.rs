@@ -389,7 +389,8 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|choice| choice.chunk == 7 && choice.units == 2));
         goal.forced.units = Some(9);
-        let (machine, isa) = (Machine::sapphire_rapids(), Isa::scalar());
+        let machine = Machine::sapphire_rapids();
+        let isa = Isa::scalar();
         let refused =
             tune(&goal, &goal.pack(), &machine, isa, &mut Team::with_workers(4), Effort::default());
         assert_eq!(refused, Err(TuneError::Forced(goal.forced)));

@@ -1,7 +1,7 @@
 //! Calls of the engine make no system calls: a process in which a system call is fatal survives.
 //!
-//! Linux alone has such fences (seccomp). Elsewhere, and where a fence is refused, the test says
-//! that it knows nothing.
+//! Such a filter (seccomp) exists on Linux only. Where it is refused, the test reports that it checked
+//! nothing.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -35,9 +35,9 @@ mod number {
     pub const CLOCK_GETTIME: i64 = 113;
 }
 
-/// Ends the process at any system call but those: to tell the end on stdout; and what a worker does
-/// when the one that it waits for has been off its core for long, which no call of the engine is to
-/// blame for.
+/// Ends the process at any system call except these: writes to stdout, for the result of the test,
+/// and the calls of a worker that waits for a preempted one, because no call of the engine causes
+/// them.
 fn fence() -> BpfProgram {
     let stdout = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 1)
         .expect("a condition that the crate knows");

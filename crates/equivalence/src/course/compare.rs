@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::functions::{FROM_ZERO, NORMALISED, Operation};
+use super::functions::{FROM_ZERO, NORMALIZED, Operation};
 use super::{Course, LayerUse, NumberRole, Source, Trace};
 
 /// Relative tolerance for equal numbers: those of 16 bits agree this well.
@@ -71,8 +71,8 @@ fn layer(
         return Some(why);
     }
     let list = |all: &BTreeSet<String>| {
-        let told: Vec<&str> = all.iter().map(String::as_str).collect();
-        if told.concat().is_empty() { "no attributes".to_owned() } else { told.join(", ") }
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        if names.concat().is_empty() { "no attributes".to_owned() } else { names.join(", ") }
     };
     if own.attributes != theirs.attributes {
         return Some(format!(
@@ -104,13 +104,14 @@ fn traces(own: &Trace, theirs: &Trace, names: &WeightNames<'_>) -> Option<String
         return Some("more comes together than can be followed".into());
     }
     let sources = |trace: &Trace| trace.from.keys().cloned().collect::<BTreeSet<_>>();
-    let (ours, all) = (sources(own), sources(theirs));
+    let ours = sources(own);
+    let all = sources(theirs);
     if ours != all {
         let list = |some: &BTreeSet<Source>, others: &BTreeSet<Source>| {
             let only: Vec<String> = some.difference(others).map(names.name).collect();
             let more = if only.len() > 3 { " and others" } else { "" };
-            let told: Vec<String> = only.into_iter().take(3).collect();
-            if told.is_empty() { "nothing else".into() } else { told.join(", ") + more }
+            let names: Vec<String> = only.into_iter().take(3).collect();
+            if names.is_empty() { "nothing else".into() } else { names.join(", ") + more }
         };
         return Some(format!(
             "it takes {} that the reference does not, and the reference {}",
@@ -151,7 +152,7 @@ fn simpler(mut works: OperationCounts) -> OperationCounts {
             works.remove(&Operation::Arithmetic(part));
         }
         works.remove(&Operation::Function("ReduceMax".into()));
-        works.insert(Operation::Arithmetic(NORMALISED), 1);
+        works.insert(Operation::Arithmetic(NORMALIZED), 1);
     }
     works
 }
@@ -182,7 +183,8 @@ fn works(
     let from_zero_there = count_of(theirs, &Operation::Function(FROM_ZERO.into()));
     let all: BTreeSet<&Operation> = own.keys().chain(theirs.keys()).collect();
     for done in all {
-        let (ours, there) = (count_of(own, done), count_of(theirs, done));
+        let ours = count_of(own, done);
+        let there = count_of(theirs, done);
         let is_alike = match done {
             Operation::Function(name) if name == FROM_ZERO => true,
             Operation::Function(name) if name == "Relu" => {
@@ -211,7 +213,7 @@ fn works(
 
 /// Describes a difference between numbers.
 fn numbers(own: &Trace, theirs: &Trace) -> Option<String> {
-    if own.has_untold || theirs.has_untold {
+    if own.has_unknown || theirs.has_unknown {
         return None;
     }
     let all = |trace: &Trace, role: NumberRole| -> Vec<f64> {
@@ -229,7 +231,8 @@ fn numbers(own: &Trace, theirs: &Trace) -> Option<String> {
         (NumberRole::Size, "arranged in rows of"),
     ];
     for (role, what) in named {
-        let (ours, there) = (all(own, role), all(theirs, role));
+        let ours = all(own, role);
+        let there = all(theirs, role);
         // A dimension counted from the end may be any.
         let from_end = |values: &[f64]| values.iter().any(|value| *value < 0.0);
         let is_any = |values: &[f64]| values.is_empty() || from_end(values);

@@ -78,7 +78,7 @@ pub struct StepEffects {
     pub done: Vec<Operation>,
     pub numbers: Vec<(NumberRole, f64)>,
     pub is_fused: bool,
-    pub has_untold: bool,
+    pub has_unknown: bool,
 }
 
 /// Operators that change no numbers, or only add.
@@ -184,7 +184,7 @@ impl StepEffects {
         self.done.extend(other.done);
         self.numbers.extend(other.numbers);
         self.is_fused |= other.is_fused;
-        self.has_untold |= other.has_untold;
+        self.has_unknown |= other.has_unknown;
     }
 
     fn arithmetic(arithmetic: &[&'static str]) -> Self {
@@ -193,12 +193,12 @@ impl StepEffects {
     }
 
     fn number(mut self, role: NumberRole, value: f64) -> Self {
-        let tells = match role {
+        let has_effect = match role {
             NumberRole::Factor => (value - 1.0).abs() >= LEAST_NUMBER,
             NumberRole::Offset => value.abs() >= LEAST_NUMBER,
             _ => true,
         };
-        if tells {
+        if has_effect {
             self.numbers.push((role, value));
         }
         self
@@ -210,8 +210,8 @@ impl StepEffects {
     }
 
     /// Marks the numbers of a fused operator, which are in no tensor, as unknown.
-    fn untold(mut self) -> Self {
-        self.has_untold = true;
+    fn unknown(mut self) -> Self {
+        self.has_unknown = true;
         self
     }
 }
@@ -228,7 +228,8 @@ impl StepContext<'_> {
         }
         // Codes, each with its scale and zero point.
         let at = if self.is_fed(0) { 3 } else { 0 };
-        let (code, scale) = (self.number(at)?, self.number(at + 1)?);
+        let code = self.number(at)?;
+        let scale = self.number(at + 1)?;
         Some((code - self.number(at + 2).unwrap_or(0.0)) * scale)
     }
 
@@ -264,7 +265,7 @@ impl StepContext<'_> {
 }
 
 /// Name of exponentials divided by their sum.
-pub const NORMALISED: &str = "Softmax";
+pub const NORMALIZED: &str = "Softmax";
 
 /// Name of values that quantization keeps from being negative.
 pub const FROM_ZERO: &str = "a range from zero";
@@ -274,12 +275,12 @@ fn arithmetic(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
     let both = work.by.len() > 1;
     let number = work.operand();
     // The operand is a tensor other than a weight or a number: a size, or quantized.
-    let untold = |found: StepEffects| if work.has_size { found.untold() } else { found };
+    let unknown = |found: StepEffects| if work.has_size { found.unknown() } else { found };
     let is_sum_of_codes =
         work.by.first().is_some_and(|(_, by)| matches!(*by, "MatMulInteger" | "ConvInteger"));
     Some(match (op, number) {
         ("Add", Some(value)) if !both => StepEffects::default().number(NumberRole::Offset, value),
-        ("Add", _) => untold(StepEffects::default()),
+        ("Add", _) => unknown(StepEffects::default()),
         ("Sub", Some(value)) if !both && work.is_fed(0) => {
             StepEffects::default().number(NumberRole::Offset, -value)
         }
@@ -289,10 +290,10 @@ fn arithmetic(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
         ("Sub" | "Mul" | "Div", _) if !both && (work.is_scaled || is_sum_of_codes) => {
             StepEffects::default()
         }
-        ("Sub", _) if !both => untold(StepEffects::default()),
+        ("Sub", _) if !both => unknown(StepEffects::default()),
         ("Sub", _) => StepEffects::arithmetic(&["Difference"]),
         ("Mul", Some(value)) if !both => StepEffects::default().number(NumberRole::Factor, value),
-        ("Mul", _) if !both => untold(StepEffects::default()),
+        ("Mul", _) if !both => unknown(StepEffects::default()),
         ("Mul", _) if work.by.iter().any(|(_, by)| *by == "Reciprocal") => StepEffects::default(),
         ("Mul", _) => StepEffects::arithmetic(&["Product"]),
         ("Div", Some(value)) if !both && work.is_fed(0) => {
@@ -301,7 +302,7 @@ fn arithmetic(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
         ("Div", Some(value)) if !both => {
             StepEffects::arithmetic(&["Quotient"]).number(NumberRole::Factor, value)
         }
-        ("Div", _) if !both => untold(StepEffects::default()),
+        ("Div", _) if !both => unknown(StepEffects::default()),
         ("Div" | "Reciprocal", _) => StepEffects::arithmetic(&["Quotient"]),
         ("Neg", _) => StepEffects::default().number(NumberRole::Factor, -1.0),
         ("Sqrt", _) => StepEffects::arithmetic(&["Sqrt"]),
@@ -336,10 +337,11 @@ fn clipped(work: &StepContext<'_>) -> StepEffects {
         _ => work.number(at),
     };
     let is_given = |at: usize| (work.input)(at).is_some();
-    let (low, high) = (bound(1, "min"), bound(2, "max"));
+    let low = bound(1, "min");
+    let high = bound(2, "max");
     let found = bounded(low, high, work.by.first().map_or("", |(_, by)| by));
-    let is_told = (low.is_some() || !is_given(1)) && (high.is_some() || !is_given(2));
-    if is_told { found } else { found.untold() }
+    let is_known = (low.is_some() || !is_given(1)) && (high.is_some() || !is_given(2));
+    if is_known { found } else { found.unknown() }
 }
 
 /// Bounds beyond this are no bounds.
@@ -380,19 +382,19 @@ fn fused(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
             found.number(NumberRole::Offset, float("epsilon", 1e-5))
         }
         "Gelu" if node.text("approximate") == "tanh" => {
-            StepEffects::arithmetic(&["Product"]).function("Tanh").untold()
+            StepEffects::arithmetic(&["Product"]).function("Tanh").unknown()
         }
-        "Gelu" | "BiasGelu" => StepEffects::arithmetic(&["Product"]).function("Erf").untold(),
-        "FastGelu" => StepEffects::arithmetic(&["Product"]).function("Tanh").untold(),
+        "Gelu" | "BiasGelu" => StepEffects::arithmetic(&["Product"]).function("Erf").unknown(),
+        "FastGelu" => StepEffects::arithmetic(&["Product"]).function("Tanh").unknown(),
         "QuickGelu" | "Swish" => {
             let factor = float("alpha", if op == "Swish" { 1.0 } else { 1.702 });
             let found = StepEffects::arithmetic(&["Product"]).function("Sigmoid");
             found.number(NumberRole::Factor, factor)
         }
-        "BiasSoftmax" => StepEffects::arithmetic(&[NORMALISED]).function("Exp"),
+        "BiasSoftmax" => StepEffects::arithmetic(&[NORMALIZED]).function("Exp"),
         "Softmax" | "LogSoftmax" => {
             let axis = node.int("axis", -1);
-            let found = StepEffects::arithmetic(&[NORMALISED])
+            let found = StepEffects::arithmetic(&[NORMALIZED])
                 .function("Exp")
                 .number(NumberRole::Axis, axis as f64);
             if op == "Softmax" { found } else { found.function("Log") }
@@ -406,10 +408,10 @@ fn fused(work: &StepContext<'_>, op: &str) -> Option<StepEffects> {
         | "DecoderMaskedSelfAttention"
         | "DecoderMaskedMultiHeadAttention"
         | "SparseAttention" => {
-            let found = StepEffects::arithmetic(&[NORMALISED]).function("Exp").untold();
+            let found = StepEffects::arithmetic(&[NORMALIZED]).function("Exp").unknown();
             StepEffects { is_fused: true, ..found }
         }
-        "RotaryEmbedding" => StepEffects { is_fused: true, ..StepEffects::default() }.untold(),
+        "RotaryEmbedding" => StepEffects { is_fused: true, ..StepEffects::default() }.unknown(),
         "Loop" => match work.number(0) {
             Some(turns) => StepEffects::default().number(NumberRole::Count, turns),
             None => StepEffects::default(),
@@ -462,10 +464,10 @@ fn activation(work: &StepContext<'_>, name: &str) -> StepEffects {
         _ => {
             let alpha = number(0, "activation_alpha").map(|value| ("alpha", value));
             let beta = number(1, "activation_beta").map(|value| ("beta", value));
-            let told = alpha.into_iter().chain(beta);
-            let told: Vec<String> =
-                told.filter_map(|(kind, value)| float(name, kind, value)).collect();
-            StepEffects::default().function(format!("{name}{}", told.concat()))
+            let parts = alpha.into_iter().chain(beta);
+            let parts: Vec<String> =
+                parts.filter_map(|(kind, value)| float(name, kind, value)).collect();
+            StepEffects::default().function(format!("{name}{}", parts.concat()))
         }
     }
 }
@@ -488,8 +490,8 @@ const LEFT_OUT: [&str; 12] = [
 
 /// Non-default attributes of an operator.
 fn attributes(step: &Step<'_>) -> String {
-    let told = step.node.attributes.iter().filter(|(name, _)| !LEFT_OUT.contains(&&name[..]));
-    let mut told: Vec<String> = told
+    let parts = step.node.attributes.iter().filter(|(name, _)| !LEFT_OUT.contains(&&name[..]));
+    let mut parts: Vec<String> = parts
         .filter_map(|(name, value)| match value {
             Attribute::Int(0) => None,
             Attribute::Int(value) => Some(format!(" {name}={value}")),
@@ -500,8 +502,8 @@ fn attributes(step: &Step<'_>) -> String {
             _ => None,
         })
         .collect();
-    told.sort_unstable();
-    told.concat()
+    parts.sort_unstable();
+    parts.concat()
 }
 
 fn float(op: &str, name: &str, value: f32) -> Option<String> {
@@ -526,8 +528,9 @@ fn ints(name: &str, values: &[i64]) -> Option<String> {
 
 /// Attributes of a layer, and its padding; pads of -1 depend on the size.
 pub fn attributes_and_pads(step: &Step<'_>) -> (String, Vec<i64>) {
-    let (node, op) = (step.node, plain(step.op));
-    let mut told = Vec::new();
+    let node = step.node;
+    let op = plain(step.op);
+    let mut parts = Vec::new();
     let names: &[&str] = match family(op) {
         Family::Convolution => &["dilations", "group", "output_padding", "strides"],
         Family::Recurrent => {
@@ -536,7 +539,7 @@ pub fn attributes_and_pads(step: &Step<'_>) -> (String, Vec<i64>) {
         _ => &[],
     };
     for name in names {
-        told.extend(match node.attribute(name) {
+        parts.extend(match node.attribute(name) {
             Some(Attribute::Ints(values)) => ints(name, values),
             Some(Attribute::Int(value)) if *value != i64::from(*name == "group") => {
                 Some(format!("{name}={value}"))
@@ -556,7 +559,7 @@ pub fn attributes_and_pads(step: &Step<'_>) -> (String, Vec<i64>) {
         _ => vec![-1],
     };
     let pads = if pads.iter().all(|pad| *pad == 0) { Vec::new() } else { pads };
-    (format!("{class} {}", told.join(" ")).trim().to_owned(), pads)
+    (format!("{class} {}", parts.join(" ")).trim().to_owned(), pads)
 }
 
 /// Whether the functions are the defaults of a recurrent operator.

@@ -211,9 +211,10 @@ fn layers_side_by_side_in_one_weight_are_found() {
         let mut made = TestModel { model: TestModel::empty() };
         let all = parts.map(|name| reference.values(name));
         let at = |row: usize, column: usize| all[column / 8][row * 8 + column % 8];
-        let mut values: Vec<f32> = match turned {
-            false => (0..8 * 24).map(|index| at(index / 24, index % 24)).collect(),
-            true => (0..8 * 24).map(|index| at(index % 8, index / 8)).collect(),
+        let mut values: Vec<f32> = if turned {
+            (0..8 * 24).map(|index| at(index % 8, index / 8)).collect()
+        } else {
+            (0..8 * 24).map(|index| at(index / 24, index % 24)).collect()
         };
         values[9] += change;
         let shape = if turned { [24, 8] } else { [8, 24] };

@@ -92,7 +92,7 @@ impl TestModel {
     }
 
     /// Replaces a weight by 8-bit codes and a `DequantizeLinear`.
-    pub fn quantise(&mut self, name: &str, per: ScaleGroup, code: impl Fn(f32) -> f32) {
+    pub fn quantize(&mut self, name: &str, per: ScaleGroup, code: impl Fn(f32) -> f32) {
         let tensor = self.tensor(name).clone();
         let values = self.values(name);
         let slice = match per {

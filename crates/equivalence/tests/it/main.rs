@@ -4,7 +4,7 @@
 mod course;
 mod hidden;
 mod made;
-mod quantised;
+mod quantized;
 mod small;
 
 use dyno_equivalence::{BeamCounts, Finding, Pairing, Verdict, compare};
@@ -47,7 +47,7 @@ fn rounding_to_fewer_bits_is_closed_if_it_is_described() {
     for per in [ScaleGroup::Tensor, ScaleGroup::Channel] {
         let mut made = TestModel::reference();
         for name in ["conv1", "conv2"] {
-            made.quantise(name, per, f32::round);
+            made.quantize(name, per, f32::round);
         }
         made.halve("fc");
         let rounded = ["conv1", "conv2", "fc"].map(|name| (name, Finding::Rounded));
@@ -59,7 +59,7 @@ fn rounding_to_fewer_bits_is_closed_if_it_is_described() {
     }
     // Rounded down, as some quantizers do: noted.
     let mut made = TestModel::reference();
-    made.quantise("conv2", ScaleGroup::Tensor, f32::floor);
+    made.quantize("conv2", ScaleGroup::Tensor, f32::floor);
     let equivalence = check(&made, Verdict::Closed, &[("conv2", Finding::Rounded)]);
     let farther = "rounded to the farther neighbour";
     assert!(equivalence.conditions.iter().any(|text| text.contains(farther)));
@@ -90,7 +90,7 @@ fn pruned_weights_are_not_closed() {
     assert!(equivalence.reasons[0].what.contains("including pruning"));
     assert!(equivalence.reasons[0].rule.contains("8.2"));
     // Also after a quantizer, whose zeros do not count.
-    made.quantise("conv2", ScaleGroup::Channel, f32::round);
+    made.quantize("conv2", ScaleGroup::Channel, f32::round);
     check(&made, verdict, &[("conv2", Finding::Pruned)]);
 }
 
@@ -105,9 +105,9 @@ fn retrained_weights_are_open_and_restricted_if_the_layers_are_kept() {
     let equivalence = check(&made, verdict, &[("fc", Finding::Retrained)]);
     assert_eq!(equivalence.tensors[0].name, "fc", "the worst comes first");
     // Quantized afterwards: more than a step away.
-    let mut quantised = TestModel { model: made.model.clone() };
-    quantised.quantise("fc", ScaleGroup::Tensor, f32::round);
-    check(&quantised, verdict, &[("fc", Finding::Retrained)]);
+    let mut quantized = TestModel { model: made.model.clone() };
+    quantized.quantize("fc", ScaleGroup::Tensor, f32::round);
+    check(&quantized, verdict, &[("fc", Finding::Retrained)]);
     // Without its pooling layer.
     made.model.nodes.retain(|node| node.op != "GlobalAveragePool");
     made.model.nodes[3].inputs[0] = "c".into();
@@ -227,7 +227,7 @@ fn a_description_as_large_as_its_weights_is_open() {
     dequantise.attributes.push(("block_size".into(), Attribute::Int(1)));
     made.model.nodes.insert(0, dequantise);
     for name in ["conv1", "conv2"] {
-        made.quantise(name, ScaleGroup::Tensor, f32::round);
+        made.quantize(name, ScaleGroup::Tensor, f32::round);
     }
     let equivalence = check(&made, Verdict::Open, &[("fc", Finding::Same)]);
     assert!(equivalence.reasons[0].what.contains("similar in size"), "{:?}", equivalence.reasons);
@@ -237,7 +237,7 @@ fn a_description_as_large_as_its_weights_is_open() {
 fn dynamic_and_packed_quantisation_is_read() {
     // Like ONNX Runtime's dynamic quantizer: integers, scaled afterwards.
     let mut made = TestModel::reference();
-    made.quantise("fc", ScaleGroup::Tensor, f32::round);
+    made.quantize("fc", ScaleGroup::Tensor, f32::round);
     made.model.nodes.retain(|node| node.op != "DequantizeLinear" && node.op != "MatMul");
     let mut codes = node("DynamicQuantizeLinear", &["e"], "e_quantized");
     codes.outputs.extend(["e_scale".into(), "e_zero".into()]);
@@ -287,7 +287,7 @@ fn weights_that_an_optimiser_reshaped_or_added_quantised_are_found() {
     check(&made, Verdict::Closed, &[("fc", Finding::Same), ("bias1", Finding::Same)]);
 
     let mut made = TestModel::reference();
-    made.quantise("bias1", ScaleGroup::Tensor, f32::round);
+    made.quantize("bias1", ScaleGroup::Tensor, f32::round);
     made.model.nodes.retain(|node| node.op != "DequantizeLinear");
     made.model.nodes[0].inputs.pop();
     made.model.tensors.push(Tensor::of_f32("step", &[], &[0.1]));

@@ -5,9 +5,30 @@ use dyno_onnx::{Attribute, Element, Tensor, Values};
 
 use crate::made::{TestModel, check, node, random};
 
+/// A floating-point type of a byte or less.
+#[derive(Debug, Clone, Copy)]
+struct SmallType {
+    element: Element,
+    /// Bits of the fraction.
+    fraction: u32,
+    /// Bias of the exponent.
+    bias: i32,
+    /// Bits without the sign.
+    width: u32,
+    /// Bits of the greatest number.
+    greatest: u8,
+}
+
+impl SmallType {
+    const fn new(element: Element, fraction: u32, bias: i32, width: u32, greatest: u8) -> Self {
+        Self { element, fraction, bias, width, greatest }
+    }
+}
+
 /// Decodes the bits of a number by the definition: sign, exponent, fraction. Infinities and NaN are
 /// left out.
-fn decoded(bits: u8, (fraction, bias, width): (u32, i32, u32)) -> f32 {
+fn decoded(bits: u8, kind: SmallType) -> f32 {
+    let SmallType { fraction, bias, width, .. } = kind;
     let size = u32::from(bits) & ((1 << width) - 1);
     let (exponent, digits) = ((size >> fraction) as i32, size & ((1 << fraction) - 1));
     let share = digits as f32 / (1 << fraction) as f32;
@@ -18,24 +39,24 @@ fn decoded(bits: u8, (fraction, bias, width): (u32, i32, u32)) -> f32 {
     if u32::from(bits) >> width == 1 { -value } else { value }
 }
 
-/// Each type with its format and the bits of its greatest number.
-const TYPES: [(Element, (u32, i32, u32), u8); 5] = [
-    (Element::F8E4M3, (3, 7, 7), 0x7e),
-    (Element::F8E4M3Fnuz, (3, 8, 7), 0x7f),
-    (Element::F8E5M2, (2, 15, 7), 0x7b),
-    (Element::F8E5M2Fnuz, (2, 16, 7), 0x7f),
-    (Element::F4E2M1, (1, 1, 3), 0x7),
+const TYPES: [SmallType; 5] = [
+    SmallType::new(Element::F8E4M3, 3, 7, 7, 0x7e),
+    SmallType::new(Element::F8E4M3Fnuz, 3, 8, 7, 0x7f),
+    SmallType::new(Element::F8E5M2, 2, 15, 7, 0x7b),
+    SmallType::new(Element::F8E5M2Fnuz, 2, 16, 7, 0x7f),
+    SmallType::new(Element::F4E2M1, 1, 1, 3, 0x7),
 ];
 
 /// The nearest bits of numbers, packed as in files.
-fn encoded(values: &[f32], (element, form, most): (Element, (u32, i32, u32), u8)) -> Vec<u8> {
+fn encoded(values: &[f32], kind: SmallType) -> Vec<u8> {
     let nearest = |value: &f32| {
-        let deviation = |bits: u8| (decoded(bits, form) - value.abs()).abs();
-        let size = (0..=most).min_by(|a, b| deviation(*a).total_cmp(&deviation(*b))).unwrap_or(0);
-        if *value < 0.0 && size > 0 { size | 1 << form.2 } else { size }
+        let deviation = |bits: u8| (decoded(bits, kind) - value.abs()).abs();
+        let size =
+            (0..=kind.greatest).min_by(|a, b| deviation(*a).total_cmp(&deviation(*b))).unwrap_or(0);
+        if *value < 0.0 && size > 0 { size | 1 << kind.width } else { size }
     };
     let bits: Vec<u8> = values.iter().map(nearest).collect();
-    match element {
+    match kind.element {
         Element::F4E2M1 => {
             bits.chunks(2).map(|two| two[0] | two.get(1).unwrap_or(&0) << 4).collect()
         }
@@ -44,9 +65,9 @@ fn encoded(values: &[f32], (element, form, most): (Element, (u32, i32, u32), u8)
 }
 
 /// "fc" as numbers of a small type, with a scale for each block of 4 rows, or cast.
-fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -> TestModel {
+fn small(kind: SmallType, values: &[f32], is_blocked: bool) -> TestModel {
     let mut made = TestModel::reference();
-    let greatest = decoded(of.2, of.1);
+    let greatest = decoded(kind.greatest, kind);
     let scale = |at: usize| {
         let block = (at / 160, at % 40);
         let all = (0..4).map(|row| values[(block.0 * 4 + row) * 40 + block.1].abs());
@@ -56,7 +77,7 @@ fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -
     let scaled =
         |(at, value): (usize, &f32)| if is_blocked { value / scale(at).exp2() } else { *value };
     let codes: Vec<f32> = values.iter().enumerate().map(scaled).collect();
-    let bytes = encoded(&codes, of);
+    let bytes = encoded(&codes, kind);
     made.model.tensors.retain(|tensor| tensor.name != "fc");
     let tensor = |name: &str, element, shape: &[usize], bytes| Tensor {
         name: name.into(),
@@ -64,7 +85,7 @@ fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -
         shape: shape.to_vec(),
         values: Values::Bytes(bytes),
     };
-    made.model.tensors.push(tensor("fc_small", of.0, &[8, 40], bytes));
+    made.model.tensors.push(tensor("fc_small", kind.element, &[8, 40], bytes));
     let mut read = node("Cast", &["fc_small"], "fc");
     read.attributes.push(("to".into(), Attribute::Int(1)));
     if is_blocked {
@@ -81,30 +102,30 @@ fn small(of: (Element, (u32, i32, u32), u8), values: &[f32], is_blocked: bool) -
 #[test]
 fn numbers_of_a_byte_or_less_are_rounded_ones() {
     let values = TestModel::reference().values("fc");
-    for of in TYPES {
+    for kind in TYPES {
         for is_blocked in [false, true] {
-            if !is_blocked && of.0 == Element::F4E2M1 {
+            if !is_blocked && kind.element == Element::F4E2M1 {
                 // Only 0 and 0.5 are representable.
                 continue;
             }
-            let made = small(of, &values, is_blocked);
+            let made = small(kind, &values, is_blocked);
             let found = check(&made, Verdict::Closed, &[("fc", Finding::Rounded)]);
             assert!(
                 found.tensors[0].deviation.unwrap().half_steps <= 1.01,
                 "{:?}",
                 found.tensors[0]
             );
-            assert!(found.numerics.contains_key(of.0.name()), "{:?}", found.numerics);
+            assert!(found.numerics.contains_key(kind.element.name()), "{:?}", found.numerics);
             // Retrained, pruned and replaced before rounding.
             let changed = |change: &dyn Fn((usize, &f32)) -> f32| {
                 let values: Vec<f32> = values.iter().enumerate().map(change).collect();
-                small(of, &values, is_blocked).compared().tensors.remove(0).finding
+                small(kind, &values, is_blocked).compared().tensors.remove(0).finding
             };
             let other = random(&[320], 7);
-            assert_eq!(changed(&|(at, _)| other[at]), Finding::Replaced, "{of:?}");
+            assert_eq!(changed(&|(at, _)| other[at]), Finding::Replaced, "{kind:?}");
             assert_eq!(changed(&|(at, value)| value + 0.3 * other[at]), Finding::Retrained);
             let pruned = |(at, value): (usize, &f32)| if at % 3 == 0 { 0.0 } else { *value };
-            assert_eq!(changed(&pruned), Finding::Pruned, "{of:?}");
+            assert_eq!(changed(&pruned), Finding::Pruned, "{kind:?}");
         }
     }
 }

@@ -154,7 +154,7 @@ fn weights_that_do_not_fit_are_refused() {
     let Epilogue::Store { to, activation, .. } = plain().epilogue else { panic!("it stores") };
     let wide = Product { epilogue: Epilogue::Store { to, activation, outputs: 17 }, ..plain() };
     assert_eq!(error(wide), Some(("outputs of the weights", 17, 16)));
-    let cell = |vectors, then| {
+    let cell = |vectors, epilogue| {
         let weights = panels(Precision::F32, vectors, 16, 8);
         error(Product { weights, epilogue, ..plain() })
     };

@@ -46,14 +46,16 @@ pub fn keras(
         let name = |what: &str| format!("{prefix}{what}");
         let needed =
             |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
-        let (kernel, state) = (needed("kernel")?, needed("recurrent_kernel")?);
+        let kernel = needed("kernel")?;
+        let state = needed("recurrent_kernel")?;
         let (inputs, _) = kernel.matrix(&name("kernel"))?;
         let (units, _) = state.matrix(&name("recurrent_kernel"))?;
         let rows = layer.cell.gates() * units;
         kernel.expect(&name("kernel"), &[inputs, rows])?;
         state.expect(&name("recurrent_kernel"), &[units, rows])?;
         let has_two = layer.cell == Cell::Gru && layer.reset_after;
-        let (mut input_bias, mut state_bias) = (vec![0.0; rows], vec![0.0; rows]);
+        let mut input_bias = vec![0.0; rows];
+        let mut state_bias = vec![0.0; rows];
         if let Some(bias) = array(&name("bias")) {
             let shape = if has_two { &[2, rows][..] } else { &[rows] };
             bias.expect(&name("bias"), shape)?;

@@ -25,7 +25,8 @@ impl Npz {
             |why: String| ImportError::Format(format!("expected an archive of numpy.savez: {why}"));
         let mut archive =
             ZipArchive::new(Cursor::new(bytes)).map_err(|error| format(error.to_string()))?;
-        let (mut arrays, mut left) = (BTreeMap::new(), LARGEST);
+        let mut arrays = BTreeMap::new();
+        let mut left = LARGEST;
         for at in 0..archive.len() {
             let file = archive.by_index(at).map_err(|error| format(error.to_string()))?;
             let name = file.name().map_err(|error| format(error.to_string()))?.into_owned();

@@ -133,7 +133,7 @@ impl Reader<'_> {
         };
         let is_quantised = self.node.op == "DynamicQuantizeLSTM";
         let [w, r] = if is_quantised {
-            [self.dequantised(1, 8)?, self.dequantised(2, 10)?]
+            [self.dequantized(1, 8)?, self.dequantized(2, 10)?]
         } else {
             [self.needed(1)?, self.needed(2)?]
         };
@@ -260,7 +260,7 @@ impl Reader<'_> {
     /// Dequantizes weights of `DynamicQuantizeLSTM` from directions x k x rows of bytes to
     /// directions x rows x k numbers: `(byte - zero point) * scale`, with one scale and zero point
     /// per direction or per row.
-    fn dequantised(&self, at: usize, scale_at: usize) -> Result<Array, ImportError> {
+    fn dequantized(&self, at: usize, scale_at: usize) -> Result<Array, ImportError> {
         let missing = || ImportError::Missing(format!("input {at} of {}", self.name));
         let tensor = self.tensor(at)?.ok_or_else(missing)?;
         let whole = self.bytes(&tensor, at)?;

@@ -30,13 +30,14 @@ pub fn pytorch(
         let directions = if is_both { Directions::Both } else { Directions::Forward };
         let endings = if is_both { &["", "_reverse"][..] } else { &[""] };
         let mut all = Vec::new();
-        let (mut sizes, mut projections) = ((0, 0), Vec::new());
+        let mut sizes = (0, 0);
+        let mut projections = Vec::new();
         for ending in endings {
             let named = |what: &str| format!("{}{ending}", name(what));
             let (weights_of_direction, found) = direction(cell, &named, array)?;
             if !all.is_empty() && sizes != found {
-                let (expected, found) =
-                    (format!("{sizes:?} inputs and units"), format!("{found:?}"));
+                let expected = format!("{sizes:?} inputs and units");
+                let found = format!("{found:?}");
                 return Err(ImportError::Shape { name: named("weight_ih"), expected, found });
             }
             sizes = found;
@@ -59,7 +60,8 @@ fn direction(
     array: &dyn Fn(&str) -> Option<Array>,
 ) -> Result<(Weights, (usize, usize)), ImportError> {
     let needed = |what: &str| array(&name(what)).ok_or_else(|| ImportError::Missing(name(what)));
-    let (input, state) = (needed("weight_ih")?, needed("weight_hh")?);
+    let input = needed("weight_ih")?;
+    let state = needed("weight_hh")?;
     let ((rows, inputs), (_, width)) =
         (input.matrix(&name("weight_ih"))?, state.matrix(&name("weight_hh"))?);
     let units = rows / cell.gates();

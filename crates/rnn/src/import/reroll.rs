@@ -38,7 +38,8 @@ pub fn reroll(model: &Model) -> (Model, usize) {
         batches.dedup();
         batches.len() < 2 && known.iter().all(|fact| fact.shape.len() == 2)
     };
-    let (mut rolled, mut count) = (model.clone(), 0);
+    let mut rolled = model.clone();
+    let mut count = 0;
     for chain in chains(model, &graph) {
         if !are_matrices(&chain) {
             continue;
@@ -150,7 +151,8 @@ impl Fold {
     fn weights(&mut self, chain: &Chain, graph: &Graph<'_>) {
         let order: &[usize] = if chain.cell == Cell::Lstm { &[0, 3, 1, 2] } else { &[0, 1, 2] };
         let gates: Vec<&Gate> = order.iter().map(|gate| &chain.gates[*gate]).collect();
-        let (units, inputs) = (units(chain), width(chain));
+        let units = units(chain);
+        let inputs = width(chain);
         let rows = gates.len() * units;
         let input: Vec<f32> = gates.iter().flat_map(|gate| graph.matrix(gate.input)).collect();
         let state: Vec<f32> = gates.iter().flat_map(|gate| graph.matrix(gate.state)).collect();

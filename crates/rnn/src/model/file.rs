@@ -36,7 +36,8 @@ fn read_onnx(path: &Path, named: Option<&str>) -> Result<(Vec<Layer>, Option<Str
     let names: Vec<String> = found.iter().map(|layer| layer.name.clone()).collect();
     if let Some(name) = named {
         let Some(at) = found.iter().position(|layer| layer.name == name) else {
-            let (path, name) = (path.to_owned(), name.to_owned());
+            let path = path.to_owned();
+            let name = name.to_owned();
             return Err(ModelError::Unknown { path, name, layers: names });
         };
         found = vec![found.swap_remove(at)];
@@ -115,7 +116,8 @@ fn read_safetensors(path: &Path, named: Option<&str>) -> Result<Vec<Layer>, Mode
         // The layers of `Bidirectional` are read with their forward half.
         own.filter(|prefix| !prefix.contains("backward")).collect()
     };
-    let (pytorch, keras) = (prefixes(PYTORCH), prefixes(KERAS));
+    let pytorch = prefixes(PYTORCH);
+    let keras = prefixes(KERAS);
     let all: Vec<&str> = [&pytorch[..], &keras].concat();
     let prefix = match (named, &all[..]) {
         (_, []) => return Err(ModelError::Empty(path.to_owned())),
@@ -128,7 +130,8 @@ fn read_safetensors(path: &Path, named: Option<&str>) -> Result<Vec<Layer>, Mode
             Some(prefix) => prefix,
             None => {
                 let layers = several.iter().map(|name| (*name).to_owned()).collect();
-                let (path, name) = (path.to_owned(), name.to_owned());
+                let path = path.to_owned();
+                let name = name.to_owned();
                 return Err(ModelError::Unknown { path, name, layers });
             }
         },

@@ -21,7 +21,10 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new(network: &Network) -> Self {
-        let (mut scores, mut wide, mut line, mut places) = (0, 0, 0, 0);
+        let mut scores = 0;
+        let mut wide = 0;
+        let mut line = 0;
+        let mut places = 0;
         for (_, node) in network.nodes() {
             let [one, other] = match node {
                 Node::Match { query, keys, .. } => [query, keys],
@@ -49,11 +52,11 @@ impl Scratch {
     }
 }
 
-pub(super) fn max_pool(input: View<'_>, to: &mut [f32]) {
-    for (row, to) in to.chunks_mut(input.width).enumerate() {
-        to.fill(if input.lengths[row] == 0 { 0.0 } else { f32::NEG_INFINITY });
+pub(super) fn max_pool(input: View<'_>, output: &mut [f32]) {
+    for (row, output) in output.chunks_mut(input.width).enumerate() {
+        output.fill(if input.lengths[row] == 0 { 0.0 } else { f32::NEG_INFINITY });
         for step in 0..input.lengths[row] {
-            for (most, x) in to.iter_mut().zip(input.at(step, row)) {
+            for (most, x) in output.iter_mut().zip(input.at(step, row)) {
                 // NaN propagates, as in the definition.
                 *most = if *x < *most || most.is_nan() { *most } else { *x };
             }
@@ -68,18 +71,18 @@ fn scores(
     keys: Rows<'_>,
     score: &Score,
     line: &mut [f32],
-    to: &mut [f32],
+    output: &mut [f32],
 ) {
     match score {
-        Score::Dot => dots(isa, one(query), keys, to),
+        Score::Dot => dots(isa, one(query), keys, output),
         Score::Additive(v) => {
-            for (step, to) in to.iter_mut().enumerate() {
+            for (step, output) in output.iter_mut().enumerate() {
                 let sums = &mut line[..query.len()];
                 for (sum, (q, k)) in sums.iter_mut().zip(query.iter().zip(keys.row(step))) {
                     *sum = q + k;
                 }
                 Tanh::default().tanh(isa, sums);
-                dots(isa, one(v), one(sums), std::slice::from_mut(to));
+                dots(isa, one(v), one(sums), std::slice::from_mut(output));
             }
         }
     }
@@ -97,12 +100,12 @@ pub(super) fn matched(
     keys: View<'_>,
     score: &Score,
     scratch: &mut Scratch,
-    to: &mut [f32],
+    output: &mut [f32],
 ) {
     if matches!(score, Score::Dot) {
-        return shared(team, to, keys.batch, keys.numbers.len(), &|first, to| {
+        return shared(team, output, keys.batch, keys.numbers.len(), &|first, output| {
             for row in 0..keys.batch {
-                products(isa, query.single(row), keys, row, first, to);
+                products(isa, query.single(row), keys, row, first, output);
             }
         });
     }
@@ -110,21 +113,23 @@ pub(super) fn matched(
         let found = &mut scratch.scores[..keys.lengths[row]];
         scores(isa, query.single(row), keys.row(row), score, &mut scratch.line, found);
         for (step, found) in found.iter().enumerate() {
-            to[step * keys.batch + row] = *found;
+            output[step * keys.batch + row] = *found;
         }
     }
 }
 
 /// Writes products of a query with a row's keys from step `first` on, to every `batch`th number.
-fn products(isa: Isa, query: &[f32], keys: View<'_>, row: usize, first: usize, to: &mut [f32]) {
+fn products(isa: Isa, query: &[f32], keys: View<'_>, row: usize, first: usize, output: &mut [f32]) {
     const SOME: usize = 32;
-    for (index, to) in to.chunks_mut(SOME * keys.batch).enumerate() {
+    for (index, output) in output.chunks_mut(SOME * keys.batch).enumerate() {
         let start = first + index * SOME;
-        let some = keys.some(row, start..start + to.len() / keys.batch);
+        let some = keys.some(row, start..start + output.len() / keys.batch);
         let mut found = [0.0; SOME];
         dots(isa, one(query), some, &mut found[..some.count()]);
-        for (to, found) in to[row..].iter_mut().step_by(keys.batch).zip(&found[..some.count()]) {
-            *to = *found;
+        for (output, found) in
+            output[row..].iter_mut().step_by(keys.batch).zip(&found[..some.count()])
+        {
+            *output = *found;
         }
     }
 }
@@ -140,19 +145,19 @@ fn spread(numbers: &mut [f32], places: impl Iterator<Item = usize> + Clone) {
     places.for_each(|at| numbers[at] /= sum);
 }
 
-pub(super) fn softmax(input: View<'_>, over: Scope, to: &mut [f32]) {
-    to.copy_from_slice(input.numbers);
+pub(super) fn softmax(input: View<'_>, over: Scope, output: &mut [f32]) {
+    output.copy_from_slice(input.numbers);
     let batch = input.batch;
     match over {
         Scope::Row => {
             for row in 0..batch {
-                spread(to, (0..input.lengths[row]).map(|step| step * batch + row));
+                spread(output, (0..input.lengths[row]).map(|step| step * batch + row));
             }
         }
         Scope::All => {
             let steps = 0..input.steps;
             let in_use = |at: &usize| at / batch < input.lengths[at % batch];
-            spread(to, (0..steps.end * batch).filter(in_use));
+            spread(output, (0..steps.end * batch).filter(in_use));
         }
     }
 }
@@ -162,14 +167,14 @@ pub(super) fn mixed(
     weights: View<'_>,
     values: View<'_>,
     scratch: &mut Scratch,
-    to: &mut [f32],
+    output: &mut [f32],
 ) {
-    for (row, to) in to.chunks_mut(values.width).enumerate() {
+    for (row, output) in output.chunks_mut(values.width).enumerate() {
         let of_row = &mut scratch.scores[..values.lengths[row]];
         for (step, weight) in of_row.iter_mut().enumerate() {
             *weight = weights.at(step, row)[0];
         }
-        mix(isa, of_row, values.row(row), to);
+        mix(isa, of_row, values.row(row), output);
     }
 }
 
@@ -180,13 +185,13 @@ pub(super) fn attention(
     values: View<'_>,
     score: &Score,
     scratch: &mut Scratch,
-    to: &mut [f32],
+    output: &mut [f32],
 ) {
     for (step, row, place) in queries.places() {
         let found = &mut scratch.scores[..keys.lengths[row]];
         scores(isa, queries.at(step, row), keys.row(row), score, &mut scratch.line, found);
         spread(found, 0..found.len());
-        mix(isa, found, values.row(row), &mut to[place * values.width..][..values.width]);
+        mix(isa, found, values.row(row), &mut output[place * values.width..][..values.width]);
     }
 }
 
@@ -195,9 +200,9 @@ pub(super) fn pointer(
     ids: View<'_>,
     over: Scope,
     scratch: &mut Scratch,
-    to: &mut [f32],
+    output: &mut [f32],
 ) {
-    to.fill(0.0);
+    output.fill(0.0);
     scratch.places.fill(0);
     let mask = scratch.places.len() - 1;
     // Each row has its own table of at least twice its steps.
@@ -222,7 +227,7 @@ pub(super) fn pointer(
                     Some(_) => slot = (slot + 1) & mask,
                 }
             };
-            to[first] += weights.numbers[place];
+            output[first] += weights.numbers[place];
         }
     }
 }
@@ -236,22 +241,25 @@ pub(super) fn trilinear(
     query: View<'_>,
     weights: &[f32],
     scratch: &mut Scratch,
-    to: &mut [f32],
+    output: &mut [f32],
 ) {
     let width = context.width;
     let ([of_h, of_u], of_both) =
         ([&weights[..width], &weights[width..2 * width]], &weights[2 * width..]);
     for row in 0..context.batch {
-        let (steps, words) = (context.lengths[row], query.lengths[row]);
+        let steps = context.lengths[row];
+        let words = query.lengths[row];
         let Scratch { scores, wide, line, .. } = scratch;
-        let (scores, wide) = (&mut scores[..steps * words], &mut wide[..words * width]);
+        let scores = &mut scores[..steps * words];
+        let wide = &mut wide[..words * width];
         for (word, wide) in wide.chunks_mut(width).enumerate() {
             let numbers = query.at(word, row).iter().zip(of_h.iter().zip(of_both));
-            wide.iter_mut().zip(numbers).for_each(|(to, (u, (w1, w3)))| *to = w1 + w3 * u);
+            wide.iter_mut().zip(numbers).for_each(|(output, (u, (w1, w3)))| *output = w1 + w3 * u);
         }
         let of_words = &mut line[..words];
         dots(isa, one(of_u), query.row(row), of_words);
-        let (of_words, wide) = (&*of_words, Rows::new(wide, words, width, width));
+        let of_words = &*of_words;
+        let wide = Rows::new(wide, words, width, width);
         let touched = steps * words * width;
         shared(team, scores, words, touched, &|first, scores| {
             let some = context.some(row, first..first + scores.len() / words.max(1));
@@ -272,44 +280,52 @@ pub(super) fn trilinear(
         for scores in scores.chunks_mut(words.max(1)) {
             spread(scores, 0..words);
         }
-        let (whole, scores) = (&*whole, &*scores);
-        let to = &mut to[..steps * context.batch * 4 * width];
-        shared(team, to, context.batch * 4 * width, touched, &|first, to| {
-            for (at, to) in to.chunks_mut(context.batch * 4 * width).enumerate() {
+        let whole = &*whole;
+        let scores = &*scores;
+        let output = &mut output[..steps * context.batch * 4 * width];
+        shared(team, output, context.batch * 4 * width, touched, &|first, output| {
+            for (at, output) in output.chunks_mut(context.batch * 4 * width).enumerate() {
                 let of_step = &scores[(first + at) * words..][..words];
-                let to = &mut to[row * 4 * width..][..4 * width];
-                aware(isa, context.at(first + at, row), of_step, query.row(row), whole, to);
+                let output = &mut output[row * 4 * width..][..4 * width];
+                aware(isa, context.at(first + at, row), of_step, query.row(row), whole, output);
             }
         });
     }
 }
 
 /// Writes `[h; u~; h * u~; h * h~]` of a step.
-fn aware(isa: Isa, h: &[f32], weights: &[f32], query: Rows<'_>, whole: &[f32], to: &mut [f32]) {
+fn aware(isa: Isa, h: &[f32], weights: &[f32], query: Rows<'_>, whole: &[f32], output: &mut [f32]) {
     let width = h.len();
-    let (first, rest) = to.split_at_mut(width);
+    let (first, rest) = output.split_at_mut(width);
     let (second, rest) = rest.split_at_mut(width);
     let (third, fourth) = rest.split_at_mut(width);
     first.copy_from_slice(h);
     mix(isa, weights, query, second);
-    third.iter_mut().zip(h.iter().zip(&*second)).for_each(|(to, (h, u))| *to = h * u);
-    fourth.iter_mut().zip(h.iter().zip(whole)).for_each(|(to, (h, all))| *to = h * all);
+    third.iter_mut().zip(h.iter().zip(&*second)).for_each(|(output, (h, u))| *output = h * u);
+    fourth.iter_mut().zip(h.iter().zip(whole)).for_each(|(output, (h, all))| *output = h * all);
 }
 
 /// Minimum length of a vector in a cosine, as in PyTorch.
 pub(super) const SHORTEST: f32 = 1e-8;
 
-pub(super) fn cosine(isa: Isa, team: &mut Team, query: View<'_>, others: View<'_>, to: &mut [f32]) {
+pub(super) fn cosine(
+    isa: Isa,
+    team: &mut Team,
+    query: View<'_>,
+    others: View<'_>,
+    output: &mut [f32],
+) {
     let product = |a: &[f32], b: &[f32]| {
         let mut product = [0.0];
         dots(isa, one(a), one(b), &mut product);
         product[0]
     };
-    shared(team, to, 1, others.numbers.len(), &|first, to| {
-        for (at, to) in to.iter_mut().enumerate() {
-            let (a, b) = (query.single(first + at), others.at(0, first + at));
+    shared(team, output, 1, others.numbers.len(), &|first, output| {
+        for (at, output) in output.iter_mut().enumerate() {
+            let a = query.single(first + at);
+            let b = others.at(0, first + at);
             let length = |x: &[f32]| product(x, x).sqrt().max(SHORTEST);
-            *to = product(a, b) / (length(a) * length(b));
+            *output = product(a, b) / (length(a) * length(b));
         }
     });
 }

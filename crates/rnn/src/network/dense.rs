@@ -54,7 +54,8 @@ impl Sums {
             });
         let mut bias = dense.bias.clone();
         bias.resize(panels.panels() * vectors * LANES, 0.0);
-        let (to, outputs) = (place(1), dense.outputs());
+        let to = place(1);
+        let outputs = dense.outputs();
         let epilogue = Epilogue::Store { to, activation: dense.activation, outputs };
         let execution = execution(settings, panels, bias, dense.outputs(), &epilogue)?;
         Ok(Self::Packed(Box::new(execution)))

@@ -47,7 +47,8 @@ impl Setup {
             Precision::Int8 => Tanh::Fitted56,
         };
         let effort = Effort { choices: 1, ..Effort::default() };
-        let (forced, stacked) = (Constraints::default(), None);
+        let forced = Constraints::default();
+        let stacked = None;
         Self { precision, tanh, isa, machine, effort, forced, stacked }
     }
 
@@ -260,13 +261,13 @@ impl Memory {
         let TensorShape { source, steps: most, batch, width } = self.shapes[tensor.0];
         let (given, lengths) = match feed {
             Feed::Ids { ids, lengths } if width == 0 => {
-                let to = self.ids[tensor.0].iter_mut().zip(ids);
-                to.for_each(|(to, id)| *to = *id);
+                let output = self.ids[tensor.0].iter_mut().zip(ids);
+                output.for_each(|(output, id)| *output = *id);
                 (ids.len(), lengths)
             }
             Feed::Numbers { numbers, lengths } if width > 0 => {
-                let to = self.numbers[tensor.0].iter_mut().zip(numbers);
-                to.for_each(|(to, number)| *to = *number);
+                let output = self.numbers[tensor.0].iter_mut().zip(numbers);
+                output.for_each(|(output, number)| *output = *number);
                 (numbers.len(), lengths)
             }
             Feed::Ids { .. } => return wrong("vectors, not ids"),
@@ -286,8 +287,8 @@ impl Memory {
             return wrong("no length above the steps, and 1 of single vectors");
         }
         self.steps[tensor.0] = steps;
-        for (row, to) in self.lengths[tensor.0].iter_mut().enumerate() {
-            *to = lengths.get(row).copied().unwrap_or(steps);
+        for (row, output) in self.lengths[tensor.0].iter_mut().enumerate() {
+            *output = lengths.get(row).copied().unwrap_or(steps);
         }
         Ok(())
     }
@@ -323,7 +324,8 @@ impl NetworkEngine {
             })
         };
         let parts = network.nodes().map(|(_, node)| part(node)).collect::<Result<_, _>>()?;
-        let (memory, scratch) = (Memory::new(network), Scratch::new(network));
+        let memory = Memory::new(network);
+        let scratch = Scratch::new(network);
         let mut engine = Self { network: network.clone(), isa: setup.isa, parts, memory, scratch };
         engine.take_memory(team).map_err(NetworkEngineError::Call)?;
         Ok(engine)
@@ -380,68 +382,71 @@ impl NetworkEngine {
             let mut numbers = mem::take(&mut self.memory.numbers[index]);
             let shape = self.memory.shapes[index];
             let count = self.memory.steps(TensorId(index)) * shape.batch * shape.width;
-            let made = self.node(team, index, &mut numbers[..count]);
+            let result = self.node(team, index, &mut numbers[..count]);
             self.memory.numbers[index] = numbers;
-            made?;
+            result?;
             after(TensorId(index));
         }
         Ok(())
     }
 
-    fn node(&mut self, team: &mut Team, index: usize, to: &mut [f32]) -> Result<(), CallError> {
-        let (memory, isa, scratch) = (&self.memory, self.isa, &mut self.scratch);
+    fn node(&mut self, team: &mut Team, index: usize, output: &mut [f32]) -> Result<(), CallError> {
+        let memory = &self.memory;
+        let isa = self.isa;
+        let scratch = &mut self.scratch;
         let view = |tensor: &TensorId| memory.view(*tensor);
         let node = &self.network.nodes[index].1;
         match (node, &mut self.parts[index]) {
             (Node::Recurrent { input, .. }, Part::Recurrent(recurrent)) => {
-                recurrent.run(team, view(input), to)?;
+                recurrent.run(team, view(input), output)?;
             }
             (Node::Dense { input, .. } | Node::Highway { input, .. }, Part::Sums(sums)) => {
-                sums.run(team, view(input), to)?;
+                sums.run(team, view(input), output)?;
             }
             (Node::Embedding { ids, table, width }, _) => {
-                embedding(team, view(ids), table, *width, to)?;
+                embedding(team, view(ids), table, *width, output)?;
             }
             (Node::Last { input }, _) => {
-                last(view(input), self.network.last_directions(*input), to);
+                last(view(input), self.network.last_directions(*input), output);
             }
-            (Node::MaxPool { input }, _) => attention::max_pool(view(input), to),
+            (Node::MaxPool { input }, _) => attention::max_pool(view(input), output),
             (Node::Match { query, keys, score }, _) => {
-                attention::matched(isa, team, view(query), view(keys), score, scratch, to);
+                attention::matched(isa, team, view(query), view(keys), score, scratch, output);
             }
-            (Node::Softmax { input, over }, _) => attention::softmax(view(input), *over, to),
+            (Node::Softmax { input, over }, _) => attention::softmax(view(input), *over, output),
             (Node::Mix { weights, values }, _) => {
-                attention::mixed(isa, view(weights), view(values), scratch, to);
+                attention::mixed(isa, view(weights), view(values), scratch, output);
             }
             (Node::Attention { queries, keys, values, score }, _) => {
                 let [queries, keys, values] = [queries, keys, values].map(view);
-                attention::attention(isa, queries, keys, values, score, scratch, to);
+                attention::attention(isa, queries, keys, values, score, scratch, output);
             }
             (Node::Pointer { weights, ids, over }, _) => {
-                attention::pointer(view(weights), view(ids), *over, scratch, to);
+                attention::pointer(view(weights), view(ids), *over, scratch, output);
             }
             (Node::Trilinear { context, query, weights }, _) => {
                 let [context, query] = [context, query].map(view);
-                attention::trilinear(isa, team, context, query, weights, scratch, to);
+                attention::trilinear(isa, team, context, query, weights, scratch, output);
             }
             (Node::Cosine { query, others }, _) => {
-                attention::cosine(isa, team, view(query), view(others), to);
+                attention::cosine(isa, team, view(query), view(others), output);
             }
             (Node::Join { parts }, _) => {
                 let TensorShape { batch, width, .. } = memory.shapes[index];
-                let touched = 2 * to.len();
-                shared(team, to, width, touched, &|first, to| {
+                let touched = 2 * output.len();
+                shared(team, output, width, touched, &|first, output| {
                     let mut column = 0;
                     for part in parts.iter().map(view) {
-                        join(part, batch, first, column, width, to);
+                        join(part, batch, first, column, width, output);
                         column += part.width;
                     }
                 });
             }
-            (Node::Times { input, by }, _) => times(view(input), view(by), to),
+            (Node::Times { input, by }, _) => times(view(input), view(by), output),
             (Node::Rows { input, rows }, _) => {
                 let view = view(input);
-                to.copy_from_slice(&view.numbers[rows.start * view.width..rows.end * view.width]);
+                output
+                    .copy_from_slice(&view.numbers[rows.start * view.width..rows.end * view.width]);
             }
             // Inputs are already in place.
             _ => {}
@@ -489,51 +494,59 @@ fn embedding(
     ids: View<'_>,
     table: &Arc<[f32]>,
     width: usize,
-    to: &mut [f32],
+    output: &mut [f32],
 ) -> Result<(), CallError> {
     let words = table.len() / width;
     let is_unknown = |place: &usize| ids.ids[*place] as usize >= words;
     if let Some(place) = ids.places().map(|(_, _, place)| place).find(is_unknown) {
         return Err(CallError::Word { found: ids.ids[place], words });
     }
-    let touched = 2 * to.len();
-    shared(team, to, width, touched, &|first, to| {
-        for (at, to) in to.chunks_mut(width).enumerate() {
+    let touched = 2 * output.len();
+    shared(team, output, width, touched, &|first, output| {
+        for (at, output) in output.chunks_mut(width).enumerate() {
             let place = first + at;
             if place / ids.batch < ids.lengths[place % ids.batch] {
-                to.copy_from_slice(&table[ids.ids[place] as usize * width..][..width]);
+                output.copy_from_slice(&table[ids.ids[place] as usize * width..][..width]);
             }
         }
     });
     Ok(())
 }
 
-fn last(input: View<'_>, directions: Directions, to: &mut [f32]) {
+fn last(input: View<'_>, directions: Directions, output: &mut [f32]) {
     let half = input.width / directions.count();
-    for (row, (to, length)) in to.chunks_mut(input.width).zip(input.lengths).enumerate() {
-        to.fill(0.0);
-        for (direction, to) in to.chunks_mut(half).enumerate() {
+    for (row, (output, length)) in output.chunks_mut(input.width).zip(input.lengths).enumerate() {
+        output.fill(0.0);
+        for (direction, output) in output.chunks_mut(half).enumerate() {
             let step = if directions.is_back(direction) { Some(0) } else { length.checked_sub(1) };
             if let Some(step) = step.filter(|_| *length > 0) {
-                to.copy_from_slice(&input.at(step, row)[direction * half..][..half]);
+                output.copy_from_slice(&input.at(step, row)[direction * half..][..half]);
             }
         }
     }
 }
 
 /// Writes a part at column `column` of each row; `to` begins at place `first`.
-fn join(part: View<'_>, batch: usize, first: usize, column: usize, width: usize, to: &mut [f32]) {
-    for (at, to) in to.chunks_mut(width).enumerate() {
+fn join(
+    part: View<'_>,
+    batch: usize,
+    first: usize,
+    column: usize,
+    width: usize,
+    output: &mut [f32],
+) {
+    for (at, output) in output.chunks_mut(width).enumerate() {
         let place = first + at;
         let from = part.at(place / batch, place % batch);
-        to[column..][..part.width].copy_from_slice(from);
+        output[column..][..part.width].copy_from_slice(from);
     }
 }
 
-fn times(input: View<'_>, by: View<'_>, to: &mut [f32]) {
-    for (place, to) in to.chunks_mut(input.width).enumerate() {
-        let (step, row) = (place / input.batch, place % input.batch);
+fn times(input: View<'_>, by: View<'_>, output: &mut [f32]) {
+    for (place, output) in output.chunks_mut(input.width).enumerate() {
+        let step = place / input.batch;
+        let row = place % input.batch;
         let both = input.at(step, row).iter().zip(by.at(step, row));
-        to.iter_mut().zip(both).for_each(|(to, (a, b))| *to = a * b);
+        output.iter_mut().zip(both).for_each(|(output, (a, b))| *output = a * b);
     }
 }

@@ -33,7 +33,8 @@ struct NodeOutput {
 
 impl NodeOutput {
     fn at(&self, step: usize, row: usize) -> &[f64] {
-        let (step, row) = (step.min(self.steps - 1), row.min(self.batch - 1));
+        let step = step.min(self.steps - 1);
+        let row = row.min(self.batch - 1);
         &self.numbers[(step * self.batch + row) * self.width..][..self.width]
     }
 
@@ -47,9 +48,9 @@ impl NodeOutput {
         for step in 0..self.steps {
             for row in 0..self.batch {
                 let in_use = step < self.lengths[row];
-                let made = if in_use { make(step, row) } else { vec![f64::NAN; width] };
-                assert_eq!(made.len(), width, "as wide as its shape");
-                numbers.extend(made);
+                let outputs = if in_use { make(step, row) } else { vec![f64::NAN; width] };
+                assert_eq!(outputs.len(), width, "as wide as its shape");
+                numbers.extend(outputs);
             }
         }
         Self { numbers, width, ids: Vec::new(), hidden: Vec::new(), ..self.clone() }
@@ -69,18 +70,18 @@ impl NodeOutput {
 /// An engine would reject the feeds.
 #[must_use]
 pub fn run(network: &Network, feeds: &[Feed<'_>]) -> NetworkOracle {
-    let mut made: Vec<NodeOutput> = Vec::new();
+    let mut outputs: Vec<NodeOutput> = Vec::new();
     let mut feeds = feeds.iter();
     for (index, (_, node)) in network.nodes().enumerate() {
         let width = network.shape(TensorId(index)).width;
-        made.push(match node {
+        outputs.push(match node {
             Node::Ids { batch, .. } | Node::Numbers { batch, .. } => {
                 fed(*feeds.next().expect("a feed for each input"), *batch, width)
             }
-            node => one(&made, node, width),
+            node => one(&outputs, node, width),
         });
     }
-    NetworkOracle(made)
+    NetworkOracle(outputs)
 }
 
 fn fed(feed: Feed<'_>, batch: usize, width: usize) -> NodeOutput {
@@ -132,8 +133,8 @@ fn score(score: &Score, query: &[f64], key: &[f64]) -> f64 {
     }
 }
 
-fn one(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
-    let input_of = |tensor: &TensorId| &made[tensor.0];
+fn one(outputs: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
+    let input_of = |tensor: &TensorId| &outputs[tensor.0];
     match node {
         Node::Embedding { ids, table, .. } => input_of(ids).each(width, |step, row| {
             wide(&table[input_of(ids).id(step, row) as usize * width..][..width])
@@ -142,7 +143,8 @@ fn one(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
             layers.iter().fold(input_of(input).clone(), |below, layer| recurrent(&below, layer))
         }
         Node::Last { input } => {
-            let (hidden, batch) = (&input_of(input).hidden, input_of(input).batch);
+            let hidden = &input_of(input).hidden;
+            let batch = input_of(input).batch;
             let units = input_of(input).units;
             input_of(input).vectors(width, |row| last(hidden, batch, units, row))
         }
@@ -151,7 +153,8 @@ fn one(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
         }
         Node::Highway { input, highway } => input_of(input).each(width, |step, row| {
             let x = input_of(input).at(step, row);
-            let (t, g) = (dense(&highway.gate, x), dense(&highway.candidate, x));
+            let t = dense(&highway.gate, x);
+            let g = dense(&highway.candidate, x);
             x.iter().zip(t.iter().zip(g)).map(|(x, (t, g))| t * g + (1.0 - t) * x).collect()
         }),
         Node::MaxPool { input } => input_of(input).vectors(width, |row| {
@@ -177,7 +180,7 @@ fn one(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
             let some = NodeOutput { batch: rows.len(), ..input_of(input).clone() };
             some.vectors(width, |row| input_of(input).at(0, rows.start + row).to_vec())
         }
-        _ => attention(made, node, width),
+        _ => attention(outputs, node, width),
     }
 }
 
@@ -192,13 +195,14 @@ fn recurrent(below: &NodeOutput, layer: &Layer) -> NodeOutput {
     let found = oracle::run(layer, below.batch, &input, &below.lengths, [&[], &[]]);
     let width = layer.outputs();
     let at = |step: usize, row: usize| (step * below.batch + row) * width;
-    let mut made = below.each(width, |step, row| found.outputs[at(step, row)..][..width].to_vec());
-    (made.hidden, made.units) = (found.hidden, layer.width());
-    made
+    let mut outputs =
+        below.each(width, |step, row| found.outputs[at(step, row)..][..width].to_vec());
+    (outputs.hidden, outputs.units) = (found.hidden, layer.width());
+    outputs
 }
 
-fn attention(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
-    let tensor = |tensor: &TensorId| &made[tensor.0];
+fn attention(outputs: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
+    let tensor = |tensor: &TensorId| &outputs[tensor.0];
     match node {
         Node::Match { query, keys, score: how } => tensor(keys).each(1, |step, row| {
             vec![score(how, tensor(query).at(0, row), tensor(keys).at(step, row))]
@@ -238,7 +242,8 @@ fn attention(made: &[NodeOutput], node: &Node, width: usize) -> NodeOutput {
             trilinear(tensor(context), tensor(query), &wide(weights))
         }
         Node::Cosine { query, others } => tensor(others).each(1, |_, row| {
-            let (a, b) = (tensor(query).at(0, row), tensor(others).at(0, row));
+            let a = tensor(query).at(0, row);
+            let b = tensor(others).at(0, row);
             let length = |x: &[f64]| product(x, x).sqrt().max(1e-8);
             vec![product(a, b) / (length(a) * length(b))]
         }),

@@ -47,8 +47,11 @@ impl Recurrent {
         packs: &mut Packs,
         team: &mut Team,
     ) -> Result<Self, NetworkEngineError> {
-        let (batch, isa) = (shape.batch, setup.isa);
-        let (mut ready, mut choices, mut ns) = (Vec::new(), Vec::new(), 0.0);
+        let batch = shape.batch;
+        let isa = setup.isa;
+        let mut ready = Vec::new();
+        let mut choices = Vec::new();
+        let mut ns = 0.0;
         for layer in layers {
             let goal = setup.goal(layer, shape, team.workers());
             let packed = packed(&goal, layer, packs);
@@ -201,9 +204,11 @@ impl Wave {
         input: View<'_>,
         output: &mut [f32],
     ) -> Result<(), SequenceError> {
-        let (workers, layers) = (team.workers(), self.stages.len());
+        let workers = team.workers();
+        let layers = self.stages.len();
         let chunks = input.steps.div_ceil(self.steps);
-        let (output, failed) = (Mutex::new(output), Mutex::new(Ok(())));
+        let output = Mutex::new(output);
+        let failed = Mutex::new(Ok(()));
         for wave in 0..chunks + layers - 1 {
             team.run(&|worker| {
                 for layer in (worker..layers).step_by(workers) {

@@ -32,7 +32,8 @@ impl NetworkEngine {
         let mut all = Vec::new();
         for _ in 0..calls.max(1) {
             let start = now();
-            let (mut since, mut of_node) = (start, nodes.iter_mut());
+            let mut since = start;
+            let mut of_node = nodes.iter_mut();
             self.run_each(team, feeds, &mut |_| {
                 let now = now();
                 if let Some(times) = of_node.next() {

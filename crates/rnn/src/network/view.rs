@@ -50,7 +50,8 @@ impl<'a> View<'a> {
 
     /// Iterates over the (step, row, place) triples in use.
     pub(super) fn places(&self) -> impl Iterator<Item = (usize, usize, usize)> + use<'a> {
-        let (batch, lengths) = (self.batch, self.lengths);
+        let batch = self.batch;
+        let lengths = self.lengths;
         (0..self.steps).flat_map(move |step| {
             let in_use = move |row: &usize| step < lengths[*row];
             (0..batch).filter(in_use).map(move |row| (step, row, step * batch + row))

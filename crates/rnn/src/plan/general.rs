@@ -37,10 +37,13 @@ struct Candidate {
 
 impl Extras {
     pub(super) fn new(layer: &Layer, direction: usize) -> Self {
-        let (units, options) = (layer.units(), layer.options());
+        let units = layer.units();
+        let options = layer.options();
         let peepholes = options.peepholes.get(direction).map(|weights| {
             let number = |at: usize| {
-                let (panel, which, lane) = (at / (3 * LANES), at / LANES % 3, at % LANES);
+                let panel = at / (3 * LANES);
+                let which = at / LANES % 3;
+                let lane = at % LANES;
                 let unit = panel * LANES + lane;
                 if unit < units { weights[which * units + unit] } else { 0.0 }
             };
@@ -164,9 +167,11 @@ fn places(
     let sums = |panels: &Panels| panels.panels() * panels.vectors() * LANES;
     // Panels of a matrix have 64 outputs, those of gates sixteen.
     let wide = |numbers: usize| numbers.next_multiple_of(4 * LANES);
-    let (units, width) = (wide(layer.units()), wide(layer.width()));
+    let units = wide(layer.units());
+    let width = wide(layer.width());
     let chunk = choice.chunk.max(1);
-    let (own, candidate) = (sums(&packed.input), extras.candidate.as_ref());
+    let own = sums(&packed.input);
+    let candidate = extras.candidate.as_ref();
     let two = candidate.is_some() || extras.projection.is_some();
     Places {
         input: [
@@ -260,8 +265,10 @@ impl Part<'_> {
 
     /// Product with the state.
     fn first(&self) -> Product {
-        let (places, gates) = (self.places, self.gates());
-        let (last, input) = (at(places.hidden, NOW), at(places.input[0], NOW));
+        let places = self.places;
+        let gates = self.gates();
+        let last = at(places.hidden, NOW);
+        let input = at(places.input[0], NOW);
         let cell = match (self.layer.cell(), places.cell) {
             (Cell::Lstm, Some(cell)) => {
                 let projected = HiddenState {

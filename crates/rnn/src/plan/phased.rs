@@ -75,7 +75,8 @@ pub fn build_phased(
     let workers = choice.units.max(1);
     let choice = &Choice { chunk: 1, sides: 1, rows: 1, units: workers, ..*choice };
     let mut buffers = outer_buffers(layer, batch);
-    let (mut states, mut phases) = (Vec::new(), Vec::new());
+    let mut states = Vec::new();
+    let mut phases = Vec::new();
     for (direction, packed) in packed.iter().enumerate().take(layer.directions().count()) {
         let hidden = hidden_buffers(packed, layer, batch, choice, &mut buffers);
         let own = own_buffers(packed, layer, batch, choice, &mut buffers);

@@ -123,7 +123,9 @@ impl RaggedBatch {
         fresh: bool,
     ) -> Result<(), SequenceError> {
         output.fill(0.0);
-        let (inputs, width, batch) = (self.inputs, self.width, self.batch);
+        let inputs = self.inputs;
+        let width = self.width;
+        let batch = self.batch;
         let all = width * self.directions.len();
         for (index, direction) in self.directions.iter_mut().enumerate() {
             let Some(execution) = &mut direction.execution else { continue };

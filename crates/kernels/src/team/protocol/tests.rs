@@ -51,7 +51,7 @@ fn fails(
 
 /// Workers that each write a cell, synchronize, read all cells, and synchronize before the next
 /// write.
-fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
+fn barriers<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
     let arrivals = Arc::new(Arrivals::<ModelWord<SOUND>>::new(workers));
     // As if all earlier barriers had been passed.
     for word in &arrivals.0 {
@@ -67,7 +67,7 @@ fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
                 cells[worker].with_mut(|cell| unsafe { *cell = round });
                 arrivals.arrive(worker, first.wrapping_add(2 * round - 1), thread::yield_now);
                 for cell in cells.iter() {
-                    // SAFETY: as above.
+                    // SAFETY: the model fails if another thread writes the cell.
                     assert_eq!(cell.with(|cell| unsafe { *cell }), round);
                 }
                 if round < rounds {
@@ -84,13 +84,13 @@ fn meetings<const SOUND: bool>(workers: usize, rounds: u32, first: u32) {
 }
 
 #[test]
-fn what_is_written_before_a_meeting_is_seen_after_it_and_not_before() {
-    all_orders(3, || meetings::<true>(2, 1, 0));
-    all_orders(1, || meetings::<true>(2, 2, 0));
-    all_orders(0, || meetings::<true>(3, 1, 0));
+fn what_is_written_before_a_barrier_is_seen_after_it_and_not_before() {
+    all_orders(3, || barriers::<true>(2, 1, 0));
+    all_orders(1, || barriers::<true>(2, 2, 0));
+    all_orders(0, || barriers::<true>(3, 1, 0));
     // The count wraps to 0.
-    all_orders(2, || meetings::<true>(2, 1, u32::MAX));
-    assert!(fails(1, || meetings::<false>(2, 1, 0)), "words that order nothing");
+    all_orders(2, || barriers::<true>(2, 1, u32::MAX));
+    assert!(fails(1, || barriers::<false>(2, 1, 0)), "words that order nothing");
 }
 
 const END: u32 = u32::MAX;
@@ -112,10 +112,10 @@ fn work<const SOUND: bool>(
             return;
         }
         last = current;
-        // SAFETY: the model fails if another thread accesses either cell.
-        let of = job.with(|job| unsafe { *job });
-        // SAFETY: as above.
-        result.with_mut(|result| unsafe { *result = of * 10 });
+        // SAFETY: the model fails if another thread writes the job.
+        let number = job.with(|job| unsafe { *job });
+        // SAFETY: the model fails if another thread accesses the result.
+        result.with_mut(|result| unsafe { *result = number * 10 });
         jobs.end(worker, current);
     }
 }
@@ -137,7 +137,7 @@ fn jobs<const SOUND: bool>(workers: usize, count: u32) {
         jobs.begin(number, wake);
         jobs.wait(number, thread::yield_now);
         for result in results.iter() {
-            // SAFETY: as above.
+            // SAFETY: the model fails if another thread writes the result.
             assert_eq!(result.with(|result| unsafe { *result }), number * 10);
         }
     }

@@ -103,7 +103,8 @@ fn chain<'a>(graph: &Graph<'a>, steps: &[&Step<'a>]) -> (Option<Chain>, usize) {
             .map(|_| steps[0].last)
     };
     let skipped = usize::from(first_state.is_none());
-    let (mut inputs, mut hidden) = (Vec::new(), Vec::new());
+    let mut inputs = Vec::new();
+    let mut hidden = Vec::new();
     let mut state = first_state.unwrap_or(steps[0].hidden);
     let initial = [state, steps[skipped].last];
     for step in &steps[skipped..] {
@@ -177,7 +178,8 @@ fn read<'a>(graph: &Graph<'a>, step: &Step<'a>, state: &str) -> Option<(&'a str,
     }
     let units = |range: ConstantRange| range.end - range.start;
     let first = gates.first()?;
-    let (size, inputs) = (units(first.state.outputs), width(first.input));
+    let size = units(first.state.outputs);
+    let inputs = width(first.input);
     let fits = gates.iter().all(|gate| {
         let mut biases = gate.bias.iter().chain(&gate.state_bias);
         biases.all(|range| matches!(units(*range), n if n == size || n == 1))

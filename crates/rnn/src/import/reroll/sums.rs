@@ -261,7 +261,8 @@ impl<'a> Graph<'a> {
                 Some((source, Cut::Between(start, start.checked_add(*sizes.get(*output)?)?)))
             }
             "Slice" => {
-                let (starts, ends) = (whole("starts", 1)?, whole("ends", 2)?);
+                let starts = whole("starts", 1)?;
+                let ends = whole("ends", 2)?;
                 let ([start], [end]) = (&starts[..], &ends[..]) else { return None };
                 let steps = whole("steps", 4).is_none_or(|steps| steps == [1]);
                 let axes = whole("axes", 3)?;
