@@ -116,7 +116,7 @@ impl Bench {
         let agrees = first
             .iter()
             .take(3)
-            .any(|ranked| of(&ranked.choice).is_some_and(|ns| ns <= ALIKE * best));
+            .any(|ranked| time_of(&ranked.choice).is_some_and(|ns| ns <= ALIKE * best));
         let alone = swept.iter().filter(|ranked| ranked.choice.workers() == 1).map(measured);
         let alone = alone.min_by(f64::total_cmp).filter(|ns| ns.is_finite());
         let is_large = 4 * cell.gates() * units * units >= LARGE && threads > 1;
@@ -134,7 +134,7 @@ impl Bench {
                 "name": format!("rnn.tuner.{kind}.{inputs}x{units}x{batch}x{steps}"),
                 "ratio": ratio, "agrees": agrees, "tuned_s": took, "by_cores": by_cores,
                 "tuned": choice(&tuned[0]), "swept": choice(&swept[0]),
-                "first": choice(&RankedChoice { measured_ns: of(&first[0].choice), ..first[0] }),
+                "first": choice(&RankedChoice { measured_ns: time_of(&first[0].choice), ..first[0] }),
             })
         );
         if *explains {

@@ -71,10 +71,10 @@ pub fn calibrate(machine: &Machine, isa: Isa, team: &mut Team) -> Result<Machine
         exchange(&mut found.barriers, isa, team)?;
         let one = TimedProduct { rows: 8, ..TimedProduct::ONE };
         let all = TimedProduct { workers, own: true, ..one };
-        let kept = one.ns(isa, team)? / all.ns(isa, team)?.max(1.0);
+        let share = one.ns(isa, team)? / all.ns(isa, team)?.max(1.0);
         // Two threads of one core keep at least about half of its rate each. A smaller share means
         // that other processes use the cores.
-        found.together = if kept < LEAST_TOGETHER { machine.together } else { kept.min(1.0) };
+        found.together = if share < LEAST_TOGETHER { machine.together } else { share.min(1.0) };
     }
     let activation = Cell::Rnn(Activation::Tanh);
     let tiles = 2.0 * (found.cells.tile + found.cells.panel / 8.0);
@@ -117,7 +117,7 @@ fn bandwidths(found: &mut Machine, isa: Isa, team: &mut Team) -> Result<(), Sequ
     };
     let rates = &mut found.bandwidths;
     rates.l1 = rate(panel, 1)?;
-    rates.l2 = rate(machine.kept_l2() / 2.0, 1)?.min(rates.l1);
+    rates.l2 = rate(machine.resident_l2() / 2.0, 1)?.min(rates.l1);
     let shared = machine.caches.l3;
     if shared > 4 * machine.caches.l2 {
         let half = (shared / 2).min(FAR) as f64;

@@ -128,12 +128,12 @@ impl Choices {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (key, kept) = parse(line).map_err(|what| ChoicesError::Line {
+            let (key, choice) = parse(line).map_err(|what| ChoicesError::Line {
                 path: path.to_owned(),
                 line: index + 1,
                 what,
             })?;
-            lines.insert(key, kept);
+            lines.insert(key, choice);
         }
         Ok(Self { lines })
     }
@@ -232,8 +232,8 @@ pub fn choose(
     let mut file = Choices::read(path)?;
     let key = key(goal, machine, isa);
     // Ignores a stored choice that is impossible, such as one edited by hand.
-    let kept = file.get(&key, &goal.base).filter(|(choice, _)| choices(goal).contains(choice));
-    if let Some((choice, ns)) = kept {
+    let stored = file.get(&key, &goal.base).filter(|(choice, _)| choices(goal).contains(choice));
+    if let Some((choice, ns)) = stored {
         let mut all = rank(goal, machine);
         if let Some(at) = all.iter().position(|ranked| ranked.choice == choice) {
             all[at].measured_ns = Some(ns);

@@ -267,18 +267,18 @@ fn by_chunks(shape: &LayerShape, choice: &Choice, machine: &Machine, share: &Sha
     let far = machine.far(workers, weights.iter().sum());
     let sums = (4 * share.directions * share.rows * chunk * share.sums) as f64;
     let together = share.input + share.state + sums;
-    let fits = together <= machine.kept_l2();
+    let fits = together <= machine.resident_l2();
     // The products with the input evict the state's weights, which are read again once per chunk.
     let (input_ns, again) = if fits {
         (share.input / near, 0.0)
-    } else if share.state <= machine.kept_l2() {
+    } else if share.state <= machine.resident_l2() {
         (share.input / far, share.state)
     } else {
         (share.input / far, 0.0)
     };
     // Sums are written, and read at their step. The last chunk may have fewer steps.
     let whole = steps / chunk as f64;
-    let stay = sums <= machine.kept_l2();
+    let stay = sums <= machine.resident_l2();
     // Outside the L1 cache a line is read before it is written.
     let sums_ns = if sums <= machine.kept_l1() / 2.0 {
         2.0 * whole * sums / machine.bandwidths.l1

@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn options_of_a_layer_change_its_products() {
-        use crate::cost::Shape;
-        use crate::layer::{Directions, Options, Weights};
-        let layer = |cell: Cell, width: usize, options: Options| {
+        use crate::cost::LayerShape;
+        use crate::layer::{CellOptions, Directions, Weights};
+        let layer = |cell: Cell, width: usize, options: CellOptions| {
             let gates = cell.gates();
             let weights = Weights {
                 input: vec![0.0; gates * 4 * 3],
@@ -206,11 +206,12 @@ mod tests {
             };
             Layer::with_options(cell, 3, 4, Directions::Forward, vec![weights], options).unwrap()
         };
-        let reset = Options { reset_first: true, ..Options::default() };
+        let reset = CellOptions { reset_first: true, ..CellOptions::default() };
         let gru = layer(Cell::Gru, 4, reset);
         assert_eq!(Dag::from_layer(&gru, 1).recurrence, Recurrence::Gru(ResetPlacement::Before));
         assert_eq!(LayerShape::from_layer(&gru, 1, 1).phases, 2);
-        let projected = Options { projections: vec![vec![0.0; 2 * 4]], ..Options::default() };
+        let projected =
+            CellOptions { projections: vec![vec![0.0; 2 * 4]], ..CellOptions::default() };
         let lstm = layer(Cell::Lstm, 2, projected);
         assert_eq!(Dag::from_layer(&lstm, 1).products[7].k, 2);
         // Gates of 4 units see 3 inputs and 2 of the state, which 4 outputs are projected to.

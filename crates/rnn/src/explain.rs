@@ -75,7 +75,7 @@ pub fn explain(
     let chosen = all.iter().find(|schedule| schedule.chunked(&dag) == Some(choice.chunk > 1))?;
     let split = Split { i: choice.rows, j: choice.units, k: 1 };
     let chunk = choice.chunk.clamp(1, shape.steps.max(1));
-    let private = machine.kept_l2() / 4.0 * choice.precision.per_word() as f64;
+    let private = machine.resident_l2() / 4.0 * choice.precision.per_word() as f64;
     let explanation = |fused: &FusedProduct, steps: usize| {
         let product = MatrixProduct { steps, ..fused.product };
         let most = most(&product, shape.cell.gates(), choice.precision);

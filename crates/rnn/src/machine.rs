@@ -256,13 +256,13 @@ impl Machine {
 
     /// Bytes of weights that stay in the L2 cache from step to step.
     #[must_use]
-    pub fn kept_l2(&self) -> f64 {
+    pub fn resident_l2(&self) -> f64 {
         self.caches.l2 as f64 * self.dependable
     }
 
     /// Bytes of weights of all workers that stay in the L3 cache from step to step.
     #[must_use]
-    pub fn kept_l3(&self) -> f64 {
+    pub fn resident_l3(&self) -> f64 {
         let shares = self.cores.div_ceil(self.caches.l3_cores.max(1));
         (self.caches.l3 * shares) as f64 * self.dependable
     }
@@ -272,7 +272,7 @@ impl Machine {
     #[must_use]
     pub fn far(&self, workers: usize, bytes: f64) -> f64 {
         let shared = self.bandwidths.l3.min(self.bandwidths.l3_all / workers.max(1) as f64);
-        let lost = lost(bytes, self.kept_l3(), self.kept_l3() / self.dependable);
+        let lost = lost(bytes, self.resident_l3(), self.resident_l3() / self.dependable);
         1.0 / ((1.0 - lost) / shared + lost / self.bandwidths.memory.min(shared))
     }
 
@@ -305,11 +305,11 @@ impl Machine {
     }
 }
 
-/// Share of `bytes` that a cache of `whole` bytes misses when it is read repeatedly from first to
-/// last, if `kept` bytes always stay. It is 0 up to `kept` bytes and 1 from half again the cache
-/// size; between these, it follows the edge measured in SPEC section 2.
-pub(crate) fn lost(bytes: f64, kept: f64, whole: f64) -> f64 {
-    ((bytes - kept) / (1.5 * whole - kept).max(1.0)).clamp(0.0, 1.0).powi(2)
+/// Returns the share of `bytes`, read repeatedly from first to last, that misses in a cache of
+/// `capacity` bytes of which `resident` bytes always stay. It is 0 up to `resident` bytes and 1 from
+/// 1.5 times the capacity; between these, it follows the edge measured in SPEC section 2.
+pub(crate) fn lost(bytes: f64, resident: f64, capacity: f64) -> f64 {
+    ((bytes - resident) / (1.5 * capacity - resident).max(1.0)).clamp(0.0, 1.0).powi(2)
 }
 
 /// Typical peak rates of cores with an instruction set.

@@ -172,13 +172,13 @@ pub fn reading(machine: &Machine, bytes: f64, workers: usize, all: f64, sweep: S
     if bytes <= machine.kept_l1() {
         return ReadCost { ns: bytes / rates.l1, far_bytes: 0.0 };
     }
-    let kept = machine.kept_l2();
-    let excess = (bytes - kept).max(0.0);
+    let resident = machine.resident_l2();
+    let excess = (bytes - resident).max(0.0);
     if excess == 0.0 {
         return ReadCost { ns: bytes / rates.l2, far_bytes: 0.0 };
     }
     let far = machine.far(workers, all);
-    let lost = bytes * lost(bytes, kept, machine.caches.l2 as f64);
+    let lost = bytes * lost(bytes, resident, machine.caches.l2 as f64);
     let forward = ReadCost { ns: (bytes - lost) / rates.l2 + lost / far, far_bytes: lost };
     let alternate = ReadCost { ns: (bytes / rates.l2).max(excess / far), far_bytes: excess };
     // If the cache misses less than the worst case, alternating gains nothing.

@@ -120,7 +120,7 @@ fn searches_find_what_brute_force_finds() {
             let (split, time) = task.fastest(machine.cores);
             let least = all().map(|split| task.step(split).total()).fold(f64::MAX, f64::min);
             assert_eq!(time.total(), least, "{units} units, {batch} rows: {split}");
-            let private = machine.kept_l2() / 4.0;
+            let private = machine.resident_l2() / 4.0;
             let found = least_moved(&task.product, machine.cores, most, private);
             let moved = |split: Split| task.product.moved(split, private);
             let least = all().filter(|split| split.workers() == machine.cores).map(moved);
