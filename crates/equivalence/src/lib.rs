@@ -8,20 +8,22 @@
 //!
 //! ```
 //! use dyno_equivalence::{BeamCounts, Verdict, compare};
-//! use dyno_onnx::{BuildError, Builder, Element, Fill, Model, Weights};
+//! use dyno_onnx::{BuildError, Builder, Element, Model, Tensor, Weights};
 //!
-//! // A matrix product with random weights.
-//! let model = |seed: u64| -> Result<Model, BuildError> {
-//!     let mut builder = Builder::new("model", Weights::seeded(seed));
+//! // A product with a matrix whose numbers follow a wave of some frequency.
+//! let model = |frequency: f32| -> Result<Model, BuildError> {
+//!     let mut builder = Builder::new("model", Weights::seeded(0));
+//!     let numbers: Vec<f32> = (0..640).map(|index| (index as f32 * frequency).sin()).collect();
 //!     let x = builder.input("x", Element::F32, &[1.into(), 64.into()]);
-//!     let w = builder.weight("w", &[64, 10], Fill::he(64))?;
+//!     let w = builder.tensor(Tensor::of_f32("w", &[64, 10], &numbers))?;
 //!     let y = builder.node("MatMul", &[&x, &w], &[])?;
 //!     builder.output("y", &y)?;
 //!     Ok(builder.finish())
 //! };
-//! let (reference, beams) = (model(1)?, BeamCounts::default());
-//! assert_eq!(compare(&reference, &reference, beams)?.verdict, Verdict::Closed);
-//! assert_eq!(compare(&model(2)?, &reference, beams)?.verdict, Verdict::Open);
+//! let reference = model(0.7)?;
+//! let beams = BeamCounts::default();
+//! assert_eq!(compare(&model(0.7)?, &reference, beams)?.verdict, Verdict::Closed);
+//! assert_eq!(compare(&model(1.9)?, &reference, beams)?.verdict, Verdict::Open);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

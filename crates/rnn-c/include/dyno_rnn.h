@@ -210,8 +210,7 @@ dyno_rnn_result dyno_rnn_get_shape(const dyno_rnn_model *model, dyno_rnn_shape *
  * Runs a batch. Concurrent calls for one model wait for each other. Nothing is written after an
  * error about a pointer or a size.
  */
-dyno_rnn_result dyno_rnn_run(dyno_rnn_model *model,
-                             const dyno_rnn_batch *batch);
+dyno_rnn_result dyno_rnn_run(dyno_rnn_model *model, const dyno_rnn_batch *batch);
 
 #ifdef __cplusplus
 }  // extern "C"
