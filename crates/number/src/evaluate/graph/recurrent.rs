@@ -353,6 +353,6 @@ pub(super) fn apply(activation: Activation, numbers: &mut [f32]) {
     match activation {
         Activation::Sigmoid => Tanh::default().logistic(Isa::best(), numbers),
         Activation::Tanh => Tanh::default().tanh(Isa::best(), numbers),
-        other => numbers.iter_mut().for_each(|x| *x = other.of(*x)),
+        other => numbers.iter_mut().for_each(|x| *x = other.apply_scalar(*x)),
     }
 }
