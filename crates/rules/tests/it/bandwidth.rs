@@ -1,7 +1,7 @@
 //! The table of the rules' appendix on bandwidth (`reference/rules/bandwidth.md`),
 //! computed by hand for 1,000 samples/s.
 
-use dyno_rules::{Bandwidth, ElementBytes, Needed, Round};
+use dyno_rules::{Bandwidth, BandwidthNeed, ElementBytes, Round};
 
 fn at_1000(name: &str, bytes: ElementBytes) -> Option<Bandwidth> {
     // Of the rounds that have the benchmark, any does.
@@ -13,7 +13,7 @@ fn at_1000(name: &str, bytes: ElementBytes) -> Option<Bandwidth> {
 
 #[test]
 fn the_table_of_the_rules() {
-    let (at_least, something) = (Needed::AtLeast, Needed::Something);
+    let (at_least, something) = (BandwidthNeed::AtLeast, BandwidthNeed::Something);
     #[rustfmt::skip]
     let table = [
         // One byte an element.
@@ -49,8 +49,8 @@ fn what_the_rules_do_not_list_needs_nothing_known() {
 
 #[test]
 fn a_path_is_enough_from_the_needed_bandwidth_on() {
-    assert!(Needed::AtLeast(8.0).is_met_by(8.0));
-    assert!(!Needed::AtLeast(8.0).is_met_by(7.9));
-    assert!(Needed::Something.is_met_by(0.1));
-    assert!(!Needed::Something.is_met_by(0.0));
+    assert!(BandwidthNeed::AtLeast(8.0).is_met_by(8.0));
+    assert!(!BandwidthNeed::AtLeast(8.0).is_met_by(7.9));
+    assert!(BandwidthNeed::Something.is_met_by(0.1));
+    assert!(!BandwidthNeed::Something.is_met_by(0.0));
 }

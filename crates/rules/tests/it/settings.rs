@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Origin, Settings, TraceRules};
-use dyno_rules::{Fixed, Leeway, Round, Scenario};
+use dyno_rules::{FixedSetting, Leeway, Round, Scenario};
 use serde_json::Value;
 
 fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static str, String> {
@@ -261,7 +261,7 @@ fn the_newest_round_agrees_with_the_table_of_its_loadgen() {
                 Scenario::Interactive => format!("{model}-interactive"),
                 _ => model.clone(),
             };
-            let word = scenario.played_as().name();
+            let word = scenario.loadgen_scenario().name();
             let mut table = Settings::default();
             Conf::built_in().apply(&mut table, &model, word, ConfType::BuiltIn);
             let mut both = table.clone();
@@ -359,7 +359,7 @@ fn logged(path: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn what_may_be_raised_may_not_be_lowered() {
-    let fixed = |leeway| Fixed { key: "min_duration_ms", value: "600000".into(), leeway };
+    let fixed = |leeway| FixedSetting { key: "min_duration_ms", value: "600000".into(), leeway };
     assert!(!fixed(Leeway::More).is_broken_by("700000"));
     assert!(fixed(Leeway::More).is_broken_by("5000"));
     assert!(!fixed(Leeway::Less).is_broken_by("5000"));

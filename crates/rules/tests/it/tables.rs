@@ -1,7 +1,7 @@
 //! Tables 1 to 5 of the paper (arXiv 1911.02549), the tables of the rules of
 //! v0.5 and v0.7 and of the current ones, as they are printed there.
 
-use dyno_rules::{Arrivals, Benchmark, Round, Scenario, Suite, TokenBounds, confidence};
+use dyno_rules::{ArrivalPattern, Benchmark, Round, Scenario, Suite, TokenBounds, confidence};
 
 use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
 
@@ -38,10 +38,10 @@ fn table_2_of_the_paper_scenarios() {
         let rules = &round.scenarios[&scenario];
         (rules.arrivals, rules.percentile, rules.samples_per_query)
     };
-    assert_eq!(row(SingleStream), (Arrivals::AfterTheLast, Some(0.9), Some(1)));
-    assert_eq!(row(MultiStream), (Arrivals::FixedInterval, Some(0.99), None));
-    assert_eq!(row(Server), (Arrivals::Poisson, Some(0.99), Some(1)));
-    assert_eq!(row(Offline), (Arrivals::AtOnce, None, None));
+    assert_eq!(row(SingleStream), (ArrivalPattern::AfterTheLast, Some(0.9), Some(1)));
+    assert_eq!(row(MultiStream), (ArrivalPattern::FixedInterval, Some(0.99), None));
+    assert_eq!(row(Server), (ArrivalPattern::Poisson, Some(0.99), Some(1)));
+    assert_eq!(row(Offline), (ArrivalPattern::AtOnce, None, None));
     assert_eq!(round.scenarios.len(), 4);
     assert_eq!(round.scenarios[&Server].runs, 5, "the least of five runs");
 }
@@ -157,7 +157,7 @@ fn the_rules_of_v07() {
         [Server, MultiStream].map(|s| round.scenarios[&s].confirmation.clone().unwrap());
     assert_eq!(confirmed.clone().map(|c| c.runs), [5, 5]);
     assert_eq!(confirmed.map(|c| c.lower_by), ["a small delta", "one stream"]);
-    assert_eq!(round.scenarios[&MultiStream].arrivals, Arrivals::FixedInterval);
+    assert_eq!(round.scenarios[&MultiStream].arrivals, ArrivalPattern::FixedInterval);
     let (edge, datacenter) = (Suite::Edge, Suite::Datacenter);
     let bert = round.benchmark("bert-99.9").unwrap();
     assert_eq!(
@@ -188,7 +188,7 @@ fn the_rules_of_v61() {
         assert_eq!(rules.confirmation, None);
     }
     let multi = &round.scenarios[&MultiStream];
-    assert_eq!((multi.arrivals, multi.samples_per_query), (Arrivals::AfterTheLast, Some(8)));
+    assert_eq!((multi.arrivals, multi.samples_per_query), (ArrivalPattern::AfterTheLast, Some(8)));
     let suites = |suite: Suite| {
         let with = round.benchmarks.iter().filter(|b| b.suites.contains_key(&suite));
         with.map(|b| b.name.as_str()).collect::<Vec<_>>()

@@ -61,7 +61,7 @@ pub fn check_text(
     let targets = place.targets();
     let mut seen = vec![false; targets.len()];
     let mut hash = None;
-    let mut found = said.found.iter().peekable();
+    let mut found = said.metrics.iter().peekable();
     let mut hashes = said.hashes.iter().filter(|hash| hash.is_word()).peekable();
     while let Some(line) =
         [found.peek().map(|f| f.line), hashes.peek().map(|h| h.line)].into_iter().flatten().min()

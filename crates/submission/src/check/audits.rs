@@ -8,7 +8,7 @@ use super::{Place, Program};
 use crate::facts::text::TextFile;
 use crate::facts::{Audit, Facts, Missing};
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY};
-use dyno_rules::accuracy::{AccuracyText, Found};
+use dyno_rules::accuracy::{AccuracyText, MetricValue};
 
 const PASS: &str = "TEST PASS";
 /// Audits of the rounds up to v2.0, of whose runs the checkers looked at the files only.
@@ -185,8 +185,8 @@ fn without_determinism(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Is
     for target in place.targets().iter().filter(|target| target.at_least.is_some()) {
         let metric = &target.metric;
         let last = |text: &AccuracyText| {
-            let mut of_metric = text.found.iter().filter(|found| found.metric == *metric);
-            of_metric.next_back().and_then(Found::number).filter(|value| *value != 0.0)
+            let mut of_metric = text.metrics.iter().filter(|found| found.metric == *metric);
+            of_metric.next_back().and_then(MetricValue::number).filter(|value| *value != 0.0)
         };
         let (Some(baseline), Some(compliance)) = (last(baseline), last(compliance)) else {
             let message = format!("the two runs do not both say {metric}");

@@ -190,7 +190,7 @@ checks! {
     SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system says that memory has ECC", "say so in the memory configuration";
     SYSTEM_BANDWIDTH "system.bandwidth" [E O O] "the network of a datacenter system takes in what its result takes", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate";
     SYSTEM_BANDWIDTH_UNKNOWN "system.bandwidth_unknown" [W O O] "the rate of every network that a datacenter system names is understood", "say the rate of each NIC in `host_networking`, such as 100GbE or 400 Gbps";
-    SYSTEM_NAMEPLATE "system.nameplate" [E O O] "the power supplies of a system are described so that its design power can be computed", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs Needed` and `PSUs`, each with `PowerCapacityWatts`";
+    SYSTEM_NAMEPLATE "system.nameplate" [E O O] "the power supplies of a system are described so that its design power can be computed", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs BandwidthNeed` and `PSUs`, each with `PowerCapacityWatts`";
     NETWORK_FABRIC "network.fabric" [E O O] "a system of the network division is reached over a network, not over a bus", "measure over Ethernet or InfiniBand";
     NETWORK_FABRIC_UNKNOWN "network.fabric_unknown" [W O O] "the network is one that is known", "check `network_type`";
     NETWORK_NODES "network.node_names" [E O O] "names of nodes are unique", "name the nodes differently";

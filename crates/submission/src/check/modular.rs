@@ -180,7 +180,7 @@ fn scenarios(work: &Work<'_, '_, Option<Described>>, issues: &mut Issues) -> boo
         issues.crash(at, "the type of the system is none");
         return false;
     };
-    let Some(wanted) = work.model.benchmark.and_then(|b| b.wanted(suite)) else {
+    let Some(wanted) = work.model.benchmark.and_then(|b| b.scenarios_in(suite)) else {
         let message = format!("{} has no scenarios of {}", work.model.official, suite.name());
         issues.add(&MODEL_SUITE, at, message);
         issues.crash(at, "the model has no scenarios for this type of system");

@@ -193,7 +193,7 @@ impl<'a, 't> Progress<'a, 't> {
         let Work { options, submitter, described, model, .. } = *self.work;
         let path = model.folder.path();
         let closed = submitter.division.is_closed_or_network();
-        let wanted = model.benchmark.and_then(|b| b.wanted(described.suite));
+        let wanted = model.benchmark.and_then(|b| b.scenarios_in(described.suite));
         let Some(wanted) = wanted else {
             let (check, message) = if model.benchmark.is_none() {
                 (&MODEL_UNKNOWN, format!("the round has no model {}", model.official))

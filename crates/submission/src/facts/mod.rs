@@ -131,7 +131,7 @@ impl<'t> Facts<'t> {
         patterns: &Patterns,
         endpoints: Option<&Endpoints>,
     ) -> Self {
-        let metrics = patterns.of(model.benchmark);
+        let metrics = patterns.for_benchmark(model.benchmark);
         let run = entry.run().and_then(|run| run.file(DETAIL));
         let accuracy = entry.accuracy();
         let logs = [run, accuracy.and_then(|folder| folder.file(DETAIL))];

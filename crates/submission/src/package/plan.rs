@@ -3,7 +3,7 @@
 use super::runs::{AuditFiles, Found, Part, Test};
 use super::{Asked, Infer, PackageError};
 use crate::entry::Division;
-use dyno_rules::{Benchmark, Scenario, Suite, Version, Wanted};
+use dyno_rules::{Benchmark, Scenario, Suite, SuiteScenarios, Version};
 
 /// A result that is to be written.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ pub(super) fn results<'f>(
         let (folder, scenario) = (audit.folder.clone(), audit.scenario);
         return Err(PackageError::AuditWithoutResult { folder, scenario });
     }
-    let wanted = benchmark.wanted(asked.suite);
+    let wanted = benchmark.scenarios_in(asked.suite);
     let wanted = wanted.as_deref();
     if asked.infer == Infer::Missing && asked.suite != Suite::Datacenter {
         infer(wanted, &mut results)?;
@@ -96,7 +96,7 @@ pub(super) fn copies<'f>(
     lower: &Benchmark,
     results: &[Planned<'f>],
 ) -> Vec<Planned<'f>> {
-    let wanted = lower.wanted(asked.suite);
+    let wanted = lower.scenarios_in(asked.suite);
     let wanted = wanted.as_deref();
     let is_open = asked.division == Division::Open;
     let is_wanted =
@@ -160,7 +160,10 @@ fn confirmed<'f>(asked: &Asked<'_>, scenario: Scenario, tests: &[&'f Test]) -> O
 }
 
 /// Adds the results of MultiStream and Offline that are wanted and were not run.
-fn infer<'f>(wanted: Option<&Wanted>, results: &mut Vec<Planned<'f>>) -> Result<(), PackageError> {
+fn infer<'f>(
+    wanted: Option<&SuiteScenarios>,
+    results: &mut Vec<Planned<'f>>,
+) -> Result<(), PackageError> {
     for scenario in [Scenario::MultiStream, Scenario::Offline] {
         let is_wanted = wanted.is_none_or(|wanted| wanted.required.contains(&scenario));
         if !is_wanted || results.iter().any(|result| result.scenario == scenario) {
@@ -195,7 +198,7 @@ fn source_of<'f>(scenario: Scenario, results: &[Planned<'f>]) -> Option<Planned<
 fn check_scenarios(
     asked: &Asked<'_>,
     benchmark: &Benchmark,
-    wanted: &Wanted,
+    wanted: &SuiteScenarios,
     results: &[Planned<'_>],
 ) -> Result<(), PackageError> {
     if let Some(result) = results.iter().find(|result| !wanted.has(result.scenario)) {

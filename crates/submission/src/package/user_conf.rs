@@ -55,7 +55,7 @@ const KEYS: &[(&str, &str, &str, In)] = &[
 /// out: it is what no file would say.
 #[must_use]
 pub fn user_conf(detail: &Detail, scenario: Scenario) -> String {
-    let played = scenario.played_as().name();
+    let played = scenario.loadgen_scenario().name();
     let mut text = String::from("# What the test was run with, from its detail log.\n");
     for (key, of, name, unit) in KEYS {
         let key = format!("requested_{key}");

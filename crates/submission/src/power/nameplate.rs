@@ -44,7 +44,7 @@ impl fmt::Display for NameplateError {
 
 impl std::error::Error for NameplateError {}
 
-const NEEDED: &str = "Min PSUs Needed";
+const NEEDED: &str = "Min PSUs BandwidthNeed";
 const SUPPLIES: &str = "PSUs";
 const CAPACITY: &str = "PowerCapacityWatts";
 

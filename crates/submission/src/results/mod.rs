@@ -170,7 +170,7 @@ fn records_of<'a>(row: &'a Row, round: &'a Round) -> impl Iterator<Item = Record
     };
     suites.iter().filter_map(move |&suite| {
         let scenario = scenario?;
-        let has = benchmark?.wanted(suite)?.has(scenario);
+        let has = benchmark?.scenarios_in(suite)?.has(scenario);
         let name = if has_suites { suite.name() } else { "" };
         if !has || !kind.contains(name) {
             return None;

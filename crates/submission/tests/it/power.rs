@@ -189,17 +189,17 @@ fn a_published_measurement_has_the_official_metric() {
 #[test]
 fn design_power_is_of_the_largest_supplies_that_a_node_needs() {
     let text = "
-- - Min PSUs Needed: 2
+- - Min PSUs BandwidthNeed: 2
     PSUs: [{PowerCapacityWatts: 800}, {PowerCapacityWatts: 1200}, {PowerCapacityWatts: 1000}]
-  - Min PSUs Needed: 1
+  - Min PSUs BandwidthNeed: 1
     PSUs:
     - PowerCapacityWatts: 550.5
 ";
     assert_eq!(design_watts(text), Ok(2750.5));
     assert_eq!(design_watts("[]"), Err(NameplateError::NoNode));
-    let bad = design_watts("- Min PSUs Needed: 2\n  PSUs: [{PowerCapacityWatts: 1}]");
+    let bad = design_watts("- Min PSUs BandwidthNeed: 2\n  PSUs: [{PowerCapacityWatts: 1}]");
     assert_eq!(bad, Err(NameplateError::BadNode { node: 1, field: "PSUs" }));
-    let bad = design_watts("- Min PSUs Needed: 1\n  PSUs: [{PowerCapacityWatts: 1 kW}]");
+    let bad = design_watts("- Min PSUs BandwidthNeed: 1\n  PSUs: [{PowerCapacityWatts: 1 kW}]");
     assert_eq!(bad, Err(NameplateError::BadNode { node: 1, field: "PowerCapacityWatts" }));
     for text in ["[".repeat(100_000), "&a [*a, *a]".to_owned(), "\u{0}".to_owned()] {
         assert!(design_watts(&text).is_err());

@@ -63,7 +63,7 @@ pub(super) fn check(
     }
     let (Ok(log), Some(test)) = (&audit.performance, Test::named(&audit.name)) else { return };
     let benchmark = place.model.benchmark.map(|benchmark| benchmark.name.as_str());
-    let Ok(plan) = plan(test, place.round, benchmark, played.played_as()) else { return };
+    let Ok(plan) = plan(test, place.round, benchmark, played.loadgen_scenario()) else { return };
     let Some(reasons) = reasons(&plan, place, facts, audit, log) else { return };
     let detail = path.join("performance/run_1/mlperf_log_detail.txt");
     for reason in &reasons {

@@ -35,7 +35,9 @@ pub(super) fn check(
     }
     // LoadGen plays Interactive as Server: the folder says whose bounds they are.
     let limits = place.scenario.and_then(|scenario| benchmark.token_latency.get(&scenario));
-    let Some(limits) = limits.filter(|_| played.played_as() == Scenario::Server.played_as()) else {
+    let Some(limits) =
+        limits.filter(|_| played.loadgen_scenario() == Scenario::Server.loadgen_scenario())
+    else {
         return;
     };
     for (key, most) in [

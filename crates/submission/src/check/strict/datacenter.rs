@@ -15,7 +15,7 @@ use crate::check::place::Place;
 use crate::check::system::suite;
 use crate::facts::Facts;
 use crate::facts::json::JsonFile;
-use dyno_rules::{ElementBytes, Needed, Scenario, Suite};
+use dyno_rules::{BandwidthNeed, ElementBytes, Scenario, Suite};
 
 use super::network::has_word;
 
@@ -92,7 +92,7 @@ pub(super) fn check_bandwidth(
     let path = file.path();
     let at = At::path(&path).line(place.description.line_of("host_networking"));
     for (name, needed) in [("take in", needed.ingress), ("give out", needed.egress)] {
-        if let Needed::AtLeast(least) = needed
+        if let BandwidthNeed::AtLeast(least) = needed
             && !needed.is_met_by(there)
         {
             let result = place.entry.folder.path();

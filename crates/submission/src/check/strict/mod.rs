@@ -252,7 +252,7 @@ fn check_model(work: &Work<'_, '_, Described>, issues: &mut Issues) {
         return issues.add(&MODEL_UNKNOWN, at, message);
     };
     let Some(suite) = suite(work.described.json(), work.round) else { return };
-    let Some(wanted) = benchmark.wanted(suite) else {
+    let Some(wanted) = benchmark.scenarios_in(suite) else {
         let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
         return issues.add(&MODEL_SUITE, at, message);
     };

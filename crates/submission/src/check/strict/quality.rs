@@ -14,7 +14,7 @@ use crate::check::place::Place;
 use crate::facts::Facts;
 use crate::layout::DETAIL;
 use crate::tree::Node;
-use dyno_rules::accuracy::{AccuracyText, Found};
+use dyno_rules::accuracy::{AccuracyText, MetricValue};
 use dyno_rules::{Benchmark, QualityTarget, Scenario};
 
 /// A log that is larger was not cut, which is another finding.
@@ -42,8 +42,8 @@ const PLACEHOLDER: f64 = 9999.0;
 pub(super) fn check_length(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     let Ok(log) = &facts.performance else { return };
     let said = facts.accuracy_text.as_ref().ok();
-    let mean = said.and_then(|said| said.found.iter().rfind(|found| found.metric == LENGTH));
-    let mean = mean.and_then(Found::number).filter(|mean| *mean > 0.0);
+    let mean = said.and_then(|said| said.metrics.iter().rfind(|found| found.metric == LENGTH));
+    let mean = mean.and_then(MetricValue::number).filter(|mean| *mean > 0.0);
     let is_fixed = place.submitter.division.is_closed_or_network();
     let benchmark = place.model.benchmark.filter(|_| is_fixed);
     let most = benchmark.and_then(|benchmark| benchmark.inference.max_output_tokens);
@@ -133,7 +133,7 @@ pub(super) fn check_units(
     let targets = benchmark.accuracy.iter();
     for target in targets.filter(|target| target.scenario.is_none() || target.scenario == scenario)
     {
-        let of_metric = said.found.iter().rfind(|found| found.metric == target.metric);
+        let of_metric = said.metrics.iter().rfind(|found| found.metric == target.metric);
         let Some((found, value)) = of_metric.and_then(|found| Some((found, found.number()?)))
         else {
             continue;
@@ -142,7 +142,13 @@ pub(super) fn check_units(
     }
 }
 
-fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, issues: &mut Issues) {
+fn check_unit(
+    target: &QualityTarget,
+    found: &MetricValue,
+    value: f64,
+    text: &Path,
+    issues: &mut Issues,
+) {
     let at = At::path(text).line(Some(found.line));
     let metric = &target.metric;
     if let Some(least) = target.at_least {
@@ -195,7 +201,7 @@ mod tests {
         let round = Round::named(round).unwrap();
         let benchmark = round.benchmark(benchmark).unwrap();
         let patterns = Patterns::new(round);
-        let said = scan(&mut text.as_bytes(), patterns.of(Some(benchmark))).unwrap();
+        let said = scan(&mut text.as_bytes(), patterns.for_benchmark(Some(benchmark))).unwrap();
         let mut issues = Issues::new(Program::Strict);
         check_units(benchmark, None, &said, Path::new("accuracy.txt"), &mut issues);
         check_hash(&said, Path::new("accuracy.txt"), None, &mut issues);

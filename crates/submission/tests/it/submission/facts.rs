@@ -91,9 +91,10 @@ fn an_accuracy_text_says_its_metrics_and_its_hash() {
     let patterns = Patterns::new(round);
     let text =
         "Results\n{'rouge1': '38.9139', 'rouge2': 16.194, 'gen_len': 3052751}\r\nhash=ab12\n";
-    let llama = patterns.of(round.benchmark("llama3.1-8b-edge"));
+    let llama = patterns.for_benchmark(round.benchmark("llama3.1-8b-edge"));
     let said = accuracy::scan(&mut text.as_bytes(), llama).unwrap();
-    let found: Vec<_> = said.found.iter().map(|f| (f.line, &f.metric[..], &f.value[..])).collect();
+    let found: Vec<_> =
+        said.metrics.iter().map(|f| (f.line, &f.metric[..], &f.value[..])).collect();
     assert_eq!(
         found,
         [(2, "ROUGE1", "38.9139"), (2, "ROUGE2", "16.194"), (2, "GEN_LEN", "3052751")]
@@ -108,7 +109,7 @@ fn the_patterns_of_every_round_compile() {
         let round = Round::named(name).unwrap();
         let patterns = Patterns::new(round);
         for benchmark in &round.benchmarks {
-            let found = patterns.of(Some(benchmark)).len();
+            let found = patterns.for_benchmark(Some(benchmark)).len();
             assert!(found > 0 || benchmark.accuracy.is_empty(), "{name} {}", benchmark.name);
         }
     }
@@ -124,7 +125,7 @@ proptest! {
             let log = detail::scan(&mut &bytes[..]).unwrap();
             prop_assert!(log.malformed.iter().all(|line| *line <= log.lines));
             for benchmark in ["resnet", "llama2-70b-99", "stable-diffusion-xl"] {
-                let patterns = patterns.of(Round::named("v5.1").unwrap().benchmark(benchmark));
+                let patterns = patterns.for_benchmark(Round::named("v5.1").unwrap().benchmark(benchmark));
                 accuracy::scan(&mut &bytes[..], patterns).unwrap();
             }
         }

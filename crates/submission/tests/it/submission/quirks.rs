@@ -114,9 +114,9 @@ fn a_number_that_json_has_not_is_read_by_python_alone() {
 #[test]
 fn power_supplies_that_do_not_read_end_the_program_in_modules() {
     for (round, text, crashes) in [
-        ("v6.1", "- {Min PSUs Needed: 1, PSUs: [", true),
+        ("v6.1", "- {Min PSUs BandwidthNeed: 1, PSUs: [", true),
         ("v6.1", "- a node\n", false),
-        ("v6.0", "- {Min PSUs Needed: 1, PSUs: [", false),
+        ("v6.0", "- {Min PSUs BandwidthNeed: 1, PSUs: [", false),
     ] {
         let folder = made::submission(Round::named(round).unwrap());
         folder.write("closed/acme/systems/box_power.yaml", text);

@@ -172,8 +172,8 @@ fn design_power_that_is_described_can_be_computed() {
         let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
         checked.findings.iter().any(|finding| finding.check == "system.nameplate")
     };
-    folder.write(file, "- Min PSUs Needed: 1\n  PSUs: [{PowerCapacityWatts: 800}]\n");
+    folder.write(file, "- Min PSUs BandwidthNeed: 1\n  PSUs: [{PowerCapacityWatts: 800}]\n");
     assert!(!found(&folder));
-    folder.write(file, "- Min PSUs Needed: 2\n  PSUs: [{PowerCapacityWatts: 800}]\n");
+    folder.write(file, "- Min PSUs BandwidthNeed: 2\n  PSUs: [{PowerCapacityWatts: 800}]\n");
     assert!(found(&folder));
 }
