@@ -9,7 +9,7 @@ use dyno_experiment::Failure;
 use dyno_results::VERSION;
 use dyno_results::summary::Rules;
 use dyno_rules::{Round, Suite};
-use dyno_submission::entry::Division;
+use dyno_submission::entry::DivisionFolder;
 use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
     check_place, package,
@@ -32,7 +32,7 @@ pub struct Package {
     #[arg(long)]
     round: Option<String>,
     /// The division
-    #[arg(long, value_parser = Division::ALL.map(Division::name))]
+    #[arg(long, value_parser = DivisionFolder::ALL.map(DivisionFolder::name))]
     division: String,
     /// Who submits
     #[arg(long, value_name = "NAME")]
@@ -98,9 +98,9 @@ impl Package {
             Some((own, official)) => (own.to_owned(), Some(official.to_owned())),
             None => (name, None),
         };
-        let division = Division::named(&self.division);
+        let division = DivisionFolder::named(&self.division);
         let division = division.expect("clap takes the names of divisions alone");
-        if stands_for.is_some() && division != Division::Open {
+        if stands_for.is_some() && division != DivisionFolder::Open {
             let problem = format!("the {} division has no models of its own", division.name());
             return Err(Failure::usage(problem).hint("--division open, or an official benchmark"));
         }

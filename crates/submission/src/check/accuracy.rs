@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::{Place, Program, Skip};
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL};
 use crate::python;
@@ -173,7 +173,7 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     }
     let found = log.value(key).map_or("missing".to_owned(), ToString::to_string);
     let at = At::path(path).line(log.line_of(key));
-    let is_own = place.submitter.division == Division::Open && log.whole(key).is_some();
+    let is_own = place.submitter.division == DivisionFolder::Open && log.whole(key).is_some();
     if issues.program() == Program::Strict && is_own {
         // A model of one's own may be for other data. The rules do not name any for the
         // open division, so that it is told.

@@ -30,9 +30,9 @@ use std::path::{Path, PathBuf};
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
-use super::entry::{Division, Submitter};
+use super::entry::{DivisionFolder, Submitter};
 use super::table::Row;
-use super::tree::{NoTree, Node, Tree};
+use super::tree::{Node, Tree, TreeError};
 use issues::{At, Issues};
 use place::Place;
 
@@ -198,7 +198,7 @@ impl Checked {
 ///
 /// # Errors
 /// The root cannot be listed. What is wrong below it is a finding.
-pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Checked, NoTree> {
+pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Checked, TreeError> {
     let tree = Tree::walk(root)?;
     let mut checked = match options.program {
         Program::Mono => mono::check(&tree, round, options),
@@ -235,12 +235,13 @@ pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Ch
 /// The tree that was meant where a folder in it was named, or one that holds it.
 fn meant(root: &Path, tree: &Tree) -> Option<PathBuf> {
     let is_division = |folder: &&Path| {
-        folder.file_name().and_then(OsStr::to_str).and_then(Division::named).is_some()
+        folder.file_name().and_then(OsStr::to_str).and_then(DivisionFolder::named).is_some()
     };
     let whole = root.canonicalize().ok()?;
     let around = whole.ancestors().find(is_division).and_then(Path::parent);
-    let holds =
-        |folder: &Node<'_>| folder.folders().any(|one| Division::named(&one.text()).is_some());
+    let holds = |folder: &Node<'_>| {
+        folder.folders().any(|one| DivisionFolder::named(&one.text()).is_some())
+    };
     let inside = || tree.top().folders().find(holds).map(|folder| root.join(folder.path()));
     around.map(Path::to_owned).or_else(inside)
 }

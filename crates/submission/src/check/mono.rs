@@ -16,7 +16,7 @@ use super::{
     Checked, Options, Outcome, Place, Program, Skip, audits, files, measurement, powered,
     structure, system,
 };
-use crate::entry::{Division, Entry, Guesses, Submitter, System, submitters};
+use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, Measurement};
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
@@ -56,7 +56,7 @@ fn divisions(
     options: &Options,
     issues: &mut Issues,
     listed: &mut Listed,
-) -> Vec<Division> {
+) -> Vec<DivisionFolder> {
     let mut divisions = Vec::new();
     let is_extra = |file: &Node<'_>| {
         let name = file.text();
@@ -65,7 +65,7 @@ fn divisions(
     let extra: Vec<Node<'_>> = tree.top().files().filter(is_extra).collect();
     for folder in tree.top().folders() {
         let path = folder.path();
-        let Some(division) = Division::named(&folder.text()) else {
+        let Some(division) = DivisionFolder::named(&folder.text()) else {
             if !NO_DIVISIONS.contains(&&*folder.text()) {
                 issues.add(&FOREIGN_FOLDER, At::path(&path), "the folder is no division");
             }

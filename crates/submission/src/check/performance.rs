@@ -355,7 +355,7 @@ impl Run<'_, '_> {
             let found = self.number(key, issues)?;
             self.at_least(&RUN_MIN_QUERIES, key, found, wanted, issues);
         }
-        let closed = self.place.submitter.division == crate::entry::Division::Closed;
+        let closed = self.place.submitter.division == crate::entry::DivisionFolder::Closed;
         let judged = issues.program() == Program::Mono || closed;
         if scenario == Scenario::Offline && judged {
             let key = "effective_samples_per_query";

@@ -65,7 +65,7 @@ impl Result_<'_, '_> {
         let mut row = Row::default();
         row.value = self.metric.value;
         row.set(Column::Organization, &*submitter.name);
-        row.set(Column::Division, submitter.division.name());
+        row.set(Column::DivisionFolder, submitter.division.name());
         row.set(Column::Platform, &*system.name);
         row.set(Column::Model, &*model.name);
         row.set(Column::MlperfModel, &*model.official);

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::{Options, Program, Skip};
-use crate::entry::{Division, Submitter};
+use crate::entry::{DivisionFolder, Submitter};
 use crate::layout::SYSTEMS;
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{EntryKind, Node, Tree};
 
 /// Largest size of a file, in bytes.
 const LARGEST_FILE: u64 = 50 << 20;
@@ -68,7 +68,7 @@ fn is_broken(tree: &Tree, node: Node<'_>, program: Program) -> bool {
     let target = node.link().filter(|_| program != Program::Strict && !node.is_folder());
     match target {
         Some(target) => !tree.root().join(target).exists(),
-        None => node.kind() == Kind::BrokenLink,
+        None => node.kind() == EntryKind::BrokenLink,
     }
 }
 
@@ -90,7 +90,8 @@ pub fn check_use(submitter: &Submitter<'_>, options: &Options, issues: &mut Issu
     }
     let pages = ["calibration.md", "documentation/calibration.md"];
     let has_page = pages.iter().any(|page| submitter.folder.file(page).is_some());
-    if submitter.division != Division::Open && !has_page && !options.skips(Skip::Calibration) {
+    if submitter.division != DivisionFolder::Open && !has_page && !options.skips(Skip::Calibration)
+    {
         let path: PathBuf = submitter.folder.path();
         issues.add(&CALIBRATION, At::path(&path), "there is no calibration.md");
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::catalogue::*;
 use super::issues::{At, Issues};
 use super::{Options, Program, Skip};
-use crate::entry::{Division, Submitter};
+use crate::entry::{DivisionFolder, Submitter};
 use crate::facts::json::JsonFile;
 use crate::python;
 use dyno_rules::{Round, Suite, Version};
@@ -100,9 +100,9 @@ impl Description<'_> {
             }
         };
         let wanted = match self.submitter.division {
-            Division::Closed => Some(false),
-            Division::Network => Some(true),
-            Division::Open => None,
+            DivisionFolder::Closed => Some(false),
+            DivisionFolder::Network => Some(true),
+            DivisionFolder::Open => None,
         };
         if wanted.is_some_and(|wanted| wanted != is_network) {
             let division = self.submitter.division.name();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::capture::Fields;
 use super::{Asked, PackageError};
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use dyno_loadgen::settings::nearest;
 use dyno_rules::Round;
 
@@ -168,7 +168,7 @@ pub(super) fn of_flags<'a>(asked: &'a Asked<'_>) -> Vec<(&'static str, &'a str, 
     if asked.round.system_fields.required.iter().any(|field| field == "system_type") {
         said.push(("system_type", asked.suite.name(), "--suite"));
     }
-    if asked.division == Division::Network {
+    if asked.division == DivisionFolder::Network {
         said.push(("is_network", "true", "--division"));
     }
     said
@@ -184,7 +184,7 @@ pub(super) fn system(asked: &Asked<'_>, captured: &Fields) -> Map<String, Value>
         said.insert(name.to_owned(), value.into());
     }
     let mut names: Vec<&str> = round.required.iter().map(String::as_str).collect();
-    if asked.division == Division::Network {
+    if asked.division == DivisionFolder::Network {
         names.extend(round.network.iter().map(String::as_str));
     }
     let must_say = |name: &str| {

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::plan::Planned;
 use super::runs::{AuditFiles, Found, Part};
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use dyno_rules::{Benchmark, Round, Version};
 
 const ACCURACY: &str = "verify_accuracy.txt";
@@ -63,7 +63,7 @@ pub(super) fn of_runs(round: &Round, found: &Found) -> Vec<String> {
 /// Audits that the division asks for and that did not pass, or that nobody brought. Of
 /// others it is noted.
 pub(super) fn of_audits(
-    division: Division,
+    division: DivisionFolder,
     benchmark: &Benchmark,
     results: &[Planned<'_>],
     notes: &mut Vec<String>,

@@ -29,7 +29,7 @@ pub use truncate::{
 };
 pub use user_conf::user_conf;
 
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::facts::detail;
 use crate::layout::{DETAIL, RESULTS};
 use crate::tree::Tree;
@@ -77,7 +77,7 @@ pub struct Asked<'a> {
     /// The round.
     pub round: &'a Round,
     /// The division.
-    pub division: Division,
+    pub division: DivisionFolder,
     /// Who submits.
     pub submitter: String,
     /// Name of the system's folder.

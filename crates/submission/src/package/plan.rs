@@ -2,7 +2,7 @@
 
 use super::runs::{AuditFiles, Found, Part, Test};
 use super::{Asked, Infer, PackageError};
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use dyno_rules::{Benchmark, Scenario, Suite, SuiteScenarios, Version};
 
 /// A result that is to be written.
@@ -24,7 +24,7 @@ pub(super) struct Planned<'f> {
 pub(super) fn benchmark<'a>(asked: &Asked<'a>) -> Result<&'a Benchmark, PackageError> {
     let round = asked.round;
     let official = asked.stands_for.as_deref().unwrap_or(&asked.benchmark);
-    if asked.division == Division::Network && round.version < Version::new(2, 1) {
+    if asked.division == DivisionFolder::Network && round.version < Version::new(2, 1) {
         let division = asked.division.name();
         return Err(PackageError::NoDivision { division, round: round.version });
     }
@@ -32,7 +32,7 @@ pub(super) fn benchmark<'a>(asked: &Asked<'a>) -> Result<&'a Benchmark, PackageE
         name: official.to_owned(),
         round: round.version,
         nearest: round.nearest_benchmark(official).map(str::to_owned),
-        may_be_own: asked.division == Division::Open && asked.stands_for.is_none(),
+        may_be_own: asked.division == DivisionFolder::Open && asked.stands_for.is_none(),
     })
 }
 
@@ -71,7 +71,7 @@ pub(super) fn results<'f>(
     }
     match (asked.division, wanted) {
         // Anything goes there, as long as it is told.
-        (Division::Open, _) => {}
+        (DivisionFolder::Open, _) => {}
         (_, None) => {
             let benchmark = benchmark.name.clone();
             return Err(PackageError::NotInSuite { benchmark, suite: asked.suite });
@@ -98,7 +98,7 @@ pub(super) fn copies<'f>(
 ) -> Vec<Planned<'f>> {
     let wanted = lower.scenarios_in(asked.suite);
     let wanted = wanted.as_deref();
-    let is_open = asked.division == Division::Open;
+    let is_open = asked.division == DivisionFolder::Open;
     let is_wanted =
         |result: &&Planned<'_>| is_open || wanted.is_some_and(|wanted| wanted.has(result.scenario));
     let copies = results.iter().filter(is_wanted).cloned();

@@ -13,7 +13,7 @@ use super::plan::Planned;
 use super::runs::{Test, name_of};
 use super::truncate::{LIMIT_BYTES, Shortened, shorten};
 use super::{Asked, PackageError, ToFill, describe, kept, user_conf, whole};
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, Layout, RESULTS, SUMMARY, SYSTEMS};
 use dyno_rules::Benchmark;
 
@@ -61,7 +61,7 @@ pub(super) fn write(
     results: &[Planned<'_>],
     out: &Path,
 ) -> Result<Written, PackageError> {
-    let layout = Layout::of(asked.round.version);
+    let layout = Layout::for_round(asked.round.version);
     let is_new = !out.exists();
     check_layout(asked, layout, out)?;
     let staging = stage(out, is_new)?;
@@ -498,7 +498,7 @@ fn readme(asked: &Asked<'_>, result: &Planned<'_>) -> String {
         of("sut_name"),
         of("qsl_name")
     );
-    if asked.division == Division::Open {
+    if asked.division == DivisionFolder::Open {
         text += "Open division: see the measurement file for what differs from the reference.\n";
     }
     if !commands.is_empty() {

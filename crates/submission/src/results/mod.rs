@@ -175,7 +175,7 @@ fn records_of<'a>(row: &'a Row, round: &'a Round) -> impl Iterator<Item = Record
         if !has || !kind.contains(name) {
             return None;
         }
-        let division = of(Column::Division);
+        let division = of(Column::DivisionFolder);
         let (submitter, platform) = (of(Column::Organization), of(Column::Platform));
         let used_model = of(Column::Model);
         let of_suite = if has_suites { format!("{name}/") } else { String::new() };
@@ -208,7 +208,7 @@ fn records_of<'a>(row: &'a Row, round: &'a Round) -> impl Iterator<Item = Record
             software: of(Column::Framework),
             notes: of(Column::Notes),
             details: format!("{division}/{submitter}/results/{platform}"),
-            code: format!("{division}/{submitter}/{}", Layout::of(round.version).code()),
+            code: format!("{division}/{submitter}/{}", Layout::for_round(round.version).code()),
             division,
             submitter,
             used_model,

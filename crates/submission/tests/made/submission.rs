@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_rules::{Round, Suite, Version};
-use dyno_submission::entry::Division;
+use dyno_submission::entry::DivisionFolder;
 use dyno_submission::package::{Asked, Availability, Description, Fields, Infer, package};
 
 use super::folder::{Folder, each_file};
@@ -158,7 +158,7 @@ pub fn description(fields: &[(&str, &str)]) -> Description {
 pub fn asked<'a>(round: &'a Round, model: &Model, run: PathBuf) -> Asked<'a> {
     Asked {
         round,
-        division: Division::Closed,
+        division: DivisionFolder::Closed,
         submitter: "acme".to_owned(),
         system: "box".to_owned(),
         benchmark: model.name.to_owned(),

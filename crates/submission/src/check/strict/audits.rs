@@ -17,7 +17,7 @@ use crate::check::catalogue::{
 };
 use crate::check::issues::{At, Issues};
 use crate::check::place::Place;
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::facts::{Audit, Facts, text};
 use crate::layout::SUMMARY;
@@ -82,7 +82,7 @@ pub(super) fn check(
 pub(super) fn tell_others(
     place: &Place<'_, '_>,
     facts: &Facts<'_>,
-    division: Division,
+    division: DivisionFolder,
     issues: &mut Issues,
 ) {
     if place.options.skips(Skip::Compliance) || facts.endpoint.is_some() {

@@ -32,7 +32,7 @@ use super::structure;
 use super::system::{Description, suite};
 use super::work::{self, Work};
 use super::{Checked, Options, Outcome, Program, modular};
-use crate::entry::{Division, Guesses, Model, Submitter, System, submitters};
+use crate::entry::{DivisionFolder, Guesses, Model, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile};
 use crate::facts::text;
 use crate::power::nameplate;
@@ -50,7 +50,7 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
     check_root(tree, options, &mut found);
     let root_counts = found.passes();
     let mut divisions = BTreeMap::new();
-    for division in Division::ALL {
+    for division in DivisionFolder::ALL {
         let mut own = Issues::new(Program::Strict);
         check_division(tree, division, &mut own);
         divisions.insert(division, own.passes());
@@ -94,7 +94,7 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
 }
 
 fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
-    let names = Division::ALL.map(Division::name);
+    let names = DivisionFolder::ALL.map(DivisionFolder::name);
     for node in tree.top().children() {
         let (name, path) = (node.text(), node.path());
         let at = At::path(&path);
@@ -123,7 +123,7 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
     }
 }
 
-fn check_division(tree: &Tree, division: Division, issues: &mut Issues) {
+fn check_division(tree: &Tree, division: DivisionFolder, issues: &mut Issues) {
     let folder = tree.top().folder(division.name());
     for file in folder.into_iter().flat_map(Node::children).filter(|node| !node.is_folder()) {
         let path = file.path();
@@ -147,7 +147,7 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
         let path = path.join("model_mapping.json");
         issues.add(&MODEL_NAMES, At::path(&path), "is no object with names as its values");
     }
-    if submitter.division == Division::Network {
+    if submitter.division == DivisionFolder::Network {
         network::check_diagram(submitter, issues);
     }
 }
@@ -227,7 +227,7 @@ fn describe(
     Description { json: &json, path: &path, submitter, round, options }.judge(issues);
     marks::check_fields(&json, &path, issues);
     network::check(&json, &path, round, issues);
-    if submitter.division == Division::Network {
+    if submitter.division == DivisionFolder::Network {
         network::check_suite(&json, &path, round, issues);
     }
     let is_datacenter = matches!(suite(&json, round), Some(Suite::Datacenter | Suite::Both))
@@ -307,8 +307,8 @@ impl Settling<'_, '_> {
         let counts = counts && part.issues.passes();
         found.append(part.issues);
         let name = match self.submitter.division {
-            Division::Open => &self.model.name,
-            Division::Closed | Division::Network => &self.model.official,
+            DivisionFolder::Open => &self.model.name,
+            DivisionFolder::Closed | DivisionFolder::Network => &self.model.official,
         };
         for (at, mut judged) in part.results {
             let entry = &self.model.results[at];

@@ -8,7 +8,7 @@ use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
 use dyno_rules::{Round, Scenario, Suite};
 use dyno_submission::check::{Options, Program, check};
-use dyno_submission::entry::Division;
+use dyno_submission::entry::DivisionFolder;
 use dyno_submission::finding::Severity;
 use dyno_submission::package::{
     Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture,
@@ -32,7 +32,7 @@ retraining = "no"
 pub fn asked<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
     Asked {
         round,
-        division: Division::Closed,
+        division: DivisionFolder::Closed,
         submitter: "Us".into(),
         system: "box".into(),
         benchmark: "resnet".into(),
@@ -48,7 +48,7 @@ pub fn asked<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
 
 pub fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
     Asked {
-        division: Division::Open,
+        division: DivisionFolder::Open,
         benchmark: "own".into(),
         stands_for: Some("resnet".into()),
         ..asked(round, run)

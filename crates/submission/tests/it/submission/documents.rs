@@ -55,7 +55,7 @@ fn documents_say_what_was_found_and_where() {
     let (checked, round) = judged(&folder);
 
     let mut text = Vec::new();
-    json::Document::of(&checked, round, Program::Strict).write(&mut text).unwrap();
+    json::Document::from_check(&checked, round, Program::Strict).write(&mut text).unwrap();
     let document: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(document["schema"], json::SCHEMA);
     assert_eq!(document["round"], "v5.1");

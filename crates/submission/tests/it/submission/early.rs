@@ -209,7 +209,7 @@ fn results_of_rounds_without_early_stopping_are_those_of_their_rules() {
 fn the_audits_of_the_first_round_lie_in_a_folder_of_another_name() {
     let round = round("v0.5");
     let folder = submission(round, "datacenter", &["Server"]);
-    assert_eq!(Layout::of(round.version).compliance(), "audit");
+    assert_eq!(Layout::for_round(round.version).compliance(), "audit");
     let missing = |folder: &Folder| {
         let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
         let of_audits = checked.findings.iter().filter(|f| f.check == "audit.folder");

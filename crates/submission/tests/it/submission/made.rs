@@ -70,7 +70,7 @@ const ACCURACY: &str = "accuracy=76.100%, good=38050, total=50000\nhash=01234567
 /// ResNet-50 in the closed division, on an edge system.
 pub fn submission(round: &Round) -> Folder {
     let folder = Folder::new("made");
-    let layout = Layout::of(round.version);
+    let layout = Layout::for_round(round.version);
     folder.write("closed/acme/systems/box.json", system(round));
     folder.write("closed/acme/documentation/calibration.md", "made");
     folder.write(&format!("closed/acme/{}/resnet50/README.md", layout.code()), "made");

@@ -41,7 +41,7 @@ impl Made {
         let tree = submission(round);
         let plan = plan(test, round, Some("resnet"), scenario).unwrap();
         let of = format!("box/resnet50/{scenario}");
-        let compliance = Layout::of(round.version).compliance();
+        let compliance = Layout::for_round(round.version).compliance();
         let result = format!("closed/acme/results/{of}");
         let audit = format!("closed/acme/{compliance}/{of}");
         Self { tree, round, plan, result, audit }

@@ -15,7 +15,7 @@ fn row(submitter: &str, model: &str, scenario: &str, result: f64, units: &str) -
     for (column, text) in [
         (Column::Organization, submitter),
         (Column::Availability, "available"),
-        (Column::Division, "closed"),
+        (Column::DivisionFolder, "closed"),
         (Column::SystemType, "edge"),
         (Column::SystemName, "A box"),
         (Column::Platform, "box"),
