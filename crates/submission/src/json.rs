@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::check::{Checked, Outcome, Program};
+use super::check::{CheckReport, Outcome, Program};
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
@@ -80,7 +80,7 @@ pub struct FindingEntry {
 impl Document {
     /// Creates the document of a checked tree.
     #[must_use]
-    pub fn from_check(checked: &Checked, round: &Round, program: Program) -> Self {
+    pub fn from_check(checked: &CheckReport, round: &Round, program: Program) -> Self {
         let results = checked.results.iter().map(|(path, outcome)| ResultEntry {
             path: path.to_string_lossy().into_owned(),
             valid: matches!(outcome, Outcome::Valid { .. }),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::check::catalogue::{self, Check};
-use super::check::{Checked, Program};
+use super::check::{CheckReport, Program};
 use super::json;
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
@@ -23,7 +23,7 @@ const ROOT: &str = "SUBMISSION";
 /// # Errors
 /// Fails if the writer fails.
 pub fn write(
-    checked: &Checked,
+    checked: &CheckReport,
     tree: &Path,
     round: &Round,
     program: Program,
@@ -63,7 +63,7 @@ pub fn write(
 
 /// Returns the checks with findings: those of the catalogue in its order, then others sorted by
 /// id.
-fn checks(checked: &Checked) -> Vec<(&str, Option<&'static Check>)> {
+fn checks(checked: &CheckReport) -> Vec<(&str, Option<&'static Check>)> {
     let found: BTreeMap<&str, ()> = checked.findings.iter().map(|f| (f.check, ())).collect();
     let known = catalogue::ALL.iter().filter(|check| found.contains_key(check.id));
     let mut checks: Vec<(&str, Option<&'static Check>)> =

@@ -10,7 +10,7 @@ use super::check::Program;
 pub enum Column {
     Organization,
     Availability,
-    DivisionFolder,
+    Division,
     SystemType,
     SystemName,
     Platform,
@@ -58,7 +58,7 @@ use ColumnFormat::{Modular, Plain, Quoted};
 const COLUMNS: [(Column, &str, ColumnFormat); 31] = [
     (Column::Organization, "Organization", Plain),
     (Column::Availability, "Availability", Plain),
-    (Column::DivisionFolder, "DivisionFolder", Plain),
+    (Column::Division, "Division", Plain),
     (Column::SystemType, "SystemType", Quoted),
     (Column::SystemName, "SystemName", Quoted),
     (Column::Platform, "Platform", Plain),

@@ -1,10 +1,10 @@
-//! The table of the rules' appendix on bandwidth (`reference/rules/bandwidth.md`),
-//! computed by hand for 1,000 samples/s.
+//! Table in the appendix on bandwidth of the rules (`reference/rules/bandwidth.md`), computed by
+//! hand for 1,000 samples/s.
 
 use dyno_rules::{Bandwidth, BandwidthNeed, ElementBytes, Round};
 
 fn at_1000(name: &str, bytes: ElementBytes) -> Option<Bandwidth> {
-    // Of the rounds that have the benchmark, any does.
+    // Any round that has the benchmark.
     let mut rounds = Round::names().into_iter().rev().map(|name| Round::named(name).unwrap());
     let (round, benchmark) =
         rounds.find_map(|round| Some((round, round.benchmark(name)?))).unwrap();
@@ -16,11 +16,11 @@ fn the_table_of_the_rules() {
     let (at_least, something) = (BandwidthNeed::AtLeast, BandwidthNeed::Something);
     #[rustfmt::skip]
     let table = [
-        // One byte an element.
+        // One byte per element.
         ("resnet50", 1.0, at_least(150_528_000.0), something),
         ("retinanet", 1.0, at_least(1_920_000_000.0), something),
         ("3d-unet-99", 1.0, at_least(32_944_795_000.0), at_least(32_944_795_000.0)),
-        // Four.
+        // Four bytes per element.
         ("bert-99", 4.0, at_least(4_608_000.0), something),
         ("gptj-99", 4.0, at_least(8_192_000.0), something),
         ("llama2-70b-99.9", 4.0, at_least(4_096_000.0), at_least(4_096_000.0)),
@@ -33,7 +33,7 @@ fn the_table_of_the_rules() {
         let got = at_1000(name, ElementBytes::all(bytes));
         assert_eq!(got, Some(Bandwidth { ingress, egress }), "{name}");
     }
-    // 270 * (13 * 2 + 26 * 4) = 35,100 bytes a sample.
+    // 270 * (13 * 2 + 26 * 4) = 35,100 bytes per sample.
     let bytes = ElementBytes { numerical: 2.0, categorical: 4.0 };
     let dlrm = at_1000("dlrm-v2-99", bytes).unwrap();
     assert_eq!(dlrm, Bandwidth { ingress: at_least(35_100_000.0), egress: something });

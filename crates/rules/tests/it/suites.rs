@@ -1,4 +1,4 @@
-//! Divisions, availability and what the network division permits.
+//! Divisions, availability, and interconnects of the network division.
 
 use dyno_rules::{Availability, Division, Interconnect, Round, Suite};
 

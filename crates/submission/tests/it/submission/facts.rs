@@ -1,4 +1,4 @@
-//! What is read of the files of a result.
+//! Parsing of the files of a result.
 
 use dyno_rules::Round;
 use dyno_rules::accuracy::{self, Patterns};
@@ -29,10 +29,10 @@ fn the_first_value_of_a_key_counts_and_another_is_known() {
     let other = line("effective_qsl_rng_seed", "\"7\"", false);
     let log = scan(&format!("{seed}{}{other}", line("not_asked_for", "[1,2]", false)));
     assert_eq!(log.whole("effective_qsl_rng_seed"), Some(u64::MAX));
-    let held = log.held("effective_qsl_rng_seed").unwrap();
-    assert_eq!((held.line, held.times), (1, 2));
-    let (key, of, found) = log.contradicted().next().unwrap();
-    assert_eq!((key, of), ("effective_qsl_rng_seed", held));
+    let entry = log.entry("effective_qsl_rng_seed").unwrap();
+    assert_eq!((entry.line, entry.times), (1, 2));
+    let (key, first, found) = log.contradicted().next().unwrap();
+    assert_eq!((key, first), ("effective_qsl_rng_seed", entry));
     assert_eq!(*found, (3, serde_json::json!("7")));
     assert_eq!(log.value("result_validity"), None);
     assert!(log.begins_with_marker && log.is_utf8 && log.malformed.is_empty());
@@ -59,7 +59,7 @@ fn lines_that_are_no_json_are_named() {
     let log = scan(&format!("hello\n:::MLLOG {{\"key\": \"broken\", \n{}", line("a", "]", false)));
     assert_eq!(log.malformed, [2, 3]);
     assert!(!log.begins_with_marker);
-    // The last of two fields of one name counts, as in Python.
+    // The last of duplicate fields counts, as in Python.
     let log = scan(":::MLLOG {\"key\": \"a\", \"key\": \"sut_name\", \"value\": \"x\"}\n");
     assert_eq!(log.text("sut_name"), Some("x"));
 }
@@ -138,7 +138,7 @@ fn the_result_of_every_benchmark_of_every_round_is_kept() {
         let round = Round::named(name).unwrap();
         let of_benchmarks = round.benchmarks.iter().flat_map(|one| one.result_keys.values());
         for key in round.result_keys.values().chain(of_benchmarks) {
-            let log = DetailLog::of([(key.clone(), 1.into())]);
+            let log = DetailLog::from_pairs([(key.clone(), 1.into())]);
             assert_eq!(log.number(key), Some(1.0), "{name}");
         }
     }

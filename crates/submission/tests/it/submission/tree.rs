@@ -1,4 +1,4 @@
-//! The walk: order, kinds, links.
+//! Walk over a tree: order, kinds, links.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
