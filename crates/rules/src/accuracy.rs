@@ -116,8 +116,8 @@ pub struct AccuracyText {
 /// let round = Round::named("v5.1").unwrap();
 /// let patterns = Patterns::new(round);
 /// let text = "accuracy=76.014%, good=38007, total=50000\n";
-/// let content = scan(&mut text.as_bytes(),
-/// patterns.for_benchmark(round.benchmark("resnet"))).unwrap();
+/// let resnet = patterns.for_benchmark(round.benchmark("resnet"));
+/// let content = scan(&mut text.as_bytes(), resnet).unwrap();
 /// assert_eq!(content.metrics[0].number(), Some(76.014));
 /// ```
 ///

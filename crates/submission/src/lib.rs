@@ -7,6 +7,17 @@
 //!
 //! The crate works on files only and never runs anything.
 //!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use dyno_rules::Round;
+//! use dyno_submission::check::{Options, Program, check};
+//!
+//! let round = Round::named("v5.1").unwrap();
+//! let report = check(Path::new("submission"), round, &Options::new(Program::Strict)).unwrap();
+//! println!("{} valid results", report.valid());
+//! ```
+//!
 //! Results are not official MLPerf results unless a human submits them.
 #![forbid(unsafe_code)]
 

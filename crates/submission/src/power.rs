@@ -13,9 +13,8 @@
 //!
 //! let folder = Path::new("closed/A/results/sut/resnet/Offline/performance");
 //! let round = "v5.1".parse().unwrap();
-//! let measurement =
-//!    Measurement { folder, shown: folder, round, scenario: Scenario::Offline, log: None
-//! };
+//! let scenario = Scenario::Offline;
+//! let measurement = Measurement { folder, shown: folder, round, scenario, log: None };
 //! let power = check(&measurement, PowerChecker::Rules);
 //! assert!(power.is_valid(), "{:?}", power.findings);
 //! ```

@@ -80,6 +80,17 @@ impl std::error::Error for TreeError {}
 impl Tree {
     /// Lists the folder and everything below it.
     ///
+    /// ```no_run
+    /// use std::path::Path;
+    ///
+    /// use dyno_submission::tree::Tree;
+    ///
+    /// let tree = Tree::walk(Path::new("submission")).unwrap();
+    /// for file in tree.top().descendants().filter(|node| node.is_file()) {
+    ///     println!("{} {}", file.size(), file.path().display());
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Fails if the root cannot be listed. Folders below it that cannot be listed are in
     /// [`Self::unlisted`].

@@ -31,8 +31,7 @@ const LONGEST_ERROR: usize = 300;
 /// ```
 /// use dyno_submission::facts::detail::scan;
 ///
-/// let line = ":::MLLOG {\"key\": \"num_errors\", \"value\": 0, \"metadata\": {\"is_error\":
-/// false}}\n";
+/// let line = r#":::MLLOG {"key": "num_errors", "value": 0, "metadata": {"is_error": false}}"#;
 /// let log = scan(&mut line.as_bytes()).unwrap();
 /// assert_eq!((log.whole("num_errors"), log.lines), (Some(0), 1));
 /// ```

@@ -11,13 +11,13 @@
 //!
 //! let mut row = Row { value: 100.0, ..Row::default() };
 //! for (column, text) in [
-//!    (Column::Division, "closed"),
-//!    (Column::SystemType, "edge"),
-//!    (Column::MlperfModel, "resnet"),
-//!    (Column::Scenario, "Offline"),
-//!    (Column::Units, "Samples/s"),
+//!     (Column::Division, "closed"),
+//!     (Column::SystemType, "edge"),
+//!     (Column::MlperfModel, "resnet"),
+//!     (Column::Scenario, "Offline"),
+//!     (Column::Units, "Samples/s"),
 //! ] {
-//!    row.set(column, text);
+//!     row.set(column, text);
 //! }
 //! let results = Results::from_rows(&[row], Round::named("v5.1").unwrap(), &mut Ids::new());
 //! assert_eq!(results.sheets[0].name(), "edge - closed");
