@@ -48,7 +48,7 @@ pub const EDGE: [Scenario; 3] = [Scenario::SingleStream, Scenario::MultiStream, 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     Unmeasured,
-    PowerFiles,
+    Measured,
 }
 
 /// Runs the tests of a model in these scenarios with their audits, and writes a run directory.
@@ -65,7 +65,7 @@ pub fn run(
         let settings = system.settings(round, scenario);
         let performance = folder.join("performance");
         system.play(&settings, model.samples, &performance);
-        if power == Power::PowerFiles {
+        if power == Power::Measured {
             power::PowerFiles { folder: &performance, run: "" }.make();
         }
         let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..settings.clone() };

@@ -53,7 +53,7 @@ fn an_audit_that_was_made_twice_is_refused() {
         fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
     }
     let error = package(&open(round, &run), &out).unwrap_err();
-    assert!(matches!(error, PackageError::AuditTwice { .. }), "{error}");
+    assert!(matches!(error, PackageError::DuplicateAudit { .. }), "{error}");
 }
 
 #[test]

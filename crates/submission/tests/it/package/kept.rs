@@ -50,8 +50,8 @@ fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
     let error = package(&other, &out).unwrap_err();
     let conflict = |field, kept: &str, said: &str, flag| Conflict {
         field,
-        kept: kept.to_owned(),
-        said: said.to_owned(),
+        existing: kept.to_owned(),
+        requested: said.to_owned(),
         flag,
     };
     let conflicts = vec![
