@@ -33,7 +33,7 @@ impl ElementBytes {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BandwidthNeed {
     /// Any bandwidth above 0 bytes/s.
-    Something,
+    Positive,
     /// At least this many bytes/s.
     AtLeast(f64),
 }
@@ -43,7 +43,7 @@ impl BandwidthNeed {
     #[must_use]
     pub fn is_met_by(self, bytes_per_second: f64) -> bool {
         match self {
-            Self::Something => bytes_per_second > 0.0,
+            Self::Positive => bytes_per_second > 0.0,
             Self::AtLeast(needed) => bytes_per_second >= needed,
         }
     }
@@ -69,7 +69,7 @@ impl Elements {
             if per_sample > 0.0 {
                 BandwidthNeed::AtLeast(samples_per_second * per_sample)
             } else {
-                BandwidthNeed::Something
+                BandwidthNeed::Positive
             }
         };
         Bandwidth {
