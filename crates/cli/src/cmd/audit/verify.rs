@@ -120,5 +120,5 @@ fn find(folder: &Path, mode: TestMode) -> Result<RunFolder, Failure> {
 fn named(folder: &Path) -> Option<Scenario> {
     let whole = folder.canonicalize().ok()?;
     let mut names = whole.iter().rev().filter_map(|name| RuleScenario::named(name.to_str()?));
-    names.next().map(RuleScenario::played_as)
+    names.next().map(RuleScenario::loadgen_scenario)
 }
