@@ -9,7 +9,8 @@
 //! use dyno_submission::results::{Ids, Results};
 //! use dyno_submission::table::{Column, Row};
 //!
-//! let mut row = Row { value: 100.0, ..Row::default() };
+//! let mut row = Row::default();
+//! row.value = 100.0;
 //! for (column, text) in [
 //!     (Column::Division, "closed"),
 //!     (Column::SystemType, "edge"),
