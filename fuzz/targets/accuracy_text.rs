@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&which, text)) = bytes.split_first() else { return };
     let (round, patterns) = &ROUNDS[usize::from(which) % ROUNDS.len()];
     for benchmark in &round.benchmarks {
-        let patterns = patterns.of(Some(benchmark));
+        let patterns = patterns.for_benchmark(Some(benchmark));
         scan(&mut &text[..], patterns).expect("bytes in memory are read");
     }
 });

@@ -8,7 +8,7 @@
 use std::fs;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Accuracies, Element, Evidence, Played, Test, plan, verify, write_folder};
+use dyno_submission::audit::{Accuracies, Element, Evidence, RunFolder, Test, plan, verify, write_folder};
 use dyno_rules::Round;
 use libfuzzer_sys::fuzz_target;
 
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
             fs::write(folder.join(file), contents).expect("a file in the temporary folder");
         }
     }
-    let played = |folder: &_| Played::new(folder);
+    let played = |folder: &_| RunFolder::new(folder);
     let names = Round::names();
     let round = Round::named(names[chosen(0, names.len())]).expect("it is one of the names");
     let scenario = Scenario::ALL[chosen(1, Scenario::ALL.len())];
@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
         evidence.quality = Some(chosen(5, 256) as f64);
         let texts = [5, 6].map(|at| format!("accuracy={}%\n", chosen(at, 256)));
         let known = benchmark.and_then(|name| round.benchmark(name));
-        evidence.qualities = Some(Accuracies::of(round, known, texts));
+        evidence.qualities = Some(Accuracies::from_texts(round, known, texts));
     }
     for test in Test::ALL {
         if let Ok(plan) = plan(test, round, benchmark, scenario) {

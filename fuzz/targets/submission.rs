@@ -75,7 +75,7 @@ fn system(round: &Round) -> String {
 fn submission(name: &str) -> Submission {
     let round = Round::named(name).expect("it is one of the rounds");
     let root = std::env::temp_dir().join(format!("dyno-fuzz-{}-{name}", std::process::id()));
-    let layout = Layout::of(round.version);
+    let layout = Layout::for_round(round.version);
     let of = "box/resnet50/SingleStream";
     let result = format!("closed/acme/results/{of}");
     let described = format!("closed/acme/{}/{of}", layout.measurements());

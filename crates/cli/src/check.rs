@@ -6,7 +6,7 @@ use std::path::Path;
 
 use dyno_results::units::count;
 use dyno_rules::Version;
-use dyno_submission::check::{Checked, Outcome, Program};
+use dyno_submission::check::{CheckReport, Outcome, Program};
 use dyno_submission::finding::{Finding, Severity};
 
 use crate::render::{Color, painted, wrap};
@@ -35,7 +35,7 @@ pub struct Shown<'a> {
     /// Who judged.
     pub program: Program,
     /// What was found.
-    pub checked: &'a Checked,
+    pub checked: &'a CheckReport,
     /// How much is shown.
     pub extent: Extent,
     /// Whether colours are.

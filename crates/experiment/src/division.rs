@@ -221,7 +221,7 @@ fn provided(run: &Run, rules: &Rules, card: Option<&Card>) -> Vec<String> {
     let first_with_suites = Version { major: 0, minor: 7 };
     if rules.round.version >= first_with_suites {
         for suite in [Suite::Datacenter, Suite::Edge] {
-            let Some(wanted) = rules.benchmark.wanted(suite) else { continue };
+            let Some(wanted) = rules.benchmark.scenarios_in(suite) else { continue };
             let names = wanted.required.iter().map(|scenario| scenario.name());
             let missing: Vec<&str> =
                 names.filter(|name| run.tests.iter().all(|test| test.scenario != *name)).collect();

@@ -326,13 +326,13 @@ fn assert_checker_reads_some(round: &str, benchmark: &str, scores: &Scores, with
     let round = Round::named(round).expect("the round is one of ours");
     let of = round.benchmarks.iter().find(|of| of.name == benchmark);
     let patterns = Patterns::new(round);
-    let patterns = patterns.of(of);
+    let patterns = patterns.for_benchmark(of);
     assert!(!patterns.is_empty(), "{benchmark} has figures");
     let read = scan(&mut scores.text.as_bytes(), patterns).expect("a text in memory reads");
     let is_judged = |metric: &str| !without.contains(&metric);
     for pattern in patterns.iter().filter(|pattern| is_judged(&pattern.metric)) {
         let metric = &pattern.metric;
-        let found = read.found.iter().find(|found| found.metric == *metric);
+        let found = read.metrics.iter().find(|found| found.metric == *metric);
         let found = found.unwrap_or_else(|| panic!("{metric} is not in {:?}", scores.text));
         let figure = scores.figure(metric).unwrap_or_else(|| panic!("there is no {metric}"));
         let decimals = found.value.split_once('.').map_or(0, |(_, decimals)| decimals.len());

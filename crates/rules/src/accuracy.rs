@@ -1,4 +1,5 @@
-//! `accuracy.txt`: what the accuracy script said, and the hash of the accuracy log.
+//! Reads `accuracy.txt`, the output of an accuracy script: its metrics and the hash of the
+//! accuracy log.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
@@ -7,10 +8,10 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::{Benchmark, Round};
 
-/// Of a longer line only this many bytes are looked at.
+/// Maximum number of bytes examined per line.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// What a metric looks like.
+/// Regular expression of one metric.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     /// Name of the metric.
@@ -18,17 +19,17 @@ pub struct Pattern {
     regex: Regex,
 }
 
-/// The patterns of a round, by benchmark.
+/// Patterns of all metrics of a round, by benchmark.
 #[derive(Debug, Clone)]
 pub struct Patterns {
     by_benchmark: BTreeMap<String, Vec<Pattern>>,
 }
 
 impl Patterns {
-    /// Those of a round.
+    /// Compiles the patterns of a round.
     ///
     /// # Panics
-    /// Never: a test compiles the patterns of every round.
+    /// Does not panic for shipped rounds: a test compiles the patterns of each.
     #[must_use]
     pub fn new(round: &Round) -> Self {
         let pattern = |metric: &String| {
@@ -36,7 +37,7 @@ impl Patterns {
             let regex = RegexBuilder::new(&text).unicode(false).build();
             Some(Pattern { metric: metric.clone(), regex: regex.expect("patterns are tested") })
         };
-        let of = |benchmark: &Benchmark| {
+        let by_name = |benchmark: &Benchmark| {
             let mut metrics: Vec<&String> = Vec::new();
             for target in &benchmark.accuracy {
                 if !metrics.contains(&&target.metric) {
@@ -45,88 +46,101 @@ impl Patterns {
             }
             (benchmark.name.clone(), metrics.into_iter().filter_map(pattern).collect())
         };
-        Self { by_benchmark: round.benchmarks.iter().map(of).collect() }
+        Self { by_benchmark: round.benchmarks.iter().map(by_name).collect() }
     }
 
-    /// Those of a benchmark, in the order of its targets.
+    /// Returns the patterns of a benchmark, in the order of its targets. Returns none for an
+    /// unknown benchmark.
     #[must_use]
-    pub fn of(&self, benchmark: Option<&Benchmark>) -> &[Pattern] {
+    pub fn for_benchmark(&self, benchmark: Option<&Benchmark>) -> &[Pattern] {
         let patterns = benchmark.and_then(|benchmark| self.by_benchmark.get(&benchmark.name));
         patterns.map_or(&[], Vec::as_slice)
     }
 }
 
-/// A metric that was found.
+/// One metric in `accuracy.txt`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Line, from 1.
+pub struct MetricValue {
+    /// Line number, from 1.
     pub line: usize,
     /// Name of the metric.
     pub metric: String,
-    /// The value as it is written: digits and dots.
+    /// Value as written: digits and dots.
     pub value: String,
 }
 
-impl Found {
-    /// The value; `None` if it has more than one dot.
+impl MetricValue {
+    /// Parses the value. Returns `None` if it has more than one dot.
     #[must_use]
     pub fn number(&self) -> Option<f64> {
         self.value.parse().ok()
     }
 }
 
-/// A line that begins with `hash=`.
+/// A line that starts with `hash=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HashLine {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What follows, to the end of the line.
+    /// Text after `hash=`, to the end of the line.
     pub text: String,
 }
 
 impl HashLine {
-    /// Whether the official checkers take it: letters, digits and underscores.
+    /// Whether the official checkers accept the hash: letters, digits and underscores only.
     #[must_use]
     pub fn is_word(&self) -> bool {
         !self.text.is_empty() && self.text.chars().all(|c| c.is_alphanumeric() || c == '_')
     }
 }
 
-/// What `accuracy.txt` says.
+/// Content of `accuracy.txt`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccuracyText {
-    /// Metrics of the benchmark: by line, then in the order of the targets.
-    pub found: Vec<Found>,
-    /// Lines with a hash.
+    /// Metrics of the benchmark, sorted by line, then by the order of the targets.
+    pub metrics: Vec<MetricValue>,
+    /// Lines that contain a hash.
     pub hashes: Vec<HashLine>,
     /// Whether every line is UTF-8.
     pub is_utf8: bool,
-    /// How many lines there are.
+    /// Number of lines.
     pub lines: usize,
 }
 
-/// Reads `accuracy.txt`, or another text of an accuracy script.
+/// Reads `accuracy.txt` or another output of an accuracy script.
+///
+/// ```
+/// use dyno_rules::Round;
+/// use dyno_rules::accuracy::{Patterns, scan};
+///
+/// let round = Round::named("v5.1").unwrap();
+/// let patterns = Patterns::new(round);
+/// let text = "accuracy=76.014%, good=38007, total=50000\n";
+/// let resnet = patterns.for_benchmark(round.benchmark("resnet"));
+/// let content = scan(&mut text.as_bytes(), resnet).unwrap();
+/// assert_eq!(content.metrics[0].number(), Some(76.014));
+/// ```
 ///
 /// # Errors
-/// The reader fails.
+/// Fails if the reader fails.
 pub fn scan(text: &mut impl BufRead, patterns: &[Pattern]) -> std::io::Result<AccuracyText> {
-    let mut said = AccuracyText { is_utf8: true, ..AccuracyText::default() };
+    let mut content = AccuracyText { is_utf8: true, ..AccuracyText::default() };
     let mut line = Vec::new();
     loop {
         line.clear();
         text.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(said);
+            return Ok(content);
         }
         if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
             text.skip_until(b'\n')?;
         }
-        said.lines += 1;
-        said.is_utf8 &= std::str::from_utf8(&line).is_ok();
+        content.lines += 1;
+        content.is_utf8 &= std::str::from_utf8(&line).is_ok();
         while line.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
             line.pop();
         }
-        said.line(&line, patterns);
+        content.line(&line, patterns);
     }
 }
 
@@ -136,7 +150,11 @@ impl AccuracyText {
             let value = pattern.regex.captures(line).and_then(|captures| captures.get(1));
             if let Some(value) = value {
                 let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-                self.found.push(Found { line: self.lines, metric: pattern.metric.clone(), value });
+                self.metrics.push(MetricValue {
+                    line: self.lines,
+                    metric: pattern.metric.clone(),
+                    value,
+                });
             }
         }
         if let Some(hash) = line.strip_prefix(b"hash=") {

@@ -1,66 +1,65 @@
-//! Network bandwidth that a datacenter system must be able to take in and give
-//! out for its result.
+//! Network bandwidth that a datacenter system must sustain in each direction for its result.
 
-/// What the rules count per sample. Inputs as they are before pre-processing;
-/// padding and compression change them accordingly.
+/// Elements that the rules count per sample. Inputs are counted before pre-processing; padding
+/// and compression change the number of bytes accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elements {
-    /// Numerical inputs; none to speak of where this and the next are 0.
+    /// Numerical inputs. If this and `categorical` are 0, any bandwidth above 0 is enough.
     pub numerical: u64,
-    /// Categorical inputs, which may have a data type of their own.
+    /// Categorical inputs, which may use their own data type.
     pub categorical: u64,
-    /// Outputs, where they count.
+    /// Outputs; `None` where the rules do not count them.
     pub outputs: Option<u64>,
 }
 
-/// Bytes of an element, by what it is.
+/// Bytes per element, by kind of element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ElementBytes {
-    /// Of numerical inputs, and of outputs.
+    /// Bytes of a numerical input and of an output.
     pub numerical: f64,
-    /// Of categorical inputs.
+    /// Bytes of a categorical input.
     pub categorical: f64,
 }
 
 impl ElementBytes {
-    /// The same for all.
+    /// Uses one size, in bytes, for all elements.
     #[must_use]
     pub const fn all(bytes: f64) -> Self {
         Self { numerical: bytes, categorical: bytes }
     }
 }
 
-/// What one direction must sustain.
+/// Bandwidth that one direction must sustain.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Needed {
-    /// Anything above 0 bytes/s.
-    Something,
-    /// This many bytes/s.
+pub enum BandwidthNeed {
+    /// Any bandwidth above 0 bytes/s.
+    Positive,
+    /// At least this many bytes/s.
     AtLeast(f64),
 }
 
-impl Needed {
-    /// Whether a path of this many bytes/s is enough.
+impl BandwidthNeed {
+    /// Whether a path with this bandwidth, in bytes/s, is sufficient.
     #[must_use]
     pub fn is_met_by(self, bytes_per_second: f64) -> bool {
         match self {
-            Self::Something => bytes_per_second > 0.0,
+            Self::Positive => bytes_per_second > 0.0,
             Self::AtLeast(needed) => bytes_per_second >= needed,
         }
     }
 }
 
-/// What a result needs of the network.
+/// Network bandwidth that a result requires.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bandwidth {
     /// Into the system.
-    pub ingress: Needed,
-    /// Out of it.
-    pub egress: Needed,
+    pub ingress: BandwidthNeed,
+    /// Out of the system.
+    pub egress: BandwidthNeed,
 }
 
 impl Elements {
-    /// What a result of this many samples/s needs.
+    /// Returns the bandwidth that a result of this many samples/s requires.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "elements of a sample are far below 2^53")]
     pub fn bandwidth(&self, samples_per_second: f64, bytes: ElementBytes) -> Bandwidth {
@@ -68,9 +67,9 @@ impl Elements {
             self.numerical as f64 * bytes.numerical + self.categorical as f64 * bytes.categorical;
         let needed = |per_sample: f64| {
             if per_sample > 0.0 {
-                Needed::AtLeast(samples_per_second * per_sample)
+                BandwidthNeed::AtLeast(samples_per_second * per_sample)
             } else {
-                Needed::Something
+                BandwidthNeed::Positive
             }
         };
         Bandwidth {

@@ -1,39 +1,40 @@
-//! What a round asks of one model.
+//! Requirements of a round for one model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use dyno_loadgen::clock::Nanos;
 
-use super::{Elements, Scenario, Suite, Wanted};
+use super::{Elements, Scenario, Suite, SuiteScenarios};
 
-/// What a quality bound is a share of.
+/// Reference value from which a quality bound is derived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reference {
-    /// Value of the metric that the reference reaches.
+    /// Metric value that the reference implementation reaches.
     pub value: f64,
-    /// The share of it that is the least allowed.
+    /// Lower bound as a share of `value`.
     pub lowest: Option<f64>,
-    /// The share of it that is the most allowed.
+    /// Upper bound as a share of `value`.
     pub highest: Option<f64>,
 }
 
-/// Bounds of one metric of quality.
+/// Bounds of one quality metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QualityTarget {
     /// Name of the metric, such as `acc` or `ROUGE1`.
     pub metric: String,
-    /// The value must be this or more, exactly as the official checker has it.
+    /// Lower bound, exactly as in the official checker.
     pub at_least: Option<f64>,
-    /// The value must be this or less.
+    /// Upper bound.
     pub at_most: Option<f64>,
-    /// Only for this scenario.
+    /// Scenario to which the bounds apply; `None` means all.
     pub scenario: Option<Scenario>,
-    /// Where the bounds come from.
+    /// Reference from which the bounds are derived.
     pub reference: Option<Reference>,
 }
 
-/// 99th percentile bounds of Server and Interactive for language models.
+/// Bounds on the 99th percentile of token latencies in Server and Interactive, for language
+/// models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenBounds {
     /// Time to first token, ns.
@@ -42,138 +43,136 @@ pub struct TokenBounds {
     pub tpot: Nanos,
 }
 
-/// The data that a benchmark is run on.
+/// Data set of a benchmark.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dataset {
-    /// Its name.
+    /// Display name.
     pub name: String,
-    /// Its samples, each of which an accuracy run issues.
+    /// Number of samples. An accuracy run issues each of them.
     pub samples: u64,
-    /// What one sample is.
+    /// Description of one sample.
     pub sample: String,
 }
 
-/// Parameters of inference that a submission may not change.
+/// Inference parameters that a submission may not change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inference {
-    /// Beams of a beam search; 1 is none.
+    /// Beams of the beam search; 1 disables the search.
     pub beams: Option<u64>,
-    /// Tokens of an input at most.
+    /// Maximum input tokens.
     pub max_input_tokens: Option<u64>,
-    /// Tokens of an answer at least.
+    /// Minimum output tokens.
     pub min_output_tokens: Option<u64>,
-    /// Tokens of an answer at most.
+    /// Maximum output tokens.
     pub max_output_tokens: Option<u64>,
-    /// How tokens are chosen.
+    /// Sampling method of tokens.
     pub sampling: Option<String>,
 }
 
-/// What the load generator is told of a benchmark beyond the checker's constants.
+/// Load generator settings of a benchmark that the checker's constants do not contain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoadGenRows {
-    /// The model's name in LoadGen's table and in `user.conf`.
+    /// Model name in LoadGen's table and in `user.conf`.
     pub model: Option<String>,
-    /// The whole data set is the performance set.
+    /// Whether the performance set is the whole data set.
     pub loads_all: bool,
-    /// The performance set, where the table's is larger than the checker asks for.
+    /// Samples of the performance set, where LoadGen's table has more than the checker requires.
     pub performance_samples: Option<u64>,
-    /// Samples of an Offline query, likewise.
+    /// Samples of an Offline query, where LoadGen's table has more than the checker requires.
     pub offline_samples: Option<u64>,
-    /// Performance set of Interactive, where it has a data set of its own.
+    /// Samples of the performance set in Interactive, where it has its own data set.
     pub interactive_samples: Option<u64>,
-    /// Server's latency bound, where the table's is below the checker's.
+    /// Latency bound of Server, ns, where LoadGen's table is below the checker's bound.
     pub server_latency: Option<Nanos>,
 }
 
-/// What a round asks of one model.
+/// Rules of a round for one model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Benchmark {
-    /// Its official name in the round, such as `resnet` or `bert-99.9`.
+    /// Official name in the round, such as `resnet` or `bert-99.9`.
     pub name: String,
-    /// Field it belongs to, such as `vision`.
+    /// Field of application, such as `vision`.
     pub area: String,
-    /// What it does.
+    /// Task, such as `image classification`.
     pub task: String,
-    /// The model that does it.
+    /// Name of the reference model.
     pub model: String,
-    /// What it is done on.
+    /// Data set.
     pub dataset: Dataset,
-    /// What must hold of its quality, each.
+    /// Quality bounds. All must hold.
     pub accuracy: Vec<QualityTarget>,
-    /// Share of the reference quality that is asked for.
+    /// Required share of the reference quality.
     pub factor: f64,
-    /// TEST01 without determinism: how far apart the accuracies of the two runs
-    /// may be, in percent, by metric.
+    /// Maximum difference between the accuracies of the two runs of TEST01 without determinism,
+    /// in percent, by metric.
     pub audit_accuracy_delta_percent: BTreeMap<String, f64>,
-    /// Samples that must be loaded at least in a performance run.
+    /// Minimum number of samples that a performance run must load.
     pub performance_samples: Option<u64>,
-    /// Samples in the data set, in the rounds whose checker compares them.
+    /// Number of samples in the data set, in the rounds whose checker compares it.
     pub dataset_samples: Option<u64>,
-    /// Samples of an accuracy run where they are not the data set's.
+    /// Number of samples of an accuracy run where it differs from the data set's.
     pub accuracy_samples: BTreeMap<String, u64>,
-    /// Samples that an Offline query must have at least, where that is not the
-    /// round's [`super::Round::offline_samples`].
+    /// Minimum number of samples of an Offline query, where it differs from
+    /// [`super::Round::offline_samples`].
     pub offline_samples: Option<u64>,
-    /// Queries that a run must have at least, where early stopping does not decide.
+    /// Minimum number of queries of a run, where early stopping does not decide.
     pub min_queries: BTreeMap<Scenario, u64>,
-    /// Bound of the latency, ns. In MultiStream with a fixed interval, that interval.
+    /// Latency bound, ns. In MultiStream with a fixed interval, the interval.
     pub latency: BTreeMap<Scenario, Nanos>,
-    /// Bounds of token latencies.
+    /// Bounds on token latencies.
     pub token_latency: BTreeMap<Scenario, TokenBounds>,
-    /// Percentiles of its own.
+    /// Percentiles that differ from those of the scenario.
     pub percentiles: BTreeMap<Scenario, f64>,
-    /// Each sample is issued equally often.
+    /// Whether each sample is issued equally often.
     pub equal_issue: bool,
-    /// Tokens are timed, though nothing is bounded by them.
+    /// Whether token latencies are measured although they have no bounds.
     pub tokens_measured: bool,
-    /// Parameters of inference.
+    /// Inference parameters.
     pub inference: Inference,
-    /// What bandwidth a datacenter result needs; none where the rules say nothing.
+    /// Elements per sample, for the bandwidth of a datacenter result; `None` where the rules
+    /// specify none.
     pub elements: Option<Elements>,
-    /// What the load generator is told of it.
+    /// Additional load generator settings.
     pub loadgen: LoadGenRows,
     /// Audits that a submission must pass.
     pub audits: Vec<String>,
-    /// Keys of the detail log that are the result, where they are not the round's.
+    /// Keys of the result in the detail log, where they differ from the round's.
     pub result_keys: BTreeMap<Scenario, String>,
-    /// Units of the result where they are not the scenario's.
+    /// Units of the result, where they differ from the scenario's.
     pub units: BTreeMap<Scenario, String>,
-    /// Outputs that must be submitted: folder below `accuracy/`, and names.
+    /// Output files that must be submitted: names, by folder below `accuracy/`.
     pub accuracy_outputs: BTreeMap<String, Vec<String>>,
-    /// Which scenarios it has in which suite.
-    pub suites: BTreeMap<Suite, Wanted>,
+    /// Required and optional scenarios, by suite.
+    pub suites: BTreeMap<Suite, SuiteScenarios>,
 }
 
 impl Benchmark {
-    /// The scenarios that it has in any suite, in the order of the rules. All four
-    /// of LoadGen's in v0.5, which has no suites.
+    /// Returns the scenarios of all suites, in the order of the rules. v0.5 has no suites; there
+    /// it returns LoadGen's four scenarios.
     #[must_use]
     pub fn scenarios(&self) -> Vec<Scenario> {
-        let is_wanted = |scenario: &Scenario| {
-            let mut wanted = self.suites.values();
-            wanted.any(|w| w.required.contains(scenario) || w.optional.contains(scenario))
+        let is_in_suite =
+            |scenario: &Scenario| self.suites.values().any(|suite| suite.has(*scenario));
+        let has_suites = !self.suites.is_empty();
+        let is_included = |scenario: &Scenario| {
+            if has_suites { is_in_suite(scenario) } else { *scenario != Scenario::Interactive }
         };
-        let has_any = !self.suites.is_empty();
-        let asked = |scenario: &Scenario| match has_any {
-            true => is_wanted(scenario),
-            false => *scenario != Scenario::Interactive,
-        };
-        Scenario::ALL.into_iter().filter(asked).collect()
+        Scenario::ALL.into_iter().filter(is_included).collect()
     }
 
-    /// Which scenarios a suite wants of it; none where the suite has not got it. In
-    /// v0.5, which has no suites, any scenario may be submitted.
+    /// Returns the scenarios of the benchmark in a suite, or `None` if the suite does not
+    /// include it. v0.5 has no suites; there all scenarios are optional.
     #[must_use]
-    pub fn wanted(&self, suite: Suite) -> Option<Cow<'_, Wanted>> {
+    pub fn scenarios_in(&self, suite: Suite) -> Option<Cow<'_, SuiteScenarios>> {
         if self.suites.is_empty() {
-            let any = Wanted { required: Vec::new(), optional: self.scenarios() };
+            let any = SuiteScenarios { required: Vec::new(), optional: self.scenarios() };
             return Some(Cow::Owned(any));
         }
         self.suites.get(&suite).map(Cow::Borrowed)
     }
 
-    /// The least top-1 accuracy as a share from 0 to 1, of a benchmark whose
-    /// quality is one. The checker's bounds are percentages but for `rgat`.
+    /// Returns the minimum top-1 accuracy as a share from 0 to 1, or `None` if quality is
+    /// another metric. The checker's bounds are percentages, except for `rgat`.
     #[must_use]
     pub fn least_accuracy(&self) -> Option<f64> {
         let target = self.accuracy.iter().find(|target| target.metric == "acc")?.at_least?;

@@ -1,4 +1,4 @@
-//! `rounds/endpoints.toml`: results that were measured on an endpoint.
+//! Reads `rounds/endpoints.toml`: the rules for results that were measured on an endpoint.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,33 +10,34 @@ use super::{Scenario, Version};
 
 const TEXT: &str = include_str!("../rounds/endpoints.toml");
 
-/// What a round takes of results that were measured on an endpoint.
+/// Rules of a round for results that were measured on an endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Endpoints {
-    /// Models that may be measured so, by their official names.
+    /// Official names of the models that may be measured on an endpoint.
     pub models: Vec<String>,
-    /// Where the client says what LoadGen's log has.
+    /// Location in the client's files of each value that LoadGen would log.
     pub facts: Vec<EndpointFact>,
-    /// Keys of the results.
+    /// Key of the result in the client's JSON, by scenario.
     pub result_keys: BTreeMap<Scenario, String>,
-    /// By audit, the name of what `audit/audit_NAME.json` holds.
+    /// Name of the test inside `audit/audit_NAME.json`, by audit.
     pub audits: BTreeMap<String, String>,
-    /// Least and greatest mean number of output tokens by TEST09.
+    /// Minimum and maximum mean number of output tokens in TEST09.
     pub output_tokens: (f64, f64),
 }
 
-/// Where the client says what a key of LoadGen's log has. Paths have dots.
+/// Location in the client's files of one value that LoadGen would log. Paths are separated by
+/// dots.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EndpointFact {
-    /// Key of the log.
+    /// Key in LoadGen's log.
     pub key: String,
-    /// Path in the client's JSON, then in its configuration.
+    /// Path that is searched in the client's JSON, then in its configuration.
     pub path: String,
-    /// Another path in the JSON.
+    /// Alternative path in the JSON.
     #[serde(rename = "or")]
     pub other: Option<String>,
-    /// The path in the configuration that goes before.
+    /// Path in the configuration that takes precedence over `path`.
     pub config: Option<String>,
 }
 
@@ -58,10 +59,10 @@ struct Tokens {
     most: f64,
 }
 
-/// Those of a round; rounds before have none.
-pub(super) fn of(round: Version) -> Option<&'static Endpoints> {
-    static READ: OnceLock<(Version, Endpoints)> = OnceLock::new();
-    let (since, endpoints) = READ.get_or_init(|| {
+/// Returns the rules of a round. Rounds before v6.1 have none.
+pub(super) fn endpoints_of(round: Version) -> Option<&'static Endpoints> {
+    static ENDPOINTS: OnceLock<(Version, Endpoints)> = OnceLock::new();
+    let (since, endpoints) = ENDPOINTS.get_or_init(|| {
         let file: File = toml::from_str(TEXT).expect("the rules are tested");
         let endpoints = Endpoints {
             models: file.models,

@@ -1,4 +1,4 @@
-//! `rounds/every_round.toml`: what stays the same over several rounds.
+//! Reads `rounds/every_round.toml`: the rules that apply to several rounds.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::file::{PerScenario, per_scenario, scenario, suite, version};
 use super::{
-    Arrivals, Asks, Availability, Confidence, Confirmation, Division, NetworkRules, Scenario,
-    ScenarioRules, SystemFields, Version,
+    ArrivalPattern, Availability, Confidence, Confirmation, Division, NetworkRules, Requirements,
+    Scenario, ScenarioRules, SystemFields, Version,
 };
 
 const TEXT: &str = include_str!("../rounds/every_round.toml");
@@ -76,7 +76,7 @@ struct Scenarios {
     samples_per_query: Option<u64>,
     min_duration_ms: u64,
     runs: Option<u64>,
-    confirmations: Option<Confirmations>,
+    confirmations: Option<ConfirmationEntry>,
     #[serde(default)]
     stops_early: bool,
     min_queries: Option<u64>,
@@ -84,7 +84,7 @@ struct Scenarios {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Confirmations {
+struct ConfirmationEntry {
     runs: u64,
     lower_by: String,
 }
@@ -142,20 +142,20 @@ fn confidence<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Vec<Confide
     Ok(Vec::deserialize(reader)?.into_iter().map(row).collect())
 }
 
-/// The file. It is part of the program, and tests read it.
+/// Returns the parsed file. It is compiled into the program, and tests parse it.
 pub(super) fn rules() -> &'static EveryRound {
     static RULES: OnceLock<EveryRound> = OnceLock::new();
     RULES.get_or_init(|| toml::from_str(TEXT).expect("the rules of every round are tested"))
 }
 
-fn holds(since: &str, round: Version) -> bool {
+fn is_active(since: &str, round: Version) -> bool {
     version(since) <= round
 }
 
 impl EveryRound {
     pub(super) fn system_fields(&self, round: Version) -> SystemFields {
         let mut all = SystemFields::default();
-        for fields in self.system_fields.iter().filter(|fields| holds(&fields.since, round)) {
+        for fields in self.system_fields.iter().filter(|fields| is_active(&fields.since, round)) {
             all.required.extend(fields.required.clone());
             all.meaningful.extend(fields.meaningful.clone());
             all.network.extend(fields.network.clone());
@@ -165,62 +165,63 @@ impl EveryRound {
     }
 
     pub(super) fn measurement_files(&self, round: Version) -> Vec<String> {
-        let files = self.measurement_files.iter().rfind(|files| holds(&files.since, round));
+        let files = self.measurement_files.iter().rfind(|files| is_active(&files.since, round));
         files.map(|files| files.required.clone()).unwrap_or_default()
     }
 
     pub(super) fn accuracy_patterns(&self, round: Version) -> BTreeMap<String, String> {
-        let held = self.accuracy_patterns.iter().filter(|pattern| holds(&pattern.since, round));
-        held.map(|pattern| (pattern.metric.clone(), pattern.pattern.clone())).collect()
+        let active =
+            self.accuracy_patterns.iter().filter(|pattern| is_active(&pattern.since, round));
+        active.map(|pattern| (pattern.metric.clone(), pattern.pattern.clone())).collect()
     }
 
     pub(super) fn result_keys(&self, round: Version) -> BTreeMap<Scenario, String> {
-        let held = self.result_keys.iter().filter(|keys| holds(&keys.since, round));
-        held.flat_map(|keys| per_scenario(keys.keys.clone())).collect()
+        let active = self.result_keys.iter().filter(|keys| is_active(&keys.since, round));
+        active.flat_map(|keys| per_scenario(keys.keys.clone())).collect()
     }
 
     pub(super) fn scenarios(&self, round: Version) -> BTreeMap<Scenario, ScenarioRules> {
-        let held = self.scenarios.iter().filter(|rules| holds(&rules.since, round));
-        held.map(|rules| (scenario(&rules.name), scenario_rules(rules))).collect()
+        let active = self.scenarios.iter().filter(|rules| is_active(&rules.since, round));
+        active.map(|rules| (scenario(&rules.name), scenario_rules(rules))).collect()
     }
 
     pub(super) fn offline_samples(&self, round: Version) -> u64 {
-        let held = self.offline_samples.iter().rfind(|rule| holds(&rule.since, round));
-        held.expect("the first holds from the first round on").samples
+        let active = self.offline_samples.iter().rfind(|rule| is_active(&rule.since, round));
+        active.expect("the first holds from the first round on").samples
     }
 
-    pub(super) fn divisions(&self, round: Version) -> BTreeMap<Division, Asks> {
-        let held = self.divisions.iter();
-        let held = held.filter(|title| title.since.iter().all(|since| holds(since, round)));
+    pub(super) fn divisions(&self, round: Version) -> BTreeMap<Division, Requirements> {
+        let active = self.divisions.iter();
+        let active = active.filter(|title| title.since.iter().all(|since| is_active(since, round)));
         let named = |name: &str| Division::named(name).expect("divisions of the rules read");
-        held.map(|title| (named(&title.name), asks(title))).collect()
+        active.map(|title| (named(&title.name), requirements(title))).collect()
     }
 
-    pub(super) fn availabilities(&self) -> BTreeMap<Availability, Asks> {
+    pub(super) fn availabilities(&self) -> BTreeMap<Availability, Requirements> {
         let named = |name: &str| Availability::named(name).expect("availabilities read");
-        self.availabilities.iter().map(|title| (named(&title.name), asks(title))).collect()
+        self.availabilities.iter().map(|title| (named(&title.name), requirements(title))).collect()
     }
 
     pub(super) fn network(&self, round: Version) -> Option<NetworkRules> {
-        let held = self.network.iter().rfind(|rules| holds(&rules.since, round))?;
+        let active = self.network.iter().rfind(|rules| is_active(&rules.since, round))?;
         Some(NetworkRules {
-            permitted: held.permitted.clone(),
-            also_named: held.also_named.clone(),
-            forbidden: held.forbidden.clone(),
-            forbidden_also_named: held.forbidden_also_named.clone(),
-            name_of_system: held.name_of_system.clone(),
-            suite: suite(&held.suite),
+            permitted: active.permitted.clone(),
+            also_named: active.also_named.clone(),
+            forbidden: active.forbidden.clone(),
+            forbidden_also_named: active.forbidden_also_named.clone(),
+            name_of_system: active.name_of_system.clone(),
+            suite: suite(&active.suite),
         })
     }
 
     pub(super) fn datacenter(&self, round: Version) -> Vec<String> {
-        let held = self.datacenter.iter().filter(|rules| holds(&rules.since, round));
-        held.flat_map(|rules| rules.asks.clone()).collect()
+        let active = self.datacenter.iter().filter(|rules| is_active(&rules.since, round));
+        active.flat_map(|rules| rules.asks.clone()).collect()
     }
 }
 
 fn scenario_rules(rules: &Scenarios) -> ScenarioRules {
-    let mut named = Arrivals::NAMES.into_iter().filter(|(name, _)| *name == rules.arrivals);
+    let mut named = ArrivalPattern::NAMES.into_iter().filter(|(name, _)| *name == rules.arrivals);
     let (_, arrivals) = named.next().expect("arrivals of the rules read");
     ScenarioRules {
         arrivals,
@@ -237,6 +238,6 @@ fn scenario_rules(rules: &Scenarios) -> ScenarioRules {
     }
 }
 
-fn asks(title: &Title) -> Asks {
-    Asks { title: title.title.clone(), asks: title.asks.clone() }
+fn requirements(title: &Title) -> Requirements {
+    Requirements { title: title.title.clone(), items: title.asks.clone() }
 }

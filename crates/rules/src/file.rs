@@ -1,16 +1,16 @@
-//! The files below `rules/`, as they are written.
+//! Reads the files in `rounds/`, with the types of their TOML.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::described::describe;
+use super::description::describe;
 use super::{
-    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, TokenBounds, Version, Wanted,
+    Benchmark, QualityTarget, Round, Scenario, Seeds, Suite, SuiteScenarios, TokenBounds, Version,
     endpoints, every,
 };
 
-/// Keyed by the names of the rules.
+/// Values by the scenario names of the rules.
 pub(super) type PerScenario<T> = BTreeMap<String, T>;
 
 #[derive(Deserialize)]
@@ -24,7 +24,7 @@ struct RoundFile {
     benchmark: Vec<BenchmarkFile>,
 }
 
-/// Texts, because TOML has no unsigned 64-bit integers.
+/// Seeds as text, because TOML has no unsigned 64-bit integers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SeedsFile {
@@ -60,7 +60,7 @@ struct BenchmarkFile {
     #[serde(default)]
     accuracy_outputs: BTreeMap<String, Vec<String>>,
     #[serde(default)]
-    suites: BTreeMap<String, WantedFile>,
+    suites: BTreeMap<String, SuiteScenariosFile>,
 }
 
 #[derive(Deserialize)]
@@ -81,22 +81,22 @@ struct TokensFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WantedFile {
+struct SuiteScenariosFile {
     required: Vec<String>,
     #[serde(default)]
     optional: Vec<String>,
 }
 
-/// Reads a round. The files are part of the program and tests read each of them,
-/// so that what is wrong in them is a programmer's error.
+/// Parses a round.
 ///
 /// # Panics
-/// A file does not read.
+/// Panics if the file is invalid. The files are compiled into the program and tests read each,
+/// so an invalid file is a programming error.
 pub fn read(text: &str) -> Round {
     let file: RoundFile = toml::from_str(text).expect("the rounds are tested");
     let version = version(&file.version);
     let every = every::rules();
-    let described = |file: BenchmarkFile| {
+    let complete = |file: BenchmarkFile| {
         let mut benchmark = benchmark(file);
         describe(&mut benchmark, version);
         benchmark
@@ -107,7 +107,7 @@ pub fn read(text: &str) -> Round {
         seeds: seeds(&file.seeds),
         test05_seeds: file.test05_seeds.as_ref().map(seeds),
         names: file.names,
-        benchmarks: file.benchmark.into_iter().map(described).collect(),
+        benchmarks: file.benchmark.into_iter().map(complete).collect(),
         scenarios: every.scenarios(version),
         offline_samples: every.offline_samples(version),
         divisions: every.divisions(version),
@@ -118,7 +118,7 @@ pub fn read(text: &str) -> Round {
         measurement_files: every.measurement_files(version),
         accuracy_patterns: every.accuracy_patterns(version),
         result_keys: every.result_keys(version),
-        endpoints: endpoints::of(version),
+        endpoints: endpoints::endpoints_of(version),
     }
 }
 
@@ -130,9 +130,9 @@ fn benchmark(file: BenchmarkFile) -> Benchmark {
         scenario: target.scenario.as_deref().map(scenario),
         reference: None,
     };
-    let wanted = |wanted: WantedFile| Wanted {
-        required: wanted.required.iter().map(|name| scenario(name)).collect(),
-        optional: wanted.optional.iter().map(|name| scenario(name)).collect(),
+    let scenarios = |file: SuiteScenariosFile| SuiteScenarios {
+        required: file.required.iter().map(|name| scenario(name)).collect(),
+        optional: file.optional.iter().map(|name| scenario(name)).collect(),
     };
     let tokens = |bounds: TokensFile| TokenBounds { ttft: bounds.ttft, tpot: bounds.tpot };
     Benchmark {
@@ -153,7 +153,11 @@ fn benchmark(file: BenchmarkFile) -> Benchmark {
         result_keys: per_scenario(file.result_keys),
         units: per_scenario(file.units),
         accuracy_outputs: file.accuracy_outputs,
-        suites: file.suites.into_iter().map(|(name, file)| (suite(&name), wanted(file))).collect(),
+        suites: file
+            .suites
+            .into_iter()
+            .map(|(name, file)| (suite(&name), scenarios(file)))
+            .collect(),
         ..Benchmark::default()
     }
 }

@@ -1,9 +1,12 @@
 //! The rules of MLPerf Inference as data: for each [`Round`] the benchmarks with their data sets,
 //! quality targets, scenarios, latency bounds, seeds and audits.
 //!
-//! The data are `rounds/<round>.toml`, which holds what the official checker counts, and
-//! `rounds/benchmarks.toml` and `rounds/every_round.toml`, which hold what stays the same over
-//! several rounds. A new round is a new file and a line in `FILES`.
+//! `rounds/<round>.toml` holds the constants of the official checker of that round.
+//! `rounds/benchmarks.toml`, `rounds/every_round.toml` and `rounds/endpoints.toml` hold what
+//! applies to several rounds. To add a round, add a file and a line in `FILES`.
+//!
+//! [`Round::named`] is the entry point; [`Round::settings`] lists the load generator settings
+//! that a round fixes for a benchmark.
 //!
 //! ```
 //! use dyno_rules::Round;
@@ -17,7 +20,7 @@
 pub mod accuracy;
 mod bandwidth;
 mod benchmark;
-mod described;
+mod description;
 mod endpoints;
 mod every;
 mod file;
@@ -32,16 +35,18 @@ use std::sync::OnceLock;
 
 use dyno_loadgen::settings::{TraceRules, nearest};
 
-pub use bandwidth::{Bandwidth, ElementBytes, Elements, Needed};
+pub use bandwidth::{Bandwidth, BandwidthNeed, ElementBytes, Elements};
 pub use benchmark::{
     Benchmark, Dataset, Inference, LoadGenRows, QualityTarget, Reference, TokenBounds,
 };
 pub use endpoints::{EndpointFact, Endpoints};
-pub use scenario::{Arrivals, Confirmation, Scenario, ScenarioRules};
-pub use settings::{Fixed, Leeway};
-pub use suite::{Asks, Availability, Division, Interconnect, NetworkRules, Suite, Wanted};
+pub use scenario::{ArrivalPattern, Confirmation, Scenario, ScenarioRules};
+pub use settings::{FixedSetting, Leeway};
+pub use suite::{
+    Availability, Division, Interconnect, NetworkRules, Requirements, Suite, SuiteScenarios,
+};
 
-/// The text of each round, oldest first.
+/// TOML text of each round, oldest first.
 const FILES: [(&str, &str); 14] = [
     ("v0.5", include_str!("../rounds/v0.5.toml")),
     ("v0.7", include_str!("../rounds/v0.7.toml")),
@@ -62,14 +67,14 @@ const FILES: [(&str, &str); 14] = [
 /// Number of a round; later rounds are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// Before the dot.
+    /// Number before the dot.
     pub major: u8,
-    /// After it.
+    /// Number after the dot.
     pub minor: u8,
 }
 
 impl Version {
-    /// `vMAJOR.MINOR`.
+    /// Returns the version `vMAJOR.MINOR`.
     #[must_use]
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
@@ -82,7 +87,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Reads `v5.1`, and `5.1`.
+/// Parses `v5.1` or `5.1`.
 impl FromStr for Version {
     type Err = UnknownRound;
 
@@ -92,16 +97,16 @@ impl FromStr for Version {
         let (major, minor) = digits.split_once('.').ok_or_else(unknown)?;
         let number = |part: &str| part.parse().map_err(|_| unknown());
         let version = Self { major: number(major)?, minor: number(minor)? };
-        // Numbers also read `+5` and `05`, which no round is named.
+        // Rejects `+5` and `05`, which `u8::from_str` accepts but no round uses.
         let is_its_name = version.to_string()[1..] == *digits;
         if is_its_name { Ok(version) } else { Err(unknown()) }
     }
 }
 
-/// A round that there is no data for.
+/// Error: Dyno has no data for this round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownRound {
-    /// As it was written.
+    /// Name as the user wrote it.
     pub given: String,
 }
 
@@ -114,32 +119,32 @@ impl fmt::Display for UnknownRound {
 
 impl std::error::Error for UnknownRound {}
 
-/// The three seeds of the traces.
+/// Seeds of the three random traces of LoadGen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {
-    /// Which samples are loaded.
+    /// Seed of the choice of samples to load.
     pub qsl: u64,
-    /// Which samples are issued.
+    /// Seed of the choice of samples to issue.
     pub sample_index: u64,
-    /// When they are due.
+    /// Seed of the arrival times.
     pub schedule: u64,
 }
 
-/// Queries for 99 % confidence that a tail is met within a margin, as rounds
-/// before early stopping asked for them.
+/// Number of queries that gives 99 % confidence that a tail latency is met within a margin.
+/// Rounds before early stopping used this table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confidence {
-    /// The percentile.
+    /// Percentile as a share from 0 to 1.
     pub percentile: f64,
-    /// How far off the share may be.
+    /// Margin: maximum error of the share.
     pub margin: f64,
-    /// Queries by the formula.
+    /// Number of queries by the formula.
     pub queries: u64,
-    /// Rounded up to a multiple of 2^13.
+    /// Number of queries rounded up to a multiple of 2^13.
     pub rounded: u64,
 }
 
-/// The rows of that table, by percentile.
+/// Returns the rows of the confidence table, sorted by percentile.
 #[must_use]
 pub fn confidence() -> &'static [Confidence] {
     &every::rules().confidence
@@ -148,95 +153,104 @@ pub fn confidence() -> &'static [Confidence] {
 /// Fields that a system description must have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SystemFields {
-    /// Must be there.
+    /// Fields that must exist.
     pub required: Vec<String>,
-    /// Must say something.
+    /// Fields whose value must not be empty.
     pub meaningful: Vec<String>,
-    /// Must be there in the network division.
+    /// Fields that must exist in the network division.
     pub network: Vec<String>,
-    /// Must be there where power is measured.
+    /// Fields that must exist if power is measured.
     pub power: Vec<String>,
 }
 
-/// A round.
+/// Rules of one round.
+///
+/// ```
+/// use dyno_rules::{Round, Scenario};
+///
+/// let round = Round::named("v5.1").unwrap();
+/// let resnet = round.benchmark("resnet50").unwrap();
+/// assert_eq!(resnet.latency[&Scenario::Server], 15_000_000);
+/// assert_eq!(round.percentile(resnet, Scenario::Server), Some(0.99));
+///
+/// let settings = round.settings(resnet, Scenario::Server);
+/// assert!(settings.iter().any(|s| s.key == "min_duration_ms" && s.value == "600000"));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
-    /// Its number.
+    /// Version of the round.
     pub version: Version,
-    /// Year and month of its results.
+    /// Year and month in which results were published.
     pub published: String,
-    /// Seeds of every run but TEST05's.
+    /// Seeds of all runs except TEST05.
     pub seeds: Seeds,
-    /// Seeds of TEST05, in the rounds that have it.
+    /// Seeds of TEST05, in rounds that include it.
     pub test05_seeds: Option<Seeds>,
-    /// Other names of models: as given, official.
+    /// Official model names, by alias.
     pub names: BTreeMap<String, String>,
-    /// In the order of the official list.
+    /// Benchmarks, in the order of the official list.
     pub benchmarks: Vec<Benchmark>,
-    /// How each scenario is played and judged.
+    /// Rules for issuing queries and judging results, by scenario.
     pub scenarios: BTreeMap<Scenario, ScenarioRules>,
-    /// Samples that an Offline query must have at least, of a benchmark that says
-    /// nothing else.
+    /// Minimum number of samples of an Offline query, unless the benchmark specifies its own.
     pub offline_samples: u64,
-    /// The divisions there are, with what each asks for.
-    pub divisions: BTreeMap<Division, Asks>,
-    /// What each availability asks for.
-    pub availabilities: BTreeMap<Availability, Asks>,
-    /// What the division `network` may be joined by; none before it came.
+    /// Requirements of each division.
+    pub divisions: BTreeMap<Division, Requirements>,
+    /// Requirements of each availability category.
+    pub availabilities: BTreeMap<Availability, Requirements>,
+    /// Rules of the network division; `None` in rounds before it existed.
     pub network: Option<NetworkRules>,
-    /// What a datacenter system must have besides its benchmarks' bandwidth.
+    /// Requirements for datacenter systems, in addition to the bandwidth of their benchmarks.
     pub datacenter: Vec<String>,
-    /// Fields of a system description.
+    /// Required fields of a system description.
     pub system_fields: SystemFields,
-    /// Files that describe a measurement.
+    /// Names of the files that describe a measurement.
     pub measurement_files: Vec<String>,
-    /// Regular expression of each metric in `accuracy.txt`, matched from the start
-    /// of a line; its group is the value.
+    /// Regular expression of each metric in `accuracy.txt`, matched from the start of a line.
+    /// Its first group is the value.
     pub accuracy_patterns: BTreeMap<String, String>,
-    /// Key of the detail log that is the result. Empty before v2.0, whose results
-    /// were read from the summary.
+    /// Key of the result in the detail log. Empty before v2.0, where the checker read results
+    /// from the summary.
     pub result_keys: BTreeMap<Scenario, String>,
-    /// Of results that were measured on an endpoint; rounds before v6.1 have none.
+    /// Rules for results measured on an endpoint; `None` before v6.1.
     pub endpoints: Option<&'static Endpoints>,
 }
 
 impl Round {
-    /// The rounds there are, oldest first.
+    /// Returns the names of all rounds, oldest first.
     #[must_use]
     pub fn names() -> [&'static str; FILES.len()] {
         FILES.map(|(name, _)| name)
     }
 
-    /// The round of that name, such as `v5.1` or `5.1`.
+    /// Returns the round with a name such as `v5.1` or `5.1`.
     ///
     /// # Errors
-    /// There is no such round.
+    /// Fails if there is no such round.
     pub fn named(name: &str) -> Result<&'static Self, UnknownRound> {
         static ROUNDS: [OnceLock<Round>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
         let version: Version = name.parse()?;
         let known = FILES.iter().position(|(name, _)| *name == version.to_string());
-        let at = known.ok_or_else(|| UnknownRound { given: name.to_owned() })?;
-        Ok(ROUNDS[at].get_or_init(|| file::read(FILES[at].1)))
+        let index = known.ok_or_else(|| UnknownRound { given: name.to_owned() })?;
+        Ok(ROUNDS[index].get_or_init(|| file::read(FILES[index].1)))
     }
 
-    /// Which releases of LoadGen the traces of this round equal.
+    /// Returns the LoadGen releases whose traces this round uses.
     #[must_use]
     pub fn trace_rules(&self) -> TraceRules {
-        match self.version <= Version::new(5, 1) {
-            true => TraceRules::UpTo5_1,
-            false => TraceRules::Current,
-        }
+        if self.version <= Version::new(5, 1) { TraceRules::UpTo5_1 } else { TraceRules::Current }
     }
 
-    /// The share of queries that a scenario's result or bound is about.
+    /// Returns the percentile, as a share, to which the result or the bound of a scenario
+    /// applies. A percentile of the benchmark takes precedence.
     #[must_use]
     pub fn percentile(&self, benchmark: &Benchmark, scenario: Scenario) -> Option<f64> {
         let own = benchmark.percentiles.get(&scenario).copied();
         own.or_else(|| self.scenarios.get(&scenario)?.percentile)
     }
 
-    /// What a datacenter system must take in and give out for a result of this
-    /// many samples/s; none before v2.1, and where the rules name no figure.
+    /// Returns the network bandwidth that a datacenter result of this many samples/s requires.
+    /// Returns `None` before v2.1 and where the rules specify no figure.
     #[must_use]
     pub fn bandwidth(
         &self,
@@ -248,14 +262,14 @@ impl Round {
         Some(elements.bandwidth(samples_per_second, bytes))
     }
 
-    /// The benchmark of that official or other name.
+    /// Returns the benchmark with an official name or an alias.
     #[must_use]
     pub fn benchmark(&self, name: &str) -> Option<&Benchmark> {
         let official = |name: &str| self.benchmarks.iter().find(|benchmark| benchmark.name == name);
         official(name).or_else(|| official(self.names.get(name)?))
     }
 
-    /// A benchmark whose name is close to one that there is none of.
+    /// Returns the benchmark name or alias that is closest to an unknown name, if one is close.
     #[must_use]
     pub fn nearest_benchmark(&self, name: &str) -> Option<&str> {
         let known = self.benchmarks.iter().map(|benchmark| benchmark.name.as_str());

@@ -1,28 +1,28 @@
-//! The scenarios of the rules, and how a round has each played and judged.
+//! Scenarios of the rules, and how a round issues their queries and judges their results.
 
-use dyno_loadgen::settings::Scenario as Played;
+use dyno_loadgen::settings::Scenario as LoadGenScenario;
 
-/// A scenario of the rules. LoadGen plays Interactive as Server with other bounds.
+/// A scenario of the rules. LoadGen runs Interactive as Server with different bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scenario {
-    /// One sample at a time.
+    /// One sample per query; a query starts when the previous one completes.
     SingleStream,
-    /// Several samples at a time.
+    /// Several samples per query.
     MultiStream,
-    /// Arrivals at random against a latency bound.
+    /// Random arrivals with a latency bound.
     Server,
-    /// Everything at once.
+    /// All samples in one query.
     Offline,
-    /// Server with tighter bounds on tokens.
+    /// Server with tighter bounds on token latencies.
     Interactive,
 }
 
 impl Scenario {
-    /// All of them.
+    /// All scenarios.
     pub const ALL: [Self; 5] =
         [Self::SingleStream, Self::MultiStream, Self::Server, Self::Offline, Self::Interactive];
 
-    /// As the rules write it.
+    /// Returns the name as the rules write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -34,40 +34,40 @@ impl Scenario {
         }
     }
 
-    /// The scenario of that name, in any case.
+    /// Returns the scenario with this name, ignoring case.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|scenario| scenario.name().eq_ignore_ascii_case(name))
     }
 
-    /// What the load generator plays.
+    /// Returns the LoadGen scenario that implements this one.
     #[must_use]
-    pub fn played_as(self) -> Played {
+    pub fn loadgen_scenario(self) -> LoadGenScenario {
         match self {
-            Self::SingleStream => Played::SingleStream,
-            Self::MultiStream => Played::MultiStream,
-            Self::Server | Self::Interactive => Played::Server,
-            Self::Offline => Played::Offline,
+            Self::SingleStream => LoadGenScenario::SingleStream,
+            Self::MultiStream => LoadGenScenario::MultiStream,
+            Self::Server | Self::Interactive => LoadGenScenario::Server,
+            Self::Offline => LoadGenScenario::Offline,
         }
     }
 }
 
 /// When the load generator issues the next query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrivals {
-    /// When the last is complete.
+pub enum ArrivalPattern {
+    /// When the previous query completes.
     AfterTheLast,
-    /// Every interval, skipping those in which the last is not complete: the
-    /// interval is the benchmark's latency bound.
+    /// Once per interval. Intervals in which the previous query is still running are skipped.
+    /// The interval is the benchmark's latency bound.
     FixedInterval,
-    /// At random, whatever is outstanding.
+    /// At random times, regardless of outstanding queries.
     Poisson,
-    /// All samples in one query.
+    /// All samples in one query at the start.
     AtOnce,
 }
 
-impl Arrivals {
-    /// Every value with its name in the rules' data.
+impl ArrivalPattern {
+    /// All values with their names in the rules' data.
     pub(super) const NAMES: [(&'static str, Self); 4] = [
         ("after the last", Self::AfterTheLast),
         ("fixed interval", Self::FixedInterval),
@@ -75,7 +75,7 @@ impl Arrivals {
         ("at once", Self::AtOnce),
     ];
 
-    /// In words.
+    /// Returns the name in the rules' data.
     #[must_use]
     pub fn name(self) -> &'static str {
         let named = Self::NAMES.into_iter().find(|(_, arrivals)| *arrivals == self);
@@ -83,33 +83,33 @@ impl Arrivals {
     }
 }
 
-/// How a candidate of a search is confirmed.
+/// Confirmation of a candidate that a search has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confirmation {
-    /// Runs that must all pass.
+    /// Number of runs. All must pass.
     pub runs: u64,
-    /// How much less is tried after one that fails, in words.
+    /// Amount, in words, by which the load is lowered after a failed run.
     pub lower_by: String,
 }
 
-/// How a round has a scenario played and judged.
+/// Rules of a round for one scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioRules {
-    /// When queries are issued.
-    pub arrivals: Arrivals,
-    /// Share of the queries that the result or the bound is about, of a benchmark
-    /// that has none of its own. None in Offline.
+    /// Arrival pattern of queries.
+    pub arrivals: ArrivalPattern,
+    /// Percentile, as a share, of the result or the bound, unless the benchmark specifies its
+    /// own. `None` in Offline.
     pub percentile: Option<f64>,
-    /// Samples in a query; none where the run decides.
+    /// Samples per query; `None` where the run decides.
     pub samples_per_query: Option<u64>,
-    /// A run lasts at least this long, ms.
+    /// Minimum duration of a run, ms.
     pub min_duration_ms: u64,
-    /// Runs that are submitted; the result is the least of them.
+    /// Number of submitted runs. The result is the lowest of them.
     pub runs: u64,
-    /// How a candidate is confirmed, in the rounds that ask for it.
+    /// Confirmation of a candidate, in rounds that require it.
     pub confirmation: Option<Confirmation>,
-    /// Whether early stopping decides how many queries are enough.
+    /// Whether early stopping decides how many queries are sufficient.
     pub stops_early: bool,
-    /// Queries that a run has at least even so.
+    /// Minimum number of queries of a run, even with early stopping.
     pub min_queries: Option<u64>,
 }

@@ -1,46 +1,46 @@
-//! What a round tells the load generator for a benchmark in a scenario.
+//! Load generator settings that a round fixes for a benchmark in a scenario.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::settings::{
     self, EarlyStopping, Origin, Repetition, Setting as _, Settings, TestSettings,
 };
 
-use super::{Arrivals, Benchmark, Round, Scenario, ScenarioRules};
+use super::{ArrivalPattern, Benchmark, Round, Scenario, ScenarioRules};
 
-/// The field with a leeway whose 0 is the whole data set.
+/// Setting for which 0 means the whole data set.
 const WHOLE_SET_IS_0: &str = "performance_sample_count_override";
 
-/// How far a submitter may depart from a value.
+/// Permitted departure from a fixed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leeway {
-    /// Not at all.
+    /// None: the value must be equal.
     None,
-    /// Upwards: it is a minimum.
+    /// Upwards: the value is a minimum.
     More,
-    /// Downwards: it is a bound to keep.
+    /// Downwards: the value is a maximum.
     Less,
 }
 
-/// A value that a round fixes.
+/// A setting whose value a round fixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fixed {
-    /// The field of the settings.
+pub struct FixedSetting {
+    /// Name of the setting.
     pub key: &'static str,
-    /// Its value, as the field reads it.
+    /// Value, in the text form of the setting.
     pub value: String,
-    /// How far one may depart from it.
+    /// Permitted departure.
     pub leeway: Leeway,
 }
 
-impl Fixed {
-    /// Whether another value of the field departs too far.
+impl FixedSetting {
+    /// Whether another value of the setting departs further than permitted.
     #[must_use]
     pub fn is_broken_by(&self, value: &str) -> bool {
         if value == self.value {
             return false;
         }
         let number = |text: &str| match text.parse::<f64>() {
-            // The whole data set, more than which there is not.
+            // 0 selects the whole data set, so it is larger than any count.
             Ok(0.0) if self.key == WHOLE_SET_IS_0 => Ok(f64::INFINITY),
             read => read,
         };
@@ -56,10 +56,10 @@ impl Fixed {
 }
 
 impl Round {
-    /// What the round fixes of a run. What it leaves to the submitter, such as the
-    /// rate of Server, is not among it.
+    /// Returns the settings that the round fixes for a run. Settings that the submitter chooses,
+    /// such as the rate of Server, are not included.
     #[must_use]
-    pub fn settings(&self, benchmark: &Benchmark, scenario: Scenario) -> Vec<Fixed> {
+    pub fn settings(&self, benchmark: &Benchmark, scenario: Scenario) -> Vec<FixedSetting> {
         let mut fixed = List(Vec::new());
         fixed.seeds(self);
         fixed.samples(benchmark, scenario);
@@ -72,10 +72,10 @@ impl Round {
         fixed.0
     }
 
-    /// Sets what the round fixes, each value with the round as its origin.
+    /// Sets every setting that the round fixes, with the round as its origin.
     ///
     /// # Panics
-    /// The data hold a value that a field does not read; tests set all of them.
+    /// Panics if a setting rejects its value. Tests set every value of every round.
     pub fn apply(&self, settings: &mut Settings, benchmark: &Benchmark, scenario: Scenario) {
         let origin = Origin::Rules(format!("round {}, {}", self.version, benchmark.name));
         for fixed in self.settings(benchmark, scenario) {
@@ -85,12 +85,12 @@ impl Round {
     }
 }
 
-/// What is fixed so far.
-struct List(Vec<Fixed>);
+/// Settings collected so far.
+struct List(Vec<FixedSetting>);
 
 impl List {
     fn add(&mut self, key: &'static str, value: &impl ToString, leeway: Leeway) {
-        self.0.push(Fixed { key, value: value.to_string(), leeway });
+        self.0.push(FixedSetting { key, value: value.to_string(), leeway });
     }
 
     fn exactly(&mut self, key: &'static str, value: &impl ToString) {
@@ -110,18 +110,18 @@ impl List {
 
     fn samples(&mut self, benchmark: &Benchmark, scenario: Scenario) {
         let rows = &benchmark.loadgen;
-        let of_interactive = rows.interactive_samples.filter(|_| scenario == Scenario::Interactive);
-        let loaded = of_interactive.or(rows.performance_samples).or(benchmark.performance_samples);
-        // 0 is the whole data set.
+        let interactive = rows.interactive_samples.filter(|_| scenario == Scenario::Interactive);
+        let loaded = interactive.or(rows.performance_samples).or(benchmark.performance_samples);
+        // 0 selects the whole data set.
         let loaded = if rows.loads_all { Some(0) } else { loaded };
         if let Some(loaded) = loaded {
             self.add(WHOLE_SET_IS_0, &loaded, Leeway::More);
         }
-        let of_accuracy = &benchmark.accuracy_samples;
-        let scored = of_accuracy.get(scenario.name()).or_else(|| of_accuracy.get("all"));
+        let accuracy = &benchmark.accuracy_samples;
+        let scored = accuracy.get(scenario.name()).or_else(|| accuracy.get("all"));
         self.exactly("accuracy_sample_count_override", scored.unwrap_or(&0));
         self.exactly("sample_concatenate_permutation", &benchmark.equal_issue);
-        // Audits do, and it is told.
+        // Only audits set these, and an audit's plan records it.
         self.exactly("performance_issue_same", &false);
         self.exactly("performance_issue_unique", &false);
     }
@@ -136,13 +136,13 @@ impl List {
         self.add("min_duration_ms", &rules.min_duration_ms, Leeway::More);
         let counted = benchmark.min_queries.get(&scenario).copied();
         let queries = match scenario {
-            // LoadGen reads it as the samples of the one query.
+            // LoadGen interprets this setting as the number of samples of the single query.
             Scenario::Offline => {
                 let own = benchmark.loadgen.offline_samples.or(benchmark.offline_samples);
                 Some(own.unwrap_or(round.offline_samples))
             }
-            // Early stopping finds out; LoadGen's own minimum stays, unless the
-            // checker asks for fewer.
+            // Early stopping decides. LoadGen's own minimum remains, unless the checker requires
+            // fewer.
             _ if rules.stops_early => {
                 let usual = TestSettings::default().min_query_count;
                 Some(rules.min_queries.unwrap_or(counted.unwrap_or(usual).min(usual)))
@@ -160,15 +160,13 @@ impl List {
                 self.exactly("multi_stream_samples_per_query", &samples);
             }
             let interval = benchmark.latency.get(&scenario);
-            let interval = interval.filter(|_| rules.arrivals == Arrivals::FixedInterval);
+            let interval = interval.filter(|_| rules.arrivals == ArrivalPattern::FixedInterval);
             self.exactly("multi_stream_target_qps", &interval.map_or(0.0, |ns| rate_of(*ns)));
         }
         if rules.percentile.is_some() {
-            let judged = match rules.stops_early {
-                true => EarlyStopping::AfterRun,
-                false => EarlyStopping::Never,
-            };
-            self.exactly("early_stopping", &judged);
+            let stopping =
+                if rules.stops_early { EarlyStopping::AfterRun } else { EarlyStopping::Never };
+            self.exactly("early_stopping", &stopping);
             if rules.stops_early {
                 let usual = TestSettings::default();
                 self.add(
@@ -180,7 +178,7 @@ impl List {
             }
         }
         let runs = |runs: u64| u32::try_from(runs).unwrap_or(u32::MAX);
-        // What has no bound has nothing to confirm.
+        // A result without a bound needs no confirmation.
         let has_bound = benchmark.latency.contains_key(&scenario);
         let repetition = match &rules.confirmation {
             Some(confirmation) if has_bound => {
@@ -202,7 +200,7 @@ impl List {
         if let Some((key, percentile)) = key.zip(round.percentile(benchmark, scenario)) {
             self.add(key, &percentile, Leeway::More);
         }
-        // Where any scenario has bounds for tokens, each reports them.
+        // If any scenario has bounds on tokens, all scenarios report token latencies.
         let has_tokens = !benchmark.token_latency.is_empty() || benchmark.tokens_measured;
         self.exactly("use_token_latencies", &has_tokens);
         if !matches!(scenario, Scenario::Server | Scenario::Interactive) {
@@ -213,8 +211,8 @@ impl List {
             self.add("server_ttft_latency", &bounds.ttft, Leeway::Less);
             self.add("server_tpot_latency", &bounds.tpot, Leeway::Less);
         } else {
-            let of_table = benchmark.loadgen.server_latency;
-            let bound = of_table.or_else(|| benchmark.latency.get(&scenario).copied());
+            let table_bound = benchmark.loadgen.server_latency;
+            let bound = table_bound.or_else(|| benchmark.latency.get(&scenario).copied());
             if let Some(bound) = bound {
                 self.add("server_target_latency_ns", &bound, Leeway::Less);
             }
@@ -222,7 +220,7 @@ impl List {
     }
 }
 
-/// Queries/s of one every interval.
+/// Returns the rate, in queries/s, of one query per interval.
 #[expect(clippy::cast_precision_loss, reason = "intervals are far below 2^53 ns")]
 fn rate_of(interval: Nanos) -> f64 {
     SECOND as f64 / interval as f64

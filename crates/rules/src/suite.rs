@@ -1,25 +1,25 @@
-//! Suites, divisions and availability: what a result is submitted as.
+//! Suites, divisions and availability: the categories of a result.
 
 use std::fmt;
 
 use super::Scenario;
 
-/// What a system is for.
+/// Suite of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suite {
     /// `datacenter`.
     Datacenter,
     /// `edge`.
     Edge,
-    /// `datacenter,edge`: one system submitted as both.
+    /// `datacenter,edge`: one system submitted to both suites.
     Both,
 }
 
 impl Suite {
-    /// All of them.
+    /// All suites.
     pub const ALL: [Self; 3] = [Self::Datacenter, Self::Edge, Self::Both];
 
-    /// As a system description writes it.
+    /// Returns the name as a system description writes it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,27 +30,27 @@ impl Suite {
     }
 }
 
-/// Which scenarios of a benchmark a suite wants.
+/// Scenarios of a benchmark in a suite.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
-    /// Without each of these a submission is incomplete.
+pub struct SuiteScenarios {
+    /// Scenarios without which a submission is incomplete.
     pub required: Vec<Scenario>,
-    /// May be submitted as well.
+    /// Scenarios that may be submitted in addition.
     pub optional: Vec<Scenario>,
 }
 
-impl Wanted {
-    /// Whether a scenario may be submitted.
+impl SuiteScenarios {
+    /// Whether the scenario may be submitted.
     #[must_use]
     pub fn has(&self, scenario: Scenario) -> bool {
         self.required.contains(&scenario) || self.optional.contains(&scenario)
     }
 }
 
-/// How alike submissions must be.
+/// Division: how closely submissions must follow the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Division {
-    /// `closed`: the reference's model and bounds.
+    /// `closed`: the model and the bounds of the reference.
     Closed,
     /// `open`: any model for the task.
     Open,
@@ -58,12 +58,12 @@ pub enum Division {
     Network,
 }
 
-/// When others can have the system.
+/// Availability of the system to customers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Availability {
-    /// `available`: now.
+    /// `available`: can be bought or rented now.
     Available,
-    /// `preview`: by the next submission.
+    /// `preview`: available by the next submission.
     Preview,
     /// `rdi`: research, development or internal.
     Rdi,
@@ -72,16 +72,16 @@ pub enum Availability {
 macro_rules! named {
     ($type:ident { $($variant:ident = $name:literal),+ }) => {
         impl $type {
-            /// All of them.
+            /// All values.
             pub const ALL: [Self; 3] = [$(Self::$variant),+];
 
-            /// As trees and system descriptions write it.
+            /// Returns the name as submission trees and system descriptions write it.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The one of that name, in any case.
+            /// Returns the value with this name, ignoring case.
             #[must_use]
             pub fn named(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|one| one.name().eq_ignore_ascii_case(name))
@@ -97,47 +97,47 @@ macro_rules! named {
 named!(Division { Closed = "closed", Open = "open", Network = "network" });
 named!(Availability { Available = "available", Preview = "preview", Rdi = "rdi" });
 
-/// What a division or an availability asks for.
+/// Requirements of a division or an availability category.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asks {
-    /// Its name in titles.
+pub struct Requirements {
+    /// Name for titles.
     pub title: String,
-    /// Each thing it asks for, in words.
-    pub asks: Vec<String>,
+    /// Requirements, one sentence each.
+    pub items: Vec<String>,
 }
 
-/// The division `network`.
+/// Rules of the `network` division.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkRules {
-    /// Interconnects that may join the load generator and the system: fabrics.
+    /// Permitted interconnects between load generator and system: fabrics.
     pub permitted: Vec<String>,
-    /// Other names of those fabrics, as system descriptions have them.
+    /// Aliases of those fabrics in system descriptions.
     pub also_named: Vec<String>,
-    /// Interconnects that may not: buses.
+    /// Forbidden interconnects: buses.
     pub forbidden: Vec<String>,
-    /// Other names of those buses.
+    /// Aliases of those buses.
     pub forbidden_also_named: Vec<String>,
-    /// Words that the name of the system under test must have.
+    /// Words that the name of the system under test must contain.
     pub name_of_system: String,
-    /// The only suite it has.
+    /// The only suite of this division.
     pub suite: Suite,
 }
 
-/// What kind of interconnect a text names.
+/// Classification of an interconnect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interconnect {
-    /// A fabric of the list.
+    /// A listed fabric.
     Permitted,
-    /// A bus of the list.
+    /// A listed bus.
     Forbidden,
-    /// Neither; it needs clearance by the working group first.
+    /// Not listed: the working group must clear it first.
     Unlisted,
 }
 
 impl NetworkRules {
-    /// What kind of interconnect a text such as `100G Ethernet` or `NVLink 4`
-    /// names, whatever its case, blanks and punctuation. A bus beside a fabric,
-    /// as in `Ethernet over PCIe`, is judged by the bus.
+    /// Classifies an interconnect such as `100G Ethernet` or `NVLink 4`, ignoring case, blanks
+    /// and punctuation. A text that names a bus and a fabric, such as `Ethernet over PCIe`,
+    /// counts as a bus.
     #[must_use]
     pub fn kind_of(&self, text: &str) -> Interconnect {
         let words = words(text);
@@ -152,8 +152,8 @@ impl NetworkRules {
     }
 }
 
-/// Letters and digits in lower case, split at everything else and where a digit
-/// follows a letter or the other way round: `IEEE802.11` is `ieee`, `802`, `11`.
+/// Splits a text into lower-case words of letters or digits. Words end at other characters and
+/// between letters and digits: `IEEE802.11` gives `ieee`, `802`, `11`.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut last = None;

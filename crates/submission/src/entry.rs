@@ -1,8 +1,7 @@
-//! The results in a tree: submitters, their systems, models, and a folder for each
-//! scenario.
+//! Results in a tree: submitters, their systems and models, and one folder for each scenario.
 //!
-//! Everything that has the place of a result is one, whatever is wrong with it: what
-//! counts is for the checks to say.
+//! Every folder at the place of a result is an entry, even if its content is invalid. The checks
+//! decide which entries count.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,22 +13,22 @@ use super::layout::{Layout, RESULTS, SYSTEMS};
 use super::tree::{Node, Tree};
 use dyno_rules::{Benchmark, Round, Scenario};
 
-/// The part of a round that a result is submitted to.
+/// Top-level folder of a tree: the division to which a result is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Division {
-    /// The model of the rules, comparable.
+pub enum DivisionFolder {
+    /// The model of the rules; results are comparable.
     Closed,
-    /// As closed, over a network.
+    /// As closed, with the load generator on another machine.
     Network,
     /// Any model.
     Open,
 }
 
-impl Division {
-    /// All of them.
+impl DivisionFolder {
+    /// All divisions, in the order of their names.
     pub const ALL: [Self; 3] = [Self::Closed, Self::Network, Self::Open];
 
-    /// Name of its folder.
+    /// Returns the name of the folder.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,7 +38,7 @@ impl Division {
         }
     }
 
-    /// The division of that folder, in lower case only.
+    /// Returns the division of a folder name. Case matters.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|division| division.name() == name)
@@ -52,17 +51,17 @@ impl Division {
     }
 }
 
-/// Which folder names stand for which model where nothing else says so.
+/// Table that maps folder names to models if no mapping is given. The official checkers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guesses {
-    /// Of the checker in one file.
+    /// The table of the single-file checker.
     Mono,
-    /// Of the checker in modules.
+    /// The table of the modular checker.
     Modular,
 }
 
 impl Guesses {
-    /// Part of a name and the model it stands for; the first that fits counts.
+    /// Returns pairs of a part of a folder name and the model. The first match counts.
     fn table(self) -> &'static [(&'static str, &'static str)] {
         const ALL: [(&str, &str); 6] = [
             ("mobilenet", "resnet"),
@@ -79,34 +78,34 @@ impl Guesses {
     }
 }
 
-/// One submitter in one division.
+/// A submitter in a division.
 #[derive(Debug)]
 pub struct Submitter<'t> {
-    /// Division.
-    pub division: Division,
-    /// Name of the folder.
+    /// DivisionFolder.
+    pub division: DivisionFolder,
+    /// Name of the submitter's folder.
     pub name: String,
     /// The folder.
     pub folder: Node<'t>,
-    /// The folder of its results; without one there is nothing to check.
+    /// Folder of the results; `None` means that there is nothing to check.
     pub results: Option<Node<'t>>,
-    /// Where the files of a result lie.
+    /// Layout of the folder.
     pub layout: Layout,
-    /// Its names of models, of the open division.
+    /// Names of models in `model_mapping.json`, in the open division.
     pub names: ModelNames,
     /// Systems with results.
     pub systems: Vec<System<'t>>,
 }
 
-/// What `model_mapping.json` says.
+/// Content of `model_mapping.json`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelNames {
-    /// Own name, official name.
+    /// Official names, by the submitter's names.
     pub names: BTreeMap<String, String>,
-    /// Why the file does not read.
+    /// Error if the file cannot be parsed.
     pub problem: Option<json::JsonProblem>,
-    /// Whether the file reads and is no mapping of names to names, at which the official
-    /// programs do not look.
+    /// Whether the file is valid JSON but not a mapping from names to names. The official
+    /// checkers do not check this.
     pub is_no_mapping: bool,
 }
 
@@ -115,9 +114,9 @@ pub struct ModelNames {
 pub struct System<'t> {
     /// Name of the folder.
     pub name: String,
-    /// The folder of its results.
+    /// Folder of its results.
     pub folder: Node<'t>,
-    /// Its description, `systems/NAME.json`.
+    /// Description of the system, `systems/NAME.json`.
     pub description: Option<Node<'t>>,
     /// Models with results.
     pub models: Vec<Model<'t>>,
@@ -128,73 +127,73 @@ pub struct System<'t> {
 pub struct Model<'t> {
     /// Name of the folder.
     pub name: String,
-    /// Official name; its own where there is none.
+    /// Official name, or the folder name if no official name is known.
     pub official: String,
-    /// What the round asks of it; `None` of a model that is not in the round.
+    /// Rules of the round for the model; `None` if the round does not include the model.
     pub benchmark: Option<&'static Benchmark>,
-    /// The folder of its results.
+    /// Folder of its results.
     pub folder: Node<'t>,
-    /// One for each folder in it.
+    /// One entry per folder.
     pub results: Vec<Entry<'t>>,
 }
 
-/// A scenario of a model on a system: the unit that is valid or not.
+/// Result of a model on a system in one scenario: the unit that is valid or invalid.
 #[derive(Debug)]
 pub struct Entry<'t> {
     /// Name of the folder.
     pub name: String,
-    /// The scenario, by the name of the folder in any case.
+    /// Scenario, from the name of the folder ignoring case.
     pub scenario: Option<Scenario>,
-    /// The folder of the result.
+    /// Folder of the result.
     pub folder: Node<'t>,
-    /// The folder that describes the measurement.
+    /// Folder that describes the measurement.
     pub measurements: Option<Node<'t>>,
-    /// The folder in which the audits lie, one folder each.
+    /// Folder of the audits; each audit has its own folder in it.
     pub compliance: Option<Node<'t>>,
 }
 
 impl<'t> Entry<'t> {
-    /// The folder of the performance run, of the first where a round asks for several.
+    /// Returns the folder of the performance run; the first if a round requires several.
     #[must_use]
     pub fn run(&self) -> Option<Node<'t>> {
         self.numbered_run(1)
     }
 
-    /// The folder of a performance run, from 1.
+    /// Returns the folder of one performance run, counted from 1.
     #[must_use]
     pub fn numbered_run(&self, number: u64) -> Option<Node<'t>> {
         self.folder.folder(format!("performance/run_{number}"))
     }
 
-    /// The folder of the accuracy run.
+    /// Returns the folder of the accuracy run.
     #[must_use]
     pub fn accuracy(&self) -> Option<Node<'t>> {
         self.folder.folder("accuracy")
     }
 
-    /// The folder of the power logs, if power was measured.
+    /// Returns the folder of the power logs, if power was measured.
     #[must_use]
     pub fn power(&self) -> Option<Node<'t>> {
         self.folder.below("performance/power")
     }
 
-    /// The folders of the audits, such as `TEST01`.
+    /// Returns the folders of the audits, such as `TEST01`.
     pub fn audits(&self) -> impl Iterator<Item = Node<'t>> + use<'t> {
         let folders = self.compliance.into_iter().flat_map(Node::folders);
         folders.filter(|folder| folder.text().starts_with("TEST"))
     }
 }
 
-/// The submitters in a tree.
+/// Returns the submitters of a tree, sorted by division and name.
 #[must_use]
 pub fn submitters<'t>(
     tree: &'t Tree,
     round: &'static Round,
     guesses: Guesses,
 ) -> Vec<Submitter<'t>> {
-    let layout = Layout::of(round.version);
+    let layout = Layout::for_round(round.version);
     let mut found = Vec::new();
-    for division in Division::ALL {
+    for division in DivisionFolder::ALL {
         let Some(folder) = tree.top().folder(division.name()) else { continue };
         for submitter in folder.folders() {
             found.push(self::submitter(division, submitter, layout, round, guesses));
@@ -204,7 +203,7 @@ pub fn submitters<'t>(
 }
 
 fn submitter<'t>(
-    division: Division,
+    division: DivisionFolder,
     folder: Node<'t>,
     layout: Layout,
     round: &'static Round,
@@ -212,8 +211,8 @@ fn submitter<'t>(
 ) -> Submitter<'t> {
     let results = folder.folder(RESULTS);
     let names = match division {
-        Division::Open => model_names(folder),
-        Division::Closed | Division::Network => ModelNames::default(),
+        DivisionFolder::Open => model_names(folder),
+        DivisionFolder::Closed | DivisionFolder::Network => ModelNames::default(),
     };
     let mut submitter = Submitter {
         division,
@@ -226,7 +225,7 @@ fn submitter<'t>(
     };
     for system in results.into_iter().flat_map(Node::folders) {
         let name = system.text().into_owned();
-        // The name may be no text.
+        // The name may not be UTF-8.
         let mut file = system.name().to_os_string();
         file.push(".json");
         let description = folder.file(std::path::Path::new(SYSTEMS).join(file));
@@ -276,8 +275,8 @@ fn model_names(submitter: Node<'_>) -> ModelNames {
     }
 }
 
-/// The official name of a model: its own, by the names of the round, by those of the
-/// submitter, by a guess, in this order.
+/// Returns the official name of a model. Sources, in order: the name itself, the round's
+/// aliases, the submitter's mapping, the guesses.
 #[must_use]
 pub fn official_name(round: &Round, name: &str, own: &ModelNames, guesses: Guesses) -> String {
     if round.benchmarks.iter().any(|benchmark| benchmark.name == name) {

@@ -1,12 +1,12 @@
-//! What a check has to say: which rule, how grave, where, and how to mend it.
+//! Findings of checks: check, severity, place, and how to fix it.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// How grave a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing; changes nothing.
+    /// Information; changes nothing.
     Note,
     /// Probably a mistake; the result counts.
     Warning,
@@ -15,7 +15,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As it is written, in lower case.
+    /// Returns the name in lower case.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -26,27 +26,27 @@ impl Severity {
     }
 }
 
-/// So many of these, such as `1 query` or `2 queries`.
+/// Returns a count with its noun, such as `1 query` or `2 queries`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// One thing that a check found.
+/// A problem that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Id of the check, such as `performance.seeds`; stable.
+    /// Stable id of the check, such as `performance.seeds`.
     pub check: &'static str,
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
-    /// File or folder, relative to the root of what was checked.
+    /// File or folder, relative to the root of the checked tree.
     pub path: PathBuf,
-    /// Line, from 1, where there is one.
+    /// Line number, from 1, if the finding concerns one line.
     pub line: Option<usize>,
-    /// What was found, as a sentence without a dot at the end.
+    /// Description, as a sentence without a final dot.
     pub message: String,
-    /// What was expected, where that is a value.
+    /// Expected value, if there is one.
     pub expected: Option<String>,
-    /// How to mend it.
+    /// How to fix it.
     pub mend: String,
 }
 

@@ -1,17 +1,17 @@
-//! What a check found, for programs: one JSON document, with a published schema.
+//! Findings and results as one JSON document with a published schema, for programs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::check::{Checked, Outcome, Program};
+use super::check::{CheckReport, Outcome, Program};
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
-/// What `schema` says.
+/// Value of `schema`.
 pub const SCHEMA: &str = "dyno/check";
-/// What `schema_version` says: keys are added within a version, and none is taken away.
+/// Value of `schema_version`. Keys may be added within a version; none is removed.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// A checked submission tree.
@@ -78,9 +78,9 @@ pub struct FindingEntry {
 }
 
 impl Document {
-    /// Of a checked tree.
+    /// Creates the document of a checked tree.
     #[must_use]
-    pub fn of(checked: &Checked, round: &Round, program: Program) -> Self {
+    pub fn from_check(checked: &CheckReport, round: &Round, program: Program) -> Self {
         let results = checked.results.iter().map(|(path, outcome)| ResultEntry {
             path: path.to_string_lossy().into_owned(),
             valid: matches!(outcome, Outcome::Valid { .. }),
@@ -104,14 +104,14 @@ impl Document {
             entries: checked.entries,
             counts,
             results: results.collect(),
-            findings: checked.findings.iter().map(FindingEntry::of).collect(),
+            findings: checked.findings.iter().map(FindingEntry::from_finding).collect(),
         }
     }
 
-    /// Writes it, with a line end.
+    /// Writes the document as indented JSON with a final newline.
     ///
     /// # Errors
-    /// The writer fails.
+    /// Fails if the writer fails.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *out, self)?;
         out.write_all(b"\n")
@@ -119,7 +119,7 @@ impl Document {
 }
 
 impl FindingEntry {
-    fn of(finding: &Finding) -> Self {
+    fn from_finding(finding: &Finding) -> Self {
         Self {
             check: finding.check,
             severity: finding.severity.name(),
@@ -132,7 +132,7 @@ impl FindingEntry {
     }
 }
 
-/// Name of a program, as a flag takes it.
+/// Returns the name of a program, as the flag accepts it.
 pub(super) fn name(program: Program) -> &'static str {
     match program {
         Program::Strict => "strict",

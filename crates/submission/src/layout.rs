@@ -1,22 +1,29 @@
-//! Where the files of a result lie: the layouts up to v5.1, and the one from v6.0.
+//! Folder layouts of a submission: one for v0.5, one up to v5.1, one from v6.0.
 
 use dyno_rules::Version;
 
-/// How a submitter's folder is laid out.
+/// Layout of a submitter's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// v0.5: as the next, with `audit/` in place of `compliance/`.
+    /// v0.5: like `Apart`, with `audit/` instead of `compliance/`.
     First,
-    /// Up to v5.1: `measurements/` and `compliance/` beside `results/`, `code/`.
+    /// Up to v5.1: `measurements/` and `compliance/` next to `results/`; code in `code/`.
     Apart,
-    /// From v6.0: all files of a result in one folder below `results/`, `src/`.
+    /// From v6.0: all files of a result in one folder below `results/`; code in `src/`.
     Together,
 }
 
 impl Layout {
-    /// The layout of a round.
+    /// Returns the layout of a round.
+    ///
+    /// ```
+    /// use dyno_submission::layout::Layout;
+    ///
+    /// let layout = Layout::for_round("v5.1".parse().unwrap());
+    /// assert_eq!(layout.compliance(), "compliance");
+    /// ```
     #[must_use]
-    pub fn of(version: Version) -> Self {
+    pub fn for_round(version: Version) -> Self {
         if version >= Version::new(6, 0) {
             Self::Together
         } else if version > Version::new(0, 5) {
@@ -26,7 +33,7 @@ impl Layout {
         }
     }
 
-    /// Folder of a submitter that holds the code.
+    /// Returns the submitter's folder that holds the code.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -35,8 +42,8 @@ impl Layout {
         }
     }
 
-    /// Folder of a submitter below which lies, by system, model and scenario, what
-    /// describes a measurement.
+    /// Returns the submitter's folder that holds descriptions of measurements, by system, model
+    /// and scenario.
     #[must_use]
     pub fn measurements(self) -> &'static str {
         match self {
@@ -45,8 +52,7 @@ impl Layout {
         }
     }
 
-    /// Folder of a submitter below which lie, by system, model and scenario, the
-    /// audits.
+    /// Returns the submitter's folder that holds audits, by system, model and scenario.
     #[must_use]
     pub fn compliance(self) -> &'static str {
         match self {
@@ -57,15 +63,15 @@ impl Layout {
     }
 }
 
-/// Folder of a submitter that holds the results, by system, model and scenario.
+/// Submitter's folder that holds results, by system, model and scenario.
 pub const RESULTS: &str = "results";
-/// Folder of a submitter that holds the descriptions of the systems.
+/// Submitter's folder that holds descriptions of systems.
 pub const SYSTEMS: &str = "systems";
 /// Name of the detail log in the folder of a run.
 pub const DETAIL: &str = "mlperf_log_detail.txt";
-/// Name of the summary.
+/// Name of the summary in the folder of a run.
 pub const SUMMARY: &str = "mlperf_log_summary.txt";
-/// Name of the accuracy log.
+/// Name of the accuracy log in the folder of a run.
 pub const ACCURACY_LOG: &str = "mlperf_log_accuracy.json";
-/// What the accuracy script said, in the folder `accuracy`.
+/// Name of the output of the accuracy script, in the folder `accuracy`.
 pub const ACCURACY_TEXT: &str = "accuracy.txt";

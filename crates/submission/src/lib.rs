@@ -1,10 +1,22 @@
-//! Submission trees: what lies where, what the files of a result say, which results count by the
-//! official checkers and the rules, and how a tree is made. With the audits and the power
-//! measurements that belong to a result.
+//! Validates and packages MLPerf submission trees.
 //!
-//! Works on files only and never runs anything. [`tree`] walks once, [`entry`] finds the results
-//! in it by the [`layout`] of the round, [`facts`] reads the files of a result, each once, and
-//! [`check`] judges them.
+//! [`tree::Tree::walk`] lists the files once. [`entry`] finds the results in the tree by the
+//! [`layout`] of the round, [`facts`] reads the files of each result once, and [`check`] judges
+//! them. [`audit`] verifies audits (compliance tests), [`power`] verifies power measurements,
+//! and [`package`] writes a tree from test folders.
+//!
+//! The crate works on files only and never runs anything.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use dyno_rules::Round;
+//! use dyno_submission::check::{Options, Program, check};
+//!
+//! let round = Round::named("v5.1").unwrap();
+//! let report = check(Path::new("submission"), round, &Options::new(Program::Strict)).unwrap();
+//! println!("{} valid results", report.valid());
+//! ```
 //!
 //! Results are not official MLPerf results unless a human submits them.
 #![forbid(unsafe_code)]

@@ -1,9 +1,23 @@
-//! Measured power: the checks of the power working group over a performance folder,
-//! and the metric that goes beside the result.
+//! Power measurements: the checks of the power working group on a performance folder, and the
+//! metric that is published with the result.
 //!
-//! A measurement is two runs of the load generator, one to find the ranges of the
-//! analyzer (`ranging/`) and one that counts (`run_1/`), with what the client, the
-//! server and PTDaemon say of both in `power/`. Start reading at [`check`].
+//! A measurement consists of two runs of the load generator: one to find the ranges of the
+//! analyzer (`ranging/`) and one that counts (`run_1/`). The client, the server and PTDaemon log
+//! both in `power/`. [`check`] is the entry point.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use dyno_rules::Scenario;
+//! use dyno_submission::power::{Measurement, PowerChecker, check};
+//!
+//! let folder = Path::new("closed/A/results/sut/resnet/Offline/performance");
+//! let round = "v5.1".parse().unwrap();
+//! let scenario = Scenario::Offline;
+//! let measurement = Measurement { folder, shown: folder, round, scenario, log: None };
+//! let power = check(&measurement, PowerChecker::Rules);
+//! assert!(power.is_valid(), "{:?}", power.findings);
+//! ```
 
 pub(crate) mod clock;
 mod daemon_log;
@@ -23,66 +37,65 @@ use dyno_rules::{Scenario, Version};
 
 pub use energy::{Energy, PowerUnit};
 
-/// Whose reading of the checks.
+/// Interpretation of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
-    /// As the checks are meant: every line of PTDaemon's log counts, and tolerances are
-    /// milliseconds.
+pub enum PowerChecker {
+    /// As intended: every line of PTDaemon's log counts, and tolerances are milliseconds.
     Rules,
-    /// As the official program does it. It stops at the first warning in PTDaemon's log,
-    /// so that errors after it are never seen, and it takes its tolerance of
-    /// milliseconds for seconds, so that warnings of a ten minute test are never seen.
+    /// As the official program implements them. It stops at the first warning in PTDaemon's log,
+    /// so it misses later errors. It also uses its tolerance of milliseconds as seconds, so it
+    /// misses all warnings of a ten-minute test.
     Official,
 }
 
-/// What is to be checked.
+/// A measurement to check.
 #[derive(Debug, Clone, Copy)]
 pub struct Measurement<'a> {
-    /// The performance folder, which holds `power`, `ranging` and `run_1`.
+    /// Performance folder, which contains `power`, `ranging` and `run_1`.
     pub folder: &'a Path,
-    /// The same folder as findings name it.
+    /// Path of that folder in findings.
     pub shown: &'a Path,
     /// Round of the submission.
     pub round: Version,
-    /// Scenario that the result is submitted for.
+    /// Scenario of the submitted result.
     pub scenario: Scenario,
-    /// The detail log of the run that counts, where it was read already.
+    /// Detail log of the run that counts, if it has been read already.
     pub log: Option<&'a RunLog>,
 }
 
-/// What a measurement needs of the detail log of a run.
+/// Values of a run's detail log that a measurement needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunLog {
     /// SHA-1 of the file.
     pub sha1: String,
-    /// `power_begin`, as it stands there.
+    /// Value of `power_begin`.
     pub begin: Option<String>,
-    /// `power_end`.
+    /// Value of `power_end`.
     pub end: Option<String>,
-    /// `result_query_count`.
+    /// Value of `result_query_count`.
     pub queries: Option<u64>,
-    /// `effective_scenario`.
+    /// Value of `effective_scenario`.
     pub scenario: Option<String>,
 }
 
-/// What a measurement says.
+/// Result of the checks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Power {
-    /// What is wrong with it; the result counts while none is an error.
+    /// Problems. The result is valid if none is an error.
     pub findings: Vec<Finding>,
-    /// The metric, where the files have it.
+    /// Metric, if the files contain it.
     pub energy: Option<Energy>,
 }
 
 impl Power {
-    /// Whether the measurement counts.
+    /// Whether the measurement is valid.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.energy.is_some() && self.findings.iter().all(|f| f.severity != Severity::Error)
     }
 }
 
-/// Ids of the checks, with what holds where they pass.
+/// Ids of the checks, with what holds if they pass.
 pub const CHECKS: [(&str, &str); 13] = [
     ("power.files", "all files of the two runs are there"),
     ("power.session", "client.json and server.json are as they were written, with all fields"),
@@ -102,7 +115,7 @@ pub const CHECKS: [(&str, &str); 13] = [
     ("power.debug", "the server did not run in debug mode"),
 ];
 
-/// Files that a measurement consists of, below the performance folder.
+/// Files of a measurement, below the performance folder.
 const FILES: [&str; 11] = [
     "power/client.json",
     "power/client.log",
@@ -117,15 +130,15 @@ const FILES: [&str; 11] = [
     "run_1/spl.txt",
 ];
 
-/// Runs the eleven checks and computes the metric. Each file is read once.
+/// Runs all checks and computes the metric. Each file is read once.
 #[must_use]
-pub fn check(measurement: &Measurement<'_>, program: Program) -> Power {
+pub fn check(measurement: &Measurement<'_>, program: PowerChecker) -> Power {
     let mut report = Report { shown: measurement.shown.to_owned(), findings: Vec::new() };
     let files = recorded::Files::read(measurement.folder, measurement.log, &mut report);
-    let rules = equipment::of(measurement.round);
+    let rules = equipment::equipment_of(measurement.round);
     let client = session::read("power/client.json", files.text("power/client.json"), &mut report);
     let server = session::read("power/server.json", files.text("power/server.json"), &mut report);
-    let runs = run::Runs::of(&files, measurement.log);
+    let runs = run::Runs::from_files(&files, measurement.log);
     if let Some(client) = &client {
         equipment::check_sources(client, &mut report);
     }
@@ -139,7 +152,7 @@ pub fn check(measurement: &Measurement<'_>, program: Program) -> Power {
     if let (Some(client), Some(server)) = (&client, &server) {
         session::check_identity(client, server, &mut report);
         messages::check_session(client, server, &mut report);
-        phases::check((client, server), &runs, &rules, program, &mut report);
+        phases::check(client, server, &runs, &rules, program, &mut report);
         recorded::check(client, server, &files, &mut report);
     }
     let sides = client.as_ref().zip(server.as_ref());
@@ -147,14 +160,14 @@ pub fn check(measurement: &Measurement<'_>, program: Program) -> Power {
     Power { findings: report.findings, energy }
 }
 
-/// Where findings go.
+/// Collects findings.
 struct Report {
     shown: PathBuf,
     findings: Vec<Finding>,
 }
 
 impl Report {
-    fn say(&mut self, found: Found<'_>) {
+    fn add(&mut self, found: PowerFinding<'_>) {
         self.findings.push(Finding {
             check: found.check,
             severity: found.severity,
@@ -167,8 +180,8 @@ impl Report {
     }
 }
 
-/// A finding in the making; most are errors without a line.
-struct Found<'a> {
+/// A finding before its path is resolved. Most are errors without a line.
+struct PowerFinding<'a> {
     check: &'static str,
     severity: Severity,
     file: &'a str,
@@ -178,7 +191,7 @@ struct Found<'a> {
     mend: &'static str,
 }
 
-impl<'a> Found<'a> {
+impl<'a> PowerFinding<'a> {
     fn error(check: &'static str, file: &'a str, message: String, mend: &'static str) -> Self {
         Self { check, severity: Severity::Error, file, line: None, message, expected: None, mend }
     }

@@ -1,75 +1,76 @@
-//! What values look like and when they are true in the official programs, which are
-//! written in Python.
+//! Text and truth of values in the official checkers, which are written in Python.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// What a text begins with that stands for a number which JSON has not and Python reads.
+/// First character of a text that stands for a number which Python reads but JSON does not
+/// allow.
 const NO_JSON: char = '\0';
 
-/// JSON with a mark of its own before each text that begins with the mark of such a
-/// number, so that none is taken for one.
+/// Doubles [`NO_JSON`] at the start of each text, so that no text of the document is mistaken
+/// for such a number.
 #[must_use]
 pub fn with_marks(json: &str) -> Cow<'_, str> {
     const BEGINS: &str = r#""\u0000"#;
-    match json.contains(BEGINS) {
-        true => json.replace(BEGINS, r#""\u0000\u0000"#).into(),
-        false => json.into(),
+    if json.contains(BEGINS) {
+        json.replace(BEGINS, r#""\u0000\u0000"#).into()
+    } else {
+        json.into()
     }
 }
 
-/// A text that is no JSON, if it is to Python: with `NaN`, `Infinity`, `-Infinity` and
-/// numbers that are too large kept as texts, which [`number`] knows. Its own texts are
-/// [with marks](with_marks).
+/// Converts JSON with Python's extensions to plain JSON; returns `None` if nothing changes.
+/// `NaN`, `Infinity`, `-Infinity` and overflowing numbers become texts that [`number`]
+/// recognizes. Call [`with_marks`] first.
 #[must_use]
 pub fn json(text: &str) -> Option<String> {
-    let mut mended = String::with_capacity(text.len() + 16);
+    let mut converted = String::with_capacity(text.len() + 16);
     let (mut rest, mut is_text) = (text, false);
     while let Some(next) = rest.chars().next() {
         let token = ["NaN", "Infinity", "-Infinity"].into_iter().find(|one| rest.starts_with(one));
-        let taken = match token.filter(|_| !is_text) {
+        let length = match token.filter(|_| !is_text) {
             Some(token) => {
-                mended += &format!("\"\\u0000{token}\"");
+                converted += &format!("\"\\u0000{token}\"");
                 token.len()
             }
             None if is_text && next == '\\' => {
                 let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
-                mended += &rest[..1 + escaped];
+                converted += &rest[..1 + escaped];
                 1 + escaped
             }
             None if !is_text && (next == '-' || next.is_ascii_digit()) => {
-                let of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
-                let token = &rest[..rest.find(|c| !of_number(c)).unwrap_or(rest.len())];
+                let is_number_char = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+                let token = &rest[..rest.find(|c| !is_number_char(c)).unwrap_or(rest.len())];
                 match token.parse() {
-                    Ok(f64::INFINITY) => mended += "\"\\u0000Infinity\"",
-                    Ok(f64::NEG_INFINITY) => mended += "\"\\u0000-Infinity\"",
-                    _ => mended += token,
+                    Ok(f64::INFINITY) => converted += "\"\\u0000Infinity\"",
+                    Ok(f64::NEG_INFINITY) => converted += "\"\\u0000-Infinity\"",
+                    _ => converted += token,
                 }
                 token.len()
             }
             None => {
                 is_text ^= next == '"';
-                mended.push(next);
+                converted.push(next);
                 next.len_utf8()
             }
         };
-        rest = &rest[taken..];
+        rest = &rest[length..];
     }
-    (mended != text).then_some(mended)
+    (converted != text).then_some(converted)
 }
 
-/// A number that JSON has not.
+/// Parses a text that stands for a number which JSON does not allow.
 fn no_json(text: &str) -> Option<f64> {
     text.strip_prefix(NO_JSON)?.parse().ok()
 }
 
-/// A text as it was written.
+/// Returns a text as it was written, without the mark.
 fn unmarked(text: &str) -> &str {
     text.strip_prefix(NO_JSON).unwrap_or(text)
 }
 
-/// A number as Python prints it: the shortest digits that read back, with a point.
+/// Formats a number as Python does: the shortest digits that round-trip, with a decimal point.
 #[must_use]
 pub fn float(value: f64) -> String {
     if value.is_nan() {
@@ -88,11 +89,11 @@ pub fn float(value: f64) -> String {
         };
         return format!("{digits}e{sign}{exponent:0>2}");
     }
-    // `{:?}` keeps the point; the exponent it would write is dealt with above.
+    // `{:?}` keeps the point; numbers for which it would write an exponent are handled above.
     format!("{value:?}")
 }
 
-/// A value as Python prints it.
+/// Formats a value as Python's `str` does.
 #[must_use]
 pub fn text(value: &Value) -> String {
     match value {
@@ -120,7 +121,7 @@ fn quoted(value: &Value) -> String {
     }
 }
 
-/// Whether a value is true: not empty, not zero.
+/// Whether a value is true in Python: not empty and not zero.
 #[must_use]
 pub fn is_true(value: &Value) -> bool {
     match value {
@@ -133,7 +134,7 @@ pub fn is_true(value: &Value) -> bool {
     }
 }
 
-/// A value as a number to compare with: numbers, and truth values as 0 and 1.
+/// Returns a value as a number for comparison; booleans count as 0 and 1.
 #[must_use]
 pub fn number(value: &Value) -> Option<f64> {
     match value {

@@ -1,4 +1,4 @@
-//! What a check found, as SARIF 2.1.0: what code hosts and editors show beside lines.
+//! Findings as SARIF 2.1.0, which code hosts and editors show next to the lines.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,22 +8,22 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::check::catalogue::{self, Check};
-use super::check::{Checked, Program};
+use super::check::{CheckReport, Program};
 use super::json;
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
-/// What paths are relative to.
+/// Name of the base of all paths.
 const ROOT: &str = "SUBMISSION";
 
-/// Writes the findings of a checked tree.
+/// Writes the findings of a checked tree as SARIF.
 ///
 /// # Errors
-/// The writer fails.
+/// Fails if the writer fails.
 pub fn write(
-    checked: &Checked,
+    checked: &CheckReport,
     tree: &Path,
     round: &Round,
     program: Program,
@@ -31,7 +31,7 @@ pub fn write(
 ) -> io::Result<()> {
     let checks = checks(checked);
     let place: BTreeMap<&str, usize> =
-        checks.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
+        checks.iter().enumerate().map(|(index, (id, _))| (*id, index)).collect();
     let rules: Vec<Value> = checks.iter().map(|(id, check)| rule(id, *check)).collect();
     let results: Vec<Value> = checked.findings.iter().map(|found| result(found, &place)).collect();
     let log = json!({
@@ -61,9 +61,9 @@ pub fn write(
     out.write_all(b"\n")
 }
 
-/// The checks that found something, in the order of the catalogue, then those of other
-/// modules in the order of their ids.
-fn checks(checked: &Checked) -> Vec<(&str, Option<&'static Check>)> {
+/// Returns the checks with findings: those of the catalogue in its order, then others sorted by
+/// id.
+fn checks(checked: &CheckReport) -> Vec<(&str, Option<&'static Check>)> {
     let found: BTreeMap<&str, ()> = checked.findings.iter().map(|f| (f.check, ())).collect();
     let known = catalogue::ALL.iter().filter(|check| found.contains_key(check.id));
     let mut checks: Vec<(&str, Option<&'static Check>)> =
@@ -108,14 +108,14 @@ fn result(finding: &Finding, place: &BTreeMap<&str, usize>) -> Value {
     })
 }
 
-/// The folder that paths are relative to, as SARIF asks: absolute, a slash at its end.
+/// Returns the root as SARIF requires it: an absolute URI that ends with a slash.
 fn base(tree: &Path) -> String {
     let absolute = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
     format!("file://{}/", uri(&absolute).trim_end_matches('/'))
 }
 
-/// A path as a relative reference: of what else than letters, digits and a few marks, the
-/// bytes are written out.
+/// Returns a path as a relative URI reference. Bytes other than letters, digits and a few marks
+/// are percent-encoded.
 fn uri(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let mut uri = String::new();

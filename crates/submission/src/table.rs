@@ -1,10 +1,10 @@
-//! The table of results, with the columns and the quoting of each official program.
+//! Table of results as CSV, with the columns and the quoting of each official checker.
 
 use std::io::{self, Write};
 
 use super::check::Program;
 
-/// A column.
+/// A column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the column of its name")]
 pub enum Column {
@@ -41,21 +41,21 @@ pub enum Column {
     PrivateId,
 }
 
-/// Where a column is written.
+/// ColumnFormat and how a column is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Where {
-    /// By both programs; by the one in one file as it stands.
+enum ColumnFormat {
+    /// By both checkers; the single-file one does not quote it.
     Plain,
-    /// By both programs; always in quotes.
+    /// By both checkers, always quoted.
     Quoted,
-    /// By the program in modules only.
+    /// By the modular checker only.
     Modular,
 }
 
-use Where::{Modular, Plain, Quoted};
+use ColumnFormat::{Modular, Plain, Quoted};
 
-/// The columns in their order, which is that of [`Column`].
-const COLUMNS: [(Column, &str, Where); 31] = [
+/// Columns in the order of [`Column`].
+const COLUMNS: [(Column, &str, ColumnFormat); 31] = [
     (Column::Organization, "Organization", Plain),
     (Column::Availability, "Availability", Plain),
     (Column::Division, "Division", Plain),
@@ -89,10 +89,10 @@ const COLUMNS: [(Column, &str, Where); 31] = [
     (Column::PrivateId, "PrivateID", Modular),
 ];
 
-/// A row: a result, or the power of one.
+/// A row: a result, or its power measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The value of the column `Result`.
+    /// Value of the column `Result`.
     pub value: f64,
     cells: Vec<String>,
 }
@@ -104,44 +104,44 @@ impl Default for Row {
 }
 
 impl Row {
-    /// What a column says.
+    /// Returns the text of a column.
     #[must_use]
     pub fn get(&self, column: Column) -> &str {
         &self.cells[column as usize]
     }
 
-    /// Says it.
+    /// Sets the text of a column.
     pub fn set(&mut self, column: Column, text: impl Into<String>) {
         self.cells[column as usize] = text.into();
     }
 
-    /// What the columns of a program say, by their names.
+    /// Returns the names and texts of the columns that a program writes.
     pub fn columns(&self, program: Program) -> impl Iterator<Item = (&'static str, &str)> {
         columns(program).map(|(column, name, _)| (name, self.get(column)))
     }
 }
 
-fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, Where)> {
+fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, ColumnFormat)> {
     let all = program != Program::Mono;
     COLUMNS.into_iter().filter(move |(_, _, place)| all || *place != Modular)
 }
 
-/// What keeps a spreadsheet from taking a text for a formula.
+/// Returns a prefix that prevents spreadsheets from reading a text as a formula.
 fn guard(text: &str) -> &'static str {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if is_formula && text.parse::<f64>().is_err() { "'" } else { "" }
 }
 
-/// Writes the table as a program does. The official programs do not escape quotes, so
-/// that a quote in a name breaks their row; [`Program::Strict`] doubles them.
+/// Writes the table as a program does. The official checkers do not escape quotes, so a quote in
+/// a name breaks their row; [`Program::Strict`] doubles quotes.
 ///
 /// # Errors
-/// The writer fails.
+/// Fails if the writer fails.
 pub fn write_csv(rows: &[Row], program: Program, out: &mut impl Write) -> io::Result<()> {
     let names: Vec<&str> = columns(program).map(|(_, name, _)| name).collect();
     writeln!(out, "{}", names.join(","))?;
     for row in rows {
-        let cell = |(column, _, place): (Column, &str, Where)| {
+        let cell = |(column, _, place): (Column, &str, ColumnFormat)| {
             let text = row.get(column);
             match (program, place) {
                 (Program::Mono, Plain) => text.to_owned(),
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn columns_lie_in_their_order() {
-        for (at, (column, _, _)) in COLUMNS.iter().enumerate() {
-            assert_eq!(*column as usize, at);
+        for (index, (column, _, _)) in COLUMNS.iter().enumerate() {
+            assert_eq!(*column as usize, index);
         }
     }
 }

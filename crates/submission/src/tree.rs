@@ -1,7 +1,7 @@
-//! The files of a submission: one walk, every entry with what it is and how large.
+//! Files of a submission, from one walk over its folders.
 //!
-//! Entries are in the order of their names as bytes, whatever the file system says.
-//! Links are followed, as the official checkers do, but never round in a circle.
+//! Entries are sorted by the bytes of their names. Symbolic links are followed, as in the
+//! official checkers, but cycles are not.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -12,13 +12,13 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// More entries than this are not taken from behind links, which could otherwise
-/// multiply: a full round has 54,000 in all.
+/// Maximum number of entries behind symbolic links, which could multiply without bound. A full
+/// round has 54,000 entries in total.
 const MOST_BEHIND_LINKS: usize = 200_000;
 
-/// What an entry of a folder is, links followed.
+/// EntryKind of an entry, after following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A folder.
     Folder,
     /// A regular file.
@@ -26,18 +26,18 @@ pub enum Kind {
         /// Its size in bytes.
         size: u64,
     },
-    /// A symbolic link to nothing.
+    /// A symbolic link whose target does not exist.
     BrokenLink,
-    /// A socket, a device, or what cannot be looked at.
+    /// A socket, a device, or an entry without readable metadata.
     Other,
 }
 
-/// A folder that could not be listed, or not in full.
+/// A folder that could not be listed completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unlisted {
-    /// Relative to the root.
+pub struct UnlistedFolder {
+    /// Path relative to the root.
     pub path: PathBuf,
-    /// What the system said, or why the walk stopped.
+    /// Error of the operating system, or why the walk stopped.
     pub why: String,
 }
 
@@ -45,55 +45,68 @@ pub struct Unlisted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     root: PathBuf,
-    entries: Vec<Stored>,
-    unlisted: Vec<Unlisted>,
+    entries: Vec<EntryData>,
+    unlisted: Vec<UnlistedFolder>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stored {
+struct EntryData {
     name: OsString,
     parent: usize,
-    kind: Kind,
-    /// Where a symbolic link points, as it is written.
+    kind: EntryKind,
+    /// Target of a symbolic link, as written.
     link: Option<Box<Path>>,
     behind_link: bool,
     children: Range<usize>,
 }
 
-/// The root cannot be listed.
+/// Error: the root cannot be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoTree {
+pub struct TreeError {
     /// The root.
     pub root: PathBuf,
-    /// What the system said.
+    /// Error of the operating system.
     pub why: String,
 }
 
-impl fmt::Display for NoTree {
+impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot list the folder {}: {}", self.root.display(), self.why)
     }
 }
 
-impl std::error::Error for NoTree {}
+impl std::error::Error for TreeError {}
 
 impl Tree {
-    /// Walks the folder.
+    /// Lists the folder and everything below it.
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    ///
+    /// use dyno_submission::tree::Tree;
+    ///
+    /// let tree = Tree::walk(Path::new("submission")).unwrap();
+    /// for file in tree.top().descendants().filter(|node| node.is_file()) {
+    ///     println!("{} {}", file.size(), file.path().display());
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// It cannot be listed. Folders below it that cannot are in [`Self::unlisted`].
-    pub fn walk(root: &Path) -> Result<Self, NoTree> {
-        let top = Stored {
+    /// Fails if the root cannot be listed. Folders below it that cannot be listed are in
+    /// [`Self::unlisted`].
+    pub fn walk(root: &Path) -> Result<Self, TreeError> {
+        let top = EntryData {
             name: OsString::new(),
             parent: 0,
-            kind: Kind::Folder,
+            kind: EntryKind::Folder,
             link: None,
             behind_link: false,
             children: 0..0,
         };
         let mut tree = Self { root: root.to_owned(), entries: vec![top], unlisted: Vec::new() };
-        let no_tree = |error: io::Error| NoTree { root: root.to_owned(), why: error.to_string() };
-        std::fs::read_dir(root).map_err(no_tree)?;
+        let tree_error =
+            |error: io::Error| TreeError { root: root.to_owned(), why: error.to_string() };
+        std::fs::read_dir(root).map_err(tree_error)?;
         let mut links = Links::default();
         let mut next = 0;
         while next < tree.entries.len() {
@@ -103,62 +116,62 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Where it lies.
+    /// Returns the path of the root.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Its root as an entry.
+    /// Returns the root as an entry.
     #[must_use]
     pub fn top(&self) -> Node<'_> {
-        Node { tree: self, at: 0 }
+        Node { tree: self, index: 0 }
     }
 
-    /// The entry of that path relative to the root.
+    /// Returns the entry index a path relative to the root.
     #[must_use]
     pub fn node(&self, path: impl AsRef<Path>) -> Option<Node<'_>> {
         self.top().below(path)
     }
 
-    /// Folders that could not be listed in full.
+    /// Returns the folders that could not be listed completely.
     #[must_use]
-    pub fn unlisted(&self) -> &[Unlisted] {
+    pub fn unlisted(&self) -> &[UnlistedFolder] {
         &self.unlisted
     }
 
-    /// How many entries there are, without the root.
+    /// Returns the number of entries, without the root.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len() - 1
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the root has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends the entries of a folder, in order.
-    fn list(&mut self, at: usize, links: &mut Links) {
-        if self.entries[at].kind != Kind::Folder {
+    /// Appends the entries of a folder, sorted.
+    fn list(&mut self, index: usize, links: &mut Links) {
+        if self.entries[index].kind != EntryKind::Folder {
             return;
         }
-        let folder = Node { tree: self, at };
+        let folder = Node { tree: self, index };
         let path = folder.absolute();
-        let linked = self.entries[at].link.is_some();
-        if linked && self.turns_back(at, &path) {
+        let linked = self.entries[index].link.is_some();
+        if linked && self.turns_back(index, &path) {
             return;
         }
-        if linked && !links.follow(&path, self.entries[at].behind_link) {
-            if !std::mem::replace(&mut links.is_told, true) {
+        if linked && !links.follow(&path, self.entries[index].behind_link) {
+            if !std::mem::replace(&mut links.is_reported, true) {
                 let why = "a link behind a link leads to a folder that is listed already, and \
                            is not followed; nor are more like it";
-                self.unlist(at, why.to_owned());
+                self.unlist(index, why.to_owned());
             }
             return;
         }
-        let behind_link = linked || self.entries[at].behind_link;
+        let behind_link = linked || self.entries[index].behind_link;
         if behind_link && links.is_full {
             return;
         }
@@ -166,40 +179,40 @@ impl Tree {
             let entry = entry?;
             let (kind, link) = look(&entry);
             let name = entry.file_name();
-            Ok(Stored { name, parent: at, kind, link, behind_link, children: 0..0 })
+            Ok(EntryData { name, parent: index, kind, link, behind_link, children: 0..0 })
         };
-        let listed: io::Result<Vec<Stored>> =
+        let listed: io::Result<Vec<EntryData>> =
             std::fs::read_dir(&path).and_then(|entries| entries.map(store).collect());
         let mut entries = match listed {
             Ok(entries) => entries,
-            Err(error) => return self.unlist(at, error.to_string()),
+            Err(error) => return self.unlist(index, error.to_string()),
         };
         if behind_link {
             links.entries += entries.len();
             if links.entries > MOST_BEHIND_LINKS {
                 links.is_full = true;
                 return self
-                    .unlist(at, format!("more than {MOST_BEHIND_LINKS} files behind links"));
+                    .unlist(index, format!("more than {MOST_BEHIND_LINKS} files behind links"));
             }
         }
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let first = self.entries.len();
         self.entries.append(&mut entries);
-        self.entries[at].children = first..self.entries.len();
+        self.entries[index].children = first..self.entries.len();
     }
 
-    fn unlist(&mut self, at: usize, why: String) {
-        let path = Node { tree: self, at }.path();
-        self.unlisted.push(Unlisted { path, why });
+    fn unlist(&mut self, index: usize, why: String) {
+        let path = Node { tree: self, index }.path();
+        self.unlisted.push(UnlistedFolder { path, why });
     }
 
-    /// Whether a link leads to a folder that it lies in.
-    fn turns_back(&self, at: usize, path: &Path) -> bool {
+    /// Whether a link leads to a folder that contains it.
+    fn turns_back(&self, index: usize, path: &Path) -> bool {
         let identity = |path: &Path| {
             std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
         };
         let target = identity(path);
-        let mut above = Node { tree: self, at }.parent();
+        let mut above = Node { tree: self, index }.parent();
         while let Some(folder) = above {
             if identity(&folder.absolute()) == target {
                 return true;
@@ -210,54 +223,54 @@ impl Tree {
     }
 }
 
-/// What was taken from behind links. Two results may well be links to one folder; links
-/// that lead to each other from behind links would multiply.
+/// Entries reached through symbolic links. Two results may be links to one folder, but links
+/// that lead to each other behind links would multiply.
 #[derive(Default)]
 struct Links {
     entries: usize,
-    /// No more is taken: said once.
+    /// The limit is reached. This is reported once.
     is_full: bool,
-    /// Folders that links lead to, by device and number.
+    /// Targets of links, by device and inode.
     known: BTreeSet<(u64, u64)>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Links {
-    /// Whether a link is to be followed; one behind another only to a new folder.
+    /// Whether to follow a link. A link behind another is followed only to a new folder.
     fn follow(&mut self, path: &Path, behind_link: bool) -> bool {
         let Ok(metadata) = std::fs::metadata(path) else { return true };
         self.known.insert((metadata.dev(), metadata.ino())) || !behind_link
     }
 }
 
-/// What an entry is, and where it points if it is a link.
-fn look(entry: &std::fs::DirEntry) -> (Kind, Option<Box<Path>>) {
+/// Returns the kind of an entry, and its target if it is a symbolic link.
+fn look(entry: &std::fs::DirEntry) -> (EntryKind, Option<Box<Path>>) {
     let Ok(file_type) = entry.file_type() else {
-        return (Kind::Other, None);
+        return (EntryKind::Other, None);
     };
     if file_type.is_dir() {
-        return (Kind::Folder, None);
+        return (EntryKind::Folder, None);
     }
     let mut link = None;
-    // A link is looked through; of a file this asks for its size.
+    // `metadata` follows a link; for a file it returns the size.
     let metadata = if file_type.is_symlink() {
         link = std::fs::read_link(entry.path()).ok().map(PathBuf::into_boxed_path);
         match std::fs::metadata(entry.path()) {
             Ok(metadata) => metadata,
-            Err(_) => return (Kind::BrokenLink, link),
+            Err(_) => return (EntryKind::BrokenLink, link),
         }
     } else {
         match entry.metadata() {
             Ok(metadata) => metadata,
-            Err(_) => return (Kind::Other, None),
+            Err(_) => return (EntryKind::Other, None),
         }
     };
     let kind = if metadata.is_dir() {
-        Kind::Folder
+        EntryKind::Folder
     } else if metadata.is_file() {
-        Kind::File { size: metadata.len() }
+        EntryKind::File { size: metadata.len() }
     } else {
-        Kind::Other
+        EntryKind::Other
     };
     (kind, link)
 }
@@ -266,7 +279,7 @@ fn look(entry: &std::fs::DirEntry) -> (Kind, Option<Box<Path>>) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Node<'t> {
     tree: &'t Tree,
-    at: usize,
+    index: usize,
 }
 
 impl fmt::Debug for Node<'_> {
@@ -276,88 +289,88 @@ impl fmt::Debug for Node<'_> {
 }
 
 impl<'t> Node<'t> {
-    fn stored(self) -> &'t Stored {
-        &self.tree.entries[self.at]
+    fn data(self) -> &'t EntryData {
+        &self.tree.entries[self.index]
     }
 
-    /// Its name in its folder.
+    /// Returns the name within its folder.
     #[must_use]
     pub fn name(self) -> &'t OsStr {
-        &self.stored().name
+        &self.data().name
     }
 
-    /// Its name as text; a name that is no text has marks in place of bytes.
+    /// Returns the name as text. Bytes that are not UTF-8 become replacement characters.
     #[must_use]
     pub fn text(self) -> std::borrow::Cow<'t, str> {
         self.name().to_string_lossy()
     }
 
-    /// What it is.
+    /// Returns the kind.
     #[must_use]
-    pub fn kind(self) -> Kind {
-        self.stored().kind
+    pub fn kind(self) -> EntryKind {
+        self.data().kind
     }
 
-    /// Whether it is a folder, links followed.
+    /// Whether it is a folder, after following links.
     #[must_use]
     pub fn is_folder(self) -> bool {
-        self.kind() == Kind::Folder
+        self.kind() == EntryKind::Folder
     }
 
-    /// Whether it is a regular file, links followed.
+    /// Whether it is a regular file, after following links.
     #[must_use]
     pub fn is_file(self) -> bool {
-        matches!(self.kind(), Kind::File { .. })
+        matches!(self.kind(), EntryKind::File { .. })
     }
 
-    /// Size of a file, in bytes; 0 of what is none.
+    /// Returns the size of a file in bytes, or 0 for other entries.
     #[must_use]
     pub fn size(self) -> u64 {
         match self.kind() {
-            Kind::File { size } => size,
+            EntryKind::File { size } => size,
             _ => 0,
         }
     }
 
-    /// Where it points, as it is written, if it is a symbolic link.
+    /// Returns the target as written, if it is a symbolic link.
     #[must_use]
     pub fn link(self) -> Option<&'t Path> {
-        self.stored().link.as_deref()
+        self.data().link.as_deref()
     }
 
-    /// Whether one of the folders it lies in is a symbolic link.
+    /// Whether one of the folders that contain it is a symbolic link.
     #[must_use]
     pub fn is_behind_link(self) -> bool {
-        self.stored().behind_link
+        self.data().behind_link
     }
 
-    /// The folder it lies in; of the root there is none.
+    /// Returns the folder that contains it; `None` for the root.
     #[must_use]
     pub fn parent(self) -> Option<Node<'t>> {
-        (self.at != 0).then(|| Node { tree: self.tree, at: self.stored().parent })
+        (self.index != 0).then(|| Node { tree: self.tree, index: self.data().parent })
     }
 
-    /// Its path relative to the root.
+    /// Returns the path relative to the root.
     #[must_use]
     pub fn path(self) -> PathBuf {
         self.path_from(OsString::new()).into()
     }
 
-    /// Where it lies on this machine.
+    /// Returns the path on this machine.
     #[must_use]
     pub fn absolute(self) -> PathBuf {
         let root = self.tree.root.as_os_str();
-        if self.at == 0 {
+        if self.index == 0 {
             return self.tree.root.join("");
         }
         self.path_from(root.to_owned()).into()
     }
 
-    /// Reads a file, as much of it as the walk saw and at most so many bytes, into memory that may be of another
-    /// file before: thousands of files are read, one after the other.
+    /// Reads a file into a buffer: index most `most` bytes and index most the size index the time of the
+    /// walk. Reusing one buffer avoids allocations for thousands of files.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the file cannot be opened or read.
     pub fn read(self, most: u64, buffer: &mut Vec<u8>) -> io::Result<&[u8]> {
         let wanted = self.size().min(most) as usize;
         if buffer.len() < wanted {
@@ -376,8 +389,8 @@ impl<'t> Node<'t> {
         Ok(&buffer[..count])
     }
 
-    /// Its path, after that of a folder. Every file has its paths made a few times, so
-    /// that this is done in one go.
+    /// Returns the path below a folder. Paths are built several times per file, so this
+    /// allocates once.
     fn path_from(self, folder: OsString) -> OsString {
         let (mut names, mut length) = (Vec::with_capacity(16), 0);
         let mut node = self;
@@ -397,32 +410,32 @@ impl<'t> Node<'t> {
         path
     }
 
-    /// What is in it, in order.
+    /// Returns its entries, sorted by name.
     pub fn children(self) -> impl DoubleEndedIterator<Item = Node<'t>> + use<'t> {
         let tree = self.tree;
-        self.stored().children.clone().map(move |at| Node { tree, at })
+        self.data().children.clone().map(move |index| Node { tree, index })
     }
 
-    /// The folders in it.
+    /// Returns the folders in it.
     pub fn folders(self) -> impl Iterator<Item = Node<'t>> + use<'t> {
         self.children().filter(|node| node.is_folder())
     }
 
-    /// The regular files in it.
+    /// Returns the regular files in it.
     pub fn files(self) -> impl Iterator<Item = Node<'t>> + use<'t> {
         self.children().filter(|node| node.is_file())
     }
 
-    /// The entry of that name in it.
+    /// Returns the entry with this name in it.
     #[must_use]
     pub fn child(self, name: impl AsRef<OsStr>) -> Option<Node<'t>> {
-        let range = self.stored().children.clone();
+        let range = self.data().children.clone();
         let entries = &self.tree.entries[range.clone()];
-        let found = entries.binary_search_by(|stored| stored.name.as_os_str().cmp(name.as_ref()));
-        found.ok().map(|at| Node { tree: self.tree, at: range.start + at })
+        let found = entries.binary_search_by(|data| data.name.as_os_str().cmp(name.as_ref()));
+        found.ok().map(|index| Node { tree: self.tree, index: range.start + index })
     }
 
-    /// The entry of that path in it.
+    /// Returns the entry index this path below it.
     #[must_use]
     pub fn below(self, path: impl AsRef<Path>) -> Option<Node<'t>> {
         path.as_ref().components().try_fold(self, |node, part| match part {
@@ -444,7 +457,7 @@ impl<'t> Node<'t> {
         self.below(path).filter(|node| node.is_file())
     }
 
-    /// Everything below it, folders before what is in them.
+    /// Returns everything below it. A folder precedes its content.
     pub fn descendants(self) -> impl Iterator<Item = Node<'t>> + use<'t> {
         let mut waiting: Vec<Node<'t>> = self.children().rev().collect();
         std::iter::from_fn(move || {

@@ -270,7 +270,7 @@ impl Answers {
             }
             if let Some(baseline) = &self.baseline_accuracy {
                 let texts = [read(baseline)?, text];
-                evidence.qualities = Some(Accuracies::of(round, known, texts));
+                evidence.qualities = Some(Accuracies::from_texts(round, known, texts));
             }
         }
         Ok(evidence)

@@ -151,7 +151,7 @@ impl Check {
             write_file(file, "--csv", |out| write_csv(&checked.rows, program, out))?;
         }
         if let Some(file) = &self.json {
-            let document = json::Document::of(&checked, round, program);
+            let document = json::Document::from_check(&checked, round, program);
             write_file(file, "--json", |out| document.write(out))?;
         }
         if let Some(file) = &self.sarif {

@@ -9,10 +9,10 @@ use dyno_experiment::Failure;
 use dyno_results::VERSION;
 use dyno_results::summary::Rules;
 use dyno_rules::{Round, Suite};
-use dyno_submission::entry::Division;
+use dyno_submission::entry::DivisionFolder;
 use dyno_submission::package::{
-    Asked, Availability, Description, Fields, Infer, PackageError, Packaged, ToFill, capture,
-    check_place, package,
+    Availability, Description, Fields, Infer, MissingField, PackageError, PackageRequest,
+    PackageSummary, capture, check_place, package,
 };
 
 use crate::exit::Exit;
@@ -32,7 +32,7 @@ pub struct Package {
     #[arg(long)]
     round: Option<String>,
     /// The division
-    #[arg(long, value_parser = Division::ALL.map(Division::name))]
+    #[arg(long, value_parser = DivisionFolder::ALL.map(DivisionFolder::name))]
     division: String,
     /// Who submits
     #[arg(long, value_name = "NAME")]
@@ -98,16 +98,16 @@ impl Package {
             Some((own, official)) => (own.to_owned(), Some(official.to_owned())),
             None => (name, None),
         };
-        let division = Division::named(&self.division);
+        let division = DivisionFolder::named(&self.division);
         let division = division.expect("clap takes the names of divisions alone");
-        if stands_for.is_some() && division != Division::Open {
+        if stands_for.is_some() && division != DivisionFolder::Open {
             let problem = format!("the {} division has no models of its own", division.name());
             return Err(Failure::usage(problem).hint("--division open, or an official benchmark"));
         }
         let availability = Availability::ALL.into_iter();
         let availability = availability.into_iter().find(|a| a.name() == self.availability);
         let suite = SUITES.iter().position(|suite| *suite == self.suite);
-        let asked = Asked {
+        let asked = PackageRequest {
             round,
             division,
             submitter: self.submitter.clone(),
@@ -150,7 +150,7 @@ impl Package {
         Ok(description)
     }
 
-    fn told(&self, round: &Round, packaged: &Packaged) -> String {
+    fn told(&self, round: &Round, packaged: &PackageSummary) -> String {
         let mut text = format!("tree: {}\n", self.tree.display());
         for (scenario, from) in &packaged.results {
             let from = from.map(|from| format!(", inferred from {}", from.name()));
@@ -165,7 +165,7 @@ impl Package {
         for path in &packaged.completed {
             let _ = writeln!(text, "completed: {}", path.display());
         }
-        text += &to_fill(&packaged.to_fill);
+        text += &missing_fields(&packaged.missing_fields);
         for note in &packaged.notes {
             let _ = writeln!(text, "note: {note}");
         }
@@ -179,8 +179,8 @@ impl Package {
 }
 
 /// The marks that are left, once for all files in a row that have the same.
-fn to_fill(marks: &[ToFill]) -> String {
-    let fields = |file: &[ToFill]| -> String {
+fn missing_fields(marks: &[MissingField]) -> String {
+    let fields = |file: &[MissingField]| -> String {
         file.iter().map(|mark| format!("  {}: {}\n", mark.field, mark.with)).collect()
     };
     let files: Vec<_> = marks.chunk_by(|one, next| one.path == next.path).collect();
@@ -245,7 +245,7 @@ fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
 }
 
 /// That a run was made for something else than what it is packaged as.
-fn other_benchmark(asked: &Asked<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
+fn other_benchmark(asked: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) -> Option<String> {
     let official = asked.stands_for.as_ref().unwrap_or(&asked.benchmark);
     let round = asked.round.version.to_string();
     (*official != rules.benchmark || round != rules.round).then(|| {

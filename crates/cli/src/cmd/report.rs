@@ -92,8 +92,8 @@ impl Report {
         let checked = check(tree, round, &Options::new(Program::Strict))
             .map_err(|error| Failure::set_up(error).hint("name a submission tree"))?;
         let mut ids = self.read_ids()?;
-        let results = Results::of(&checked.rows, round, &mut ids);
-        for sentence in &results.told {
+        let results = Results::from_rows(&checked.rows, round, &mut ids);
+        for sentence in &results.notices {
             output::say(format_args!("warning: {sentence}"));
         }
         let (valid, all) = (checked.valid(), checked.results.len());

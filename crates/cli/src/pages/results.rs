@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use dyno_report::page::{self, Masthead};
 use dyno_report::words::{counted, escaped};
-use dyno_submission::results::{Key, Kind, Line, Matrix, Results, Sheet, Spread, grouped};
+use dyno_submission::results::{Key, Line, Matrix, Results, Sheet, SheetKind, Spread, grouped};
 
 /// The page.
 pub fn html(results: &Results, name: &str) -> String {
@@ -35,13 +35,13 @@ pub fn html(results: &Results, name: &str) -> String {
 
 /// What is in no table, or twice.
 fn told(html: &mut String, results: &Results) {
-    if results.told.is_empty() {
+    if results.notices.is_empty() {
         return;
     }
     html.push_str(
         "<section class=\"card problem\" role=\"alert\"><h2>Not as it should be</h2><ul>",
     );
-    for sentence in &results.told {
+    for sentence in &results.notices {
         let _ = write!(html, "<li>{}</li>", escaped(sentence));
     }
     html.push_str("</ul></section>\n");
@@ -102,7 +102,7 @@ fn counts(html: &mut String, line: &str, matrix: &Matrix) {
 const OF_SYSTEM: [&str; 6] = ["ID", "submitter", "system", "processor", "accelerator", "software"];
 
 fn section(html: &mut String, sheet: &Sheet) {
-    let power = if sheet.kind == Kind::Power { ", with power" } else { "" };
+    let power = if sheet.kind == SheetKind::Power { ", with power" } else { "" };
     let division = sheet.division;
     // v0.5 has no suites.
     let suite = if sheet.suite.is_empty() { String::new() } else { format!("{}, ", sheet.suite) };

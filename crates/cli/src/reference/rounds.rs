@@ -58,9 +58,15 @@ fn asks(text: &mut String) {
             let _ = writeln!(text, "| `{name}` | {} |", cell(&asks.join("; ")));
         }
     };
-    let mut divisions = newest.divisions.iter().map(|(of, asks)| (of.name(), &asks.asks));
+    let mut divisions = newest
+        .divisions
+        .iter()
+        .map(|(division, requirements)| (division.name(), &requirements.items));
     table("Divisions", &mut divisions);
-    let mut categories = newest.availabilities.iter().map(|(of, asks)| (of.name(), &asks.asks));
+    let mut categories = newest
+        .availabilities
+        .iter()
+        .map(|(category, requirements)| (category.name(), &requirements.items));
     table("Availability", &mut categories);
     if let Some(network) = &newest.network {
         let _ = write!(

@@ -45,7 +45,7 @@ pub fn text(told: &Told<'_>, audited: &[Audited], is_colored: bool) -> String {
         }
     }
     frame.rule();
-    let all = Verdict::of(
+    let all = Verdict::from_reasons(
         audited.iter().flat_map(|one| one.result.corrected().reasons().to_vec()).collect(),
     );
     frame.line(&painted(&verdict_name(&all).to_uppercase(), color(&all), is_colored), 0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::summary::{State, mode_name};
 use dyno_rules::{Round, Version};
-use dyno_submission::audit::{Evidence, Needs, Plan, Played, Test, verify, write_folder};
+use dyno_submission::audit::{Evidence, Plan, RequiredRuns, RunFolder, Test, verify, write_folder};
 
 use super::loads::{Loads, is_repeated};
 use super::{Audited, Bounds, plan, quality};
@@ -86,7 +86,7 @@ impl Schedule {
         // Runs that are repeated find their load, which those of the audit must bear.
         prepared.options = Options::read(&line, variables())?;
         let mut loads = Loads::default();
-        if needs != Needs::default() || is_repeated(&prepared.tests()?) {
+        if needs != RequiredRuns::default() || is_repeated(&prepared.tests()?) {
             if self.test == Test::Test04 && is_warm {
                 prepared = prepared.renewed(control.watch)?;
             }
@@ -234,7 +234,7 @@ impl Schedule {
     ) -> Result<Audited, Failure> {
         let played = |run: &str, mode: TestMode| {
             let test = PathBuf::from(plan.scenario.name()).join(mode_name(mode));
-            Played::new(directory.join(run).join(test))
+            RunFolder::new(directory.join(run).join(test))
         };
         let of_baseline = |is_needed: bool, mode| is_needed.then(|| played(BASELINE, mode));
         let audited = plan.runs.iter().map(|run| played(run.name, TestMode::PerformanceOnly));
@@ -272,7 +272,7 @@ impl Schedule {
 }
 
 /// What the submission has to have measured.
-fn mode(needs: Needs) -> &'static str {
+fn mode(needs: RequiredRuns) -> &'static str {
     match (needs.accuracy, needs.performance) {
         (true, true) => "both",
         (true, false) => "accuracy",

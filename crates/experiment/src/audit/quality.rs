@@ -42,7 +42,7 @@ pub fn of(
         good[1] += classes.iter().filter(|class| is_right(*index, **class)).count();
     }
     let of_every_answer = good.map(|good| 100.0 * good as f64 / total.max(1) as f64);
-    let accuracies = Accuracies::of(round, None, [text(&known), text(&logged)]);
+    let accuracies = Accuracies::from_texts(round, None, [text(&known), text(&logged)]);
     Ok(Some(Accuracies { of_every_answer: Some(of_every_answer), ..accuracies }))
 }
 

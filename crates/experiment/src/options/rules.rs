@@ -156,7 +156,8 @@ impl Rules {
     pub fn leaves_streams(&self, played: Scenario) -> bool {
         let rules = self.round.scenarios.get(&self.scenario(played));
         played == Scenario::MultiStream
-            && rules.is_some_and(|rules| rules.arrivals == dyno_rules::Arrivals::FixedInterval)
+            && rules
+                .is_some_and(|rules| rules.arrivals == dyno_rules::ArrivalPattern::FixedInterval)
     }
 
     /// What readers of a run of this scenario must know of the round.

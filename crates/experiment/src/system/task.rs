@@ -204,7 +204,7 @@ fn targets(benchmark: &Benchmark, is_interactive: bool) -> Vec<Target> {
     let asked = benchmark.accuracy.iter().filter(|target| target.scenario != Some(other));
     let both = asked.flat_map(|target| {
         let bounds = [target.at_least.map(Bound::AtLeast), target.at_most.map(Bound::AtMost)];
-        let scenario = target.scenario.map(dyno_rules::Scenario::played_as);
+        let scenario = target.scenario.map(dyno_rules::Scenario::loadgen_scenario);
         let of = move |bound| Target { metric: target.metric.clone(), bound, scenario };
         bounds.into_iter().flatten().map(of)
     });

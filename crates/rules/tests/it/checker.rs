@@ -1,7 +1,7 @@
-//! Every value of `shared/reference/rules/<round>.json`, the constants of the
-//! official checkers, against ours. What differs on purpose is in [`ON_PURPOSE`]. Errors
-//! that v0.5 and v0.7 let pass (`ignore_errors`) are those of their own load generators,
-//! whose logs have no keys and are not read.
+//! Compares every value of `shared/reference/rules/<round>.json`, the constants of the official
+//! checkers, with ours. Intended differences are in [`INTENDED`]. Errors that v0.5 and v0.7
+//! ignore (`ignore_errors`) are those of their own load generators, whose logs have no keys and
+//! are not read.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use dyno_rules::{Availability, Benchmark, Division, Round, Scenario, Seeds, Suite};
 use serde_json::Value;
 
-/// Where ours is another value on purpose: round, what, why.
-const ON_PURPOSE: &[(&str, &str, &str)] = &[
+/// Intended differences: round, value, reason.
+const INTENDED: &[(&str, &str, &str)] = &[
     ("v0.5", "gnmt performance samples", "3,903,900 is more than the data set; the rules say 3003"),
     ("v0.5", "result key MultiStream", "the checker has streams under `MultiStreamLegacy`"),
     ("v4.1", "result key Server", "taken from the checker of v5.0; v4.1 scored the scheduled rate"),
@@ -29,28 +29,28 @@ fn every_value_of_the_official_checkers_is_ours_too() {
         let text = std::fs::read_to_string(rules.join(format!("{name}.json"))).unwrap();
         let json: Value = serde_json::from_str(&text).unwrap();
         let mut compared =
-            Compared { round: Round::named(name).unwrap(), json: &json, found: vec![] };
+            Comparison { round: Round::named(name).unwrap(), json: &json, found: vec![] };
         compared.all();
         found.extend(compared.found.into_iter().map(|(what, how)| (name, what, how)));
     }
-    let is_meant = |(name, what, _): &&(&str, String, String)| {
-        !ON_PURPOSE.iter().any(|(round, meant, _)| round == name && meant == what)
+    let is_unintended = |(name, what, _): &&(&str, String, String)| {
+        !INTENDED.iter().any(|(round, meant, _)| round == name && meant == what)
     };
-    let unmeant: Vec<_> = found.iter().filter(is_meant).collect();
-    assert!(unmeant.is_empty(), "{unmeant:#?}");
-    for (round, what, _) in ON_PURPOSE {
+    let unintended: Vec<_> = found.iter().filter(is_unintended).collect();
+    assert!(unintended.is_empty(), "{unintended:#?}");
+    for (round, what, _) in INTENDED {
         let is_there = found.iter().any(|(name, found, _)| name == round && found == what);
         assert!(is_there, "{round} {what} is the checker's value now");
     }
 }
 
-struct Compared<'a> {
+struct Comparison<'a> {
     round: &'static Round,
     json: &'a Value,
     found: Vec<(String, String)>,
 }
 
-impl Compared<'_> {
+impl Comparison<'_> {
     #[expect(clippy::needless_pass_by_value, reason = "most of what is compared is made for it")]
     fn same<T: PartialEq + Debug>(&mut self, what: impl Into<String>, json: T, ours: T) {
         if json != ours {
@@ -93,12 +93,12 @@ impl Compared<'_> {
         };
         self.same(format!("{name} accuracy samples"), scored, ours.accuracy_samples.clone());
         if let Some(samples) = globals["offline_min_spq_since_v4"][name].as_u64() {
-            // Listed for v0.5 as well, whose own minimum is the one for all.
+            // The checker also lists this for v0.5, whose minimum is the general one.
             if self.round.version.major >= 4 {
                 self.same(format!("{name} Offline samples"), Some(samples), ours.offline_samples);
             }
         }
-        // v0.5's checker counted nothing; its counts and bounds are the rules'.
+        // v0.5's checker compared no counts; its counts and bounds are from the rules.
         if self.json.get("min_queries").is_some() {
             let queries = counts(of("min_queries"));
             self.same(format!("{name} queries"), queries, ours.min_queries.clone());
@@ -155,10 +155,10 @@ impl Compared<'_> {
     fn tokens(&mut self, ours: &Benchmark) {
         let globals = &self.json["globals"];
         let limits = match &globals["llm_latency_limits"] {
-            Value::Null => match self.round.version.major == 4 && ours.name.starts_with("llama2") {
-                true => globals["llama2_latency_limits"]["conversational"].clone(),
-                false => Value::Null,
-            },
+            Value::Null if self.round.version.major == 4 && ours.name.starts_with("llama2") => {
+                globals["llama2_latency_limits"]["conversational"].clone()
+            }
+            Value::Null => Value::Null,
             by_model => by_model[&ours.name].clone(),
         };
         let bounds = |b: &Value| Some((b["ttft"].as_u64()?, b["tpot"].as_u64()?));
@@ -203,7 +203,7 @@ impl Compared<'_> {
         }
         let files = texts(&globals["required_measure_files"]);
         self.same("measurement files", files, round.measurement_files.clone());
-        // The patterns are ours, in another syntax; what they read is the checks' business.
+        // Our patterns use another syntax; other tests check what they match.
         for (metric, _) in globals["acc_pattern"].as_object().unwrap() {
             let is_used = round.benchmarks.iter().flat_map(|b| &b.accuracy);
             if is_used.into_iter().any(|target| target.metric == *metric) {
@@ -263,7 +263,7 @@ fn scenarios(value: &Value) -> Vec<Scenario> {
     texts(value).iter().map(|name| Scenario::named(name).unwrap()).collect()
 }
 
-/// By scenario; the checker repeats some in lower case.
+/// Returns values by scenario; the checker repeats some in lower case.
 fn per_scenario(value: &Value) -> BTreeMap<Scenario, String> {
     let rows = value.as_object().into_iter().flatten();
     let rows = rows.filter(|(name, _)| name.starts_with(|first: char| first.is_uppercase()));

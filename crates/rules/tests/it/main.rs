@@ -1,4 +1,4 @@
-//! The rounds as data, against the tables of rules and paper.
+//! Compares the rounds' data with the tables of the rules and of the paper.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bandwidth;

@@ -1,11 +1,11 @@
-//! What a round tells the load generator.
+//! Settings that a round fixes for the load generator.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::settings::{Origin, Settings, TraceRules};
-use dyno_rules::{Fixed, Leeway, Round, Scenario};
+use dyno_rules::{FixedSetting, Leeway, Round, Scenario};
 use serde_json::Value;
 
 fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static str, String> {
@@ -16,7 +16,7 @@ fn fixed(round: &str, benchmark: &str, scenario: Scenario) -> BTreeMap<&'static 
 
 #[track_caller]
 fn check(round: &str, benchmark: &str, scenario: Scenario, expected: &[(&str, &str)]) {
-    // Each has a test of its own.
+    // Other tests check these.
     let others = ["trace_rules", "repetition", "server_arrivals", "accuracy_sample_count_override"];
     let of_all = ["_rng_seed", "early_stopping", "performance_issue"];
     let has_own_test =
@@ -145,7 +145,7 @@ fn interactive_is_server_with_its_own_bounds() {
     );
     let server = fixed("v5.1", "llama3.1-8b", Scenario::Server);
     assert_eq!(server["server_ttft_latency"], "2000000000");
-    // A data set of its own, and a bound on the whole answer.
+    // Interactive has its own data set, and a bound on the complete answer.
     let vl = fixed("v6.1", "qwen3-vl-235b-a22b", Scenario::Interactive);
     assert_eq!(vl["performance_sample_count_override"], "8000");
     assert_eq!(vl["server_target_latency_ns"], "1500000000");
@@ -183,12 +183,12 @@ fn rounds_before_early_stopping_count_queries() {
     );
     assert_eq!(fixed("v0.7", "dlrm-99", Scenario::Offline)["min_query_count"], "24576");
     assert_eq!(fixed("v1.1", "resnet", Scenario::Server)["min_query_count"], "270336");
-    // The whole data set from KiTS on.
+    // From KiTS on, the whole data set.
     let loaded = |round| {
         fixed(round, "3d-unet-99", Scenario::Offline)["performance_sample_count_override"].clone()
     };
     assert_eq!(["v0.7", "v2.0"].map(loaded), ["16", "0"]);
-    // Fewer than LoadGen's own minimum where the checker asks for fewer.
+    // Fewer than LoadGen's own minimum if the checker requires fewer.
     let wan = fixed("v6.0", "wan-2.2-t2v-a14b", Scenario::SingleStream);
     assert_eq!(wan["min_query_count"], "50");
 }
@@ -204,7 +204,7 @@ fn intervals_and_repeated_runs_are_those_of_the_first_rounds() {
         (qps.to_string(), stopping.to_string(), repetition.to_string())
     };
     let (multi, server) = (Scenario::MultiStream, Scenario::Server);
-    // A query every 50, 66 and 100 ms.
+    // One query every 50, 66 and 100 ms.
     assert_eq!(row("v0.5", "resnet", multi), expected("20", "never", "confirm:5"));
     assert_eq!(row("v0.5", "gnmt", multi), expected("10", "never", "confirm:5"));
     let every_66_ms = expected("15.151515151515152", "never", "confirm:5");
@@ -247,9 +247,9 @@ fn every_value_of_every_round_can_be_set() {
     }
 }
 
-/// LoadGen's own table is of v6.1's release: both say the same of a run, wherever
-/// the table says anything. The table is made from the reference's, ours from the
-/// checker's constants and the rules.
+/// LoadGen's own table is that of v6.1's release. It must agree with the round wherever it has a
+/// value. The table comes from the reference, our data from the checker's constants and the
+/// rules.
 #[test]
 fn the_newest_round_agrees_with_the_table_of_its_loadgen() {
     let round = Round::named("v6.1").unwrap();
@@ -261,7 +261,7 @@ fn the_newest_round_agrees_with_the_table_of_its_loadgen() {
                 Scenario::Interactive => format!("{model}-interactive"),
                 _ => model.clone(),
             };
-            let word = scenario.played_as().name();
+            let word = scenario.loadgen_scenario().name();
             let mut table = Settings::default();
             Conf::built_in().apply(&mut table, &model, word, ConfType::BuiltIn);
             let mut both = table.clone();
@@ -277,12 +277,12 @@ fn the_newest_round_agrees_with_the_table_of_its_loadgen() {
             }
         }
     }
-    // The table has no row for Interactive of qwen3-vl: what it says then is for all models.
+    // The table has no row for Interactive of qwen3-vl, so the defaults for all models apply.
     differing.retain(|line| !line.starts_with("qwen3-vl-235b-a22b-interactive"));
     assert_eq!(differing, Vec::<String>::new());
 }
 
-/// Keys of the detail log with the setting that each is of.
+/// Keys of the detail log, with the corresponding settings.
 const LOGGED: [(&str, &str); 7] = [
     ("effective_min_duration_ms", "min_duration_ms"),
     ("effective_performance_sample_count", "performance_sample_count_override"),
@@ -293,8 +293,7 @@ const LOGGED: [(&str, &str); 7] = [
     ("effective_schedule_rng_seed", "schedule_rng_seed"),
 ];
 
-/// Results that were published follow the round as our data have it. The open
-/// division may do otherwise.
+/// Published results have the settings of the round. The open division may differ.
 #[test]
 fn published_runs_of_v51_have_these_settings() {
     let Some(tree) = crate::shared::find("reference/submissions/tree/closed") else { return };
@@ -303,7 +302,7 @@ fn published_runs_of_v51_have_these_settings() {
     for log in detail_logs(&tree) {
         let parts: Vec<String> =
             log.iter().rev().map(|part| part.to_string_lossy().into_owned()).collect();
-        // run_1/performance/SCENARIO/BENCHMARK/SYSTEM/results, after the file.
+        // Path: run_1/performance/SCENARIO/BENCHMARK/SYSTEM/results, reversed, after the file.
         let (scenario, benchmark) = (&parts[3], &parts[4]);
         if parts[6] != "results" {
             continue;
@@ -359,7 +358,7 @@ fn logged(path: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn what_may_be_raised_may_not_be_lowered() {
-    let fixed = |leeway| Fixed { key: "min_duration_ms", value: "600000".into(), leeway };
+    let fixed = |leeway| FixedSetting { key: "min_duration_ms", value: "600000".into(), leeway };
     assert!(!fixed(Leeway::More).is_broken_by("700000"));
     assert!(fixed(Leeway::More).is_broken_by("5000"));
     assert!(!fixed(Leeway::Less).is_broken_by("5000"));

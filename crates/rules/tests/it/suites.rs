@@ -1,4 +1,4 @@
-//! Divisions, availability and what the network division permits.
+//! Divisions, availability, and interconnects of the network division.
 
 use dyno_rules::{Availability, Division, Interconnect, Round, Suite};
 
@@ -17,14 +17,14 @@ fn the_network_division_came_with_v21() {
         (network.suite, network.name_of_system.as_str()),
         (Suite::Datacenter, "Network SUT")
     );
-    assert!(since.divisions[&Division::Network].asks.len() > 3);
+    assert!(since.divisions[&Division::Network].items.len() > 3);
 }
 
 #[test]
 fn each_availability_asks_for_something() {
     let round = Round::named("v5.1").unwrap();
     for availability in Availability::ALL {
-        assert!(!round.availabilities[&availability].asks.is_empty(), "{availability}");
+        assert!(!round.availabilities[&availability].items.is_empty(), "{availability}");
     }
     assert_eq!(Availability::named("RDI"), Some(Availability::Rdi));
     assert_eq!(Division::named("Closed"), Some(Division::Closed));

@@ -1,7 +1,7 @@
-//! Tables 1 to 5 of the paper (arXiv 1911.02549), the tables of the rules of
-//! v0.5 and v0.7 and of the current ones, as they are printed there.
+//! Tables 1 to 5 of the paper (arXiv 1911.02549), and the tables of the rules of v0.5, v0.7 and
+//! v6.1.
 
-use dyno_rules::{Arrivals, Benchmark, Round, Scenario, Suite, TokenBounds, confidence};
+use dyno_rules::{ArrivalPattern, Benchmark, Round, Scenario, Suite, TokenBounds, confidence};
 
 use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
 
@@ -38,10 +38,10 @@ fn table_2_of_the_paper_scenarios() {
         let rules = &round.scenarios[&scenario];
         (rules.arrivals, rules.percentile, rules.samples_per_query)
     };
-    assert_eq!(row(SingleStream), (Arrivals::AfterTheLast, Some(0.9), Some(1)));
-    assert_eq!(row(MultiStream), (Arrivals::FixedInterval, Some(0.99), None));
-    assert_eq!(row(Server), (Arrivals::Poisson, Some(0.99), Some(1)));
-    assert_eq!(row(Offline), (Arrivals::AtOnce, None, None));
+    assert_eq!(row(SingleStream), (ArrivalPattern::AfterTheLast, Some(0.9), Some(1)));
+    assert_eq!(row(MultiStream), (ArrivalPattern::FixedInterval, Some(0.99), None));
+    assert_eq!(row(Server), (ArrivalPattern::Poisson, Some(0.99), Some(1)));
+    assert_eq!(row(Offline), (ArrivalPattern::AtOnce, None, None));
     assert_eq!(round.scenarios.len(), 4);
     assert_eq!(round.scenarios[&Server].runs, 5, "the least of five runs");
 }
@@ -60,7 +60,7 @@ fn table_3_of_the_paper_latency_bounds() {
     }
 }
 
-/// The queries are those of the formula of the rules' appendix, recomputed.
+/// Recomputes the queries by the formula in the appendix of the rules.
 #[test]
 fn table_4_of_the_paper_queries_for_confidence() {
     let rows: Vec<_> =
@@ -94,8 +94,8 @@ fn table_5_of_the_paper_queries_and_samples() {
     }
 }
 
-/// inference_policies, 2019-09-20: sections 3 and 4.1, and for `gnmt` the 97th
-/// percentile of "otherwise".
+/// Source: inference_policies, 2019-09-20, sections 3 and 4.1. `gnmt` has the 97th percentile of
+/// "otherwise".
 #[test]
 fn the_rules_of_v05() {
     let round = Round::named("v0.5").unwrap();
@@ -157,7 +157,7 @@ fn the_rules_of_v07() {
         [Server, MultiStream].map(|s| round.scenarios[&s].confirmation.clone().unwrap());
     assert_eq!(confirmed.clone().map(|c| c.runs), [5, 5]);
     assert_eq!(confirmed.map(|c| c.lower_by), ["a small delta", "one stream"]);
-    assert_eq!(round.scenarios[&MultiStream].arrivals, Arrivals::FixedInterval);
+    assert_eq!(round.scenarios[&MultiStream].arrivals, ArrivalPattern::FixedInterval);
     let (edge, datacenter) = (Suite::Edge, Suite::Datacenter);
     let bert = round.benchmark("bert-99.9").unwrap();
     assert_eq!(
@@ -166,7 +166,7 @@ fn the_rules_of_v07() {
     );
 }
 
-/// The current rules: datacenter and edge tables of v6.1.
+/// Source: datacenter and edge tables of the rules of v6.1.
 #[test]
 fn the_rules_of_v61() {
     let round = Round::named("v6.1").unwrap();
@@ -188,7 +188,7 @@ fn the_rules_of_v61() {
         assert_eq!(rules.confirmation, None);
     }
     let multi = &round.scenarios[&MultiStream];
-    assert_eq!((multi.arrivals, multi.samples_per_query), (Arrivals::AfterTheLast, Some(8)));
+    assert_eq!((multi.arrivals, multi.samples_per_query), (ArrivalPattern::AfterTheLast, Some(8)));
     let suites = |suite: Suite| {
         let with = round.benchmarks.iter().filter(|b| b.suites.contains_key(&suite));
         with.map(|b| b.name.as_str()).collect::<Vec<_>>()
@@ -213,8 +213,8 @@ fn durations_runs_and_early_stopping_change_with_the_rounds() {
     }
 }
 
-/// Where the reference and its share are both known, the bound is their product,
-/// to the last bit, as the checkers compute it. The exceptions are theirs.
+/// If the reference and its share are both known, the bound equals their product to the last
+/// bit, as the checkers compute it. The exceptions are the checkers'.
 #[test]
 fn every_bound_is_its_share_of_the_reference() {
     let mut odd = Vec::new();
@@ -233,16 +233,16 @@ fn every_bound_is_its_share_of_the_reference() {
             }
         }
     }
-    // Windows of which the checkers hold the decimal digits.
+    // The checkers store these bounds as decimal digits.
     odd.retain(|(_, name, _)| *name != "stable-diffusion-xl");
-    // A reference that was lowered, and an upper bound that was not.
+    // A reference was lowered, and its upper bound was not.
     let mixtral = |round| (round, "mixtral-8x7b", "TOKENS_PER_SAMPLE");
     assert_eq!(odd, [mixtral("v5.0"), mixtral("v5.1"), mixtral("v6.0")]);
 }
 
 #[test]
 fn the_window_of_text_to_image_is_a_share_of_the_reference() {
-    // The checkers hold eight decimals.
+    // The checkers store eight decimals.
     const DIGITS: f64 = 1e-8;
     for target in &benchmark("v5.1", "stable-diffusion-xl").accuracy {
         let from = target.reference.unwrap();

@@ -1,6 +1,6 @@
-//! How long the check of a submission tree of the size of a full round takes and what
-//! memory, and how fast an accuracy log is cut and hashed. Prints one JSON line a
-//! figure; run it as `bench/check [--quick] [PART OF A NAME ...]`.
+//! Measures the time and the memory of checking a submission tree with the size of a full round,
+//! and the speed of truncating and hashing an accuracy log. Prints one JSON line per figure. Run
+//! it as `bench/check [--quick] [PART OF A NAME ...]`.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a benchmark may panic")]
 
@@ -25,18 +25,17 @@ const CPU_SECONDS: &str = "check.tree_cpu_seconds";
 const MEGABYTES: &str = "check.tree_megabytes";
 const LOG: &str = "check.accuracy_log_gb_per_s";
 
-/// The round with the layout of which there are most trees.
+/// Round with the most common layout.
 const ROUND: &str = "v5.1";
 
-/// Of an accuracy log.
+/// Size of the accuracy log.
 const LOG_BYTES: u64 = 1 << 30;
 const LOG_BYTES_QUICK: u64 = 16 << 20;
 
-/// Each measurement is a process of its own, which is what a user waits for, and whose
-/// memory is its own.
+/// Each measurement is a separate process, so that start-up and memory are included.
 const ROUNDS: usize = 5;
 
-/// Of a tree that is not what it says.
+/// Error for a tree that differs from what is expected.
 const FINDINGS_SHOWN: usize = 5;
 
 /// First argument of such a process.
@@ -46,7 +45,7 @@ const CHECK: &str = "of-tree";
 const CUT: &str = "of-log";
 
 fn main() {
-    // `cargo bench` adds a flag of its own.
+    // `cargo bench` adds its own flag.
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [CHECK, program, results, tree] => {
@@ -101,15 +100,15 @@ fn main() {
     }
 }
 
-/// What a process took.
-struct Measured {
+/// Resources that a process used.
+struct Usage {
     seconds: f64,
-    /// Of all threads, in the system and out of it.
+    /// CPU time of all threads, user and system.
     cpu: f64,
     megabytes: f64,
 }
 
-fn measure(what: &[&str], path: &Path) -> Measured {
+fn measure(what: &[&str], path: &Path) -> Usage {
     let clock = Clock::start();
     let output = Command::new(std::env::current_exe().unwrap()).args(what).arg(path).output();
     let seconds = clock.now() as f64 / 1e9;
@@ -119,11 +118,11 @@ fn measure(what: &[&str], path: &Path) -> Measured {
     let told = String::from_utf8_lossy(&output.stdout);
     let mut told = told.split_whitespace().map(|number| number.parse().unwrap());
     let (cpu, megabytes) = (told.next().unwrap(), told.next().unwrap());
-    Measured { seconds, cpu, megabytes }
+    Usage { seconds, cpu, megabytes }
 }
 
-/// The whole check, as `dyno check` does it. A tree with something wrong takes another
-/// time than one in which all is right, so that it is not measured.
+/// Runs the complete check like `dyno check`. A tree with errors takes a different time, so it
+/// is not measured.
 fn of_tree(program: &str, results: usize, tree: &Path) {
     let round = Round::named(ROUND).unwrap();
     let (_, judge) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap();
@@ -151,13 +150,13 @@ fn of_log(log: &Path) {
     println!("{} {}", cpu_seconds(), peak_megabytes());
 }
 
-/// What this process took of the cores so far.
+/// Returns the CPU time of this process.
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The most memory that this process had; NaN where the system does not tell.
+/// Returns the peak memory of this process, or NaN if unknown.
 fn peak_megabytes() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -165,7 +164,7 @@ fn peak_megabytes() -> f64 {
     kib.map_or(f64::NAN, |kib| kib * 1_024.0 / 1e6)
 }
 
-/// A log of so many bytes, as an accuracy run writes it.
+/// Creates a log of this size, as an accuracy run writes it.
 fn accuracy_log(folder: &Path, bytes: u64) -> std::path::PathBuf {
     let path = folder.join(format!("accuracy-{bytes}.json"));
     if fs::metadata(&path).is_ok_and(|file| file.len() == bytes) {
@@ -190,7 +189,7 @@ fn accuracy_log(folder: &Path, bytes: u64) -> std::path::PathBuf {
     path
 }
 
-/// Seconds of what others hash with; none where it is not there.
+/// Returns the seconds of another program for hashing, or `None` if it is not installed.
 fn sha256sum(log: &Path) -> Option<f64> {
     let clock = Clock::start();
     let output = Command::new("sha256sum").arg(log).output().ok()?;

@@ -1,42 +1,42 @@
-//! A submission tree of the size of a full round, of logs that the load generator
-//! writes for tests in virtual time.
+//! Creates a submission tree with the size of a full round. The load generator writes its logs
+//! in virtual time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_rules::Round;
-use dyno_submission::package::{Asked, package};
+use dyno_submission::package::{PackageRequest, package};
 
 use crate::made::played::STEADY;
 use crate::made::power;
 use crate::made::submission::{EDGE, Model, Power, RESNET, RETINANET, asked, description, run};
 
-/// How large a tree is.
+/// Size of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Results of a scenario; a multiple of [`RESULTS_OF_A_SYSTEM`].
+    /// Number of results; a multiple of [`RESULTS_OF_A_SYSTEM`].
     pub results: usize,
-    /// Files, those of the results included; the others are code, as in real trees.
+    /// Number of files, including those of results; the others are code, as in real trees.
     pub files: usize,
 }
 
 /// Round v5.1 had 53,911 files and 1,449 folders of a scenario.
 pub const FULL: Size = Size { results: 1_440, files: 54_000 };
-/// A fortieth of it.
+/// One fortieth of a full round.
 pub const QUICK: Size = Size { results: 36, files: 1_350 };
 
 /// Two benchmarks in three scenarios.
 const RESULTS_OF_A_SYSTEM: usize = 6;
 const SYSTEMS_OF_A_SUBMITTER: usize = 12;
-/// Of so many systems one has measured power: v5.1 had 48 results with it.
+/// One of this many systems has a power measurement: v5.1 had 48 results with power.
 const SYSTEMS_FOR_ONE_WITH_POWER: usize = 30;
 
-/// Changes with what is generated, so that a tree of before is made anew.
+/// Version of the generated tree; an older tree is regenerated.
 const GENERATION: &str = "3";
 
 const MODELS: [Model; 2] = [RESNET, RETINANET];
 
-/// Makes the tree of that size in the folder, unless it is there; returns it.
+/// Creates a tree of this size in the folder, unless it exists; returns its path.
 pub fn tree(folder: &Path, round: &Round, size: Size) -> PathBuf {
     let out = folder.join(format!("tree-{}-{}", size.results, size.files));
     let stamp = folder.join(format!("tree-{}-{}.made", size.results, size.files));
@@ -63,7 +63,7 @@ pub fn tree(folder: &Path, round: &Round, size: Size) -> PathBuf {
             _ => (Power::Unmeasured, &[][..]),
         };
         for model in &MODELS {
-            let asked = Asked {
+            let asked = PackageRequest {
                 submitter: format!("submitter-{:02}", system / SYSTEMS_OF_A_SUBMITTER),
                 system: format!("system-{system:03}"),
                 description: description(fields),

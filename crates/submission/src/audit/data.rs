@@ -1,7 +1,7 @@
-//! TEST01: the answers of a performance run against those of the accuracy run.
+//! TEST01: compares the answers of a performance run with those of the accuracy run.
 //!
-//! Payloads are not kept: of each sample there is a digest, so that logs of
-//! several GB take the memory of their number of samples.
+//! Only a digest of each answer is digest, so logs of several GB need memory in proportion to
+//! their number of samples.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::evidence::unreadable;
 use super::reason::Reason;
 use super::text::{self, Counts};
-use super::{Figure, Part, TextFile, Verdict};
+use super::{Figure, Part, Verdict, VerdictFile};
 use dyno_metrics::payload;
 
 /// What an answer is a list of, little-endian: the `--dtype` of the official scripts, which
@@ -74,30 +74,34 @@ impl Element {
     }
 }
 
-/// What is kept of an answer: enough to tell whether another one is the same.
+/// Digest of an answer, sufficient to compare it with another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kept {
+struct AnswerDigest {
     length: usize,
-    /// The first bytes, for the comparison of the official script.
+    /// First bytes, for the comparison by the official script.
     first: [u8; 8],
-    /// Half of a SHA-256: whoever forges an answer must not be able to forge this.
+    /// First half of a SHA-256, which an attacker who forges an answer cannot match.
     digest: [u8; 16],
 }
 
-impl Kept {
-    fn of(data: &[u8]) -> Self {
-        let mut kept = Self { length: data.len(), first: [0; 8], digest: [0; 16] };
+impl AnswerDigest {
+    fn new(data: &[u8]) -> Self {
+        let mut digest = Self { length: data.len(), first: [0; 8], digest: [0; 16] };
         let begins = data.len().min(8);
-        kept.first[..begins].copy_from_slice(&data[..begins]);
-        if data.len() <= kept.digest.len() {
-            kept.digest[..data.len()].copy_from_slice(data);
+        digest.first[..begins].copy_from_slice(&data[..begins]);
+        if data.len() <= digest.digest.len() {
+            digest.digest[..data.len()].copy_from_slice(data);
         } else {
-            kept.digest.copy_from_slice(&Sha256::digest(data)[..16]);
+            digest.digest.copy_from_slice(&Sha256::digest(data)[..16]);
         }
-        kept
+        digest
     }
 
-    /// Whether the official script takes both for the same; `Err` if it stops.
+    /// Whether the official script treats both as equal.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the script stops.
     fn agrees(&self, other: &Self, element: Element) -> Result<bool, Reason> {
         let size = element.size();
         if !self.length.is_multiple_of(size) || !other.length.is_multiple_of(size) {
@@ -106,8 +110,8 @@ impl Kept {
         if self.length == 0 || other.length == 0 {
             return Ok(self.length == other.length);
         }
-        let [a, b] = [self, other].map(|kept| &kept.first[..size]);
-        // Of floats 0 equals -0, and NaN nothing.
+        let [a, b] = [self, other].map(|digest| &digest.first[..size]);
+        // For floats, 0 equals -0, and NaN equals nothing.
         Ok(match element {
             Element::Float32 => element.value(a) == element.value(b),
             _ => a == b,
@@ -115,7 +119,7 @@ impl Kept {
     }
 }
 
-/// Reads an accuracy log and hands over its entries.
+/// Reads an accuracy log and passes each entry to `each`.
 pub(super) fn read_entries(path: &Path, mut each: impl FnMut(AccuracyEntry)) -> Result<(), Reason> {
     let entries = open_accuracy(path).map_err(|error| unreadable(path, &error))?;
     for entry in entries {
@@ -124,22 +128,23 @@ pub(super) fn read_entries(path: &Path, mut each: impl FnMut(AccuracyEntry)) -> 
     Ok(())
 }
 
-/// What comes of comparing two logs.
+/// Result of comparing two logs.
 #[derive(Debug, Default)]
-struct Compared {
+struct Comparison {
     counts: Counts,
     different: u64,
     first_different: u64,
     unmatched: u64,
-    /// Logged answers of no bytes.
+    /// Number of logged answers without bytes.
     empty: u64,
     stops: Option<Reason>,
 }
 
-/// Compares the answers of two logs, whole and as the official script does.
+/// Compares the answers of two logs, completely and as the official script does.
 ///
-/// `needs_match`: the script of v0.5 passed where nothing could be compared. `samples`: so
-/// many the accuracy run must have an answer to, where its log says.
+/// The script of v0.5 passed if nothing could be compared; `needs_match` is false for it.
+/// `samples` is the number of samples to which the accuracy run must have an answer, if its log
+/// states it.
 pub(super) fn answers(
     reference: &Path,
     audited: &Path,
@@ -160,12 +165,12 @@ pub(super) fn answers(
     if compared.different > 0 {
         corrected.push(Reason::Answers {
             different: compared.different,
-            of: counts.logged - compared.unmatched,
+            total: counts.logged - compared.unmatched,
             first: compared.first_different,
         });
     }
     if compared.unmatched > 0 {
-        corrected.push(Reason::Unmatched { count: compared.unmatched, of: counts.logged });
+        corrected.push(Reason::Unmatched { count: compared.unmatched, total: counts.logged });
     }
     if counts.logged == compared.unmatched {
         corrected.push(Reason::NothingLogged);
@@ -176,8 +181,8 @@ pub(super) fn answers(
     }
     let mut official: Vec<Reason> = compared.stops.into_iter().collect();
     if counts.different > 0 {
-        let (different, of) = (counts.different, counts.matched);
-        official.push(Reason::Answers { different, of, first: counts.first_different });
+        let (different, total) = (counts.different, counts.matched);
+        official.push(Reason::Answers { different, total, first: counts.first_different });
     }
     if needs_match && counts.matched == 0 {
         official.push(Reason::NothingLogged);
@@ -191,40 +196,40 @@ pub(super) fn answers(
         count("samples without a counterpart", compared.unmatched),
     ];
     let is_passed = corrected.is_empty() && official.is_empty();
-    let file = TextFile { path: text::ACCURACY, text: text::answers(&counts, is_passed) };
+    let file = VerdictFile { path: text::ACCURACY, text: text::answers(&counts, is_passed) };
     Part {
         name: "answers",
-        corrected: Verdict::of(corrected),
-        official: Verdict::of(official),
+        corrected: Verdict::from_reasons(corrected),
+        official: Verdict::from_reasons(official),
         figures,
         file: Some(file),
     }
 }
 
-fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compared, Reason> {
-    let mut compared = Compared::default();
-    let mut known: HashMap<u64, Kept> = HashMap::new();
+fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Comparison, Reason> {
+    let mut compared = Comparison::default();
+    let mut known: HashMap<u64, AnswerDigest> = HashMap::new();
     read_entries(reference, |entry| {
         compared.counts.entries += 1;
-        let kept = Kept::of(&entry.data);
+        let digest = AnswerDigest::new(&entry.data);
         match known.entry(entry.qsl_idx) {
-            Slot::Vacant(slot) => drop(slot.insert(kept)),
+            Slot::Vacant(slot) => drop(slot.insert(digest)),
             Slot::Occupied(slot) => {
                 compared.counts.repeated += 1;
-                compared.counts.contradicting += u64::from(*slot.get() != kept);
+                compared.counts.contradicting += u64::from(*slot.get() != digest);
             }
         }
     })?;
-    // The script writes every answer that it has compared over the one that it was
-    // compared with, and those that it could not compare beside them.
-    let mut overwritten: HashMap<u64, Kept> = HashMap::new();
+    // The script overwrites every compared answer with the audited one, and also stores those
+    // that it could not compare.
+    let mut overwritten: HashMap<u64, AnswerDigest> = HashMap::new();
     read_entries(audited, |entry| {
-        let (index, kept) = (entry.qsl_idx, Kept::of(&entry.data));
+        let (index, digest) = (entry.qsl_idx, AnswerDigest::new(&entry.data));
         compared.empty += u64::from(entry.data.is_empty());
         let counts = &mut compared.counts;
         counts.logged += 1;
         match known.get(&index) {
-            Some(of_accuracy) if *of_accuracy != kept => {
+            Some(expected) if *expected != digest => {
                 if compared.different == 0 {
                     compared.first_different = index;
                 }
@@ -233,13 +238,13 @@ fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compare
             Some(_) => {}
             None => compared.unmatched += 1,
         }
-        let Some(last) = overwritten.insert(index, kept).or_else(|| known.get(&index).copied())
+        let Some(last) = overwritten.insert(index, digest).or_else(|| known.get(&index).copied())
         else {
             counts.missing += 1;
             return;
         };
         counts.matched += 1;
-        match last.agrees(&kept, element) {
+        match last.agrees(&digest, element) {
             Ok(true) => {}
             Ok(false) => {
                 if counts.different == 0 {
@@ -253,31 +258,30 @@ fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compare
     Ok(compared)
 }
 
-/// Writes the entries of the accuracy run whose samples the audited run has logged,
-/// each once, for the accuracy script: `mlperf_log_accuracy_baseline.json`. Returns
-/// how many there are.
+/// Writes `mlperf_log_accuracy_baseline.json` for the accuracy script: the entries of the
+/// accuracy run whose samples the audited run logged, each once. Returns the number of entries.
 ///
 /// # Errors
-/// A log that does not read, a file that cannot be written or is one of the logs.
+/// Fails if a log cannot be read, or if the file cannot be written or is one of the logs.
 pub fn baseline_log(reference: &Path, audited: &Path, into: &Path) -> Result<u64, Reason> {
     let real = |path: &Path| path.canonicalize().ok();
     if real(into).is_some() && [reference, audited].into_iter().any(|log| real(log) == real(into)) {
         return Err(unreadable(into, &"is a log of the runs; name another file"));
     }
-    let mut wanted = std::collections::HashSet::new();
+    let mut samples = std::collections::HashSet::new();
     read_entries(audited, |entry| {
-        wanted.insert(entry.qsl_idx);
+        samples.insert(entry.qsl_idx);
     })?;
     let failed = |error: std::io::Error| unreadable(into, &error);
     let mut name = into.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
-    // A pipe or a device is written through.
+    // Pipes and devices are written directly, without a temporary file.
     let is_file = into.is_file() || !into.exists();
     let partial = if is_file { into.with_file_name(name) } else { into.to_owned() };
     let mut writer = BufWriter::new(File::create(&partial).map_err(failed)?);
     let (mut count, mut written) = (0_u64, writer.write_all(b"[\n"));
     read_entries(reference, |entry| {
-        if written.is_ok() && wanted.remove(&entry.qsl_idx) {
+        if written.is_ok() && samples.remove(&entry.qsl_idx) {
             written = write_entry(&mut writer, &entry, count > 0);
             count += 1;
         }

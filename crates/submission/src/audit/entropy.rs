@@ -1,8 +1,8 @@
-//! TEST08: the answers of a streaming recommender, by their normalised entropy.
+//! TEST08: compares answers of a streaming recommender by their normalized entropy.
 //!
-//! Its samples have names of their own, a time and a query, because the order of
-//! the load generator means nothing to it. The answers of the audited run are kept
-//! (their number is bounded by the audit), those of the accuracy run go by.
+//! Its samples are identified by a time and a query, because the load generator's sample order
+//! has no meaning for it. The answers of the audited run, whose number the audit bounds, are
+//! kept in memory. Those of the accuracy run are streamed.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,33 +10,34 @@ use std::path::Path;
 use super::data::read_entries;
 use super::reason::Reason;
 use super::text::{self, verdict};
-use super::{Figure, Part, TextFile, Verdict};
+use super::{Figure, Part, Verdict, VerdictFile};
 
-/// Time and query.
+/// Time and query, which identify a sample.
 type Key = (i64, i64);
 
-/// An answer of the audited run, and how it compares.
+/// An answer of the audited run, and the result of its comparison.
 struct Answer {
     sample: u64,
     predictions: Vec<f32>,
-    found: Found,
+    outcome: Outcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum Outcome {
     Nothing,
     Same,
     Different,
-    /// Other candidates than the accuracy run has; the script stops.
+    /// The number of candidates differs from the accuracy run's; the script stops.
     OtherShape,
 }
 
 /// Keeps logarithms finite.
 const EPSILON: f64 = 1e-7;
 
-/// Compares the entropies of both logs, which may differ by `tolerance` of that of
-/// the accuracy run.
+/// Compares the entropies of both logs, which may differ by the share `tolerance` of the
+/// accuracy run's entropy.
 ///
+/// `wrong` contains reasons that already speak against the audited run.
 /// `wrong`: what speaks against the audited run already.
 pub(super) fn compare(
     reference: &Path,
@@ -50,13 +51,13 @@ pub(super) fn compare(
         Err(reason) => return Part::failed(name, text::ACCURACY, &reason),
     };
     let mut corrected = Vec::new();
-    let of = counts.logged;
+    let logged = counts.logged;
     if counts.different > 0 {
         let (different, first) = (counts.different, counts.first_different);
-        corrected.push(Reason::Answers { different, of: counts.matched, first });
+        corrected.push(Reason::Answers { different, total: counts.matched, first });
     }
     if counts.missing > 0 {
-        corrected.push(Reason::Unmatched { count: counts.missing, of });
+        corrected.push(Reason::Unmatched { count: counts.missing, total: logged });
     }
     if counts.matched == 0 {
         corrected.push(Reason::NothingLogged);
@@ -69,7 +70,7 @@ pub(super) fn compare(
     corrected.extend(wrong);
     let is_passed = corrected.is_empty() && official.is_empty();
     let text = format!(
-        "num_acc_log_entries = {}\nnum_perf_log_entries = {of}\nnum_matched = {}\n\
+        "num_acc_log_entries = {}\nnum_perf_log_entries = {logged}\nnum_matched = {}\n\
          num_unmatched = {}\nnum_ne_mismatch = {}\ntolerance = {:.2}%\n\n{}\n\
          TEST08 verification complete\n",
         counts.entries,
@@ -82,25 +83,25 @@ pub(super) fn compare(
     let figure = |name, count: u64| Figure { name, value: count as f64, unit: "" };
     Part {
         name,
-        corrected: Verdict::of(corrected),
-        official: Verdict::of(official),
+        corrected: Verdict::from_reasons(corrected),
+        official: Verdict::from_reasons(official),
         figures: vec![
             figure("answers of the accuracy run", counts.entries),
-            figure("logged answers", of),
+            figure("logged answers", logged),
             figure("compared answers", counts.matched),
             figure("different answers", counts.different),
         ],
-        file: Some(TextFile { path: text::ACCURACY, text }),
+        file: Some(VerdictFile { path: text::ACCURACY, text }),
     }
 }
 
 #[derive(Debug, Default)]
-struct Malformed {
+struct MalformedAnswers {
     count: u64,
     first: Option<u64>,
 }
 
-impl Malformed {
+impl MalformedAnswers {
     fn add(&mut self, sample: u64) {
         self.count += 1;
         self.first.get_or_insert(sample);
@@ -111,9 +112,9 @@ fn read(
     reference: &Path,
     audited: &Path,
     tolerance: f64,
-) -> Result<(text::Counts, Malformed), Reason> {
+) -> Result<(text::Counts, MalformedAnswers), Reason> {
     let mut counts = text::Counts::default();
-    let mut malformed = Malformed::default();
+    let mut malformed = MalformedAnswers::default();
     let mut answers: HashMap<Key, Vec<Answer>> = HashMap::new();
     read_entries(audited, |entry| {
         counts.logged += 1;
@@ -121,7 +122,7 @@ fn read(
         match floats(&entry.data).as_deref() {
             Some([time, query, predictions @ ..]) => {
                 let predictions = predictions.to_vec();
-                let answer = Answer { sample, predictions, found: Found::Nothing };
+                let answer = Answer { sample, predictions, outcome: Outcome::Nothing };
                 answers.entry(key(*time, *query)).or_default().push(answer);
             }
             _ => malformed.add(sample),
@@ -130,25 +131,25 @@ fn read(
     read_entries(reference, |entry| {
         counts.entries += 1;
         let data = floats(&entry.data);
-        let Some(whole) = data.as_deref().and_then(Whole::of) else {
+        let Some(reference) = data.as_deref().and_then(ReferenceAnswer::parse) else {
             malformed.add(entry.qsl_idx);
             return;
         };
-        // The last of several entries counts.
-        for answer in answers.get_mut(&whole.key).into_iter().flatten() {
-            answer.found = whole.against(&answer.predictions, tolerance);
+        // If a sample has several entries, the last one counts.
+        for answer in answers.get_mut(&reference.key).into_iter().flatten() {
+            answer.outcome = reference.against(&answer.predictions, tolerance);
         }
     })?;
     let mut different: Vec<u64> = Vec::new();
     for answer in answers.values().flatten() {
-        match answer.found {
-            Found::Nothing => counts.missing += 1,
-            Found::Same => counts.matched += 1,
-            Found::Different => {
+        match answer.outcome {
+            Outcome::Nothing => counts.missing += 1,
+            Outcome::Same => counts.matched += 1,
+            Outcome::Different => {
                 counts.matched += 1;
                 different.push(answer.sample);
             }
-            Found::OtherShape => {
+            Outcome::OtherShape => {
                 counts.matched += 1;
                 malformed.add(answer.sample);
             }
@@ -169,20 +170,20 @@ fn key(time: f32, query: f32) -> Key {
 }
 
 /// An answer of the accuracy run: `time, query, predictions.., labels.., weights.., count`.
-struct Whole<'a> {
+struct ReferenceAnswer<'a> {
     key: Key,
     predictions: &'a [f32],
     labels: &'a [f32],
     weights: &'a [f32],
 }
 
-impl<'a> Whole<'a> {
+impl<'a> ReferenceAnswer<'a> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a count that is too large or negative has no such length"
     )]
-    fn of(data: &'a [f32]) -> Option<Self> {
+    fn parse(data: &'a [f32]) -> Option<Self> {
         let [time, query, lists @ .., count] = data else { return None };
         let count = *count as usize;
         if lists.len() % 3 != 0 || lists.len() / 3 != count {
@@ -193,21 +194,21 @@ impl<'a> Whole<'a> {
         Some(Self { key: key(*time, *query), predictions, labels, weights })
     }
 
-    fn against(&self, predictions: &[f32], tolerance: f64) -> Found {
+    fn against(&self, predictions: &[f32], tolerance: f64) -> Outcome {
         if predictions.len() != self.labels.len() {
-            return Found::OtherShape;
+            return Outcome::OtherShape;
         }
         let before = entropy(self.predictions, self.labels, self.weights);
         let now = entropy(predictions, self.labels, self.weights);
-        // Not `>`: what is no number is not the same.
+        // `<=` instead of `>`, so that NaN counts as different.
         let is_same = before == now || (now - before).abs() / before.abs() <= tolerance;
         let one_is_none = (before == 0.0) != (now == 0.0);
-        if is_same && !one_is_none { Found::Same } else { Found::Different }
+        if is_same && !one_is_none { Outcome::Same } else { Outcome::Different }
     }
 }
 
-/// Cross entropy of the predictions over the entropy of the mean label; 0 if
-/// nothing has a weight.
+/// Returns the cross entropy of the predictions divided by the entropy of the mean label, or 0
+/// if all weights are 0.
 fn entropy(predictions: &[f32], labels: &[f32], weights: &[f32]) -> f64 {
     let clipped = |value: f32| f64::from(value).clamp(EPSILON, 1.0 - EPSILON);
     let (mut cross, mut total, mut positive) = (0.0, 0.0, 0.0);
@@ -221,6 +222,6 @@ fn entropy(predictions: &[f32], labels: &[f32], weights: &[f32]) -> f64 {
         return 0.0;
     }
     let mean = (positive / total).clamp(EPSILON, 1.0 - EPSILON);
-    let of_mean = -mean * mean.ln() - (1.0 - mean) * (1.0 - mean).ln();
-    cross / (of_mean * total)
+    let mean_entropy = -mean * mean.ln() - (1.0 - mean) * (1.0 - mean).ln();
+    cross / (mean_entropy * total)
 }

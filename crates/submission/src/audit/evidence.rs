@@ -1,4 +1,4 @@
-//! What an audit is judged by: the logs of runs that are over.
+//! Evidence of an audit: the logs of finished runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ const DETAIL: &str = "mlperf_log_detail.txt";
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const ACCURACY: &str = "mlperf_log_accuracy.json";
 
-/// A run that is over, by the folder of its logs.
+/// A finished run, by the folders of its logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Played {
-    /// The folder of `mlperf_log_summary.txt` and `mlperf_log_detail.txt`.
+pub struct RunFolder {
+    /// Folder of `mlperf_log_summary.txt` and `mlperf_log_detail.txt`.
     pub folder: PathBuf,
-    /// The folder of `mlperf_log_accuracy.json`.
+    /// Folder of `mlperf_log_accuracy.json`.
     pub answers: PathBuf,
 }
 
-impl Played {
-    /// The run whose logs are in this folder.
+impl RunFolder {
+    /// Creates a run whose logs are all in this folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         Self { answers: folder.clone(), folder }
     }
 
-    /// The run at or below a folder: one of logs, of a test within a run directory or
-    /// a submission, or of an audit within a submission, which keeps the accuracy log
-    /// apart, and of TEST06 may keep nothing else. `None` if there is no log.
+    /// Finds the run at or below a folder: a folder of logs, a test in a run directory or a
+    /// submission, or an audit in a submission. An audit stores the accuracy log in a separate
+    /// folder, and TEST06 may have only that log. Returns `None` if there is no log.
     #[must_use]
     pub fn find(folder: &Path, mode: TestMode) -> Option<Self> {
         let below: &[&str] = match mode {
@@ -42,7 +42,8 @@ impl Played {
         };
         let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
         let mut folders = below.iter().map(|part| folder.join(part));
-        let is_run = |at: &PathBuf| [SUMMARY, DETAIL, ACCURACY].iter().any(|name| has(at, name));
+        let is_run =
+            |path: &PathBuf| [SUMMARY, DETAIL, ACCURACY].iter().any(|name| has(path, name));
         let answers = folder.join("accuracy");
         let found = folders.find(is_run);
         let found = found.or_else(|| has(&answers, ACCURACY).then(|| folder.join(below[0])))?;
@@ -50,35 +51,35 @@ impl Played {
         Some(Self { answers: if is_apart { answers } else { found.clone() }, folder: found })
     }
 
-    /// Whether there are answers and no log of how they were asked for.
+    /// Whether the run has answers but neither a detail log nor a summary.
     pub(super) fn has_answers_alone(&self) -> bool {
         let logs = [self.detail_path(), self.summary_path()];
         self.accuracy_path().is_file() && !logs.iter().any(|log| log.exists())
     }
 
-    /// The scenario that its logs tell.
+    /// Returns the scenario that the logs state.
     #[must_use]
     pub fn scenario(&self) -> Option<Scenario> {
         let detail = self.detail().ok();
-        let of_detail = detail.as_ref().and_then(|detail| detail.text("effective_scenario"));
+        let logged = detail.as_ref().and_then(|detail| detail.text("effective_scenario"));
         let text = self.summary().unwrap_or_default();
         let summary = read_summary(&text).0;
-        scenario_named(of_detail.or_else(|| summary.value("Scenario"))?)
+        scenario_named(logged.or_else(|| summary.value("Scenario"))?)
     }
 
-    /// Its detail log.
+    /// Returns the path of the detail log.
     #[must_use]
     pub fn detail_path(&self) -> PathBuf {
         self.folder.join(DETAIL)
     }
 
-    /// Its summary log.
+    /// Returns the path of the summary log.
     #[must_use]
     pub fn summary_path(&self) -> PathBuf {
         self.folder.join(SUMMARY)
     }
 
-    /// Its accuracy log.
+    /// Returns the path of the accuracy log.
     #[must_use]
     pub fn accuracy_path(&self) -> PathBuf {
         self.answers.join(ACCURACY)
@@ -92,7 +93,7 @@ impl Played {
         }
     }
 
-    /// The text of the summary.
+    /// Reads the summary.
     pub(super) fn summary(&self) -> Result<String, Reason> {
         let path = self.summary_path();
         let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
@@ -100,41 +101,41 @@ impl Played {
     }
 }
 
-/// Old summaries write `Single Stream`.
+/// Parses a scenario name. Old summaries write `Single Stream`.
 pub(super) fn scenario_named(name: &str) -> Option<Scenario> {
-    RuleScenario::named(&name.replace(' ', "")).map(RuleScenario::played_as)
+    RuleScenario::named(&name.replace(' ', "")).map(RuleScenario::loadgen_scenario)
 }
 
 pub(super) fn unreadable(path: &Path, problem: &impl ToString) -> Reason {
     Reason::Unreadable { path: path.to_owned(), problem: problem.to_string() }
 }
 
-/// What an audit is judged by. What a test does not need may be absent.
+/// Evidence of an audit. Runs that a test does not need may be absent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
     /// The accuracy run of the submission.
-    pub accuracy: Option<Played>,
+    pub accuracy: Option<RunFolder>,
     /// The performance run of the submission.
-    pub performance: Option<Played>,
+    pub performance: Option<RunFolder>,
     /// The runs of the audit, in the order of the plan.
-    pub audited: Vec<Played>,
-    /// What the answers are lists of.
+    pub audited: Vec<RunFolder>,
+    /// Element type of the answers.
     pub element: Element,
     /// TEST06: the token that ends a text.
     pub end_of_text: i64,
-    /// TEST01: the qualities of both runs over the same samples, for systems that
-    /// are not deterministic.
+    /// TEST01: qualities of both runs over the same samples, for nondeterministic systems.
     pub qualities: Option<Accuracies>,
     /// TEST07: the quality of the audited run.
     pub quality: Option<f64>,
-    /// TEST07 and TEST09: distinct samples that must be logged, where it is known.
+    /// TEST07 and TEST09: number of distinct samples that must be logged, if known.
     pub samples: Option<u64>,
 }
 
 impl Evidence {
-    /// The runs of an audit alone, whose answers are lists of `element`.
+    /// Creates evidence with the runs of an audit only; `element` is the element type of the
+    /// answers.
     #[must_use]
-    pub fn new(audited: Vec<Played>, element: Element) -> Self {
+    pub fn new(audited: Vec<RunFolder>, element: Element) -> Self {
         Self {
             accuracy: None,
             performance: None,

@@ -1,4 +1,4 @@
-//! The folder of an audit in a submission.
+//! Writes the folder of an audit in a submission.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::evidence::{Evidence, Played};
+use super::evidence::{Evidence, RunFolder};
 use super::{AuditResult, Test};
 
-/// What was written for a submission.
+/// Folders that were written for a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submitted {
-    /// The folders, one for each half of TEST04-A and TEST04-B.
+pub struct AuditFolders {
+    /// Paths; two for TEST04-A and TEST04-B.
     pub folders: Vec<PathBuf>,
 }
 
-/// Writes the folder `TESTnn` of a result below `scenario`, in place of one that is
-/// there: the texts, the logs of
-/// the audited run, and the hash of its accuracy log. The accuracy log is whole; it
-/// is truncated when the submission is packed.
+/// Writes the folder `TESTnn` of a result below `scenario` and replaces an existing one. The
+/// folder contains the texts, the logs of the audited run, and the hash of its accuracy log. The
+/// accuracy log is complete; packaging truncates it.
 ///
 /// # Errors
-/// What cannot be read or written, and a folder that the audit is judged by.
+/// Fails if a file cannot be read or written, or if the folder to replace contains evidence of
+/// the audit.
 pub fn write_folder(
     result: &AuditResult,
     evidence: &Evidence,
     scenario: &Path,
-) -> io::Result<Submitted> {
+) -> io::Result<AuditFolders> {
     let names: &[&str] = match result.test {
         Test::Test04Pair => &["TEST04-A", "TEST04-B"],
         _ => &[result.test.name()],
@@ -37,7 +37,7 @@ pub fn write_folder(
     for (name, audited) in names.iter().zip(&evidence.audited) {
         let target = scenario.join(name);
         refuse_own_input(&target, evidence)?;
-        // What an audit left before says nothing of this one.
+        // Files of an earlier audit do not describe this one.
         let folder = scenario.join(format!(".{name}.partial"));
         remove(&folder)?;
         fs::create_dir_all(&folder)?;
@@ -45,7 +45,8 @@ pub fn write_folder(
         for file in result.parts.iter().filter_map(|part| part.file.as_ref()) {
             fs::write(folder.join(file.path), &file.text)?;
         }
-        // They make up for answers that differ: only where they may.
+        // Qualities replace the comparison of answers, so they are written only if the audit
+        // passes.
         if let Some(qualities) = &evidence.qualities
             && result.test == Test::Test01
             && result.corrected().is_passed()
@@ -58,10 +59,10 @@ pub fn write_folder(
         fs::rename(&folder, &target)?;
         folders.push(target);
     }
-    Ok(Submitted { folders })
+    Ok(AuditFolders { folders })
 }
 
-/// A folder that holds what the audit is judged by is not replaced.
+/// Refuses to replace a folder that contains logs to be judged.
 fn refuse_own_input(target: &Path, evidence: &Evidence) -> io::Result<()> {
     let Ok(target) = target.canonicalize() else { return Ok(()) };
     let runs = evidence.accuracy.iter().chain(&evidence.performance).chain(&evidence.audited);
@@ -82,12 +83,12 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn logs(test: Test, audited: &Played, folder: &Path) -> io::Result<()> {
+fn logs(test: Test, audited: &RunFolder, folder: &Path) -> io::Result<()> {
     let run = folder.join("performance").join("run_1");
     for path in [audited.summary_path(), audited.detail_path()] {
         let name = path.file_name().map(ToOwned::to_owned).unwrap_or_default();
         if path.is_file() {
-            // Not before: a submission has no empty folders.
+            // Created only if needed: a submission has no empty folders.
             fs::create_dir_all(&run)?;
             fs::copy(&path, run.join(name))?;
         }

@@ -1,11 +1,22 @@
-//! The audits of the rules: which runs they ask for, and what the logs of those
-//! runs say.
+//! Audits (compliance tests) of the rules: their runs, and the verdict on the logs of those
+//! runs.
 //!
-//! [`plan()`] says which runs with which changed settings an audit takes in a
-//! round; [`verify()`] reads the logs and judges. Each verdict is given twice:
-//! *official* is what the scripts of the round say, with their errors, and
-//! *corrected* what they set out to find. A script that passes what it should
-//! not is the reason for most audits that mean nothing.
+//! [`plan()`] returns the runs of an audit in a round, with the settings that differ from the
+//! submission's. [`verify()`] reads the logs and judges them. Each verdict has two versions:
+//! *official* is the result of the scripts of the round, including their errors, and *corrected*
+//! is what the scripts are meant to check. An official script may pass a system that it should
+//! fail.
+//!
+//! ```
+//! use dyno_loadgen::settings::Scenario;
+//! use dyno_rules::Round;
+//! use dyno_submission::audit::{Test, plan};
+//!
+//! let round = Round::named("v5.1").unwrap();
+//! let plan = plan(Test::Test01, round, Some("resnet"), Scenario::Offline).unwrap();
+//! assert_eq!(plan.runs.len(), 1);
+//! assert!(plan.needs.accuracy && plan.needs.performance);
+//! ```
 
 mod data;
 mod entropy;
@@ -25,9 +36,9 @@ use std::fmt;
 use dyno_loadgen::settings::nearest;
 
 pub use data::{Element, baseline_log};
-pub use evidence::{Evidence, Played};
-pub use folder::{Submitted, write_folder};
-pub use plan::{Needs, Plan, PlannedRun, Unplanned, plan};
+pub use evidence::{Evidence, RunFolder};
+pub use folder::{AuditFolders, write_folder};
+pub use plan::{Plan, PlannedRun, RequiredRuns, UnavailableAudit, plan};
 pub use quality::{Accuracies, Accuracy, metrics_in};
 pub use reason::{Reason, Side};
 pub use verify::verify;
@@ -35,28 +46,29 @@ pub use verify::verify;
 /// An audit of the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Test {
-    /// `TEST01`: answers of a performance run are those of the accuracy run.
+    /// `TEST01`: answers of a performance run equal those of the accuracy run.
     Test01,
-    /// `TEST03`: another data set is not slower.
+    /// `TEST03`: a different data set is not slower.
     Test03,
-    /// `TEST04-A` and `TEST04-B`: one sample over and over is not faster than each once.
+    /// `TEST04-A` and `TEST04-B`: issuing one sample repeatedly is not faster than issuing each
+    /// sample once.
     Test04Pair,
-    /// `TEST04`: one sample over and over is not faster than the submission.
+    /// `TEST04`: issuing one sample repeatedly is not faster than the submission.
     Test04,
-    /// `TEST05`: other seeds are not slower.
+    /// `TEST05`: different seeds are not slower.
     Test05,
-    /// `TEST06`: tokens that are counted are tokens that are there.
+    /// `TEST06`: reported token counts match the answers.
     Test06,
-    /// `TEST07`: the quality of a whole performance run.
+    /// `TEST07`: quality of a complete performance run.
     Test07,
-    /// `TEST08`: TEST01 for a recommender whose samples have names of their own.
+    /// `TEST08`: TEST01 for a recommender whose samples have their own names.
     Test08,
-    /// `TEST09`: answers are as long as those of the reference.
+    /// `TEST09`: answers have the length of the reference's.
     Test09,
 }
 
 impl Test {
-    /// All of them.
+    /// All audits.
     pub const ALL: [Self; 9] = [
         Self::Test01,
         Self::Test03,
@@ -69,7 +81,7 @@ impl Test {
         Self::Test09,
     ];
 
-    /// As the rules write it; of the pair, its first half.
+    /// Returns the name as the rules write it; for the pair, the name of its first half.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -85,7 +97,7 @@ impl Test {
         }
     }
 
-    /// What it is for, in a few words.
+    /// Returns a short description.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -101,7 +113,7 @@ impl Test {
         }
     }
 
-    /// The audit of that name, in any case; both halves of the pair name it.
+    /// Returns the audit with this name, ignoring case. Both halves of the pair return the pair.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("TEST04-B") {
@@ -110,7 +122,7 @@ impl Test {
         Self::ALL.into_iter().find(|test| test.name().eq_ignore_ascii_case(name))
     }
 
-    /// The name that is nearest to one that there is no audit of.
+    /// Returns the audit name that is closest to an unknown name.
     #[must_use]
     pub fn nearest(name: &str) -> &'static str {
         let upper = name.to_ascii_uppercase();
@@ -124,29 +136,29 @@ impl fmt::Display for Test {
     }
 }
 
-/// What an audit, or a part of it, comes to.
+/// Verdict on an audit or on one of its parts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It found nothing.
+    /// No problem was found.
     Passed,
-    /// What it found; at least one.
+    /// Problems; at least one.
     Failed(Vec<Reason>),
 }
 
 impl Verdict {
-    /// Passed if there is no reason against it.
+    /// Returns `Passed` if there are no reasons to fail.
     #[must_use]
-    pub fn of(reasons: Vec<Reason>) -> Self {
+    pub fn from_reasons(reasons: Vec<Reason>) -> Self {
         if reasons.is_empty() { Self::Passed } else { Self::Failed(reasons) }
     }
 
-    /// Whether it passed.
+    /// Whether the audit passed.
     #[must_use]
     pub fn is_passed(&self) -> bool {
         *self == Self::Passed
     }
 
-    /// What was found.
+    /// Returns the reasons for failing.
     #[must_use]
     pub fn reasons(&self) -> &[Reason] {
         match self {
@@ -156,75 +168,79 @@ impl Verdict {
     }
 }
 
-/// A number that a verdict rests on.
+/// A number on which a verdict is based.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What it is, such as `reference score`.
+    /// Name, such as `reference score`.
     pub name: &'static str,
-    /// The number.
+    /// Value.
     pub value: f64,
-    /// Its unit; empty for counts.
+    /// Unit; empty for counts.
     pub unit: &'static str,
 }
 
 /// A file that the official scripts would have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextFile {
-    /// Relative to the folder of the audit.
+pub struct VerdictFile {
+    /// Path relative to the folder of the audit.
     pub path: &'static str,
-    /// What is in it.
+    /// Content.
     pub text: String,
 }
 
-/// One question that an audit asks.
+/// One comparison of an audit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// What is compared, such as `answers` or `score`.
+    /// Name of what is compared, such as `answers` or `score`.
     pub name: &'static str,
-    /// By what the script sets out to find.
+    /// Verdict by what the script is meant to check.
     pub corrected: Verdict,
-    /// By what the script does.
+    /// Verdict by what the script does.
     pub official: Verdict,
-    /// What both rest on.
+    /// Numbers on which both verdicts are based.
     pub figures: Vec<Figure>,
-    /// Where the answer is written for a submission.
-    pub file: Option<TextFile>,
+    /// File in which a submission records the verdict.
+    pub file: Option<VerdictFile>,
 }
 
 impl Part {
-    /// A question without an answer, and a file that says so.
+    /// Creates a part that could not be compared, and a file that reports the failure.
     fn failed(name: &'static str, path: &'static str, reason: &Reason) -> Self {
         let verdict = || Verdict::Failed(vec![reason.clone()]);
-        let file = Some(TextFile { path, text: format!("{}\n", text::verdict(false)) });
+        let file = Some(VerdictFile { path, text: format!("{}\n", text::verdict(false)) });
         Self { name, corrected: verdict(), official: verdict(), figures: Vec::new(), file }
     }
 }
 
-/// What an audit found.
+/// Result of an audit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditResult {
     /// The audit.
     pub test: Test,
-    /// Its questions.
+    /// Comparisons.
     pub parts: Vec<Part>,
-    /// Worth knowing; changes nothing.
+    /// Information for the user; does not affect the verdict.
     pub notes: Vec<String>,
 }
 
 impl AuditResult {
-    /// What the audit comes to.
+    /// Returns the verdict by what the scripts are meant to check.
     #[must_use]
     pub fn corrected(&self) -> Verdict {
-        Verdict::of(self.parts.iter().flat_map(|part| part.corrected.reasons()).cloned().collect())
+        Verdict::from_reasons(
+            self.parts.iter().flat_map(|part| part.corrected.reasons()).cloned().collect(),
+        )
     }
 
-    /// What the scripts of the round make of it.
+    /// Returns the verdict of the round's scripts.
     #[must_use]
     pub fn official(&self) -> Verdict {
-        Verdict::of(self.parts.iter().flat_map(|part| part.official.reasons()).cloned().collect())
+        Verdict::from_reasons(
+            self.parts.iter().flat_map(|part| part.official.reasons()).cloned().collect(),
+        )
     }
 
-    /// Whether nothing was found, by either reading.
+    /// Whether both verdicts of all parts are passed.
     #[must_use]
     pub fn is_passed(&self) -> bool {
         self.parts.iter().all(|part| part.corrected.is_passed() && part.official.is_passed())

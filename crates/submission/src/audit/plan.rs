@@ -1,5 +1,4 @@
-//! Which runs an audit takes in a round: `audits.toml`, read for one
-//! benchmark and scenario.
+//! Runs of an audit in a round, from `audits.toml`, for one benchmark and scenario.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,73 +46,72 @@ struct RunEntry {
     settings: Vec<String>,
 }
 
-/// Which deviation from the reference counts.
+/// Direction of a deviation from the reference that fails the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Deviation {
-    /// Either.
+    /// Both directions.
     #[default]
     Both,
-    /// Only a better score.
+    /// A better score.
     Faster,
-    /// Only a worse one.
+    /// A worse score.
     Slower,
 }
 
-/// What of the submission an audit is compared with.
+/// Runs of the submission that an audit is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needs {
-    /// Its accuracy run.
+pub struct RequiredRuns {
+    /// Accuracy run.
     pub accuracy: bool,
-    /// Its performance run.
+    /// Performance run.
     pub performance: bool,
 }
 
 /// One run of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedRun {
-    /// Its name within the audit, such as `audit` or `unique`.
+    /// Name within the audit, such as `audit` or `unique`.
     pub name: &'static str,
     /// Settings that differ from the submission's: fields of
-    /// [`TestSettings`](dyno_loadgen::settings::TestSettings) and their values as text.
+    /// [`TestSettings`](dyno_loadgen::settings::TestSettings) with their values as text.
     pub settings: Vec<(&'static str, String)>,
-    /// The same as LoadGen's `audit.config`. Seeds are in it, too, though LoadGen
-    /// no longer takes them from there.
+    /// These settings as LoadGen's `audit.config`. Seeds are included, although LoadGen no
+    /// longer reads them from there.
     pub config: String,
 }
 
-/// What an audit takes and how it is judged.
+/// Runs and bounds of an audit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The audit.
     pub test: Test,
-    /// Of this round.
+    /// Round.
     pub round: Version,
-    /// Of this scenario.
+    /// Scenario.
     pub scenario: Scenario,
-    /// What it is compared with.
-    pub needs: Needs,
-    /// Its runs, in order; at least one.
+    /// Runs of the submission that are needed for comparison.
+    pub needs: RequiredRuns,
+    /// Runs in order; at least one.
     pub runs: Vec<PlannedRun>,
-    /// How far the score may be from the reference, as a share of it; 0 where
-    /// no score is compared.
+    /// Permitted deviation of the score, as a share of the reference; 0 if no score is compared.
     pub tolerance: f64,
-    /// The same where the reference latency is short.
+    /// Permitted deviation if the reference latency is short.
     pub short_tolerance: f64,
-    /// Which deviation counts.
+    /// Direction of deviations that count.
     pub deviation: Deviation,
-    /// TEST07: the quality that is asked for, where the round says.
+    /// TEST07: required quality, if the round specifies it.
     pub threshold: Option<f64>,
-    /// TEST09: the fewest and most output tokens in the mean, where the round says.
+    /// TEST09: minimum and maximum mean number of output tokens, if the round specifies them.
     pub mean_tokens: Option<[f64; 2]>,
-    /// TEST01: how far apart the qualities of two runs may be, in percent, by
-    /// metric; of others, the last.
+    /// TEST01: permitted difference between the qualities of two runs, in percent, by metric.
+    /// The second value applies to all other metrics.
     pub quality_delta_percent: (BTreeMap<String, f64>, f64),
 }
 
 impl Plan {
-    /// How many answers the audited run logs at least: as many as it samples, of as
-    /// many as it plays; 1 where the plan leaves that to the run.
+    /// Returns the minimum number of answers that the audited run logs: the smaller of its
+    /// queries and its sampling target, or 1 if the plan does not fix both.
     #[must_use]
     pub fn logged(&self) -> u64 {
         let settings = || self.runs.iter().flat_map(|run| &run.settings);
@@ -129,18 +127,18 @@ impl Plan {
     }
 }
 
-/// An audit that a round does not have.
+/// Error: the round does not have this audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unplanned {
+pub struct UnavailableAudit {
     /// The audit.
     pub test: Test,
     /// The round.
     pub round: Version,
-    /// Rounds that have it: the first, and the last if it has gone.
+    /// First round that has it, and the last one if it was removed.
     pub rounds: (String, Option<String>),
 }
 
-impl fmt::Display for Unplanned {
+impl fmt::Display for UnavailableAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "round {} has no {}; ", self.round, self.test)?;
         match &self.rounds {
@@ -151,26 +149,26 @@ impl fmt::Display for Unplanned {
     }
 }
 
-impl std::error::Error for Unplanned {}
+impl std::error::Error for UnavailableAudit {}
 
-/// The runs of an audit in a round, of a benchmark if one is named.
+/// Returns the runs of an audit in a round, for a benchmark if one is named.
 ///
 /// # Errors
-/// The round has no such audit.
+/// Fails if the round does not have the audit.
 pub fn plan(
     test: Test,
     round: &Round,
     benchmark: Option<&str>,
     scenario: Scenario,
-) -> Result<Plan, Unplanned> {
+) -> Result<Plan, UnavailableAudit> {
     let version = |text: &str| text.parse::<Version>().expect("the table is tested");
     let entries = || table().audit.iter().filter(|entry| entry.test == test.name());
-    let is_of_round = |entry: &&Entry| {
+    let applies = |entry: &&Entry| {
         let until = entry.until.as_deref().map(version);
         version(&entry.since) <= round.version && until.is_none_or(|until| round.version <= until)
     };
-    let entry = entries().filter(is_of_round).max_by_key(|entry| version(&entry.since));
-    let entry = entry.ok_or_else(|| Unplanned {
+    let entry = entries().filter(applies).max_by_key(|entry| version(&entry.since));
+    let entry = entry.ok_or_else(|| UnavailableAudit {
         test,
         round: round.version,
         rounds: (
@@ -182,7 +180,7 @@ pub fn plan(
     assert_eq!(entry.seeds.is_some(), seeds.is_some(), "a round with TEST05 has seeds for it");
     let official = benchmark.map(|name| round.benchmark(name).map_or(name, |known| &known.name));
     let model = official.unwrap_or("*");
-    let of_model = |name: &&String| official == Some(name.as_str());
+    let is_model = |name: &&String| official == Some(name.as_str());
     let mut runs: Vec<PlannedRun> =
         entry.run.iter().map(|run| planned(run, model, scenario)).collect();
     if let Some(seeds) = seeds {
@@ -206,23 +204,27 @@ pub fn plan(
         test,
         round: round.version,
         scenario,
-        needs: Needs { accuracy: needs("accuracy"), performance: needs("performance") },
+        needs: RequiredRuns { accuracy: needs("accuracy"), performance: needs("performance") },
         runs,
         tolerance: entry.tolerance,
         short_tolerance: entry.short_tolerance,
         deviation: entry.side,
-        threshold: entry.threshold.iter().find(|(name, _)| of_model(name)).map(|(_, at)| *at),
-        mean_tokens: entry.mean_tokens.iter().find(|(name, _)| of_model(name)).map(|(_, at)| *at),
+        threshold: entry.threshold.iter().find(|(name, _)| is_model(name)).map(|(_, bound)| *bound),
+        mean_tokens: entry
+            .mean_tokens
+            .iter()
+            .find(|(name, _)| is_model(name))
+            .map(|(_, bound)| *bound),
         quality_delta_percent: (deltas, if strict { 0.1 } else { 1.0 }),
     })
 }
 
 fn table() -> &'static Table {
-    static READ: OnceLock<Table> = OnceLock::new();
-    READ.get_or_init(|| toml::from_str(TABLE).expect("the table is tested"))
+    static PARSED: OnceLock<Table> = OnceLock::new();
+    PARSED.get_or_init(|| toml::from_str(TABLE).expect("the table is tested"))
 }
 
-/// A row of `settings`.
+/// A row of `settings` in the table.
 struct Row<'a> {
     model: &'a str,
     scenario: &'a str,
@@ -232,7 +234,7 @@ struct Row<'a> {
 
 fn row(text: &str) -> Option<Row<'_>> {
     let (name, value) = text.split_once(" = ")?;
-    // Names of models have dots of their own.
+    // Model names contain dots.
     let (name, key) = name.rsplit_once('.')?;
     let (model, scenario) = name.rsplit_once('.')?;
     Some(Row { model, scenario, key, value })
@@ -253,8 +255,8 @@ fn planned(run: &'static RunEntry, model: &str, scenario: Scenario) -> PlannedRu
     let mut config = String::new();
     let rows = run.settings.iter().map(|text| row(text).expect("the table is tested"));
     let rows: Vec<Row<'static>> = rows.filter(|row| row.fits(model, scenario)).collect();
-    for (at, row) in rows.iter().enumerate() {
-        if rows[at + 1..].iter().any(|later| later.key == row.key) {
+    for (index, row) in rows.iter().enumerate() {
+        if rows[index + 1..].iter().any(|later| later.key == row.key) {
             continue;
         }
         config += &format!("*.*.{} = {}\n", row.key, row.value);
@@ -263,7 +265,7 @@ fn planned(run: &'static RunEntry, model: &str, scenario: Scenario) -> PlannedRu
     PlannedRun { name: &run.name, settings, config }
 }
 
-/// The field that a key of `audit.config` sets, and its value.
+/// Returns the setting that a key of `audit.config` sets, and its value.
 fn setting(key: &'static str, value: &str) -> Option<(&'static str, String)> {
     let whole: u64 = value.parse().ok()?;
     let flag = || (whole != 0).to_string();
@@ -288,8 +290,8 @@ mod tests {
 
     use super::*;
 
-    /// What the accessors of the plan expect of the table: every row reads, every
-    /// test and round is known, and every setting exists with that value.
+    /// Guarantees what the accessors of the plan assume about the table: every row parses, every
+    /// test and round is known, and every setting accepts its value.
     #[test]
     fn the_table_reads_and_its_settings_exist() {
         for entry in &table().audit {

@@ -1,50 +1,49 @@
-//! Qualities that accuracy scripts have printed: the way out of TEST01 for
-//! systems that are not deterministic, and TEST07.
+//! Qualities printed by accuracy scripts: the alternative in TEST01 for nondeterministic
+//! systems, and TEST07.
 
 use regex::bytes::RegexBuilder;
 
 use super::plan::Plan;
 use super::reason::Reason;
 use super::text::{self, verdict};
-use super::{Figure, Part, TextFile, Verdict};
+use super::{Figure, Part, Verdict, VerdictFile};
 use dyno_rules::{Benchmark, Round};
 
-/// One quality.
+/// Quality of both runs by one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Accuracy {
-    /// Of what, as rounds name it.
+    /// Name of the metric in the rounds.
     pub metric: String,
-    /// Over the samples of the audited run, of the accuracy run and of the audited run.
-    /// A text without the metric makes it 0, as in the official checkers.
+    /// Values over the samples of the audited run: of the accuracy run, then of the audited run.
+    /// 0 if a text does not contain the metric, as in the official checkers.
     pub values: [f64; 2],
 }
 
-/// The qualities of the accuracy run over the samples of the audit, and those of the
-/// audited run.
+/// Qualities of the accuracy run over the samples of the audit, and qualities of the audited
+/// run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Accuracies {
-    /// Each metric that is asked for.
+    /// One entry per requested metric.
     pub metrics: Vec<Accuracy>,
-    /// What the accuracy script printed, of both runs: `baseline_accuracy.txt` and
+    /// Output of the accuracy script for both runs: `baseline_accuracy.txt` and
     /// `compliance_accuracy.txt`.
     pub texts: [String; 2],
-    /// The same quality over every logged answer, where it is known. Accuracy scripts
-    /// look at the first answer to each sample alone, so that a system may answer
-    /// as it likes from the second time on.
+    /// Quality over every logged answer, if known. Accuracy scripts read only the first answer
+    /// to each sample, so a system could answer arbitrarily from the second one on.
     pub of_every_answer: Option<[f64; 2]>,
 }
 
 impl Accuracies {
-    /// Reads what the accuracy script of a benchmark printed of both runs; without a
-    /// benchmark, every metric of the round that either text has.
+    /// Parses the output of a benchmark's accuracy script for both runs. Without a benchmark, it
+    /// includes every metric of the round that either text contains.
     #[must_use]
-    pub fn of(round: &Round, benchmark: Option<&Benchmark>, texts: [String; 2]) -> Self {
-        let asked: Vec<&str> = match benchmark {
+    pub fn from_texts(round: &Round, benchmark: Option<&Benchmark>, texts: [String; 2]) -> Self {
+        let names: Vec<&str> = match benchmark {
             Some(known) => known.accuracy.iter().map(|target| &*target.metric).collect(),
             None => round.accuracy_patterns.keys().map(String::as_str).collect(),
         };
-        let [baseline, audit] = [&texts[0], &texts[1]].map(|text| metrics_in(text, round, &asked));
-        let metrics = asked.iter().zip(baseline.iter().zip(audit));
+        let [baseline, audit] = [&texts[0], &texts[1]].map(|text| metrics_in(text, round, &names));
+        let metrics = names.iter().zip(baseline.iter().zip(audit));
         let is_there = |(_, (baseline, audit)): &(_, (&Option<f64>, Option<f64>))| {
             benchmark.is_some() || baseline.is_some() || audit.is_some()
         };
@@ -56,23 +55,23 @@ impl Accuracies {
     }
 }
 
-/// What a text says of each of these metrics; the last line that matches counts.
+/// Returns the value of each metric in a text. The last matching line counts.
 #[must_use]
 pub fn metrics_in(text: &str, round: &Round, metrics: &[&str]) -> Vec<Option<f64>> {
     let value = |metric: &&str| {
         let pattern = round.accuracy_patterns.get(*metric)?;
-        // Digits and spaces are those of ASCII.
+        // `\d` and `\s` match ASCII only.
         let pattern = RegexBuilder::new(&format!("^(?:{pattern})")).unicode(false).build().ok()?;
-        let of = |line: &str| {
+        let parse = |line: &str| {
             let value = pattern.captures(line.as_bytes())?.get(1)?;
             line.get(value.range())?.parse().ok()
         };
-        text.lines().filter_map(of).next_back()
+        text.lines().filter_map(parse).next_back()
     };
     metrics.iter().map(value).collect()
 }
 
-/// Whether two qualities are close enough, for systems that are not deterministic.
+/// Compares two qualities of a nondeterministic system.
 pub(super) fn close(accuracies: &Accuracies, plan: &Plan) -> Part {
     let (deltas, otherwise) = &plan.quality_delta_percent;
     let mut reasons = Vec::new();
@@ -95,7 +94,7 @@ pub(super) fn close(accuracies: &Accuracies, plan: &Plan) -> Part {
     if accuracies.metrics.is_empty() {
         reasons.push(Reason::NotGiven { what: "quality" });
     }
-    let official = Verdict::of(reasons.clone());
+    let official = Verdict::from_reasons(reasons.clone());
     if let Some([baseline, audit]) = accuracies.of_every_answer {
         let percent = (1.0 - baseline / audit).abs() * 100.0;
         if percent.is_nan() || percent > *otherwise {
@@ -109,10 +108,16 @@ pub(super) fn close(accuracies: &Accuracies, plan: &Plan) -> Part {
             });
         }
     }
-    Part { name: "quality", corrected: Verdict::of(reasons), official, figures, file: None }
+    Part {
+        name: "quality",
+        corrected: Verdict::from_reasons(reasons),
+        official,
+        figures,
+        file: None,
+    }
 }
 
-/// TEST07: whether the quality is high enough, and all samples were looked at.
+/// TEST07: checks whether the quality is sufficient and all samples were logged.
 pub(super) fn high_enough(
     quality: Option<f64>,
     plan: &Plan,
@@ -127,7 +132,7 @@ pub(super) fn high_enough(
         (_, None) => official.push(Reason::NoBound { what: "quality" }),
         (Some(found), Some(least)) => {
             figures.push(Figure { name: "quality", value: found, unit: "" });
-            // Neither number may be NaN.
+            // False if either number is NaN.
             if !is_enough(found, least) {
                 official.push(Reason::Quality { found, least });
             }
@@ -149,8 +154,8 @@ pub(super) fn high_enough(
         ),
         _ => format!("TEST07 Verification Summary\n{}\n", verdict(false)),
     };
-    let file = Some(TextFile { path: text::ACCURACY, text });
-    let (corrected, official) = (Verdict::of(corrected), Verdict::of(official));
+    let file = Some(VerdictFile { path: text::ACCURACY, text });
+    let (corrected, official) = (Verdict::from_reasons(corrected), Verdict::from_reasons(official));
     Part { name: "quality", corrected, official, figures, file }
 }
 

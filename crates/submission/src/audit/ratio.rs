@@ -1,5 +1,5 @@
-//! Whether a run was made as its audit asks, and whether its score is that of the
-//! submission: the one rule by which `dyno audit` and `dyno check` judge.
+//! Checks whether a run has the settings of its audit, and whether its score matches the
+//! submission's. `dyno audit` and `dyno check` share these rules.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,27 +12,27 @@ use super::evidence::scenario_named;
 use super::plan::{Deviation, Plan, PlannedRun};
 use super::reason::{Reason, Side};
 
-/// A SingleStream latency up to which the disturbances of the operating system
-/// weigh so much that the rules allow for more, ns.
+/// SingleStream latency, in ns, up to which the rules allow a larger tolerance because of
+/// operating system noise.
 const SHORT_SINGLE_STREAM_NS: f64 = 200_000.0;
-/// The same of a MultiStream query.
+/// MultiStream query latency, in ns, up to which the rules allow a larger tolerance.
 const SHORT_MULTI_STREAM_NS: f64 = 1_600_000.0;
 
-/// A detail log, whoever read it.
-pub(crate) trait RunLog {
-    /// What the last line with this key says, as text.
-    fn said(&self, key: &str) -> Option<Cow<'_, str>>;
+/// A detail log, independent of the reader.
+pub(crate) trait LogValues {
+    /// Returns the value of the last line with this key, as text.
+    fn value_text(&self, key: &str) -> Option<Cow<'_, str>>;
 
-    /// How many lines are errors.
+    /// Returns the number of error lines.
     fn errors(&self) -> u64;
 
-    /// Keys of settings and results that two lines give different values: whoever reads
-    /// the first line sees another run than whoever reads the last.
+    /// Returns the keys of settings and results to which two lines give different values.
+    /// Readers of the first line and readers of the last line would see different runs.
     fn contradictions(&self) -> Vec<String>;
 }
 
-impl RunLog for Detail {
-    fn said(&self, key: &str) -> Option<Cow<'_, str>> {
+impl LogValues for Detail {
+    fn value_text(&self, key: &str) -> Option<Cow<'_, str>> {
         Some(match self.value(key)? {
             Value::Bool(flag) => flag.to_string().into(),
             Value::Number(number) => number.text.as_str().into(),
@@ -48,7 +48,7 @@ impl RunLog for Detail {
     fn contradictions(&self) -> Vec<String> {
         let mut first: BTreeMap<&str, &Value> = BTreeMap::new();
         let mut twice = BTreeSet::new();
-        for entry in self.entries.iter().filter(|entry| is_said_once(&entry.key)) {
+        for entry in self.entries.iter().filter(|entry| is_logged_once(&entry.key)) {
             if *first.entry(&entry.key).or_insert(&entry.value) != &entry.value {
                 twice.insert(entry.key.clone());
             }
@@ -57,34 +57,34 @@ impl RunLog for Detail {
     }
 }
 
-/// Keys of which a run has one line each.
-pub(crate) fn is_said_once(key: &str) -> bool {
+/// Whether a run logs this key exactly once.
+pub(crate) fn is_logged_once(key: &str) -> bool {
     let beginnings = ["effective_", "requested_", "result_", "early_stopping_", "dyno_result_"];
-    // Each reason has a line of its own.
+    // Each reason has its own line.
     beginnings.iter().any(|beginning| key.starts_with(beginning)) && key != "result_invalid_reason"
 }
 
-fn text(log: &dyn RunLog, key: &str) -> Option<String> {
-    log.said(key).map(Cow::into_owned)
+fn text(log: &dyn LogValues, key: &str) -> Option<String> {
+    log.value_text(key).map(Cow::into_owned)
 }
 
-/// A number of a log.
-pub(super) fn number(log: &dyn RunLog, key: &str) -> Option<f64> {
-    log.said(key)?.parse().ok()
+/// Returns the value of a key as a number.
+pub(super) fn number(log: &dyn LogValues, key: &str) -> Option<f64> {
+    log.value_text(key)?.parse().ok()
 }
 
-/// What a score counts.
+/// ScoreKind of a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Of SingleStream, and of MultiStream: less is better.
+pub(crate) enum ScoreKind {
+    /// SingleStream and MultiStream: lower is better.
     Latency,
-    /// Of MultiStream at a fixed interval: more is better.
+    /// MultiStream with a fixed interval: higher is better.
     Streams,
-    /// Of Server and Offline: more is better.
+    /// Server and Offline: higher is better.
     Rate,
 }
 
-impl Kind {
+impl ScoreKind {
     pub(super) fn unit(self) -> &'static str {
         match self {
             Self::Latency => "ns",
@@ -94,41 +94,41 @@ impl Kind {
     }
 }
 
-/// A result, in the unit of its kind.
+/// Score of a run, in the unit of its kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Score {
-    pub kind: Kind,
+    pub kind: ScoreKind,
     pub value: f64,
 }
 
-/// What is judged of a performance run.
-pub(crate) struct Facts<'a> {
-    pub log: &'a dyn RunLog,
+/// Properties of a performance run that audits judge.
+pub(crate) struct RunFacts<'a> {
+    pub log: &'a dyn LogValues,
     pub scenario: Option<Scenario>,
     pub score: Option<Score>,
     pub mean_latency: Option<f64>,
     is_valid: Option<bool>,
 }
 
-impl<'a> Facts<'a> {
-    /// What its detail log says.
-    pub fn of(log: &'a dyn RunLog) -> Self {
-        let scenario = log.said("effective_scenario").and_then(|name| scenario_named(&name));
+impl<'a> RunFacts<'a> {
+    /// Reads the properties from the detail log.
+    pub fn from_log(log: &'a dyn LogValues) -> Self {
+        let scenario = log.value_text("effective_scenario").and_then(|name| scenario_named(&name));
         Self {
             log,
             scenario,
             score: scenario.and_then(|scenario| score(log, scenario)),
             mean_latency: number(log, "result_mean_latency_ns").filter(|mean| *mean > 0.0),
-            is_valid: log.said("result_validity").map(|validity| validity == "VALID"),
+            is_valid: log.value_text("result_validity").map(|validity| validity == "VALID"),
         }
     }
 
-    /// Whether the detail log says everything, as logs of early rounds do not.
+    /// Whether the detail log contains everything. Logs of early rounds do not.
     pub fn is_complete(&self) -> bool {
         self.scenario.is_some() && self.score.is_some() && self.is_valid.is_some()
     }
 
-    /// What the detail log does not say, from the summary.
+    /// Fills in values that the detail log does not contain from the summary.
     pub fn or_summary(self, summary: &Summary<'_>) -> Self {
         let verdict = summary.value("Result is").map(|verdict| verdict == "VALID");
         let scenario = self.scenario.or_else(|| scenario_named(summary.value("Scenario")?));
@@ -145,22 +145,22 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn score(log: &dyn RunLog, scenario: Scenario) -> Option<Score> {
-    // The first key that is there; percentiles and scheduled rates are those of rounds
-    // that had nothing else.
-    let keys: &[(Kind, &str)] = match scenario {
+fn score(log: &dyn LogValues, scenario: Scenario) -> Option<Score> {
+    // The first key that exists counts. Percentiles and scheduled rates are the results of early
+    // rounds.
+    let keys: &[(ScoreKind, &str)] = match scenario {
         Scenario::SingleStream => &[
-            (Kind::Latency, "early_stopping_latency_ss"),
-            (Kind::Latency, "result_90.00_percentile_latency_ns"),
+            (ScoreKind::Latency, "early_stopping_latency_ss"),
+            (ScoreKind::Latency, "result_90.00_percentile_latency_ns"),
         ],
         Scenario::MultiStream => {
-            &[(Kind::Streams, STREAMS), (Kind::Latency, "early_stopping_latency_ms")]
+            &[(ScoreKind::Streams, STREAMS), (ScoreKind::Latency, "early_stopping_latency_ms")]
         }
         Scenario::Server => &[
-            (Kind::Rate, "result_completed_samples_per_sec"),
-            (Kind::Rate, "result_scheduled_samples_per_sec"),
+            (ScoreKind::Rate, "result_completed_samples_per_sec"),
+            (ScoreKind::Rate, "result_scheduled_samples_per_sec"),
         ],
-        Scenario::Offline => &[(Kind::Rate, "result_samples_per_second")],
+        Scenario::Offline => &[(ScoreKind::Rate, "result_samples_per_second")],
     };
     let mut found = keys
         .iter()
@@ -172,53 +172,58 @@ fn is_score(score: &Score) -> bool {
     score.value > 0.0 && score.value.is_finite()
 }
 
-/// The score as the official scripts pick it out of a summary: estimates of early
-/// stopping first, else the percentile of rounds that had none.
+/// Returns the score that the official scripts read from a summary: the estimate of early
+/// stopping, or else the percentile of rounds without early stopping.
 pub(super) fn summary_score(summary: &Summary<'_>) -> Option<Score> {
     let value = |label: &str| summary.value(label)?.parse::<f64>().ok();
     let any = |labels: &[&str]| labels.iter().find_map(|label| value(label));
-    let of = |kind: Kind, value: Option<f64>| value.map(|value| Score { kind, value });
+    let score = |kind: ScoreKind, value: Option<f64>| value.map(|value| Score { kind, value });
     let score = match scenario_named(summary.value("Scenario")?)? {
         Scenario::SingleStream => {
             let labels = ["90.0th percentile latency (ns)", "90th percentile latency (ns)"];
             let estimate = estimate(summary, &["90th", "90.0th", "99.9th"]);
-            of(Kind::Latency, estimate.or_else(|| any(&labels)))
+            score(ScoreKind::Latency, estimate.or_else(|| any(&labels)))
         }
         Scenario::MultiStream => {
             let labels = ["99.0th percentile latency (ns)", "99th percentile latency (ns)"];
             let estimate = estimate(summary, &["99th", "99.0th"]);
-            of(Kind::Latency, estimate.or_else(|| any(&labels)))
-                .or_else(|| of(Kind::Streams, value("Samples per query")))
+            score(ScoreKind::Latency, estimate.or_else(|| any(&labels)))
+                .or_else(|| score(ScoreKind::Streams, value("Samples per query")))
         }
-        Scenario::Server => {
-            of(Kind::Rate, any(&["Completed samples per second", "Scheduled samples per second"]))
-        }
-        Scenario::Offline => of(Kind::Rate, value("Samples per second")),
+        Scenario::Server => score(
+            ScoreKind::Rate,
+            any(&["Completed samples per second", "Scheduled samples per second"]),
+        ),
+        Scenario::Offline => score(ScoreKind::Rate, value("Samples per second")),
     };
     score.filter(is_score)
 }
 
 fn estimate(summary: &Summary<'_>, percentiles: &[&str]) -> Option<f64> {
     let lines = summary.early_stopping.iter().flat_map(|(_, text)| text.lines());
-    let of = |line: &str| {
+    let parse = |line: &str| {
         let (name, value) = line.split_once(" percentile estimate: ")?;
         let percentile = name.rsplit(' ').next()?;
         percentiles.contains(&percentile).then(|| value.trim().parse().ok())?
     };
-    lines.filter_map(of).next_back()
+    lines.filter_map(parse).next_back()
 }
 
-/// Why an audited run does not bear the submission's score out; `run` is what the plan
-/// says of it.
-pub(crate) fn compare(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) -> Vec<Reason> {
-    let mut reasons = circumstances(plan, run, a, b);
+/// Returns why an audited run does not confirm the submission's score. `run` is its plan.
+pub(crate) fn compare(
+    plan: &Plan,
+    run: &PlannedRun,
+    a: &RunFacts<'_>,
+    b: &RunFacts<'_>,
+) -> Vec<Reason> {
+    let mut reasons = check_preconditions(plan, run, a, b);
     match (a.scenario, a.score, b.score) {
         (_, None, _) => reasons.push(Reason::NoScore { side: Side::Reference }),
         (_, _, None) => reasons.push(Reason::NoScore { side: Side::Audit }),
         (Some(scenario), Some(before), Some(now)) if before.kind == now.kind => {
             let tolerance = tolerance(plan, scenario, before);
             let scores = [before.value, now.value];
-            reasons.extend(away(plan, before.kind, scores, tolerance));
+            reasons.extend(score_deviation(plan, before.kind, scores, tolerance));
         }
         (Some(scenario), Some(before), Some(now)) => {
             let name = |score: Score| format!("{scenario} in {}", score.kind.unit());
@@ -229,8 +234,13 @@ pub(crate) fn compare(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_
     reasons
 }
 
-/// What must hold of both runs before their scores mean anything.
-fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) -> Vec<Reason> {
+/// Checks what must hold for both runs before their scores can be compared.
+fn check_preconditions(
+    plan: &Plan,
+    run: &PlannedRun,
+    a: &RunFacts<'_>,
+    b: &RunFacts<'_>,
+) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let is_pair = plan.test == Test::Test04Pair;
     for (side, facts) in [(Side::Reference, a), (Side::Audit, b)] {
@@ -247,64 +257,67 @@ fn circumstances(plan: &Plan, run: &PlannedRun, a: &Facts<'_>, b: &Facts<'_>) ->
         }
     }
     if a.scenario != b.scenario || a.scenario.is_none() {
-        let name = |of: &Facts<'_>| of.scenario.map_or("no scenario", Scenario::name).to_owned();
+        let name =
+            |facts: &RunFacts<'_>| facts.scenario.map_or("no scenario", Scenario::name).to_owned();
         reasons.push(Reason::Scenarios { reference: name(a), audit: name(b) });
     }
     reasons.extend(changed_settings(run, b.log));
-    // A submission of one sample is as fast as its audit; early logs do not say.
+    // A submission that issues one sample repeatedly is as fast as its audit. Early logs do not
+    // contain this setting.
     let same = "effective_performance_issue_same";
-    if a.log.said(same).as_deref() == Some("true") {
+    if a.log.value_text(same).as_deref() == Some("true") {
         reasons.extend(differs(Side::Reference, same, a.log, Some("false".into())));
     }
     if plan.test == Test::Test05 {
-        reasons.extend(run.settings.iter().filter_map(|setting| same_seed(setting, a.log)));
+        reasons
+            .extend(run.settings.iter().filter_map(|(field, seed)| same_seed(field, seed, a.log)));
     }
-    // Its Offline query is as large as the set, and its samples come once.
-    let of_pair = ["effective_samples_per_query", "effective_performance_issue_unique"];
-    let is_of_pair = |key: &str| is_pair && of_pair.contains(&key);
+    // The Offline query of the pair is as large as the set, and each sample occurs once.
+    let pair_settings = ["effective_samples_per_query", "effective_performance_issue_unique"];
+    let is_pair_setting = |key: &str| is_pair && pair_settings.contains(&key);
     let changed = |key: &str| run.settings.iter().any(|(field, _)| effective(field) == Some(key));
     let shared = SHARED.iter().chain((a.scenario == Some(Scenario::Server)).then_some(&RATE));
-    reasons.extend(shared.filter(|key| !changed(key) && !is_of_pair(key)).filter_map(|key| {
-        let expected = text(a.log, borne(key, a.log))?;
-        differs(Side::Audit, borne(key, b.log), b.log, Some(expected))
+    reasons.extend(shared.filter(|key| !changed(key) && !is_pair_setting(key)).filter_map(|key| {
+        let expected = text(a.log, load_key(key, a.log))?;
+        differs(Side::Audit, load_key(key, b.log), b.log, Some(expected))
     }));
     reasons
 }
 
-/// A seed of the audit that the submission has already: it shows nothing of others.
-fn same_seed((field, seed): &(&'static str, String), reference: &dyn RunLog) -> Option<Reason> {
+/// Returns a reason if the submission already uses a seed of the audit, because such an audit
+/// shows nothing about other seeds.
+fn same_seed(field: &str, seed: &str, reference: &dyn LogValues) -> Option<Reason> {
     let key = effective(field).filter(|key| key.ends_with("_rng_seed"))?;
     let found = text(reference, key).filter(|found| found == seed)?;
     let (side, expected) = (Side::Reference, "another than that of the audit".into());
     Some(Reason::Setting { side, key, expected, found: Some(found) })
 }
 
-fn contradictions(side: Side, log: &dyn RunLog) -> impl Iterator<Item = Reason> {
+fn contradictions(side: Side, log: &dyn LogValues) -> impl Iterator<Item = Reason> {
     log.contradictions().into_iter().map(move |key| Reason::Contradiction { side, key })
 }
 
-/// What speaks against TEST04-A: it must issue each sample once, and is over when it has.
-/// That may be too soon for the rules and for early stopping, and nothing else may be
-/// missing.
-fn not_unique(side: Side, log: &dyn RunLog) -> Vec<Reason> {
+/// Returns the reasons against TEST04-A. It must issue each sample once and then stop. That may
+/// be too early for the minimum duration and for early stopping; nothing else may be missing.
+fn not_unique(side: Side, log: &dyn LogValues) -> Vec<Reason> {
     let unique = "effective_performance_issue_unique";
     let mut reasons: Vec<Reason> =
         differs(side, unique, log, Some("true".into())).into_iter().collect();
     let key = "result_query_count";
     let first = |keys: &[&str]| keys.iter().find_map(|key| number(log, key));
     let size = first(&["generated_samples_per_query", "effective_samples_per_query"]);
-    let there = number(log, "effective_performance_sample_count").filter(|there| *there > 0.0);
-    if let (Some(queries), Some(there)) = (number(log, key), there)
-        // The last query takes what is left.
-        && queries > (there / size.unwrap_or(1.0)).ceil()
+    let loaded = number(log, "effective_performance_sample_count").filter(|count| *count > 0.0);
+    if let (Some(queries), Some(loaded)) = (number(log, key), loaded)
+        // The last query contains the remaining samples.
+        && queries > (loaded / size.unwrap_or(1.0)).ceil()
     {
-        let most = (there / size.unwrap_or(1.0)).ceil();
+        let most = (loaded / size.unwrap_or(1.0)).ceil();
         let (expected, found) = (format!("at most {most}"), text(log, key));
         reasons.push(Reason::Setting { side, key, expected, found });
     }
-    let is = |key: &str, value: &str| log.said(key).as_deref() == Some(value);
+    let is = |key: &str, value: &str| log.value_text(key).as_deref() == Some(value);
     let is_known = ["VALID", "INVALID"].iter().any(|verdict| is("result_validity", verdict));
-    if log.said("result_validity").is_some() && !is_known
+    if log.value_text("result_validity").is_some() && !is_known
         || is("result_perf_constraints_met", "false")
     {
         reasons.push(Reason::NotValid { side });
@@ -312,8 +325,8 @@ fn not_unique(side: Side, log: &dyn RunLog) -> Vec<Reason> {
     reasons
 }
 
-/// TEST04-A alone.
-pub(crate) fn alone_and_unique(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
+/// Checks a TEST04-A run on its own.
+pub(crate) fn check_unique_run(run: &PlannedRun, log: &dyn LogValues) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = contradictions(Side::Audit, log).collect();
     reasons.extend(changed_settings(run, log));
     for reason in not_unique(Side::Audit, log) {
@@ -324,7 +337,7 @@ pub(crate) fn alone_and_unique(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason
     reasons
 }
 
-/// What both runs have in common, unless the audit changes it.
+/// Settings that both runs must share, unless the audit changes them.
 const SHARED: [&str; 9] = [
     "effective_performance_issue_same",
     "effective_performance_issue_unique",
@@ -337,24 +350,24 @@ const SHARED: [&str; 9] = [
     "effective_performance_sample_count",
 ];
 
-/// Of Server, too: elsewhere it only says how long a trace must be.
+/// Shared in Server only. In other scenarios it only determines the length of the trace.
 const RATE: &str = "effective_target_qps";
 
-/// The key that tells the load of the result, which a repetition may have lowered
-/// from what was asked for.
-fn borne(key: &'static str, log: &dyn RunLog) -> &'static str {
+/// Returns the key that contains the load of the result. A repetition may have lowered the load
+/// below the requested one.
+fn load_key(key: &'static str, log: &dyn LogValues) -> &'static str {
     let result = match key {
         "effective_samples_per_query" => STREAMS,
         RATE => "dyno_result_target_qps",
         _ => return key,
     };
-    if log.said(result).is_some() { result } else { key }
+    if log.value_text(result).is_some() { result } else { key }
 }
 
-/// Samples in the queries of a result at a fixed interval.
+/// Samples per query of a result with a fixed interval.
 const STREAMS: &str = "dyno_result_samples_per_query";
 
-/// The key of the detail log that tells a setting.
+/// Returns the key of the detail log that contains a setting.
 fn effective(field: &str) -> Option<&'static str> {
     Some(match field {
         "mode" => "effective_test_mode",
@@ -373,11 +386,11 @@ fn effective(field: &str) -> Option<&'static str> {
     })
 }
 
-/// A setting of a run that is not what it must be.
+/// Returns a reason if a setting of a run does not have the expected value.
 pub(super) fn differs(
     side: Side,
     key: &'static str,
-    log: &dyn RunLog,
+    log: &dyn LogValues,
     expected: Option<String>,
 ) -> Option<Reason> {
     let expected = expected?;
@@ -386,20 +399,21 @@ pub(super) fn differs(
     (!is_same).then_some(Reason::Setting { side, key, expected, found })
 }
 
-/// Whether two texts are the same number. Seeds have more digits than a double.
+/// Whether two texts are the same number. Integers are compared as text, because seeds exceed
+/// the precision of a double.
 fn equal(a: &str, b: &str) -> bool {
     let is_whole = |text: &str| text.parse::<u64>().is_ok();
-    let of = |text: &str| text.parse::<f64>().ok();
-    !(is_whole(a) && is_whole(b)) && of(a).is_some_and(|a| of(b) == Some(a))
+    let number = |text: &str| text.parse::<f64>().ok();
+    !(is_whole(a) && is_whole(b)) && number(a).is_some_and(|a| number(b) == Some(a))
 }
 
-/// What the audit changes and the log of its run does not have.
-fn changed_settings(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
-    let of = |(field, value): &(&'static str, String)| {
+/// Returns the settings of the audit that the log of its run does not have.
+fn changed_settings(run: &PlannedRun, log: &dyn LogValues) -> Vec<Reason> {
+    let reason = |(field, value): &(&'static str, String)| {
         let side = Side::Audit;
         match *field {
             "min_query_count" => too_few_queries(log, value),
-            // To log more answers does no harm.
+            // Logging more answers is allowed.
             "accuracy_log_sampling_target" => {
                 let (key, least) = (effective(field)?, value.parse::<f64>().ok()?);
                 let is_enough = number(log, key).is_some_and(|found| found >= least);
@@ -409,47 +423,48 @@ fn changed_settings(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
             _ => differs(side, effective(field)?, log, Some(value.clone())),
         }
     };
-    run.settings.iter().filter_map(of).collect()
+    run.settings.iter().filter_map(reason).collect()
 }
 
-/// More queries than the audit asks for do no harm. Offline is one query of so many
-/// samples.
-fn too_few_queries(log: &dyn RunLog, expected: &str) -> Option<Reason> {
-    let is_offline = log.said("effective_scenario").as_deref() == Some(Scenario::Offline.name());
+/// Returns a reason if the run has fewer queries than the audit requires; more are allowed. In
+/// Offline the required number counts samples of the single query.
+fn too_few_queries(log: &dyn LogValues, expected: &str) -> Option<Reason> {
+    let is_offline =
+        log.value_text("effective_scenario").as_deref() == Some(Scenario::Offline.name());
     let key = if is_offline { "effective_min_sample_count" } else { "effective_min_query_count" };
-    let is_unique = log.said("effective_performance_issue_unique").as_deref() == Some("true");
-    // A run that issues each sample once has no more than there are.
-    let there = number(log, "effective_performance_sample_count").filter(|_| is_unique);
-    let least = expected.parse::<f64>().ok()?.min(there.unwrap_or(f64::INFINITY));
+    let is_unique = log.value_text("effective_performance_issue_unique").as_deref() == Some("true");
+    // A run that issues each sample once is limited by the number of samples.
+    let loaded = number(log, "effective_performance_sample_count").filter(|_| is_unique);
+    let least = expected.parse::<f64>().ok()?.min(loaded.unwrap_or(f64::INFINITY));
     let is_enough = number(log, key).is_some_and(|found| found >= least);
     let (expected, found) = (format!("at least {expected}"), text(log, key));
     (!is_enough).then_some(Reason::Setting { side: Side::Audit, key, expected, found })
 }
 
-/// Of the audited run alone, where no scores are compared: what the audit asks for and
-/// its log does not have.
-pub(crate) fn alone(run: &PlannedRun, log: &dyn RunLog) -> Vec<Reason> {
+/// Checks an audited run on its own, if no scores are compared: its settings, its validity and
+/// its errors.
+pub(crate) fn check_audit_run(run: &PlannedRun, log: &dyn LogValues) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = contradictions(Side::Audit, log).collect();
     reasons.extend(changed_settings(run, log));
     if !is_valid_or_short(log) {
         reasons.push(Reason::NotValid { side: Side::Audit });
     }
     let count = log.errors();
-    // An INVALID run tells its reasons as errors.
-    if count > 0 && log.said("result_validity").as_deref() != Some("INVALID") {
+    // An INVALID run logs its reasons as errors.
+    if count > 0 && log.value_text("result_validity").as_deref() != Some("INVALID") {
         reasons.push(Reason::Errors { side: Side::Audit, count });
     }
     reasons
 }
 
-/// An audit that compares no scores is as short as its answers allow: too short for
-/// early stopping, and where each sample comes once over with the last, however many
-/// queries were asked for. That is all that may be missing.
-fn is_valid_or_short(log: &dyn RunLog) -> bool {
-    let is = |key: &str, value: &str| log.said(key).as_deref() == Some(value);
+/// Whether a run is valid except for its length. An audit that compares no scores may be too
+/// short for early stopping. If each sample is issued once, it may also have fewer queries than
+/// requested.
+fn is_valid_or_short(log: &dyn LogValues) -> bool {
+    let is = |key: &str, value: &str| log.value_text(key).as_deref() == Some(value);
     let is_met = |key: &str| !is(key, "false");
     let is_all = is("effective_performance_issue_unique", "true");
-    match log.said("result_validity").as_deref() {
+    match log.value_text("result_validity").as_deref() {
         Some("VALID") => true,
         Some(_) => {
             let is_short = !is_met("early_stopping_met") || !is_met("result_min_queries_met");
@@ -462,25 +477,30 @@ fn is_valid_or_short(log: &dyn RunLog) -> bool {
     }
 }
 
-/// The share of the reference score that an audited one may lie away from it.
+/// Returns the permitted deviation from the reference score, as a share of it.
 pub(super) fn tolerance(plan: &Plan, scenario: Scenario, reference: Score) -> f64 {
     let is_short = match (reference.kind, scenario) {
-        (Kind::Latency, Scenario::SingleStream) => reference.value <= SHORT_SINGLE_STREAM_NS,
-        (Kind::Latency, Scenario::MultiStream) => reference.value <= SHORT_MULTI_STREAM_NS,
+        (ScoreKind::Latency, Scenario::SingleStream) => reference.value <= SHORT_SINGLE_STREAM_NS,
+        (ScoreKind::Latency, Scenario::MultiStream) => reference.value <= SHORT_MULTI_STREAM_NS,
         _ => false,
     };
     if is_short { plan.short_tolerance } else { plan.tolerance }
 }
 
-/// Why two scores are too far apart; TEST04 compares speeds, the others the
-/// scores as they are.
-pub(super) fn away(plan: &Plan, kind: Kind, scores: [f64; 2], tolerance: f64) -> Option<Reason> {
-    let ([before, now], is_latency) = (scores, kind == Kind::Latency);
+/// Returns a reason if two scores are too far apart. TEST04 compares speeds; other audits
+/// compare the scores.
+pub(super) fn score_deviation(
+    plan: &Plan,
+    kind: ScoreKind,
+    scores: [f64; 2],
+    tolerance: f64,
+) -> Option<Reason> {
+    let ([before, now], is_latency) = (scores, kind == ScoreKind::Latency);
     let (low, high) = (before * (1.0 - tolerance), before * (1.0 + tolerance));
     let is_low = match (plan.test, plan.deviation) {
-        // 1e9 over the latency, below that of the reference by 1 + tolerance.
+        // Compares speeds, 1e9 / latency.
         (Test::Test04, _) if is_latency => 1e9 / now >= 1e9 / before * (1.0 + tolerance),
-        // Within 10 % both ways, the bounds included.
+        // Within 10 % in both directions, bounds included.
         (Test::Test01, _) => now < low,
         _ => now <= low,
     };

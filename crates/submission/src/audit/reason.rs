@@ -1,16 +1,16 @@
-//! Why an audit fails.
+//! Reasons for which an audit fails.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::finding::counted;
 
-/// Which of two runs.
+/// One of the two compared runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Of the submission; of the pair of TEST04, the unique samples.
+    /// The run of the submission; for the TEST04 pair, the run with unique samples.
     Reference,
-    /// Of the audit.
+    /// The run of the audit.
     Audit,
 }
 
@@ -23,177 +23,177 @@ impl fmt::Display for Side {
     }
 }
 
-/// One thing that speaks against a system, or against the evidence.
+/// A reason against the system or against the evidence.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A log that the audit needs was not given.
+    /// A log that the audit needs was not provided.
     NotGiven {
-        /// What.
+        /// Name of the log.
         what: &'static str,
     },
-    /// A log does not read.
+    /// A log cannot be read.
     Unreadable {
-        /// The file.
+        /// Path of the log.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
-    /// A run is INVALID by its own log, or the log does not say.
+    /// A run is INVALID by its own log, or the log has no verdict.
     NotValid {
-        /// Which run.
+        /// Run.
         side: Side,
     },
-    /// A log tells of errors.
+    /// A log contains errors.
     Errors {
-        /// Which run.
+        /// Run.
         side: Side,
-        /// How many.
+        /// Number of errors.
         count: u64,
     },
     /// A log has no score.
     NoScore {
-        /// Which run.
+        /// Run.
         side: Side,
     },
-    /// The runs are of different scenarios.
+    /// The runs have different scenarios.
     Scenarios {
-        /// Of the submission.
+        /// Scenario of the submission.
         reference: String,
-        /// Of the audit.
+        /// Scenario of the audit.
         audit: String,
     },
-    /// A setting that both runs must share differs, or the audit's is missing.
+    /// A setting that both runs must share differs, or a setting of the audit is missing.
     Setting {
-        /// Which run.
+        /// Run.
         side: Side,
-        /// Key of the detail log.
+        /// Key in the detail log.
         key: &'static str,
-        /// What it must be.
+        /// Expected value.
         expected: String,
-        /// What it is; `None` if the log does not say.
+        /// Logged value; `None` if the log does not contain the key.
         found: Option<String>,
     },
-    /// Two lines of a log give a key different values.
+    /// Two lines of a log give one key different values.
     Contradiction {
-        /// Which run.
+        /// Run.
         side: Side,
-        /// Key of the detail log.
+        /// Key in the detail log.
         key: String,
     },
-    /// The score lies too far from the reference.
+    /// The score deviates too far from the reference.
     Score {
-        /// Of the submission.
+        /// Score of the submission.
         reference: f64,
-        /// Of the audit.
+        /// Score of the audit.
         audit: f64,
-        /// Of both: `ns`, `streams` or `/s`.
+        /// Unit of both: `ns`, `streams` or `/s`.
         unit: &'static str,
-        /// Share of the reference that it may lie away.
+        /// Permitted deviation, as a share of the reference.
         tolerance: f64,
-        /// Whether the audited run was the faster one.
+        /// Whether the audited run was faster.
         is_faster: bool,
     },
     /// Answers differ.
     Answers {
-        /// How many.
+        /// Number of different answers.
         different: u64,
-        /// Of so many that were compared.
-        of: u64,
-        /// The first sample with another answer.
+        /// Number of compared answers.
+        total: u64,
+        /// First sample with a different answer.
         first: u64,
     },
-    /// Answers to samples that the accuracy run has no answer to.
+    /// The accuracy run has no answer to some logged samples.
     Unmatched {
-        /// How many.
+        /// Number of such samples.
         count: u64,
-        /// Of so many that were logged.
-        of: u64,
+        /// Number of logged answers.
+        total: u64,
     },
-    /// The accuracy run has answers to fewer samples than it was to have.
+    /// The accuracy run has answers to fewer samples than required.
     FewSamples {
-        /// Distinct samples that it has an answer to.
+        /// Number of distinct samples with an answer.
         found: u64,
-        /// How many there must be.
+        /// Required number.
         expected: u64,
     },
     /// No answer could be compared.
     NothingLogged,
-    /// Fewer answers than the audit is about.
+    /// The audit logged fewer samples than required.
     TooFew {
-        /// Distinct samples that were logged.
+        /// Number of distinct logged samples.
         found: u64,
-        /// How many there must be.
+        /// Required number.
         expected: u64,
     },
     /// The official script ends with a traceback.
     ScriptStops {
-        /// Why.
+        /// Cause.
         why: &'static str,
     },
-    /// The qualities of both runs are too far apart.
+    /// The qualities of both runs differ too much.
     QualityDelta {
-        /// Of what.
+        /// Metric.
         metric: String,
-        /// Of the accuracy run, over the same samples.
+        /// Quality of the accuracy run over the same samples.
         baseline: f64,
-        /// Of the audited run.
+        /// Quality of the audited run.
         audit: f64,
-        /// How far apart, in percent.
+        /// Difference in percent.
         percent: f64,
-        /// How far they may be.
+        /// Permitted difference in percent.
         most: f64,
     },
     /// A quality is missing or 0.
     NoQuality {
-        /// Of what.
+        /// Metric.
         metric: String,
     },
     /// The quality is too low.
     Quality {
-        /// What it is.
+        /// Quality found.
         found: f64,
-        /// What it must be at least.
+        /// Required minimum.
         least: f64,
     },
-    /// A bound that the round does not give for this benchmark.
+    /// The round specifies no bound for this benchmark.
     NoBound {
-        /// Which.
+        /// Name of the bound.
         what: &'static str,
     },
-    /// First tokens are not what the answer begins with.
+    /// Answers do not start with the reported first tokens.
     FirstToken {
-        /// How many answers.
+        /// Number of answers.
         count: u64,
-        /// The first such sample.
+        /// First such sample.
         first: u64,
     },
-    /// Tokens after the end of the text.
+    /// Answers contain tokens after the end of the text.
     EndOfText {
-        /// How many answers.
+        /// Number of answers.
         count: u64,
-        /// The first such sample.
+        /// First such sample.
         first: u64,
     },
-    /// The count of tokens is not that of the answer.
+    /// Reported token counts differ from the answers.
     TokenCount {
-        /// How many answers.
+        /// Number of answers.
         count: u64,
-        /// The first such sample.
+        /// First such sample.
         first: u64,
     },
-    /// Answers that are no list of such elements.
+    /// Answers are not a whole number of elements.
     Malformed {
-        /// How many answers.
+        /// Number of answers.
         count: u64,
-        /// The first such sample.
+        /// First such sample.
         first: u64,
     },
-    /// Answers are shorter or longer in the mean than they may be.
+    /// The mean length of answers is out of bounds.
     MeanTokens {
-        /// The mean.
+        /// Mean number of tokens.
         found: f64,
-        /// The bounds.
+        /// Minimum and maximum.
         bounds: [f64; 2],
     },
 }
@@ -224,13 +224,13 @@ impl fmt::Display for Reason {
             Self::Score { reference, audit, unit, tolerance, is_faster } => {
                 score(f, [*reference, *audit], unit, *tolerance, *is_faster)
             }
-            Self::Answers { different, of, first } => write!(
+            Self::Answers { different, total, first } => write!(
                 f,
-                "{different} of {of} answers differ from the accuracy run; the first is that of \
+                "{different} of {total} answers differ from the accuracy run; the first is that of \
                  sample {first}"
             ),
-            Self::Unmatched { count, of } => {
-                write!(f, "the accuracy run has no answer to {count} of {of} logged samples")
+            Self::Unmatched { count, total } => {
+                write!(f, "the accuracy run has no answer to {count} of {total} logged samples")
             }
             Self::FewSamples { found, expected } => write!(
                 f,
@@ -261,14 +261,14 @@ impl fmt::Display for Reason {
             Self::NoBound { what } => {
                 write!(f, "the round gives no {what} for this benchmark; name another, or give it")
             }
-            of_tokens => of_tokens.tell_of_tokens(f),
+            token_reason => token_reason.fmt_token_reason(f),
         }
     }
 }
 
 impl Reason {
-    /// What is wrong with the tokens of answers.
-    fn tell_of_tokens(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Formats the reasons that concern tokens.
+    fn fmt_token_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FirstToken { count, first } => {
                 many(f, *count, *first, "do not begin with the tokens that were reported first")
@@ -290,7 +290,7 @@ impl Reason {
     }
 }
 
-/// The score is too far away.
+/// Formats a score that deviates too far.
 fn score(
     f: &mut fmt::Formatter<'_>,
     [reference, audit]: [f64; 2],
@@ -307,12 +307,12 @@ fn score(
     write!(f, "run is {found} by more than {most:.0} %")
 }
 
-/// A score as it is told: ns and streams are whole.
+/// Rounds a score for display: ns and streams to integers, rates to six digits.
 pub(crate) fn shown(score: f64, unit: &str) -> f64 {
     if unit.starts_with('/') { six_digits(score) } else { score.round() }
 }
 
-/// A score with the digits that load generators print.
+/// Rounds to the six significant digits that load generators print.
 fn six_digits(score: f64) -> f64 {
     if score == 0.0 || !score.is_finite() {
         return score;
@@ -321,7 +321,7 @@ fn six_digits(score: f64) -> f64 {
     (score * scale).round() / scale
 }
 
-/// So many answers have a fault.
+/// Formats the number of answers with a fault.
 fn many(f: &mut fmt::Formatter<'_>, count: u64, first: u64, fault: &str) -> fmt::Result {
     write!(f, "answers that {fault}: {count}; the first is that of sample {first}")
 }

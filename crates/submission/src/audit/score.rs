@@ -1,38 +1,40 @@
-//! Whether the score of an audited run is that of the submission, by the rules and by
-//! the official scripts.
+//! Compares the score of an audited run with the submission's, by the rules and by the official
+//! scripts.
 
 use dyno_loadgen::log::read::{Detail, Summary, read_summary};
 use dyno_loadgen::settings::Scenario;
 
-use super::evidence::Played;
+use super::evidence::RunFolder;
 use super::plan::{Deviation, Plan, PlannedRun};
-use super::ratio::{self, Facts, Kind, Score, away, differs, summary_score, tolerance};
+use super::ratio::{
+    self, RunFacts, Score, ScoreKind, differs, score_deviation, summary_score, tolerance,
+};
 use super::reason::{Reason, Side};
 use super::text;
-use super::{Figure, Part, Test, TextFile, Verdict};
+use super::{Figure, Part, Test, Verdict, VerdictFile};
 use dyno_rules::Version;
 
-/// The logs of a performance run.
+/// Logs of a performance run.
 struct Logs {
     detail: Detail,
     summary: Option<String>,
 }
 
 impl Logs {
-    fn read(run: &Played) -> Result<Self, Reason> {
+    fn read(run: &RunFolder) -> Result<Self, Reason> {
         Ok(Self { detail: run.detail()?, summary: run.summary().ok() })
     }
 
-    fn facts(&self) -> Facts<'_> {
-        let facts = Facts::of(&self.detail);
+    fn facts(&self) -> RunFacts<'_> {
+        let facts = RunFacts::from_log(&self.detail);
         match self.summary() {
             Some(summary) => facts.or_summary(&summary),
             None => facts,
         }
     }
 
-    fn official(&self) -> Official {
-        self.summary().as_ref().map(Official::of).unwrap_or_default()
+    fn official(&self) -> SummaryReading {
+        self.summary().as_ref().map(SummaryReading::from_summary).unwrap_or_default()
     }
 
     fn summary(&self) -> Option<Summary<'_>> {
@@ -40,16 +42,16 @@ impl Logs {
     }
 }
 
-/// What the official scripts see of a summary.
+/// Values that the official scripts read from a summary.
 #[derive(Default)]
-struct Official {
+struct SummaryReading {
     scenario: String,
     score: Option<Score>,
     is_invalid: bool,
 }
 
-impl Official {
-    fn of(summary: &Summary<'_>) -> Self {
+impl SummaryReading {
+    fn from_summary(summary: &Summary<'_>) -> Self {
         Self {
             scenario: summary.value("Scenario").unwrap_or_default().replace(' ', ""),
             score: summary_score(summary),
@@ -58,22 +60,22 @@ impl Official {
     }
 }
 
-/// Compares the score of `audited` with that of `reference`.
+/// Compares the score of `audited` with that of `reference`. Returns the part and the notes.
 pub(super) fn compare(
     plan: &Plan,
     run: &PlannedRun,
-    reference: &Played,
-    audited: &Played,
+    reference: &RunFolder,
+    audited: &RunFolder,
 ) -> (Part, Vec<String>) {
-    let (of_reference, of_audited) = match (Logs::read(reference), Logs::read(audited)) {
+    let (reference_logs, audited_logs) = match (Logs::read(reference), Logs::read(audited)) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(reason), _) | (_, Err(reason)) => {
             return (Part::failed("score", text::PERFORMANCE, &reason), Vec::new());
         }
     };
-    let (a, b) = (of_reference.facts(), of_audited.facts());
-    let officials = [of_reference.official(), of_audited.official()];
-    let (official, printed) = officially(plan, [&a, &b], &officials);
+    let (a, b) = (reference_logs.facts(), audited_logs.facts());
+    let officials = [reference_logs.official(), audited_logs.official()];
+    let (official, printed) = official_verdict(plan, [&a, &b], &officials);
     let reasons = ratio::compare(plan, run, &a, &b);
     let mut figures = Vec::new();
     for (name, facts) in [("reference score", &a), ("audited score", &b)] {
@@ -91,27 +93,31 @@ pub(super) fn compare(
         _ => ["reference score", "test score"],
     };
     let text = text::scores(names, printed, is_passed);
-    let file = Some(TextFile { path: text::PERFORMANCE, text });
-    (Part { name: "score", corrected: Verdict::of(reasons), official, figures, file }, notes)
+    let file = Some(VerdictFile { path: text::PERFORMANCE, text });
+    (
+        Part { name: "score", corrected: Verdict::from_reasons(reasons), official, figures, file },
+        notes,
+    )
 }
 
-/// What the audit asks for and the audited run has not, where no scores are compared.
-pub(super) fn settings_of(run: &PlannedRun, audited: &Played) -> Result<Vec<Reason>, Reason> {
-    Ok(ratio::alone(run, &audited.detail()?))
+/// Returns the settings of the audit that the audited run does not have, for audits that compare
+/// no scores.
+pub(super) fn settings_of(run: &PlannedRun, audited: &RunFolder) -> Result<Vec<Reason>, Reason> {
+    Ok(ratio::check_audit_run(run, &audited.detail()?))
 }
 
-/// Where the load is given, it is the score, however fast its queries are answered.
-fn load_note(plan: &Plan, a: &Facts<'_>, b: &Facts<'_>) -> Option<String> {
+/// Returns a note if the load determines the score regardless of latency, but the latency fell.
+fn load_note(plan: &Plan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<String> {
     let score = match (a.scenario?, a.score?.kind) {
         (Scenario::Server, _) => "In Server the score is the rate of arrivals",
-        (_, Kind::Streams) if a.score == b.score => {
+        (_, ScoreKind::Streams) if a.score == b.score => {
             "At a fixed interval the score is the number of streams"
         }
         _ => return None,
     };
     let (before, now) = (a.mean_latency?, b.mean_latency?);
-    let is_told = plan.deviation == Deviation::Faster && now < before * (1.0 - plan.tolerance);
-    is_told.then(|| {
+    let is_reported = plan.deviation == Deviation::Faster && now < before * (1.0 - plan.tolerance);
+    is_reported.then(|| {
         format!(
             "{score}, which both runs were given, so this audit cannot fail by speed; yet the mean \
              latency fell from {:.3} ms to {:.3} ms. Audit SingleStream or Offline as well.",
@@ -121,21 +127,19 @@ fn load_note(plan: &Plan, a: &Facts<'_>, b: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// What the script of the round says, and the two scores that it prints.
-fn officially(
+/// Returns the verdict of the round's script, and the two scores that it prints.
+fn official_verdict(
     plan: &Plan,
-    [a, b]: [&Facts<'_>; 2],
-    summaries: &[Official; 2],
+    [a, b]: [&RunFacts<'_>; 2],
+    summaries: &[SummaryReading; 2],
 ) -> (Verdict, [f64; 2]) {
-    let of_detail = plan.test == Test::Test01 && plan.round >= Version::new(4, 0);
-    let scores = match of_detail {
-        true => [a.score, b.score],
-        false => [summaries[0].score, summaries[1].score],
-    };
-    let kind = scores[0].map_or(Kind::Rate, |score| score.kind);
-    // A score that no line matches is 0.
+    let reads_detail = plan.test == Test::Test01 && plan.round >= Version::new(4, 0);
+    let scores =
+        if reads_detail { [a.score, b.score] } else { [summaries[0].score, summaries[1].score] };
+    let kind = scores[0].map_or(ScoreKind::Rate, |score| score.kind);
+    // The script uses 0 if no line matches.
     let scores = scores.map(|score| score.map_or(0.0, |score| score.value));
-    let is_speed = plan.test == Test::Test04 && kind == Kind::Latency;
+    let is_speed = plan.test == Test::Test04 && kind == ScoreKind::Latency;
     let speed = |score: f64| if score > 0.0 { 1e9 / score } else { 0.0 };
     let scores = if is_speed { scores.map(speed) } else { scores };
     let mut reasons = Vec::new();
@@ -143,8 +147,8 @@ fn officially(
         [(Side::Reference, a, &summaries[0]), (Side::Audit, b, &summaries[1])]
     {
         let is_refused = match plan.test {
-            Test::Test01 if of_detail => !facts.is_valid(),
-            // Its script does not look.
+            Test::Test01 if reads_detail => !facts.is_valid(),
+            // The script of the pair does not check validity.
             Test::Test04Pair => false,
             _ => summary.is_invalid,
         };
@@ -153,17 +157,19 @@ fn officially(
         }
     }
     if summaries[0].scenario != summaries[1].scenario {
-        let [reference, audit] = [0, 1].map(|at: usize| summaries[at].scenario.clone());
+        let [reference, audit] = [0, 1].map(|index: usize| summaries[index].scenario.clone());
         reasons.push(Reason::Scenarios { reference, audit });
     }
-    if of_detail && a.scenario == Some(Scenario::Server) {
-        // The scripts on summaries mean to compare it, with a pattern that never matches.
+    if reads_detail && a.scenario == Some(Scenario::Server) {
+        // The scripts that read summaries intend to compare this, but their pattern never
+        // matches.
         let key = "effective_target_latency_ns";
-        let expected = a.log.said(key).map(Into::into);
+        let expected = a.log.value_text(key).map(Into::into);
         reasons.extend(differs(Side::Audit, key, b.log, expected));
     }
     let [before, now] = scores;
-    // Of TEST04 a speed is compared with a bound in ns, which nearly all are below.
+    // In TEST04 the script compares a speed with a bound in ns, so nearly all values are below
+    // it.
     let tolerance = match a.scenario {
         Some(scenario) => tolerance(plan, scenario, Score { kind, value: before }),
         None => plan.tolerance,
@@ -172,8 +178,8 @@ fn officially(
         let side = if before == 0.0 { Side::Reference } else { Side::Audit };
         reasons.push(Reason::NoScore { side });
     } else {
-        let kind = if is_speed { Kind::Rate } else { kind };
-        reasons.extend(away(plan, kind, scores, tolerance));
+        let kind = if is_speed { ScoreKind::Rate } else { kind };
+        reasons.extend(score_deviation(plan, kind, scores, tolerance));
     }
-    (Verdict::of(reasons), scores)
+    (Verdict::from_reasons(reasons), scores)
 }

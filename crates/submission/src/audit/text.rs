@@ -1,35 +1,34 @@
-//! The texts that the official scripts leave, in the words that the checkers
-//! search for.
+//! Texts that the official scripts write, with the words that the checkers search for.
 
-/// Where TEST01, TEST06, TEST07 and TEST08 say what they found.
+/// Verdict file of TEST01, TEST06, TEST07 and TEST08.
 pub(super) const ACCURACY: &str = "verify_accuracy.txt";
-/// Where TEST01, TEST03, TEST04 and TEST05 do.
+/// Verdict file of TEST01, TEST03, TEST04 and TEST05.
 pub(super) const PERFORMANCE: &str = "verify_performance.txt";
-/// Where TEST09 does.
+/// Verdict file of TEST09.
 pub(super) const OUTPUT_LENGTH: &str = "verify_output_len.txt";
 
-/// What TEST01 counts.
+/// Counts of TEST01.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     /// Entries of the accuracy run.
     pub entries: u64,
-    /// Of these, samples that were there before.
+    /// Entries whose sample occurred before.
     pub repeated: u64,
-    /// Of these, with another answer.
+    /// Repeated entries with a different answer.
     pub contradicting: u64,
     /// Entries of the audited run.
     pub logged: u64,
-    /// Of these, samples that the script has an answer for.
+    /// Logged entries whose sample the script can compare.
     pub matched: u64,
-    /// Of these, with another first element.
+    /// Compared entries with a different first element.
     pub different: u64,
-    /// The first such sample.
+    /// First such sample.
     pub first_different: u64,
-    /// Samples that the script has no answer for.
+    /// Logged samples that the script cannot compare.
     pub missing: u64,
 }
 
-/// The line that checkers look for.
+/// Returns the line that checkers search for.
 pub(super) fn verdict(is_passed: bool) -> &'static str {
     if is_passed { "TEST PASS" } else { "TEST FAIL" }
 }
@@ -48,7 +47,7 @@ pub(super) fn answers(counts: &Counts, is_passed: bool) -> String {
     format!("{rows}{}\n\n", verdict(is_passed))
 }
 
-/// `names` are those of the two scores.
+/// Formats two scores; `names` are their labels.
 pub(super) fn scores(names: [&str; 2], scores: [f64; 2], is_passed: bool) -> String {
     let [reference, audit] = scores.map(decimal);
     let verdict = if is_passed { "TEST PASS" } else { "TEST FAIL: Test score invalid" };
@@ -58,7 +57,7 @@ pub(super) fn scores(names: [&str; 2], scores: [f64; 2], is_passed: bool) -> Str
     )
 }
 
-/// A number as the scripts print it: with a point, and all the digits it needs.
+/// Formats a number as the scripts do: with a decimal point and all significant digits.
 fn decimal(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e16 {
         format!("{number:.1}")
@@ -67,7 +66,7 @@ fn decimal(number: f64) -> String {
     }
 }
 
-/// A truth value as the scripts print it.
+/// Formats a boolean as the scripts do.
 pub(super) fn truth(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }

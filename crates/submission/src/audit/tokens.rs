@@ -1,5 +1,5 @@
-//! TEST06 and TEST09: whether tokens that are counted are there, and whether there
-//! are as many as there should be.
+//! TEST06 and TEST09: check that reported tokens are in the answers, and that answers have the
+//! required length.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use super::data::{Element, read_entries};
 use super::plan::Plan;
 use super::reason::Reason;
 use super::text::{self, truth, verdict};
-use super::{Figure, Part, TextFile, Verdict};
+use super::{Figure, Part, Verdict, VerdictFile};
 
-/// Answers with one fault.
+/// Answers with one kind of fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Faults {
     count: u64,
@@ -27,21 +27,21 @@ impl Faults {
         self.count += 1;
     }
 
-    fn reason(self, of: impl Fn(u64, u64) -> Reason) -> Option<Reason> {
-        (self.count > 0).then(|| of(self.count, self.first))
+    fn reason(self, make: impl Fn(u64, u64) -> Reason) -> Option<Reason> {
+        (self.count > 0).then(|| make(self.count, self.first))
     }
 }
 
-/// The findings of one reading of TEST06.
+/// Faults found by one version of TEST06.
 #[derive(Debug, Default)]
-struct Found {
+struct Findings {
     first_token: Faults,
     end_of_text: Faults,
     token_count: Faults,
     malformed: Faults,
 }
 
-impl Found {
+impl Findings {
     fn reasons(&self) -> Vec<Reason> {
         let all = [
             self.first_token.reason(|count, first| Reason::FirstToken { count, first }),
@@ -53,7 +53,7 @@ impl Found {
     }
 }
 
-/// TEST06: first tokens, the end of the text, and the count of tokens.
+/// TEST06: checks first tokens, the end of the text, and the token count.
 pub(super) fn consistency(
     audited: &Path,
     element: Element,
@@ -65,13 +65,13 @@ pub(super) fn consistency(
     let name = "tokens";
     // Offline has no first tokens.
     let has_first = plan.scenario != Scenario::Offline;
-    let how = (element, end_of_text as f64, has_first);
-    let (mut corrected, mut official) = (Found::default(), Found::default());
+    let format = AnswerFormat { element, end_of_text: end_of_text as f64, has_first };
+    let (mut corrected, mut official) = (Findings::default(), Findings::default());
     let (mut entries, mut counted) = (0_u64, 0_u64);
     let read = read_entries(audited, |entry| {
         entries += 1;
         counted += u64::from(entry.token_count.is_some());
-        consistent(&entry, how, &mut corrected, &mut official);
+        record_faults(&entry, format, &mut corrected, &mut official);
     });
     if let Err(reason) = read {
         return Part::failed(name, text::ACCURACY, &reason);
@@ -86,41 +86,51 @@ pub(super) fn consistency(
     let mut reasons = corrected.reasons();
     reasons.extend(too_few(entries, plan.logged()));
     reasons.extend(wrong);
-    let both = |of: fn(&Found) -> Faults| of(&corrected).count + of(&official).count == 0;
-    let first = if has_first { truth(both(|found| found.first_token)) } else { "Skipped" };
+    let passes =
+        |faults: fn(&Findings) -> Faults| faults(&corrected).count + faults(&official).count == 0;
+    let first = if has_first { truth(passes(|found| found.first_token)) } else { "Skipped" };
     let is_passed = reasons.is_empty() && official.reasons().is_empty();
     let text = format!(
         "First token check pass: {first}\nEOS check pass: {}\nSample length check pass: {}\n\
          TEST06 verification {}\n",
-        truth(both(|found| found.end_of_text)),
-        truth(entries > 0 && both(|found| found.token_count) && both(|found| found.malformed)),
+        truth(passes(|found| found.end_of_text)),
+        truth(entries > 0 && passes(|found| found.token_count) && passes(|found| found.malformed)),
         if is_passed { "complete" } else { "failed" }
     );
     Part {
         name,
-        corrected: Verdict::of(reasons),
-        official: Verdict::of(official.reasons()),
+        corrected: Verdict::from_reasons(reasons),
+        official: Verdict::from_reasons(official.reasons()),
         figures: vec![Figure { name: "logged answers", value: entries as f64, unit: "" }],
-        file: Some(TextFile { path: text::ACCURACY, text }),
+        file: Some(VerdictFile { path: text::ACCURACY, text }),
     }
 }
 
-/// What is wrong with an answer; `how` are its elements, the end of a text, and whether
-/// there are first tokens.
-fn consistent(
+/// Format of the answers that TEST06 reads.
+#[derive(Clone, Copy)]
+struct AnswerFormat {
+    element: Element,
+    /// Token that ends a text.
+    end_of_text: f64,
+    /// Whether first tokens are reported.
+    has_first: bool,
+}
+
+/// Records the faults of one answer.
+fn record_faults(
     entry: &AccuracyEntry,
-    (element, end, has_first): (Element, f64, bool),
-    corrected: &mut Found,
-    official: &mut Found,
+    format: AnswerFormat,
+    corrected: &mut Findings,
+    official: &mut Findings,
 ) {
     let sample = entry.qsl_idx;
-    let Some(tokens) = elements(&entry.data, element) else {
+    let Some(tokens) = elements(&entry.data, format.element) else {
         corrected.malformed.add(sample);
         official.malformed.add(sample);
         return;
     };
-    if has_first {
-        let (whole, script) = first_tokens(entry, element);
+    if format.has_first {
+        let (whole, script) = first_tokens(entry, format.element);
         if !whole {
             corrected.first_token.add(sample);
         }
@@ -128,10 +138,10 @@ fn consistent(
             official.first_token.add(sample);
         }
     }
-    if !ends_once(&tokens, end) {
+    if !ends_once(&tokens, format.end_of_text) {
         corrected.end_of_text.add(sample);
     }
-    if trailing(&tokens, end) >= 2 {
+    if trailing(&tokens, format.end_of_text) >= 2 {
         official.end_of_text.add(sample);
     }
     if i64::try_from(tokens.len()).ok() != entry.token_count {
@@ -140,7 +150,7 @@ fn consistent(
     }
 }
 
-/// A reason where there are fewer answers than the audit is about.
+/// Returns a reason if fewer answers were logged than required.
 fn too_few(found: u64, expected: u64) -> Option<Reason> {
     match found {
         0 => Some(Reason::NothingLogged),
@@ -148,13 +158,13 @@ fn too_few(found: u64, expected: u64) -> Option<Reason> {
     }
 }
 
-/// The elements of an answer, if they are a whole number of them.
+/// Returns the elements of an answer, or `None` if its length is not a whole number of elements.
 fn elements(data: &[u8], element: Element) -> Option<Vec<f64>> {
     data.chunks(element.size()).map(|bytes| element.value(bytes)).collect()
 }
 
-/// Whether an answer begins with what was reported first; and whether the script
-/// says so, which takes a report of nothing for one that agrees.
+/// Whether an answer starts with the reported first tokens, and whether the script accepts it.
+/// The script accepts an empty report.
 fn first_tokens(entry: &AccuracyEntry, element: Element) -> (bool, bool) {
     let Some(first) = &entry.token_data else { return (false, false) };
     if !first.len().is_multiple_of(element.size()) {
@@ -164,20 +174,20 @@ fn first_tokens(entry: &AccuracyEntry, element: Element) -> (bool, bool) {
     (!first.is_empty() && entry.data.starts_with(first), first[..both] == entry.data[..both])
 }
 
-/// How many ends of text an answer ends with, the very first element apart, as the
+/// Returns how many end-of-text tokens an answer ends with, ignoring the first element, as the
 /// script counts them.
 fn trailing(tokens: &[f64], end: f64) -> usize {
     tokens.iter().skip(1).rev().take_while(|token| **token == end).count()
 }
 
-/// Whether a text ends at most once, and then with its last token. `[end, end]` is
-/// allowed by the script, for models that begin with it.
+/// Whether a text ends at most once, with its last token. The script allows `[end, end]` for
+/// models that start with the end token.
 fn ends_once(tokens: &[f64], end: f64) -> bool {
     let ends = tokens.iter().filter(|token| **token == end).count();
     ends == 0 || (ends == 1 && tokens.last() == Some(&end)) || (ends == 2 && tokens.len() == 2)
 }
 
-/// TEST09: the mean number of tokens, each an `int32`.
+/// TEST09: checks the mean number of tokens; each token is an `int32`.
 pub(super) fn length(
     audited: &Path,
     plan: &Plan,
@@ -237,12 +247,12 @@ pub(super) fn length(
     );
     Part {
         name: "length",
-        corrected: Verdict::of(corrected),
-        official: Verdict::of(official),
+        corrected: Verdict::from_reasons(corrected),
+        official: Verdict::from_reasons(official),
         figures: vec![
             Figure { name: "logged answers", value: entries as f64, unit: "" },
             Figure { name: "mean length", value: mean, unit: "tokens" },
         ],
-        file: Some(TextFile { path: text::OUTPUT_LENGTH, text }),
+        file: Some(VerdictFile { path: text::OUTPUT_LENGTH, text }),
     }
 }

@@ -1,24 +1,23 @@
-//! The verdict on an audit, from logs alone.
+//! Verdict on an audit, from its logs alone.
 
-use super::evidence::{Evidence, Played};
+use super::evidence::{Evidence, RunFolder};
 use super::plan::{Plan, PlannedRun};
 use super::quality;
 use super::reason::Reason;
 use super::{AuditResult, Part, Test, Verdict, data, entropy, score, text, tokens};
 use dyno_rules::Version;
 
-/// Judges an audit by the logs that its runs left. What is missing or does not
-/// read is a reason to fail.
+/// Judges an audit by the logs of its runs. Missing and unreadable logs are reasons to fail.
 #[must_use]
 pub fn verify(plan: &Plan, evidence: &Evidence) -> AuditResult {
     let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
-    let runs: Vec<(&PlannedRun, &Played)> = plan.runs.iter().zip(&evidence.audited).collect();
+    let runs: Vec<(&PlannedRun, &RunFolder)> = plan.runs.iter().zip(&evidence.audited).collect();
     let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {
         result.parts.push(missing("run of the audit", text::ACCURACY));
         return result;
     };
-    // The scripts do not ask whether a run was made with the settings of the audit. The
-    // comparison of scores does, too.
+    // The official scripts do not check whether a run has the settings of the audit. The
+    // comparison of scores here checks them as well.
     let wrong = || score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
     match plan.test {
         Test::Test01 => {
@@ -79,8 +78,8 @@ fn missing(what: &'static str, path: &'static str) -> Part {
 fn scores(
     plan: &Plan,
     run: &PlannedRun,
-    reference: Option<&Played>,
-    audited: &Played,
+    reference: Option<&RunFolder>,
+    audited: &RunFolder,
     result: &mut AuditResult,
 ) {
     match reference {
@@ -93,8 +92,8 @@ fn scores(
     }
 }
 
-/// TEST01: the answers are the same, or at least as good.
-fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<String>) -> Part {
+/// TEST01: compares the answers, and the qualities if answers differ.
+fn answers(plan: &Plan, evidence: &Evidence, audited: &RunFolder, notes: &mut Vec<String>) -> Part {
     let Some(accuracy) = &evidence.accuracy else {
         return missing("accuracy run", text::ACCURACY);
     };
@@ -109,7 +108,7 @@ fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<S
     let is_passed = part.corrected.is_passed() && part.official.is_passed();
     let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
     let close = quality::close(qualities, plan);
-    // Determinism is all that a quality makes up for.
+    // Equal quality excuses answers that differ, and nothing else.
     let differs = |reason: &Reason| matches!(reason, Reason::Answers { .. });
     for (verdict, instead) in
         [(&mut part.corrected, &close.corrected), (&mut part.official, &close.official)]
@@ -118,7 +117,7 @@ fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<S
             let others = verdict.reasons().iter().filter(|reason| !differs(reason));
             let reasons = others.chain(instead.reasons()).cloned().collect();
             if instead.is_passed() {
-                *verdict = Verdict::of(reasons);
+                *verdict = Verdict::from_reasons(reasons);
             } else if let Verdict::Failed(reasons) = verdict {
                 reasons.extend(instead.reasons().iter().cloned());
             }
@@ -135,7 +134,7 @@ fn answers(plan: &Plan, evidence: &Evidence, audited: &Played, notes: &mut Vec<S
     part
 }
 
-fn distinct(audited: &Played) -> Result<u64, Reason> {
+fn distinct(audited: &RunFolder) -> Result<u64, Reason> {
     let mut samples = std::collections::HashSet::new();
     data::read_entries(&audited.accuracy_path(), |entry| {
         samples.insert(entry.qsl_idx);
@@ -143,9 +142,10 @@ fn distinct(audited: &Played) -> Result<u64, Reason> {
     Ok(samples.len() as u64)
 }
 
-/// A run that issues each sample once logs no more than there are.
-fn most_distinct(plan: &Plan, audited: &Played) -> u64 {
+/// Returns the number of distinct samples that the run can log: a run that issues each sample
+/// once is limited by the loaded samples.
+fn most_distinct(plan: &Plan, audited: &RunFolder) -> u64 {
     let detail = audited.detail().ok();
-    let there = detail.and_then(|detail| detail.whole("effective_performance_sample_count"));
-    plan.logged().min(there.unwrap_or(u64::MAX))
+    let loaded = detail.and_then(|detail| detail.whole("effective_performance_sample_count"));
+    plan.logged().min(loaded.unwrap_or(u64::MAX))
 }

@@ -1,31 +1,30 @@
-//! The accuracy of a result.
+//! Checks the accuracy of a result.
 
 use std::path::{Path, PathBuf};
 
 use super::catalogue::*;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::{Place, Program, Skip};
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL};
 use crate::python;
 use crate::tree::Node;
 use dyno_rules::accuracy::AccuracyText;
 
-/// Size that the accuracy log is cut to, at most.
+/// Maximum size of a truncated accuracy log, in bytes.
 const LARGEST_LOG: u64 = 10240;
 
-/// The metric that is an error.
+/// Metric that is an error, so that lower is better.
 pub const ERROR: &str = "DLRM_NE";
 
-/// The metrics that were found, in the order in which they were: what the table of
-/// results says.
+/// Metrics of a result in the order of the text, for the table of results.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accuracy(Vec<(String, String)>);
 
 impl Accuracy {
-    /// One metric.
-    pub fn of(metric: &str, value: &str) -> Self {
+    /// Creates the accuracy of one metric.
+    pub fn from_metric(metric: &str, value: &str) -> Self {
         Self(vec![(metric.to_owned(), value.to_owned())])
     }
 
@@ -36,33 +35,32 @@ impl Accuracy {
         }
     }
 
-    /// `METRIC: value` pairs, two blanks between.
+    /// Formats `METRIC: value` pairs, separated by two blanks.
     pub fn text(&self) -> String {
         let pairs = self.0.iter().map(|(metric, value)| format!("{metric}: {value}"));
         pairs.collect::<Vec<_>>().join("  ")
     }
 }
 
-/// Whether `accuracy.txt` says that every target is met, as the official programs read
-/// it: line by line, until every metric and the hash were seen. By the rules, what
-/// follows counts as well.
+/// Checks that `accuracy.txt` meets every target. The official checkers read lines only until
+/// every metric and the hash have been found; the rules use all lines.
 pub fn check_text(
     place: &Place<'_, '_>,
-    said: &AccuracyText,
+    content: &AccuracyText,
     path: &Path,
     issues: &mut Issues,
 ) -> Accuracy {
-    let at = At::path(path);
+    let at = Location::path(path);
     let mut accuracy = Accuracy::default();
-    if !said.is_utf8 {
+    if !content.is_utf8 {
         issues.add(&ACCURACY_UNREADABLE, at, "accuracy.txt is no UTF-8");
         return accuracy;
     }
     let targets = place.targets();
-    let mut seen = vec![false; targets.len()];
+    let mut met = vec![false; targets.len()];
     let mut hash = None;
-    let mut found = said.found.iter().peekable();
-    let mut hashes = said.hashes.iter().filter(|hash| hash.is_word()).peekable();
+    let mut found = content.metrics.iter().peekable();
+    let mut hashes = content.hashes.iter().filter(|hash| hash.is_word()).peekable();
     while let Some(line) =
         [found.peek().map(|f| f.line), hashes.peek().map(|h| h.line)].into_iter().flatten().min()
     {
@@ -72,16 +70,17 @@ pub fn check_text(
                 issues.add(&ACCURACY_UNREADABLE, at, format!("`{}` is no number", found.value));
                 return accuracy;
             };
-            for (target, seen) in targets.iter().zip(&mut seen) {
+            for (target, is_met) in targets.iter().zip(&mut met) {
                 if target.metric != found.metric {
                     continue;
                 }
                 let message = format!("{} is {}", found.metric, found.value);
                 if let Some(least) = target.at_least {
                     accuracy.set(&found.metric, &found.value);
-                    // The rules have the bound of an error with its unit.
+                    // By the rules, the bound of an error is an upper bound, which is checked
+                    // with its unit.
                     if value >= least || is_error(&found.metric, issues) {
-                        *seen = true;
+                        *is_met = true;
                     } else {
                         issues.add_expected(
                             &ACCURACY_LOW,
@@ -100,14 +99,14 @@ pub fn check_text(
             hash = Some(&line.text);
         }
         let all =
-            targets.iter().zip(&seen).all(|(target, seen)| *seen || target.at_least.is_none());
+            targets.iter().zip(&met).all(|(target, is_met)| *is_met || target.at_least.is_none());
         if all && hash.is_some() && issues.program() != Program::Strict {
             break;
         }
     }
-    for (target, seen) in targets.iter().zip(seen) {
+    for (target, is_met) in targets.iter().zip(met) {
         let found = accuracy.0.iter().any(|(metric, _)| *metric == target.metric);
-        if target.at_least.is_some() && !seen && !found {
+        if target.at_least.is_some() && !is_met && !found {
             issues.add(&ACCURACY_METRIC_MISSING, at, format!("there is no {}", target.metric));
         }
     }
@@ -117,15 +116,15 @@ pub fn check_text(
     accuracy
 }
 
-/// Whether less is better, by the rules.
+/// Whether lower values are better, by the rules.
 fn is_error(metric: &str, issues: &Issues) -> bool {
     metric == ERROR && issues.program() == Program::Strict
 }
 
-/// Whether the accuracy log is there and cut.
+/// Checks that the accuracy log exists and is truncated.
 pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
     let path = folder.path().join(ACCURACY_LOG);
-    let at = At::path(&path);
+    let at = Location::path(&path);
     match folder.child(ACCURACY_LOG) {
         None => issues.add(&ACCURACY_LOG_MISSING, at, "there is no accuracy log"),
         Some(log) if log.size() > LARGEST_LOG => {
@@ -136,16 +135,16 @@ pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
     }
 }
 
-/// Whether the accuracy run had errors that count.
+/// Checks that the accuracy run had no relevant errors.
 pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
     if let Some(line) = log.unmarked {
-        let at = At::path(path).line(Some(line));
+        let at = Location::path(path).line(Some(line));
         issues.add(&LOG_MARKS, at, "the line has no `metadata.is_error`");
     }
     let errors = &log.errors;
-    let told = log.value("num_errors").and_then(python::number);
+    let counted = log.value("num_errors").and_then(python::number);
     let any = match issues.program() {
-        Program::Mono => told.map_or(errors.count > 0, |told| told != 0.0),
+        Program::Mono => counted.map_or(errors.count > 0, |count| count != 0.0),
         Program::Modular | Program::Strict => errors.count > 0,
     };
     let accepts = place.options.submission_exceptions && issues.program() != Program::Strict;
@@ -153,30 +152,30 @@ pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
         return;
     }
     let (line, text) = errors.first.first().map_or((None, ""), |(line, text)| (Some(*line), text));
-    let at = At::path(path).line(line);
+    let at = Location::path(path).line(line);
     issues.add(&ACCURACY_ERRORS, at, format!("the accuracy run had errors: {text}"));
 }
 
-/// Whether the accuracy run covers the data set.
+/// Checks that the accuracy run covers the data set.
 pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
     if place.options.skips(Skip::DatasetSize) {
         return;
     }
     let Some(benchmark) = place.model.benchmark else { return };
-    let told = "effective_accuracy_sample_count";
-    let key = if log.value(told).is_some() { told } else { "qsl_reported_total_count" };
-    let of_scenario = place.scenario.and_then(|s| benchmark.accuracy_samples.get(s.name()));
-    let wanted = of_scenario.or_else(|| benchmark.accuracy_samples.get("all")).copied();
+    let effective = "effective_accuracy_sample_count";
+    let key = if log.value(effective).is_some() { effective } else { "qsl_reported_total_count" };
+    let scenario_samples = place.scenario.and_then(|s| benchmark.accuracy_samples.get(s.name()));
+    let wanted = scenario_samples.or_else(|| benchmark.accuracy_samples.get("all")).copied();
     let Some(wanted) = wanted.or(benchmark.dataset_samples) else { return };
     if log.whole(key) == Some(wanted) {
         return;
     }
     let found = log.value(key).map_or("missing".to_owned(), ToString::to_string);
-    let at = At::path(path).line(log.line_of(key));
-    let is_own = place.submitter.division == Division::Open && log.whole(key).is_some();
+    let at = Location::path(path).line(log.line_of(key));
+    let is_own = place.submitter.division == DivisionFolder::Open && log.whole(key).is_some();
     if issues.program() == Program::Strict && is_own {
-        // A model of one's own may be for other data. The rules do not name any for the
-        // open division, so that it is told.
+        // A custom model may use other data. The rules specify none for the open division, so
+        // this is only a warning.
         let mut own = Issues::new(Program::Strict);
         let message = format!(
             "{key} is {found}, and the data set of {} has {wanted} samples: another data set?",
@@ -189,29 +188,29 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     issues.add_expected(&ACCURACY_SAMPLES, at, format!("{key} is {found}"), wanted.to_string());
 }
 
-/// Whether outputs that must be shown, such as images, are there.
+/// Checks that required outputs, such as images, exist.
 pub fn check_outputs(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issues) {
     let benchmark = place.model.benchmark.filter(|_| !place.options.skips(Skip::AccuracyOutputs));
     for (name, wanted) in benchmark.into_iter().flat_map(|benchmark| &benchmark.accuracy_outputs) {
         let path = folder.path().join(name);
-        let there: Vec<String> =
+        let existing: Vec<String> =
             folder.folder(name).into_iter().flat_map(Node::files).map(stem).collect();
         let missing: Vec<&str> =
-            wanted.iter().filter(|name| !there.contains(name)).map(String::as_str).collect();
+            wanted.iter().filter(|name| !existing.contains(name)).map(String::as_str).collect();
         if !missing.is_empty() {
             let message = format!("there are no {name} {}", missing.join(", "));
-            issues.add(&ACCURACY_OUTPUTS, At::path(&path), message);
+            issues.add(&ACCURACY_OUTPUTS, Location::path(&path), message);
         }
     }
 }
 
-/// A name up to its first dot.
+/// Returns the name up to its first dot.
 fn stem(file: Node<'_>) -> String {
     let name = file.text();
     name.split('.').next().unwrap_or_default().to_owned()
 }
 
-/// Where the texts of the accuracy run lie.
+/// Returns the paths of `accuracy.txt` and of the detail log.
 pub fn paths(folder: Node<'_>) -> (PathBuf, PathBuf) {
     let folder = folder.path();
     (folder.join(ACCURACY_TEXT), folder.join(DETAIL))

@@ -1,17 +1,17 @@
-//! The audits of a result, as the files of a submission tell them.
+//! Checks the audits of a result by the files in the submission.
 
 use super::catalogue::*;
 use super::files;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::performance::Run;
 use super::{Place, Program};
 use crate::facts::text::TextFile;
-use crate::facts::{Audit, Facts, Missing};
+use crate::facts::{Audit, Facts, ReadError};
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, SUMMARY};
-use dyno_rules::accuracy::{AccuracyText, Found};
+use dyno_rules::accuracy::{AccuracyText, MetricValue};
 
 const PASS: &str = "TEST PASS";
-/// Audits of the rounds up to v2.0, of whose runs the checkers looked at the files only.
+/// Audits of the rounds up to v2.0. The checkers check only the existence of their run files.
 const EARLY: [&str; 3] = ["TEST03", "TEST04-A", "TEST04-B"];
 
 /// Judges all audits of the model.
@@ -20,17 +20,21 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     let Some(folder) = place.entry.compliance else {
         if !wanted.is_empty() {
             let path = place.entry.folder.path();
-            issues.add(&AUDIT_FOLDER, At::path(&path), "the result has no audits");
+            issues.add(&AUDIT_FOLDER, Location::path(&path), "the result has no audits");
         }
         return;
     };
-    // One audit of tokens among them, and the program in one file looks at no run.
+    // If TEST06 is among the audits, the single-file checker checks no runs.
     let looks_at_runs =
         issues.program() != Program::Mono || !wanted.iter().any(|name| name == "TEST06");
     for name in wanted {
         let path = folder.path().join(name);
         match facts.audit(name) {
-            None => issues.add(&AUDIT_TEST_MISSING, At::path(&path), format!("there is no {name}")),
+            None => issues.add(
+                &AUDIT_TEST_MISSING,
+                Location::path(&path),
+                format!("there is no {name}"),
+            ),
             Some(audit) => self::audit(place, audit, looks_at_runs, issues),
         }
     }
@@ -48,7 +52,7 @@ fn audit(place: &Place<'_, '_>, audit: &Audit<'_>, looks_at_runs: bool, issues: 
         verify_performance(audit, issues);
     }
     match audit.name.as_str() {
-        // The second run of the two has no text: it is compared with the first.
+        // This second run of the pair has no text of its own; it is compared with the first run.
         "TEST04-B" => run_files(audit, issues),
         name if EARLY.contains(&name) => verify_performance(audit, issues),
         "TEST01" => first_audit(place, audit, issues),
@@ -71,40 +75,40 @@ fn audit(place: &Place<'_, '_>, audit: &Audit<'_>, looks_at_runs: bool, issues: 
     }
 }
 
-/// A text that the audit must have.
+/// Returns a text that the audit must have, or reports that it is missing.
 fn text<'a>(
     audit: &Audit<'_>,
-    text: &'a Result<TextFile, Missing>,
+    text: &'a Result<TextFile, ReadError>,
     name: &str,
     issues: &mut Issues,
 ) -> Option<&'a TextFile> {
     if text.is_err() {
         let path = audit.folder.path().join(name);
-        issues.add(&AUDIT_TEXT_MISSING, At::path(&path), format!("there is no {name}"));
+        issues.add(&AUDIT_TEXT_MISSING, Location::path(&path), format!("there is no {name}"));
     }
     text.as_ref().ok()
 }
 
 fn fails(audit: &Audit<'_>, name: &str, check: &'static Check, issues: &mut Issues) {
     let path = audit.folder.path().join(name);
-    issues.add(check, At::path(&path), format!("{name} does not say {PASS}"));
+    issues.add(check, Location::path(&path), format!("{name} does not say {PASS}"));
 }
 
-/// Whether the text says that the audit passes: by the rules in a line of its own, to
-/// the official programs anywhere.
+/// Checks that a text contains the passing line: by the rules as a whole line, in the official
+/// checkers anywhere.
 fn passes(
     audit: &Audit<'_>,
-    read: &Result<TextFile, Missing>,
+    file: &Result<TextFile, ReadError>,
     name: &str,
     check: &'static Check,
     issues: &mut Issues,
 ) {
-    let says = |text: &TextFile| match issues.program() {
+    let has_pass = |text: &TextFile| match issues.program() {
         Program::Strict => text.has_line(PASS),
         Program::Mono | Program::Modular => text.text.contains(PASS),
     };
-    let said = read.as_ref().is_ok_and(says);
-    if text(audit, read, name, issues).is_some() && !said {
+    let is_passed = file.as_ref().is_ok_and(has_pass);
+    if text(audit, file, name, issues).is_some() && !is_passed {
         fails(audit, name, check, issues);
     }
 }
@@ -112,7 +116,9 @@ fn passes(
 fn performance(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let path = audit.folder.path().join("performance/run_1").join(DETAIL);
     match &audit.performance {
-        Err(_) => issues.add(&AUDIT_RUN_MISSING, At::path(&path), "there is no run of the audit"),
+        Err(_) => {
+            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "there is no run of the audit")
+        }
         Ok(log) => {
             let run = Run { place, log, path: &path, is_audit: true };
             run.judge(issues);
@@ -130,19 +136,19 @@ fn run_files(audit: &Audit<'_>, issues: &mut Issues) {
     match audit.folder.folder("performance/run_1") {
         None => {
             let path = audit.folder.path();
-            issues.add(&AUDIT_RUN_MISSING, At::path(&path), "there is no performance/run_1");
+            issues.add(&AUDIT_RUN_MISSING, Location::path(&path), "there is no performance/run_1");
         }
         Some(run) => {
             if let Some(mismatch) = files::mismatch(run, &[SUMMARY, DETAIL], &[ACCURACY_LOG]) {
                 let path = run.path();
-                issues.add(&AUDIT_RUN_FILES, At::path(&path), mismatch);
+                issues.add(&AUDIT_RUN_FILES, Location::path(&path), mismatch);
             }
         }
     }
 }
 
-/// TEST01: the answers of the two runs are the same, or, without determinism, as
-/// accurate.
+/// Checks TEST01: the answers of both runs are equal, or equally accurate if the system is
+/// nondeterministic.
 fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let Some(text) = text(audit, &audit.verify_accuracy, "verify_accuracy.txt", issues) else {
         return;
@@ -155,9 +161,9 @@ fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
         let path = audit.folder.path();
         let message = "TEST01 has no folder accuracy";
         if passed {
-            issues.add(&AUDIT_ACCURACY_FOLDER, At::path(&path), message);
+            issues.add(&AUDIT_ACCURACY_FOLDER, Location::path(&path), message);
         } else {
-            issues.add(&AUDIT_ACCURACY, At::path(&path), message);
+            issues.add(&AUDIT_ACCURACY, Location::path(&path), message);
         }
         return;
     };
@@ -168,40 +174,44 @@ fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let required = if passed { &all[..2] } else { &all[..] };
     if let Some(mismatch) = files::mismatch(folder, required, &[]) {
         let path = folder.path();
-        issues.add(&AUDIT_ACCURACY_FILES, At::path(&path), mismatch);
+        issues.add(&AUDIT_ACCURACY_FILES, Location::path(&path), mismatch);
     } else if !passed {
         without_determinism(place, audit, issues);
     }
 }
 
-/// The accuracies of the two runs over the same samples may differ by so much.
+/// Checks that the accuracies of both runs over the same samples are close enough.
 fn without_determinism(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let path = audit.folder.path().join("accuracy/compliance_accuracy.txt");
     let (Ok(baseline), Ok(compliance)) = (&audit.baseline_accuracy, &audit.compliance_accuracy)
     else {
-        issues.add(&AUDIT_ACCURACY, At::path(&path), "the accuracies of the two runs do not read");
+        issues.add(
+            &AUDIT_ACCURACY,
+            Location::path(&path),
+            "the accuracies of the two runs do not read",
+        );
         return;
     };
     for target in place.targets().iter().filter(|target| target.at_least.is_some()) {
         let metric = &target.metric;
         let last = |text: &AccuracyText| {
-            let mut of_metric = text.found.iter().filter(|found| found.metric == *metric);
-            of_metric.next_back().and_then(Found::number).filter(|value| *value != 0.0)
+            let mut values = text.metrics.iter().filter(|found| found.metric == *metric);
+            values.next_back().and_then(MetricValue::number).filter(|value| *value != 0.0)
         };
         let (Some(baseline), Some(compliance)) = (last(baseline), last(compliance)) else {
             let message = format!("the two runs do not both say {metric}");
-            issues.add(&AUDIT_ACCURACY, At::path(&path), message);
+            issues.add(&AUDIT_ACCURACY, Location::path(&path), message);
             return;
         };
         let percent = (1.0 - baseline / compliance).abs() * 100.0;
         let most = allowed_percent(place, metric);
-        // Written so that what is no number fails.
+        // Negated so that NaN fails.
         let is_near = percent <= most;
         if !is_near {
             let message = format!("{metric} of the two runs differ by {percent:.4} %");
             issues.add_expected(
                 &AUDIT_ACCURACY,
-                At::path(&path),
+                Location::path(&path),
                 message,
                 format!("at most {most} %"),
             );
@@ -216,7 +226,7 @@ fn allowed_percent(place: &Place<'_, '_>, metric: &str) -> f64 {
     own.copied().unwrap_or(by_target)
 }
 
-/// TEST06: what the script says of first tokens, ends and lengths.
+/// Checks the results of TEST06: first tokens, ends and lengths.
 fn tokens(audit: &Audit<'_>, issues: &mut Issues) {
     let name = "verify_accuracy.txt";
     let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
@@ -231,7 +241,7 @@ fn tokens(audit: &Audit<'_>, issues: &mut Issues) {
             let message = format!("the check of {what} does not pass");
             issues.add_expected(
                 &AUDIT_ACCURACY,
-                At::path(&path),
+                Location::path(&path),
                 message,
                 format!("`{}`", wanted[0]),
             );

@@ -1,5 +1,5 @@
-//! Every check: its id, what holds if it passes, how to mend it, and how grave it is
-//! in each program. That the official programs disagree is data here, not code.
+//! Catalogue of checks: id, condition, fix, and severity in each program. Differences between
+//! the official checkers are data here.
 
 use super::Program;
 use crate::finding::Severity;
@@ -7,34 +7,34 @@ use crate::finding::Severity;
 /// A check.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Id, such as `performance.seeds`; stable.
+    /// Stable id, such as `performance.seeds`.
     pub id: &'static str,
-    /// What holds if it passes.
+    /// Condition that holds if the check passes.
     pub title: &'static str,
-    /// What to do where it fails.
+    /// How to fix a failure.
     pub mend: &'static str,
     strict: Effect,
     mono: Effect,
     modular: Effect,
 }
 
-/// What a program makes of a check that fails.
+/// Effect of a failed check in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// It does not look.
+    /// The program does not check.
     Off,
-    /// It says so; nothing is wrong.
+    /// Reported as information.
     Note,
-    /// It says so, and that is all.
+    /// Reported as a probable mistake.
     Warning,
-    /// The result, or all that lies below it, does not count.
+    /// The result, or everything below the location, does not count.
     Error,
 }
 
 use Effect::{Error as E, Note as N, Off as O, Warning as W};
 
 impl Check {
-    /// How grave it is for a program; `None` if the program does not look.
+    /// Returns the severity in a program; `None` if the program does not check.
     #[must_use]
     pub fn severity(&self, program: Program) -> Option<Severity> {
         let effect = match program {
@@ -51,7 +51,7 @@ impl Check {
     }
 }
 
-/// Name, id, effect in strict, mono and modular, title, and how to mend it.
+/// Defines checks: name, id, effect in strict, mono and modular, title, fix.
 macro_rules! checks {
     ($($name:ident $id:literal [$strict:ident $mono:ident $modular:ident] $title:literal, $mend:literal;)+) => {
         $(
@@ -60,7 +60,7 @@ macro_rules! checks {
                 id: $id, title: $title, mend: $mend, strict: $strict, mono: $mono, modular: $modular,
             };
         )+
-        /// All checks, in the order in which they are made.
+        /// All checks, in the order in which programs run them.
         pub static ALL: &[&Check] = &[$(&$name),+];
     };
 }

@@ -1,5 +1,5 @@
-//! A result that was measured on an endpoint: there are no logs of LoadGen, but the
-//! same is asked as far as the client tells it.
+//! Checks a result measured on an endpoint. It has no LoadGen logs; the checks use the values
+//! that the client provides.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::performance::{Metric, Run, is_language};
 use super::{Place, Program, Skip};
 use crate::facts::endpoint::{CONFIG, Endpoint, SCORES, SUMMARY};
@@ -15,58 +15,59 @@ use crate::facts::{Facts, json};
 use crate::python;
 use dyno_rules::{Endpoints, Scenario};
 
-/// Rates of a run may differ by so much: the client counts until the last answer, or
-/// until the last request.
+/// Permitted relative difference between rates of a run, because the client counts until the
+/// last answer or until the last request.
 const RATE_TOLERANCE: f64 = 0.02;
 
-/// A result and what it was measured with.
-pub struct OnEndpoint<'a, 't> {
-    /// Which result.
+/// A result that was measured on an endpoint.
+pub struct EndpointResult<'a, 't> {
+    /// Place of the result.
     pub place: &'a Place<'a, 't>,
-    /// What its client says.
-    pub said: &'a Endpoint,
-    /// What the round takes.
+    /// Values of the client.
+    pub client: &'a Endpoint,
+    /// Rules of the round.
     pub endpoints: &'static Endpoints,
 }
 
-impl<'a, 't> OnEndpoint<'a, 't> {
-    /// The result, if it was measured so.
-    pub fn of(place: &'a Place<'a, 't>, facts: &'a Facts<'_>) -> Option<Self> {
-        let (said, endpoints) = facts.endpoint.as_ref().zip(place.round.endpoints)?;
-        Some(Self { place, said, endpoints })
+impl<'a, 't> EndpointResult<'a, 't> {
+    /// Returns the result if it was measured on an endpoint.
+    pub fn find(place: &'a Place<'a, 't>, facts: &'a Facts<'_>) -> Option<Self> {
+        let (client, endpoints) = facts.endpoint.as_ref().zip(place.round.endpoints)?;
+        Some(Self { place, client, endpoints })
     }
 }
 
-impl OnEndpoint<'_, '_> {
+impl EndpointResult<'_, '_> {
     fn path(&self, name: &str) -> PathBuf {
         self.place.entry.folder.path().join(name)
     }
 
-    /// Judges the run; the metric is there where the client says it.
+    /// Judges the performance run; returns the metric if the client provides it.
     pub fn performance(&self, issues: &mut Issues) -> Option<Metric> {
-        for (name, why) in &self.said.unreadable {
-            issues.add(&ENDPOINT_FILES, At::path(&self.path(name)), why.clone());
+        for (name, why) in &self.client.unreadable {
+            issues.add(&ENDPOINT_FILES, Location::path(&self.path(name)), why.clone());
         }
-        if let Some(why) = self.said.crash {
-            issues.crash(At::path(&self.path(SCORES)), why);
+        if let Some(why) = self.client.crash {
+            issues.crash(Location::path(&self.path(SCORES)), why);
         }
         let model = &self.place.model.official;
         if !self.endpoints.models.contains(model) {
             let path = self.place.entry.folder.path();
             let message = format!("{model} was measured on an endpoint");
             let wanted = format!("one of {}", self.endpoints.models.join(", "));
-            issues.add_expected(&ENDPOINT, At::path(&path), message, wanted);
+            issues.add_expected(&ENDPOINT, Location::path(&path), message, wanted);
         }
         let path = self.path(SUMMARY);
         let run =
-            Run { place: self.place, log: &self.said.performance, path: &path, is_audit: false };
+            Run { place: self.place, log: &self.client.performance, path: &path, is_audit: false };
         let played = self.played(issues)?;
         run.errors(issues);
         run.seeds_of_issue(issues);
-        // Limits are found by names as the client writes them: other cases have none.
+        // The official checkers look up limits by the client's spelling of the scenario; other
+        // spellings have no limits.
         let limited = match issues.program() {
             Program::Strict => self.place.scenario,
-            Program::Mono | Program::Modular => played.as_limited,
+            Program::Mono | Program::Modular => played.limited_as,
         };
         if is_language(model) {
             if let Some(limited @ (Scenario::Server | Scenario::Interactive)) = limited {
@@ -79,7 +80,7 @@ impl OnEndpoint<'_, '_> {
         run.network(issues);
         let Some(scenario) = played.scenario else {
             let message = "the client names no scenario that the rules have";
-            issues.add(&RUN_KEY, At::path(&path), message);
+            issues.add(&RUN_KEY, Location::path(&path), message);
             return None;
         };
         run.inference(scenario, issues);
@@ -87,33 +88,33 @@ impl OnEndpoint<'_, '_> {
         run.metric_of(scenario, self.endpoints.result_keys.get(&scenario)?, issues).ok()
     }
 
-    /// The scenario that was played: by the folder if it is a single stream, which the
-    /// client does not know, else by the client, which calls Server `online`.
-    fn played(&self, issues: &mut Issues) -> Option<Played> {
-        let name = self.said.performance.text("effective_scenario");
+    /// Returns the scenario of the run. The folder determines SingleStream, which the client
+    /// does not know; otherwise the client does, which uses `online` for Server.
+    fn played(&self, issues: &mut Issues) -> Option<ClientScenario> {
+        let name = self.client.performance.text("effective_scenario");
         if self.place.entry.name.eq_ignore_ascii_case(Scenario::SingleStream.name()) {
             let stream = Some(Scenario::SingleStream);
-            return Some(Played { scenario: stream, as_limited: stream });
+            return Some(ClientScenario { scenario: stream, limited_as: stream });
         }
         let Some(name) = name else {
             let path = self.path(CONFIG[0]);
-            issues.add(&RUN_KEY, At::path(&path), "the client names no scenario");
-            issues.crash(At::path(&path), "the client names no scenario");
+            issues.add(&RUN_KEY, Location::path(&path), "the client names no scenario");
+            issues.crash(Location::path(&path), "the client names no scenario");
             return None;
         };
         if name.eq_ignore_ascii_case("online") {
             let server = Some(Scenario::Server);
-            return Some(Played { scenario: server, as_limited: server });
+            return Some(ClientScenario { scenario: server, limited_as: server });
         }
         let scenario = Scenario::named(name);
-        let as_limited = scenario.filter(|scenario| scenario.name() == name);
-        Some(Played { scenario, as_limited })
+        let limited_as = scenario.filter(|scenario| scenario.name() == name);
+        Some(ClientScenario { scenario, limited_as })
     }
 
-    /// What was completed, the time that it took, and the rate follow from one another, and
-    /// it took the time that was asked for.
+    /// Checks that completed queries, duration and rate are consistent, and that the run had the
+    /// minimum duration.
     fn rates(&self, path: &Path, issues: &mut Issues) {
-        let number = |key: &str| self.said.performance.number(key);
+        let number = |key: &str| self.client.performance.number(key);
         let took = number("generated_query_duration").map(|ns| ns / 1e6);
         let pair = took.zip(number("effective_min_duration_ms"));
         if let Some((took, least)) =
@@ -121,32 +122,32 @@ impl OnEndpoint<'_, '_> {
         {
             let message = format!("the run took {:.3} s", took / 1e3);
             let expected = format!("at least {:.3} s, the least duration", least / 1e3);
-            issues.add_expected(&RUN_CONSISTENT, At::path(path), message, expected);
+            issues.add_expected(&RUN_CONSISTENT, Location::path(path), message, expected);
         }
         let keys = ["result_query_count", "generated_query_duration"];
         let Some((count, ns)) = number(keys[0]).zip(number(keys[1])) else { return };
         let Some(rate) = number("result_completed_samples_per_sec") else { return };
         let derived = count / (ns / 1e9);
-        // Written so that what is no number fails.
+        // Negated so that NaN fails.
         let is_near = (rate - derived).abs() <= RATE_TOLERANCE * derived.abs();
         if !is_near {
             let message = format!("the client says {rate} a second");
             let expected = format!("{count} in {ns} ns, which is {derived}");
-            issues.add_expected(&RUN_CONSISTENT, At::path(path), message, expected);
+            issues.add_expected(&RUN_CONSISTENT, Location::path(path), message, expected);
         }
     }
 
     /// Judges the accuracy run.
     pub fn accuracy(&self, issues: &mut Issues) -> Accuracy {
         let (place, path) = (self.place, self.path(SCORES));
-        let at = At::path(&path);
-        accuracy::check_errors(place, &self.said.accuracy, &path, issues);
-        accuracy::check_samples(place, &self.said.accuracy, &path, issues);
+        let at = Location::path(&path);
+        accuracy::check_errors(place, &self.client.accuracy, &path, issues);
+        accuracy::check_samples(place, &self.client.accuracy, &path, issues);
         match place.entry.accuracy() {
             Some(folder) => accuracy::check_outputs(place, folder, issues),
             None => issues.add(&ACCURACY_OUTPUTS, at, "there is no accuracy run"),
         }
-        let Some(first) = self.said.scores.first() else {
+        let Some(first) = self.client.scores.first() else {
             issues.add(&ACCURACY_METRIC_MISSING, at, "the client says no score");
             return Accuracy::default();
         };
@@ -158,18 +159,18 @@ impl OnEndpoint<'_, '_> {
         issues.append(own);
         let targets = place.targets();
         let metric = targets.first().map_or("score", |target| target.metric.as_str());
-        Accuracy::of(metric, &python::text(first))
+        Accuracy::from_metric(metric, &python::text(first))
     }
 
-    /// Scores against their targets, which the official program does not look at.
-    fn targets(&self, at: At<'_>, issues: &mut Issues) {
+    /// Checks the scores against their targets. The official checker does not.
+    fn targets(&self, at: Location<'_>, issues: &mut Issues) {
         if issues.program() != Program::Strict {
             return;
         }
         let targets = self.place.targets();
         let bounded: Vec<_> = targets.iter().filter(|target| target.at_least.is_some()).collect();
         for target in &targets {
-            let value = match self.said.scores.as_slice() {
+            let value = match self.client.scores.as_slice() {
                 [Value::Object(scores)] => {
                     let named = scores.iter().find(|(name, _)| is_same(name, &target.metric));
                     named.and_then(|(_, value)| python::number(value))
@@ -194,7 +195,7 @@ impl OnEndpoint<'_, '_> {
         }
     }
 
-    /// Judges the audits. The official program asks the open division for them, too.
+    /// Judges the audits. The official checker requires them in the open division, too.
     pub fn audits(&self, issues: &mut Issues) {
         let place = self.place;
         let is_asked =
@@ -215,9 +216,9 @@ impl OnEndpoint<'_, '_> {
     fn audit(&self, audit: &str, name: &str, issues: &mut Issues) {
         let file = format!("audit/audit_{name}.json");
         let path = self.path(&file);
-        let at = At::path(&path);
+        let at = Location::path(&path);
         let Some(node) = self.place.entry.folder.file(&file) else {
-            // Clients know no other audit yet.
+            // Clients support no other audit yet.
             if audit == "TEST04" && self.endpoints.models.contains(&self.place.model.official) {
                 issues.add(&AUDIT_TEST_MISSING, at, format!("there is no {audit}"));
             }
@@ -242,23 +243,23 @@ impl OnEndpoint<'_, '_> {
     fn output_length(&self, issues: &mut Issues) {
         let path = self.path(SUMMARY);
         let (least, most) = self.endpoints.output_tokens;
-        let found = self.said.performance.value("mean_output_tokens").and_then(python::number);
+        let found = self.client.performance.value("mean_output_tokens").and_then(python::number);
         if !found.is_some_and(|mean| (least..=most).contains(&mean)) {
             let found = found.map_or("not told".to_owned(), python::float);
             let message = format!("the mean number of output tokens is {found}");
             let expected = format!("{least} to {most}");
-            issues.add_expected(&AUDIT_OUTPUT_LENGTH, At::path(&path), message, expected);
+            issues.add_expected(&AUDIT_OUTPUT_LENGTH, Location::path(&path), message, expected);
         }
     }
 }
 
-/// What was played, and under which name limits are looked up.
-struct Played {
+/// Scenario of a run, and the scenario whose limits apply.
+struct ClientScenario {
     scenario: Option<Scenario>,
-    as_limited: Option<Scenario>,
+    limited_as: Option<Scenario>,
 }
 
-/// Whether two names of a metric differ only in case and signs.
+/// Whether two metric names are equal, ignoring case and punctuation.
 fn is_same(one: &str, other: &str) -> bool {
     let letters = |name: &str| -> String {
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()

@@ -1,4 +1,4 @@
-//! What a sequence of checks found, as one program sees it.
+//! Issues that a sequence of checks found, with the severities of one program.
 
 use std::path::{Path, PathBuf};
 
@@ -6,29 +6,29 @@ use super::Program;
 use super::catalogue::{Check, PROGRAM_CRASH};
 use crate::finding::{Finding, Severity};
 
-/// File or folder and line of a finding.
+/// Location of a finding.
 #[derive(Debug, Clone, Copy)]
-pub struct At<'a> {
-    /// Relative to the root.
+pub struct Location<'a> {
+    /// File or folder, relative to the root.
     pub path: &'a Path,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: Option<usize>,
 }
 
-impl<'a> At<'a> {
-    /// A whole file or folder.
+impl<'a> Location<'a> {
+    /// Creates the location of a file or folder.
     pub fn path(path: &'a Path) -> Self {
         Self { path, line: None }
     }
 
-    /// A line of it, where there is one.
+    /// Sets the line, if there is one.
     pub fn line(self, line: Option<usize>) -> Self {
-        // What was never a line of a log has line 0.
+        // Values that are not from a log have line 0.
         Self { line: line.filter(|line| *line > 0), ..self }
     }
 }
 
-/// What was found, in the order in which it was.
+/// Issues, in the order in which they were found.
 #[derive(Debug)]
 pub struct Issues {
     program: Program,
@@ -37,34 +37,34 @@ pub struct Issues {
 }
 
 impl Issues {
-    /// Nothing so far.
+    /// Creates an empty list.
     pub fn new(program: Program) -> Self {
         Self { program, findings: Vec::new(), crashes: false }
     }
 
-    /// Whose eyes these are.
+    /// Returns the program that judges.
     pub fn program(&self) -> Program {
         self.program
     }
 
-    /// Notes that a check fails, if the program looks at all.
-    pub fn add(&mut self, check: &'static Check, at: At<'_>, message: impl Into<String>) {
+    /// Records a failed check, unless the program skips the check.
+    pub fn add(&mut self, check: &'static Check, at: Location<'_>, message: impl Into<String>) {
         self.note(check, at, message.into(), None);
     }
 
-    /// As [`Self::add`], with what was expected.
+    /// Records a failed check with the expected value.
     pub fn add_expected(
         &mut self,
         check: &'static Check,
-        at: At<'_>,
+        at: Location<'_>,
         message: impl Into<String>,
         expected: impl Into<String>,
     ) {
         self.note(check, at, message.into(), Some(expected.into()));
     }
 
-    /// Notes that the official program ends with a traceback here.
-    pub fn crash(&mut self, at: At<'_>, why: &str) {
+    /// Records that the official checker ends with a traceback here.
+    pub fn crash(&mut self, at: Location<'_>, why: &str) {
         self.crashes = true;
         self.add(&PROGRAM_CRASH, at, format!("the official program crashes here: {why}"));
     }
@@ -72,7 +72,7 @@ impl Issues {
     fn note(
         &mut self,
         check: &'static Check,
-        at: At<'_>,
+        at: Location<'_>,
         message: String,
         expected: Option<String>,
     ) {
@@ -91,18 +91,18 @@ impl Issues {
         });
     }
 
-    /// Whether nothing was found that makes a result not count.
+    /// Whether there are no errors.
     pub fn passes(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity != Severity::Error)
     }
 
-    /// Whether the official program crashes.
+    /// Whether the official checker crashes.
     pub fn crashes(&self) -> bool {
         self.crashes
     }
 
-    /// Makes errors of these checks warnings, as the open division does with targets of
-    /// accuracy.
+    /// Reduces errors of these checks to warnings. The open division does so for accuracy
+    /// targets.
     pub fn waive(&mut self, checks: &[&Check]) {
         let waived = |finding: &&mut Finding| checks.iter().any(|check| check.id == finding.check);
         for finding in self.findings.iter_mut().filter(waived) {
@@ -110,18 +110,18 @@ impl Issues {
         }
     }
 
-    /// Adds what another sequence found.
+    /// Adds the issues of another sequence.
     pub fn append(&mut self, mut other: Self) {
         self.findings.append(&mut other.findings);
         self.crashes |= other.crashes;
     }
 
-    /// Adds findings that are made elsewhere.
+    /// Adds existing findings.
     pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
 
-    /// What was found.
+    /// Returns the findings.
     pub fn into_findings(self) -> Vec<Finding> {
         self.findings
     }

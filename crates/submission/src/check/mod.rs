@@ -1,9 +1,22 @@
-//! Which results of a tree count, and what is wrong with the others.
+//! Validates the results of a tree and explains the invalid ones.
 //!
-//! Three programs judge by the same facts and the same predicates: the rules
-//! ([`Program::Strict`]) and the two official checkers, which disagree. Each program is
-//! a sequence ([`mono`], [`modular`]); how grave a check is in which of them stands in
-//! the [`catalogue`].
+//! Three programs use the same facts and predicates: the rules ([`Program::Strict`]) and the two
+//! official checkers, which disagree with each other. Each program is a sequence of checks
+//! (`mono`, `modular`, `strict`); the [`catalogue`] defines the severity of each check in
+//! each program.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use dyno_rules::Round;
+//! use dyno_submission::check::{Options, Program, check};
+//!
+//! let round = Round::named("v5.1").unwrap();
+//! let report = check(Path::new("submission"), round, &Options::new(Program::Strict)).unwrap();
+//! for finding in &report.findings {
+//!     println!("{finding}");
+//! }
+//! ```
 
 mod accuracy;
 mod audits;
@@ -30,35 +43,35 @@ use std::path::{Path, PathBuf};
 use crate::finding::{Finding, Severity};
 use dyno_rules::Round;
 
-use super::entry::{Division, Submitter};
+use super::entry::{DivisionFolder, Submitter};
 use super::table::Row;
-use super::tree::{NoTree, Node, Tree};
-use issues::{At, Issues};
+use super::tree::{Node, Tree, TreeError};
+use issues::{Issues, Location};
 use place::Place;
 
-/// Who judges.
+/// Program that judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Program {
     /// The rules of the round.
     Strict,
-    /// The official checker in one file, as of v5.1.1.
+    /// The official single-file checker, as of v5.1.1.
     Mono,
-    /// The official checker in modules, of v6.0 and v6.1.
+    /// The official modular checker, of v6.0 and v6.1.
     Modular,
 }
 
-/// Checks that can be left out, by the flags of the official programs.
+/// Checks that can be skipped, by the flags of the official checkers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Skip {
     /// Audits: `--skip_compliance`.
     Compliance,
     /// The checks of the power working group: `--skip-power-check`.
     Power,
-    /// Fields that are empty: `--skip-meaningful-fields-emptiness-check`.
+    /// Empty fields: `--skip-meaningful-fields-emptiness-check`.
     EmptyFields,
     /// `analyzer_table.*` and `power_settings.*`: `--skip-check-power-measure-files`.
     PowerDescription,
-    /// Files that are empty: `--skip-empty-files-check`.
+    /// Empty files: `--skip-empty-files-check`.
     EmptyFiles,
     /// Files in the root: `--skip-extra-files-in-root-check`.
     RootFiles,
@@ -73,7 +86,7 @@ pub enum Skip {
 }
 
 impl Skip {
-    /// All of them, in the order of the official help.
+    /// All skippable checks, in the order of the official help.
     pub const ALL: [Self; 10] = [
         Self::Compliance,
         Self::Power,
@@ -87,7 +100,7 @@ impl Skip {
         Self::DatasetSize,
     ];
 
-    /// The flag of the official programs, without its dashes.
+    /// Returns the flag of the official checkers, without dashes.
     #[must_use]
     pub fn flag(self) -> &'static str {
         match self {
@@ -105,80 +118,80 @@ impl Skip {
     }
 }
 
-/// How to check.
+/// Options of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Who judges.
+    /// Program that judges.
     pub program: Program,
-    /// Only this submitter.
+    /// Check only this submitter; `None` means all.
     pub submitter: Option<String>,
-    /// Checks that are left out.
+    /// Checks to skip.
     pub skip: Vec<Skip>,
-    /// Scenarios that are left out, by the names of their folders.
+    /// Scenarios to skip, by the names of their folders.
     pub scenarios_to_skip: Vec<String>,
-    /// Errors that the official checkers can be told to accept:
-    /// `--submission-exceptions`.
+    /// Whether to accept the errors that `--submission-exceptions` of the official checkers
+    /// accepts.
     pub submission_exceptions: bool,
 }
 
 impl Options {
-    /// All checks of a program.
+    /// Creates options with all checks of a program.
     #[must_use]
     pub fn new(program: Program) -> Self {
         let (skip, scenarios_to_skip) = (Vec::new(), Vec::new());
         Self { program, submitter: None, skip, scenarios_to_skip, submission_exceptions: false }
     }
 
-    /// Whether this submitter is to be checked.
+    /// Whether to check this submitter.
     fn wants(&self, submitter: &Submitter<'_>) -> bool {
         self.submitter.as_ref().is_none_or(|name| *name == submitter.name)
     }
 
-    /// Whether a check is left out.
+    /// Whether a check is skipped.
     #[must_use]
     pub fn skips(&self, skip: Skip) -> bool {
         self.skip.contains(&skip)
     }
 }
 
-/// A result of a scenario, or a part of the tree that a program gave up.
+/// Outcome of a result, or of a part of the tree that a program rejected as a whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Outcome {
-    /// It counts.
+    /// Valid: the result counts.
     Valid {
-        /// The metric.
+        /// Metric of the result.
         metric: f64,
     },
-    /// It does not.
+    /// Invalid: it does not count.
     Invalid,
 }
 
-/// What a check of a tree says.
+/// Result of checking a tree.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
-    /// What is wrong, in the order of the tree.
+pub struct CheckReport {
+    /// Problems, in the order of the tree.
     pub findings: Vec<Finding>,
-    /// Each result by its folder. The official programs list more than results: a
-    /// system, say, that was given up as a whole.
+    /// Outcomes, by folder. The official checkers also list rejected parts, such as a whole
+    /// system.
     pub results: BTreeMap<PathBuf, Outcome>,
-    /// Rows of the table of results that count.
+    /// Rows of valid results for the table of results.
     pub rows: Vec<Row>,
-    /// Whether the official program ends with a traceback.
+    /// Whether the official checker ends with a traceback.
     pub crashes: bool,
-    /// Entries of the tree.
+    /// Number of files and folders in the tree.
     pub entries: usize,
 }
 
-impl Checked {
-    /// Whether the program calls the tree fine: nothing that it lists is without a
-    /// result. The official programs call a tree with nothing in it fine as well.
+impl CheckReport {
+    /// Whether the program accepts everything that it lists. The official checkers also accept a
+    /// tree without results.
     #[must_use]
     pub fn looks_fine(&self) -> bool {
         let counts = |outcome: &Outcome| *outcome != Outcome::Invalid;
         !self.crashes && self.results.values().all(counts)
     }
 
-    /// Whether there are results, and the tree is fine.
+    /// Whether there are results and no errors.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.results.is_empty()
@@ -186,7 +199,7 @@ impl Checked {
             && self.findings.iter().all(|finding| finding.severity != Severity::Error)
     }
 
-    /// How many results count.
+    /// Returns the number of valid results.
     #[must_use]
     pub fn valid(&self) -> usize {
         let valid = |outcome: &&Outcome| matches!(outcome, Outcome::Valid { .. });
@@ -197,8 +210,12 @@ impl Checked {
 /// Checks a tree.
 ///
 /// # Errors
-/// The root cannot be listed. What is wrong below it is a finding.
-pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Checked, NoTree> {
+/// Fails if the root cannot be listed. Problems below it are findings.
+pub fn check(
+    root: &Path,
+    round: &'static Round,
+    options: &Options,
+) -> Result<CheckReport, TreeError> {
     let tree = Tree::walk(root)?;
     let mut checked = match options.program {
         Program::Mono => mono::check(&tree, round, options),
@@ -207,22 +224,22 @@ pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Ch
     };
     let mut issues = Issues::new(options.program);
     for (path, outcome) in &mut checked.results {
-        // The official programs take 0 for no result, without a word.
+        // The official checkers silently treat 0 as no result.
         if matches!(outcome, Outcome::Valid { metric } if *metric == 0.0) {
             *outcome = Outcome::Invalid;
-            issues.add(&catalogue::RUN_ZERO, At::path(path), "the result is 0");
+            issues.add(&catalogue::RUN_ZERO, Location::path(path), "the result is 0");
         }
     }
     for unlisted in tree.unlisted() {
-        issues.add(&catalogue::UNLISTED, At::path(&unlisted.path), unlisted.why.clone());
+        issues.add(&catalogue::UNLISTED, Location::path(&unlisted.path), unlisted.why.clone());
     }
     if checked.results.is_empty() {
         let message = "there are no results below closed/, open/ or network/";
-        let at = At::path(Path::new(""));
-        match meant(root, &tree) {
+        let at = Location::path(Path::new(""));
+        match intended_tree(root, &tree) {
             None => issues.add(&catalogue::NO_RESULTS, at, message),
-            Some(meant) => {
-                let expected = format!("the whole tree, such as {}", meant.display());
+            Some(intended) => {
+                let expected = format!("the whole tree, such as {}", intended.display());
                 issues.add_expected(&catalogue::NO_RESULTS, at, message, expected);
             }
         }
@@ -232,15 +249,16 @@ pub fn check(root: &Path, round: &'static Round, options: &Options) -> Result<Ch
     Ok(checked)
 }
 
-/// The tree that was meant where a folder in it was named, or one that holds it.
-fn meant(root: &Path, tree: &Tree) -> Option<PathBuf> {
+/// Returns the tree that the user probably meant: one above or below the given folder.
+fn intended_tree(root: &Path, tree: &Tree) -> Option<PathBuf> {
     let is_division = |folder: &&Path| {
-        folder.file_name().and_then(OsStr::to_str).and_then(Division::named).is_some()
+        folder.file_name().and_then(OsStr::to_str).and_then(DivisionFolder::named).is_some()
     };
-    let whole = root.canonicalize().ok()?;
-    let around = whole.ancestors().find(is_division).and_then(Path::parent);
-    let holds =
-        |folder: &Node<'_>| folder.folders().any(|one| Division::named(&one.text()).is_some());
+    let absolute = root.canonicalize().ok()?;
+    let around = absolute.ancestors().find(is_division).and_then(Path::parent);
+    let holds = |folder: &Node<'_>| {
+        folder.folders().any(|one| DivisionFolder::named(&one.text()).is_some())
+    };
     let inside = || tree.top().folders().find(holds).map(|folder| root.join(folder.path()));
     around.map(Path::to_owned).or_else(inside)
 }

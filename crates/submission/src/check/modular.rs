@@ -1,24 +1,24 @@
-//! The sequence of the official checker in modules, used for v6.0 and v6.1.
+//! Sequence of the official modular checker, used for v6.0 and v6.1.
 //!
-//! It loads everything a result has, and ends with a traceback where that fails; then
-//! it judges each result by itself. It has no checks of names, sizes and structure.
+//! It first loads all files of the results and ends with a traceback if that fails. Then it
+//! judges each result independently. It does not check names, sizes and structure.
 
 use serde_json::Value;
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
-use super::endpoint::OnEndpoint;
-use super::issues::{At, Issues};
+use super::endpoint::EndpointResult;
+use super::issues::{Issues, Location};
 use super::performance::{Metric, Run};
-use super::rows::Result_;
-use super::work::{self, Judged, Work};
+use super::rows::ValidResult;
+use super::work::{self, ModelReport, Work};
 use super::{
-    Checked, Options, Outcome, Place, Program, Skip, audits, measurement, powered, system,
+    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, powered, system,
 };
 use crate::entry::{Entry, Guesses, Submitter, System, submitters};
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
-use crate::facts::{Facts, Missing, text};
+use crate::facts::{Facts, ReadError, text};
 use crate::layout::{DETAIL, Layout, SYSTEMS};
 use crate::power::nameplate::{self, NameplateError};
 use crate::python;
@@ -27,39 +27,39 @@ use crate::tree::{Node, Tree};
 use dyno_rules::{Round, Scenario, Version};
 
 /// Checks a tree.
-pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
-    let mut around = Judged::new(Program::Modular);
+pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
+    let mut report = ModelReport::new(Program::Modular);
     let found = submitters(tree, round, Guesses::Modular);
     let mut systems = Vec::new();
     for submitter in found.iter().filter(|one| options.wants(one)) {
-        load_submitter(submitter, &mut around.issues);
+        load_submitter(submitter, &mut report.issues);
         for system in &submitter.systems {
-            let described = describe(submitter, system, round, options, &mut around.issues);
-            systems.push((submitter, system, described));
+            let system_info = describe(submitter, system, round, options, &mut report.issues);
+            systems.push((submitter, system, system_info));
         }
     }
-    work::judge(tree, &systems, (round, options), around, judge)
+    work::judge(tree, &systems, round, options, report, judge)
 }
 
 fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
     let path = submitter.folder.path();
     if submitter.results.is_none() {
-        issues.add(&NO_RESULTS_FOLDER, At::path(&path), "there is no folder results");
-        issues.crash(At::path(&path), "there is no folder results");
+        issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "there is no folder results");
+        issues.crash(Location::path(&path), "there is no folder results");
     }
     if let Some(problem) = &submitter.names.problem {
         let path = path.join("model_mapping.json");
-        let at = At::path(&path).line(problem.line);
+        let at = Location::path(&path).line(problem.line);
         issues.add(&MODEL_NAMES, at, problem.to_string());
         issues.crash(at, "model_mapping.json does not read");
     }
 }
 
-/// A system with the description that it has, whatever is wrong with it.
-struct Described {
+/// Data on a system, valid or not.
+struct SystemInfo {
     json: JsonFile,
     passes: bool,
-    /// Design power, W, where it is told.
+    /// Design power in W; empty if unknown.
     design_power: String,
 }
 
@@ -69,11 +69,11 @@ fn describe(
     round: &'static Round,
     options: &Options,
     issues: &mut Issues,
-) -> Option<Described> {
+) -> Option<SystemInfo> {
     let Some(file) = system.description else {
         let path = system.folder.path();
-        issues.add(&SYSTEM_MISSING, At::path(&path), "the system is not described");
-        issues.crash(At::path(&path), "the system is not described");
+        issues.add(&SYSTEM_MISSING, Location::path(&path), "the system is not described");
+        issues.crash(Location::path(&path), "the system is not described");
         return None;
     };
     let path = file.path();
@@ -82,22 +82,23 @@ fn describe(
         read => {
             let line = read.as_ref().err().and_then(|problem| problem.line);
             let why = read.err().map_or("no JSON object".to_owned(), |problem| problem.to_string());
-            let at = At::path(&path).line(line);
+            let at = Location::path(&path).line(line);
             issues.add(&SYSTEM_JSON, at, why);
             issues.crash(at, "the description does not read");
             return None;
         }
     };
     let mut own = Issues::new(Program::Modular);
-    system::Description { json: &json, path: &path, submitter, round, options }.judge(&mut own);
+    system::SystemDescription { json: &json, path: &path, submitter, round, options }
+        .judge(&mut own);
     let passes = own.passes();
     issues.append(own);
     load_nameplate(submitter, system, round, issues);
     let design_power = design_power(submitter, system, &json, round);
-    Some(Described { json, passes, design_power })
+    Some(SystemInfo { json, passes, design_power })
 }
 
-/// What describes the power supplies of a system, from v6.1.
+/// Returns the file that describes the power supplies of a system, from v6.1 on.
 pub(super) fn nameplate_file<'t>(
     submitter: &Submitter<'t>,
     system: &System<'t>,
@@ -107,8 +108,8 @@ pub(super) fn nameplate_file<'t>(
     file.filter(|_| round.version >= Version::new(6, 1))
 }
 
-/// From v6.1 the program loads what describes the power supplies before it looks at
-/// anything, so that a file that is no YAML ends it.
+/// Loads the power supplies of a system. From v6.1 the checker does this first and crashes if
+/// the file is not YAML.
 fn load_nameplate(
     submitter: &Submitter<'_>,
     system: &System<'_>,
@@ -118,18 +119,18 @@ fn load_nameplate(
     let Some(file) = nameplate_file(submitter, system, round) else { return };
     let path = file.path();
     match text::read(Some(file)) {
-        Ok(said) if said.is_utf8 => {
+        Ok(file) if file.is_utf8 => {
             if let Err(problem @ NameplateError::Unreadable { .. }) =
-                nameplate::design_watts(&said.text)
+                nameplate::design_watts(&file.text)
             {
-                issues.crash(At::path(&path), &problem.to_string());
+                issues.crash(Location::path(&path), &problem.to_string());
             }
         }
-        _ => issues.crash(At::path(&path), "is no UTF-8, or cannot be read"),
+        _ => issues.crash(Location::path(&path), "is no UTF-8, or cannot be read"),
     }
 }
 
-/// Design power as the table has it: of the description, or of the power supplies.
+/// Returns the design power for the table: from the description, or from the power supplies.
 pub(super) fn design_power(
     submitter: &Submitter<'_>,
     system: &System<'_>,
@@ -148,51 +149,51 @@ pub(super) fn design_power(
     nameplate::design_watts(&text).map(python::float).unwrap_or_default()
 }
 
-fn judge(work: &Work<'_, '_, Option<Described>>) -> Judged {
-    let mut judged = Judged::new(Program::Modular);
-    let is_complete = scenarios(work, &mut judged.issues);
+fn judge(work: &Work<'_, '_, Option<SystemInfo>>) -> ModelReport {
+    let mut report = ModelReport::new(Program::Modular);
+    let is_complete = scenarios(work, &mut report.issues);
     for entry in &work.model.results {
         if work.options.scenarios_to_skip.contains(&entry.name) {
             continue;
         }
-        let outcome = match work.described {
-            Some(described) => self::entry(work, entry, described, is_complete, &mut judged),
+        let outcome = match work.system_info {
+            Some(system_info) => self::entry(work, entry, system_info, is_complete, &mut report),
             None => Outcome::Invalid,
         };
-        judged.listed.push((entry.folder.path(), outcome));
+        report.listed.push((entry.folder.path(), outcome));
     }
-    judged
+    report
 }
 
-/// Whether the model is known and its scenarios are complete; asked of the closed
-/// and network divisions.
-fn scenarios(work: &Work<'_, '_, Option<Described>>, issues: &mut Issues) -> bool {
+/// Checks that the model is known and, in the closed and network divisions, that its scenarios
+/// are complete.
+fn scenarios(work: &Work<'_, '_, Option<SystemInfo>>, issues: &mut Issues) -> bool {
     let path = work.model.folder.path();
-    let at = At::path(&path);
+    let at = Location::path(&path);
     if work.model.benchmark.is_none() {
         issues.add(&MODEL_UNKNOWN, at, format!("the round has no model {}", work.model.official));
     }
     if !work.submitter.division.is_closed_or_network() {
         return work.model.benchmark.is_some();
     }
-    let Some(described) = work.described else { return false };
-    let Some(suite) = system::suite(&described.json, work.round) else {
+    let Some(system_info) = work.system_info else { return false };
+    let Some(suite) = system::suite(&system_info.json, work.round) else {
         issues.crash(at, "the type of the system is none");
         return false;
     };
-    let Some(wanted) = work.model.benchmark.and_then(|b| b.wanted(suite)) else {
+    let Some(wanted) = work.model.benchmark.and_then(|b| b.scenarios_in(suite)) else {
         let message = format!("{} has no scenarios of {}", work.model.official, suite.name());
         issues.add(&MODEL_SUITE, at, message);
         issues.crash(at, "the model has no scenarios for this type of system");
         return false;
     };
-    let there = |scenario: &Scenario| {
+    let has_result = |scenario: &Scenario| {
         work.model.results.iter().any(|entry| entry.scenario == Some(*scenario))
     };
-    let missing = wanted.required.iter().filter(|scenario| !there(scenario));
+    let missing = wanted.required.iter().filter(|scenario| !has_result(scenario));
     let mut missing: Vec<&str> = missing.map(|scenario| scenario.name()).collect();
     let either = [Scenario::Server, Scenario::Interactive];
-    if either.iter().all(|one| wanted.optional.contains(one) && !there(one)) {
+    if either.iter().all(|one| wanted.optional.contains(one) && !has_result(one)) {
         missing.push("Server or Interactive");
     }
     if !missing.is_empty() {
@@ -204,7 +205,7 @@ fn scenarios(work: &Work<'_, '_, Option<Described>>, issues: &mut Issues) -> boo
         if !wanted.required.iter().chain(&wanted.optional).any(known) {
             let path = entry.folder.path();
             let message = format!("{} is no scenario of {}", entry.name, work.model.official);
-            issues.add(&SCENARIO_UNKNOWN, At::path(&path), message);
+            issues.add(&SCENARIO_UNKNOWN, Location::path(&path), message);
             is_complete = false;
         }
     }
@@ -212,22 +213,22 @@ fn scenarios(work: &Work<'_, '_, Option<Described>>, issues: &mut Issues) -> boo
 }
 
 fn entry<'a, 't>(
-    work: &Work<'a, 't, Option<Described>>,
+    work: &Work<'a, 't, Option<SystemInfo>>,
     entry: &'a Entry<'t>,
-    described: &Described,
+    system_info: &SystemInfo,
     is_complete: bool,
-    judged: &mut Judged,
+    report: &mut ModelReport,
 ) -> Outcome {
     let Work { options, submitter, .. } = *work;
-    let place = work.place(entry, entry.scenario, &described.json);
+    let place = work.place(entry, entry.scenario, &system_info.json);
     let facts = work.facts(entry);
     let mut own = Issues::new(Program::Modular);
     load(&place, &facts, &mut own);
-    let (metric, accuracy) = match OnEndpoint::of(&place, &facts) {
-        Some(on) => {
-            let metric = on.performance(&mut own);
-            let accuracy = on.accuracy(&mut own);
-            on.audits(&mut own);
+    let (metric, accuracy) = match EndpointResult::find(&place, &facts) {
+        Some(result) => {
+            let metric = result.performance(&mut own);
+            let accuracy = result.accuracy(&mut own);
+            result.audits(&mut own);
             (metric, accuracy)
         }
         None => {
@@ -242,53 +243,60 @@ fn entry<'a, 't>(
     }
     let has_power = entry.power().is_some();
     let energy = if has_power { powered::judge(&place, &facts, &mut own) } else { None };
-    let passes = own.passes() && described.passes && is_complete;
-    judged.issues.append(own);
+    let passes = own.passes() && system_info.passes && is_complete;
+    report.issues.append(own);
     let (Some(metric), Some(measurement)) = (metric.filter(|_| passes), measurement) else {
         return Outcome::Invalid;
     };
-    let own = own_columns(&place, described, &facts, &mut judged.issues);
-    let result =
-        Result_ { place: &place, metric: &metric, accuracy: &accuracy, energy, measurement, own };
-    judged.rows.extend(result.rows(&mut judged.issues));
+    let own = own_columns(&place, system_info, &facts, &mut report.issues);
+    let result = ValidResult {
+        place: &place,
+        metric: &metric,
+        accuracy: &accuracy,
+        energy,
+        measurement,
+        own,
+    };
+    report.rows.extend(result.rows(&mut report.issues));
     Outcome::Valid { metric: metric.value }
 }
 
-/// What must load: without it the program ends.
+/// Reports files whose absence makes the checker crash while loading.
 fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     let folder = place.entry.folder.path();
     let logs = [("performance/run_1", &facts.performance), ("accuracy", &facts.accuracy)];
     for (name, log) in logs.into_iter().filter(|_| facts.endpoint.is_none()) {
         let path = folder.join(name).join(DETAIL);
         if log.is_err() {
-            issues.crash(At::path(&path), "there is no detail log");
+            issues.crash(Location::path(&path), "there is no detail log");
         }
-        load_log(At::path(&path), log, issues);
+        load_log(Location::path(&path), log, issues);
     }
     for audit in &facts.audits {
         if matches!(audit.name.as_str(), "TEST01" | "TEST04") {
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
-            load_log(At::path(&path), &audit.performance, issues);
+            load_log(Location::path(&path), &audit.performance, issues);
         }
     }
-    if facts.accuracy_text.as_ref().is_ok_and(|said| !said.is_utf8) {
+    if facts.accuracy_text.as_ref().is_ok_and(|text| !text.is_utf8) {
         let path = folder.join("accuracy/accuracy.txt");
-        issues.crash(At::path(&path), "accuracy.txt is no UTF-8");
+        issues.crash(Location::path(&path), "accuracy.txt is no UTF-8");
     }
     if place.submitter.layout != Layout::Together && place.entry.measurements.is_none() {
-        issues.crash(At::path(&folder), "the folder that describes the measurement is missing");
+        issues
+            .crash(Location::path(&folder), "the folder that describes the measurement is missing");
     }
     if let Some(measurement) = &facts.measurement
         && let Err(problem) = measurement.json.as_ref().or_else(|problem| problem.as_python())
     {
         let path = measurement.file.path();
-        let at = At::path(&path).line(problem.line);
+        let at = Location::path(&path).line(problem.line);
         issues.add(&MEASUREMENT_JSON, at, problem.to_string());
         issues.crash(at, "the description of the measurement does not read");
     }
 }
 
-fn load_log(at: At<'_>, log: &Result<DetailLog, Missing>, issues: &mut Issues) {
+fn load_log(at: Location<'_>, log: &Result<DetailLog, ReadError>, issues: &mut Issues) {
     let Ok(log) = log else { return };
     if !log.begins_with_marker {
         issues.crash(at.line(Some(1)), "the first line is none of LoadGen's");
@@ -302,7 +310,7 @@ fn performance(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) ->
     match &facts.performance {
         Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
         Err(_) => {
-            issues.add(&RUN_UNREADABLE, At::path(&path), "there is no detail log");
+            issues.add(&RUN_UNREADABLE, Location::path(&path), "there is no detail log");
             None
         }
     }
@@ -310,16 +318,16 @@ fn performance(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) ->
 
 fn accuracy_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Accuracy {
     let folder = place.entry.folder.path().join("accuracy");
-    let at = At::path(&folder);
+    let at = Location::path(&folder);
     let Some(node) = place.entry.accuracy() else {
         issues.add(&ACCURACY_TEXT_MISSING, at, "there is no accuracy run");
         return Accuracy::default();
     };
     let (text_path, log_path) = accuracy::paths(node);
     let accuracy = match &facts.accuracy_text {
-        Ok(said) => {
+        Ok(text) => {
             let mut own = Issues::new(Program::Modular);
-            let accuracy = accuracy::check_text(place, said, &text_path, &mut own);
+            let accuracy = accuracy::check_text(place, text, &text_path, &mut own);
             if !place.submitter.division.is_closed_or_network() {
                 own.waive(ALL);
             }
@@ -349,18 +357,18 @@ fn measurement_of<'a>(
     let code = place.submitter.layout.code();
     if submitter.child(code).is_none() {
         let path = submitter.path().join(code);
-        issues.add(&CODE_ALL_MISSING, At::path(&path), format!("there is no folder {code}"));
+        issues.add(&CODE_ALL_MISSING, Location::path(&path), format!("there is no folder {code}"));
     }
     let path = place.entry.folder.path();
     let Some(folder) = place.entry.measurements else {
-        issues.add(&MEASUREMENT_FOLDER, At::path(&path), "the measurement is not described");
+        issues.add(&MEASUREMENT_FOLDER, Location::path(&path), "the measurement is not described");
         return None;
     };
     measurement::check_files(place, folder, issues);
     let Some(measurement) = &facts.measurement else {
         let path = folder.path();
         let message = "no JSON file describes the measurement";
-        issues.add(&MEASUREMENT_JSON_MISSING, At::path(&path), message);
+        issues.add(&MEASUREMENT_JSON_MISSING, Location::path(&path), message);
         return None;
     };
     let json = measurement.json.as_ref().or_else(|problem| problem.as_python()).ok()?;
@@ -368,23 +376,23 @@ fn measurement_of<'a>(
     Some(json)
 }
 
-/// The columns that this program fills in its own way.
+/// Returns the columns that this program fills in differently.
 fn own_columns(
     place: &Place<'_, '_>,
-    described: &Described,
+    system_info: &SystemInfo,
     facts: &Facts<'_>,
     issues: &mut Issues,
 ) -> Vec<(Column, String)> {
     let location = place.entry.folder.path().join("performance/run_1");
-    // Case counts here, and that LoadGen plays Interactive as Server does not.
-    let of_client = facts.endpoint.as_ref().map(|said| &said.performance);
-    let log = facts.performance.as_ref().ok().or(of_client);
+    // The comparison is case-sensitive, and the log of Interactive states Server.
+    let client_log = facts.endpoint.as_ref().map(|client| &client.performance);
+    let log = facts.performance.as_ref().ok().or(client_log);
     let played = log.and_then(|log| log.text("effective_scenario"));
     let inferred = u8::from(played != Some(place.entry.name.as_str()));
-    let total = total_accelerators(&described.json);
+    let total = total_accelerators(&system_info.json);
     if total.is_empty() {
         let why = "nodes and accelerators are no whole numbers";
-        issues.crash(At::path(&location), why);
+        issues.crash(Location::path(&location), why);
     }
     vec![
         (Column::Scenario, place.entry.name.clone()),
@@ -393,11 +401,11 @@ fn own_columns(
         (Column::Errors, "0".to_owned()),
         (Column::Inferred, inferred.to_string()),
         (Column::TotalAccelerators, total),
-        (Column::DesignPower, described.design_power.clone()),
+        (Column::DesignPower, system_info.design_power.clone()),
     ]
 }
 
-/// Accelerators of all nodes; empty where one of the two counts is no whole number.
+/// Returns the number of accelerators in all nodes; empty if a count is not an integer.
 pub(super) fn total_accelerators(description: &JsonFile) -> String {
     let count = |field| description.get(field).and_then(whole);
     let total = count("number_of_nodes").zip(count("accelerators_per_node"));
@@ -405,7 +413,7 @@ pub(super) fn total_accelerators(description: &JsonFile) -> String {
     total.map(|total| total.to_string()).unwrap_or_default()
 }
 
-/// A whole number as Python's `int` makes one: of numbers and of texts.
+/// Converts numbers and texts to an integer as Python's `int` does.
 fn whole(value: &Value) -> Option<i64> {
     match value {
         Value::Bool(flag) => Some(i64::from(*flag)),

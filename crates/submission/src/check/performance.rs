@@ -1,18 +1,18 @@
-//! A performance run, by its detail log.
+//! Checks a performance run by its detail log.
 
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::catalogue::*;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::{Place, Program};
 use crate::facts::detail::DetailLog;
 use crate::python;
 use dyno_rules::{Scenario, Seeds, Version};
 
-/// Models whose samples differ so much in size that each must be issued equally often,
-/// as mlperf.conf has them.
+/// Models whose samples differ so much in size that each must be issued equally often, as in
+/// mlperf.conf.
 const EQUAL_ISSUE: [&str; 10] = [
     "3d-unet",
     "rgat",
@@ -25,7 +25,7 @@ const EQUAL_ISSUE: [&str; 10] = [
     "deepseek-r1",
     "whisper",
 ];
-/// Language models, of which token latencies are asked.
+/// Language models, which require token latencies.
 const LANGUAGE: [&str; 7] = [
     "llama2-70b",
     "mixtral-8x7b",
@@ -37,50 +37,50 @@ const LANGUAGE: [&str; 7] = [
 ];
 const NS_PER_MS: f64 = 1e6;
 const MS_PER_S: f64 = 1e3;
-/// Samples of a MultiStream query.
+/// Samples per MultiStream query.
 const STREAMS: f64 = 8.0;
 
 /// A run to judge.
 pub struct Run<'a, 't> {
-    /// Of which result.
+    /// Place of its result.
     pub place: &'a Place<'a, 't>,
     /// Its detail log.
     pub log: &'a DetailLog,
-    /// Where that lies.
+    /// Path of the log.
     pub path: &'a Path,
-    /// Audits may have several configuration files.
+    /// Whether it is a run of an audit, which may have several configuration files.
     pub is_audit: bool,
 }
 
-/// The result of a run.
+/// Metric of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// The value.
     pub value: f64,
-    /// As the official programs print it.
+    /// Text, as the official checkers print it.
     pub text: String,
-    /// Whether it was inferred from another scenario.
+    /// Whether the value was inferred from another scenario.
     pub is_inferred: bool,
 }
 
 impl Metric {
-    fn of(value: f64) -> Self {
+    fn from_value(value: f64) -> Self {
         Self { value, text: python::float(value), is_inferred: false }
     }
 }
 
-/// A comparison cannot be made: the log lacks the key, or has no number there.
-pub(super) struct NoNumber;
+/// Error: a value is missing in the log, or is not a number.
+pub(super) struct MissingNumber;
 
 impl Run<'_, '_> {
-    /// Judges it; the metric is there where the log has it.
+    /// Judges the run; returns the metric if the log contains it.
     pub fn judge(&self, issues: &mut Issues) -> Option<Metric> {
         if let Some(line) = self.log.broken(issues.program() != Program::Strict) {
             let at = self.at("").line(Some(line));
             issues.add(&RUN_UNREADABLE, at, "a line is no JSON object with a key, or no UTF-8");
             return None;
         }
-        let Some(scenario) = self.log.text("effective_scenario").and_then(known) else {
+        let Some(scenario) = self.log.text("effective_scenario").and_then(exact_scenario) else {
             issues.add(&RUN_KEY, self.at("effective_scenario"), "the log names no scenario");
             return None;
         };
@@ -94,7 +94,7 @@ impl Run<'_, '_> {
         self.errors(issues);
         let _ = self.samples(issues);
         self.seeds(issues);
-        // The program in one file leaves these out for the first round.
+        // The single-file checker skips these in the first round.
         if issues.program() != Program::Mono || self.place.round.version > Version::new(0, 5) {
             let _ = self.latency(scenario, issues);
             let _ = self.queries(scenario, issues);
@@ -105,13 +105,13 @@ impl Run<'_, '_> {
         self.metric(scenario, issues).ok()
     }
 
-    fn at(&self, key: &str) -> At<'_> {
+    fn at(&self, key: &str) -> Location<'_> {
         let line = if key.is_empty() { None } else { self.log.line_of(key) };
-        At::path(self.path).line(line)
+        Location::path(self.path).line(line)
     }
 
-    /// A number of the log; that it is not there is a finding.
-    fn number(&self, key: &str, issues: &mut Issues) -> Result<f64, NoNumber> {
+    /// Returns a number of the log, or reports that it is missing.
+    fn number(&self, key: &str, issues: &mut Issues) -> Result<f64, MissingNumber> {
         let number = self.log.value(key).and_then(python::number);
         number.ok_or_else(|| {
             let message = match self.log.value(key) {
@@ -119,18 +119,17 @@ impl Run<'_, '_> {
                 Some(value) => format!("`{key}` is no number but {value}"),
             };
             issues.add(&RUN_KEY, self.at(key), message);
-            NoNumber
+            MissingNumber
         })
     }
 
-    /// Whether early stopping decides how long a run must be, which came with v2.0.
+    /// Whether early stopping decides the length of a run, from v2.0 on.
     fn stops_early(&self, scenario: Scenario) -> bool {
         !self.is_early()
             && matches!(scenario, Scenario::Server | Scenario::SingleStream | Scenario::MultiStream)
     }
 
-    /// Whether the round is one of those with streams at a fixed interval in MultiStream
-    /// and without early stopping.
+    /// Whether the round precedes early stopping and uses a fixed interval in MultiStream.
     fn is_early(&self) -> bool {
         self.place.round.version < Version::new(2, 0)
     }
@@ -139,9 +138,10 @@ impl Run<'_, '_> {
         &self.place.model.official
     }
 
-    /// Language models: token latencies must be measured and, under load, be low.
-    fn tokens(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
-        if !is_of(&LANGUAGE, self.model()) {
+    /// Checks that token latencies of language models were measured and, under load, meet their
+    /// limits.
+    fn tokens(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), MissingNumber> {
+        if !contains_model(&LANGUAGE, self.model()) {
             return Ok(());
         }
         let on = self.log.value("requested_use_token_latencies").is_some_and(python::is_true);
@@ -150,8 +150,8 @@ impl Run<'_, '_> {
             issues.add(&RUN_TOKENS_OFF, at, "token latencies were not measured");
             return Ok(());
         }
-        // LoadGen plays Interactive as Server: its log says Server, so that the checker
-        // in modules applies the limits of Server.
+        // LoadGen logs Interactive as Server, so the modular checker applies the limits of
+        // Server.
         let judged = match issues.program() {
             Program::Modular => Some(scenario),
             Program::Mono | Program::Strict => self.place.scenario,
@@ -162,12 +162,12 @@ impl Run<'_, '_> {
         self.token_limits(judged, issues)
     }
 
-    /// The limits of a scenario under load.
+    /// Checks the token limits of a scenario under load.
     pub(super) fn token_limits(
         &self,
         judged: Scenario,
         issues: &mut Issues,
-    ) -> Result<(), NoNumber> {
+    ) -> Result<(), MissingNumber> {
         let limits = self.place.model.benchmark.and_then(|b| b.token_latency.get(&judged));
         let Some(limits) = limits else {
             let message = format!("there are no limits of {} in {}", self.model(), judged.name());
@@ -198,7 +198,7 @@ impl Run<'_, '_> {
         let closed = self.place.submitter.division.is_closed_or_network();
         let since = self.place.round.version >= Version::new(4, 1);
         let key = "effective_sample_concatenate_permutation";
-        if !closed || !since || self.is_audit || !is_of(&EQUAL_ISSUE, self.model()) {
+        if !closed || !since || self.is_audit || !contains_model(&EQUAL_ISSUE, self.model()) {
             return;
         }
         let on = match self.log.value(key) {
@@ -215,13 +215,13 @@ impl Run<'_, '_> {
         let errors = &self.log.errors;
         let exceptions = self.place.options.submission_exceptions;
         let fails = match issues.program() {
-            // It trusts the log's own count where there is one.
+            // It uses the log's own count if there is one.
             Program::Mono => {
-                let told = self.log.value("num_errors").and_then(python::number);
-                let any = told.map_or(errors.count > 0, |told| told != 0.0);
+                let counted = self.log.value("num_errors").and_then(python::number);
+                let any = counted.map_or(errors.count > 0, |count| count != 0.0);
                 any && (!exceptions || errors.not_uncommitted > 0)
             }
-            // It looks only when it is told to accept some of them.
+            // It checks only if it should accept some errors.
             Program::Modular => {
                 exceptions && (errors.others > 0 || (!self.is_audit && errors.several_confs > 0))
             }
@@ -237,8 +237,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The program in modules asks each line whether it is an error, and fails where one
-    /// does not say.
+    /// Reports the first line without an error flag, which the modular checker rejects.
     fn marks(&self, issues: &mut Issues) {
         if let Some(line) = self.log.unmarked {
             let at = self.at("").line(Some(line));
@@ -246,7 +245,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn samples(&self, issues: &mut Issues) -> Result<(), NoNumber> {
+    fn samples(&self, issues: &mut Issues) -> Result<(), MissingNumber> {
         let key = "effective_performance_sample_count";
         let found = self.number(key, issues)?;
         let wanted = self.place.model.benchmark.and_then(|b| b.performance_samples);
@@ -282,7 +281,8 @@ impl Run<'_, '_> {
         self.seeds_of(seeds, issues);
     }
 
-    /// Clients of endpoints load no samples, so that they lack the first seed.
+    /// Checks the seeds of issued samples. Clients of endpoints load no samples, so they have no
+    /// QSL seed.
     pub(super) fn seeds_of_issue(&self, issues: &mut Issues) {
         self.seeds_of(self.place.round.seeds, issues);
     }
@@ -300,23 +300,27 @@ impl Run<'_, '_> {
         }
     }
 
-    fn latency(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+    fn latency(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         if !self.stops_early(scenario) {
             return self.tail(scenario, issues);
         }
         if !self.log.value("early_stopping_met").is_some_and(python::is_true) {
-            let said = self.log.text("early_stopping_result").unwrap_or("it says no more");
+            let reason = self.log.text("early_stopping_result").unwrap_or("it says no more");
             let at = self.at("early_stopping_met");
-            issues.add(&RUN_EARLY_STOPPING, at, format!("early stopping is not met: {said}"));
+            issues.add(&RUN_EARLY_STOPPING, at, format!("early stopping is not met: {reason}"));
         }
         self.bound(&RUN_TARGET_LATENCY, "effective_target_latency_ns", scenario, issues)
     }
 
-    /// The latency at a percentile against the bound of a scenario: at that of the
-    /// benchmark, where the official programs take the 99th.
-    pub(super) fn tail(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+    /// Checks the tail latency against the bound of a scenario, at the benchmark's percentile.
+    /// The official checkers use the 99th percentile.
+    pub(super) fn tail(
+        &self,
+        scenario: Scenario,
+        issues: &mut Issues,
+    ) -> Result<(), MissingNumber> {
         let benchmark = self.place.model.benchmark;
-        let own = benchmark.and_then(|of| self.place.round.percentile(of, scenario));
+        let own = benchmark.and_then(|benchmark| self.place.round.percentile(benchmark, scenario));
         let own = own.filter(|_| issues.program() == Program::Strict);
         let percent = 100.0 * own.unwrap_or(0.99);
         let key = match scenario {
@@ -334,7 +338,7 @@ impl Run<'_, '_> {
         key: &str,
         scenario: Scenario,
         issues: &mut Issues,
-    ) -> Result<(), NoNumber> {
+    ) -> Result<(), MissingNumber> {
         let bound = self.place.model.benchmark.and_then(|b| b.latency.get(&scenario)).copied();
         let Some(bound) = bound.filter(|bound| *bound > 0) else { return Ok(()) };
         let found = self.number(key, issues)?;
@@ -346,24 +350,24 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn queries(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), NoNumber> {
+    fn queries(&self, scenario: Scenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         let benchmark = self.place.model.benchmark;
         let wanted = benchmark.and_then(|b| b.min_queries.get(&scenario)).copied();
-        let frees = issues.program() == Program::Mono && is_of(&EQUAL_ISSUE, self.model());
+        let frees = issues.program() == Program::Mono && contains_model(&EQUAL_ISSUE, self.model());
         if let Some(wanted) = wanted.filter(|_| !self.stops_early(scenario) && !frees) {
             let key = "effective_min_query_count";
             let found = self.number(key, issues)?;
             self.at_least(&RUN_MIN_QUERIES, key, found, wanted, issues);
         }
-        let closed = self.place.submitter.division == crate::entry::Division::Closed;
+        let closed = self.place.submitter.division == crate::entry::DivisionFolder::Closed;
         let judged = issues.program() == Program::Mono || closed;
         if scenario == Scenario::Offline && judged {
             let key = "effective_samples_per_query";
             let found = self.number(key, issues)?;
-            // One bound for all models until v4.0.
-            let of_round = benchmark.filter(|_| self.place.round.version < Version::new(4, 0));
-            let of_round = of_round.map(|_| self.place.round.offline_samples);
-            match benchmark.and_then(|b| b.offline_samples).or(of_round) {
+            // One bound applied to all models until v4.0.
+            let round_samples = benchmark.filter(|_| self.place.round.version < Version::new(4, 0));
+            let round_samples = round_samples.map(|_| self.place.round.offline_samples);
+            match benchmark.and_then(|b| b.offline_samples).or(round_samples) {
                 Some(wanted) => self.at_least(&RUN_OFFLINE_SAMPLES, key, found, wanted, issues),
                 None => {
                     let message = format!("{} has no Offline scenario", self.model());
@@ -374,7 +378,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn duration(&self, issues: &mut Issues) -> Result<(), NoNumber> {
+    pub(super) fn duration(&self, issues: &mut Issues) -> Result<(), MissingNumber> {
         if issues.program() == Program::Modular && self.model().starts_with("e2e-rag") {
             return Ok(());
         }
@@ -386,8 +390,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Behind a network the name of the system must say so; whether the division
-    /// allows a network is a matter of the system's description.
+    /// Checks the name of a system behind a network. The system description determines whether
+    /// the division allows a network.
     pub(super) fn network(&self, issues: &mut Issues) {
         let network = self.place.description.get("is_network").and_then(Value::as_str);
         if !network.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
@@ -405,7 +409,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether the result may stand for the scenario of its folder.
+    /// Checks whether the result may be used for the scenario of its folder.
     pub(super) fn inference(&self, played: Scenario, issues: &mut Issues) {
         use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
         let Some(folder) = self.place.scenario else { return };
@@ -424,24 +428,24 @@ impl Run<'_, '_> {
         }
     }
 
-    fn metric(&self, played: Scenario, issues: &mut Issues) -> Result<Metric, NoNumber> {
+    fn metric(&self, played: Scenario, issues: &mut Issues) -> Result<Metric, MissingNumber> {
         let round = self.place.round;
         let mut value = None;
-        // The key of the round must be there even where the model has one of its own.
+        // The round's key must exist even if the model has its own key.
         let own = self.place.model.benchmark.and_then(|b| b.result_keys.get(&played));
         for key in round.result_keys.get(&played).into_iter().chain(own) {
             value = Some(self.number_or_text(key, issues)?);
         }
-        self.in_units(played, value.ok_or(NoNumber)?, issues)
+        self.in_units(played, value.ok_or(MissingNumber)?, issues)
     }
 
-    /// The result that a key holds.
+    /// Returns the metric of a key.
     pub(super) fn metric_of(
         &self,
         played: Scenario,
         key: &str,
         issues: &mut Issues,
-    ) -> Result<Metric, NoNumber> {
+    ) -> Result<Metric, MissingNumber> {
         let value = self.number_or_text(key, issues)?;
         self.in_units(played, value, issues)
     }
@@ -451,15 +455,15 @@ impl Run<'_, '_> {
         played: Scenario,
         value: f64,
         issues: &mut Issues,
-    ) -> Result<Metric, NoNumber> {
-        let mut metric = Metric::of(value);
+    ) -> Result<Metric, MissingNumber> {
+        let mut metric = Metric::from_value(value);
         let is_streams = played == Scenario::MultiStream && self.is_early();
         if matches!(played, Scenario::SingleStream | Scenario::MultiStream) && !is_streams {
             let mut ms = metric.value / NS_PER_MS;
             if self.model() == "wan-2.2-t2v-a14b" {
                 ms /= MS_PER_S;
             }
-            metric = Metric::of(ms);
+            metric = Metric::from_value(ms);
         }
         match self.place.scenario {
             Some(folder) if folder != played => self.inferred(played, folder, metric, issues),
@@ -467,7 +471,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn number_or_text(&self, key: &str, issues: &mut Issues) -> Result<f64, NoNumber> {
+    fn number_or_text(&self, key: &str, issues: &mut Issues) -> Result<f64, MissingNumber> {
         let text = self.log.text(key).filter(|_| issues.program() != Program::Strict);
         match text.and_then(|text| text.trim().parse().ok()) {
             Some(number) => Ok(number),
@@ -475,15 +479,15 @@ impl Run<'_, '_> {
         }
     }
 
-    /// What the run says of another scenario.
+    /// Returns the metric that the run implies for another scenario.
     fn inferred(
         &self,
         played: Scenario,
         folder: Scenario,
         metric: Metric,
         issues: &mut Issues,
-    ) -> Result<Metric, NoNumber> {
-        let inferred = |value: f64| Metric { is_inferred: true, ..Metric::of(value) };
+    ) -> Result<Metric, MissingNumber> {
+        let inferred = |value: f64| Metric { is_inferred: true, ..Metric::from_value(value) };
         match (played, folder) {
             (Scenario::SingleStream, Scenario::Offline) => {
                 let key = "result_qps_without_loadgen_overhead";
@@ -510,18 +514,18 @@ impl Run<'_, '_> {
     }
 }
 
-/// Whether it is a language model, of which token latencies are asked.
+/// Whether a model is a language model, which requires token latencies.
 pub(super) fn is_language(model: &str) -> bool {
-    is_of(&LANGUAGE, model)
+    contains_model(&LANGUAGE, model)
 }
 
-/// The scenario that a log says, in its own spelling.
-fn known(name: &str) -> Option<Scenario> {
+/// Returns the scenario with exactly this name.
+fn exact_scenario(name: &str) -> Option<Scenario> {
     Scenario::ALL.into_iter().find(|scenario| scenario.name() == name)
 }
 
-/// Whether a model is one of these, at any of its targets.
-fn is_of(models: &[&str], name: &str) -> bool {
+/// Whether a model is in a list, with any of its targets.
+fn contains_model(models: &[&str], name: &str) -> bool {
     let base = name.strip_suffix("-99.9").or_else(|| name.strip_suffix("-99")).unwrap_or(name);
     models.contains(&base)
 }

@@ -1,4 +1,4 @@
-//! Which result is judged, and everything around it.
+//! Place of a result that is judged: its round, submitter, system and model.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::Options;
 use crate::entry::{Entry, Model, Submitter, System};
 use crate::facts::detail::{self, DetailLog};
 use crate::facts::json::JsonFile;
-use crate::facts::{Facts, Missing};
+use crate::facts::{Facts, ReadError};
 use crate::layout::DETAIL;
 use dyno_rules::{QualityTarget, Round, Scenario};
 
@@ -15,42 +15,45 @@ use dyno_rules::{QualityTarget, Round, Scenario};
 pub struct Place<'a, 't> {
     /// The round.
     pub round: &'static Round,
-    /// How to check.
+    /// Options of the check.
     pub options: &'a Options,
-    /// Whose it is.
+    /// Submitter.
     pub submitter: &'a Submitter<'t>,
-    /// Of which system.
+    /// System.
     pub system: &'a System<'t>,
-    /// What the system's description says.
+    /// Description of the system.
     pub description: &'a JsonFile,
-    /// Of which model.
+    /// Model.
     pub model: &'a Model<'t>,
-    /// Its files.
+    /// Files of the result.
     pub entry: &'a Entry<'t>,
-    /// The scenario of its folder, as the program reads the name.
+    /// Scenario of the folder, as the program parses the name.
     pub scenario: Option<Scenario>,
 }
 
 impl Place<'_, '_> {
-    /// How many performance runs are submitted: five of Server before v1.0.
+    /// Returns the number of required performance runs: five in Server before v1.0, otherwise
+    /// one.
     pub fn runs(&self) -> u64 {
         let rules = self.scenario.and_then(|scenario| self.round.scenarios.get(&scenario));
         rules.map_or(1, |rules| rules.runs)
     }
 
-    /// Further runs that confirm the first and need not be submitted: those that are.
+    /// Returns the numbers of optional runs that confirm the first one and were submitted.
     pub fn confirming_runs(&self) -> impl Iterator<Item = u64> {
         let rules = self.scenario.and_then(|scenario| self.round.scenarios.get(&scenario));
-        let asked = rules.and_then(|rules| rules.confirmation.as_ref()).map_or(0, |of| of.runs);
-        (self.runs() + 1..=asked).filter(|number| self.entry.numbered_run(*number).is_some())
+        let required = rules
+            .and_then(|rules| rules.confirmation.as_ref())
+            .map_or(0, |confirmation| confirmation.runs);
+        (self.runs() + 1..=required).filter(|number| self.entry.numbered_run(*number).is_some())
     }
 
-    /// What the log of a performance run says; that of the first is among the facts.
+    /// Returns the detail log of a performance run. The log of the first run is in `facts`.
     pub fn log_of_run<'f>(
         &self,
         number: u64,
         facts: &'f Facts<'_>,
-    ) -> Cow<'f, Result<DetailLog, Missing>> {
+    ) -> Cow<'f, Result<DetailLog, ReadError>> {
         if number == 1 {
             return Cow::Borrowed(&facts.performance);
         }
@@ -58,7 +61,7 @@ impl Place<'_, '_> {
         Cow::Owned(detail::read(folder.and_then(|folder| folder.file(DETAIL))))
     }
 
-    /// The targets of its quality.
+    /// Returns the quality targets of the result.
     pub fn targets(&self) -> Vec<&'static QualityTarget> {
         let all = self.model.benchmark.into_iter().flat_map(|benchmark| &benchmark.accuracy);
         all.filter(|target| target.scenario.is_none() || target.scenario == self.scenario).collect()

@@ -1,8 +1,8 @@
-//! Results with measured power.
+//! Checks results with power measurements.
 
 use super::catalogue::*;
 use super::files;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::{Place, Program, Skip};
 use crate::facts::Facts;
 use crate::layout::{ACCURACY_LOG, DETAIL, SUMMARY};
@@ -12,7 +12,7 @@ use crate::tree::Node;
 const RUN: [&str; 3] = [SUMMARY, DETAIL, "spl.txt"];
 const POWER: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
 
-/// Judges the measurement; the metric is there where the files have it.
+/// Judges the measurement; returns the metric if the files contain it.
 pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Option<Energy> {
     let folder = place.entry.folder.folder("performance")?;
     for (name, required, optional) in [
@@ -22,13 +22,17 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
     ] {
         let path = folder.path().join(name);
         match folder.folder(name) {
-            None => issues.add(&POWER_FILES, At::path(&path), "there is no such folder"),
+            None => issues.add(&POWER_FILES, Location::path(&path), "there is no such folder"),
             Some(folder) => check_files(folder, required, optional, issues),
         }
     }
     let path = folder.path();
     let Some(scenario) = place.scenario else {
-        issues.add(&POWER_METRIC, At::path(&path), "there is no metric of an unknown scenario");
+        issues.add(
+            &POWER_METRIC,
+            Location::path(&path),
+            "there is no metric of an unknown scenario",
+        );
         return None;
     };
     let absolute = folder.absolute();
@@ -37,20 +41,21 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
     let log = log.as_ref();
     let measurement = Measurement { folder: &absolute, shown: &path, round, scenario, log };
     let program = match issues.program() {
-        Program::Strict => power::Program::Rules,
-        Program::Mono | Program::Modular => power::Program::Official,
+        Program::Strict => power::PowerChecker::Rules,
+        Program::Mono | Program::Modular => power::PowerChecker::Official,
     };
     let power = power::check(&measurement, program);
     if !place.options.skips(Skip::Power) {
         issues.extend(power.findings);
     }
     if power.energy.is_none() {
-        issues.add(&POWER_METRIC, At::path(&path), "the power metric cannot be computed");
+        issues.add(&POWER_METRIC, Location::path(&path), "the power metric cannot be computed");
     }
     power.energy
 }
 
-/// What is known of the detail log already: no file is read twice.
+/// Returns the values of the detail log that has been read already, so that no file is read
+/// twice.
 fn log_of_run(facts: &Facts<'_>) -> Option<RunLog> {
     let (log, sha1) = facts.performance.as_ref().ok().zip(facts.performance_sha1.clone())?;
     let text = |key: &str| log.text(key).map(str::to_owned);
@@ -66,6 +71,6 @@ fn log_of_run(facts: &Facts<'_>) -> Option<RunLog> {
 fn check_files(folder: Node<'_>, required: &[&str], optional: &[&str], issues: &mut Issues) {
     if let Some(mismatch) = files::mismatch(folder, required, optional) {
         let path = folder.path();
-        issues.add(&POWER_FILES, At::path(&path), mismatch);
+        issues.add(&POWER_FILES, Location::path(&path), mismatch);
     }
 }

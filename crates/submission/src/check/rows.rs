@@ -1,9 +1,9 @@
-//! Rows of the table of results, from what counts.
+//! Rows of valid results in the table of results.
 
 use serde_json::Value;
 
 use super::accuracy::Accuracy;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::performance::Metric;
 use super::{Place, Program};
 use crate::facts::json::JsonFile;
@@ -26,23 +26,23 @@ const TOKENS: [&str; 9] = [
 ];
 
 /// A result that counts.
-pub struct Result_<'a, 't> {
-    /// Which.
+pub struct ValidResult<'a, 't> {
+    /// Place of the result.
     pub place: &'a Place<'a, 't>,
-    /// Its metric.
+    /// Metric.
     pub metric: &'a Metric,
-    /// Its accuracy.
+    /// Accuracy.
     pub accuracy: &'a Accuracy,
-    /// Its power.
+    /// Power metric, if power was measured.
     pub energy: Option<Energy>,
-    /// What describes the measurement.
+    /// Description of the measurement.
     pub measurement: &'a JsonFile,
-    /// Cells that the programs fill in each in its own way.
+    /// Cells that each program fills in differently.
     pub own: Vec<(Column, String)>,
 }
 
-impl Result_<'_, '_> {
-    /// Its rows: the result and, if it was measured, the power.
+impl ValidResult<'_, '_> {
+    /// Returns the row of the result and, if power was measured, the row of the power metric.
     pub fn rows(&self, issues: &mut Issues) -> Vec<Row> {
         let mut row = self.row(issues);
         let Some(energy) = self.energy.filter(|energy| energy.value > 0.0) else {
@@ -101,11 +101,11 @@ impl Result_<'_, '_> {
         row
     }
 
-    /// The program in one file puts quotes around these with `+`, which takes texts.
+    /// Reports a crash of the single-file checker, which concatenates these values as texts.
     fn must_be_text(&self, field: &str, value: Option<&Value>, issues: &mut Issues) {
         if issues.program() == Program::Mono && value.is_some_and(|value| !value.is_string()) {
             let path = self.place.entry.folder.path();
-            issues.crash(At::path(&path), &format!("`{field}` is no text"));
+            issues.crash(Location::path(&path), &format!("`{field}` is no text"));
         }
     }
 
@@ -129,7 +129,7 @@ impl Result_<'_, '_> {
     }
 }
 
-/// Unit of a result.
+/// Returns the unit of a result.
 pub fn unit(model: &str, scenario: Scenario) -> &'static str {
     use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
     match (model, scenario) {

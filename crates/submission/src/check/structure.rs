@@ -1,22 +1,21 @@
-//! What a submitter's folder may hold: names, sizes, links, and nothing without use.
+//! Checks a submitter's folder: names, sizes, links, and unused parts.
 
 use std::path::PathBuf;
 
 use super::catalogue::*;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::{Options, Program, Skip};
-use crate::entry::{Division, Submitter};
+use crate::entry::{DivisionFolder, Submitter};
 use crate::layout::SYSTEMS;
-use crate::tree::{Kind, Node, Tree};
+use crate::tree::{EntryKind, Node, Tree};
 
-/// Largest size of a file, in bytes.
+/// Maximum file size in bytes.
 const LARGEST_FILE: u64 = 50 << 20;
 
-/// What must hold of every file and folder; if it does not, no result of the submitter
-/// counts.
+/// Checks every file and folder. If a check fails, no result of the submitter counts.
 pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
     let program = issues.program();
-    // Files behind links to folders are not looked at, nor are such links.
+    // Linked folders and their files are not checked.
     let walked = || {
         let all = std::iter::once(submitter).chain(submitter.descendants());
         all.filter(|node| !node.is_behind_link())
@@ -24,7 +23,7 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
     let is_linked_folder = |node: &Node<'_>| node.is_folder() && node.link().is_some();
     let own = || walked().filter(|node| !is_linked_folder(node));
     let name_fits = |fits: fn(&str) -> bool| own().filter(|node| fits(&node.text())).collect();
-    // Of a folder that cannot be listed nobody knows; that is another finding.
+    // A folder that cannot be listed may not be empty; it is reported separately.
     let is_listed = |node: &Node<'_>| {
         program != Program::Strict || tree.unlisted().iter().all(|u| u.path != node.path())
     };
@@ -53,45 +52,46 @@ pub fn check_names(tree: &Tree, submitter: Node<'_>, issues: &mut Issues) {
     for (check, failing, message) in checks {
         for node in &failing {
             let path = node.path();
-            issues.add(check, At::path(&path), message);
+            issues.add(check, Location::path(&path), message);
         }
-        // The official program ends with the first check that fails.
+        // The official checker ends with the first check that fails.
         if program == Program::Mono && !failing.is_empty() && !issues.passes() {
             return;
         }
     }
 }
 
-/// Whether a link leads nowhere. The official program reads where it points from the
-/// root of the tree, not from where the link lies.
+/// Whether a link is broken. The official checker resolves it from the root of the tree, not
+/// from its own folder.
 fn is_broken(tree: &Tree, node: Node<'_>, program: Program) -> bool {
     let target = node.link().filter(|_| program != Program::Strict && !node.is_folder());
     match target {
         Some(target) => !tree.root().join(target).exists(),
-        None => node.kind() == Kind::BrokenLink,
+        None => node.kind() == EntryKind::BrokenLink,
     }
 }
 
-/// Whether everything that is described has results, and quantisation is.
+/// Checks that every described system has results, and that the calibration page exists.
 pub fn check_use(submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
     if !options.skips(Skip::SystemsWithoutResults) {
         let has_results = |name: &str| submitter.systems.iter().any(|system| system.name == name);
         let measured = submitter.folder.folder(submitter.layout.measurements());
         let measured = measured.into_iter().flat_map(Node::folders);
-        let described = submitter.folder.folder(SYSTEMS).into_iter().flat_map(Node::files);
+        let descriptions = submitter.folder.folder(SYSTEMS).into_iter().flat_map(Node::files);
         let unused = measured.filter(|folder| !has_results(&folder.text()));
-        let described = described.filter(|file| {
+        let unused_descriptions = descriptions.filter(|file| {
             file.text().strip_suffix(".json").is_some_and(|name| !has_results(name))
         });
-        for node in unused.chain(described) {
+        for node in unused.chain(unused_descriptions) {
             let path = node.path();
-            issues.add(&NOT_REPORTED, At::path(&path), "there are no results of this system");
+            issues.add(&NOT_REPORTED, Location::path(&path), "there are no results of this system");
         }
     }
     let pages = ["calibration.md", "documentation/calibration.md"];
     let has_page = pages.iter().any(|page| submitter.folder.file(page).is_some());
-    if submitter.division != Division::Open && !has_page && !options.skips(Skip::Calibration) {
+    if submitter.division != DivisionFolder::Open && !has_page && !options.skips(Skip::Calibration)
+    {
         let path: PathBuf = submitter.folder.path();
-        issues.add(&CALIBRATION, At::path(&path), "there is no calibration.md");
+        issues.add(&CALIBRATION, Location::path(&path), "there is no calibration.md");
     }
 }

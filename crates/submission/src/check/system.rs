@@ -1,23 +1,23 @@
-//! The description of a system.
+//! Checks the description of a system.
 
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::catalogue::*;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::{Options, Program, Skip};
-use crate::entry::{Division, Submitter};
+use crate::entry::{DivisionFolder, Submitter};
 use crate::facts::json::JsonFile;
 use crate::python;
 use dyno_rules::{Round, Suite, Version};
 
-/// Availability of a system.
+/// Valid availability of a system.
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
-/// What there was besides before v1.0.
+/// Additional values before v1.0.
 const EARLY_STATUS: [&str; 2] = ["research, development, or internal", "on-premise"];
 
-/// The suite of a system, by its description; both in v0.5, which has no suites.
+/// Returns the suite of a system by its description; `Both` in v0.5, which has no suites.
 pub fn suite(description: &JsonFile, round: &Round) -> Option<Suite> {
     if round.version < Version::new(0, 7) {
         return Some(Suite::Both);
@@ -31,21 +31,21 @@ pub fn suite(description: &JsonFile, round: &Round) -> Option<Suite> {
 }
 
 /// A description to judge.
-pub struct Description<'a> {
-    /// What it says.
+pub struct SystemDescription<'a> {
+    /// Content of the description.
     pub json: &'a JsonFile,
-    /// Where it lies.
+    /// Path of the file.
     pub path: &'a Path,
-    /// Whose it is.
+    /// Submitter.
     pub submitter: &'a Submitter<'a>,
     /// The round.
     pub round: &'static Round,
-    /// How to check.
+    /// Options of the check.
     pub options: &'a Options,
 }
 
-impl Description<'_> {
-    /// Judges it.
+impl SystemDescription<'_> {
+    /// Judges the description.
     pub fn judge(&self, issues: &mut Issues) {
         self.status(issues);
         let kind = self.json.get("system_type");
@@ -60,12 +60,12 @@ impl Description<'_> {
         self.owner(issues);
     }
 
-    fn at(&self, field: &str) -> At<'_> {
-        At::path(self.path).line(self.json.line_of(field))
+    fn at(&self, field: &str) -> Location<'_> {
+        Location::path(self.path).line(self.json.line_of(field))
     }
 
-    /// A text, of which the official programs make lower case: without one they crash,
-    /// or fail the check.
+    /// Returns a text field. If it is not a text, the single-file checker crashes when it
+    /// converts it to lower case, and the others fail the check.
     fn text(&self, field: &str, check: &'static Check, issues: &mut Issues) -> Option<&str> {
         let text = self.json.get(field).and_then(Value::as_str);
         if text.is_none() {
@@ -89,7 +89,7 @@ impl Description<'_> {
         }
     }
 
-    /// Whether the system is behind a network, which must fit the division.
+    /// Returns whether the system is behind a network, and checks that the division allows it.
     fn network(&self, issues: &mut Issues) -> bool {
         let is_network = match self.json.get("is_network") {
             None | Some(Value::Null) => false,
@@ -100,9 +100,9 @@ impl Description<'_> {
             }
         };
         let wanted = match self.submitter.division {
-            Division::Closed => Some(false),
-            Division::Network => Some(true),
-            Division::Open => None,
+            DivisionFolder::Closed => Some(false),
+            DivisionFolder::Network => Some(true),
+            DivisionFolder::Open => None,
         };
         if wanted.is_some_and(|wanted| wanted != is_network) {
             let division = self.submitter.division.name();
@@ -114,17 +114,17 @@ impl Description<'_> {
 
     fn fields(&self, network: bool, issues: &mut Issues) {
         let fields = &self.round.system_fields;
-        // To the checker in modules any text is true, also "false".
+        // The modular checker treats any text as true, including "false".
         let network = match issues.program() {
             Program::Modular => self.json.get("is_network").is_some_and(python::is_true),
             Program::Mono | Program::Strict => network,
         };
-        let of_network = fields.network.iter().filter(|_| network);
-        for field in fields.required.iter().chain(of_network) {
+        let network_fields = fields.network.iter().filter(|_| network);
+        for field in fields.required.iter().chain(network_fields) {
             match self.json.get(field) {
                 None => {
                     let message = format!("there is no field `{field}`");
-                    issues.add(&SYSTEM_FIELD, At::path(self.path), message);
+                    issues.add(&SYSTEM_FIELD, Location::path(self.path), message);
                 }
                 Some(value)
                     if !python::is_true(value)

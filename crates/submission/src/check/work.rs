@@ -1,9 +1,9 @@
-//! The models of a tree, each judged by itself, side by side.
+//! Judges the models of a tree independently and in parallel.
 
 use std::path::PathBuf;
 
 use super::issues::Issues;
-use super::{Checked, Options, Outcome, Place, Program};
+use super::{CheckReport, Options, Outcome, Place, Program};
 use crate::entry::{Entry, Model, Submitter, System};
 use crate::facts::Facts;
 use crate::facts::json::JsonFile;
@@ -13,19 +13,19 @@ use dyno_metrics::parallel;
 use dyno_rules::accuracy::Patterns;
 use dyno_rules::{Round, Scenario};
 
-/// A model to judge, with what the program knows of its system.
+/// A model to judge, with the program's data on its system.
 pub struct Work<'a, 't, D> {
     pub round: &'static Round,
     pub options: &'a Options,
     patterns: &'a Patterns,
     pub submitter: &'a Submitter<'t>,
     pub system: &'a System<'t>,
-    pub described: &'a D,
+    pub system_info: &'a D,
     pub model: &'a Model<'t>,
 }
 
 impl<'a, 't, D> Work<'a, 't, D> {
-    /// A result of the model in its tree.
+    /// Returns the place of a result of the model.
     pub fn place<'s>(
         &'s self,
         entry: &'s Entry<'t>,
@@ -36,7 +36,7 @@ impl<'a, 't, D> Work<'a, 't, D> {
         Place { round, options, submitter, system, description, model, entry, scenario }
     }
 
-    /// What the files of a result say. The program in one file knows no endpoints.
+    /// Reads the files of a result. The single-file checker does not support endpoints.
     pub fn facts(&self, entry: &'a Entry<'t>) -> Facts<'t> {
         let endpoints = self.round.endpoints.filter(|_| self.options.program != Program::Mono);
         let layout = self.submitter.layout;
@@ -44,21 +44,21 @@ impl<'a, 't, D> Work<'a, 't, D> {
     }
 }
 
-/// What became of a model.
-pub struct Judged {
+/// Outcome of judging models.
+pub struct ModelReport {
     pub issues: Issues,
     pub listed: Vec<(PathBuf, Outcome)>,
     pub rows: Vec<Row>,
 }
 
-impl Judged {
-    /// Nothing so far.
+impl ModelReport {
+    /// Creates an empty report.
     pub fn new(program: Program) -> Self {
         Self { issues: Issues::new(program), listed: Vec::new(), rows: Vec::new() }
     }
 }
 
-/// What is made of each model of these systems, in their order.
+/// Judges each model of the systems; returns the results in order.
 pub fn each_model<'a, 't: 'a, D: Sync, R: Send>(
     systems: &'a [(&'a Submitter<'t>, &'a System<'t>, D)],
     round: &'static Round,
@@ -66,29 +66,30 @@ pub fn each_model<'a, 't: 'a, D: Sync, R: Send>(
     judge: impl Fn(&Work<'_, 't, D>) -> R + Sync,
 ) -> Vec<R> {
     let patterns = &Patterns::new(round);
-    let models = |(submitter, system, described): &'a (&'a Submitter<'t>, &'a System<'t>, D)| {
+    let models = |(submitter, system, system_info): &'a (&'a Submitter<'t>, &'a System<'t>, D)| {
         let work =
-            move |model| Work { round, options, patterns, submitter, system, described, model };
+            move |model| Work { round, options, patterns, submitter, system, system_info, model };
         system.models.iter().map(work)
     };
     let work: Vec<Work<'_, 't, D>> = systems.iter().flat_map(models).collect();
     parallel::map(&work, judge)
 }
 
-/// Judges each model, and adds what became of it to what was found around it.
+/// Judges each model and adds its report to `report`.
 pub fn judge<'t, D: Sync>(
     tree: &Tree,
     systems: &[(&Submitter<'t>, &System<'t>, D)],
-    (round, options): (&'static Round, &Options),
-    mut around: Judged,
-    judge: impl Fn(&Work<'_, 't, D>) -> Judged + Sync,
-) -> Checked {
-    for judged in each_model(systems, round, options, judge) {
-        around.issues.append(judged.issues);
-        around.listed.extend(judged.listed);
-        around.rows.extend(judged.rows);
+    round: &'static Round,
+    options: &Options,
+    mut report: ModelReport,
+    judge: impl Fn(&Work<'_, 't, D>) -> ModelReport + Sync,
+) -> CheckReport {
+    for model in each_model(systems, round, options, judge) {
+        report.issues.append(model.issues);
+        report.listed.extend(model.listed);
+        report.rows.extend(model.rows);
     }
-    let Judged { issues, listed, rows } = around;
+    let ModelReport { issues, listed, rows } = report;
     let (crashes, results) = (issues.crashes(), listed.into_iter().collect());
-    Checked { findings: issues.into_findings(), results, rows, crashes, entries: tree.len() }
+    CheckReport { findings: issues.into_findings(), results, rows, crashes, entries: tree.len() }
 }

@@ -1,6 +1,6 @@
-//! The detail log of a run, as strict as the official parsers: a line with the
-//! marker must be JSON. The reader of `loadgen` mends what the reference gets wrong;
-//! a checker must see it.
+//! Reader of the detail log of a run that is as strict as the official parsers: a line with the
+//! marker must be JSON. The reader of `dyno_loadgen` repairs known errors of the reference; a
+//! checker must report them.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
@@ -11,67 +11,75 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha1::{Digest, Sha1};
 
-use super::Missing;
-use super::keys::{KEYS, Type, place};
+use super::ReadError;
+use super::keys::{KEYS, ValueType, place};
 use super::line;
 use crate::python;
 use crate::tree::Node;
 
 const MARKER: &str = ":::MLLOG";
-/// A longer line does not read; the longest that the reference writes, the samples of
-/// a data set, have a few MiB.
+/// Maximum length of a line in bytes; longer lines are malformed. The longest lines of the
+/// reference list the samples of a data set and have a few MiB.
 const LONGEST_LINE: u64 = 32 << 20;
-/// Of errors and of lines that do not read, this many are kept.
-const KEPT: usize = 16;
-/// Of the text of an error, this many characters are kept.
+/// Maximum number of errors and of malformed lines that are stored.
+const MOST_STORED: usize = 16;
+/// Maximum number of characters stored of an error message.
 const LONGEST_ERROR: usize = 300;
 
-/// What a detail log says of the keys that checks ask for.
+/// Values of a detail log for the keys that checks use.
+///
+/// ```
+/// use dyno_submission::facts::detail::scan;
+///
+/// let line = r#":::MLLOG {"key": "num_errors", "value": 0, "metadata": {"is_error": false}}"#;
+/// let log = scan(&mut line.as_bytes()).unwrap();
+/// assert_eq!((log.whole("num_errors"), log.lines), (Some(0), 1));
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct DetailLog {
-    held: Vec<Option<Held>>,
-    /// Lines that are errors.
+    values: Vec<Option<LoggedValue>>,
+    /// Lines with errors.
     pub errors: Errors,
-    /// Lines with the marker that are no JSON, have no key, or a number that is too large
-    /// to have a value: the first ones.
+    /// The first lines with the marker that are not JSON, have no key, or contain a number that
+    /// overflows.
     pub malformed: Vec<usize>,
-    /// The first of them that is not JSON to Python either, which knows `NaN`.
+    /// The first malformed line that Python rejects, too. Python accepts `NaN`.
     pub malformed_to_python: Option<usize>,
-    /// The first line that does not say whether it is an error.
+    /// The first line without a flag that marks errors.
     pub unmarked: Option<usize>,
     /// Whether the first line has the marker.
     pub begins_with_marker: bool,
     /// Whether every line is UTF-8.
     pub is_utf8: bool,
-    /// How many lines there are.
+    /// Number of lines.
     pub lines: usize,
 }
 
-/// A key of a log.
+/// Value of a key in a log.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
-    /// Value of the first line that has it, which is what counts.
+pub struct LoggedValue {
+    /// Value in the first line with the key. Later values are ignored.
     pub value: Value,
-    /// That line, from 1.
+    /// Number of that line, from 1; 0 if the value is not from a log.
     pub line: usize,
-    /// How many lines have it.
+    /// Number of lines with the key.
     pub times: usize,
-    /// The last line that has it with another value, and that value.
+    /// The last line with a different value, and that value.
     pub other: Option<Box<(usize, Value)>>,
 }
 
-/// The lines of a log that are errors.
+/// Lines of a log that report errors.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Errors {
-    /// How many.
+    /// Number of errors.
     pub count: usize,
-    /// Those that do not say that LoadGen was built with uncommitted changes.
+    /// Errors other than "Loadgen built with uncommitted changes".
     pub not_uncommitted: usize,
-    /// Those that say that several configuration files were used.
+    /// Errors which report that several configuration files were used.
     pub several_confs: usize,
-    /// Those that say neither.
+    /// Errors of neither kind.
     pub others: usize,
-    /// Line and text of the first ones.
+    /// Line numbers and texts of the first errors.
     pub first: Vec<(usize, String)>,
 }
 
@@ -83,22 +91,24 @@ impl Errors {
         self.not_uncommitted += usize::from(!uncommitted);
         self.several_confs += usize::from(several);
         self.others += usize::from(!uncommitted && !several);
-        if self.first.len() < KEPT {
+        if self.first.len() < MOST_STORED {
             let text = serde_json::from_str(raw).unwrap_or_else(|_| raw.to_owned());
-            let cut =
-                text.char_indices().nth(LONGEST_ERROR).map(|(at, _)| format!("{} ..", &text[..at]));
+            let cut = text
+                .char_indices()
+                .nth(LONGEST_ERROR)
+                .map(|(end, _)| format!("{} ..", &text[..end]));
             self.first.push((line, cut.unwrap_or(text)));
         }
     }
 }
 
 impl DetailLog {
-    /// A key, `None` if no line has it.
+    /// Returns the value of a key with its line, or `None` if no line has the key.
     ///
     /// # Panics
-    /// In debug builds, if it is none of the keys that are kept.
+    /// In debug builds, panics if the key is not in the table of keys.
     #[must_use]
-    pub fn held(&self, key: &str) -> Option<&Held> {
+    pub fn entry(&self, key: &str) -> Option<&LoggedValue> {
         debug_assert!(
             place(key.as_bytes()).is_some(),
             "`{key}` is not kept: add it to facts/keys.rs"
@@ -106,56 +116,57 @@ impl DetailLog {
         self.find(key)
     }
 
-    /// A key, `None` also if it is none of those that are kept.
+    /// Returns the value of a key with its line, or `None` if no line has the key or the key is
+    /// not in the table.
     #[must_use]
-    pub fn find(&self, key: &str) -> Option<&Held> {
-        self.held.get(place(key.as_bytes())?)?.as_ref()
+    pub fn find(&self, key: &str) -> Option<&LoggedValue> {
+        self.values.get(place(key.as_bytes())?)?.as_ref()
     }
 
-    /// The value of a key: of the first line that has it.
+    /// Returns the value of a key in the first line that has it.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&Value> {
-        self.held(key).map(|held| &held.value)
+        self.entry(key).map(|entry| &entry.value)
     }
 
-    /// A number.
+    /// Returns the value of a key as a number.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<f64> {
         self.value(key)?.as_f64()
     }
 
-    /// A whole number that is not negative.
+    /// Returns the value of a key as a non-negative integer.
     #[must_use]
     pub fn whole(&self, key: &str) -> Option<u64> {
         self.value(key)?.as_u64()
     }
 
-    /// A text.
+    /// Returns the value of a key as a text.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.value(key)?.as_str()
     }
 
-    /// A truth value.
+    /// Returns the value of a key as a boolean.
     #[must_use]
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.value(key)?.as_bool()
     }
 
-    /// The line of a key, from 1; `None` of what was never a line.
+    /// Returns the line number of a key, from 1, or `None` if its value is not from a log.
     #[must_use]
     pub fn line_of(&self, key: &str) -> Option<usize> {
-        self.held(key).map(|held| held.line).filter(|line| *line > 0)
+        self.entry(key).map(|entry| entry.line).filter(|line| *line > 0)
     }
 
-    /// What others say in other files, under the keys of LoadGen: the first of a key
-    /// counts, and keys that no check asks for are left out.
+    /// Creates a log from values of other files, under the keys of LoadGen. The first value of a
+    /// key counts; keys that are not in the table are ignored.
     #[must_use]
-    pub fn of(pairs: impl IntoIterator<Item = (String, Value)>) -> Self {
+    pub fn from_pairs(pairs: impl IntoIterator<Item = (String, Value)>) -> Self {
         let mut log = Self { begins_with_marker: true, ..Self::empty() };
         for (key, value) in pairs {
-            if let Some(held) = place(key.as_bytes()).map(|place| &mut log.held[place]) {
-                held.get_or_insert(Held { value, line: 0, times: 1, other: None });
+            if let Some(entry) = place(key.as_bytes()).map(|place| &mut log.values[place]) {
+                entry.get_or_insert(LoggedValue { value, line: 0, times: 1, other: None });
             }
         }
         log
@@ -163,7 +174,7 @@ impl DetailLog {
 
     fn empty() -> Self {
         Self {
-            held: vec![None; KEYS.len()],
+            values: vec![None; KEYS.len()],
             errors: Errors::default(),
             malformed: Vec::new(),
             malformed_to_python: None,
@@ -174,77 +185,78 @@ impl DetailLog {
         }
     }
 
-    /// The line that keeps the log from being read, if any does: by the rules, or to
-    /// Python. Line 0 is one that is not UTF-8.
+    /// Returns the first line that makes the log unreadable, by the rules or for Python. Line 0
+    /// means that a line is not UTF-8.
     #[must_use]
     pub fn broken(&self, to_python: bool) -> Option<usize> {
-        let first = match to_python {
-            true => self.malformed_to_python,
-            false => self.malformed.first().copied(),
-        };
+        let first =
+            if to_python { self.malformed_to_python } else { self.malformed.first().copied() };
         first.or((!self.is_utf8).then_some(0))
     }
 
-    /// Every key that a line has.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, &Held)> {
-        let keys = KEYS.iter().zip(&self.held);
-        keys.filter_map(|(key, held)| Some((key.name, held.as_ref()?)))
+    /// Returns all keys in the log.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &LoggedValue)> {
+        let keys = KEYS.iter().zip(&self.values);
+        keys.filter_map(|(key, entry)| Some((key.name, entry.as_ref()?)))
     }
 
-    /// The keys whose value is of another type than every load generator writes.
-    pub fn mistyped(&self) -> impl Iterator<Item = (&'static str, Type, &Held)> {
-        let keys = KEYS.iter().zip(&self.held);
-        let all = keys.filter_map(|(key, held)| Some((key.name, key.is, held.as_ref()?)));
-        all.filter(|(_, is, held)| !is.has(&held.value))
+    /// Returns the keys whose value does not have the type that every load generator writes.
+    pub fn mistyped(&self) -> impl Iterator<Item = (&'static str, ValueType, &LoggedValue)> {
+        let keys = KEYS.iter().zip(&self.values);
+        let all = keys.filter_map(|(key, entry)| Some((key.name, key.value_type, entry.as_ref()?)));
+        all.filter(|(_, value_type, entry)| !value_type.has(&entry.value))
     }
 
-    /// The keys with more than one value: each with the last line that has another one.
-    pub fn contradicted(&self) -> impl Iterator<Item = (&'static str, &Held, &(usize, Value))> {
-        self.all().filter_map(|(key, held)| Some((key, held, held.other.as_deref()?)))
+    /// Returns the keys with contradicting values: each with the last line that has another
+    /// value.
+    pub fn contradicted(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &LoggedValue, &(usize, Value))> {
+        self.all().filter_map(|(key, entry)| Some((key, entry, entry.other.as_deref()?)))
     }
 }
 
 /// Reads a detail log.
 ///
 /// # Errors
-/// There is no file, or it cannot be read.
-pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, Missing> {
-    super::scanned(file, |mut log| scan(&mut log))
+/// Fails if the file does not exist or cannot be read.
+pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, ReadError> {
+    super::scan_file(file, |mut log| scan(&mut log))
 }
 
-/// As [`read`], with the SHA-1 of the file.
+/// Reads a detail log and computes the SHA-1 of the file.
 ///
 /// # Errors
-/// There is no file, or it cannot be read.
-pub fn read_hashed(file: Option<Node<'_>>) -> Result<(DetailLog, String), Missing> {
-    super::scanned(file, |inner| {
-        let mut hashed = Hashed { inner, sum: Sha1::new() };
-        let log = scan(&mut hashed)?;
-        Ok((log, hashed.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+/// Fails if the file does not exist or cannot be read.
+pub fn read_hashed(file: Option<Node<'_>>) -> Result<(DetailLog, String), ReadError> {
+    super::scan_file(file, |inner| {
+        let mut reader = HashingReader { inner, sum: Sha1::new() };
+        let log = scan(&mut reader)?;
+        Ok((log, reader.sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
     })
 }
 
-/// A reader that hashes what is taken from it.
-struct Hashed<R> {
+/// Reader that hashes the bytes read through it.
+struct HashingReader<R> {
     inner: R,
     sum: Sha1,
 }
 
-impl<R: BufRead> Read for Hashed<R> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.fill_buf()?.read(into)?;
+impl<R: BufRead> Read for HashingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
         self.consume(count);
         Ok(count)
     }
 }
 
-impl<R: BufRead> BufRead for Hashed<R> {
+impl<R: BufRead> BufRead for HashingReader<R> {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         self.inner.fill_buf()
     }
 
     fn consume(&mut self, count: usize) {
-        // What is taken was there before, so that nothing is read here.
+        // The consumed bytes are still in the buffer, so this reads nothing.
         if let Some(taken) = self.inner.fill_buf().ok().and_then(|ready| ready.get(..count)) {
             self.sum.update(taken);
         }
@@ -252,39 +264,39 @@ impl<R: BufRead> BufRead for Hashed<R> {
     }
 }
 
-/// As [`read`], of any bytes.
+/// Reads a detail log from any reader.
 ///
 /// # Errors
-/// The reader fails.
-pub fn scan(log: &mut impl BufRead) -> std::io::Result<DetailLog> {
-    let mut said = DetailLog::empty();
+/// Fails if the reader fails.
+pub fn scan(reader: &mut impl BufRead) -> std::io::Result<DetailLog> {
+    let mut log = DetailLog::empty();
     let mut line = Vec::new();
     loop {
-        let ready = log.fill_buf()?;
+        let ready = reader.fill_buf()?;
         if let Some(end) = memchr(b'\n', ready).filter(|end| (*end as u64) < LONGEST_LINE) {
-            said.lines += 1;
-            said.line(&ready[..=end]);
-            log.consume(end + 1);
+            log.lines += 1;
+            log.line(&ready[..=end]);
+            reader.consume(end + 1);
             continue;
         }
-        // The rest of the log, or a line that goes on beyond the buffer.
+        // The end of the log, or a line longer than the buffer.
         line.clear();
-        log.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+        reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(said);
+            return Ok(log);
         }
-        said.lines += 1;
+        log.lines += 1;
         if line.len() as u64 == LONGEST_LINE && !line.ends_with(b"\n") {
-            log.skip_until(b'\n')?;
-            said.malformed();
-            said.malformed_to_python.get_or_insert(said.lines);
+            reader.skip_until(b'\n')?;
+            log.malformed();
+            log.malformed_to_python.get_or_insert(log.lines);
             continue;
         }
-        said.line(&line);
+        log.line(&line);
     }
 }
 
-/// A line, as far as it is asked for.
+/// Fields of a line that checks use.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -323,12 +335,12 @@ impl DetailLog {
         if let Ok(line) = serde_json::from_str::<Line<'_>>(short.as_deref().unwrap_or(json)) {
             return self.take_parsed(&line);
         }
-        // Fields that are there twice, of which the last counts, or of other types.
+        // Duplicate fields, of which the last counts, or fields of another type.
         let with_key = |json: &str| {
             let line = serde_json::from_str::<Value>(json).ok();
             line.filter(|line| line.get("key").is_some())
         };
-        let Some(mended) = with_key(json).or_else(|| {
+        let Some(repaired) = with_key(json).or_else(|| {
             self.malformed();
             let to_python = python::json(json).and_then(|json| with_key(&json));
             if to_python.is_none() {
@@ -338,14 +350,14 @@ impl DetailLog {
         }) else {
             return;
         };
-        match serde_json::from_str::<Line<'_>>(&mended.to_string()) {
+        match serde_json::from_str::<Line<'_>>(&repaired.to_string()) {
             Ok(line) => self.take_parsed(&line),
             Err(_) => _ = self.unmarked.get_or_insert(self.lines),
         }
     }
 
     fn malformed(&mut self) {
-        if self.malformed.len() < KEPT {
+        if self.malformed.len() < MOST_STORED {
             self.malformed.push(self.lines);
         }
     }
@@ -362,34 +374,34 @@ impl DetailLog {
         );
     }
 
-    /// What a line says; `null` is no value.
+    /// Records the value of a line; `null` means no value.
     fn take(&mut self, key: &[u8], value: Option<&str>, is_error: bool) {
         if is_error {
             self.errors.add(self.lines, value.unwrap_or_default());
         }
         let Some(place) = place(key) else { return };
         let json = value.unwrap_or("null");
-        // What is JSON and still has no value is a number beyond all that there are.
+        // Valid JSON without a value is a number that overflows.
         let to_python = || {
             self.malformed();
             parsed(&python::json(json)?)
         };
         let Some(value) = parsed(json).or_else(to_python) else { return };
-        match &mut self.held[place] {
-            Some(held) => {
-                held.times += 1;
-                if value != held.value {
-                    held.other = Some(Box::new((self.lines, value)));
+        match &mut self.values[place] {
+            Some(entry) => {
+                entry.times += 1;
+                if value != entry.value {
+                    entry.other = Some(Box::new((self.lines, value)));
                 }
             }
-            empty => *empty = Some(Held { value, line: self.lines, times: 1, other: None }),
+            empty => *empty = Some(LoggedValue { value, line: self.lines, times: 1, other: None }),
         }
     }
 }
 
-/// A line whose value is a long list of whole numbers, such as the samples that were
-/// loaded, with a short list in its place: no check asks for it, and to read it as JSON
-/// takes most of the time.
+/// Replaces a long list of integers in a line, such as the loaded samples, with an empty list.
+/// No check uses it, and parsing it takes most of the time. Returns `None` if the line has no
+/// such list.
 fn without_list(json: &str) -> Option<String> {
     const VALUE: &str = "\"value\": [";
     let start = json.get(..json.len().min(256))?.find(VALUE)? + VALUE.len();
@@ -412,7 +424,7 @@ fn without_list(json: &str) -> Option<String> {
     rest.starts_with(']').then(|| format!("{}{rest}", &json[..start]))
 }
 
-/// A value of JSON; the most common ones without a parser.
+/// Parses a JSON value; the most common forms without a parser.
 fn parsed(json: &str) -> Option<Value> {
     match json.as_bytes() {
         b"true" => Some(Value::Bool(true)),
@@ -427,7 +439,7 @@ fn parsed(json: &str) -> Option<Value> {
     }
 }
 
-/// What the official parsers, which are in Python, take for true.
+/// Whether the official parsers, written in Python, treat the value as true.
 fn is_true(value: &RawValue) -> bool {
     !matches!(value.get(), "false" | "null" | "0" | "0.0" | "\"\"" | "[]" | "{}")
 }

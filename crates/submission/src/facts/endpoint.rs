@@ -1,5 +1,5 @@
-//! Results that were measured on an endpoint (from v6.1): the client's JSON and its
-//! configuration, as facts under the keys of LoadGen's logs.
+//! Results measured on an endpoint (from v6.1). The client's JSON and configuration are
+//! converted to the keys of LoadGen's logs.
 
 use serde_json::{Map, Value};
 
@@ -9,25 +9,25 @@ use crate::python;
 use crate::tree::Node;
 use dyno_rules::{EndpointFact, Endpoints};
 
-/// What the client says of the performance run.
+/// The client's summary of the performance run.
 pub const SUMMARY: &str = "performance/result_summary.json";
-/// What it says of the accuracy run.
+/// The client's results of the accuracy run.
 pub const SCORES: &str = "accuracy/accuracy_results.json";
-/// Its configuration, by either name.
+/// Names of the client's configuration; the first that exists is read.
 pub const CONFIG: [&str; 2] = ["config.yaml", "config.yml"];
 
-/// The files of a result that was measured on an endpoint.
+/// Files of a result measured on an endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Endpoint {
-    /// The files that do not read, and why.
+    /// Files that could not be read, with the reason.
     pub unreadable: Vec<(&'static str, String)>,
-    /// The performance run.
+    /// Values of the performance run, by LoadGen's keys.
     pub performance: DetailLog,
-    /// The accuracy run.
+    /// Values of the accuracy run, by LoadGen's keys.
     pub accuracy: DetailLog,
-    /// The score of each data set that has one.
+    /// Scores of the data sets that have one.
     pub scores: Vec<Value>,
-    /// Why the official program ends while it reads the scores.
+    /// Why the official checker crashes while it reads the scores; `None` if it does not.
     pub crash: Option<&'static str>,
 }
 
@@ -39,9 +39,10 @@ impl Endpoint {
         let config = config(folder, &mut unreadable);
         let summary = json(folder, SUMMARY, &mut unreadable);
         let results = json(folder, SCORES, &mut unreadable);
-        let said = |data: &Value| {
+        let facts_in = |data: &Value| {
             let facts = endpoints.facts.iter();
-            let pairs = facts.filter_map(|fact| Some((fact.key.clone(), of(fact, data, &config)?)));
+            let pairs =
+                facts.filter_map(|fact| Some((fact.key.clone(), fact_value(fact, data, &config)?)));
             pairs.collect::<Vec<_>>()
         };
         let (samples, scores, crash) = match scores(&results) {
@@ -49,13 +50,13 @@ impl Endpoint {
             Err(why) => (None, Vec::new(), Some(why)),
         };
         let count = samples.map(|samples| ("effective_accuracy_sample_count".into(), samples));
-        let accuracy = count.into_iter().chain(said(&results)).collect();
-        let performance = said(&summary);
+        let accuracy = count.into_iter().chain(facts_in(&results)).collect();
+        let performance = facts_in(&summary);
         Self { unreadable, performance: log(performance), accuracy: log(accuracy), scores, crash }
     }
 }
 
-/// A log of these facts, with what follows from them.
+/// Creates a log from facts and adds the values that follow from them.
 fn log(mut pairs: Vec<(String, Value)>) -> DetailLog {
     let get = |pairs: &[(String, Value)], key: &str| {
         pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone())
@@ -70,10 +71,11 @@ fn log(mut pairs: Vec<(String, Value)>) -> DetailLog {
         } else {
             "result_completed_samples_per_sec"
         };
-        // After what the client says itself, which counts.
+        // Added last: the first value of a key counts, so the client's own value takes
+        // precedence.
         pairs.push((key.to_owned(), (count / (ns / 1e9)).into()));
     }
-    let mut log = DetailLog::of(pairs);
+    let mut log = DetailLog::from_pairs(pairs);
     let failed = log.value("num_errors").filter(|failed| python::is_true(failed));
     if let Some(failed) = failed.map(python::text) {
         log.errors.count = 1;
@@ -82,29 +84,30 @@ fn log(mut pairs: Vec<(String, Value)>) -> DetailLog {
     log
 }
 
-/// The value of a fact: of the JSON, or of the configuration.
-fn of(fact: &EndpointFact, data: &Value, config: &Value) -> Option<Value> {
+/// Returns the value of a fact from the JSON or from the configuration.
+fn fact_value(fact: &EndpointFact, data: &Value, config: &Value) -> Option<Value> {
     let other = |data, path: &Option<String>| nested(data, path.as_deref()?);
     let value = nested(data, &fact.path).or_else(|| other(data, &fact.other));
     let value = value.or_else(|| other(config, &fact.config));
     value.or_else(|| nested(config, &fact.path)).cloned()
 }
 
-/// The value at a path. A name may have dots itself, so that the longest that is there
-/// counts, and `50.0` is also found under `50`.
+/// Returns the value at a dotted path. Names may contain dots, so the longest matching name is
+/// used, and `50.0` also matches `50`.
 fn nested<'v>(data: &'v Value, path: &str) -> Option<&'v Value> {
     let parts: Vec<&str> = path.split('.').collect();
     let mut current = data;
-    let mut at = 0;
-    while at < parts.len() {
+    let mut index = 0;
+    while index < parts.len() {
         let Some(fields) = current.as_object() else {
-            let is_whole = parts[at..] == ["0"] && at > 0 && !current.is_array();
+            let is_whole = parts[index..] == ["0"] && index > 0 && !current.is_array();
             return Some(current).filter(|value| is_whole && !value.is_null());
         };
-        let longest = (at + 1..=parts.len()).rev();
-        let found =
-            longest.into_iter().find_map(|to| Some((to, fields.get(&parts[at..to].join("."))?)));
-        (at, current) = found?;
+        let longest = (index + 1..=parts.len()).rev();
+        let found = longest
+            .into_iter()
+            .find_map(|end| Some((end, fields.get(&parts[index..end].join("."))?)));
+        (index, current) = found?;
     }
     let is_empty = match current {
         Value::Null => true,
@@ -115,7 +118,7 @@ fn nested<'v>(data: &'v Value, path: &str) -> Option<&'v Value> {
     (!is_empty).then_some(current)
 }
 
-/// Samples over all data sets of accuracy, and the scores.
+/// Number of samples over all accuracy data sets, and the scores.
 type Scores = (Option<Value>, Vec<Value>);
 
 fn scores(results: &Value) -> Result<Scores, &'static str> {

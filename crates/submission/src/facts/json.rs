@@ -4,48 +4,48 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::Missing;
+use super::ReadError;
 use super::text;
 use crate::python;
 use crate::tree::Node;
 
-/// A JSON file that reads.
+/// A parsed JSON file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonFile {
     text: String,
-    /// What it says.
+    /// Parsed value.
     pub value: Value,
 }
 
-/// A JSON file that does not read.
+/// Error: a JSON file could not be parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonProblem {
-    /// Line, from 1, where it is known.
+    /// Line number, from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// Description of the problem.
     pub why: String,
-    /// What Python reads nevertheless, which knows `NaN` and `Infinity`.
+    /// The file as Python parses it, if Python accepts it: Python allows `NaN` and `Infinity`.
     to_python: Option<Box<JsonFile>>,
 }
 
 impl JsonProblem {
-    /// What Python reads of the file, if it does.
+    /// Returns the file as Python parses it.
     ///
     /// # Errors
-    /// It does not either.
+    /// Returns the error itself if Python rejects the file, too.
     pub fn to_python(mut self) -> Result<JsonFile, Self> {
         self.to_python.take().map(|file| *file).ok_or(self)
     }
 
-    /// As [`Self::to_python`].
+    /// Returns a reference to the file as Python parses it.
     ///
     /// # Errors
-    /// It does not either.
+    /// Returns the error itself if Python rejects the file, too.
     pub fn as_python(&self) -> Result<&JsonFile, &Self> {
         self.to_python.as_deref().ok_or(self)
     }
 
-    fn of(why: impl Into<String>) -> Self {
+    fn new(why: impl Into<String>) -> Self {
         Self { line: None, why: why.into(), to_python: None }
     }
 }
@@ -59,43 +59,44 @@ impl fmt::Display for JsonProblem {
 impl std::error::Error for JsonProblem {}
 
 impl JsonFile {
-    /// A file that says nothing.
+    /// Creates an empty file, whose value is null.
     #[must_use]
     pub fn empty() -> Self {
         Self { text: String::new(), value: Value::Null }
     }
 
-    /// Its fields; `None` if it is no object.
+    /// Returns the fields, or `None` if the file is not an object.
     #[must_use]
     pub fn object(&self) -> Option<&Map<String, Value>> {
         self.value.as_object()
     }
 
-    /// A field.
+    /// Returns the value of a field.
     #[must_use]
     pub fn get(&self, field: &str) -> Option<&Value> {
         self.value.get(field)
     }
 
-    /// The line of a field, from 1.
+    /// Returns the line number of a field, from 1: the first line that contains its name in
+    /// quotes.
     #[must_use]
     pub fn line_of(&self, field: &str) -> Option<usize> {
-        let at = self.text.find(&format!("\"{field}\""))?;
-        Some(self.text[..at].matches('\n').count() + 1)
+        let offset = self.text.find(&format!("\"{field}\""))?;
+        Some(self.text[..offset].matches('\n').count() + 1)
     }
 }
 
 /// Reads a JSON file.
 ///
 /// # Errors
-/// It cannot be read, is no text or no JSON.
+/// Fails if the file cannot be read or is not valid JSON in UTF-8.
 pub fn read(file: Node<'_>) -> Result<JsonFile, JsonProblem> {
     let bytes = text::bytes(file).map_err(|missing| match missing {
-        Missing::Absent => JsonProblem::of("there is no such file"),
-        Missing::Unreadable { why } => JsonProblem::of(why),
+        ReadError::Absent => JsonProblem::new("there is no such file"),
+        ReadError::Unreadable { why } => JsonProblem::new(why),
     })?;
     let text =
-        String::from_utf8(bytes).map_err(|error| JsonProblem::of(format!("not text: {error}")))?;
+        String::from_utf8(bytes).map_err(|error| JsonProblem::new(format!("not text: {error}")))?;
     let marked = python::with_marks(&text);
     match serde_json::from_str(&marked) {
         Ok(value) => Ok(JsonFile { value, text }),

@@ -1,20 +1,20 @@
-//! The keys of a detail log that checks ask for, and since which round every load
-//! generator writes them.
+//! Keys of a detail log that checks use, and the round since which every load generator writes
+//! each.
 //!
-//! Sources: LoadGen as it stood for v1.0 (loadgen.cc, test_settings_internal.cc) and for
-//! v4.0 (results.cc); logs of 5.0.22, 5.0.25, 5.1.0 and 6.0.17; and the checkers of v1.0,
-//! v1.1, v2.1, v3.1 and v4.1, which end with a traceback where a key that they read is
-//! missing. Where these leave a gap, [`Asked::perhaps`] is the first round of it. Before
-//! v1.0 LoadGen wrote a log without keys: one with keys is of a later load generator.
+//! Sources: LoadGen as of v1.0 (loadgen.cc, test_settings_internal.cc) and v4.0 (results.cc);
+//! logs of 5.0.22, 5.0.25, 5.1.0 and 6.0.17; and the checkers of v1.0, v1.1, v2.1, v3.1 and
+//! v4.1, which end with a traceback if a key that they read is missing. Where these leave a gap,
+//! [`Requirement::perhaps`] is the first round of the gap. Before v1.0 LoadGen wrote logs
+//! without keys, so a log with keys is from a later load generator.
 
 use serde_json::Value;
 
 use crate::power::clock::Stamp;
 use dyno_rules::{Scenario, Version};
 
-use Type::{Flag, Number, Stamp as Time, Text, Whole};
+use ValueType::{Flag, Number, Stamp as Time, Text, Whole};
 
-use Of::{
+use RunFilter::{
     Any, MultiStream, Offline, OfflineTokens, Performance, Server, SingleStream, TimedTokens,
     WithTokens, WithoutTokens,
 };
@@ -26,30 +26,30 @@ const V4_0: Version = Version::new(4, 0);
 const V4_1: Version = Version::new(4, 1);
 const V5_0: Version = Version::new(5, 0);
 
-/// A key.
+/// A key of the detail log.
 pub(super) struct Key {
     pub(super) name: &'static str,
-    pub(super) is: Type,
-    asked: &'static [Asked],
+    pub(super) value_type: ValueType,
+    requirements: &'static [Requirement],
 }
 
-/// What the value of a key is, in every log that has it.
+/// ValueType of the value of a key, the same in every log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
-    /// A whole number that is not negative.
+pub enum ValueType {
+    /// A non-negative integer.
     Whole,
-    /// A number that is not negative.
+    /// A non-negative number.
     Number,
-    /// A truth value.
+    /// A boolean.
     Flag,
     /// A text.
     Text,
-    /// A text that is a time of the wall clock, to a millisecond.
+    /// A text with a wall-clock time in milliseconds.
     Stamp,
 }
 
-impl Type {
-    /// Whether a value is one.
+impl ValueType {
+    /// Whether a value has this type.
     #[must_use]
     pub fn has(self, value: &Value) -> bool {
         match self {
@@ -61,7 +61,7 @@ impl Type {
         }
     }
 
-    /// In words.
+    /// Returns the name for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,59 +74,60 @@ impl Type {
     }
 }
 
-/// Which logs have a key.
-struct Asked {
-    of: Of,
-    /// First round in which it is known that all of them have it.
+/// Runs and rounds whose logs have a key.
+struct Requirement {
+    runs: RunFilter,
+    /// First round in which all logs are known to have the key.
     known: Version,
-    /// First round in which they may have it.
+    /// First round in which logs may have the key.
     perhaps: Version,
 }
 
-/// Runs with a key in their logs.
+/// Selects runs whose logs have a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum RunFilter {
     Any,
     Performance,
-    /// Performance runs of a scenario, as the load generator plays it.
+    /// Performance runs of one scenario, as the load generator runs it.
     SingleStream,
     MultiStream,
     Offline,
     Server,
-    /// Performance runs that measure, or do not measure, latencies of tokens.
+    /// Performance runs with or without token latencies.
     WithTokens,
     WithoutTokens,
-    /// Those with tokens in which each is timed, and the others.
+    /// Runs with token latencies in which each token is timed, and Offline runs with token
+    /// latencies.
     TimedTokens,
     OfflineTokens,
 }
 
-/// A run, as far as its keys depend on it.
+/// Properties of a run that determine its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Run {
+pub enum RunKind {
     /// An accuracy run.
     Accuracy,
     /// A performance run.
     Performance {
-        /// What was played, if the log says so.
+        /// Scenario, if the log states it.
         played: Option<Scenario>,
-        /// Whether latencies of tokens were measured.
+        /// Whether token latencies were measured.
         has_tokens: bool,
     },
 }
 
-/// Whether a log of a round must have a key.
+/// Whether the log of a round must have a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
-    /// It is not known whether every load generator of the round wrote it.
+    /// It is unknown whether every load generator of the round wrote the key.
     Unknown,
-    /// Every one did.
+    /// Every load generator of the round wrote the key.
     Known,
 }
 
-impl Of {
-    fn has(self, run: Run) -> bool {
-        let Run::Performance { played, has_tokens } = run else {
+impl RunFilter {
+    fn has(self, run: RunKind) -> bool {
+        let RunKind::Performance { played, has_tokens } = run else {
             return self == Any;
         };
         let is = |scenario| played == Some(scenario);
@@ -145,7 +146,7 @@ impl Of {
     }
 }
 
-impl Asked {
+impl Requirement {
     fn in_round(&self, round: Version) -> Option<Certainty> {
         if round < V1_0 {
             return (self.known == V1_0).then_some(Certainty::Unknown);
@@ -155,162 +156,165 @@ impl Asked {
     }
 }
 
-/// The keys that the log of such a run has in a round.
-pub fn asked(round: Version, run: Run) -> impl Iterator<Item = (&'static str, Certainty)> {
+/// Returns the keys that the log of a run has in a round, with their certainty.
+pub fn required_keys(
+    round: Version,
+    run: RunKind,
+) -> impl Iterator<Item = (&'static str, Certainty)> {
     KEYS.iter().filter_map(move |key| {
-        let asked = key.asked.iter().filter(|asked| asked.of.has(run));
-        Some((key.name, asked.filter_map(|asked| asked.in_round(round)).max()?))
+        let requirements = key.requirements.iter().filter(|one| one.runs.has(run));
+        Some((key.name, requirements.filter_map(|one| one.in_round(round)).max()?))
     })
 }
 
-const fn asked_of(of: Of, known: Version) -> Asked {
-    Asked { of, known, perhaps: known }
+const fn required(runs: RunFilter, known: Version) -> Requirement {
+    Requirement { runs, known, perhaps: known }
 }
 
-const fn perhaps(of: Of, perhaps: Version, known: Version) -> Asked {
-    Asked { of, known, perhaps }
+const fn perhaps(runs: RunFilter, perhaps: Version, known: Version) -> Requirement {
+    Requirement { runs, known, perhaps }
 }
 
-/// A key that checks look at where it is.
-const fn kept(name: &'static str, is: Type) -> Key {
-    Key { name, is, asked: &[] }
+/// A key that checks read where it exists but do not require.
+const fn optional(name: &'static str, value_type: ValueType) -> Key {
+    Key { name, value_type, requirements: &[] }
 }
 
-/// In the order of their bytes.
+/// All keys, sorted by their bytes.
 #[rustfmt::skip]
 pub(super) const KEYS: [Key; 125] = [
-    kept("dyno_continue_trace", Text),
-    kept("dyno_early_stopping", Text),
-    kept("dyno_result_samples_per_query", Whole),
-    kept("dyno_result_target_qps", Number),
-    Key { name: "early_stopping_latency_ms", is: Whole, asked: &[asked_of(SingleStream, V2_0), asked_of(MultiStream, V2_0)] },
-    Key { name: "early_stopping_latency_ss", is: Whole, asked: &[asked_of(SingleStream, V2_0)] },
-    Key { name: "early_stopping_met", is: Flag, asked: &[asked_of(Performance, V2_0)] },
-    Key { name: "early_stopping_result", is: Text, asked: &[asked_of(WithoutTokens, V2_0)] },
-    Key { name: "early_stopping_tpot_result", is: Text, asked: &[asked_of(WithTokens, V4_0)] },
-    Key { name: "early_stopping_ttft_result", is: Text, asked: &[asked_of(WithTokens, V4_0)] },
-    Key { name: "effective_accuracy_log_probability", is: Number, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_accuracy_log_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_accuracy_log_sampling_target", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    kept("effective_accuracy_sample_count", Whole),
-    kept("effective_max_async_queries", Whole),
-    kept("effective_max_duration_ms", Whole),
-    kept("effective_max_query_count", Whole),
-    Key { name: "effective_min_duration_ms", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_min_query_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_min_sample_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_issue_same", is: Flag, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_issue_same_index", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_issue_unique", is: Flag, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_performance_sample_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    kept("effective_print_timestamps", Flag),
-    Key { name: "effective_qsl_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_sample_concatenate_permutation", is: Flag, asked: &[perhaps(Any, V2_0, V4_1)] },
-    Key { name: "effective_sample_index_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_samples_per_query", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_scenario", is: Text, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_schedule_rng_seed", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    kept("effective_target_duration_ms", Whole),
-    Key { name: "effective_target_latency_ns", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "effective_target_latency_percentile", is: Number, asked: &[asked_of(Any, V1_0)] },
-    kept("effective_target_qps", Number),
-    Key { name: "effective_test_mode", is: Text, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "generated_query_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    kept("generated_query_duration", Whole),
-    Key { name: "generated_samples_per_query", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "loadgen_version", is: Text, asked: &[asked_of(Any, V1_0)] },
-    kept("mean_output_tokens", Number),
-    Key { name: "num_errors", is: Whole, asked: &[perhaps(Performance, V4_1, V5_0)] },
-    kept("num_warnings", Whole),
-    Key { name: "power_begin", is: Time, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "power_end", is: Time, asked: &[asked_of(Any, V1_0)] },
-    kept("qsl_name", Text),
-    kept("qsl_reported_performance_count", Whole),
-    Key { name: "qsl_reported_total_count", is: Whole, asked: &[asked_of(Any, V1_0)] },
-    kept("requested_accuracy_log_sampling_target", Whole),
-    kept("requested_min_duration_ms", Whole),
-    kept("requested_min_query_count", Whole),
-    kept("requested_performance_issue_same", Flag),
-    kept("requested_performance_issue_same_index", Whole),
-    kept("requested_performance_issue_unique", Flag),
-    kept("requested_performance_sample_count_override", Whole),
-    kept("requested_qsl_rng_seed", Whole),
-    kept("requested_sample_concatenate_permutation", Flag),
-    kept("requested_sample_index_rng_seed", Whole),
-    kept("requested_scenario", Text),
-    kept("requested_schedule_rng_seed", Whole),
-    kept("requested_server_tpot_latency", Whole),
-    kept("requested_server_ttft_latency", Whole),
-    kept("requested_test_mode", Text),
-    kept("requested_use_token_latencies", Flag),
-    Key { name: "result_50.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    kept("result_50.00_percentile_num_intervals_between_queries", Whole),
-    Key { name: "result_50.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_90.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    kept("result_90.00_percentile_num_intervals_between_queries", Whole),
-    Key { name: "result_90.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_95.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    kept("result_95.00_percentile_num_intervals_between_queries", Whole),
-    Key { name: "result_95.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_97.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    kept("result_97.00_percentile_num_intervals_between_queries", Whole),
-    Key { name: "result_97.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_99.00_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    kept("result_99.00_percentile_num_intervals_between_queries", Whole),
-    Key { name: "result_99.00_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_99.90_percentile_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    kept("result_99.90_percentile_num_intervals_between_queries", Whole),
-    Key { name: "result_99.90_percentile_per_query_latency_ns", is: Whole, asked: &[asked_of(MultiStream, V1_0)] },
-    Key { name: "result_completed_samples_per_sec", is: Number, asked: &[asked_of(Server, V1_0)] },
-    kept("result_completed_tokens_per_second", Number),
-    kept("result_first_token_50.00_percentile_latency_ns", Whole),
-    kept("result_first_token_90.00_percentile_latency_ns", Whole),
-    kept("result_first_token_95.00_percentile_latency_ns", Whole),
-    kept("result_first_token_97.00_percentile_latency_ns", Whole),
-    Key { name: "result_first_token_99.00_percentile_latency_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
-    Key { name: "result_first_token_99.90_percentile_latency_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
-    kept("result_first_token_max_latency_ns", Whole),
-    kept("result_first_token_mean_latency_ns", Whole),
-    kept("result_first_token_min_latency_ns", Whole),
-    kept("result_inferred_completed_tokens_per_second", Number),
-    kept("result_inferred_tokens_per_second", Number),
-    Key { name: "result_max_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_max_query_latency_ns", is: Whole, asked: &[perhaps(MultiStream, V1_1, V4_0)] },
-    Key { name: "result_mean_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_mean_query_latency_ns", is: Whole, asked: &[perhaps(MultiStream, V1_1, V2_0)] },
-    Key { name: "result_min_duration_met", is: Flag, asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_min_latency_ns", is: Whole, asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_min_queries_met", is: Flag, asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "result_min_query_latency_ns", is: Whole, asked: &[perhaps(MultiStream, V1_1, V4_0)] },
-    Key { name: "result_overlatency_query_count", is: Whole, asked: &[perhaps(Server, V1_1, V4_0)] },
-    Key { name: "result_perf_constraints_met", is: Flag, asked: &[asked_of(Server, V1_0)] },
-    Key { name: "result_qps_with_loadgen_overhead", is: Number, asked: &[asked_of(SingleStream, V1_0)] },
-    Key { name: "result_qps_without_loadgen_overhead", is: Number, asked: &[asked_of(SingleStream, V1_0)] },
-    Key { name: "result_query_count", is: Whole, asked: &[asked_of(Performance, V2_0)] },
-    Key { name: "result_samples_per_second", is: Number, asked: &[asked_of(Offline, V1_0)] },
-    Key { name: "result_scheduled_samples_per_sec", is: Number, asked: &[asked_of(Server, V1_0)] },
-    kept("result_time_per_output_token_50.00_percentile_ns", Whole),
-    kept("result_time_per_output_token_90.00_percentile_ns", Whole),
-    kept("result_time_per_output_token_95.00_percentile_ns", Whole),
-    kept("result_time_per_output_token_97.00_percentile_ns", Whole),
-    Key { name: "result_time_per_output_token_99.00_percentile_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
-    Key { name: "result_time_per_output_token_99.90_percentile_ns", is: Whole, asked: &[asked_of(TimedTokens, V4_0)] },
-    kept("result_time_to_output_token_max", Whole),
-    kept("result_time_to_output_token_mean", Whole),
-    kept("result_time_to_output_token_min", Whole),
-    kept("result_token_throughput", Number),
-    kept("result_token_throughput_with_loadgen_overhead", Number),
-    Key { name: "result_tokens_per_second", is: Number, asked: &[asked_of(OfflineTokens, V4_0)] },
-    Key { name: "result_validity", is: Text, asked: &[asked_of(Performance, V1_0)] },
-    Key { name: "sut_name", is: Text, asked: &[asked_of(Any, V1_0)] },
-    Key { name: "test_datetime", is: Text, asked: &[asked_of(Any, V1_0)] },
+    optional("dyno_continue_trace", Text),
+    optional("dyno_early_stopping", Text),
+    optional("dyno_result_samples_per_query", Whole),
+    optional("dyno_result_target_qps", Number),
+    Key { name: "early_stopping_latency_ms", value_type: Whole, requirements: &[required(SingleStream, V2_0), required(MultiStream, V2_0)] },
+    Key { name: "early_stopping_latency_ss", value_type: Whole, requirements: &[required(SingleStream, V2_0)] },
+    Key { name: "early_stopping_met", value_type: Flag, requirements: &[required(Performance, V2_0)] },
+    Key { name: "early_stopping_result", value_type: Text, requirements: &[required(WithoutTokens, V2_0)] },
+    Key { name: "early_stopping_tpot_result", value_type: Text, requirements: &[required(WithTokens, V4_0)] },
+    Key { name: "early_stopping_ttft_result", value_type: Text, requirements: &[required(WithTokens, V4_0)] },
+    Key { name: "effective_accuracy_log_probability", value_type: Number, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_accuracy_log_rng_seed", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_accuracy_log_sampling_target", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    optional("effective_accuracy_sample_count", Whole),
+    optional("effective_max_async_queries", Whole),
+    optional("effective_max_duration_ms", Whole),
+    optional("effective_max_query_count", Whole),
+    Key { name: "effective_min_duration_ms", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_min_query_count", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_min_sample_count", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_performance_issue_same", value_type: Flag, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_performance_issue_same_index", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_performance_issue_unique", value_type: Flag, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_performance_sample_count", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    optional("effective_print_timestamps", Flag),
+    Key { name: "effective_qsl_rng_seed", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_sample_concatenate_permutation", value_type: Flag, requirements: &[perhaps(Any, V2_0, V4_1)] },
+    Key { name: "effective_sample_index_rng_seed", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_samples_per_query", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_scenario", value_type: Text, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_schedule_rng_seed", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    optional("effective_target_duration_ms", Whole),
+    Key { name: "effective_target_latency_ns", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "effective_target_latency_percentile", value_type: Number, requirements: &[required(Any, V1_0)] },
+    optional("effective_target_qps", Number),
+    Key { name: "effective_test_mode", value_type: Text, requirements: &[required(Any, V1_0)] },
+    Key { name: "generated_query_count", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    optional("generated_query_duration", Whole),
+    Key { name: "generated_samples_per_query", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    Key { name: "loadgen_version", value_type: Text, requirements: &[required(Any, V1_0)] },
+    optional("mean_output_tokens", Number),
+    Key { name: "num_errors", value_type: Whole, requirements: &[perhaps(Performance, V4_1, V5_0)] },
+    optional("num_warnings", Whole),
+    Key { name: "power_begin", value_type: Time, requirements: &[required(Any, V1_0)] },
+    Key { name: "power_end", value_type: Time, requirements: &[required(Any, V1_0)] },
+    optional("qsl_name", Text),
+    optional("qsl_reported_performance_count", Whole),
+    Key { name: "qsl_reported_total_count", value_type: Whole, requirements: &[required(Any, V1_0)] },
+    optional("requested_accuracy_log_sampling_target", Whole),
+    optional("requested_min_duration_ms", Whole),
+    optional("requested_min_query_count", Whole),
+    optional("requested_performance_issue_same", Flag),
+    optional("requested_performance_issue_same_index", Whole),
+    optional("requested_performance_issue_unique", Flag),
+    optional("requested_performance_sample_count_override", Whole),
+    optional("requested_qsl_rng_seed", Whole),
+    optional("requested_sample_concatenate_permutation", Flag),
+    optional("requested_sample_index_rng_seed", Whole),
+    optional("requested_scenario", Text),
+    optional("requested_schedule_rng_seed", Whole),
+    optional("requested_server_tpot_latency", Whole),
+    optional("requested_server_ttft_latency", Whole),
+    optional("requested_test_mode", Text),
+    optional("requested_use_token_latencies", Flag),
+    Key { name: "result_50.00_percentile_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    optional("result_50.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_50.00_percentile_per_query_latency_ns", value_type: Whole, requirements: &[required(MultiStream, V1_0)] },
+    Key { name: "result_90.00_percentile_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    optional("result_90.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_90.00_percentile_per_query_latency_ns", value_type: Whole, requirements: &[required(MultiStream, V1_0)] },
+    Key { name: "result_95.00_percentile_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    optional("result_95.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_95.00_percentile_per_query_latency_ns", value_type: Whole, requirements: &[required(MultiStream, V1_0)] },
+    Key { name: "result_97.00_percentile_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    optional("result_97.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_97.00_percentile_per_query_latency_ns", value_type: Whole, requirements: &[required(MultiStream, V1_0)] },
+    Key { name: "result_99.00_percentile_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    optional("result_99.00_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_99.00_percentile_per_query_latency_ns", value_type: Whole, requirements: &[required(MultiStream, V1_0)] },
+    Key { name: "result_99.90_percentile_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    optional("result_99.90_percentile_num_intervals_between_queries", Whole),
+    Key { name: "result_99.90_percentile_per_query_latency_ns", value_type: Whole, requirements: &[required(MultiStream, V1_0)] },
+    Key { name: "result_completed_samples_per_sec", value_type: Number, requirements: &[required(Server, V1_0)] },
+    optional("result_completed_tokens_per_second", Number),
+    optional("result_first_token_50.00_percentile_latency_ns", Whole),
+    optional("result_first_token_90.00_percentile_latency_ns", Whole),
+    optional("result_first_token_95.00_percentile_latency_ns", Whole),
+    optional("result_first_token_97.00_percentile_latency_ns", Whole),
+    Key { name: "result_first_token_99.00_percentile_latency_ns", value_type: Whole, requirements: &[required(TimedTokens, V4_0)] },
+    Key { name: "result_first_token_99.90_percentile_latency_ns", value_type: Whole, requirements: &[required(TimedTokens, V4_0)] },
+    optional("result_first_token_max_latency_ns", Whole),
+    optional("result_first_token_mean_latency_ns", Whole),
+    optional("result_first_token_min_latency_ns", Whole),
+    optional("result_inferred_completed_tokens_per_second", Number),
+    optional("result_inferred_tokens_per_second", Number),
+    Key { name: "result_max_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    Key { name: "result_max_query_latency_ns", value_type: Whole, requirements: &[perhaps(MultiStream, V1_1, V4_0)] },
+    Key { name: "result_mean_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    Key { name: "result_mean_query_latency_ns", value_type: Whole, requirements: &[perhaps(MultiStream, V1_1, V2_0)] },
+    Key { name: "result_min_duration_met", value_type: Flag, requirements: &[required(Performance, V1_0)] },
+    Key { name: "result_min_latency_ns", value_type: Whole, requirements: &[required(Performance, V1_0)] },
+    Key { name: "result_min_queries_met", value_type: Flag, requirements: &[required(Performance, V1_0)] },
+    Key { name: "result_min_query_latency_ns", value_type: Whole, requirements: &[perhaps(MultiStream, V1_1, V4_0)] },
+    Key { name: "result_overlatency_query_count", value_type: Whole, requirements: &[perhaps(Server, V1_1, V4_0)] },
+    Key { name: "result_perf_constraints_met", value_type: Flag, requirements: &[required(Server, V1_0)] },
+    Key { name: "result_qps_with_loadgen_overhead", value_type: Number, requirements: &[required(SingleStream, V1_0)] },
+    Key { name: "result_qps_without_loadgen_overhead", value_type: Number, requirements: &[required(SingleStream, V1_0)] },
+    Key { name: "result_query_count", value_type: Whole, requirements: &[required(Performance, V2_0)] },
+    Key { name: "result_samples_per_second", value_type: Number, requirements: &[required(Offline, V1_0)] },
+    Key { name: "result_scheduled_samples_per_sec", value_type: Number, requirements: &[required(Server, V1_0)] },
+    optional("result_time_per_output_token_50.00_percentile_ns", Whole),
+    optional("result_time_per_output_token_90.00_percentile_ns", Whole),
+    optional("result_time_per_output_token_95.00_percentile_ns", Whole),
+    optional("result_time_per_output_token_97.00_percentile_ns", Whole),
+    Key { name: "result_time_per_output_token_99.00_percentile_ns", value_type: Whole, requirements: &[required(TimedTokens, V4_0)] },
+    Key { name: "result_time_per_output_token_99.90_percentile_ns", value_type: Whole, requirements: &[required(TimedTokens, V4_0)] },
+    optional("result_time_to_output_token_max", Whole),
+    optional("result_time_to_output_token_mean", Whole),
+    optional("result_time_to_output_token_min", Whole),
+    optional("result_token_throughput", Number),
+    optional("result_token_throughput_with_loadgen_overhead", Number),
+    Key { name: "result_tokens_per_second", value_type: Number, requirements: &[required(OfflineTokens, V4_0)] },
+    Key { name: "result_validity", value_type: Text, requirements: &[required(Performance, V1_0)] },
+    Key { name: "sut_name", value_type: Text, requirements: &[required(Any, V1_0)] },
+    Key { name: "test_datetime", value_type: Text, requirements: &[required(Any, V1_0)] },
 ];
 
-/// Slots of the table of hashes: about twice the keys.
+/// Size of the hash table: about twice the number of keys.
 const SLOTS: usize = 256;
 
-/// For each slot, the place of a key and 1; 0 if it is free. A key that finds its slot
-/// taken goes to the next that is free.
+/// Hash table: for each slot, the index of a key plus 1, or 0 if the slot is free. A key whose
+/// slot is occupied uses the next free slot.
 const TABLE: [u8; SLOTS] = {
     assert!(KEYS.len() < SLOTS);
     let mut table = [0; SLOTS];
@@ -329,8 +333,8 @@ const TABLE: [u8; SLOTS] = {
     table
 };
 
-/// Where to begin to look for a key: by its length and the bytes of its begin, middle
-/// and end, which tell most keys apart.
+/// Returns the first slot to try for a key: a hash of its length and of bytes from its start,
+/// middle and end, which distinguish most keys.
 const fn slot(key: &[u8]) -> usize {
     const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = key.len() as u64;
@@ -353,7 +357,7 @@ const fn slot(key: &[u8]) -> usize {
     (hash >> 56) as usize
 }
 
-/// Place of a key in the table.
+/// Returns the index of a key in [`KEYS`].
 pub(super) fn place(key: &[u8]) -> Option<usize> {
     let mut slot = slot(key);
     while let Some(place) = usize::from(TABLE[slot]).checked_sub(1) {
@@ -371,8 +375,8 @@ mod tests {
 
     #[test]
     fn every_key_is_found_at_its_place_and_no_other() {
-        for (at, Key { name: key, .. }) in KEYS.iter().enumerate() {
-            assert_eq!(place(key.as_bytes()), Some(at), "{key}");
+        for (index, Key { name: key, .. }) in KEYS.iter().enumerate() {
+            assert_eq!(place(key.as_bytes()), Some(index), "{key}");
             assert_eq!(place(&key.as_bytes()[1..]), None, "{key}");
         }
         assert_eq!(place(b""), None);
@@ -395,9 +399,9 @@ mod tests {
 
     #[test]
     fn keys_are_asked_for_from_the_round_that_writes_them() {
-        let server = Run::Performance { played: Some(Scenario::Server), has_tokens: false };
-        let of = |round: Version, run: Run, key: &str| {
-            asked(round, run).find(|(name, _)| *name == key).map(|(_, certainty)| certainty)
+        let server = RunKind::Performance { played: Some(Scenario::Server), has_tokens: false };
+        let certainty_of = |round: Version, run: RunKind, key: &str| {
+            required_keys(round, run).find(|(name, _)| *name == key).map(|(_, certainty)| certainty)
         };
         for (key, round, certainty) in [
             ("result_validity", Version::new(0, 7), Some(Certainty::Unknown)),
@@ -411,11 +415,12 @@ mod tests {
             ("num_errors", V4_1, Some(Certainty::Unknown)),
             ("num_errors", V5_0, Some(Certainty::Known)),
         ] {
-            assert_eq!(of(round, server, key), certainty, "{key} {round}");
+            assert_eq!(certainty_of(round, server, key), certainty, "{key} {round}");
         }
-        assert_eq!(of(V1_0, Run::Accuracy, "power_end"), Some(Certainty::Known));
-        assert_eq!(of(V5_0, Run::Accuracy, "result_validity"), None);
-        let known = |round| asked(round, server).filter(|(_, one)| *one == Certainty::Known);
+        assert_eq!(certainty_of(V1_0, RunKind::Accuracy, "power_end"), Some(Certainty::Known));
+        assert_eq!(certainty_of(V5_0, RunKind::Accuracy, "result_validity"), None);
+        let known =
+            |round| required_keys(round, server).filter(|(_, one)| *one == Certainty::Known);
         let counts = [V1_0, V2_0, V4_0, V4_1, V5_0].map(|round| known(round).count());
         assert!(counts.is_sorted(), "{counts:?}");
     }

@@ -1,8 +1,7 @@
-//! What the files of a result say: each is read once, of each only what a check
-//! asks for is kept.
+//! Content of the files of a result. Each file is read once, and only what checks need is
+//! stored.
 //!
-//! Nothing is judged here, and nothing is repaired: a line that does not read is a
-//! fact like another.
+//! This module neither judges nor repairs: it records malformed lines like any other content.
 
 pub mod detail;
 pub mod endpoint;
@@ -25,99 +24,99 @@ use super::tree::Node;
 use dyno_rules::Endpoints;
 use dyno_rules::accuracy::{self, AccuracyText, Patterns};
 
-/// Why there is nothing of a file.
+/// Error: a file could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
+pub enum ReadError {
     /// There is no such file.
     Absent,
     /// It cannot be read.
     Unreadable {
-        /// What the system said.
+        /// Error of the operating system.
         why: String,
     },
 }
 
-/// A file up to this size is read at once, a longer one in parts.
+/// Files up to this size, in bytes, are read at once; larger files in parts.
 const LONGEST_AT_ONCE: u64 = 1 << 20;
 const PART: usize = 1 << 18;
 
-/// Reads `accuracy.txt`, or another text of an accuracy script.
+/// Reads `accuracy.txt` or another output of an accuracy script.
 ///
 /// # Errors
-/// There is no file, or it cannot be read.
+/// Fails if the file does not exist or cannot be read.
 pub fn read_accuracy(
     file: Option<Node<'_>>,
     patterns: &[accuracy::Pattern],
-) -> Result<AccuracyText, Missing> {
-    scanned(file, |mut text| accuracy::scan(&mut text, patterns))
+) -> Result<AccuracyText, ReadError> {
+    scan_file(file, |mut text| accuracy::scan(&mut text, patterns))
 }
 
-/// What a scan makes of a file.
-fn scanned<T>(
+/// Opens a file and scans it.
+fn scan_file<T>(
     file: Option<Node<'_>>,
     scan: impl FnOnce(&mut dyn BufRead) -> io::Result<T>,
-) -> Result<T, Missing> {
+) -> Result<T, ReadError> {
     thread_local! {
-        /// Thousands of logs go through the same memory, one after the other.
+        /// Reused for thousands of logs.
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    let file = file.ok_or(Missing::Absent)?;
-    let said = if file.size() > LONGEST_AT_ONCE {
+    let file = file.ok_or(ReadError::Absent)?;
+    let content = if file.size() > LONGEST_AT_ONCE {
         let opened = File::open(file.absolute());
         opened.and_then(|opened| scan(&mut BufReader::with_capacity(PART, opened)))
     } else {
         BUFFER.with_borrow_mut(|buffer| scan(&mut file.read(LONGEST_AT_ONCE, buffer)?))
     };
-    said.map_err(|error| Missing::Unreadable { why: error.to_string() })
+    content.map_err(|error| ReadError::Unreadable { why: error.to_string() })
 }
 
-/// What the files of a result say.
+/// Content of the files of a result.
 #[derive(Debug)]
 pub struct Facts<'t> {
     /// Detail log of the performance run.
-    pub performance: Result<DetailLog, Missing>,
-    /// SHA-1 of that log, where power was measured.
+    pub performance: Result<DetailLog, ReadError>,
+    /// SHA-1 of that log, if power was measured.
     pub performance_sha1: Option<String>,
     /// Detail log of the accuracy run.
-    pub accuracy: Result<DetailLog, Missing>,
-    /// `accuracy.txt`.
-    pub accuracy_text: Result<AccuracyText, Missing>,
+    pub accuracy: Result<DetailLog, ReadError>,
+    /// Content of `accuracy.txt`.
+    pub accuracy_text: Result<AccuracyText, ReadError>,
     /// The file that describes the measurement.
-    pub measurement: Option<Measurement<'t>>,
-    /// Audits, by name.
+    pub measurement: Option<MeasurementFile<'t>>,
+    /// Audits, in the order of their folders.
     pub audits: Vec<Audit<'t>>,
-    /// What the client of an endpoint says, where neither run has a log of LoadGen.
+    /// Files of an endpoint's client, if neither run has a LoadGen log.
     pub endpoint: Option<Endpoint>,
 }
 
-/// The file that describes a measurement.
+/// File that describes the measurement.
 #[derive(Debug)]
-pub struct Measurement<'t> {
+pub struct MeasurementFile<'t> {
     /// The file.
     pub file: Node<'t>,
     /// Its content.
     pub json: Result<JsonFile, JsonProblem>,
 }
 
-/// What the files of an audit say.
+/// Content of the files of an audit.
 #[derive(Debug)]
 pub struct Audit<'t> {
     /// Name, such as `TEST01`.
     pub name: String,
     /// Its folder.
     pub folder: Node<'t>,
-    /// Detail log of its performance run.
-    pub performance: Result<DetailLog, Missing>,
+    /// Detail log of the performance run of the audit.
+    pub performance: Result<DetailLog, ReadError>,
     /// `verify_accuracy.txt`.
-    pub verify_accuracy: Result<TextFile, Missing>,
+    pub verify_accuracy: Result<TextFile, ReadError>,
     /// `verify_performance.txt`.
-    pub verify_performance: Result<TextFile, Missing>,
+    pub verify_performance: Result<TextFile, ReadError>,
     /// `verify_output_len.txt`.
-    pub verify_output_length: Result<TextFile, Missing>,
+    pub verify_output_length: Result<TextFile, ReadError>,
     /// `accuracy/baseline_accuracy.txt`.
-    pub baseline_accuracy: Result<AccuracyText, Missing>,
+    pub baseline_accuracy: Result<AccuracyText, ReadError>,
     /// `accuracy/compliance_accuracy.txt`.
-    pub compliance_accuracy: Result<AccuracyText, Missing>,
+    pub compliance_accuracy: Result<AccuracyText, ReadError>,
 }
 
 impl<'t> Facts<'t> {
@@ -131,7 +130,7 @@ impl<'t> Facts<'t> {
         patterns: &Patterns,
         endpoints: Option<&Endpoints>,
     ) -> Self {
-        let metrics = patterns.of(model.benchmark);
+        let metrics = patterns.for_benchmark(model.benchmark);
         let run = entry.run().and_then(|run| run.file(DETAIL));
         let accuracy = entry.accuracy();
         let logs = [run, accuracy.and_then(|folder| folder.file(DETAIL))];
@@ -157,7 +156,7 @@ impl<'t> Facts<'t> {
         }
     }
 
-    /// The audit of that name.
+    /// Returns the audit with this name.
     #[must_use]
     pub fn audit(&self, name: &str) -> Option<&Audit<'t>> {
         self.audits.iter().find(|audit| audit.name == name)
@@ -180,13 +179,13 @@ fn audit<'t>(folder: Node<'t>, metrics: &[accuracy::Pattern]) -> Audit<'t> {
     }
 }
 
-/// Up to v5.1 the file begins with the name of the system, and may end with the
-/// implementation and the scenario.
+/// Returns the measurement file. Up to v5.1 its name starts with the name of the system and may
+/// end with the implementation and the scenario.
 fn measurement<'t>(
     layout: Layout,
     system: &System<'t>,
     entry: &Entry<'t>,
-) -> Option<Measurement<'t>> {
+) -> Option<MeasurementFile<'t>> {
     let folder = entry.measurements?;
     let file = match layout {
         Layout::Together => folder.file("measurements.json")?,
@@ -195,5 +194,5 @@ fn measurement<'t>(
             name.starts_with(&system.name) && name.ends_with(".json")
         })?,
     };
-    Some(Measurement { file, json: json::read(file) })
+    Some(MeasurementFile { file, json: json::read(file) })
 }

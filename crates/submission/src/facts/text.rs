@@ -1,34 +1,34 @@
-//! Short texts, such as what the scripts of the audits said.
+//! Short text files, such as the output of audit scripts.
 
-use super::Missing;
+use super::ReadError;
 use crate::tree::Node;
 
-/// No longer text is read, in bytes: these files have a few lines.
+/// Maximum file size in bytes. These files have a few lines.
 const LONGEST: u64 = 16 << 20;
 
-/// A text.
+/// Content of a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextFile {
-    /// What is written, with marks in place of bytes that are no text.
+    /// Text; bytes that are not UTF-8 became replacement characters.
     pub text: String,
     /// Whether it is UTF-8.
     pub is_utf8: bool,
 }
 
 impl TextFile {
-    /// Whether one of its lines, without blanks around it, is this.
+    /// Whether a line equals `wanted`, ignoring blanks around it.
     #[must_use]
     pub fn has_line(&self, wanted: &str) -> bool {
         self.text.lines().any(|line| line.trim() == wanted)
     }
 }
 
-/// Reads a text.
+/// Reads a text file.
 ///
 /// # Errors
-/// There is no file, it cannot be read, or is longer than any such file.
-pub fn read(file: Option<Node<'_>>) -> Result<TextFile, Missing> {
-    let bytes = bytes(file.ok_or(Missing::Absent)?)?;
+/// Fails if the file does not exist, cannot be read, or exceeds the size limit.
+pub fn read(file: Option<Node<'_>>) -> Result<TextFile, ReadError> {
+    let bytes = bytes(file.ok_or(ReadError::Absent)?)?;
     Ok(match String::from_utf8(bytes) {
         Ok(text) => TextFile { text, is_utf8: true },
         Err(error) => {
@@ -38,14 +38,14 @@ pub fn read(file: Option<Node<'_>>) -> Result<TextFile, Missing> {
     })
 }
 
-/// Reads the bytes of a file. One that is too long is not cut: what is behind the cut
-/// would go unseen.
-pub(super) fn bytes(file: Node<'_>) -> Result<Vec<u8>, Missing> {
+/// Reads the bytes of a file. A file above the size limit is an error: truncating it would hide
+/// what follows.
+pub(super) fn bytes(file: Node<'_>) -> Result<Vec<u8>, ReadError> {
     if file.size() > LONGEST {
         let why = format!("has {} bytes, expected at most {LONGEST}", file.size());
-        return Err(Missing::Unreadable { why });
+        return Err(ReadError::Unreadable { why });
     }
-    let unreadable = |error: std::io::Error| Missing::Unreadable { why: error.to_string() };
+    let unreadable = |error: std::io::Error| ReadError::Unreadable { why: error.to_string() };
     let mut bytes = Vec::new();
     let count = file.read(LONGEST, &mut bytes).map_err(unreadable)?.len();
     bytes.truncate(count);

@@ -1,6 +1,6 @@
-//! The accelerators of a machine. Drivers tell the names of some; of others the bus and
-//! the kernel tell that they are there, which a human must name. That there is none is
-//! said only where the bus was read and has nothing of that kind.
+//! Detects the accelerators of a machine. Drivers provide the names of some. Others appear only
+//! on the bus or in the kernel, and the submitter must name them. Fields state that there is no
+//! accelerator only if the bus was read and has none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::capture::{Fields, Machine, count};
 use super::describe::marker;
 use super::runs::name_of;
 
-/// What a machine without accelerators has nothing to say to.
+/// Fields that do not apply to machines without accelerators.
 const FIELDS: [&str; 5] = [
     "accelerator_model_name",
     "accelerator_memory_capacity",
@@ -18,8 +18,8 @@ const FIELDS: [&str; 5] = [
     "accelerator_interconnect",
 ];
 
-/// Makers of accelerators, by their number on the bus. Where the machine has the list
-/// of all devices, that counts.
+/// Names of accelerator vendors, by PCI vendor id. The machine's own device list takes
+/// precedence.
 const MAKERS: [(&str, &str); 9] = [
     ("1002", "AMD"),
     ("106b", "Apple"),
@@ -32,47 +32,48 @@ const MAKERS: [(&str, &str); 9] = [
     ("8086", "Intel"),
 ];
 
-/// Accelerators whose class says something else, as those of Amazon and Google do.
+/// Accelerators with an unrelated PCI class, such as those of Amazon and Google: vendor id and
+/// device ids.
 const OTHER_CLASS: [(&str, &[&str]); 3] = [
     ("1ac1", &["089a"]),
     ("1ae0", &["0027", "0056", "005e", "0062", "0063", "006f", "0076"]),
     ("1d0f", &["7064", "7164", "7264", "7364"]),
 ];
 
-/// Makers of display controllers that show the console of a server or of a virtual
-/// machine, and compute nothing.
+/// Vendor ids of display controllers for server consoles and virtual machines, which do not
+/// compute.
 const CONSOLES: [&str; 9] =
     ["1013", "102b", "1234", "1414", "15ad", "18ca", "1a03", "1af4", "1b36"];
 
-/// Lists of all devices on the bus, where distributions put them.
+/// Paths of the PCI device list in common distributions.
 const DEVICE_LISTS: [&str; 3] =
     ["usr/share/hwdata/pci.ids", "usr/share/misc/pci.ids", "usr/share/pci.ids"];
 
-/// How sure it is that something computes.
+/// Kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// It does nothing else.
+enum DeviceKind {
+    /// Only computes.
     Accelerator,
-    /// It shows pictures, and may compute.
+    /// Drives a display, and may compute.
     Display,
 }
 
-/// What was found.
+/// Detected devices.
 #[derive(Debug, Default)]
-struct Found {
-    /// As a driver calls it, with its memory in bytes if that is told.
+struct Accelerators {
+    /// Names from a driver, with the memory in bytes if known.
     named: Vec<(String, Option<u64>)>,
-    /// As the bus or the kernel calls it.
-    unnamed: Vec<(String, Kind)>,
-    /// Their folders below `/sys/devices`, so that none counts twice.
-    seen: BTreeSet<PathBuf>,
-    /// Whether there is a bus to look at.
+    /// Devices without a driver name: name on the bus or in the kernel.
+    unnamed: Vec<(String, DeviceKind)>,
+    /// Paths below `/sys/devices`, to count each device once.
+    known: BTreeSet<PathBuf>,
+    /// Whether a PCI bus exists.
     has_bus: bool,
 }
 
 /// Adds the fields of accelerators.
 pub(super) fn capture(machine: &Machine<'_>, fields: &mut Fields) {
-    let mut found = Found::default();
+    let mut found = Accelerators::default();
     found.nvidia(machine);
     found.amd(machine);
     found.bus(machine);
@@ -80,8 +81,8 @@ pub(super) fn capture(machine: &Machine<'_>, fields: &mut Fields) {
     found.describe(fields);
 }
 
-impl Found {
-    /// What the driver of NVIDIA lists, by the place on the bus.
+impl Accelerators {
+    /// Adds the devices that NVIDIA's driver lists by bus address.
     fn nvidia(&mut self, machine: &Machine<'_>) {
         for folder in machine.list("proc/driver/nvidia/gpus") {
             let text = machine.text(folder.join("information")).unwrap_or_default();
@@ -93,9 +94,9 @@ impl Found {
         }
     }
 
-    /// Cards of AMD that have a name.
+    /// Adds AMD cards that have a product name.
     fn amd(&mut self, machine: &Machine<'_>) {
-        // Besides the cards there are their connectors and render nodes.
+        // The folder also lists connectors and render nodes.
         let is_card = |path: &PathBuf| {
             let number = name_of(path).strip_prefix("card");
             number.is_some_and(|number| number.parse::<u64>().is_ok())
@@ -112,7 +113,7 @@ impl Found {
         }
     }
 
-    /// What is of a class that computes, or may.
+    /// Adds PCI devices of a class that computes or may compute.
     fn bus(&mut self, machine: &Machine<'_>) {
         let bus = "sys/bus/pci/devices";
         self.has_bus = machine.root.join(bus).is_dir();
@@ -126,32 +127,32 @@ impl Found {
             else {
                 continue;
             };
-            // A part of a device for a virtual machine, beside the whole.
+            // A virtual function is part of another device.
             let is_part = machine.root.join(&device).join("physfn").exists();
             let Some(kind) = kind(&class, &vendor, &id).filter(|_| !is_part) else { continue };
             if self.is_new(machine, &device) {
                 let names = names.get_or_insert_with(|| device_list(machine));
-                self.unnamed.push((called(names, &vendor, &id), kind));
+                self.unnamed.push((device_name(names, &vendor, &id), kind));
             }
         }
     }
 
-    /// What the kernel knows to compute, or to draw, wherever it is connected.
+    /// Adds devices of the kernel's compute and display classes on any bus.
     fn kernel(&mut self, machine: &Machine<'_>) {
         for (class, kind) in
-            [("sys/class/accel", Kind::Accelerator), ("sys/class/drm", Kind::Display)]
+            [("sys/class/accel", DeviceKind::Accelerator), ("sys/class/drm", DeviceKind::Display)]
         {
             for node in machine.list(class) {
                 let device = node.join("device");
                 let uevent = machine.text(device.join("uevent")).unwrap_or_default();
-                let said = |key: &str| uevent.lines().find_map(|line| line.strip_prefix(key));
-                // What is on the bus was judged there.
+                let value = |key: &str| uevent.lines().find_map(|line| line.strip_prefix(key));
+                // PCI devices were handled with the bus.
                 let is_render_node = name_of(&node).starts_with("renderD");
-                let is_judged = said("PCI_ID=").is_some() || said("MODALIAS=virtio:").is_some();
-                if kind == Kind::Display && (!is_render_node || is_judged) {
+                let is_judged = value("PCI_ID=").is_some() || value("MODALIAS=virtio:").is_some();
+                if kind == DeviceKind::Display && (!is_render_node || is_judged) {
                     continue;
                 }
-                let name = said("OF_COMPATIBLE_0=").or(said("DRIVER="));
+                let name = value("OF_COMPATIBLE_0=").or(value("DRIVER="));
                 let name = name.map_or_else(|| name_of(&node).to_owned(), str::to_owned);
                 if self.is_new(machine, &device) {
                     self.unnamed.push((name, kind));
@@ -160,15 +161,15 @@ impl Found {
         }
     }
 
-    /// Whether a device was not seen before; nodes of the system link to it.
+    /// Whether a device is new. Nodes of the system link to devices.
     fn is_new(&mut self, machine: &Machine<'_>, device: &Path) -> bool {
         let real = machine.root.join(device);
-        self.seen.insert(real.canonicalize().unwrap_or(real))
+        self.known.insert(real.canonicalize().unwrap_or(real))
     }
 
     fn describe(self, fields: &mut Fields) {
         let unnamed = counted(self.unnamed.iter().map(|(name, _)| name.as_str()));
-        let is_sure = self.unnamed.iter().all(|(_, kind)| *kind == Kind::Accelerator);
+        let is_sure = self.unnamed.iter().all(|(_, kind)| *kind == DeviceKind::Accelerator);
         let total = self.named.len() + self.unnamed.len();
         let model = "accelerator_model_name";
         if total == 0 {
@@ -191,8 +192,8 @@ impl Found {
             let named = counted(self.named.iter().map(|(name, _)| name.as_str()));
             let all = [named, unnamed].into_iter().filter(|text| !text.is_empty());
             let all = all.collect::<Vec<_>>().join(", ");
-            let or = if is_sure { "" } else { ", or N/A if it computes nothing" };
-            let what = format!("as its maker calls it{or}; there is {all}");
+            let alternative = if is_sure { "" } else { ", or N/A if it computes nothing" };
+            let what = format!("as its maker calls it{alternative}; there is {all}");
             fields.insert(model.into(), marker(&what));
         }
         let number = if is_sure {
@@ -204,19 +205,19 @@ impl Found {
     }
 }
 
-/// What a class of the bus is, or a device that hides behind another.
-fn kind(class: &str, vendor: &str, device: &str) -> Option<Kind> {
+/// Returns the kind of a device from its PCI class, or from its ids if the class is unrelated.
+fn kind(class: &str, vendor: &str, device: &str) -> Option<DeviceKind> {
     let is_other = OTHER_CLASS.iter().any(|(v, ids)| *v == vendor && ids.contains(&device));
     match class {
-        _ if is_other => Some(Kind::Accelerator),
-        // 3D controllers, which have no connector, and processing accelerators.
-        _ if class.starts_with("0302") || class.starts_with("12") => Some(Kind::Accelerator),
-        _ if class.starts_with("03") && !CONSOLES.contains(&vendor) => Some(Kind::Display),
+        _ if is_other => Some(DeviceKind::Accelerator),
+        // 3D controllers without a connector, and processing accelerators.
+        _ if class.starts_with("0302") || class.starts_with("12") => Some(DeviceKind::Accelerator),
+        _ if class.starts_with("03") && !CONSOLES.contains(&vendor) => Some(DeviceKind::Display),
         _ => None,
     }
 }
 
-/// Each name with how often it is there, such as `2x Some GPU, 1x Other GPU`.
+/// Formats names with their counts, such as `2x Some GPU, 1x Other GPU`.
 fn counted<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut counts = BTreeMap::<&str, usize>::new();
     for name in names {
@@ -226,21 +227,21 @@ fn counted<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// The machine's list of all devices, or nothing.
+/// Returns the machine's PCI device list, or an empty text.
 fn device_list(machine: &Machine<'_>) -> String {
     DEVICE_LISTS.iter().find_map(|list| machine.text(list)).unwrap_or_default()
 }
 
-/// What the list calls a device, or as much as is known without one.
-fn called(list: &str, vendor: &str, device: &str) -> String {
-    let mut lines = list.lines().skip_while(|line| !is_of(line, vendor));
+/// Returns the name of a device from the list, or its ids.
+fn device_name(list: &str, vendor: &str, device: &str) -> String {
+    let mut lines = list.lines().skip_while(|line| !has_id(line, vendor));
     let maker = lines.next().and_then(|line| line.get(4..)).map(str::trim);
     let model = lines
         .take_while(|line| line.starts_with(['\t', '#']))
-        .find_map(|line| line.strip_prefix('\t').filter(|line| is_of(line, device)));
+        .find_map(|line| line.strip_prefix('\t').filter(|line| has_id(line, device)));
     let model = model.and_then(|line| line.get(4..)).map(str::trim);
-    let known = || MAKERS.iter().find(|(number, _)| *number == vendor).map(|(_, name)| *name);
-    let words = [maker.or_else(known), model].into_iter().flatten();
+    let maker_name = || MAKERS.iter().find(|(number, _)| *number == vendor).map(|(_, name)| *name);
+    let words = [maker.or_else(maker_name), model].into_iter().flatten();
     let name = words.collect::<Vec<_>>().join(" ");
     if name.is_empty() {
         format!("PCI {vendor}:{device}")
@@ -249,7 +250,7 @@ fn called(list: &str, vendor: &str, device: &str) -> String {
     }
 }
 
-/// Whether a line of the list is of this number.
-fn is_of(line: &str, number: &str) -> bool {
+/// Whether a line of the list has this id.
+fn has_id(line: &str, number: &str) -> bool {
     line.strip_prefix(number).is_some_and(|rest| rest.starts_with("  "))
 }

@@ -1,4 +1,4 @@
-//! What a machine says of itself, as fields of a system description.
+//! Reads properties of a machine as fields of a system description.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::accelerators;
 
-/// Fields by their name in a system description.
+/// Values by field name of a system description.
 pub type Fields = BTreeMap<String, Value>;
 
-/// Reads what Linux tells below `root`, which is `/` but for tests. What it does not
-/// tell is absent.
+/// Reads the properties that Linux provides below `root`, which is `/` except in tests. Unknown
+/// properties are omitted.
 #[must_use]
 pub fn capture(root: &Path) -> Fields {
     let machine = Machine { root };
@@ -27,12 +27,13 @@ pub fn capture(root: &Path) -> Fields {
     fields
 }
 
-/// A count; zero as text, because the official checkers take the number for nothing.
+/// Returns a count as a value. Zero is a text, because the official checkers treat the number 0
+/// as missing.
 pub(super) fn count(number: usize) -> Value {
     if number == 0 { "0".into() } else { number.into() }
 }
 
-/// What Linux tells of a machine.
+/// Files of a Linux system.
 pub(super) struct Machine<'a> {
     pub(super) root: &'a Path,
 }
@@ -48,7 +49,7 @@ impl Machine<'_> {
         self.text(path)?.parse().ok()
     }
 
-    /// Entries of a folder, relative to the root, in order.
+    /// Returns the entries of a folder relative to the root, sorted.
     pub(super) fn list(&self, folder: &str) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
         let mut paths: Vec<_> = entries.map(|e| Path::new(folder).join(e.file_name())).collect();
@@ -92,7 +93,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Of the first core, such as `L1d 48K, L1i 32K, L2 2048K, L3 107520K`.
+    /// Formats the caches of the first core, such as `L1d 48K, L1i 32K, L2 2048K, L3 107520K`.
     fn caches(&self) -> String {
         let cache = |folder: PathBuf| {
             let level = self.text(folder.join("level"))?;
@@ -115,7 +116,7 @@ impl Machine<'_> {
             let gib = kib.div_ceil(1 << 20);
             fields.insert("host_memory_capacity".into(), format!("{gib} GB").into());
         }
-        // The kernel lists modules where the memory corrects errors, and only there.
+        // The kernel lists modules only if the memory has ECC.
         let controllers = self.list("sys/devices/system/edac/mc");
         let modules = controllers.iter().flat_map(|mc| self.list(&mc.to_string_lossy()));
         let sizes: Vec<(u64, Option<String>)> = modules
@@ -157,7 +158,7 @@ impl Machine<'_> {
         let mut bytes = 0;
         let mut kinds = BTreeSet::new();
         for disk in self.list("sys/block").into_iter().filter(is_disk) {
-            // In units of 512 bytes, whatever the sectors of the disk are.
+            // Linux counts units of 512 bytes, regardless of the sector size.
             let size = self.number(disk.join("size")).unwrap_or(0).saturating_mul(512);
             if size == 0 {
                 continue;
@@ -165,11 +166,14 @@ impl Machine<'_> {
             bytes += size;
             let name = disk.file_name().unwrap_or_default().to_string_lossy();
             let rotates = self.number(disk.join("queue/rotational")) == Some(1);
-            kinds.insert(match rotates {
-                _ if name.starts_with("nvme") => "NVMe SSD",
-                _ if name.starts_with("vd") || name.starts_with("xvd") => "virtual disk",
-                true => "HDD",
-                false => "SSD",
+            kinds.insert(if name.starts_with("nvme") {
+                "NVMe SSD"
+            } else if name.starts_with("vd") || name.starts_with("xvd") {
+                "virtual disk"
+            } else if rotates {
+                "HDD"
+            } else {
+                "SSD"
             });
         }
         if bytes > 0 {
@@ -185,7 +189,7 @@ impl Machine<'_> {
 
     fn network(&self, fields: &mut Fields) {
         let cards = self.list("sys/class/net").into_iter();
-        // A virtual interface has no device.
+        // Virtual interfaces have no device.
         let cards: Vec<_> =
             cards.filter(|card| self.root.join(card).join("device").exists()).collect();
         if cards.is_empty() {
@@ -194,7 +198,7 @@ impl Machine<'_> {
         fields.insert("host_network_card_count".into(), count(cards.len()));
         let mut speeds = BTreeMap::<u64, usize>::new();
         for card in &cards {
-            // -1 where there is no link.
+            // The speed is -1 if there is no link.
             if let Some(mbit) = self.number(card.join("speed")).filter(|&mbit| mbit > 0) {
                 *speeds.entry(mbit).or_default() += 1;
             }

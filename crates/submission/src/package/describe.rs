@@ -1,18 +1,18 @@
-//! System descriptions and measurement files: what was captured, what the submitter
-//! says, and marks where somebody must still say something.
+//! System descriptions and measurement files, from captured properties and the submitter's
+//! description. Unknown fields get markers.
 
 use serde_json::{Map, Value};
 
 use super::capture::Fields;
-use super::{Asked, PackageError};
-use crate::entry::Division;
+use super::{PackageError, PackageRequest};
+use crate::entry::DivisionFolder;
 use dyno_loadgen::settings::nearest;
 use dyno_rules::Round;
 
-/// What a field begins with that somebody must fill in.
+/// Start of the value of a field that the submitter must fill in.
 pub const MARKER: &str = "FILL IN";
 
-/// Fields of a measurement file, each of which must say something, with what it is.
+/// Required fields of a measurement file, with their hints.
 const MEASUREMENT: [(&str, &str); 5] = [
     ("input_data_types", "data type of the inputs, such as fp32"),
     ("retraining", "yes or no, and how"),
@@ -21,7 +21,7 @@ const MEASUREMENT: [(&str, &str); 5] = [
     ("weight_transformations", "what was done to the weights, or none"),
 ];
 
-/// What to write to fields that a machine cannot tell.
+/// Hints for fields that cannot be captured from the machine.
 const HINTS: [(&str, &str); 20] = [
     ("cooling", "air, liquid or passive"),
     ("framework", "framework and its version"),
@@ -45,19 +45,18 @@ const HINTS: [(&str, &str); 20] = [
     ("system_type_detail", "such as edge server"),
 ];
 
-/// What the submitter says of the system and of the measurements, over what was
-/// captured.
+/// Description by the submitter, which overrides captured properties.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Description {
     /// Fields of the system description.
     pub system: Fields,
     /// Fields of the measurement files.
     pub measurement: Fields,
-    /// Text of the pages: `calibration`, `code`.
+    /// Text of the pages `calibration` and `code`.
     pub pages: Fields,
 }
 
-/// The pages, and what they are to tell.
+/// Pages, with their hints.
 const PAGES: [(&str, &str); 2] = [
     (
         "calibration",
@@ -67,10 +66,10 @@ const PAGES: [(&str, &str); 2] = [
 ];
 
 impl Description {
-    /// Reads a TOML file with the tables `system`, `measurement` and `pages`.
+    /// Parses a TOML file with the tables `system`, `measurement` and `pages`.
     ///
     /// # Errors
-    /// It is no TOML, or has another table or an unknown field of a measurement.
+    /// Fails if the text is not TOML, or has an unknown table or an unknown measurement field.
     pub fn read(text: &str) -> Result<Self, PackageError> {
         let wrong = |problem: String| PackageError::Description { problem };
         let table: toml::Table =
@@ -93,7 +92,7 @@ impl Description {
             for (field, value) in values {
                 let value = match value {
                     toml::Value::String(text) => text.into(),
-                    // What is zero as a number is nothing to the official checkers.
+                    // The official checkers treat the number 0 as missing.
                     toml::Value::Integer(0) => "0".into(),
                     toml::Value::Integer(number) => number.into(),
                     toml::Value::Float(number) => number.into(),
@@ -104,9 +103,9 @@ impl Description {
             }
         }
         let known = [(&description.measurement, &MEASUREMENT[..]), (&description.pages, &PAGES)];
-        for (said, known) in known {
+        for (fields, known) in known {
             let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-            if let Some(field) = said.keys().find(|field| !known.contains(&field.as_str())) {
+            if let Some(field) = fields.keys().find(|field| !known.contains(&field.as_str())) {
                 let known = known.join(", ");
                 return Err(wrong(format!("there is no field `{field}`; there are {known}")));
             }
@@ -115,14 +114,14 @@ impl Description {
     }
 }
 
-/// A field that somebody must fill in.
+/// A field that the submitter must fill in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToFill {
-    /// File, relative to the root of the tree.
+pub struct MissingField {
+    /// Path of the file, relative to the root of the tree.
     pub path: std::path::PathBuf,
-    /// Its field.
+    /// Name of the field.
     pub field: String,
-    /// What belongs there.
+    /// Hint: what to write there.
     pub with: String,
 }
 
@@ -130,18 +129,19 @@ pub(super) fn marker(what: &str) -> Value {
     format!("{MARKER}: {what}").into()
 }
 
-/// What belongs in place of a mark.
-pub(super) fn wanted(mark: &str) -> Option<&str> {
+/// Returns the hint of a marked value.
+pub(super) fn hint_in(mark: &str) -> Option<&str> {
     Some(mark.strip_prefix(MARKER)?.trim_start_matches([':', ' ']))
 }
 
-/// The fields that have a mark, and what belongs there.
+/// Returns the marked fields with their hints.
 pub(super) fn marks(fields: &Map<String, Value>) -> impl Iterator<Item = (&str, &str)> {
-    fields.iter().filter_map(|(field, value)| Some((field.as_str(), wanted(value.as_str()?)?)))
+    fields.iter().filter_map(|(field, value)| Some((field.as_str(), hint_in(value.as_str()?)?)))
 }
 
-/// Fields that no round has, each with the one that may be meant. They are allowed.
-pub(super) fn unknown(said: &Fields) -> impl Iterator<Item = (&str, &'static str)> {
+/// Returns fields that no round has but that resemble a known one, with that one. Such fields
+/// are allowed.
+pub(super) fn unknown(fields: &Fields) -> impl Iterator<Item = (&str, &'static str)> {
     let newest = Round::names().into_iter().next_back().and_then(|name| Round::named(name).ok());
     let lists = newest.into_iter().map(|round| &round.system_fields);
     let known: Vec<&str> = lists
@@ -149,78 +149,79 @@ pub(super) fn unknown(said: &Fields) -> impl Iterator<Item = (&str, &'static str
         .flatten()
         .map(String::as_str)
         .collect();
-    said.keys().filter_map(move |field| {
+    fields.keys().filter_map(move |field| {
         let is_known = known.contains(&field.as_str());
         let near = nearest(field, known.iter().copied()).filter(|_| !is_known)?;
         Some((field.as_str(), near))
     })
 }
 
-/// What the flags say of a system: field, value, flag. It counts, whatever the
-/// description says.
-pub(super) fn of_flags<'a>(asked: &'a Asked<'_>) -> Vec<(&'static str, &'a str, &'static str)> {
-    let mut said = vec![
-        ("division", asked.division.name(), "--division"),
-        ("submitter", asked.submitter.as_str(), "--submitter"),
-        ("status", asked.availability.name(), "--availability"),
+/// Returns the fields that flags determine: field, value, flag. They override the description.
+pub(super) fn flag_fields<'a>(
+    request: &'a PackageRequest<'_>,
+) -> Vec<(&'static str, &'a str, &'static str)> {
+    let mut fields = vec![
+        ("division", request.division.name(), "--division"),
+        ("submitter", request.submitter.as_str(), "--submitter"),
+        ("status", request.availability.name(), "--availability"),
     ];
     // v0.5 has no suites.
-    if asked.round.system_fields.required.iter().any(|field| field == "system_type") {
-        said.push(("system_type", asked.suite.name(), "--suite"));
+    if request.round.system_fields.required.iter().any(|field| field == "system_type") {
+        fields.push(("system_type", request.suite.name(), "--suite"));
     }
-    if asked.division == Division::Network {
-        said.push(("is_network", "true", "--division"));
+    if request.division == DivisionFolder::Network {
+        fields.push(("is_network", "true", "--division"));
     }
-    said
+    fields
 }
 
-/// The system description: fields of the round in its order, then what the submitter
-/// has beside them.
-pub(super) fn system(asked: &Asked<'_>, captured: &Fields) -> Map<String, Value> {
-    let round = &asked.round.system_fields;
-    let mut said = asked.description.system.clone();
-    said.entry("system_name".to_owned()).or_insert_with(|| asked.system.as_str().into());
-    for (name, value, _) in of_flags(asked) {
-        said.insert(name.to_owned(), value.into());
+/// Returns the system description: the fields of the round in its order, then additional fields
+/// of the submitter.
+pub(super) fn system(request: &PackageRequest<'_>, captured: &Fields) -> Map<String, Value> {
+    let round = &request.round.system_fields;
+    let mut values = request.description.system.clone();
+    values.entry("system_name".to_owned()).or_insert_with(|| request.system.as_str().into());
+    for (name, value, _) in flag_fields(request) {
+        values.insert(name.to_owned(), value.into());
     }
     let mut names: Vec<&str> = round.required.iter().map(String::as_str).collect();
-    if asked.division == Division::Network {
+    if request.division == DivisionFolder::Network {
         names.extend(round.network.iter().map(String::as_str));
     }
     let must_say = |name: &str| {
         round.meaningful.iter().any(|field| field == name)
             || round.network.iter().any(|field| field == name)
-            // Before v3.1 the rules named no such fields.
+            // Before v3.1 the rules listed no such fields.
             || (round.meaningful.is_empty() && HINTS.iter().any(|(field, _)| *field == name))
     };
     let mut fields = Map::new();
     for name in names {
-        let value = said.remove(name).or_else(|| captured.get(name).cloned());
+        let value = values.remove(name).or_else(|| captured.get(name).cloned());
         let value = value.unwrap_or_else(|| {
             let hint = HINTS.iter().find(|(field, _)| *field == name).map(|(_, hint)| *hint);
             if must_say(name) { marker(hint.unwrap_or("see the rules")) } else { "".into() }
         });
         fields.insert(name.to_owned(), value);
     }
-    fields.extend(said);
+    fields.extend(values);
     fields
 }
 
-/// What the submitter says in a page.
-pub(super) fn page<'a>(asked: &'a Asked<'_>, name: &str) -> Option<&'a str> {
-    asked.description.pages.get(name)?.as_str()
+/// Returns the submitter's text for a page.
+pub(super) fn page<'a>(request: &'a PackageRequest<'_>, name: &str) -> Option<&'a str> {
+    request.description.pages.get(name)?.as_str()
 }
 
-/// What a page is to tell.
-pub(super) fn page_tells(name: &str) -> &'static str {
+/// Returns the hint of a page.
+pub(super) fn page_hint(name: &str) -> &'static str {
     PAGES.iter().find(|(page, _)| *page == name).map_or("", |(_, what)| *what)
 }
 
-/// The file of a measurement.
-pub(super) fn measurement(asked: &Asked<'_>) -> Map<String, Value> {
-    let said = &asked.description.measurement;
+/// Returns the measurement file.
+pub(super) fn measurement(request: &PackageRequest<'_>) -> Map<String, Value> {
+    let values = &request.description.measurement;
     let field = |(name, what): (&str, &str)| {
-        (name.to_owned(), said.get(name).cloned().unwrap_or_else(|| marker(what)))
+        (name.to_owned(), values.get(name).cloned().unwrap_or_else(|| marker(what)))
     };
     MEASUREMENT.map(field).into_iter().collect()
 }

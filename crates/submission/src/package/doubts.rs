@@ -1,71 +1,72 @@
-//! Why a result may not count, as far as a look at what is packed tells: a check of
-//! the tree tells all.
+//! Reasons for which results may not count, as far as packaging can see. A check of the tree
+//! reports all problems.
 
 use std::fs;
 
-use super::plan::Planned;
-use super::runs::{AuditFiles, Found, Part};
-use crate::entry::Division;
+use super::plan::PlannedResult;
+use super::runs::{AuditFiles, RunContents, TestPart};
+use crate::entry::DivisionFolder;
 use dyno_rules::{Benchmark, Round, Version};
 
 const ACCURACY: &str = "verify_accuracy.txt";
 const PERFORMANCE: &str = "verify_performance.txt";
 const OUTPUT_LENGTH: &str = "verify_output_len.txt";
 
-/// In place of answers that are the same, of TEST01: two accuracies that are as good.
-const WAY_OUT: [&str; 2] = ["accuracy/baseline_accuracy.txt", "accuracy/compliance_accuracy.txt"];
+/// Files that replace equal answers in TEST01: two accuracies that are close enough.
+const ACCURACIES: [&str; 2] =
+    ["accuracy/baseline_accuracy.txt", "accuracy/compliance_accuracy.txt"];
 
-/// What the logs of the runs show.
-pub(super) fn of_runs(round: &Round, found: &Found) -> Vec<String> {
+/// Returns the problems in the logs of the runs.
+pub(super) fn run_doubts(round: &Round, found: &RunContents) -> Vec<String> {
     let mut doubts = Vec::new();
     let seeds = round.seeds;
     for test in &found.tests {
         let (name, folder) = (test.scenario.name(), test.folder.display());
-        let of = format!("{name} {} ({folder})", test.part.name());
+        let run = format!("{name} {} ({folder})", test.part.name());
         let validity = test.detail.text("result_validity");
         match (test.part, validity) {
-            (_, Some("VALID")) | (Part::Accuracy, None) => {}
-            (_, Some(other)) => doubts.push(format!("{of}: the log says {other}")),
-            (Part::Performance, None) => {
-                doubts.push(format!("{of}: the log has no verdict; was the run interrupted?"));
+            (_, Some("VALID")) | (TestPart::Accuracy, None) => {}
+            (_, Some(other)) => doubts.push(format!("{run}: the log says {other}")),
+            (TestPart::Performance, None) => {
+                doubts.push(format!("{run}: the log has no verdict; was the run interrupted?"));
             }
         }
         for key in ["effective_performance_issue_same", "effective_performance_issue_unique"] {
             if test.detail.flag(key) == Some(true) {
-                doubts.push(format!("{of}: {key} is true, as in audits alone"));
+                doubts.push(format!("{run}: {key} is true, as in audits alone"));
             }
         }
-        if test.part == Part::Accuracy {
+        if test.part == TestPart::Accuracy {
             let scored = test.quality.map(|quality| quality.scored);
             let samples = test.detail.whole("effective_accuracy_sample_count");
             if let (Some(scored), Some(samples)) = (scored, samples)
                 && scored < samples
             {
-                doubts.push(format!("{of}: {scored} of {samples} samples were scored"));
+                doubts.push(format!("{run}: {scored} of {samples} samples were scored"));
             }
             continue;
         }
         let seed = |key: &str| test.detail.whole(&format!("effective_{key}_rng_seed"));
-        let found = [seed("qsl"), seed("sample_index"), seed("schedule")];
+        let logged = [seed("qsl"), seed("sample_index"), seed("schedule")];
         let official = [Some(seeds.qsl), Some(seeds.sample_index), Some(seeds.schedule)];
-        if found != official {
-            doubts.push(format!("{of}: the seeds are not those of round {}", round.version));
+        if logged != official {
+            doubts.push(format!("{run}: the seeds are not those of round {}", round.version));
         }
-        // v0.5 and v0.7 asked for a minute.
+        // v0.5 and v0.7 required one minute.
         let least = if round.version < Version::new(1, 0) { 60_000 } else { 600_000 };
         if let Some(ms) = test.detail.whole("effective_min_duration_ms").filter(|&ms| ms < least) {
-            doubts.push(format!("{of}: asked for {ms} ms at least, the rules for {least} ms"));
+            doubts.push(format!("{run}: asked for {ms} ms at least, the rules for {least} ms"));
         }
     }
     doubts
 }
 
-/// Audits that the division asks for and that did not pass, or that nobody brought. Of
-/// others it is noted.
-pub(super) fn of_audits(
-    division: Division,
+/// Returns required audits that failed or are missing. Failures of other audits are added to
+/// `notes`.
+pub(super) fn audit_doubts(
+    division: DivisionFolder,
     benchmark: &Benchmark,
-    results: &[Planned<'_>],
+    results: &[PlannedResult<'_>],
     notes: &mut Vec<String>,
 ) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -75,7 +76,7 @@ pub(super) fn of_audits(
         let name = result.scenario.name();
         // An inferred result has the audits of its source.
         for audit in result.audits.iter().filter(|_| result.scenario == result.run) {
-            match failed(audit) {
+            match failure(audit) {
                 Some(doubt) if is_wanted(&audit.name) => doubts.push(doubt),
                 Some(note) => notes.push(format!("{note}; the result counts without this audit")),
                 None => {}
@@ -88,8 +89,8 @@ pub(super) fn of_audits(
     doubts
 }
 
-/// Which texts of an audit say that it passes, and in which lines.
-fn words_of_passing(audit: &str) -> &'static [(&'static str, &'static [&'static str])] {
+/// Returns the files in which an audit states that it passed, with the required lines.
+fn required_lines(audit: &str) -> &'static [(&'static str, &'static [&'static str])] {
     const PASS: &[&str] = &["TEST PASS"];
     const TOKENS: &[&str] = &["EOS check pass: True", "Sample length check pass: True"];
     match audit {
@@ -98,17 +99,17 @@ fn words_of_passing(audit: &str) -> &'static [(&'static str, &'static [&'static 
         "TEST06" => &[(ACCURACY, TOKENS)],
         "TEST07" | "TEST08" => &[(ACCURACY, PASS)],
         "TEST09" => &[(OUTPUT_LENGTH, PASS)],
-        // TEST04-B is told beside TEST04-A.
+        // TEST04-B is recorded with TEST04-A.
         _ => &[],
     }
 }
 
-/// Why an audit does not pass by its own texts, in words.
-fn failed(audit: &AuditFiles) -> Option<String> {
-    let has_way_out =
-        audit.name == "TEST01" && WAY_OUT.iter().all(|path| audit.folder.join(path).is_file());
+/// Returns why an audit failed by its own files, or `None`.
+fn failure(audit: &AuditFiles) -> Option<String> {
+    let has_accuracies =
+        audit.name == "TEST01" && ACCURACIES.iter().all(|path| audit.folder.join(path).is_file());
     let problem = |(file, wanted): &(&str, &[&str])| {
-        if *file == ACCURACY && has_way_out {
+        if *file == ACCURACY && has_accuracies {
             return None;
         }
         let Ok(bytes) = fs::read(audit.folder.join(file)) else {
@@ -127,7 +128,7 @@ fn failed(audit: &AuditFiles) -> Option<String> {
         let missing = wanted.iter().find(|wanted| !has(wanted))?;
         Some(format!("{file} does not say `{missing}`"))
     };
-    let problem = words_of_passing(&audit.name).iter().find_map(problem)?;
+    let problem = required_lines(&audit.name).iter().find_map(problem)?;
     let (scenario, name) = (audit.scenario.name(), &audit.name);
     Some(format!("{scenario} {name} ({}): {problem}", audit.folder.display()))
 }

@@ -1,48 +1,49 @@
-//! Why there is no package.
+//! Errors of packaging.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Part, TruncateError};
+use super::{TestPart, TruncateError};
 use dyno_rules::{Scenario, Suite, Version};
 
-/// Why run directories do not make a submission. Nothing is written then.
+/// Error: run directories cannot be packaged. Nothing is written then.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PackageError {
     /// A file or folder cannot be read or written.
     File {
-        /// Which.
+        /// Path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system, or description of the problem.
         problem: String,
     },
-    /// A name that a folder of a submission cannot have.
+    /// A name that cannot be a folder of a submission.
     BadName {
-        /// What it is the name of.
-        of: &'static str,
-        /// As it was given.
+        /// Kind of the name.
+        kind: &'static str,
+        /// Name as the user wrote it.
         name: String,
     },
     /// The round has no such benchmark.
     UnknownBenchmark {
-        /// As it was given.
+        /// Name as the user wrote it.
         name: String,
-        /// The round.
+        /// Round.
         round: Version,
-        /// One that is close.
+        /// A similar name.
         nearest: Option<String>,
-        /// Whether another model may stand for it: in the open division alone.
+        /// Whether a custom model may stand for an official one, which is only possible in the
+        /// open division.
         may_be_own: bool,
     },
-    /// The round began to have this division later.
+    /// The round does not have this division yet.
     NoDivision {
         /// The division.
         division: &'static str,
         /// The round.
         round: Version,
     },
-    /// The benchmark is none of the suite.
+    /// The suite does not include the benchmark.
     NotInSuite {
         /// The benchmark.
         benchmark: String,
@@ -55,146 +56,146 @@ pub enum PackageError {
         benchmark: String,
         /// The scenario.
         scenario: Scenario,
-        /// Those that it has.
+        /// Scenarios of the benchmark in the suite.
         wanted: Vec<Scenario>,
     },
-    /// Scenarios that the suite requires.
+    /// Required scenarios have no result.
     ScenariosMissing {
-        /// Which.
+        /// Missing scenarios.
         missing: Vec<Scenario>,
-        /// Whether all of them could be inferred from what there is.
+        /// Whether all of them can be inferred.
         can_be_inferred: bool,
     },
-    /// No folder with a detail log.
+    /// A run directory contains no detail log.
     NoTests {
         /// The run directory.
         directory: PathBuf,
     },
-    /// A detail log does not have a key.
+    /// A detail log does not contain a required key.
     LogSaysNothing {
         /// The log.
         log: PathBuf,
         /// The key.
         key: &'static str,
     },
-    /// A log of a mode that is no part of a submission.
+    /// A log has a mode that a submission does not use.
     UnsuitableMode {
         /// The log.
         log: PathBuf,
         /// The mode.
         mode: String,
     },
-    /// An audit that does not say of which scenario.
+    /// The scenario of an audit is unknown.
     AuditOfNothing {
         /// Its folder.
         folder: PathBuf,
     },
-    /// An audit of a scenario without a result.
+    /// An audit belongs to a scenario without a result.
     AuditWithoutResult {
         /// Its folder.
         folder: PathBuf,
         /// The scenario.
         scenario: Scenario,
     },
-    /// More tests than a result has.
+    /// There are more tests than a result has.
     TooMany {
         /// The scenario.
         scenario: Scenario,
         /// The part.
-        part: Part,
-        /// Where they are.
+        part: TestPart,
+        /// Folders of the tests.
         folders: Vec<PathBuf>,
-        /// How many there may be.
+        /// Maximum number.
         most: usize,
     },
-    /// Two audits of one name for one scenario.
-    AuditTwice {
+    /// Two audits have the same name and scenario.
+    DuplicateAudit {
         /// Their folders.
         folders: [PathBuf; 2],
     },
-    /// The tree is laid out as other rounds are.
+    /// The tree has the layout of other rounds.
     OtherLayout {
-        /// A folder that the round does not have.
+        /// Folder that does not exist in the round's layout.
         path: PathBuf,
         /// The round.
         round: Version,
     },
-    /// The own model stands for another official one already.
+    /// `model_mapping.json` already maps the custom model to another official model.
     MappedAlready {
-        /// The own model.
+        /// Custom model.
         model: String,
-        /// What it stands for in `model_mapping.json`, as JSON.
+        /// Mapped model, as JSON.
         official: String,
     },
-    /// A result without one of its parts.
+    /// A result lacks one of its parts.
     PartMissing {
         /// The scenario.
         scenario: Scenario,
         /// The part.
-        part: Part,
+        part: TestPart,
     },
-    /// An accuracy run that was not scored.
+    /// An accuracy run was not scored.
     NotScored {
         /// Its folder.
         folder: PathBuf,
     },
-    /// The log is not one to infer from.
+    /// The log does not allow inference.
     NoEstimate {
-        /// The folder of the log.
+        /// Folder of the log.
         folder: PathBuf,
-        /// What was to be inferred.
+        /// Scenario to infer.
         scenario: Scenario,
     },
-    /// An accuracy log cannot be cut.
+    /// An accuracy log cannot be truncated.
     Truncate(TruncateError),
-    /// A description does not read, or has a field that there is none of.
+    /// A description is invalid or has an unknown field.
     Description {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// The description that the tree has of the system says something else.
+    /// The tree's description of the system differs.
     SystemDiffers {
-        /// Its file, relative to the root of the tree.
+        /// Path of the file, relative to the root of the tree.
         path: PathBuf,
-        /// Each field.
+        /// Conflicting fields.
         conflicts: Vec<Conflict>,
     },
-    /// What is to be the tree is no folder.
+    /// The tree is not a folder.
     NoFolder {
-        /// What it is.
+        /// Path.
         path: PathBuf,
     },
-    /// What is to be the tree is a run, or has runs in it.
+    /// The tree is a run or contains runs.
     RunsInTree {
         /// The tree.
         tree: PathBuf,
-        /// The first of them; the same if it is one.
+        /// First such run; equals `tree` if the tree is a run.
         run: PathBuf,
     },
-    /// The tree has this already.
+    /// The tree already contains this result.
     Exists {
-        /// Which folder.
+        /// Folder.
         path: PathBuf,
     },
 }
 
-/// A field that a kept description and a flag do not say alike.
+/// A field in which the existing description and a flag differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// Its name.
+    /// Name of the field.
     pub field: &'static str,
-    /// What the description says.
-    pub kept: String,
-    /// What the flag says.
-    pub said: String,
-    /// The flag.
+    /// Value in the description.
+    pub existing: String,
+    /// Value of the flag.
+    pub requested: String,
+    /// Flag.
     pub flag: &'static str,
 }
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, kept, said, flag } = self;
-        write!(f, "`{field}` is `{kept}` there, and {flag} says `{said}`")
+        let Self { field, existing, requested, flag } = self;
+        write!(f, "`{field}` is `{existing}` there, and {flag} says `{requested}`")
     }
 }
 
@@ -203,7 +204,7 @@ impl PackageError {
         Self::File { path: path.to_owned(), problem: error.to_string() }
     }
 
-    /// What to do about it, where the message does not say.
+    /// Returns advice, if the message does not contain it.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -230,7 +231,7 @@ impl PackageError {
             Self::RunsInTree { .. } => {
                 Some("the tree comes first, and beside the runs: dyno package TREE RUN...")
             }
-            Self::TooMany { .. } | Self::AuditTwice { .. } => {
+            Self::TooMany { .. } | Self::DuplicateAudit { .. } => {
                 Some("name only the run directories that count")
             }
             _ => None,
@@ -239,8 +240,8 @@ impl PackageError {
 }
 
 impl PackageError {
-    /// What is wrong with run directories.
-    fn tell_of_runs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Formats the errors that concern run directories.
+    fn fmt_run_error(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTests { directory } => {
                 write!(f, "there is no test in {}", directory.display())
@@ -276,7 +277,7 @@ impl PackageError {
                     folders.join(", ")
                 )
             }
-            Self::AuditTwice { folders: [one, other] } => write!(
+            Self::DuplicateAudit { folders: [one, other] } => write!(
                 f,
                 "{} and {} are the same audit of the same scenario",
                 one.display(),
@@ -308,9 +309,9 @@ impl fmt::Display for PackageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, problem } => write!(f, "{}: {problem}", path.display()),
-            Self::BadName { of, name } => write!(
+            Self::BadName { kind, name } => write!(
                 f,
-                "`{name}` cannot be the name of a {of}: it must have no blank and no `/`, and not \
+                "`{name}` cannot be the name of a {kind}: it must have no blank and no `/`, and not \
                  begin with a dot"
             ),
             Self::UnknownBenchmark { name, round, nearest, .. } => {
@@ -367,7 +368,7 @@ impl fmt::Display for PackageError {
                     path.display()
                 )
             }
-            of_runs => of_runs.tell_of_runs(f),
+            run_error => run_error.fmt_run_error(f),
         }
     }
 }

@@ -1,174 +1,162 @@
-//! What turns run directories into a submission: accuracy logs cut to the size that
-//! a submission may have, and trees in the layout of a round.
+//! Packages run directories as a submission: truncates accuracy logs and writes trees in the
+//! layout of a round.
 //!
-//! [`package`] finds the tests in the run directories, says which result each is part
-//! of by the rules of the division, and writes the tree.
+//! [`package`] is the entry point. It finds the tests in the run directories, assigns them to
+//! results by the rules of the division, and writes the tree.
+//!
+//! ```
+//! use dyno_submission::package::Description;
+//!
+//! let text = r#"[system]
+//! host_memory_capacity = "512 GB"
+//! [measurement]
+//! retraining = "no""#;
+//! let description = Description::read(text).unwrap();
+//! assert_eq!(description.system["host_memory_capacity"], "512 GB");
+//! assert!(Description::read("[systems]").is_err());
+//! ```
 
 mod accelerators;
 mod capture;
+mod completeness;
 mod describe;
 mod doubts;
 mod error;
-mod kept;
+mod existing;
 mod plan;
 mod runs;
 mod truncate;
 mod user_conf;
-mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};
 
 pub use capture::{Fields, capture};
-pub use describe::{Description, MARKER, ToFill};
+pub use describe::{Description, MARKER, MissingField};
 pub use error::{Conflict, PackageError};
-pub use runs::{AuditFiles, Found, Part, Quality, Test, find};
+pub use runs::{AuditFiles, Quality, RunContents, TestPart, TestRun, find};
 pub use truncate::{
     ELLIPSIS, Hash, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, truncate,
     truncate_folder,
 };
 pub use user_conf::user_conf;
 
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::facts::detail;
 use crate::layout::{DETAIL, RESULTS};
 use crate::tree::Tree;
+pub use dyno_rules::Availability;
 use dyno_rules::{Round, Scenario, Suite};
 
-/// A category of the rules: whether what was measured can be bought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Availability {
-    /// Everything in it can be bought or rented.
-    Available,
-    /// Will be available in the next round.
-    Preview,
-    /// Research, development or internal.
-    Rdi,
-}
-
-impl Availability {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Available, Self::Preview, Self::Rdi];
-
-    /// As a system description writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Available => "available",
-            Self::Preview => "preview",
-            Self::Rdi => "rdi",
-        }
-    }
-}
-
-/// Whether results are written that were not run, but follow from others.
+/// Whether to write results that were not run but can be inferred from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Infer {
-    /// Only what was run is written.
+    /// Write only results that were run.
     Nothing,
-    /// Of an edge system MultiStream from SingleStream, and Offline from SingleStream or
-    /// from MultiStream; for the lower target of a benchmark those of the high one.
+    /// For an edge system, infer MultiStream from SingleStream, and Offline from SingleStream or
+    /// MultiStream. For a benchmark with a high target, also write the results of its lower
+    /// target.
     Missing,
 }
 
-/// What is to be packaged, and as what.
+/// Input of [`package()`]: what to package, and its place in the submission.
 #[derive(Debug, Clone)]
-pub struct Asked<'a> {
-    /// The round.
+pub struct PackageRequest<'a> {
+    /// Round.
     pub round: &'a Round,
-    /// The division.
-    pub division: Division,
-    /// Who submits.
+    /// Division.
+    pub division: DivisionFolder,
+    /// Name of the submitter's folder.
     pub submitter: String,
     /// Name of the system's folder.
     pub system: String,
     /// Name of the model's folder.
     pub benchmark: String,
-    /// The official model that an own one of the open division stands for.
+    /// Official model that a custom model of the open division stands for.
     pub stands_for: Option<String>,
-    /// The suite.
+    /// Suite.
     pub suite: Suite,
-    /// The category.
+    /// Availability category.
     pub availability: Availability,
-    /// What is inferred.
+    /// Results to infer.
     pub infer: Infer,
-    /// What the machine says of itself, from [`capture`].
+    /// Properties of the machine, from [`capture()`].
     pub captured: Fields,
-    /// What the submitter says.
+    /// Fields and pages that the submitter provides.
     pub description: Description,
-    /// The run directories.
+    /// Run directories.
     pub runs: Vec<PathBuf>,
 }
 
-/// A package that was written.
+/// Result of packaging.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packaged {
-    /// The results: scenario, and what it was inferred from if it was.
+pub struct PackageSummary {
+    /// Results: scenario, and the scenario from which it was inferred, if any.
     pub results: Vec<(Scenario, Option<Scenario>)>,
-    /// Those that are there for the lower target of the benchmark as well: its name, and
-    /// the scenario.
+    /// Results that were also written for the benchmark's lower target: its name and the
+    /// scenario.
     pub lower: Vec<(String, Scenario)>,
-    /// What somebody must fill in, in what was written and in what was there.
-    pub to_fill: Vec<ToFill>,
-    /// What will keep a result from counting, in words.
+    /// Fields that the submitter must fill in, in new and in existing files.
+    pub missing_fields: Vec<MissingField>,
+    /// Reasons for which results may not count, as sentences.
     pub doubts: Vec<String>,
-    /// What may be a slip of the pen, in words.
+    /// Possible mistakes, as sentences.
     pub notes: Vec<String>,
-    /// Files that were there and stayed as they were, relative to the root.
+    /// Existing files that were not changed, relative to the root.
     pub kept: Vec<PathBuf>,
-    /// Files that were there, in which a mark was replaced.
+    /// Existing files in which markers were replaced.
     pub completed: Vec<PathBuf>,
 }
 
-/// Writes the results of run directories to a submission tree: a new one, or one that
-/// has others already. A tree never has part of a result.
+/// Writes the results of run directories to a new or existing submission tree. The tree never
+/// contains part of a result.
 ///
 /// # Errors
-/// What the runs lack, or is in the way; nothing is written then.
-pub fn package(asked: &Asked<'_>, out: &Path) -> Result<Packaged, PackageError> {
+/// Fails if runs are incomplete or files are in the way. Nothing is written then.
+pub fn package(request: &PackageRequest<'_>, out: &Path) -> Result<PackageSummary, PackageError> {
     let mut names = vec![
-        ("submitter", &asked.submitter),
-        ("system", &asked.system),
-        ("benchmark", &asked.benchmark),
+        ("submitter", &request.submitter),
+        ("system", &request.system),
+        ("benchmark", &request.benchmark),
     ];
-    names.extend(asked.stands_for.as_ref().map(|name| ("benchmark", name)));
-    for (of, name) in names {
+    names.extend(request.stands_for.as_ref().map(|name| ("benchmark", name)));
+    for (kind, name) in names {
         let is_bad = name.is_empty()
             || name.starts_with('.')
             || name.contains(|c: char| c.is_whitespace() || c.is_control() || "/\\".contains(c));
         if is_bad {
-            return Err(PackageError::BadName { of, name: name.clone() });
+            return Err(PackageError::BadName { kind, name: name.clone() });
         }
     }
-    check_place(out, &asked.runs)?;
-    let benchmark = plan::benchmark(asked)?;
-    let found = find(&asked.runs)?;
-    let measured = plan::results(asked, benchmark, &found)?;
-    let mut notes = notes(&asked.description);
-    let mut doubts = doubts::of_runs(asked.round, &found);
-    doubts.extend(doubts::of_audits(asked.division, benchmark, &measured, &mut notes));
+    check_place(out, &request.runs)?;
+    let benchmark = plan::benchmark(request)?;
+    let found = find(&request.runs)?;
+    let measured = plan::results(request, benchmark, &found)?;
+    let mut notes = notes(&request.description);
+    let mut doubts = doubts::run_doubts(request.round, &found);
+    doubts.extend(doubts::audit_doubts(request.division, benchmark, &measured, &mut notes));
     let inferred =
-        |result: &plan::Planned<'_>| (result.scenario != result.run).then_some(result.run);
+        |result: &plan::PlannedResult<'_>| (result.scenario != result.run).then_some(result.run);
     let results = measured.iter().map(|result| (result.scenario, inferred(result))).collect();
-    notes.extend(other_seeds(asked.round, out));
-    let copies = copies(asked, &measured, out, &mut notes);
+    notes.extend(other_seeds(request.round, out));
+    let copies = copies(request, &measured, out, &mut notes);
     let lower = copies.iter().map(|copy| (copy.model.clone(), copy.scenario)).collect();
-    let written = write::write(asked, benchmark, &[measured, copies].concat(), out)?;
+    let written = write::write(request, benchmark, &[measured, copies].concat(), out)?;
     notes.extend(written.notes);
-    let write::Written { to_fill, kept, completed, .. } = written;
-    Ok(Packaged { results, lower, to_fill, doubts, notes, kept, completed })
+    let write::WriteSummary { missing_fields, kept, completed, .. } = written;
+    Ok(PackageSummary { results, lower, missing_fields, doubts, notes, kept, completed })
 }
 
-/// Checks that a tree may be or become one: a new folder, or one that has no runs.
+/// Checks that a folder can be a tree: it is new, or contains no runs.
 ///
 /// # Errors
-/// It is a file, or a run, or has one of these in it.
+/// Fails if it is a file or a run, or contains one of `runs`.
 pub fn check_place(tree: &Path, runs: &[PathBuf]) -> Result<(), PackageError> {
     if tree.exists() && !tree.is_dir() {
         return Err(PackageError::NoFolder { path: tree.to_owned() });
     }
-    let of_run = ["summary.json", "audit.json", DETAIL];
-    let is_run = of_run.iter().any(|file| tree.join(file).is_file());
+    let run_files = ["summary.json", "audit.json", DETAIL];
+    let is_run = run_files.iter().any(|file| tree.join(file).is_file());
     let within = if is_run { Some(tree) } else { None };
     let within =
         within.or_else(|| runs.iter().map(PathBuf::as_path).find(|run| is_within(run, tree)));
@@ -178,26 +166,27 @@ pub fn check_place(tree: &Path, runs: &[PathBuf]) -> Result<(), PackageError> {
     }
 }
 
-/// Whether a folder is the other or lies below it.
+/// Whether a folder equals the other or is below it.
 fn is_within(folder: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     real(folder).zip(real(other)).is_some_and(|(folder, other)| folder.starts_with(other))
 }
 
-/// The results that are to be written for the lower target as well. What the tree has of
-/// it stays.
+/// Returns the results to write for the lower target as well. Results that the tree already has
+/// are omitted.
 fn copies<'f>(
-    asked: &Asked<'_>,
-    measured: &[plan::Planned<'f>],
+    request: &PackageRequest<'_>,
+    measured: &[plan::PlannedResult<'f>],
     out: &Path,
     notes: &mut Vec<String>,
-) -> Vec<plan::Planned<'f>> {
-    let Some(lower) = plan::lower_target(asked) else { return Vec::new() };
-    let (high, low) = (&asked.benchmark, &lower.name);
-    let is_missing = |copy: &plan::Planned<'_>| !out.join(write::result(asked, copy)).exists();
-    let mut copies = plan::copies(asked, lower, measured);
+) -> Vec<plan::PlannedResult<'f>> {
+    let Some(lower) = plan::lower_target(request) else { return Vec::new() };
+    let (high, low) = (&request.benchmark, &lower.name);
+    let is_missing =
+        |copy: &plan::PlannedResult<'_>| !out.join(write::result(request, copy)).exists();
+    let mut copies = plan::copies(request, lower, measured);
     copies.retain(is_missing);
-    if !copies.is_empty() && asked.infer == Infer::Nothing {
+    if !copies.is_empty() && request.infer == Infer::Nothing {
         notes.push(format!(
             "what reaches the target of `{high}` may be submitted as `{low}`, too: --infer \
              writes both"
@@ -207,7 +196,7 @@ fn copies<'f>(
     copies
 }
 
-/// That a tree has results of another round, if its first one has other seeds.
+/// Returns a note if the first result of the tree has seeds of another round.
 fn other_seeds(round: &Round, out: &Path) -> Option<String> {
     let tree = Tree::walk(out).ok()?;
     let is_result = |path: &Path| path.iter().any(|part| part == RESULTS);
@@ -215,10 +204,11 @@ fn other_seeds(round: &Round, out: &Path) -> Option<String> {
         .top()
         .descendants()
         .filter(|node| node.is_file() && node.text() == DETAIL && is_result(&node.path()));
-    let of = |log| detail::read(Some(log)).ok()?.whole("effective_qsl_rng_seed");
-    let (log, seed) = logs.find_map(|log| Some((log, of(log)?)))?;
-    // Audits with other seeds lie beside results from v6.0 on.
-    let is_known = seed == round.seeds.qsl || round.test05_seeds.is_some_and(|of| of.qsl == seed);
+    let seed = |log| detail::read(Some(log)).ok()?.whole("effective_qsl_rng_seed");
+    let (log, seed) = logs.find_map(|log| Some((log, seed(log)?)))?;
+    // From v6.0, audits with other seeds are in the same folder as results.
+    let is_known =
+        seed == round.seeds.qsl || round.test05_seeds.is_some_and(|seeds| seeds.qsl == seed);
     let (path, round) = (log.path(), round.version);
     (!is_known).then(|| {
         format!(

@@ -1,59 +1,59 @@
-//! Which tests make which result, by the rules of the division.
+//! Assigns tests to results, by the rules of the division.
 
-use super::runs::{AuditFiles, Found, Part, Test};
-use super::{Asked, Infer, PackageError};
-use crate::entry::Division;
-use dyno_rules::{Benchmark, Scenario, Suite, Version, Wanted};
+use super::runs::{AuditFiles, RunContents, TestPart, TestRun};
+use super::{Infer, PackageError, PackageRequest};
+use crate::entry::DivisionFolder;
+use dyno_rules::{Benchmark, Scenario, Suite, SuiteScenarios, Version};
 
-/// A result that is to be written.
+/// A result to write.
 #[derive(Debug, Clone)]
-pub(super) struct Planned<'f> {
-    /// In the folder of this model.
+pub(super) struct PlannedResult<'f> {
+    /// Name of the model's folder.
     pub model: String,
-    /// Under this name.
+    /// Scenario of the result.
     pub scenario: Scenario,
-    /// What was run.
+    /// Scenario that was run.
     pub run: Scenario,
-    pub accuracy: &'f Test,
-    /// In the order of their numbers.
-    pub performance: Vec<&'f Test>,
+    pub accuracy: &'f TestRun,
+    /// Performance runs, in order.
+    pub performance: Vec<&'f TestRun>,
     pub audits: Vec<&'f AuditFiles>,
 }
 
-/// The official benchmark that the results are of.
-pub(super) fn benchmark<'a>(asked: &Asked<'a>) -> Result<&'a Benchmark, PackageError> {
-    let round = asked.round;
-    let official = asked.stands_for.as_deref().unwrap_or(&asked.benchmark);
-    if asked.division == Division::Network && round.version < Version::new(2, 1) {
-        let division = asked.division.name();
+/// Returns the official benchmark of the results.
+pub(super) fn benchmark<'a>(request: &PackageRequest<'a>) -> Result<&'a Benchmark, PackageError> {
+    let round = request.round;
+    let official = request.stands_for.as_deref().unwrap_or(&request.benchmark);
+    if request.division == DivisionFolder::Network && round.version < Version::new(2, 1) {
+        let division = request.division.name();
         return Err(PackageError::NoDivision { division, round: round.version });
     }
     round.benchmark(official).ok_or_else(|| PackageError::UnknownBenchmark {
         name: official.to_owned(),
         round: round.version,
         nearest: round.nearest_benchmark(official).map(str::to_owned),
-        may_be_own: asked.division == Division::Open && asked.stands_for.is_none(),
+        may_be_own: request.division == DivisionFolder::Open && request.stands_for.is_none(),
     })
 }
 
-/// The results, in the order of the scenarios.
+/// Returns the results, sorted by scenario.
 pub(super) fn results<'f>(
-    asked: &Asked<'_>,
+    request: &PackageRequest<'_>,
     benchmark: &Benchmark,
-    found: &'f Found,
-) -> Result<Vec<Planned<'f>>, PackageError> {
+    found: &'f RunContents,
+) -> Result<Vec<PlannedResult<'f>>, PackageError> {
     let mut results = Vec::new();
     for scenario in Scenario::ALL {
         if found.tests.iter().any(|test| test.scenario == scenario) {
-            results.push(measured(asked, scenario, found)?);
+            results.push(scenario_result(request, scenario, found)?);
         }
     }
-    for (at, audit) in found.audits.iter().enumerate() {
+    for (index, audit) in found.audits.iter().enumerate() {
         let is_same =
             |other: &&AuditFiles| (other.scenario, &other.name) == (audit.scenario, &audit.name);
-        if let Some(other) = found.audits[at + 1..].iter().find(is_same) {
+        if let Some(other) = found.audits[index + 1..].iter().find(is_same) {
             let folders = [audit.folder.clone(), other.folder.clone()];
-            return Err(PackageError::AuditTwice { folders });
+            return Err(PackageError::DuplicateAudit { folders });
         }
     }
     if let Some(audit) = found
@@ -64,62 +64,63 @@ pub(super) fn results<'f>(
         let (folder, scenario) = (audit.folder.clone(), audit.scenario);
         return Err(PackageError::AuditWithoutResult { folder, scenario });
     }
-    let wanted = benchmark.wanted(asked.suite);
+    let wanted = benchmark.scenarios_in(request.suite);
     let wanted = wanted.as_deref();
-    if asked.infer == Infer::Missing && asked.suite != Suite::Datacenter {
+    if request.infer == Infer::Missing && request.suite != Suite::Datacenter {
         infer(wanted, &mut results)?;
     }
-    match (asked.division, wanted) {
-        // Anything goes there, as long as it is told.
-        (Division::Open, _) => {}
+    match (request.division, wanted) {
+        // The open division accepts all scenarios.
+        (DivisionFolder::Open, _) => {}
         (_, None) => {
             let benchmark = benchmark.name.clone();
-            return Err(PackageError::NotInSuite { benchmark, suite: asked.suite });
+            return Err(PackageError::NotInSuite { benchmark, suite: request.suite });
         }
-        (_, Some(wanted)) => check_scenarios(asked, benchmark, wanted, &results)?,
+        (_, Some(wanted)) => check_scenarios(request, benchmark, wanted, &results)?,
     }
     results.sort_by_key(|result| result.scenario);
     Ok(results)
 }
 
-/// The benchmark of the lower target, where that of the results is the high one: what
-/// reaches 99.9 % of the reference's quality may be submitted for 99 % as well.
-pub(super) fn lower_target<'a>(asked: &Asked<'a>) -> Option<&'a Benchmark> {
-    let name = asked.benchmark.strip_suffix("-99.9").filter(|_| asked.stands_for.is_none())?;
-    asked.round.benchmark(&format!("{name}-99"))
+/// Returns the benchmark of the lower target if the results have the high one. Results that
+/// reach 99.9 % of the reference quality may also be submitted for 99 %.
+pub(super) fn lower_target<'a>(request: &PackageRequest<'a>) -> Option<&'a Benchmark> {
+    let name = request.benchmark.strip_suffix("-99.9").filter(|_| request.stands_for.is_none())?;
+    request.round.benchmark(&format!("{name}-99"))
 }
 
-/// The results, as those of the lower target; none if they are not all that the suite
-/// requires there.
+/// Returns copies of the results for the lower target, or none if they are not all that the
+/// suite requires.
 pub(super) fn copies<'f>(
-    asked: &Asked<'_>,
+    request: &PackageRequest<'_>,
     lower: &Benchmark,
-    results: &[Planned<'f>],
-) -> Vec<Planned<'f>> {
-    let wanted = lower.wanted(asked.suite);
+    results: &[PlannedResult<'f>],
+) -> Vec<PlannedResult<'f>> {
+    let wanted = lower.scenarios_in(request.suite);
     let wanted = wanted.as_deref();
-    let is_open = asked.division == Division::Open;
-    let is_wanted =
-        |result: &&Planned<'_>| is_open || wanted.is_some_and(|wanted| wanted.has(result.scenario));
+    let is_open = request.division == DivisionFolder::Open;
+    let is_wanted = |result: &&PlannedResult<'_>| {
+        is_open || wanted.is_some_and(|wanted| wanted.has(result.scenario))
+    };
     let copies = results.iter().filter(is_wanted).cloned();
     let copies: Vec<_> =
-        copies.map(|result| Planned { model: lower.name.clone(), ..result }).collect();
-    let is_whole =
-        wanted.is_some_and(|wanted| check_scenarios(asked, lower, wanted, &copies).is_ok());
-    if is_open || is_whole { copies } else { Vec::new() }
+        copies.map(|result| PlannedResult { model: lower.name.clone(), ..result }).collect();
+    let is_complete =
+        wanted.is_some_and(|wanted| check_scenarios(request, lower, wanted, &copies).is_ok());
+    if is_open || is_complete { copies } else { Vec::new() }
 }
 
-/// The tests of one scenario.
-fn measured<'f>(
-    asked: &Asked<'_>,
+/// Returns the result of one scenario.
+fn scenario_result<'f>(
+    request: &PackageRequest<'_>,
     scenario: Scenario,
-    found: &'f Found,
-) -> Result<Planned<'f>, PackageError> {
-    let tests = |part: Part| -> Vec<&Test> {
-        let is_it = |test: &&Test| test.scenario == scenario && test.part == part;
+    found: &'f RunContents,
+) -> Result<PlannedResult<'f>, PackageError> {
+    let tests = |part: TestPart| -> Vec<&TestRun> {
+        let is_it = |test: &&TestRun| test.scenario == scenario && test.part == part;
         found.tests.iter().filter(is_it).collect()
     };
-    let at_most = |part: Part, most: usize| {
+    let at_most = |part: TestPart, most: usize| {
         let tests = tests(part);
         if tests.is_empty() {
             return Err(PackageError::PartMissing { scenario, part });
@@ -130,24 +131,28 @@ fn measured<'f>(
         }
         Ok(tests)
     };
-    // The rules had the worst of five runs count, until early stopping came.
-    let has_five = scenario == Scenario::Server && asked.round.version < Version::new(1, 0);
-    let performance = match confirmed(asked, scenario, &tests(Part::Performance)) {
+    // Before v1.0, the worst of five Server runs counted.
+    let has_five = scenario == Scenario::Server && request.round.version < Version::new(1, 0);
+    let performance = match confirmed_run(request, scenario, &tests(TestPart::Performance)) {
         Some(run) if !has_five => vec![run],
-        _ => at_most(Part::Performance, if has_five { 5 } else { 1 })?,
+        _ => at_most(TestPart::Performance, if has_five { 5 } else { 1 })?,
     };
-    let accuracy = at_most(Part::Accuracy, 1)?[0];
+    let accuracy = at_most(TestPart::Accuracy, 1)?[0];
     let audits = found.audits.iter().filter(|audit| audit.scenario == scenario).collect();
-    let model = asked.benchmark.clone();
-    Ok(Planned { model, scenario, run: scenario, accuracy, performance, audits })
+    let model = request.benchmark.clone();
+    Ok(PlannedResult { model, scenario, run: scenario, accuracy, performance, audits })
 }
 
-/// The run of a result that is submitted once, after several that confirmed it
-/// stand side by side: the one with the fewest streams, the first of those alike.
-fn confirmed<'f>(asked: &Asked<'_>, scenario: Scenario, tests: &[&'f Test]) -> Option<&'f Test> {
-    let runs = asked.round.scenarios.get(&scenario)?.confirmation.as_ref()?.runs;
+/// Returns the run to submit if several runs in one folder confirm a result: the first of those
+/// with the fewest streams.
+fn confirmed_run<'f>(
+    request: &PackageRequest<'_>,
+    scenario: Scenario,
+    tests: &[&'f TestRun],
+) -> Option<&'f TestRun> {
+    let runs = request.round.scenarios.get(&scenario)?.confirmation.as_ref()?.runs;
     let parent = tests.first()?.folder.parent();
-    let is_repeated = |test: &&&Test| {
+    let is_repeated = |test: &&&TestRun| {
         let name = test.folder.file_name().and_then(|name| name.to_str());
         test.folder.parent() == parent && name.is_some_and(|name| name.starts_with("run_"))
     };
@@ -155,12 +160,15 @@ fn confirmed<'f>(asked: &Asked<'_>, scenario: Scenario, tests: &[&'f Test]) -> O
     if side_by_side != tests.len() || tests.len() as u64 > runs {
         return None;
     }
-    let streams = |test: &Test| test.detail.number("effective_samples_per_query").unwrap_or(0.0);
+    let streams = |test: &TestRun| test.detail.number("effective_samples_per_query").unwrap_or(0.0);
     tests.iter().copied().min_by(|a, b| streams(a).total_cmp(&streams(b)))
 }
 
-/// Adds the results of MultiStream and Offline that are wanted and were not run.
-fn infer<'f>(wanted: Option<&Wanted>, results: &mut Vec<Planned<'f>>) -> Result<(), PackageError> {
+/// Adds MultiStream and Offline results that are required and were not run.
+fn infer<'f>(
+    wanted: Option<&SuiteScenarios>,
+    results: &mut Vec<PlannedResult<'f>>,
+) -> Result<(), PackageError> {
     for scenario in [Scenario::MultiStream, Scenario::Offline] {
         let is_wanted = wanted.is_none_or(|wanted| wanted.required.contains(&scenario));
         if !is_wanted || results.iter().any(|result| result.scenario == scenario) {
@@ -173,14 +181,13 @@ fn infer<'f>(wanted: Option<&Wanted>, results: &mut Vec<Planned<'f>>) -> Result<
             let folder = test.folder.clone();
             return Err(PackageError::NoEstimate { folder, scenario });
         }
-        results.push(Planned { scenario, ..source });
+        results.push(PlannedResult { scenario, ..source });
     }
     Ok(())
 }
 
-/// What a scenario may be inferred from, by the rules: what was run, not what was
-/// inferred itself.
-fn source_of<'f>(scenario: Scenario, results: &[Planned<'f>]) -> Option<Planned<'f>> {
+/// Returns the result from which a scenario may be inferred. Inferred results are not sources.
+fn source_of<'f>(scenario: Scenario, results: &[PlannedResult<'f>]) -> Option<PlannedResult<'f>> {
     let sources: &[Scenario] = match scenario {
         Scenario::MultiStream => &[Scenario::SingleStream],
         Scenario::Offline => &[Scenario::SingleStream, Scenario::MultiStream],
@@ -193,10 +200,10 @@ fn source_of<'f>(scenario: Scenario, results: &[Planned<'f>]) -> Option<Planned<
 }
 
 fn check_scenarios(
-    asked: &Asked<'_>,
+    request: &PackageRequest<'_>,
     benchmark: &Benchmark,
-    wanted: &Wanted,
-    results: &[Planned<'_>],
+    wanted: &SuiteScenarios,
+    results: &[PlannedResult<'_>],
 ) -> Result<(), PackageError> {
     if let Some(result) = results.iter().find(|result| !wanted.has(result.scenario)) {
         let all = wanted.required.iter().chain(&wanted.optional).copied().collect();
@@ -209,7 +216,7 @@ fn check_scenarios(
     if missing.is_empty() {
         return Ok(());
     }
-    let can_be_inferred = asked.suite != Suite::Datacenter
+    let can_be_inferred = request.suite != Suite::Datacenter
         && missing.iter().all(|scenario| source_of(*scenario, results).is_some());
     Err(PackageError::ScenariosMissing { missing, can_be_inferred })
 }

@@ -1,5 +1,5 @@
-//! What there is in a run directory, of Dyno or of any harness with LoadGen: every
-//! folder with a detail log is a test, and the log says which.
+//! Finds the tests in run directories of Dyno or of any harness with LoadGen. Every folder with
+//! a detail log is a test, and the log states its kind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,20 +12,20 @@ use super::PackageError;
 use crate::layout::{ACCURACY_LOG, DETAIL};
 use dyno_rules::Scenario;
 
-/// Folders are looked through so deep: deeper than any harness puts its logs.
+/// Maximum depth of folders to search, deeper than harnesses store logs.
 const DEPTH: usize = 8;
 
-/// What a test is in a submission.
+/// Part of a result that a test provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum TestPart {
     /// Every sample once, with its answer.
     Accuracy,
-    /// What is timed.
+    /// The timed run.
     Performance,
 }
 
-impl Part {
-    /// Name of its folder.
+impl TestPart {
+    /// Returns the name of its folder.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,57 +35,57 @@ impl Part {
     }
 }
 
-/// A test that was run.
+/// A finished test.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Test {
-    /// Where its logs are.
+pub struct TestRun {
+    /// Folder of its logs.
     pub folder: PathBuf,
-    /// As the rules call it.
+    /// Scenario, by the name in the rules.
     pub scenario: Scenario,
-    /// Which part of a result it is.
-    pub part: Part,
-    /// Its detail log.
+    /// Part of the result.
+    pub part: TestPart,
+    /// Detail log.
     pub detail: Detail,
-    /// What Dyno scored, where it ran the test.
+    /// Quality, if Dyno ran and scored the test.
     pub quality: Option<Quality>,
-    /// The command that ran it, where that is known.
+    /// Command that ran the test, if known.
     pub command: Option<String>,
-    /// The folder of `dyno audit` that it was run for, to compare with.
+    /// Folder of the `dyno audit` for which the test was run as the reference.
     pub audit: Option<PathBuf>,
 }
 
-/// The files of one audit of a scenario, as a submission has them.
+/// Files of one audit of a scenario, as a submission has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditFiles {
-    /// Such as `TEST01`.
+    /// Name, such as `TEST01`.
     pub name: String,
-    /// Of the result that was audited.
+    /// Scenario of the audited result.
     pub scenario: Scenario,
-    /// Where the files are.
+    /// Folder of the files.
     pub folder: PathBuf,
 }
 
-/// What run directories hold.
+/// Content of run directories.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Found {
-    /// In the order of the directories, and of their folders' names.
-    pub tests: Vec<Test>,
-    /// In the same order.
+pub struct RunContents {
+    /// Tests, in the order of the directories and of the folder names.
+    pub tests: Vec<TestRun>,
+    /// Audits, in the same order.
     pub audits: Vec<AuditFiles>,
 }
 
-/// Top-1 accuracy of a run of Dyno, as its `summary.json` has it.
+/// Top-1 accuracy of a Dyno run, from its `summary.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Quality {
-    /// Samples whose answer is their label.
+    /// Number of samples whose answer equals the label.
     pub correct: u64,
-    /// Samples in the accuracy log.
+    /// Number of samples in the accuracy log.
     pub scored: u64,
 }
 
 impl Quality {
-    /// What an official accuracy script would print: that of classifiers, and that of
-    /// segmentation, whose metric is a mean over the samples as well.
+    /// Returns the output of official accuracy scripts for classification and for segmentation,
+    /// whose metric is a mean over the samples, too.
     #[must_use]
     pub fn text(self) -> String {
         let Self { correct, scored } = self;
@@ -97,60 +97,61 @@ impl Quality {
     }
 }
 
-/// Looks through run directories.
+/// Searches run directories for tests and audits.
 ///
 /// # Errors
-/// One of them cannot be listed or holds no test, or a log in it does not say what
-/// it is of.
-pub fn find(directories: &[PathBuf]) -> Result<Found, PackageError> {
-    let mut found = Found::default();
+/// Fails if a directory cannot be listed or contains no test, or if a log does not state its
+/// scenario or mode.
+pub fn find(directories: &[PathBuf]) -> Result<RunContents, PackageError> {
+    let mut found = RunContents::default();
     for directory in directories {
         let before = (found.tests.len(), found.audits.len());
-        look(directory, directory, DEPTH, &Summary::default(), &mut found)?;
+        search(directory, directory, DEPTH, &Summary::default(), &mut found)?;
         if before == (found.tests.len(), found.audits.len()) {
             return Err(PackageError::NoTests { directory: directory.clone() });
         }
     }
-    give_way(&mut found.tests);
+    select_counting(&mut found.tests);
     Ok(found)
 }
 
-/// Every audit compares with a run of its own. It counts where there is no other, and of
-/// several that of the first audit: the check of a tree compares them all with what counts.
-fn give_way(tests: &mut Vec<Test>) {
-    let of = |test: &Test| (test.scenario, test.part);
+/// Removes reference runs of audits if another run exists, and keeps only the first audit's run
+/// otherwise. A check of the tree compares all audits with the run that counts.
+fn select_counting(tests: &mut Vec<TestRun>) {
+    let key = |test: &TestRun| (test.scenario, test.part);
     let mut counting: BTreeMap<_, Option<PathBuf>> = BTreeMap::new();
     for test in tests.iter() {
-        let first = counting.entry(of(test)).or_insert_with(|| test.audit.clone());
+        let first = counting.entry(key(test)).or_insert_with(|| test.audit.clone());
         if test.audit.is_none() {
             *first = None;
         }
     }
-    tests.retain(|test| counting[&of(test)] == test.audit);
+    tests.retain(|test| counting[&key(test)] == test.audit);
 }
 
-fn look(
+fn search(
     root: &Path,
     folder: &Path,
     depth: usize,
     summary: &Summary,
-    found: &mut Found,
+    found: &mut RunContents,
 ) -> Result<(), PackageError> {
-    // Of an audit the run that it is compared with counts, and what it found.
-    let is_of_audit = folder.join("audit.json").is_file();
-    let made_for = if is_of_audit { Some(folder.to_owned()) } else { summary.audit.clone() };
+    // In the folder of an audit, only its reference run and its result count.
+    let is_audit_folder = folder.join("audit.json").is_file();
+    let audit_folder =
+        if is_audit_folder { Some(folder.to_owned()) } else { summary.audit.clone() };
     let own = Summary::read(folder).unwrap_or_else(|| summary.clone());
-    let summary = &Summary { audit: made_for, ..own };
+    let summary = &Summary { audit: audit_folder, ..own };
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| PackageError::file(folder, &error))? {
         let entry = entry.map_err(|error| PackageError::file(folder, &error))?;
-        // Links may lead round in a circle.
+        // Links are skipped because they may form cycles.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             folders.push(entry.path());
         }
     }
     folders.sort();
-    // Of a test that was repeated its runs count, not what was made of them.
+    // For a repeated test, its runs count and not the combined log.
     let is_repeated = folder.join("run_1").join(DETAIL).is_file();
     if folder.join(DETAIL).is_file()
         && !is_repeated
@@ -160,15 +161,15 @@ fn look(
     }
     for folder in folders {
         match name_of(&folder) {
-            name if is_of_audit && !AUDIT_FOLDERS.contains(&name) => {}
+            name if is_audit_folder && !AUDIT_FOLDERS.contains(&name) => {}
             name if name.starts_with('.') => {}
-            // The ranging run of a power measurement goes with the run it was made for.
+            // The ranging run of a power measurement belongs to the run next to it.
             "ranging" | "power" => {}
             name if is_audit(name) && is_judged(&folder) => {
                 found.audits.push(audit(root, &folder)?);
             }
             name if is_audit(name) => {}
-            _ if depth > 0 => look(root, &folder, depth - 1, summary, found)?,
+            _ if depth > 0 => search(root, &folder, depth - 1, summary, found)?,
             _ => {}
         }
     }
@@ -179,16 +180,16 @@ pub(super) fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// What `dyno audit` leaves for a submission, beside the runs that it judged; the
-/// last two by the round.
+/// Folders in which `dyno audit` writes files for a submission. The last two depend on the
+/// round.
 const AUDIT_FOLDERS: [&str; 3] = ["baseline", "compliance", "audit"];
 
-/// `TEST01`, `TEST04-A`.
+/// Whether a folder name is an audit's, such as `TEST01` or `TEST04-A`.
 fn is_audit(name: &str) -> bool {
     name.strip_prefix("TEST").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether it has what an audit said, or at least the run or the answers that it judges.
+/// Whether a folder contains the result of an audit, or the run or the answers that it judges.
 fn is_judged(folder: &Path) -> bool {
     let texts = ["verify_accuracy.txt", "verify_performance.txt", "verify_output_len.txt"];
     texts.iter().any(|text| folder.join(text).is_file())
@@ -196,7 +197,7 @@ fn is_judged(folder: &Path) -> bool {
         || folder.join("accuracy").join(ACCURACY_LOG).is_file()
 }
 
-/// The scenario of the last folder that is named after one.
+/// Returns the scenario of the innermost folder with a scenario name.
 fn named_scenario(root: &Path, folder: &Path) -> Option<Scenario> {
     let below = folder.strip_prefix(root.parent().unwrap_or(root)).unwrap_or(folder);
     below.components().rev().find_map(|part| Scenario::named(part.as_os_str().to_str()?))
@@ -214,7 +215,7 @@ fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<Scenario, 
         log: folder.join(DETAIL),
         key: "effective_scenario",
     })?;
-    // LoadGen has no scenario of that name: its logs say Server.
+    // LoadGen does not know Interactive; its logs state Server.
     let is_interactive = named_scenario(root, folder) == Some(Scenario::Interactive);
     match played {
         Scenario::Server if is_interactive => Ok(Scenario::Interactive),
@@ -222,8 +223,8 @@ fn scenario_of(root: &Path, folder: &Path, detail: &Detail) -> Result<Scenario, 
     }
 }
 
-/// The test of a folder; none of one that only looked for the peak.
-fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, PackageError> {
+/// Returns the test of a folder, or `None` for a search for the peak.
+fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<TestRun>, PackageError> {
     let detail = read(folder)?;
     let scenario = match scenario_of(root, folder, &detail)? {
         Scenario::Server if summary.is_interactive => Scenario::Interactive,
@@ -231,8 +232,8 @@ fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, P
     };
     let log = || folder.join(DETAIL);
     let part = match detail.text("effective_test_mode") {
-        Some("AccuracyOnly") => Part::Accuracy,
-        Some("PerformanceOnly") => Part::Performance,
+        Some("AccuracyOnly") => TestPart::Accuracy,
+        Some("PerformanceOnly") => TestPart::Performance,
         Some("FindPeakPerformance") => return Ok(None),
         Some(mode) => {
             return Err(PackageError::UnsuitableMode { log: log(), mode: mode.to_owned() });
@@ -243,7 +244,7 @@ fn test(root: &Path, folder: &Path, summary: &Summary) -> Result<Option<Test>, P
     };
     let below = folder.strip_prefix(&summary.directory).unwrap_or(folder);
     let below = below.to_string_lossy().into_owned();
-    Ok(Some(Test {
+    Ok(Some(TestRun {
         folder: folder.to_owned(),
         scenario,
         part,
@@ -265,22 +266,22 @@ fn audit(root: &Path, folder: &Path) -> Result<AuditFiles, PackageError> {
     Ok(AuditFiles { name: name_of(folder).to_owned(), scenario, folder: folder.to_owned() })
 }
 
-/// What is of use in the summary of a run of Dyno.
+/// Values of the `summary.json` of a Dyno run.
 #[derive(Debug, Clone, Default)]
 struct Summary {
-    /// Of the run.
+    /// Run directory.
     directory: PathBuf,
-    /// The folder of `dyno audit` that the run is of.
+    /// Folder of the `dyno audit` to which the run belongs.
     audit: Option<PathBuf>,
     command: Option<String>,
-    /// Whether Server was played by the rules of Interactive.
+    /// Whether Server was run by the rules of Interactive.
     is_interactive: bool,
-    /// By the folder of the test.
+    /// Quality, by folder of the test.
     quality: BTreeMap<String, Quality>,
 }
 
 impl Summary {
-    /// Of a directory that has none, or one that does not read, nothing.
+    /// Reads the summary of a directory; returns `None` if it does not exist or is invalid.
     fn read(directory: &Path) -> Option<Self> {
         #[derive(Deserialize)]
         struct File {

@@ -1,8 +1,7 @@
-//! Accuracy logs as a submission has them: the beginning and the end, and in
-//! `accuracy.txt` the hash of the whole.
+//! Truncates accuracy logs for a submission: the start and the end of the log remain, and
+//! `accuracy.txt` gets the hash of the complete log.
 //!
-//! A log is read once, whatever its size, and never held: what is kept of it is
-//! known when its hash is.
+//! A log of any size is read once and never held in memory.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,24 +12,24 @@ use sha2::{Digest, Sha256};
 
 use crate::layout::{ACCURACY_LOG as LOG, ACCURACY_TEXT as TEXT};
 
-/// Bytes that are kept of the beginning, and of the end.
+/// Number of bytes kept at the start, and at the end.
 pub const KEPT_BYTES: usize = 4_096;
 
-/// What stands between them.
+/// Text between the start and the end.
 pub const ELLIPSIS: &[u8] = b"\n\n...\n\n";
 
-/// An accuracy log of a submission may have so many bytes.
+/// Maximum size of an accuracy log in a submission, in bytes.
 pub const LIMIT_BYTES: u64 = 10_240;
 
-/// What is read of a log at a time.
+/// Number of bytes to read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// SHA-256 of a log before it was cut.
+/// SHA-256 of a log before truncation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The line that `accuracy.txt` has of it, with its end.
+    /// Returns the line for `accuracy.txt`, with its line end.
     #[must_use]
     pub fn line(self) -> String {
         format!("hash={self}\n")
@@ -43,23 +42,30 @@ impl fmt::Display for Hash {
     }
 }
 
-/// Writes what a submission has of the log that `reader` gives, in one pass: the
-/// first and the last [`KEPT_BYTES`] with [`ELLIPSIS`] between, or all of a log
-/// shorter than [`KEPT_BYTES`]. Of a character of several bytes neither end has a
-/// part. Returns the hash of the whole.
+/// Writes the truncated log of `reader` in one pass and returns the hash of the complete log.
+/// The first and the last [`KEPT_BYTES`] remain, with [`ELLIPSIS`] between them; a log shorter
+/// than [`KEPT_BYTES`] is written completely. Partial UTF-8 characters at the cuts are dropped.
+///
+/// ```
+/// use dyno_submission::package::{ELLIPSIS, KEPT_BYTES, truncate};
+///
+/// let mut log = Vec::new();
+/// truncate(&[b'x'; 20_000][..], &mut log).unwrap();
+/// assert_eq!(log.len(), 2 * KEPT_BYTES + ELLIPSIS.len());
+/// ```
 ///
 /// # Errors
-/// What reading or writing says.
+/// Fails if the reader or the writer fails.
 pub fn truncate(reader: impl Read, mut writer: impl Write) -> io::Result<Hash> {
-    let mut passing = Passing::new(reader);
-    passing.read_to_the_end()?;
-    let (kept, hash) = passing.finish();
+    let mut reader = TruncatingReader::new(reader);
+    reader.read_to_the_end()?;
+    let (kept, hash) = reader.finish();
     writer.write_all(&kept)?;
     Ok(hash)
 }
 
-/// A log that somebody reads, and of which what a submission has of it stays behind.
-struct Passing<R> {
+/// Reader that records the truncated log and the hash of the bytes read through it.
+struct TruncatingReader<R> {
     log: R,
     hasher: Sha256,
     head: Vec<u8>,
@@ -67,7 +73,7 @@ struct Passing<R> {
     total: u64,
 }
 
-impl<R: Read> Read for Passing<R> {
+impl<R: Read> Read for TruncatingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.log.read(buffer)?;
         let bytes = &buffer[..count];
@@ -82,7 +88,7 @@ impl<R: Read> Read for Passing<R> {
     }
 }
 
-impl<R: Read> Passing<R> {
+impl<R: Read> TruncatingReader<R> {
     fn new(log: R) -> Self {
         let [head, tail] = [KEPT_BYTES, 2 * KEPT_BYTES].map(Vec::with_capacity);
         Self { log, hasher: Sha256::new(), head, tail, total: 0 }
@@ -99,18 +105,18 @@ impl<R: Read> Passing<R> {
         }
     }
 
-    /// What is kept of a log that was read to its end, and the hash of the whole.
+    /// Returns the truncated log and the hash. The log must have been read to its end.
     fn finish(self) -> (Vec<u8>, Hash) {
-        let kept = if self.total < KEPT_BYTES as u64 {
+        let truncated = if self.total < KEPT_BYTES as u64 {
             self.head
         } else {
             [without_part_at_end(&self.head), ELLIPSIS, without_part_at_start(&self.tail)].concat()
         };
-        (kept, Hash(self.hasher.finalize().into()))
+        (truncated, Hash(self.hasher.finalize().into()))
     }
 }
 
-/// Without a character that is cut at the end; other bytes that are no text stay.
+/// Drops an incomplete character at the end; other invalid bytes remain.
 fn without_part_at_end(bytes: &[u8]) -> &[u8] {
     let is_cut = |error: &std::str::Utf8Error| error.error_len().is_none();
     let cut = (1..=bytes.len().min(3)).rev().map(|back| bytes.len() - back).find(|&start| {
@@ -120,54 +126,53 @@ fn without_part_at_end(bytes: &[u8]) -> &[u8] {
     &bytes[..cut.unwrap_or(bytes.len())]
 }
 
-/// Without the rest of a character at the start, which is at most three bytes.
+/// Drops the rest of a character at the start, which has at most three bytes.
 fn without_part_at_start(bytes: &[u8]) -> &[u8] {
     let rest = bytes.iter().take_while(|&&byte| byte & 0b1100_0000 == 0b1000_0000).count();
     if rest <= 3 { &bytes[rest..] } else { bytes }
 }
 
-/// What became of an accuracy folder.
+/// Result of truncating an accuracy folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Truncation {
-    /// The log was cut, or was short enough to stay as it is; the hash is in
-    /// `accuracy.txt`.
+    /// The log was truncated, or was short enough; `accuracy.txt` has the hash.
     Done {
-        /// Of the whole log.
+        /// Hash of the complete log.
         hash: Hash,
-        /// Bytes of the log before.
+        /// Size of the log before, in bytes.
         from_bytes: u64,
-        /// Bytes of the log now.
+        /// Size of the log now, in bytes.
         to_bytes: u64,
     },
-    /// It had a hash and a log within [`LIMIT_BYTES`]; nothing was changed.
+    /// The folder already had a hash and a log within [`LIMIT_BYTES`]; nothing was changed.
     Already {
-        /// As `accuracy.txt` has it.
+        /// Hash in `accuracy.txt`.
         hash: String,
     },
 }
 
-/// Why an accuracy folder cannot be cut.
+/// Error: an accuracy folder cannot be truncated.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TruncateError {
     /// A file cannot be read or written.
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         problem: String,
     },
-    /// The log is one that was cut, and its hash is lost.
+    /// The log was truncated before, and its hash is missing.
     HashLost {
-        /// The log.
+        /// Path of the log.
         log: PathBuf,
     },
     /// `accuracy.txt` has the hash of another log.
     OtherHash {
-        /// The log.
+        /// Path of the log.
         log: PathBuf,
-        /// As `accuracy.txt` has it.
+        /// Hash in `accuracy.txt`.
         written: String,
-        /// What the log has.
+        /// Hash of the log.
         found: Hash,
     },
 }
@@ -194,7 +199,7 @@ impl fmt::Display for TruncateError {
 
 impl std::error::Error for TruncateError {}
 
-/// The hash that a text of an accuracy script ends with, if there is one.
+/// Returns the first hash in the output of an accuracy script.
 #[must_use]
 pub fn hash_in(text: &str) -> Option<&str> {
     let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
@@ -203,57 +208,57 @@ pub fn hash_in(text: &str) -> Option<&str> {
         .find(|hash| !hash.is_empty() && hash.chars().all(is_word))
 }
 
-/// Cuts the log of an accuracy folder, and appends the line of its hash to the
-/// folder's `accuracy.txt`. What was done before stays as it is. Killed at any
-/// moment it leaves a folder that can be cut again: the hash is written before the
-/// log is cut, and each file is replaced by one rename.
+/// Truncates the log of an accuracy folder and appends its hash to `accuracy.txt`. A folder that
+/// was truncated before is not changed. If the process is killed at any time, the folder can be
+/// truncated again: the hash is written first, and each file is replaced by one rename.
 ///
 /// # Errors
-/// A file is absent or cannot be replaced, or log and text are not of one run.
+/// Fails if a file is missing or cannot be replaced, or if log and text belong to different
+/// runs.
 pub fn truncate_folder(folder: &Path) -> Result<Truncation, TruncateError> {
     let (log, text_path) = (folder.join(LOG), folder.join(TEXT));
-    let text = fs::read(&text_path).map_err(|error| at(&text_path, &error))?;
+    let text = fs::read(&text_path).map_err(|error| file_error(&text_path, &error))?;
     let short = shorten::<TruncateError>(&log, text, |_| Ok(()))?;
     if let Some(text) = &short.text {
-        replace(&text_path, text).map_err(|error| at(&text_path, &error))?;
+        replace(&text_path, text).map_err(|error| file_error(&text_path, &error))?;
     }
-    if let Some(kept) = &short.kept {
-        replace(&log, kept).map_err(|error| at(&log, &error))?;
+    if let Some(content) = &short.log {
+        replace(&log, content).map_err(|error| file_error(&log, &error))?;
     }
     Ok(short.done)
 }
 
-/// What an accuracy log and the text beside it become.
-pub(super) struct Shortened {
-    /// The log, unless it stays as it is.
-    pub kept: Option<Vec<u8>>,
-    /// The text, unless it stays as it is.
+/// Truncated accuracy log and the text next to it.
+pub(super) struct TruncatedLog {
+    /// Truncated log; `None` if it does not change.
+    pub log: Option<Vec<u8>>,
+    /// New text; `None` if it does not change.
     pub text: Option<Vec<u8>>,
     pub done: Truncation,
 }
 
-/// Reads a log, once; `text` is that of the accuracy script. `look` reads it, as far as it
-/// likes, unless it was cut before.
+/// Reads and truncates a log in one pass; `text` is the output of the accuracy script. `look`
+/// may read the log, unless it was truncated before.
 pub(super) fn shorten<E: From<TruncateError>>(
     log: &Path,
     mut text: Vec<u8>,
     look: impl FnOnce(&mut dyn Read) -> Result<(), E>,
-) -> Result<Shortened, E> {
-    let failed = |error: io::Error| at(log, &error);
+) -> Result<TruncatedLog, E> {
+    let failed = |error: io::Error| file_error(log, &error);
     let written = hash_in(&String::from_utf8_lossy(&text)).map(str::to_owned);
     let file = File::open(log).map_err(failed)?;
     let from_bytes = file.metadata().map_err(failed)?.len();
     if was_cut(log, from_bytes).map_err(failed)? {
         let hash = written.ok_or_else(|| TruncateError::HashLost { log: log.to_owned() })?;
         let done = Truncation::Already { hash };
-        return Ok(Shortened { kept: None, text: None, done });
+        return Ok(TruncatedLog { log: None, text: None, done });
     }
-    let mut passing = Passing::new(file);
-    look(&mut passing)?;
-    passing.read_to_the_end().map_err(failed)?;
-    let (kept, hash) = passing.finish();
+    let mut reader = TruncatingReader::new(file);
+    look(&mut reader)?;
+    reader.read_to_the_end().map_err(failed)?;
+    let (kept, hash) = reader.finish();
     let text = match written {
-        // What is whole must have the hash that is told of it.
+        // A complete log must have the recorded hash.
         Some(written) if written != hash.to_string() => {
             let log = log.to_owned();
             return Err(TruncateError::OtherHash { log, written, found: hash }.into());
@@ -268,15 +273,15 @@ pub(super) fn shorten<E: From<TruncateError>>(
         }
     };
     let to_bytes = kept.len() as u64;
-    let kept = (to_bytes != from_bytes).then_some(kept);
-    Ok(Shortened { kept, text, done: Truncation::Done { hash, from_bytes, to_bytes } })
+    let log = (to_bytes != from_bytes).then_some(kept);
+    Ok(TruncatedLog { log, text, done: Truncation::Done { hash, from_bytes, to_bytes } })
 }
 
-fn at(path: &Path, error: &io::Error) -> TruncateError {
+fn file_error(path: &Path, error: &io::Error) -> TruncateError {
     TruncateError::File { path: path.to_owned(), problem: error.to_string() }
 }
 
-/// Whether a log of this size has the ellipsis in the middle: the rules' tool has cut it.
+/// Whether a log has the ellipsis in the middle, so that the tool of the rules truncated it.
 fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     if bytes > LIMIT_BYTES {
         return Ok(false);
@@ -286,7 +291,7 @@ fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     Ok(content.windows(ELLIPSIS.len()).skip(KEPT_BYTES - 3).take(4).any(is_ellipsis))
 }
 
-/// Under another name first, so that nobody finds half of it.
+/// Writes a file under a temporary name and renames it, so that it is never incomplete.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".partial");

@@ -1,11 +1,11 @@
-//! Times as the load generator and PTDaemon write them: `MM-DD-YYYY HH:MM:SS.fraction`.
+//! Timestamps of the load generator and PTDaemon: `MM-DD-YYYY HH:MM:SS.fraction`.
 
-/// Microseconds since 1970, as if what is written were UTC.
+/// Microseconds since 1970, treating the written time as UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp(i64);
 
 impl Stamp {
-    /// Reads a whole text.
+    /// Parses a complete text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.trim().split_once(' ')?;
         let [month, day, year] = numbers(date, '-')?;
@@ -27,29 +27,29 @@ impl Stamp {
         Some(Self(seconds * 1_000_000 + digits * scale))
     }
 
-    /// The stamp with which a line of PTDaemon's log begins, and what follows it.
+    /// Parses the timestamp at the start of a line of PTDaemon's log; returns it and the rest.
     pub(crate) fn leading(line: &str) -> Option<(Self, &str)> {
         const LENGTH: usize = "MM-DD-YYYY HH:MM:SS.mmm".len();
         let (stamp, rest) = (line.get(..LENGTH)?, line.get(LENGTH..)?);
         Some((Self::parse(stamp)?, rest))
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub(crate) fn seconds(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// Seconds since an earlier stamp.
+    /// Returns the seconds since an earlier timestamp.
     pub(crate) fn seconds_since(self, earlier: Self) -> f64 {
         (self.0 - earlier.0) as f64 / 1e6
     }
 
-    /// That much later, or earlier.
+    /// Adds seconds, which may be negative.
     pub(crate) fn shifted(self, seconds: i64) -> Self {
         Self(self.0.saturating_add(seconds.saturating_mul(1_000_000)))
     }
 
-    /// That many milliseconds later, or earlier.
+    /// Adds milliseconds, which may be negative.
     pub(crate) fn shifted_ms(self, milliseconds: i64) -> Self {
         Self(self.0.saturating_add(milliseconds.saturating_mul(1000)))
     }

@@ -1,4 +1,5 @@
-//! PTDaemon's log: uncertainty was watched, and nothing went wrong while it counted.
+//! Checks PTDaemon's log: uncertainty checking was active, and no errors occurred during the run
+//! that counts.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +7,12 @@ use super::clock::Stamp;
 use super::recorded::Files;
 use super::run::Run;
 use super::session::Session;
-use super::{Found, Program, Report};
+use super::{PowerChecker, PowerFinding, Report};
 use crate::finding::Severity;
 
 const CHECK: &str = "power.daemon_log";
 const FILE: &str = "power/ptd_logs.txt";
-/// What goes wrong in ranging as a matter of course: the range is not known yet.
+/// Errors that are expected in ranging, before the range is known.
 const EXPECTED_IN_RANGING: [&str; 6] = [
     "Can't evaluate uncertainty of this sample!",
     "Bad watts reading nan from ",
@@ -20,7 +21,7 @@ const EXPECTED_IN_RANGING: [&str; 6] = [
     "Bad volts reading nan from ",
     "Current appears to be too high for set range",
 ];
-/// Says nothing of the measurement.
+/// Error that does not affect the measurement.
 const HARMLESS: &str = "USB.";
 
 /// Checks the log against the session and the run that counts.
@@ -28,7 +29,7 @@ pub(super) fn check(
     server: &Session,
     files: &Files,
     testing: &Run,
-    program: Program,
+    program: PowerChecker,
     report: &mut Report,
 ) {
     if !files.has(FILE) {
@@ -37,27 +38,27 @@ pub(super) fn check(
     let Some(ranging) = ranging_span(server, files) else {
         let message = "does not say when ranging began and ended".to_owned();
         let mend = "submit the log of the session that server.json names";
-        return report.say(Found::error(CHECK, FILE, message, mend));
+        return report.add(PowerFinding::error(CHECK, FILE, message, mend));
     };
     check_uncertainty_is_on(files, ranging.0, report);
-    // Which kind of trouble, and in which part of the session.
-    let mut seen: BTreeMap<(Severity, String), (usize, u32)> = BTreeMap::new();
+    // First line and number of occurrences, by severity and message.
+    let mut problems: BTreeMap<(Severity, String), (usize, u32)> = BTreeMap::new();
     for (number, line) in files.lines(FILE) {
         let Some((severity, what)) = judge(line, ranging, testing, program) else { continue };
-        seen.entry((severity, what)).or_insert((number, 0)).1 += 1;
-        if program == Program::Official {
+        problems.entry((severity, what)).or_insert((number, 0)).1 += 1;
+        if program == PowerChecker::Official {
             break;
         }
     }
-    for ((severity, what), (line, count)) in seen {
+    for ((severity, what), (line, count)) in problems {
         let again = if count > 1 { format!(", {count} times") } else { String::new() };
         let mend = "find out why, and measure again";
-        let found = Found::error(CHECK, FILE, format!("{what}{again}"), mend);
-        report.say(Found { severity, ..found }.at(line));
+        let found = PowerFinding::error(CHECK, FILE, format!("{what}{again}"), mend);
+        report.add(PowerFinding { severity, ..found }.at(line));
     }
 }
 
-/// Begin and end of ranging, by the mark that the server gave it.
+/// Returns the start and the end of ranging, found by the mark that the server set.
 fn ranging_span(server: &Session, files: &Files) -> Option<(Stamp, Stamp)> {
     let go = format!("Go with mark '{}_ranging'", server.text(&["session_name"])?);
     let mut lines = files.lines(FILE).filter_map(|(_, line)| Stamp::leading(line));
@@ -77,41 +78,43 @@ fn check_uncertainty_is_on(files: &Files, ranging: Stamp, report: &mut Report) {
     let first = files.lines(FILE).find(|(_, line)| activated(line));
     let Some((number, line)) = first else {
         let message = "uncertainty checking was never activated".to_owned();
-        return report.say(Found::error(CHECK, FILE, message, MEND));
+        return report.add(PowerFinding::error(CHECK, FILE, message, MEND));
     };
-    if Stamp::leading(line).is_none_or(|(at, _)| at >= ranging) {
+    if Stamp::leading(line).is_none_or(|(time, _)| time >= ranging) {
         let message = "uncertainty checking was not activated before ranging".to_owned();
-        report.say(Found::error(CHECK, FILE, message, MEND).at(number));
+        report.add(PowerFinding::error(CHECK, FILE, message, MEND).at(number));
     }
 }
 
-/// What a line with an error or a warning means; `None` if nothing.
+/// Returns the severity and the message of a line with an error or a warning, or `None` if the
+/// line has no effect.
 fn judge(
     line: &str,
     (begin, end): (Stamp, Stamp),
     testing: &Run,
-    program: Program,
+    program: PowerChecker,
 ) -> Option<(Severity, String)> {
     let after = |word: &str| line.split_once(word).map(|(_, text)| text).filter(|t| !t.is_empty());
-    let at = Stamp::leading(line).map(|(at, _)| at);
+    let time = Stamp::leading(line).map(|(time, _)| time);
     if let Some(text) = after("WARNING:") {
-        let Some(at) = at else { return Some(without_stamp(line)) };
+        let Some(time) = time else { return Some(without_stamp(line)) };
         // The official program adds its tolerance of milliseconds to seconds.
-        let tolerance_ms = if program == Program::Official { 800_000 } else { 800 };
-        let (from, to) = testing.span()?;
-        let inside = from.shifted_ms(tolerance_ms) < at && at < to.shifted_ms(-tolerance_ms);
+        let tolerance_ms = if program == PowerChecker::Official { 800_000 } else { 800 };
+        let (run_begin, run_end) = testing.span()?;
+        let inside =
+            run_begin.shifted_ms(tolerance_ms) < time && time < run_end.shifted_ms(-tolerance_ms);
         let above = is_above_limit(text);
         let severity = if above { Severity::Error } else { Severity::Warning };
         let what = if above { "a reading is too uncertain" } else { text.trim() };
         return inside.then(|| (severity, format!("while the run counted, a warning: {what}")));
     }
     let text = after("ERROR:")?.trim();
-    let Some(at) = at else { return Some(without_stamp(line)) };
+    let Some(time) = time else { return Some(without_stamp(line)) };
     if text == HARMLESS {
         let what = format!("an error that is taken as harmless: {text}");
         return Some((Severity::Warning, what));
     }
-    if !(begin < at && at < end) {
+    if !(begin < time && time < end) {
         return Some((Severity::Error, format!("outside of ranging, an error: {text}")));
     }
     let expected = EXPECTED_IN_RANGING.iter().any(|known| text.starts_with(known));
@@ -125,7 +128,7 @@ fn without_stamp(line: &str) -> (Severity, String) {
     )
 }
 
-/// `Uncertainty N.NN%, which is above 1.00% limit for the last sample!`
+/// Whether the text is `Uncertainty N.NN%, which is above 1.00% limit for the last sample!`.
 fn is_above_limit(text: &str) -> bool {
     let number = text.split_once("Uncertainty ").map_or("", |(_, rest)| rest);
     let (number, rest) = number.split_once('%').unwrap_or_default();

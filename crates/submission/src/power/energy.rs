@@ -1,25 +1,26 @@
-//! The metric: power of scenarios with much load, energy a query of the others.
+//! Power metric: mean power in Server, Offline and Interactive, energy per query in the other
+//! scenarios.
 
 use super::clock::Stamp;
 use super::run::Run;
 use super::session::Session;
-use super::{Found, Measurement, Report};
+use super::{Measurement, PowerFinding, Report};
 use dyno_rules::{Scenario, Version};
 
-/// Samples of a MultiStream query.
+/// Samples per MultiStream query.
 const STREAMS: f64 = 8.0;
 
-/// What the metric is in.
+/// Unit of the metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerUnit {
     /// Mean power.
     Watts,
-    /// Energy a query.
+    /// Energy per query.
     Millijoules,
 }
 
 impl PowerUnit {
-    /// As the tables of results write it.
+    /// Returns the name as in the tables of results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -29,23 +30,23 @@ impl PowerUnit {
     }
 }
 
-/// The metric of a measurement.
+/// Metric of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Energy {
-    /// Mean power while the run counted, W.
+    /// Mean power during the run, W.
     pub watts: f64,
-    /// How long it counted, s.
+    /// Duration of the run, s.
     pub seconds: f64,
-    /// What goes into the table of results.
+    /// Value for the table of results.
     pub value: f64,
-    /// What that is in.
+    /// Unit of `value`.
     pub unit: PowerUnit,
     samples_per_query: f64,
 }
 
 impl Energy {
-    /// Samples for each joule: of a result in samples a second where the metric is
-    /// power, of the energy alone where it is energy.
+    /// Returns samples per joule. If the metric is power, `result` is the rate in samples/s; if
+    /// it is energy, `result` is ignored.
     #[must_use]
     pub fn efficiency(&self, result: f64) -> f64 {
         match self.unit {
@@ -55,7 +56,7 @@ impl Energy {
     }
 }
 
-/// The metric of the run that counts; what keeps it from being known is a finding.
+/// Computes the metric of the run that counts. Missing values are reported as findings.
 pub(super) fn measure(
     measurement: &Measurement<'_>,
     run: &Run,
@@ -64,7 +65,7 @@ pub(super) fn measure(
 ) -> Option<Energy> {
     let (begin, end) = run.span()?;
     let (begin, end) = in_time_of_samples(begin, end, measurement.round, sides);
-    // Said already, where the readings are checked.
+    // Missing readings are reported by the check of samples.
     let watts = run.mean_watts(begin, end)?;
     let seconds = end.seconds_since(begin);
     let energy =
@@ -77,7 +78,7 @@ pub(super) fn measure(
     let Some(queries) = run.queries.filter(|queries| *queries > 0) else {
         let message = "has no result_query_count, which energy a query is made of".to_owned();
         let mend = "submit the log of a run that completed queries";
-        report.say(Found::error("power.metric", run.detail, message, mend));
+        report.add(PowerFinding::error("power.metric", run.detail, message, mend));
         return None;
     };
     let played_single = run.scenario.as_deref() == Some(Scenario::SingleStream.name());
@@ -88,7 +89,8 @@ pub(super) fn measure(
     Some(Energy { value, unit: PowerUnit::Millijoules, samples_per_query, ..energy })
 }
 
-/// Until v1.0, each machine wrote its local time, and its distance to UTC apart.
+/// Converts the times to the analyzer's clock. Up to v1.0 each machine logged its local time
+/// and, separately, its offset from UTC.
 fn in_time_of_samples(
     begin: Stamp,
     end: Stamp,
@@ -98,7 +100,7 @@ fn in_time_of_samples(
     let Some((client, server)) = sides.filter(|_| round <= Version::new(1, 0)) else {
         return (begin, end);
     };
-    let distance = |session: &Session| session.at(&["timezone"]).as_i64().unwrap_or(0);
+    let distance = |session: &Session| session.value(&["timezone"]).as_i64().unwrap_or(0);
     let shift = distance(client).saturating_sub(distance(server));
     (begin.shifted(shift), end.shifted(shift))
 }

@@ -1,4 +1,4 @@
-//! What a measurement was made with: releases of the programs, analyzers, PTDaemon.
+//! Equipment of a measurement: releases of the programs, analyzers, PTDaemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -7,20 +7,20 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::session::Session;
-use super::{Found, Report};
+use super::{PowerFinding, Report};
 use dyno_rules::Version;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    since: Vec<Since>,
+    since: Vec<EquipmentEntry>,
     analyzers: BTreeMap<String, u64>,
     sources: Vec<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Since {
+struct EquipmentEntry {
     round: String,
     daemons: Vec<String>,
     clock_tolerance_ms: u32,
@@ -31,41 +31,42 @@ fn file() -> &'static File {
     FILE.get_or_init(|| toml::from_str(include_str!("power.toml")).expect("a test reads this file"))
 }
 
-/// What a round asks of the equipment.
+/// Equipment that a round accepts.
 pub(super) struct Equipment {
-    /// Versions of PTDaemon that it takes.
+    /// Accepted versions of PTDaemon.
     pub(super) daemons: &'static [String],
-    /// Difference that the clocks of client and server may have.
+    /// Maximum difference between the clocks of client and server, ms.
     pub(super) clock_tolerance_ms: u32,
 }
 
-/// That of a round; rounds before v1.0 had no power and get v1.0's.
-pub(super) fn of(round: Version) -> Equipment {
-    let started = |since: &&Since| since.round.parse().is_ok_and(|first: Version| first <= round);
-    let since = file().since.iter().rfind(started).unwrap_or(&file().since[0]);
-    Equipment { daemons: &since.daemons, clock_tolerance_ms: since.clock_tolerance_ms }
+/// Returns the equipment of a round. Rounds before v1.0 had no power measurement and use v1.0's.
+pub(super) fn equipment_of(round: Version) -> Equipment {
+    let started =
+        |entry: &&EquipmentEntry| entry.round.parse().is_ok_and(|first: Version| first <= round);
+    let entry = file().since.iter().rfind(started).unwrap_or(&file().since[0]);
+    Equipment { daemons: &entry.daemons, clock_tolerance_ms: entry.clock_tolerance_ms }
 }
 
-/// Names of the analyzers that are taken.
+/// Returns the names of the accepted analyzers.
 pub(super) fn analyzers() -> impl Iterator<Item = &'static str> {
     file().analyzers.keys().map(String::as_str)
 }
 
-/// The programs that measured must be a release that is known.
+/// Checks that client or server is an unchanged known release.
 pub(super) fn check_sources(session: &Session, report: &mut Report) {
-    let Some(sources) = session.at(&["sources"]).as_object() else {
+    let Some(sources) = session.value(&["sources"]).as_object() else {
         let message = "the checksums of the sources are no table".to_owned();
         let mend = "submit the file as the power client or server wrote it";
-        return report.say(Found::error("power.sources", session.file, message, mend));
+        return report.add(PowerFinding::error("power.sources", session.file, message, mend));
     };
-    let given: BTreeMap<&str, &str> = sources
+    let recorded: BTreeMap<&str, &str> = sources
         .iter()
         .map(|(name, sum)| (name.as_str(), sum.as_str().unwrap_or_default()))
         .collect();
     let differing = |known: &BTreeMap<String, String>| {
         let names: BTreeSet<&str> =
-            known.keys().map(String::as_str).chain(given.keys().copied()).collect();
-        let same = |name: &str| known.get(name).map(String::as_str) == given.get(name).copied();
+            known.keys().map(String::as_str).chain(recorded.keys().copied()).collect();
+        let same = |name: &str| known.get(name).map(String::as_str) == recorded.get(name).copied();
         names.into_iter().filter(|name| !same(name)).map(str::to_owned).collect::<Vec<_>>()
     };
     let nearest = file().sources.iter().map(differing).min_by_key(Vec::len).unwrap_or_default();
@@ -74,13 +75,14 @@ pub(super) fn check_sources(session: &Session, report: &mut Report) {
     }
     let message = format!("no known release has these checksums: {}", nearest.join(", "));
     let mend = "measure with an unchanged release of the power client and server";
-    report.say(Found::error("power.sources", session.file, message, mend));
+    report.add(PowerFinding::error("power.sources", session.file, message, mend));
 }
 
-/// The devices that PTDaemon was told to use. One object, or one a device.
+/// Checks the devices that PTDaemon was configured to use. The file has one object, or a list
+/// with one object per device.
 pub(super) fn check_devices(server: &Session, report: &mut Report) {
     const MULTICHANNEL: u64 = 77;
-    let config = server.at(&["ptd_config"]);
+    let config = server.value(&["ptd_config"]);
     let devices: Vec<&Value> = match config {
         Value::Array(list) => list.iter().collect(),
         Value::Object(_) => vec![config],
@@ -89,22 +91,22 @@ pub(super) fn check_devices(server: &Session, report: &mut Report) {
     if devices.is_empty() {
         let message = "does not say how PTDaemon was configured".to_owned();
         let mend = "submit server.json as the server wrote it";
-        report.say(Found::error("power.devices", server.file, message, mend));
+        report.add(PowerFinding::error("power.devices", server.file, message, mend));
     }
     for device in devices {
         let number = device.get("device_type").and_then(Value::as_u64);
         let known: BTreeSet<u64> = file().analyzers.values().copied().collect();
         if number.is_none_or(|number| !known.contains(&number)) {
-            let given = device.get("device_type").unwrap_or(&Value::Null);
-            let message = format!("device {given} of PTDaemon is not supported");
+            let found = device.get("device_type").unwrap_or(&Value::Null);
+            let message = format!("device {found} of PTDaemon is not supported");
             let list: Vec<String> = known.iter().map(u64::to_string).collect();
             let mend = "measure with a supported power analyzer";
-            let found = Found::error("power.devices", server.file, message, mend);
-            report.say(found.expected(format!("one of {}", list.join(", "))));
+            let found = PowerFinding::error("power.devices", server.file, message, mend);
+            report.add(found.expected(format!("one of {}", list.join(", "))));
         } else if number == Some(MULTICHANNEL) && !has_two_channels(device) {
             let message = "a multichannel analyzer measured one channel".to_owned();
             let mend = "give PTDaemon two channels (`-c FIRST,LAST`)";
-            report.say(Found::error("power.devices", server.file, message, mend));
+            report.add(PowerFinding::error("power.devices", server.file, message, mend));
         }
     }
 }
@@ -112,7 +114,8 @@ pub(super) fn check_devices(server: &Session, report: &mut Report) {
 fn has_two_channels(device: &Value) -> bool {
     let command = device.get("command").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let flag = command.iter().position(|word| word.as_str() == Some("-c"));
-    let named = flag.and_then(|at| command.get(at + 1)).and_then(Value::as_str).unwrap_or_default();
+    let named =
+        flag.and_then(|index| command.get(index + 1)).and_then(Value::as_str).unwrap_or_default();
     let listed = device.get("channel").and_then(Value::as_array).map_or(0, Vec::len);
     named.split(',').count() == 2 && listed == 2
 }
@@ -125,8 +128,8 @@ mod tests {
     fn a_round_takes_what_was_current_then() {
         assert_eq!(file().sources.len(), 3);
         assert_eq!(file().analyzers.len(), 11);
-        assert_eq!(of(Version::new(1, 0)).clock_tolerance_ms, 500);
-        assert_eq!(of(Version::new(6, 1)).daemons, ["1.11.1"]);
-        assert_eq!(of(Version::new(0, 5)).daemons, ["1.9.1", "1.9.2"]);
+        assert_eq!(equipment_of(Version::new(1, 0)).clock_tolerance_ms, 500);
+        assert_eq!(equipment_of(Version::new(6, 1)).daemons, ["1.11.1"]);
+        assert_eq!(equipment_of(Version::new(0, 5)).daemons, ["1.9.1", "1.9.2"]);
     }
 }

@@ -1,31 +1,31 @@
 //! Design power of a system, from the nameplates of its power supplies (from v6.1).
 //!
-//! `systems/<system>_power.yaml` holds lists in lists, down to nodes with the number of
-//! supplies that a node needs and the capacities of those it has. A node counts its
+//! `systems/<system>_power.yaml` contains nested lists of nodes. A node has the number of
+//! supplies that it needs and the capacities of those it has. Its design power is the sum of the
 //! largest supplies, as many as it needs.
 
 use std::fmt;
 
 use serde_norway::Value;
 
-/// A file that is larger is no description of power supplies.
+/// Maximum size of the file in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// Why there is no design power.
+/// Error: the design power cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameplateError {
-    /// The file is no YAML.
+    /// The file is not valid YAML.
     Unreadable {
-        /// What the reader says.
+        /// Error of the parser.
         reason: String,
     },
-    /// Nothing in it is a node.
+    /// The file contains no node.
     NoNode,
-    /// A node lacks a field, or has one of another kind.
+    /// A field of a node is missing or has the wrong type.
     BadNode {
-        /// Number of the node, from 1, as they come in the file.
+        /// Number of the node in the file, from 1.
         node: usize,
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
 }
@@ -48,10 +48,10 @@ const NEEDED: &str = "Min PSUs Needed";
 const SUPPLIES: &str = "PSUs";
 const CAPACITY: &str = "PowerCapacityWatts";
 
-/// Design power of the system that a file describes, W.
+/// Returns the design power in watts of the system that a file describes.
 ///
 /// # Errors
-/// It is no YAML, or names no node, or a node is incomplete.
+/// Fails if the file is not YAML, contains no node, or has an incomplete node.
 pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
     if text.len() > LARGEST {
         return Err(NameplateError::Unreadable { reason: format!("larger than {LARGEST} bytes") });
@@ -59,7 +59,7 @@ pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
     let root: Value = serde_norway::from_str(text)
         .map_err(|error| NameplateError::Unreadable { reason: error.to_string() })?;
     let (mut nodes, mut watts) = (0, 0.0);
-    // Depth is bounded by the reader.
+    // The parser bounds the depth.
     let mut open = vec![&root];
     while let Some(value) = open.pop() {
         match value {

@@ -1,45 +1,48 @@
-//! Whether clocks agree, and whether the two runs lie where the session says.
+//! Checks that the clocks agree and that both runs are within the phases of the session.
 
 use serde_json::Value;
 
 use super::equipment::Equipment;
 use super::run::{Run, Runs};
 use super::session::Session;
-use super::{Found, Program, Report};
+use super::{PowerChecker, PowerFinding, Report};
 
 const CHECK: &str = "power.phases";
 const AGAIN: &str = "measure again, with the clocks of both machines set by the same time server";
 
-/// Both runs: clocks of client and server, the load generator's begin and end inside of
-/// the phase, then the two against each other.
+/// Checks both runs: the clocks of client and server, the start and end of the run within its
+/// phase, then the two runs against each other.
 pub(super) fn check(
-    (client, server): (&Session, &Session),
+    client: &Session,
+    server: &Session,
     runs: &Runs,
     rules: &Equipment,
-    program: Program,
+    program: PowerChecker,
     report: &mut Report,
 ) {
     for (name, run) in [("ranging", &runs.ranging), ("testing", &runs.testing)] {
-        let (ours, theirs) = (times(client, name), times(server, name));
-        check_clocks(name, (&ours, &theirs), server.file, rules, report);
+        let ours = times(client, name);
+        let theirs = times(server, name);
+        check_clocks(name, &ours, &theirs, server.file, rules, report);
         check_inside(name, run, &ours, report);
     }
     let cut = check_durations(runs, report);
-    // The official program ends this check at its warning.
-    if !(cut && program == Program::Official) {
+    // The official program ends this check after its warning.
+    if !(cut && program == PowerChecker::Official) {
         check_watts(runs, report);
     }
 }
 
-/// When each part of a phase began, by the wall clock of the session's side.
+/// Returns when each part of a phase began, in seconds since 1970 by the clock of that side.
 fn times(session: &Session, phase: &str) -> Vec<f64> {
-    let list = session.at(&["phases", phase]).as_array().map_or(&[][..], Vec::as_slice);
+    let list = session.value(&["phases", phase]).as_array().map_or(&[][..], Vec::as_slice);
     list.iter().map(|pair| pair.get(0).and_then(Value::as_f64).unwrap_or(f64::NAN)).collect()
 }
 
 fn check_clocks(
     name: &str,
-    (ours, theirs): (&[f64], &[f64]),
+    ours: &[f64],
+    theirs: &[f64],
     file: &str,
     rules: &Equipment,
     report: &mut Report,
@@ -47,7 +50,7 @@ fn check_clocks(
     let tolerance = rules.clock_tolerance_ms;
     if ours.len() != theirs.len() || ours.len() < 4 {
         let message = format!("times in {name}: {}, in client.json: {}", theirs.len(), ours.len());
-        report.say(Found::error(CHECK, file, message, AGAIN).expected("4 times in both"));
+        report.add(PowerFinding::error(CHECK, file, message, AGAIN).expected("4 times in both"));
     }
     for (number, (our, their)) in ours.iter().zip(theirs).enumerate() {
         let apart = (our - their).abs();
@@ -55,8 +58,8 @@ fn check_clocks(
             let number = number + 1;
             let apart = apart * 1000.0;
             let message = format!("at time {number} of {name}, the clocks are {apart:.0} ms apart");
-            let found = Found::error(CHECK, file, message, AGAIN);
-            report.say(found.expected(format!("at most {tolerance} ms")));
+            let found = PowerFinding::error(CHECK, file, message, AGAIN);
+            report.add(found.expected(format!("at most {tolerance} ms")));
         }
     }
 }
@@ -70,22 +73,22 @@ fn check_inside(name: &str, run: &Run, times: &[f64], report: &mut Report) {
         let Some(stamp) = stamp else {
             let message = format!("has no readable {key}");
             let mend = "measure with a load generator that writes the time of the wall clock";
-            report.say(Found::error(CHECK, run.detail, message, mend));
+            report.add(PowerFinding::error(CHECK, run.detail, message, mend));
             continue;
         };
-        let Some((from, to)) = times.get(1).zip(times.get(2)) else { continue };
-        let within = |seconds: f64| *from < seconds && seconds < *to;
-        // The second is for a machine in daylight saving time.
+        let Some((begin, end)) = times.get(1).zip(times.get(2)) else { continue };
+        let within = |seconds: f64| *begin < seconds && seconds < *end;
+        // One hour is subtracted for machines in daylight saving time.
         if !within(stamp.seconds()) && !within(stamp.seconds() - HOUR) {
             let message = format!("{key} is not within the {name} phase of client.json");
             let mend = "measure again; the machine must write its time in UTC";
-            let found = Found::error(CHECK, run.detail, message, mend);
-            report.say(found.expected(format!("between {from:.3} s and {to:.3} s since 1970")));
+            let found = PowerFinding::error(CHECK, run.detail, message, mend);
+            report.add(found.expected(format!("between {begin:.3} s and {end:.3} s since 1970")));
         }
     }
 }
 
-/// Whether the run that counts is much shorter than the one before it.
+/// Reports and returns whether the run that counts is much shorter than ranging.
 fn check_durations(runs: &Runs, report: &mut Report) -> bool {
     let length = |run: &Run| run.span().map(|(begin, end)| end.seconds_since(begin));
     let Some((ranging, testing)) = length(&runs.ranging).zip(length(&runs.testing)) else {
@@ -95,7 +98,7 @@ fn check_durations(runs: &Runs, report: &mut Report) -> bool {
     if short {
         let message = format!("the run took {testing:.2} s, ranging {ranging:.2} s");
         let mend = "let both runs do the same work";
-        report.say(Found::warning(CHECK, runs.testing.detail, message, mend));
+        report.add(PowerFinding::warning(CHECK, runs.testing.detail, message, mend));
     }
     short
 }
@@ -108,13 +111,13 @@ fn check_watts(runs: &Runs, report: &mut Report) {
         if run.span().is_some() && mean(run).is_none() {
             let message = "has no positive reading between begin and end of the run".to_owned();
             let mend = "measure again, with the clocks of analyzer and machine set alike";
-            report.say(Found::error("power.samples", run.spl, message, mend));
+            report.add(PowerFinding::error("power.samples", run.spl, message, mend));
         }
         for line in run.broken.iter().take(1) {
             let message = format!("lines that cannot be read: {}", run.broken.len());
             let mend = "submit the file as PTDaemon wrote it";
-            let found = Found::error("power.samples", run.spl, message, mend).at(*line);
-            report.say(found.expected("Time,STAMP,Watts,VALUE,..."));
+            let found = PowerFinding::error("power.samples", run.spl, message, mend).at(*line);
+            report.add(found.expected("Time,STAMP,Watts,VALUE,..."));
         }
     }
     let Some((ranging, testing)) = ranging.zip(testing) else { return };
@@ -123,12 +126,12 @@ fn check_watts(runs: &Runs, report: &mut Report) {
         let message =
             format!("the mean power is {testing:.3} W, in ranging {ranging:.3} W: {delta} %");
         let mend = "let both runs do the same work on the same system";
-        let found = Found::error(CHECK, runs.testing.spl, message, mend);
-        report.say(found.expected("not more than 5 % below ranging"));
+        let found = PowerFinding::error(CHECK, runs.testing.spl, message, mend);
+        report.add(found.expected("not more than 5 % below ranging"));
     }
 }
 
-/// To so many decimals, half to even as written exactly.
+/// Rounds to a number of decimals; exact ties round to even.
 fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse().unwrap_or(value)
 }

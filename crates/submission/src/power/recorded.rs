@@ -1,4 +1,4 @@
-//! The files of a measurement, read once, and the checksums recorded for them.
+//! Reads the files of a measurement once and checks their recorded checksums.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,70 +11,73 @@ use sha1::{Digest, Sha1};
 
 use super::run::TESTING_LOG;
 use super::session::Session;
-use super::{FILES, Found, Report, RunLog};
+use super::{FILES, PowerFinding, Report, RunLog};
 
-/// A description of a session that is longer is none.
+/// Maximum size of `client.json` and `server.json` in bytes; the rest is ignored.
 const LONGEST_TEXT: usize = 16 << 20;
-/// Longer lines are cut; those that are read for their content are far shorter.
+/// Longer lines are truncated. Lines whose content is used are far shorter.
 const LONGEST_LINE: usize = 1 << 16;
 
-/// What was read of one file.
+/// Content of one file.
 #[derive(Default)]
-struct Read {
+struct RecordedFile {
     sha1: String,
-    /// The text, of the two descriptions only.
+    /// Text of `client.json` and `server.json`; empty for other files.
     text: Vec<u8>,
-    /// Lines that matter, with their numbers from 1.
+    /// Relevant lines, with their numbers from 1.
     lines: Vec<(usize, String)>,
 }
 
-/// The files that are there.
-pub(super) struct Files(BTreeMap<&'static str, Read>);
+/// Existing files of a measurement, by name.
+pub(super) struct Files(BTreeMap<&'static str, RecordedFile>);
 
 impl Files {
-    /// Reads all of them, each once; what is missing is a finding.
+    /// Reads each file once. A missing file is reported as a finding.
     pub(super) fn read(folder: &Path, log: Option<&RunLog>, report: &mut Report) -> Self {
         let mut read = BTreeMap::new();
         if let Some(log) = log {
-            read.insert(TESTING_LOG, Read { sha1: log.sha1.clone(), ..Read::default() });
+            read.insert(
+                TESTING_LOG,
+                RecordedFile { sha1: log.sha1.clone(), ..RecordedFile::default() },
+            );
         }
         for file in FILES {
             if read.contains_key(file) {
                 continue;
             }
-            match read_one(&folder.join(file), file) {
+            match read_file(&folder.join(file), file) {
                 Ok(one) => {
                     read.insert(file, one);
                 }
                 Err(error) => {
                     let message = format!("cannot be read: {error}");
                     let mend = "submit all files that the power client and server wrote";
-                    report.say(Found::error("power.files", file, message, mend));
+                    report.add(PowerFinding::error("power.files", file, message, mend));
                 }
             }
         }
         Self(read)
     }
 
-    /// The content of a description, if the file is there.
+    /// Returns the text of `client.json` or `server.json`, if the file exists.
     pub(super) fn text(&self, file: &str) -> Option<&[u8]> {
         Some(self.0.get(file)?.text.as_slice())
     }
 
-    /// The lines that matter of a log, with their numbers.
+    /// Returns the relevant lines of a log, with their numbers.
     pub(super) fn lines(&self, file: &str) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.0.get(file).map_or(&[][..], |read| read.lines.as_slice());
         lines.iter().map(|(number, line)| (*number, line.as_str()))
     }
 
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub(super) fn has(&self, file: &str) -> bool {
         self.0.contains_key(file)
     }
 }
 
-/// Parts of lines that are looked at later.
-fn wanted(file: &str) -> &'static [&'static str] {
+/// Returns texts that mark the relevant lines of a file.
+fn line_markers(file: &str) -> &'static [&'static str] {
     match file.rsplit('/').next() {
         Some("mlperf_log_detail.txt") => &[
             "\"power_begin\"",
@@ -90,15 +93,16 @@ fn wanted(file: &str) -> &'static [&'static str] {
     }
 }
 
-fn read_one(path: &Path, file: &'static str) -> std::io::Result<Read> {
-    // To open a pipe is to wait for who writes to it; a device may never end.
+fn read_file(path: &Path, file: &'static str) -> std::io::Result<RecordedFile> {
+    // Opening a pipe blocks until a writer opens it, and a device may never end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no regular file"));
     }
     let mut source = BufReader::with_capacity(1 << 16, File::open(path)?);
-    let wanted: Vec<Finder<'_>> = wanted(file).iter().map(Finder::new).collect();
+    let markers: Vec<Finder<'_>> = line_markers(file).iter().map(Finder::new).collect();
     let keep = file.ends_with(".json");
-    let (mut sum, mut read, mut line, mut number) = (Sha1::new(), Read::default(), Vec::new(), 1);
+    let (mut sum, mut read, mut line, mut number) =
+        (Sha1::new(), RecordedFile::default(), Vec::new(), 1);
     loop {
         let part = source.fill_buf()?;
         if part.is_empty() {
@@ -109,19 +113,19 @@ fn read_one(path: &Path, file: &'static str) -> std::io::Result<Read> {
             read.text.extend_from_slice(part);
         }
         let mut left = part;
-        while let Some(end) = memchr(b'\n', left).filter(|_| !wanted.is_empty()) {
+        while let Some(end) = memchr(b'\n', left).filter(|_| !markers.is_empty()) {
             let (whole, after) = left.split_at(end + 1);
             left = after;
             if line.is_empty() {
                 keep_line(
                     &mut read.lines,
-                    &wanted,
+                    &markers,
                     number,
                     &whole[..whole.len().min(LONGEST_LINE)],
                 );
             } else {
                 extend(&mut line, whole);
-                keep_line(&mut read.lines, &wanted, number, &line);
+                keep_line(&mut read.lines, &markers, number, &line);
                 line.clear();
             }
             number += 1;
@@ -130,7 +134,7 @@ fn read_one(path: &Path, file: &'static str) -> std::io::Result<Read> {
         let taken = part.len();
         source.consume(taken);
     }
-    keep_line(&mut read.lines, &wanted, number, &line);
+    keep_line(&mut read.lines, &markers, number, &line);
     read.sha1 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(read)
 }
@@ -140,37 +144,40 @@ fn extend(line: &mut Vec<u8>, part: &[u8]) {
     line.extend_from_slice(&part[..room]);
 }
 
-fn keep_line(lines: &mut Vec<(usize, String)>, wanted: &[Finder<'_>], number: usize, line: &[u8]) {
-    if wanted.iter().any(|part| part.find(line).is_some()) {
+fn keep_line(lines: &mut Vec<(usize, String)>, markers: &[Finder<'_>], number: usize, line: &[u8]) {
+    if markers.iter().any(|part| part.find(line).is_some()) {
         let text = String::from_utf8_lossy(line);
         lines.push((number, text.trim_end().to_owned()));
     }
 }
 
-/// Both sides recorded the SHA-1 of what they wrote; the files must still be the same,
-/// to the byte.
+/// Checks that the files have the SHA-1 that client and server recorded for them.
 pub(super) fn check(client: &Session, server: &Session, files: &Files, report: &mut Report) {
     const MEND: &str = "submit the files as they were written: no edit, no other line ends";
     for file in FILES.into_iter().filter(|file| !file.ends_with(".json")) {
-        let of = |session: &Session| session.text(&["results", file]).map(str::to_ascii_lowercase);
-        let (ours, theirs) = (of(client), of(server));
+        let checksum =
+            |session: &Session| session.text(&["results", file]).map(str::to_ascii_lowercase);
+        let ours = checksum(client);
+        let theirs = checksum(server);
         if let (Some(ours), Some(theirs)) = (&ours, &theirs)
             && ours != theirs
         {
             let message = format!("client.json records {ours}, server.json {theirs}");
-            report.say(Found::error("power.checksums", file, message, MEND));
+            report.add(PowerFinding::error("power.checksums", file, message, MEND));
             continue;
         }
         let Some(recorded) = theirs.or(ours) else {
             let message = "neither client.json nor server.json records its checksum".to_owned();
-            report.say(Found::error("power.checksums", file, message, MEND));
+            report.add(PowerFinding::error("power.checksums", file, message, MEND));
             continue;
         };
-        // That the file is missing is said already.
+        // A missing file has been reported already.
         let Some(read) = files.0.get(file) else { continue };
         if read.sha1 != recorded {
             let message = format!("was changed after the measurement: its SHA-1 is {}", read.sha1);
-            report.say(Found::error("power.checksums", file, message, MEND).expected(recorded));
+            report.add(
+                PowerFinding::error("power.checksums", file, message, MEND).expected(recorded),
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the load generator and the analyzer say of the two runs.
+//! The two runs of a measurement, from the logs of the load generator and the analyzer.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::RunLog;
 use super::clock::Stamp;
 use super::recorded::Files;
 
-/// The detail log of the run that counts.
+/// Detail log of the run that counts.
 pub(super) const TESTING_LOG: &str = "run_1/mlperf_log_detail.txt";
 
 /// The two runs of a measurement.
@@ -18,19 +18,24 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    pub(super) fn of(files: &Files, testing: Option<&RunLog>) -> Self {
+    pub(super) fn from_files(files: &Files, testing: Option<&RunLog>) -> Self {
         Self {
-            ranging: Run::of(files, None, "ranging/mlperf_log_detail.txt", "ranging/spl.txt"),
-            testing: Run::of(files, testing, TESTING_LOG, "run_1/spl.txt"),
+            ranging: Run::from_files(
+                files,
+                None,
+                "ranging/mlperf_log_detail.txt",
+                "ranging/spl.txt",
+            ),
+            testing: Run::from_files(files, testing, TESTING_LOG, "run_1/spl.txt"),
         }
     }
 }
 
-/// One run.
+/// One run of a measurement.
 pub(super) struct Run {
-    /// The detail log, below the performance folder.
+    /// Path of the detail log below the performance folder.
     pub(super) detail: &'static str,
-    /// The samples of the analyzer, below the performance folder.
+    /// Path of the analyzer's samples below the performance folder.
     pub(super) spl: &'static str,
     pub(super) is_there: bool,
     pub(super) begin: Option<Stamp>,
@@ -38,19 +43,24 @@ pub(super) struct Run {
     pub(super) queries: Option<u64>,
     pub(super) scenario: Option<String>,
     pub(super) samples: Vec<Sample>,
-    /// Lines of the samples that cannot be read.
+    /// Numbers of malformed lines in the samples.
     pub(super) broken: Vec<usize>,
 }
 
-/// What the analyzer read at one time.
+/// Reading of the analyzer at one time.
 #[derive(Clone, Copy)]
 pub(super) struct Sample {
-    pub(super) at: Stamp,
+    pub(super) time: Stamp,
     pub(super) watts: f64,
 }
 
 impl Run {
-    fn of(files: &Files, known: Option<&RunLog>, detail: &'static str, spl: &'static str) -> Self {
+    fn from_files(
+        files: &Files,
+        known: Option<&RunLog>,
+        detail: &'static str,
+        spl: &'static str,
+    ) -> Self {
         let log = known.map_or_else(|| Cow::Owned(read_log(files, detail)), Cow::Borrowed);
         let stamp = |text: &Option<String>| text.as_deref().and_then(Stamp::parse);
         let (samples, broken) = read_samples(files, spl);
@@ -67,14 +77,14 @@ impl Run {
         }
     }
 
-    /// Begin and end of the measured part.
+    /// Returns the start and the end of the measured part.
     pub(super) fn span(&self) -> Option<(Stamp, Stamp)> {
         self.begin.zip(self.end)
     }
 
-    /// Mean of the positive readings between two times, in watts.
+    /// Returns the mean of the positive readings between two times, in watts.
     pub(super) fn mean_watts(&self, begin: Stamp, end: Stamp) -> Option<f64> {
-        let inside = self.samples.iter().filter(|sample| begin < sample.at && sample.at < end);
+        let inside = self.samples.iter().filter(|sample| begin < sample.time && sample.time < end);
         let positive = inside.filter(|sample| sample.watts > 0.0);
         let (sum, count) =
             positive.fold((0.0, 0_u32), |(sum, count), s| (sum + s.watts, count + 1));
@@ -82,7 +92,7 @@ impl Run {
     }
 }
 
-/// What the lines say that were kept of a detail log.
+/// Parses the relevant lines of a detail log.
 fn read_log(files: &Files, detail: &str) -> RunLog {
     let lines: String = files.lines(detail).flat_map(|(_, line)| [line, "\n"]).collect();
     let (log, _): (Detail, _) = read_detail(&lines);
@@ -100,10 +110,10 @@ fn read_samples(files: &Files, spl: &str) -> (Vec<Sample>, Vec<usize>) {
     let (mut samples, mut broken) = (Vec::new(), Vec::new());
     for (number, line) in files.lines(spl).filter(|(_, line)| line.starts_with("Time")) {
         let mut fields = line.split(',').skip(1);
-        let at = fields.next().and_then(Stamp::parse);
+        let time = fields.next().and_then(Stamp::parse);
         let watts = fields.nth(1).and_then(|text| text.trim().parse().ok());
-        match at.zip(watts) {
-            Some((at, watts)) => samples.push(Sample { at, watts }),
+        match time.zip(watts) {
+            Some((time, watts)) => samples.push(Sample { time, watts }),
             None => broken.push(number),
         }
     }

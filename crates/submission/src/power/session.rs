@@ -1,10 +1,10 @@
-//! What client and server wrote of their session: `client.json` and `server.json`.
+//! Session files of client and server: `client.json` and `server.json`.
 
 use serde_json::Value;
 
-use super::{Found, Report};
+use super::{PowerFinding, Report};
 
-/// Fields that both must have.
+/// Fields that both files must have.
 const FIELDS: [&str; 9] = [
     "version",
     "timezone",
@@ -17,27 +17,27 @@ const FIELDS: [&str; 9] = [
     "phases",
 ];
 
-/// One side of a session.
+/// Session file of one side.
 pub(super) struct Session {
-    /// The file, below the performance folder.
+    /// Path below the performance folder.
     pub(super) file: &'static str,
     json: Value,
 }
 
 impl Session {
-    /// The value at a path of keys; `Null` where there is none.
-    pub(super) fn at(&self, keys: &[&str]) -> &Value {
+    /// Returns the value at a path of keys, or `Null` if it does not exist.
+    pub(super) fn value(&self, keys: &[&str]) -> &Value {
         keys.iter().fold(&self.json, |value, key| value.get(key).unwrap_or(&Value::Null))
     }
 
-    /// A text at a path of keys.
+    /// Returns the text at a path of keys.
     pub(super) fn text(&self, keys: &[&str]) -> Option<&str> {
-        self.at(keys).as_str()
+        self.value(keys).as_str()
     }
 
-    /// A list of pairs of `cmd` and `reply`.
-    pub(super) fn talk(&self, key: &str) -> Vec<Exchange<'_>> {
-        let list = self.at(&[key]).as_array().map_or(&[][..], Vec::as_slice);
+    /// Returns a list of pairs of `cmd` and `reply`.
+    pub(super) fn exchanges(&self, key: &str) -> Vec<Exchange<'_>> {
+        let list = self.value(&[key]).as_array().map_or(&[][..], Vec::as_slice);
         let word =
             |entry: &'_ Value, key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
         list.iter()
@@ -49,13 +49,14 @@ impl Session {
     }
 }
 
-/// A command and what came back.
+/// A command and its reply.
 pub(super) struct Exchange<'a> {
     pub(super) command: &'a str,
     pub(super) reply: String,
 }
 
-/// Reads one side, if its file holds an object with all fields.
+/// Reads the file of one side. Returns `None`, with a finding, unless it is an object with all
+/// fields.
 pub(super) fn read(
     file: &'static str,
     text: Option<&[u8]>,
@@ -66,7 +67,7 @@ pub(super) fn read(
         Ok(json) => json,
         Err(error) => {
             let message = format!("is no JSON: {error}");
-            report.say(Found::error("power.session", file, message, MEND).at(error.line()));
+            report.add(PowerFinding::error("power.session", file, message, MEND).at(error.line()));
             return None;
         }
     };
@@ -75,31 +76,31 @@ pub(super) fn read(
         return Some(Session { file, json });
     }
     let message = format!("has no field {}", missing.join(", "));
-    report.say(Found::error("power.session", file, message, MEND));
+    report.add(PowerFinding::error("power.session", file, message, MEND));
     None
 }
 
-/// Both sides must speak of the same session.
+/// Checks that both sides name the same session.
 pub(super) fn check_identity(client: &Session, server: &Session, report: &mut Report) {
     const MEND: &str = "submit client.json and server.json of one and the same session";
     for side in ["client", "server"] {
-        let of = |session: &Session| session.text(&["uuid", side]).and_then(uuid);
-        let (first, second) = (of(client), of(server));
+        let session_uuid = |session: &Session| session.text(&["uuid", side]).and_then(uuid);
+        let (first, second) = (session_uuid(client), session_uuid(server));
         if first.is_none() || first != second {
             let message = format!("the UUID of the {side} is not the one in client.json");
-            let found = Found::error("power.uuid", server.file, message, MEND);
+            let found = PowerFinding::error("power.uuid", server.file, message, MEND);
             let expected = client.text(&["uuid", side]).unwrap_or("a UUID in client.json");
-            report.say(found.expected(expected));
+            report.add(found.expected(expected));
         }
     }
-    let (first, second) = (client.at(&["session_name"]), server.at(&["session_name"]));
+    let (first, second) = (client.value(&["session_name"]), server.value(&["session_name"]));
     if first != second || first.is_null() {
         let message = format!("the session is named {second}, in client.json {first}");
-        report.say(Found::error("power.session_name", server.file, message, MEND));
+        report.add(PowerFinding::error("power.session_name", server.file, message, MEND));
     }
 }
 
-/// The digits of a UUID, however it is written.
+/// Returns the digits of a UUID in any notation.
 fn uuid(text: &str) -> Option<String> {
     let plain = text.replace("urn:", "").replace("uuid:", "");
     let digits: String = plain.chars().filter(|c| !matches!(c, '-' | '{' | '}')).collect();
@@ -107,12 +108,13 @@ fn uuid(text: &str) -> Option<String> {
     valid.then(|| digits.to_ascii_lowercase())
 }
 
-/// A server in debug mode measures nothing that counts.
+/// Checks that the server did not run in debug mode.
 pub(super) fn check_debug(server: &Session, report: &mut Report) {
-    let debug = server.at(&["debug"]);
+    let debug = server.value(&["debug"]);
     if !debug.is_null() && *debug != Value::Bool(false) {
         let message = "the server ran in debug mode".to_owned();
         let mend = "measure again with `debug` off in the server's configuration";
-        report.say(Found::error("power.debug", server.file, message, mend).expected("false"));
+        report
+            .add(PowerFinding::error("power.debug", server.file, message, mend).expected("false"));
     }
 }

@@ -1,7 +1,13 @@
-//! Accuracy as it is published: five significant digits, half to even.
+//! Rounding of accuracies for publication: five significant digits, ties to even.
 
-/// A decimal number, rounded to five significant digits, half to even, by its digits:
-/// a double may lie on the other side of a half. What is no such number stays.
+/// Rounds a decimal number to five significant digits, ties to even. It works on the digits,
+/// because a double may be on the other side of a tie. Other texts are returned unchanged.
+///
+/// ```
+/// use dyno_submission::results::five_digits;
+///
+/// assert_eq!(five_digits("76.0145"), "76.014");
+/// ```
 #[must_use]
 pub fn five_digits(text: &str) -> String {
     const DIGITS: usize = 5;
@@ -23,7 +29,7 @@ pub fn five_digits(text: &str) -> String {
     if rest[0] > b'5' || (rest[0] == b'5' && (!is_half || is_odd)) {
         carry(&mut kept);
     }
-    // A carry may have made one digit more.
+    // A carry may have added a digit.
     let before_point = whole.len() + kept.len() - end;
     let first = kept.iter().position(|&digit| digit != b'0').unwrap_or(kept.len());
     kept.truncate(before_point.max(first + DIGITS).min(kept.len()));
@@ -35,7 +41,7 @@ pub fn five_digits(text: &str) -> String {
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// Adds one at the last digit.
+/// Adds one to the last digit.
 fn carry(digits: &mut Vec<u8>) {
     for digit in digits.iter_mut().rev() {
         if *digit < b'9' {
@@ -47,7 +53,7 @@ fn carry(digits: &mut Vec<u8>) {
     digits.insert(0, b'1');
 }
 
-/// The numbers of `METRIC: value  METRIC: value`, rounded.
+/// Rounds the numbers of `METRIC: value  METRIC: value`.
 pub(super) fn accuracy(text: &str) -> String {
     let pair = |pair: &str| match pair.rsplit_once(": ") {
         Some((metric, value)) => format!("{metric}: {}", five_digits(value.trim())),

@@ -1,12 +1,12 @@
-//! A table: a line for each system, a column for each model, scenario and unit.
+//! A table with one line per system and one column per model, scenario and unit.
 
-use super::{Kind, Record};
+use super::{Record, SheetKind};
 use dyno_rules::{Round, Scenario};
 
-/// A column of values.
+/// Key of a column of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// Official model.
+    /// Official model name.
     pub model: String,
     /// Scenario.
     pub scenario: Scenario,
@@ -14,44 +14,45 @@ pub struct Key {
     pub units: String,
 }
 
-/// A line: what it is of, and its values.
+/// A line: index cells and values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// In the order of [`Sheet::index`].
+    /// Index cells, in the order of [`Sheet::index`].
     pub index: Vec<String>,
-    /// In the order of [`Sheet::columns`].
+    /// Values, in the order of [`Sheet::columns`].
     pub values: Vec<Option<f64>>,
 }
 
-/// The results of a division, in one suite where the round has any.
+/// Results of a division, in one suite if the round has suites.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sheet {
     /// `datacenter` or `edge`; empty in v0.5, which has no suites.
     pub suite: &'static str,
     /// `closed`, `open` or `network`.
     pub division: &'static str,
-    /// With power or without.
-    pub kind: Kind,
-    /// Names of what a line is of.
+    /// Whether the sheet includes power.
+    pub kind: SheetKind,
+    /// Names of the index cells.
     pub index: Vec<&'static str>,
-    /// By the order of the round's models, scenarios, units.
+    /// Keys of the columns, in the order of the round's models, scenarios, units.
     pub columns: Vec<Key>,
-    /// By availability, submitter and system.
+    /// Lines, sorted by availability, submitter and system.
     pub lines: Vec<Line>,
 }
 
 impl Sheet {
-    /// Such as `datacenter - closed`, `edge - open - power`; `closed` in v0.5.
+    /// Returns the name, such as `datacenter - closed` or `edge - open - power`; `closed` in
+    /// v0.5.
     #[must_use]
     pub fn name(&self) -> String {
-        let power = if self.kind == Kind::Power { "power" } else { "" };
+        let power = if self.kind == SheetKind::Power { "power" } else { "" };
         let parts = [self.suite, self.division, power];
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         parts.join(" - ")
     }
 }
 
-/// In the order in which the results are published.
+/// Order of the scenarios in published results.
 const SCENARIOS: [Scenario; 5] = [
     Scenario::SingleStream,
     Scenario::MultiStream,
@@ -60,7 +61,7 @@ const SCENARIOS: [Scenario; 5] = [
     Scenario::Interactive,
 ];
 
-/// Names of what a line is of, and how a record says it.
+/// Name of an index cell, and the function that returns its text.
 type Index = (&'static str, fn(&Record) -> String);
 
 const INDEX: [Index; 17] = [
@@ -83,27 +84,27 @@ const INDEX: [Index; 17] = [
     ("Code", |r| r.code.clone()),
 ];
 
-/// Where those of the open division stand, whose lines differ by model.
+/// Position of the additional cells of the open division, whose lines differ by model.
 const BEFORE_DETAILS: usize = 15;
-const OF_OPEN: [Index; 2] =
+const OPEN_INDEX: [Index; 2] =
     [("UsedModel", |r| r.used_model.clone()), ("Accuracy", |r| r.accuracy.clone())];
 
-pub(super) fn sheets(records: &[Record], round: &Round, told: &mut Vec<String>) -> Vec<Sheet> {
+pub(super) fn sheets(records: &[Record], round: &Round, notices: &mut Vec<String>) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for division in ["closed", "open", "network"] {
         for suite in ["datacenter", "edge", ""] {
-            for kind in [Kind::Performance, Kind::Power] {
-                let is_of = |record: &&Record| {
+            for kind in [SheetKind::Performance, SheetKind::Power] {
+                let is_included = |record: &&Record| {
                     record.suite == suite
                         && record.division == division
                         && match kind {
-                            Kind::Performance => !record.is_power,
-                            Kind::Power => record.has_power,
+                            SheetKind::Performance => !record.is_power,
+                            SheetKind::Power => record.has_power,
                         }
                 };
-                let records: Vec<&Record> = records.iter().filter(is_of).collect();
+                let records: Vec<&Record> = records.iter().filter(is_included).collect();
                 if !records.is_empty() {
-                    sheets.push(sheet(&records, (suite, division, kind), round, told));
+                    sheets.push(sheet(&records, suite, division, kind, round, notices));
                 }
             }
         }
@@ -113,35 +114,38 @@ pub(super) fn sheets(records: &[Record], round: &Round, told: &mut Vec<String>) 
 
 fn sheet(
     records: &[&Record],
-    (suite, division, kind): (&'static str, &'static str, Kind),
+    suite: &'static str,
+    division: &'static str,
+    kind: SheetKind,
     round: &Round,
-    told: &mut Vec<String>,
+    notices: &mut Vec<String>,
 ) -> Sheet {
     let mut index = INDEX.to_vec();
     if division == "open" {
-        index.splice(BEFORE_DETAILS..BEFORE_DETAILS, OF_OPEN);
+        index.splice(BEFORE_DETAILS..BEFORE_DETAILS, OPEN_INDEX);
     }
     let columns = columns(records, round);
     let names = index.iter().map(|(name, _)| *name).collect();
     let lines = Vec::new();
     let mut sheet = Sheet { suite, division, kind, index: names, columns, lines };
     for record in records {
-        let of: Vec<String> = index.iter().map(|(_, say)| say(record)).collect();
-        let column = sheet.columns.iter().position(|key| is_of(record, key));
+        let cells: Vec<String> = index.iter().map(|(_, text)| text(record)).collect();
+        let column = sheet.columns.iter().position(|key| matches_key(record, key));
         let column = column.expect("the columns are of these records");
-        let mut of_system = sheet.lines.iter_mut().filter(|line| line.index == of).peekable();
-        let is_again = of_system.peek().is_some();
-        match of_system.find(|line| line.values[column].is_none()) {
+        let mut same_system = sheet.lines.iter_mut().filter(|line| line.index == cells).peekable();
+        let is_again = same_system.peek().is_some();
+        match same_system.find(|line| line.values[column].is_none()) {
             Some(line) => line.values[column] = Some(record.result),
             None => {
                 let mut values = vec![None; sheet.columns.len()];
                 values[column] = Some(record.result);
-                // The second of a kind stands below the first, and is not averaged away.
-                let at = sheet.lines.iter().rposition(|line| line.index == of);
-                let at = at.map_or(sheet.lines.len(), |at| at + 1);
-                sheet.lines.insert(at, Line { index: of, values });
+                // A second result of the same kind gets its own line below the first; results
+                // are not averaged.
+                let previous = sheet.lines.iter().rposition(|line| line.index == cells);
+                let position = previous.map_or(sheet.lines.len(), |index| index + 1);
+                sheet.lines.insert(position, Line { index: cells, values });
                 if is_again {
-                    told.push(format!(
+                    notices.push(format!(
                         "{}: another result of the same system, model and scenario is in the \
                          table {}; both are shown",
                         record.location,
@@ -154,15 +158,15 @@ fn sheet(
     sheet
 }
 
-fn is_of(record: &Record, key: &Key) -> bool {
+fn matches_key(record: &Record, key: &Key) -> bool {
     (record.scenario, &record.model, &record.units) == (key.scenario, &key.model, &key.units)
 }
 
-/// Those of the records, without the empty ones.
+/// Returns the columns for which there are records.
 fn columns(records: &[&Record], round: &Round) -> Vec<Key> {
     let mut columns: Vec<Key> = Vec::new();
     for record in records {
-        if !columns.iter().any(|key| is_of(record, key)) {
+        if !columns.iter().any(|key| matches_key(record, key)) {
             columns.push(Key {
                 model: record.model.clone(),
                 scenario: record.scenario,

@@ -1,7 +1,6 @@
-//! What a round shows as a whole, as section 6 of the MLPerf Inference paper (Reddi
-//! and others, 2020) shows its first: how many results there are of what, frameworks
-//! against types of processors, and how far apart systems are. Nothing is summed up
-//! to a score, which the paper argues against.
+//! Statistics of a round, like section 6 of the MLPerf Inference paper (Reddi et al., 2020):
+//! number of results, frameworks by type of processor, and spread between systems. Nothing is
+//! aggregated into a score, which the paper argues against.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +14,13 @@ pub struct Matrix {
     pub lines: Vec<String>,
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// By line, then by column.
+    /// Counts, by line, then by column.
     pub counts: Vec<Vec<usize>>,
 }
 
 impl Matrix {
-    /// Lines and columns in the order of their first pair.
-    fn of(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+    /// Counts pairs. Lines and columns are in the order of their first pair.
+    fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut matrix = Self::default();
         for (line, column) in pairs {
             let line = place(&mut matrix.lines, line);
@@ -35,7 +34,7 @@ impl Matrix {
         matrix
     }
 
-    /// All of them.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn total(&self) -> usize {
         self.counts.iter().flatten().sum()
@@ -49,10 +48,10 @@ fn place(names: &mut Vec<String>, name: String) -> usize {
     })
 }
 
-/// Least, quartiles and greatest of some values.
+/// Five-number summary of values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Box5 {
-    /// Least.
+pub struct Quartiles {
+    /// Minimum.
     pub least: f64,
     /// First quartile.
     pub first: f64,
@@ -60,73 +59,74 @@ pub struct Box5 {
     pub median: f64,
     /// Third quartile.
     pub third: f64,
-    /// Greatest.
+    /// Maximum.
     pub greatest: f64,
 }
 
-impl Box5 {
-    /// Of values in ascending order, quartiles by linear interpolation.
-    fn of(sorted: &[f64]) -> Option<Self> {
+impl Quartiles {
+    /// Computes the summary of values in ascending order. Quartiles use linear interpolation.
+    /// Returns `None` if there are no values.
+    fn from_sorted(sorted: &[f64]) -> Option<Self> {
         let last = sorted.len().checked_sub(1)?;
-        let at = |share: f64| {
+        let quantile = |share: f64| {
             let place = share * last as f64;
             let (below, rest) = (place.floor() as usize, place.fract());
             let above = sorted[(below + 1).min(last)];
             sorted[below] + rest * (above - sorted[below])
         };
-        let (first, median, third) = (at(0.25), at(0.5), at(0.75));
+        let (first, median, third) = (quantile(0.25), quantile(0.5), quantile(0.75));
         Some(Self { least: sorted[0], first, median, third, greatest: sorted[last] })
     }
 }
 
-/// How far apart the systems of a model and scenario are.
+/// Spread of the results of a model in a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
-    /// Official model.
+    /// Official model name.
     pub model: String,
     /// Scenario.
     pub scenario: Scenario,
-    /// Suite: bounds and systems differ. Empty in v0.5, which has no suites.
+    /// Suite; bounds and systems differ between suites. Empty in v0.5, which has no suites.
     pub suite: &'static str,
     /// Unit of the results.
     pub units: String,
-    /// How many there are.
+    /// Number of results.
     pub results: usize,
-    /// The slowest one, in `units`.
+    /// Result of the slowest system, in `units`.
     pub slowest: f64,
-    /// The fastest one, in `units`.
+    /// Result of the fastest system, in `units`.
     pub fastest: f64,
-    /// Who has the fastest.
+    /// Submitter and system of the fastest result.
     pub leader: String,
-    /// How many times as fast as the slowest.
-    pub speeds: Box5,
+    /// Speeds as multiples of the slowest.
+    pub speeds: Quartiles,
 }
 
 impl Spread {
-    /// The best as a multiple of the worst.
+    /// Returns the fastest speed as a multiple of the slowest.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.speeds.greatest
     }
 }
 
-/// A round as a whole.
+/// Statistics of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
-    /// Results by division and suite.
+    /// Number of results, by division and suite.
     pub divisions: Matrix,
-    /// Results by model and scenario; all divisions.
+    /// Number of results of all divisions, by model and scenario.
     pub scenarios: Matrix,
-    /// Systems by framework and type of processor.
+    /// Number of systems, by framework and type of processor.
     pub frameworks: Matrix,
-    /// Of the closed division, where two or more results compare.
+    /// Spreads of the closed division, where there are at least two comparable results.
     pub spreads: Vec<Spread>,
 }
 
 impl Statistics {
-    pub(super) fn of(records: &[Record], round: &Round) -> Self {
+    pub(super) fn from_records(records: &[Record], round: &Round) -> Self {
         let results: Vec<&Record> = records.iter().filter(|record| !record.is_power).collect();
-        // A system of both suites is one result.
+        // A system in both suites counts as one result.
         let mut once: Vec<&Record> = Vec::new();
         for record in &results {
             if !once.iter().any(|known| known.location == record.location) {
@@ -141,8 +141,9 @@ impl Statistics {
         let divisions = results.iter().map(|r| (r.division.clone(), suite(r))).collect::<Vec<_>>();
         let mut by_model: Vec<&&Record> = once.iter().collect();
         by_model.sort_by_key(rank);
-        let mut scenarios =
-            Matrix::of(by_model.iter().map(|r| (r.model.clone(), r.scenario.name().to_owned())));
+        let mut scenarios = Matrix::from_pairs(
+            by_model.iter().map(|r| (r.model.clone(), r.scenario.name().to_owned())),
+        );
         scenarios
             .sort_columns(|name| Scenario::ALL.iter().position(|scenario| scenario.name() == name));
         let mut systems = BTreeMap::new();
@@ -152,10 +153,10 @@ impl Statistics {
                 (framework(&record.software), processor_type(record).to_owned())
             });
         }
-        let mut frameworks = Matrix::of(merged(systems.into_values()));
+        let mut frameworks = Matrix::from_pairs(merged(systems.into_values()));
         frameworks.sort_lines();
         Self {
-            divisions: Matrix::of(divisions),
+            divisions: Matrix::from_pairs(divisions),
             scenarios,
             frameworks,
             spreads: spreads(&results, round),
@@ -164,16 +165,16 @@ impl Statistics {
 }
 
 impl Matrix {
-    fn sort_columns<K: Ord>(&mut self, by: impl Fn(&str) -> K) {
+    fn sort_columns<K: Ord>(&mut self, key: impl Fn(&str) -> K) {
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
-        order.sort_by_key(|&at| by(&self.columns[at]));
-        self.columns = order.iter().map(|&at| self.columns[at].clone()).collect();
+        order.sort_by_key(|&index| key(&self.columns[index]));
+        self.columns = order.iter().map(|&index| self.columns[index].clone()).collect();
         for counts in &mut self.counts {
-            *counts = order.iter().map(|&at| counts[at]).collect();
+            *counts = order.iter().map(|&index| counts[index]).collect();
         }
     }
 
-    /// The most frequent line first.
+    /// Sorts lines by frequency, descending.
     fn sort_lines(&mut self) {
         let mut lines: Vec<(String, Vec<usize>)> =
             self.lines.drain(..).zip(self.counts.drain(..)).collect();
@@ -184,7 +185,7 @@ impl Matrix {
     }
 }
 
-/// One spelling for names that differ in case alone.
+/// Unifies names that differ only in case.
 fn merged(pairs: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut spelled = BTreeMap::new();
     pairs
@@ -195,7 +196,7 @@ fn merged(pairs: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
         .collect()
 }
 
-/// The name of the framework in a text such as `TensorRT 10.8, CUDA 12.9`.
+/// Returns the name of the framework in a text such as `TensorRT 10.8, CUDA 12.9`.
 #[must_use]
 pub fn framework(software: &str) -> String {
     let first = software.split([',', ';', '(', '/']).next().unwrap_or_default();
@@ -210,7 +211,7 @@ pub fn framework(software: &str) -> String {
     }
 }
 
-/// Words by which an accelerator is known, in lower case.
+/// Words that identify an accelerator, in lower case.
 const KINDS: [(&str, &[&str]); 4] = [
     ("FPGA", &["fpga", "alveo", "stratix", "versal", "zynq"]),
     ("DSP or NPU", &["dsp", "npu", "hexagon", "cloud ai", "ethos"]),
@@ -225,7 +226,7 @@ const KINDS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// What computes in a system.
+/// Returns the type of the processor that does the computation.
 #[must_use]
 pub fn processor_type(record: &Record) -> &'static str {
     let model = record.accelerator.trim().to_lowercase();
@@ -270,6 +271,6 @@ fn spread(records: &[&Record]) -> Option<Spread> {
         slowest: slowest.result,
         fastest: fastest.result,
         leader: format!("{}, {}", fastest.submitter, fastest.system),
-        speeds: Box5::of(&normalised)?,
+        speeds: Quartiles::from_sorted(&normalised)?,
     })
 }

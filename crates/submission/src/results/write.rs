@@ -1,10 +1,10 @@
-//! The tables as CSV and JSON.
+//! Tables as CSV and JSON.
 
 use serde_json::{Map, Value, json};
 
 use super::{Matrix, Record, Results, Sheet, Spread};
 
-/// A value with three decimals and thousands apart, as results are published.
+/// Formats a value with three decimals and thousands separators, as published.
 #[must_use]
 pub fn grouped(value: f64) -> String {
     if !value.is_finite() {
@@ -13,8 +13,8 @@ pub fn grouped(value: f64) -> String {
     let text = format!("{:.3}", value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, "000"));
     let mut grouped = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
@@ -24,8 +24,8 @@ pub fn grouped(value: f64) -> String {
 }
 
 impl Sheet {
-    /// The sheet as CSV: a line of names, then one for each line. Values are the
-    /// shortest numbers that read back as they are.
+    /// Returns the sheet as CSV: a header line, then one line per system. Values are the
+    /// shortest numbers that round-trip.
     #[must_use]
     pub fn csv(&self) -> String {
         let keys = self
@@ -46,8 +46,8 @@ impl Sheet {
     }
 }
 
-/// A spreadsheet takes what begins with one of these for a formula: an apostrophe
-/// makes it text.
+/// Characters at which spreadsheets recognize a formula. An apostrophe before them makes the
+/// cell a text.
 const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 fn quoted(cell: &str) -> String {
@@ -61,26 +61,28 @@ fn quoted(cell: &str) -> String {
 }
 
 impl Results {
-    /// Everything as one JSON document. A result and its power are one entry.
+    /// Returns all tables as one JSON document. A result and its power measurement are one
+    /// entry.
     #[must_use]
     pub fn json(&self) -> Value {
-        let power = |of: &Record| {
+        let power = |result: &Record| {
             self.records.iter().find(|record| {
-                record.is_power && (record.suite, &record.location) == (of.suite, &of.location)
+                record.is_power
+                    && (record.suite, &record.location) == (result.suite, &result.location)
             })
         };
         let results = self.records.iter().filter(|record| !record.is_power);
         let results = results.map(|record| entry(record, power(record)));
-        // Where the power alone was submitted.
-        let lonely = self.records.iter().filter(|record| {
+        // Records whose power alone was submitted.
+        let power_only = self.records.iter().filter(|record| {
             record.is_power
                 && !self.records.iter().any(|other| {
                     !other.is_power
                         && (other.suite, &other.location) == (record.suite, &record.location)
                 })
         });
-        let lonely = lonely.map(|record| entry(record, Some(record)));
-        let results: Vec<Value> = results.chain(lonely).collect();
+        let power_only = power_only.map(|record| entry(record, Some(record)));
+        let results: Vec<Value> = results.chain(power_only).collect();
         let statistics = &self.statistics;
         json!({
             "schema": "dyno.results",
@@ -88,7 +90,7 @@ impl Results {
             "round": self.round.to_string(),
             "disclaimer": "not official MLPerf results",
             "results": results,
-            "told": self.told,
+            "told": self.notices,
             "statistics": {
                 "results_by_division_and_suite": matrix(&statistics.divisions),
                 "results_by_model_and_scenario": matrix(&statistics.scenarios),

@@ -1,4 +1,4 @@
-//! Audits, by logs that are written here.
+//! Audits of logs that these tests write.
 
 mod answers;
 pub mod logs;
@@ -8,7 +8,7 @@ mod tokens;
 
 use dyno_loadgen::settings::Scenario;
 use dyno_rules::Round;
-use dyno_submission::audit::{Needs, Test, plan};
+use dyno_submission::audit::{RequiredRuns, Test, plan};
 
 fn round(name: &str) -> &'static Round {
     Round::named(name).unwrap()
@@ -43,7 +43,7 @@ fn every_audit_of_every_round_has_a_plan() {
     }
 }
 
-/// The audits of the paper's round, by its audit folder.
+/// Audits of the paper's round, by audit folder.
 #[test]
 fn the_first_round_logs_one_answer_of_ten() {
     let of = settings(Test::Test01, "v0.5", Some("resnet"));
@@ -93,7 +93,7 @@ fn an_audit_that_a_round_does_not_have_is_refused_with_the_rounds_that_do() {
     assert_eq!(of(Test::Test03, "v0.7"), "round v0.7 has no TEST03; only v0.5 has it");
     assert_eq!(of(Test::Test05, "v5.1"), "round v5.1 has no TEST05; v0.5 to v4.1 have it");
     let needs = plan(Test::Test01, round("v5.1"), None, Scenario::Server).unwrap().needs;
-    assert_eq!(needs, Needs { accuracy: true, performance: true });
+    assert_eq!(needs, RequiredRuns { accuracy: true, performance: true });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the checker, the audits and the packer do for their users.
+//! Tests of the checker, the audits and packaging from a user's view.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod audits;

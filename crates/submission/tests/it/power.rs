@@ -1,48 +1,49 @@
-//! Checks of measured power, on a measurement made here and on a published one.
+//! Power checks, on a generated and on a published measurement.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use dyno_loadgen::settings::Scenario as Played;
+use dyno_loadgen::settings::Scenario as LoadGenScenario;
 use dyno_rules::{Round, Scenario, Version};
 use dyno_submission::finding::Severity;
 use dyno_submission::power::nameplate::{NameplateError, design_watts};
-use dyno_submission::power::{Measurement, Power, PowerUnit, Program, check};
+use dyno_submission::power::{Measurement, Power, PowerChecker, PowerUnit, check};
 use serde_json::{Value, json};
 
 use crate::made::folder::Folder;
 use crate::made::played::{SAMPLES, STEADY};
-use crate::made::power::{Measured, TESTING_BEGAN, WATTS, daemon_log, phase};
+use crate::made::power::{PowerFiles, TESTING_BEGAN, WATTS, daemon_log, phase};
 use crate::shared;
 
-/// Of a query, with 40.5 W for 50 ms.
+/// Energy per query: 40.5 W for 50 ms.
 const MILLIJOULES: f64 = 40.5 * 50.0;
-/// Of the sums of 600 readings.
+/// Rounding error of sums of 600 readings.
 const ROUNDING: f64 = 1e-9;
 
-/// The performance folder of a measurement that passes.
-struct Made(Folder);
+/// Performance folder of a measurement that passes.
+struct MeasuredFolder(Folder);
 
-impl Made {
+impl MeasuredFolder {
     fn new(name: &str) -> Self {
         let made = Self(Folder::new(name));
-        let settings = STEADY.settings(Round::named("v5.1").unwrap(), Played::SingleStream);
+        let settings =
+            STEADY.settings(Round::named("v5.1").unwrap(), LoadGenScenario::SingleStream);
         STEADY.play(&settings, SAMPLES, &made.0.path().join("run_1"));
         made.files().make();
         made
     }
 
-    fn files(&self) -> Measured<'_> {
-        Measured { folder: self.0.path(), run: "run_1" }
+    fn files(&self) -> PowerFiles<'_> {
+        PowerFiles { folder: self.0.path(), run: "run_1" }
     }
 
-    fn check(&self, program: Program) -> Power {
+    fn check(&self, program: PowerChecker) -> Power {
         measured(self.0.path(), Scenario::SingleStream, program)
     }
 }
 
-fn measured(folder: &Path, scenario: Scenario, program: Program) -> Power {
+fn measured(folder: &Path, scenario: Scenario, program: PowerChecker) -> Power {
     let shown = Path::new("performance");
     check(&Measurement { folder, shown, round: Version::new(5, 1), scenario, log: None }, program)
 }
@@ -53,22 +54,22 @@ fn errors(power: &Power) -> BTreeSet<&str> {
 
 #[test]
 fn a_good_measurement_counts_and_leaves_out_what_was_not_read() {
-    let made = Made::new("good");
-    for program in [Program::Rules, Program::Official] {
+    let made = MeasuredFolder::new("good");
+    for program in [PowerChecker::Rules, PowerChecker::Official] {
         let power = made.check(program);
         assert_eq!(power.findings, [], "{program:?}");
         assert!(power.is_valid());
         let energy = power.energy.unwrap();
-        // Queries of 50 ms, one after the other, for 600 s; readings below 0 failed.
+        // Sequential queries of 50 ms for 600 s; readings below 0 failed.
         assert_eq!((energy.watts, energy.seconds), (40.5, 600.05));
         assert_eq!(energy.unit, PowerUnit::Millijoules);
         assert!((energy.value - MILLIJOULES).abs() < ROUNDING, "{energy:?}");
         assert_eq!(energy.efficiency(f64::NAN), 1000.0 / energy.value);
     }
-    let offline = measured(made.0.path(), Scenario::Offline, Program::Rules).energy.unwrap();
+    let offline = measured(made.0.path(), Scenario::Offline, PowerChecker::Rules).energy.unwrap();
     assert_eq!((offline.unit, offline.value), (PowerUnit::Watts, 40.5));
     assert_eq!(offline.efficiency(81.0), 2.0);
-    let multi = measured(made.0.path(), Scenario::MultiStream, Program::Rules).energy.unwrap();
+    let multi = measured(made.0.path(), Scenario::MultiStream, PowerChecker::Rules).energy.unwrap();
     assert!((multi.value - 8.0 * MILLIJOULES).abs() < ROUNDING, "{multi:?}");
 }
 
@@ -100,10 +101,10 @@ fn each_check_finds_the_fault_made_for_it() {
         ("power.debug", |_, server| server["debug"] = json!(true)),
         ("power.session", |_, server| *server = json!([])),
     ];
-    let made = Made::new("faults");
+    let made = MeasuredFolder::new("faults");
     for (number, (id, change)) in faults.into_iter().enumerate() {
         made.files().describe(change);
-        let power = made.check(Program::Official);
+        let power = made.check(PowerChecker::Official);
         assert!(errors(&power).contains(id), "{number} {id}: {:?}", power.findings);
         assert!(!power.is_valid());
     }
@@ -111,24 +112,24 @@ fn each_check_finds_the_fault_made_for_it() {
 
 #[test]
 fn files_must_be_as_they_were_written() {
-    let made = Made::new("files");
+    let made = MeasuredFolder::new("files");
     let summary = "run_1/mlperf_log_summary.txt";
     made.0.write(summary, "summary\r\n");
-    let power = made.check(Program::Rules);
+    let power = made.check(PowerChecker::Rules);
     assert_eq!(errors(&power), ["power.checksums"].into());
     assert_eq!(power.findings[0].path, Path::new("performance").join(summary));
     fs::remove_file(made.0.path().join(summary)).unwrap();
-    assert_eq!(errors(&made.check(Program::Rules)), ["power.files"].into());
-    // Nothing at all is a list of findings, too.
+    assert_eq!(errors(&made.check(PowerChecker::Rules)), ["power.files"].into());
+    // An empty folder also returns findings.
     fs::remove_dir_all(made.0.path()).unwrap();
-    let power = made.check(Program::Rules);
+    let power = made.check(PowerChecker::Rules);
     assert_eq!(power.findings.len(), 11);
     assert_eq!(power.energy, None);
 }
 
 #[test]
 fn trouble_while_the_run_counts_is_seen_by_the_rules_only_after_a_warning() {
-    let made = Made::new("daemon");
+    let made = MeasuredFolder::new("daemon");
     let uncommon = "01-02-1970 00:01:30.000: ERROR: Bad watts reading 9e37 from Yokogawa\n";
     let error = "01-03-1970 00:05:00.000: ERROR: Current exceeds peak value\n";
     let warning = "01-03-1970 00:05:00.000: WARNING: Uncertainty 1.60%, which is above 1.00% limit for the last sample!\n";
@@ -141,23 +142,23 @@ fn trouble_while_the_run_counts_is_seen_by_the_rules_only_after_a_warning() {
     ] {
         made.0.write("power/ptd_logs.txt", daemon_log(&lines));
         made.files().describe(|_, _| ());
-        assert_eq!(made.check(Program::Rules).is_valid(), by_rules, "{lines}");
-        assert_eq!(made.check(Program::Official).is_valid(), officially, "{lines}");
+        assert_eq!(made.check(PowerChecker::Rules).is_valid(), by_rules, "{lines}");
+        assert_eq!(made.check(PowerChecker::Official).is_valid(), officially, "{lines}");
     }
 }
 
 #[test]
 fn power_lower_than_in_ranging_does_not_count() {
-    let made = Made::new("lower");
+    let made = MeasuredFolder::new("lower");
     let spl = fs::read_to_string(made.0.path().join("run_1/spl.txt")).unwrap();
     for (watts, valid) in [("38.6", true), ("38.4", false), ("0.0", false)] {
         made.0.write("run_1/spl.txt", spl.replace(WATTS, watts));
         made.files().describe(|_, _| ());
-        assert_eq!(made.check(Program::Rules).is_valid(), valid, "{watts}");
+        assert_eq!(made.check(PowerChecker::Rules).is_valid(), valid, "{watts}");
     }
     made.0.write("run_1/spl.txt", format!("Time,soon,Watts,1\nTime\n{spl}"));
     made.files().describe(|_, _| ());
-    let power = made.check(Program::Rules);
+    let power = made.check(PowerChecker::Rules);
     assert_eq!(power.findings[0].check, "power.samples");
     assert_eq!(power.findings[0].line, Some(1));
 }
@@ -176,12 +177,12 @@ fn a_published_measurement_has_the_official_metric() {
         (Scenario::Offline, 34.176_483_126_110_08),
     ] {
         let folder = model.join(scenario.name().to_lowercase()).join("performance");
-        let power = measured(&folder, scenario, Program::Official);
+        let power = measured(&folder, scenario, PowerChecker::Official);
         assert!(power.is_valid(), "{:?}", power.findings);
         assert_eq!(power.energy.unwrap().value, value, "{scenario:?}");
-        // The analyzer's range was exceeded while the run counted, which the official
-        // program does not see because a warning of ranging ends its check.
-        let power = measured(&folder, scenario, Program::Rules);
+        // The analyzer's range was exceeded during the run. The official program misses it
+        // because a warning in ranging ends its check.
+        let power = measured(&folder, scenario, PowerChecker::Rules);
         assert_eq!(errors(&power), ["power.daemon_log"].into(), "{:?}", power.findings);
     }
 }

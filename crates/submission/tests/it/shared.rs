@@ -1,9 +1,10 @@
-//! Reference material that not every machine has.
+//! Reference material that is not on every machine.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// A file or folder of it; `None`, after saying so, where it is absent.
+/// Returns a file or folder of the reference material. If it is missing, prints a note and
+/// returns `None`.
 pub fn find(below: &str) -> Option<PathBuf> {
     let given = env::var_os("DYNO_SHARED").map(PathBuf::from);
     let near = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|up| up.join("../shared"));

@@ -1,9 +1,9 @@
-//! A folder that is gone after the test.
+//! A temporary folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An empty folder of this test alone.
+/// An empty folder for one test, removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -20,19 +20,19 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file, with the folders that it lies in.
+    /// Writes a file and creates its folders.
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
         let path = self.0.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// Reads a file that is text.
+    /// Reads a text file.
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.0.join(path)).unwrap()
     }
 
-    /// Writes another text in place of one that is in the file, wherever it is.
+    /// Replaces all occurrences of a text in a file.
     #[track_caller]
     pub fn edit(&self, path: &str, from: &str, to: &str) {
         let old = self.read(path);
@@ -40,7 +40,7 @@ impl Folder {
         self.write(path, old.replace(from, to));
     }
 
-    /// Gives a key of a detail log another value, which is JSON.
+    /// Sets the value of a key in a detail log, as JSON.
     #[track_caller]
     pub fn set(&self, path: &str, key: &str, value: &str) {
         let old = self.read(path);
@@ -50,7 +50,7 @@ impl Folder {
         self.write(path, format!("{}{value}{}", &old[..at], &old[at + length..]));
     }
 
-    /// Gives a field of a JSON object another value.
+    /// Sets a field of a JSON object.
     pub fn set_field(&self, path: &str, field: &str, value: &str) {
         let mut object: serde_json::Value = serde_json::from_str(&self.read(path)).unwrap();
         object[field] = value.into();
@@ -64,7 +64,7 @@ impl Drop for Folder {
     }
 }
 
-/// Copies a folder with all that is in it, into one that may be there.
+/// Copies a folder with its content into a new or existing folder.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -78,7 +78,7 @@ pub fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Calls for each file below a folder.
+/// Calls a function for each file below a folder.
 pub fn each_file(folder: &Path, call: &mut dyn FnMut(&Path)) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,8 +1,8 @@
-//! Submissions that are made here, for the tests of this crate and for `bench/check`.
+//! Generated submissions for the tests of this crate and for `bench/check`.
 //!
-//! Nothing is made up that the load generator writes: [`played`] plays tests in virtual
-//! time, [`submission`] adds what people write, and has it packaged. [`power`] makes a
-//! run one whose power was measured.
+//! The load generator writes all logs: [`played`] runs tests in virtual time, [`submission`]
+//! adds the files that people write and packages them. [`power`] adds a power measurement to a
+//! run.
 
 pub mod folder;
 pub mod played;

@@ -1,5 +1,4 @@
-//! Tests of the load generator that are played in virtual time, with the logs that it
-//! writes of them.
+//! Runs tests of the load generator in virtual time and writes their logs.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,22 +15,22 @@ use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_rules::Round;
 
-/// Samples that fit, and of the data set of most tests.
+/// Number of samples in the performance set, and in the data set of most tests.
 pub const SAMPLES: u64 = 1_024;
 
-/// What a system delivers: it answers the first sample of a query after one time, and
-/// each further one after another.
+/// A system with constant speed: the first sample of a query takes `first_ns`, each further one
+/// `next_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steady {
+pub struct SteadySystem {
     pub first_ns: Nanos,
     pub next_ns: Nanos,
 }
 
-/// 50 ms, and 200 samples a second.
-pub const STEADY: Steady = Steady { first_ns: 50_000_000, next_ns: 5_000_000 };
+/// 50 ms, and 200 samples/s.
+pub const STEADY: SteadySystem = SteadySystem { first_ns: 50_000_000, next_ns: 5_000_000 };
 
-impl Steady {
-    /// Settings of a test by the rules of the round, which it passes.
+impl SteadySystem {
+    /// Returns settings by the rules of the round, which the system passes.
     pub fn settings(self, round: &Round, scenario: Scenario) -> TestSettings {
         let per_second = 1e9 / self.next_ns as f64;
         TestSettings {
@@ -54,9 +53,9 @@ impl Steady {
         }
     }
 
-    /// Plays a test on a data set of so many samples, and writes its logs.
+    /// Runs a test on a data set with this many samples, and writes its logs.
     pub fn play(self, settings: &TestSettings, samples: u64, folder: &Path) {
-        let mut system = Playing { speed: self, pending: VecDeque::new() };
+        let mut system = RunningSystem { speed: self, pending: VecDeque::new() };
         let sizes = Library { total: samples, performance: SAMPLES };
         let (plan, _) = Plan::resolve_as_reference(settings, sizes);
         let settings = Settings::from(settings.clone());
@@ -70,7 +69,7 @@ impl Steady {
     }
 }
 
-/// So many samples.
+/// A library with this many samples.
 struct Images(u64);
 
 impl SampleLibrary for Images {
@@ -87,13 +86,13 @@ impl SampleLibrary for Images {
     fn unload(&self, _: &[SampleIndex]) {}
 }
 
-/// A system while it answers.
-struct Playing {
-    speed: Steady,
+/// State of a steady system during a run.
+struct RunningSystem {
+    speed: SteadySystem,
     pending: VecDeque<(Nanos, ResponseId)>,
 }
 
-impl SimulatedSystem for Playing {
+impl SimulatedSystem for RunningSystem {
     fn name(&self) -> &str {
         "steady"
     }

@@ -1,8 +1,8 @@
-//! Measured power beside a run: the files of the power client, server and PTDaemon, as
-//! long as those of a run of ten minutes.
+//! Power measurement of a run: the files of the power client, server and PTDaemon, as long as
+//! those of a run of ten minutes.
 //!
-//! A played run begins with 1970; its ranging is told to be of the day after, and the
-//! run that counts of the day after that.
+//! A run in virtual time begins in 1970. Its ranging is dated one day later, and the run that
+//! counts two days later.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,18 +19,18 @@ const SPL: &str = "spl.txt";
 const PLAYED: &str = "01-01-1970";
 const RANGING: &str = "01-02-1970";
 const TESTING: &str = "01-03-1970";
-/// When ranging and the run that counts began, in seconds since 1970.
+/// Start times of ranging and of the run that counts, in seconds since 1970.
 pub const RANGING_BEGAN: f64 = 86_400.0;
 pub const TESTING_BEGAN: f64 = 2.0 * RANGING_BEGAN;
 
-/// What each reading is, but for every twentieth, which failed.
+/// Value of each reading, except for every twentieth, which failed.
 pub const WATTS: &str = "40.500000";
 
-/// Lines in which nothing happens, of about as many bytes as are common.
+/// Number of lines without events, so that files have a typical size.
 const DAEMON_LINES: u32 = 3_000;
 const SERVER_LINES: usize = 1_000;
 
-/// What a description of a system says besides.
+/// Additional fields of a system description.
 pub const FIELDS: [(&str, &str); 15] = [
     ("power_management", "balanced"),
     ("filesystem", "ext4"),
@@ -49,17 +49,16 @@ pub const FIELDS: [(&str, &str); 15] = [
     ("system_power_only", "true"),
 ];
 
-/// A run whose power was measured.
-pub struct Measured<'a> {
-    /// Where the folders `power` and `ranging` are.
+/// Files of a power measurement.
+pub struct PowerFiles<'a> {
+    /// Folder of `power` and `ranging`.
     pub folder: &'a Path,
-    /// The folder in it with the logs of the run: `run_1` in a submission, nothing in a
-    /// run directory.
+    /// Subfolder with the logs of the run: `run_1` in a submission, empty in a run directory.
     pub run: &'a str,
 }
 
-impl Measured<'_> {
-    /// Makes a played run one of these.
+impl PowerFiles<'_> {
+    /// Adds the files of a measurement to a run.
     pub fn make(&self) {
         for folder in ["power", "ranging"] {
             fs::create_dir_all(self.folder.join(folder)).unwrap();
@@ -80,8 +79,8 @@ impl Measured<'_> {
         self.describe(|_, _| ());
     }
 
-    /// Writes what client and server say, with the sums of the files as they are, and
-    /// with something changed.
+    /// Writes the files of client and server with the current checksums, after applying a
+    /// change.
     pub fn describe(&self, change: impl FnOnce(&mut Value, &mut Value)) {
         let of_client = ["power/client.log", "ranging/mlperf_log_detail.txt"];
         let of_server = ["power/server.log", "power/ptd_logs.txt", "ranging/spl.txt"];
@@ -110,14 +109,15 @@ impl Measured<'_> {
         Sha1::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What both sides say, with sums of these files and of these of the run.
+    /// Returns the fields of both sides, with checksums of these files and of these files of the
+    /// run.
     fn side(&self, files: &[&str], of_run: &[&str]) -> Value {
         let mut results = Map::new();
         for file in files {
             results.insert((*file).to_owned(), json!(self.sum(file)));
         }
         for file in of_run {
-            // In the submission it lies in that folder.
+            // In the submission, the file is in that folder.
             let there = Path::new(self.run).join(file);
             results.insert(format!("run_1/{file}"), json!(self.sum(there.to_str().unwrap())));
         }
@@ -139,7 +139,7 @@ impl Measured<'_> {
     }
 }
 
-/// Times of a phase around the run that began then.
+/// Returns the times of a phase around a run that began at this time.
 pub fn phase(began: f64) -> Value {
     json!([
         [began - 90.0, 0.0],
@@ -149,7 +149,7 @@ pub fn phase(began: f64) -> Value {
     ])
 }
 
-/// A reading a second.
+/// Returns one reading per second.
 fn readings(date: &str, seconds: u32) -> String {
     let mut text = String::new();
     for at in 0..seconds {
@@ -165,7 +165,7 @@ fn readings(date: &str, seconds: u32) -> String {
     text
 }
 
-/// The log of PTDaemon, with these lines after ranging.
+/// Returns the log of PTDaemon, with these lines after ranging.
 pub fn daemon_log(within: &str) -> String {
     let mut text = format!(
         "PTDaemon\n\
@@ -181,7 +181,7 @@ pub fn daemon_log(within: &str) -> String {
     text
 }
 
-/// With PTDaemon.
+/// Returns the messages with PTDaemon.
 fn talk() -> Value {
     let go = "Starting untimed measurement, maximum 500000 samples at 1000ms with 0 rampup samples";
     let pairs = [

@@ -1,5 +1,4 @@
-//! Submissions in which everything is right: of tests played by the rules of a round,
-//! with the audits that the round asks for.
+//! Valid submissions: tests run by the rules of a round, with the required audits.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_rules::{Round, Suite, Version};
-use dyno_submission::entry::Division;
-use dyno_submission::package::{Asked, Availability, Description, Fields, Infer, package};
+use dyno_submission::entry::DivisionFolder;
+use dyno_submission::package::{Availability, Description, Fields, Infer, PackageRequest, package};
 
 use super::folder::{Folder, each_file};
-use super::played::{STEADY, Steady};
+use super::played::{STEADY, SteadySystem};
 use super::power;
 
 const TRACE: &str = "mlperf_log_trace.json";
@@ -20,16 +19,16 @@ const ACCURACY_LOG: &str = "mlperf_log_accuracy.json";
 const PASSED: &str = "TEST PASS\n";
 const TEST01_SEED: u64 = 720_381_539_243_781_796;
 
-/// A benchmark of which tests are played.
+/// A benchmark for which tests are run.
 #[derive(Debug, Clone, Copy)]
 pub struct Model {
-    /// As the round calls it.
+    /// Name in the round.
     pub name: &'static str,
-    /// Samples of its data set.
+    /// Number of samples in its data set.
     pub samples: u64,
-    /// What its accuracy script says of answers that are good enough.
+    /// Output of its accuracy script for sufficient quality.
     pub accuracy: &'static str,
-    /// Samples whose answers TEST01 logs.
+    /// Number of samples whose answers TEST01 logs.
     pub audited_samples: u64,
 }
 
@@ -45,20 +44,19 @@ pub const RETINANET: Model =
 /// Scenarios of an edge system.
 pub const EDGE: [Scenario; 3] = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline];
 
-/// Whether the power of the runs is measured.
+/// Whether to measure power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     Unmeasured,
     Measured,
 }
 
-/// Plays the tests of a model in these scenarios, their audits included, and leaves a
-/// run directory.
+/// Runs the tests of a model in these scenarios with their audits, and writes a run directory.
 pub fn run(
     round: &Round,
     model: &Model,
     scenarios: &[Scenario],
-    system: Steady,
+    system: SteadySystem,
     power: Power,
     root: &Path,
 ) {
@@ -68,7 +66,7 @@ pub fn run(
         let performance = folder.join("performance");
         system.play(&settings, model.samples, &performance);
         if power == Power::Measured {
-            power::Measured { folder: &performance, run: "" }.make();
+            power::PowerFiles { folder: &performance, run: "" }.make();
         }
         let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..settings.clone() };
         system.play(&accuracy, model.samples, &folder.join("accuracy"));
@@ -80,8 +78,8 @@ pub fn run(
     }
 }
 
-/// Plays an audit of a run with these settings.
-fn audit(name: &str, model: &Model, run: &TestSettings, system: Steady, folder: &Path) {
+/// Runs an audit with these settings.
+fn audit(name: &str, model: &Model, run: &TestSettings, system: SteadySystem, folder: &Path) {
     let audited = match name {
         "TEST01" => TestSettings {
             accuracy_log_rng_seed: TEST01_SEED,
@@ -108,7 +106,7 @@ fn audit(name: &str, model: &Model, run: &TestSettings, system: Steady, folder: 
     }
 }
 
-/// What nobody can capture, of a system that is right for the closed division.
+/// Fields that cannot be captured, for a system that is valid in the closed division.
 const DESCRIPTION: &str = r#"
 [system]
 host_processor_model_name = "Some processor"
@@ -145,7 +143,7 @@ calibration = "Per channel, from the calibration set."
 code = "Beside this page."
 "#;
 
-/// A complete description, with other values for some fields of the system.
+/// Returns a complete description with some system fields replaced.
 pub fn description(fields: &[(&str, &str)]) -> Description {
     let mut description = Description::read(DESCRIPTION).unwrap();
     let other = fields.iter().map(|(field, value)| ((*field).to_owned(), (*value).into()));
@@ -153,12 +151,11 @@ pub fn description(fields: &[(&str, &str)]) -> Description {
     description
 }
 
-/// What is to be packaged of a run directory of a closed edge system; all else that
-/// differs goes on top.
-pub fn asked<'a>(round: &'a Round, model: &Model, run: PathBuf) -> Asked<'a> {
-    Asked {
+/// Returns the request to package a run directory of a closed edge system.
+pub fn asked<'a>(round: &'a Round, model: &Model, run: PathBuf) -> PackageRequest<'a> {
+    PackageRequest {
         round,
-        division: Division::Closed,
+        division: DivisionFolder::Closed,
         submitter: "acme".to_owned(),
         system: "box".to_owned(),
         benchmark: model.name.to_owned(),
@@ -172,7 +169,7 @@ pub fn asked<'a>(round: &'a Round, model: &Model, run: PathBuf) -> Asked<'a> {
     }
 }
 
-/// The description of a system as a file, for trees that are not packaged.
+/// Returns the system description as a file, for trees that are not packaged.
 pub fn system(round: &Round, fields: &[(&str, &str)]) -> String {
     let of_tree = [
         ("division", "closed"),
@@ -189,11 +186,11 @@ pub fn system(round: &Round, fields: &[(&str, &str)]) -> String {
     serde_json::to_string_pretty(&system).unwrap()
 }
 
-/// A submission of one system with one model: relative paths and what is there.
+/// Content of a submission with one system and one model, by relative path.
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// ResNet-50 on a closed edge system, by the system `box` of `acme`. It is played once
-/// for a round, and then written for each test that asks.
+/// Returns a submission of ResNet-50 on the closed edge system `box` of `acme`. It is generated
+/// once per round and written for each test.
 pub fn resnet(round: &'static Round) -> Folder {
     static PLAYED: Mutex<BTreeMap<Version, Arc<Files>>> = Mutex::new(BTreeMap::new());
     let files = {
@@ -226,8 +223,8 @@ fn packaged(round: &Round, model: &Model) -> Files {
     files
 }
 
-/// A detail log without the samples that were loaded, which are most of it, and which no
-/// check asks for.
+/// Returns a detail log without the loaded samples, which are most of it and which no check
+/// uses.
 fn without_lists(log: &str) -> String {
     let kept = log.split_inclusive('\n').filter(|line| !line.contains("\"value\": ["));
     kept.collect()

@@ -7,7 +7,7 @@ use dyno_experiment::audit::{self, Audited};
 use dyno_experiment::{Failure, options};
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_rules::Scenario as RuleScenario;
-use dyno_submission::audit::{Played, Test, baseline_log, verify, write_folder};
+use dyno_submission::audit::{RunFolder, Test, baseline_log, verify, write_folder};
 
 use super::{Answers, Rules, Shown, exit};
 use crate::render::audit::Told;
@@ -82,7 +82,7 @@ impl VerifyCommand {
         if test == Test::Test04Pair {
             evidence.audited.extend(reference(TestMode::PerformanceOnly)?);
         }
-        let real = |run: &Played| run.folder.canonicalize().ok();
+        let real = |run: &RunFolder| run.folder.canonicalize().ok();
         let compared = evidence.performance.iter().chain(&evidence.audited);
         if compared.into_iter().any(|run| real(run).is_some() && real(run) == real(&audited)) {
             let problem = format!("--reference and --audit are both {}", audited.folder.display());
@@ -109,8 +109,8 @@ impl VerifyCommand {
     }
 }
 
-fn find(folder: &Path, mode: TestMode) -> Result<Played, Failure> {
-    Played::find(folder, mode).ok_or_else(|| {
+fn find(folder: &Path, mode: TestMode) -> Result<RunFolder, Failure> {
+    RunFolder::find(folder, mode).ok_or_else(|| {
         Failure::set_up(format!("{} has no logs of LoadGen", folder.display()))
             .hint("expected mlperf_log_detail.txt there, or in performance/run_1")
     })
@@ -120,5 +120,5 @@ fn find(folder: &Path, mode: TestMode) -> Result<Played, Failure> {
 fn named(folder: &Path) -> Option<Scenario> {
     let whole = folder.canonicalize().ok()?;
     let mut names = whole.iter().rev().filter_map(|name| RuleScenario::named(name.to_str()?));
-    names.next().map(RuleScenario::played_as)
+    names.next().map(RuleScenario::loadgen_scenario)
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use dyno_experiment::Failure;
 use dyno_results::units::count;
-use dyno_rules::{Asks, Benchmark, Division, Round, Scenario};
+use dyno_rules::{Benchmark, Division, Requirements, Round, Scenario};
 
 use super::{WIDTH, definitions};
 
@@ -107,9 +107,9 @@ fn of_round(round: &'static Round) -> String {
     text
 }
 
-fn of_asks(text: &mut String, asks: &Asks) {
+fn of_asks(text: &mut String, asks: &Requirements) {
     let _ = writeln!(text, "\n{}", asks.title);
-    asks.asks.iter().for_each(|ask| push(text, ask, 4));
+    asks.items.iter().for_each(|ask| push(text, ask, 4));
 }
 
 fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {

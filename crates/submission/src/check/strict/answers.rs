@@ -1,5 +1,5 @@
-//! The answers that TEST01 logged: what is left of them, against what is left of those of
-//! the accuracy run.
+//! Compares the answers that TEST01 logged with those of the accuracy run, as far as truncated
+//! logs contain them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::quality;
 use crate::check::accuracy as log;
 use crate::check::catalogue::AUDIT_TEXT_CONTRADICTS;
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::{Audit, read_accuracy, text};
 use crate::finding::counted;
@@ -19,14 +19,14 @@ use crate::tree::Node;
 /// Checks the accuracy folder of TEST01.
 pub(super) fn check(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
     let Some(folder) = audit.folder.folder("accuracy") else { return };
-    // That it is missing is told elsewhere.
+    // A missing log is reported elsewhere.
     let Some(logged) = folder.file(ACCURACY_LOG) else { return };
     log::check_log(folder, issues);
-    if let Ok(said) = read_accuracy(folder.file(ACCURACY_TEXT), &[]) {
+    if let Ok(content) = read_accuracy(folder.file(ACCURACY_TEXT), &[]) {
         let text = folder.path().join(ACCURACY_TEXT);
-        quality::check_hash(&said, &text, Some(logged), issues);
+        quality::check_hash(&content, &text, Some(logged), issues);
     }
-    // Without determinism answers differ, and their qualities are compared.
+    // In a nondeterministic system answers differ, and their qualities are compared instead.
     let is_same = audit.verify_accuracy.as_ref().is_ok_and(|text| text.has_line("TEST PASS"));
     let reference = place.entry.accuracy().and_then(|folder| folder.file(ACCURACY_LOG));
     if let Some(reference) = reference.filter(|_| is_same) {
@@ -34,7 +34,7 @@ pub(super) fn check(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issue
     }
 }
 
-/// An entry of a log, as far as it is compared.
+/// Compared fields of a log entry.
 #[derive(Deserialize)]
 struct Entry<'a> {
     qsl_idx: u64,
@@ -61,15 +61,15 @@ fn compare(reference: Node<'_>, logged: Node<'_>, issues: &mut Issues) {
             counted(count as u64, "answer", "answers"),
             first.qsl_idx
         );
-        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path).line(Some(line)), message);
+        issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path).line(Some(line)), message);
     }
 }
 
-/// The entries of a log, of which the middle and parts of lines may have been cut out, with
-/// their lines.
+/// Returns the complete entries of a log, with their line numbers. Truncated logs lack the
+/// middle and parts of lines.
 fn entries(log: &str) -> impl Iterator<Item = (usize, Entry<'_>)> {
-    log.lines().enumerate().filter_map(|(at, line)| {
+    log.lines().enumerate().filter_map(|(index, line)| {
         let entry = line.trim().trim_end_matches(',');
-        Some((at + 1, serde_json::from_str(entry).ok()?))
+        Some((index + 1, serde_json::from_str(entry).ok()?))
     })
 }

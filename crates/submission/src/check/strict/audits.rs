@@ -1,5 +1,5 @@
-//! Audits derived from the logs, beside what the submitter's text says: by the rule of
-//! `dyno audit`.
+//! Checks audits by their logs with the rules of `dyno audit`, in addition to the submitter's
+//! texts.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,29 +8,29 @@ use dyno_loadgen::log::read::read_summary;
 use serde_json::Value;
 
 use super::answers;
-use crate::audit::ratio::{self, Facts as RunFacts, RunLog};
+use crate::audit::ratio::{self, LogValues, RunFacts};
 use crate::audit::reason::shown;
 use crate::audit::{Plan, Reason, Side, Test, plan};
 use crate::check::Skip;
 use crate::check::catalogue::{
     AUDIT_OTHER, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
 };
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
-use crate::entry::Division;
+use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::facts::{Audit, Facts, text};
 use crate::layout::SUMMARY;
 use crate::tree::Node;
 use dyno_rules::Scenario;
 
-/// Audits whose run is judged like that of the result, beside what follows here.
+/// Audits whose run is also judged like the run of the result.
 const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 
-impl RunLog for DetailLog {
-    fn said(&self, key: &str) -> Option<Cow<'_, str>> {
-        let held = self.held(key)?;
-        Some(match held.other.as_ref().map_or(&held.value, |other| &other.1) {
+impl LogValues for DetailLog {
+    fn value_text(&self, key: &str) -> Option<Cow<'_, str>> {
+        let entry = self.entry(key)?;
+        Some(match entry.other.as_ref().map_or(&entry.value, |other| &other.1) {
             Value::String(text) => text.as_str().into(),
             Value::Bool(flag) => flag.to_string().into(),
             Value::Number(number) => number.to_string().into(),
@@ -44,11 +44,11 @@ impl RunLog for DetailLog {
 
     fn contradictions(&self) -> Vec<String> {
         let keys = self.contradicted().map(|(key, ..)| key);
-        keys.filter(|key| ratio::is_said_once(key)).map(str::to_owned).collect()
+        keys.filter(|key| ratio::is_logged_once(key)).map(str::to_owned).collect()
     }
 }
 
-/// Checks an audit against the run of the result, which played this scenario.
+/// Checks an audit against the run of the result, which has this scenario.
 pub(super) fn check(
     place: &Place<'_, '_>,
     facts: &Facts<'_>,
@@ -63,26 +63,26 @@ pub(super) fn check(
     }
     let (Ok(log), Some(test)) = (&audit.performance, Test::named(&audit.name)) else { return };
     let benchmark = place.model.benchmark.map(|benchmark| benchmark.name.as_str());
-    let Ok(plan) = plan(test, place.round, benchmark, played.played_as()) else { return };
+    let Ok(plan) = plan(test, place.round, benchmark, played.loadgen_scenario()) else { return };
     let Some(reasons) = reasons(&plan, place, facts, audit, log) else { return };
     let detail = path.join("performance/run_1/mlperf_log_detail.txt");
     for reason in &reasons {
-        tell(reason, audit, log, &detail, issues);
+        report_reason(reason, audit, log, &detail, issues);
     }
     let has_score = plan.tolerance > 0.0 && audit.name != "TEST04-A";
-    let is_of_score = |reason: &Reason| check_of(reason) == Some(Finds::Score);
+    let is_about_score = |reason: &Reason| subject_of(reason) == Some(Subject::Score);
     let says_otherwise = audit.verify_performance.as_ref().is_ok_and(|text| !passes(text));
-    if has_score && says_otherwise && !reasons.iter().any(is_of_score) {
+    if has_score && says_otherwise && !reasons.iter().any(is_about_score) {
         let message = "does not say TEST PASS, though the scores of the two logs are near enough";
-        issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&path.join(PERFORMANCE)), message);
+        issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path.join(PERFORMANCE)), message);
     }
 }
 
-/// Warns of audits that are there and fail, where the result counts without them.
-pub(super) fn tell_others(
+/// Warns of failed audits that the result does not need.
+pub(super) fn warn_of_others(
     place: &Place<'_, '_>,
     facts: &Facts<'_>,
-    division: Division,
+    division: DivisionFolder,
     issues: &mut Issues,
 ) {
     if place.options.skips(Skip::Compliance) || facts.endpoint.is_some() {
@@ -102,7 +102,7 @@ pub(super) fn tell_others(
         let failed = |text: &Result<text::TextFile, _>| text.as_ref().is_ok_and(|t| says(&t.text));
         for (name, _) in texts.into_iter().filter(|(_, text)| failed(text)) {
             let message = format!("{} fails, and the result counts without it", audit.name);
-            issues.add(&AUDIT_OTHER, At::path(&audit.folder.path().join(name)), message);
+            issues.add(&AUDIT_OTHER, Location::path(&audit.folder.path().join(name)), message);
         }
     }
 }
@@ -113,8 +113,8 @@ fn passes(text: &text::TextFile) -> bool {
     text.has_line("TEST PASS")
 }
 
-/// What speaks against it; `None` if what it is compared with is not there, which is
-/// told elsewhere.
+/// Returns the reasons against an audit; `None` if the run to compare with is missing, which is
+/// reported elsewhere.
 fn reasons(
     plan: &Plan,
     place: &Place<'_, '_>,
@@ -123,29 +123,29 @@ fn reasons(
     log: &DetailLog,
 ) -> Option<Vec<Reason>> {
     let (first, last) = (&plan.runs[0], &plan.runs[plan.runs.len() - 1]);
-    let audited = || of_run(log, audit.folder.file(format!("performance/run_1/{SUMMARY}")));
+    let audited = || run_facts(log, audit.folder.file(format!("performance/run_1/{SUMMARY}")));
     match (plan.test, audit.name.as_str()) {
         (Test::Test06 | Test::Test07 | Test::Test08 | Test::Test09, _) => {
-            Some(ratio::alone(last, log))
+            Some(ratio::check_audit_run(last, log))
         }
-        (Test::Test04Pair, "TEST04-A") => Some(ratio::alone_and_unique(first, log)),
+        (Test::Test04Pair, "TEST04-A") => Some(ratio::check_unique_run(first, log)),
         (Test::Test04Pair, _) => {
             let unique = facts.audit("TEST04-A")?;
             let summary = unique.folder.file(format!("performance/run_1/{SUMMARY}"));
-            let reference = of_run(unique.performance.as_ref().ok()?, summary);
+            let reference = run_facts(unique.performance.as_ref().ok()?, summary);
             Some(ratio::compare(plan, last, &reference, &audited()))
         }
         _ => {
             let summary = place.entry.run().and_then(|run| run.file(SUMMARY));
-            let reference = of_run(facts.performance.as_ref().ok()?, summary);
+            let reference = run_facts(facts.performance.as_ref().ok()?, summary);
             Some(ratio::compare(plan, last, &reference, &audited()))
         }
     }
 }
 
-/// What a run says: a summary is read only where the detail log lacks something.
-fn of_run<'a>(log: &'a DetailLog, summary: Option<Node<'_>>) -> RunFacts<'a> {
-    let facts = RunFacts::of(log);
+/// Returns the facts of a run. The summary is read only if the detail log is incomplete.
+fn run_facts<'a>(log: &'a DetailLog, summary: Option<Node<'_>>) -> RunFacts<'a> {
+    let facts = RunFacts::from_log(log);
     if facts.is_complete() {
         return facts;
     }
@@ -155,62 +155,70 @@ fn of_run<'a>(log: &'a DetailLog, summary: Option<Node<'_>>) -> RunFacts<'a> {
     }
 }
 
-/// What a reason is about.
+/// Subject of a reason.
 #[derive(PartialEq, Eq)]
-enum Finds {
+enum Subject {
     Score,
     Setting,
     Verdict,
     Errors,
 }
 
-/// `None` of what the check of the result tells.
-fn check_of(reason: &Reason) -> Option<Finds> {
+/// Returns the subject of a reason; `None` if another check reports it.
+fn subject_of(reason: &Reason) -> Option<Subject> {
     Some(match reason {
-        Reason::Score { .. } | Reason::NoScore { .. } => Finds::Score,
-        Reason::Setting { .. } | Reason::Scenarios { .. } => Finds::Setting,
-        Reason::NotValid { side: Side::Audit } => Finds::Verdict,
-        Reason::Errors { side: Side::Audit, .. } => Finds::Errors,
-        // Of a contradiction the check of keys that are repeated.
+        Reason::Score { .. } | Reason::NoScore { .. } => Subject::Score,
+        Reason::Setting { .. } | Reason::Scenarios { .. } => Subject::Setting,
+        Reason::NotValid { side: Side::Audit } => Subject::Verdict,
+        Reason::Errors { side: Side::Audit, .. } => Subject::Errors,
+        // The check of repeated keys reports contradictions.
         _ => return None,
     })
 }
 
-fn tell(reason: &Reason, audit: &Audit<'_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
-    let Some(finds) = check_of(reason) else { return };
+fn report_reason(
+    reason: &Reason,
+    audit: &Audit<'_>,
+    log: &DetailLog,
+    path: &Path,
+    issues: &mut Issues,
+) {
+    let Some(subject) = subject_of(reason) else { return };
     let is_judged = JUDGED_AS_RUN.contains(&audit.name.as_str());
-    let line = |key: &str| At::path(path).line(log.line_of(key));
+    let line = |key: &str| Location::path(path).line(log.line_of(key));
     let message = reason.to_string();
-    match (finds, reason) {
-        (Finds::Score, Reason::Score { reference, unit, tolerance, .. }) => {
-            let is_told = audit.verify_performance.as_ref().is_ok_and(passes);
-            let also = if is_told { ", though the text says TEST PASS" } else { "" };
+    match (subject, reason) {
+        (Subject::Score, Reason::Score { reference, unit, tolerance, .. }) => {
+            let says_pass = audit.verify_performance.as_ref().is_ok_and(passes);
+            let also = if says_pass { ", though the text says TEST PASS" } else { "" };
             let reference = shown(*reference, unit);
             let expected = format!("within {:.0} % of {reference}", 100.0 * tolerance);
-            issues.add_expected(&AUDIT_RATIO, At::path(path), message + also, expected);
+            issues.add_expected(&AUDIT_RATIO, Location::path(path), message + also, expected);
         }
-        (Finds::Score, _) => issues.add(&AUDIT_RATIO, At::path(path), message),
-        (Finds::Setting, Reason::Setting { side: Side::Audit, key, expected, .. }) => {
+        (Subject::Score, _) => issues.add(&AUDIT_RATIO, Location::path(path), message),
+        (Subject::Setting, Reason::Setting { side: Side::Audit, key, expected, .. }) => {
             let message = format!("{message}: this is no run of {}", audit.name);
             issues.add_expected(&AUDIT_SETTINGS, line(key), message, expected);
         }
-        (Finds::Setting, _) => issues.add(&AUDIT_SETTINGS, line("effective_scenario"), message),
-        (Finds::Verdict, _) if !is_judged => {
+        (Subject::Setting, _) => issues.add(&AUDIT_SETTINGS, line("effective_scenario"), message),
+        (Subject::Verdict, _) if !is_judged => {
             issues.add(&RUN_INVALID, line("result_validity"), message);
         }
-        (Finds::Errors, _) if !is_judged => issues.add(&RUN_ERRORS, At::path(path), message),
-        (Finds::Verdict | Finds::Errors, _) => {}
+        (Subject::Errors, _) if !is_judged => {
+            issues.add(&RUN_ERRORS, Location::path(path), message)
+        }
+        (Subject::Verdict | Subject::Errors, _) => {}
     }
 }
 
-/// What the script of TEST01 counted must be what it says.
+/// Checks that the counters of TEST01 do not contradict its verdict.
 fn check_counters(audit: &Audit<'_>, path: &Path, issues: &mut Issues) {
     let Ok(text) = &audit.verify_accuracy else { return };
     if audit.name != "TEST01" || !text.has_line("TEST PASS") {
         return;
     }
     let file = path.join("verify_accuracy.txt");
-    for (at, line) in text.text.lines().enumerate() {
+    for (index, line) in text.text.lines().enumerate() {
         let Some((name, count)) = line.split_once('=') else { continue };
         let (name, Ok(count)) = (name.trim(), count.trim().parse::<u64>()) else { continue };
         let contradicts = match name {
@@ -220,7 +228,11 @@ fn check_counters(audit: &Audit<'_>, path: &Path, issues: &mut Issues) {
         };
         if contradicts {
             let message = format!("says TEST PASS with {name} = {count}");
-            issues.add(&AUDIT_TEXT_CONTRADICTS, At::path(&file).line(Some(at + 1)), message);
+            issues.add(
+                &AUDIT_TEXT_CONTRADICTS,
+                Location::path(&file).line(Some(index + 1)),
+                message,
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the rules ask of datacenter systems: memory with ECC, and a network that can
-//! take in what the result takes.
+//! Checks the requirements for datacenter systems: memory with ECC, and sufficient network
+//! bandwidth for the result.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -10,49 +10,50 @@ use serde_json::Value;
 use crate::check::catalogue::{
     SYSTEM_BANDWIDTH, SYSTEM_BANDWIDTH_UNKNOWN, SYSTEM_ECC, SYSTEM_ECC_UNSAID,
 };
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::check::system::suite;
 use crate::facts::Facts;
 use crate::facts::json::JsonFile;
-use dyno_rules::{ElementBytes, Needed, Scenario, Suite};
+use dyno_rules::{BandwidthNeed, ElementBytes, Scenario, Suite};
 
 use super::network::has_word;
 
 const GIGA: f64 = 1e9;
-/// Ways to say that memory has no ECC, or that it is off.
-static DENIED: LazyLock<Regex> = LazyLock::new(|| {
+/// Texts which state that memory has no ECC or that it is disabled.
+static NO_ECC: LazyLock<Regex> = LazyLock::new(|| {
     let text = r"\bnon[-_ ]?ecc|\b(no|without) ecc|\becc( support)?[ :=(-]*((is|was) )?(off|disabled|not|no|none|false)\b";
     RegexBuilder::new(text).unicode(false).build().expect("a test uses it")
 });
-/// Memory that must have ECC, whatever else is named beside it.
+/// Memory that requires ECC, even if a description also names SRAM.
 const MEMORY: [&str; 2] = ["ddr", "hbm"];
-/// Descriptions that say nothing of memory.
+/// Descriptions without information about memory.
 const NOTHING: [&str; 6] = ["", "n/a", "na", "none", "-", "0"];
 
-/// Memory of host and accelerator must have ECC, but for SRAM.
+/// Checks that memory of host and accelerator has ECC, except SRAM.
 pub(super) fn check_memory(json: &JsonFile, path: &Path, issues: &mut Issues) {
     let notes = text(json, "hw_notes").to_ascii_lowercase();
     for field in ["host_memory_configuration", "accelerator_memory_configuration"] {
-        let said = text(json, field);
-        let lower = said.to_ascii_lowercase();
+        let configuration = text(json, field);
+        let lower = configuration.to_ascii_lowercase();
         let is_sram = lower.contains("sram") && !MEMORY.iter().any(|kind| lower.contains(kind));
         if NOTHING.contains(&lower.as_str()) || is_sram {
             continue;
         }
-        let at = At::path(path).line(json.line_of(field));
-        if DENIED.is_match(lower.as_bytes()) {
-            let message = format!("`{field}` is `{said}`");
+        let at = Location::path(path).line(json.line_of(field));
+        if NO_ECC.is_match(lower.as_bytes()) {
+            let message = format!("`{field}` is `{configuration}`");
             issues.add_expected(&SYSTEM_ECC, at, message, "memory with ECC, enabled");
         } else if !has_word(&lower, "ecc") && !has_word(&notes, "ecc") {
-            let message = format!("`{field}` does not say that the memory has ECC: `{said}`");
+            let message =
+                format!("`{field}` does not say that the memory has ECC: `{configuration}`");
             issues.add_expected(&SYSTEM_ECC_UNSAID, at, message, "memory with ECC, enabled");
         }
     }
 }
 
-/// Whether the network that is described can take in, and give out, what this result
-/// needs: samples a second times the size of a sample in its data type.
+/// Checks that the described network can sustain this result in both directions: samples/s times
+/// the size of a sample in its data type.
 pub(super) fn check_bandwidth(
     place: &Place<'_, '_>,
     facts: &Facts<'_>,
@@ -75,30 +76,30 @@ pub(super) fn check_bandwidth(
             .or_else(|| rate("result_scheduled_samples_per_sec"))
     });
     let Some(file) = place.system.description else { return };
-    let there = bytes_per_second(place.description);
+    let bandwidth = bytes_per_second(place.description);
     let unknown = unknown_fabric(place.description);
     if let Some(fabric) = &unknown {
         let path = file.path();
-        let at = At::path(&path).line(place.description.line_of("host_networking"));
+        let at = Location::path(&path).line(place.description.line_of("host_networking"));
         let message = format!("the rate of `{fabric}` is not understood");
         issues.add(&SYSTEM_BANDWIDTH_UNKNOWN, at, message);
     }
-    let Some(there) = there.filter(|_| unknown.is_none()) else { return };
+    let Some(bandwidth) = bandwidth.filter(|_| unknown.is_none()) else { return };
     let Some(elements) = place.model.benchmark.and_then(|benchmark| benchmark.elements) else {
         return;
     };
     let Some(bytes) = element_bytes(facts) else { return };
     let needed = elements.bandwidth(samples.unwrap_or(result), ElementBytes::all(bytes));
     let path = file.path();
-    let at = At::path(&path).line(place.description.line_of("host_networking"));
+    let at = Location::path(&path).line(place.description.line_of("host_networking"));
     for (name, needed) in [("take in", needed.ingress), ("give out", needed.egress)] {
-        if let Needed::AtLeast(least) = needed
-            && !needed.is_met_by(there)
+        if let BandwidthNeed::AtLeast(least) = needed
+            && !needed.is_met_by(bandwidth)
         {
             let result = place.entry.folder.path();
             let message = format!(
                 "the network moves {:.3} GB/s, less than {} must {name} in elements of {bytes} B",
-                there / GIGA,
+                bandwidth / GIGA,
                 result.display()
             );
             issues.add_expected(
@@ -111,16 +112,16 @@ pub(super) fn check_bandwidth(
     }
 }
 
-/// Bytes of an element of the inputs, as the measurement describes them: the smallest of
-/// several.
+/// Returns the bytes per input element from the description of the measurement: the smallest of
+/// several types.
 fn element_bytes(facts: &Facts<'_>) -> Option<f64> {
     let json = facts.measurement.as_ref()?.json.as_ref().ok()?;
-    let said = text(json, "input_data_types").to_ascii_lowercase();
+    let description = text(json, "input_data_types").to_ascii_lowercase();
     let types = [("4", 0.5), ("8", 1.0), ("16", 2.0), ("32", 4.0), ("64", 8.0)];
-    let words = said.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = description.split(|c: char| !c.is_ascii_alphanumeric());
     let sizes = words.filter_map(|word| {
-        let at = word.find(|c: char| c.is_ascii_digit())?;
-        let (kind, bits) = word.split_at(at);
+        let digits = word.find(|c: char| c.is_ascii_digit())?;
+        let (kind, bits) = word.split_at(digits);
         let known = ["fp", "f", "float", "bf", "bfloat", "int", "uint", "i", "u", "mxfp", "nvfp"];
         known.contains(&kind).then_some(())?;
         types.iter().find(|(name, _)| *name == bits).map(|(_, bytes)| *bytes)
@@ -136,11 +137,11 @@ fn text(json: &JsonFile, field: &str) -> String {
     }
 }
 
-/// A part of the description of the network that names a fabric, and no rate.
+/// Returns a part of the network description that names a fabric without a known rate.
 fn unknown_fabric(json: &JsonFile) -> Option<String> {
     const FABRICS: [&str; 4] = ["infiniband", "roce", "slingshot", "omni-path"];
-    let said = text(json, "host_networking");
-    let parts = said.split([',', ';', '+']).map(str::trim);
+    let description = text(json, "host_networking");
+    let parts = description.split([',', ';', '+']).map(str::trim);
     let names = |part: &&str| {
         let lower = part.to_ascii_lowercase();
         FABRICS.iter().any(|fabric| lower.contains(fabric)) && fastest(&lower).is_none()
@@ -148,39 +149,39 @@ fn unknown_fabric(json: &JsonFile) -> Option<String> {
     parts.into_iter().find(names).map(str::to_owned)
 }
 
-/// Bytes a second that the described network can take in, as far as it says so: the
-/// fastest rate in its text, for each card and node.
+/// Returns the bandwidth of the described network in bytes/s, if stated: the fastest rate in the
+/// text times the number of cards and nodes.
 fn bytes_per_second(json: &JsonFile) -> Option<f64> {
     let fastest = fastest(&text(json, "host_networking").to_ascii_lowercase())?;
     let count = |field: &str| {
-        let said = text(json, field);
-        let digits: String = said.chars().take_while(char::is_ascii_digit).collect();
+        let text = text(json, field);
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<f64>().ok().filter(|count| *count >= 1.0).unwrap_or(1.0)
     };
     Some(fastest * count("host_network_card_count") * count("number_of_nodes") / 8.0)
 }
 
-/// The fastest rate that a text in lower case names, in bits a second.
-fn fastest(said: &str) -> Option<f64> {
-    let words: Vec<&str> = said.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).collect();
-    let rates = words.iter().enumerate().filter_map(|(at, word)| {
+/// Returns the fastest rate in a lower-case text, in bits/s.
+fn fastest(text: &str) -> Option<f64> {
+    let words: Vec<&str> = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.')).collect();
+    let rates = words.iter().enumerate().filter_map(|(index, word)| {
         if let Some((_, bits)) = INFINIBAND.iter().find(|(name, _)| name == word) {
             return Some(*bits);
         }
         let digits = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
         let number: f64 = word[..digits].parse().ok()?;
-        let unit = if digits < word.len() { &word[digits..] } else { words.get(at + 1)? };
-        bits_of(unit).map(|bits| number * bits)
+        let unit = if digits < word.len() { &word[digits..] } else { words.get(index + 1)? };
+        bits_per_second(unit).map(|bits| number * bits)
     });
     rates.fold(None, |most: Option<f64>, rate| Some(most.map_or(rate, |m| m.max(rate))))
 }
 
-/// Generations of InfiniBand, of four lanes, in bits a second.
+/// InfiniBand generations with four lanes, in bits/s.
 const INFINIBAND: [(&str, f64); 5] =
     [("fdr", 56e9), ("edr", 100e9), ("hdr", 200e9), ("ndr", 400e9), ("xdr", 800e9)];
 
-/// Bits a second of a unit as descriptions write it: they write GB for Gbit, too.
-fn bits_of(unit: &str) -> Option<f64> {
+/// Returns the bits/s of a unit. Descriptions also write GB for Gbit.
+fn bits_per_second(unit: &str) -> Option<f64> {
     match unit {
         "tb" | "tbps" | "tbit" => Some(1e12),
         "g" | "gb" | "gbe" | "gbps" | "gbit" | "gbits" | "gige" | "gbase" | "gbaset" => Some(1e9),
@@ -251,9 +252,9 @@ mod tests {
 
     #[test]
     fn units_of_networks_are_bits() {
-        assert_eq!(bits_of("gbe"), Some(1e9));
-        assert_eq!(bits_of("gb"), Some(1e9));
-        assert_eq!(bits_of("ghz"), None);
-        assert_eq!(bits_of(""), None);
+        assert_eq!(bits_per_second("gbe"), Some(1e9));
+        assert_eq!(bits_per_second("gb"), Some(1e9));
+        assert_eq!(bits_per_second("ghz"), None);
+        assert_eq!(bits_per_second(""), None);
     }
 }

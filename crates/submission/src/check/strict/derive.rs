@@ -1,20 +1,20 @@
-//! A run against itself: what its detail log says must follow from what else it says.
+//! Checks that the values in the detail log of a run are consistent.
 //!
-//! The official programs take every number of a log as it stands. Percentiles, counts
-//! and rates of one run are not independent, though. Of rates see `rates`, of times
-//! `wall_clock`, of early stopping `stopping`.
+//! The official programs trust every number of a log, but percentiles, counts and rates of a run
+//! depend on each other. `rates` checks rates, `wall_clock` times, and `stopping` early
+//! stopping.
 
 use std::borrow::Cow;
 use std::iter::once;
 use std::path::Path;
 
 use crate::check::catalogue::RUN_CONSISTENT;
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::detail::DetailLog;
 use dyno_rules::Scenario;
 
-/// Keys of percentiles, in the order of their ranks.
+/// Percentiles in keys, with their ranks in ascending order.
 pub(super) const RANKS: [(&str, f64); 6] = [
     ("50.00", 0.5),
     ("90.00", 0.9),
@@ -23,45 +23,46 @@ pub(super) const RANKS: [(&str, f64); 6] = [
     ("99.00", 0.99),
     ("99.90", 0.999),
 ];
-/// What early stopping says in words.
+/// Keys with texts of early stopping.
 pub(super) const STOPPING: [&str; 3] =
     ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"];
-/// What was played, and what the rules of the round decide it by.
+/// Scenario of a run, and how the rules of the round judge it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judged {
+pub(super) struct RunRules {
     pub(super) played: Scenario,
-    /// The percentile that the rules fix; none in the open division.
+    /// Percentile that the rules specify; `None` in the open division.
     pub(super) percentile: Option<f64>,
-    pub(super) by: Decision,
+    pub(super) decision: Decision,
 }
 
-/// How a percentile is known to be within its bound.
+/// How the rules decide whether a percentile meets its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// It is, of the queries that there were: before v2.0.
+    /// By the measured percentile: before v2.0.
     Percentile,
-    /// With confidence.
+    /// With statistical confidence, by early stopping.
     EarlyStopping,
 }
 
-impl Judged {
-    /// A run at this place that was played as this scenario.
-    pub(super) fn of(place: &Place<'_, '_>, played: Scenario) -> Self {
+impl RunRules {
+    /// Returns the rules for a run of this scenario.
+    pub(super) fn new(place: &Place<'_, '_>, played: Scenario) -> Self {
         let rules = place.round.scenarios.get(&played);
-        let by = match rules.is_some_and(|rules| rules.stops_early) {
-            true => Decision::EarlyStopping,
-            false => Decision::Percentile,
+        let decision = if rules.is_some_and(|rules| rules.stops_early) {
+            Decision::EarlyStopping
+        } else {
+            Decision::Percentile
         };
         let is_fixed = place.submitter.division.is_closed_or_network();
         let benchmark = place.model.benchmark.filter(|_| is_fixed);
-        let percentile = benchmark.and_then(|of| place.round.percentile(of, played));
-        Self { played, percentile, by }
+        let percentile = benchmark.and_then(|benchmark| place.round.percentile(benchmark, played));
+        Self { played, percentile, decision }
     }
 }
 
-/// Checks a run.
-pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut Issues) {
-    let run = Run { log, path, judged };
+/// Checks the consistency of a run.
+pub(super) fn check(log: &DetailLog, path: &Path, rules: RunRules, issues: &mut Issues) {
+    let run = Run { log, path, rules };
     run.check_flags(issues);
     run.check_least(issues);
     for family in &FAMILIES {
@@ -74,7 +75,7 @@ pub(super) fn check(log: &DetailLog, path: &Path, judged: Judged, issues: &mut I
     run.check_stopping(issues);
 }
 
-/// Keys of one quantity: its percentiles, and its edges.
+/// Keys of one quantity: percentiles, minimum, mean and maximum.
 struct Family {
     begin: &'static str,
     end: &'static str,
@@ -117,30 +118,30 @@ const FIRST_TOKEN: Family = Family {
 };
 
 impl Family {
-    /// The keys of its percentiles, in the order of their ranks.
+    /// Returns the keys of the percentiles, in the order of their ranks.
     fn ranked(&self) -> impl Iterator<Item = Cow<'static, str>> {
         RANKS.iter().map(|(rank, _)| format!("{}{rank}{}", self.begin, self.end).into())
     }
 
-    /// Minimum, percentiles and maximum, where they are there.
+    /// Returns the keys of minimum, percentiles and maximum.
     fn ordered(&self) -> impl Iterator<Item = Cow<'static, str>> {
         once(self.least.into()).chain(self.ranked()).chain(once(self.most.into()))
     }
 }
 
-/// A log, and what it is held against.
+/// A log, and the rules by which it is checked.
 pub(super) struct Run<'a> {
     pub(super) log: &'a DetailLog,
     path: &'a Path,
-    pub(super) judged: Judged,
+    pub(super) rules: RunRules,
 }
 
 impl Run<'_> {
-    pub(super) fn at(&self, key: &str) -> At<'_> {
-        At::path(self.path).line(self.log.line_of(key))
+    pub(super) fn at(&self, key: &str) -> Location<'_> {
+        Location::path(self.path).line(self.log.line_of(key))
     }
 
-    /// A run is valid if each of its conditions is met.
+    /// Checks that a valid run meets each of its conditions.
     fn check_flags(&self, issues: &mut Issues) {
         let flags = [
             "result_min_duration_met",
@@ -155,11 +156,11 @@ impl Run<'_> {
         }
     }
 
-    /// As much was issued as the settings ask for at least. Audits that issue each sample
-    /// once may have fewer.
+    /// Checks that the run issued as much as its settings require. Audits that issue each sample
+    /// once may issue less.
     fn check_least(&self, issues: &mut Issues) {
         let is_met = self.log.flag("result_min_queries_met") == Some(true);
-        let is_offline = self.judged.played == Scenario::Offline
+        let is_offline = self.rules.played == Scenario::Offline
             && self.log.flag("effective_performance_issue_unique") != Some(true);
         for (key, least_key, asked) in [
             ("result_query_count", "effective_min_query_count", is_met),
@@ -196,9 +197,10 @@ impl Run<'_> {
         }
     }
 
-    /// No answer ends before its first token.
+    /// Checks that no answer ends before its first token.
     fn check_first_tokens(&self, issues: &mut Issues) {
-        let keys = |of: &Family| of.ordered().chain(once(of.mean.into())).collect::<Vec<_>>();
+        let keys =
+            |family: &Family| family.ordered().chain(once(family.mean.into())).collect::<Vec<_>>();
         for (first_key, key) in keys(&FIRST_TOKEN).iter().zip(keys(&LATENCY)) {
             let pair = self.log.number(first_key).zip(self.log.number(&key));
             if let Some((first, whole)) = pair.filter(|(first, whole)| first > whole) {
@@ -209,15 +211,16 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the run draws further queries when those that were made beforehand are over.
-    /// The reference ends.
+    /// Whether the run generates more queries after the prepared ones. The reference stops
+    /// there.
     fn goes_on(&self) -> bool {
         [("dyno_continue_trace", "true"), ("dyno_early_stopping", "extend")]
             .iter()
             .any(|(key, value)| self.log.text(key) == Some(value))
     }
 
-    /// No more queries are done than were made, and early stopping says how many it saw.
+    /// Checks that the run did not complete more queries than it generated, and that early
+    /// stopping reports the same count.
     fn check_counts(&self, issues: &mut Issues) {
         let key = "result_query_count";
         let Some(queries) = self.log.whole(key) else { return };
@@ -228,13 +231,17 @@ impl Run<'_> {
         if queries == 0 {
             wrong(key, queries, "at least 1".to_owned());
         }
-        let made = self.log.whole("generated_query_count").filter(|_| !self.goes_on());
-        if let Some(made) = made.filter(|made| queries > *made) {
-            wrong(key, queries, format!("at most {made}, which is generated_query_count"));
+        let generated = self.log.whole("generated_query_count").filter(|_| !self.goes_on());
+        if let Some(generated) = generated.filter(|generated| queries > *generated) {
+            wrong(key, queries, format!("at most {generated}, which is generated_query_count"));
         }
-        let seen = STOPPING.into_iter().find_map(|text| queries_seen(self.log.text(text)?));
-        if let Some(seen) = seen.filter(|seen| *seen != queries) {
-            wrong(key, queries, format!("{seen}, of which early stopping says that it saw them"));
+        let reported = STOPPING.into_iter().find_map(|text| queries_in(self.log.text(text)?));
+        if let Some(reported) = reported.filter(|reported| *reported != queries) {
+            wrong(
+                key,
+                queries,
+                format!("{reported}, of which early stopping says that it saw them"),
+            );
         }
         let key = "result_overlatency_query_count";
         if let Some(over) = self.log.whole(key).filter(|over| *over > queries) {
@@ -243,9 +250,9 @@ impl Run<'_> {
     }
 }
 
-/// How many queries a text of early stopping is about, such as `Processed at least 64
+/// Returns the number of queries in a text of early stopping, such as `Processed at least 64
 /// queries (1167425).`.
-fn queries_seen(text: &str) -> Option<u64> {
+fn queries_in(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once(" queries (")?;
     rest.split_once(')')?.0.parse().ok()
 }
@@ -256,23 +263,23 @@ pub(super) mod tests {
     use crate::check::Program;
     use crate::check::strict::tests::log;
 
-    /// Messages about a run with these values.
+    /// Returns the messages about a run with these values.
     pub(in super::super) fn found(played: Scenario, pairs: &[(&str, &str)]) -> Vec<String> {
         found_by(Decision::EarlyStopping, played, pairs)
     }
 
     pub(in super::super) fn found_by(
-        by: Decision,
+        decision: Decision,
         played: Scenario,
         pairs: &[(&str, &str)],
     ) -> Vec<String> {
         let mut issues = Issues::new(Program::Strict);
-        let judged = Judged { played, percentile: Some(0.99), by };
-        check(&log(pairs), Path::new("log"), judged, &mut issues);
+        let rules = RunRules { played, percentile: Some(0.99), decision };
+        check(&log(pairs), Path::new("log"), rules, &mut issues);
         issues.into_findings().into_iter().map(|finding| finding.message).collect()
     }
 
-    /// What a MultiStream run of a real system said.
+    /// Values of a MultiStream run of a real system.
     const MULTI_STREAM: [(&str, &str); 12] = [
         ("result_validity", "\"VALID\""),
         ("early_stopping_met", "true"),

@@ -1,4 +1,4 @@
-//! Results that stand for another scenario, and results that are there twice.
+//! Checks results that are inferred from another scenario, and duplicate results.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::check::catalogue::{RESULT_TWICE, RUN_COPY};
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::entry::Entry;
 use crate::facts::Facts;
 use dyno_rules::Scenario;
 
-/// An inferred result is a copy of its source, so that the logs must be the same.
-pub(super) fn check_copy(results: &[(&Entry<'_>, Facts<'_>)], at: usize, issues: &mut Issues) {
-    let Some((entry, facts)) = results.get(at) else { return };
+/// Checks that an inferred result is a copy of its source.
+pub(super) fn check_copy(results: &[(&Entry<'_>, Facts<'_>)], index: usize, issues: &mut Issues) {
+    let Some((entry, facts)) = results.get(index) else { return };
     let Ok(log) = &facts.performance else { return };
     let Some(played) = log.text("effective_scenario").and_then(Scenario::named) else { return };
     let Some(wanted) = entry.scenario else { return };
@@ -22,26 +22,26 @@ pub(super) fn check_copy(results: &[(&Entry<'_>, Facts<'_>)], at: usize, issues:
     }
     let path = entry.folder.path();
     let source = results.iter().find(|(other, _)| other.scenario == Some(played));
-    let Some((source, from)) = source else {
+    let Some((source, source_facts)) = source else {
         let message = format!("is inferred from {}, which is not submitted", played.name());
-        return issues.add(&RUN_COPY, At::path(&path), message);
+        return issues.add(&RUN_COPY, Location::path(&path), message);
     };
     for (what, same) in [
-        ("performance/run_1/mlperf_log_detail.txt", facts.performance == from.performance),
-        ("accuracy/mlperf_log_detail.txt", facts.accuracy == from.accuracy),
-        ("accuracy/accuracy.txt", facts.accuracy_text == from.accuracy_text),
+        ("performance/run_1/mlperf_log_detail.txt", facts.performance == source_facts.performance),
+        ("accuracy/mlperf_log_detail.txt", facts.accuracy == source_facts.accuracy),
+        ("accuracy/accuracy.txt", facts.accuracy_text == source_facts.accuracy_text),
     ] {
         if !same {
             let file = path.join(what);
             let message = format!("is inferred from {}, and not the same as there", source.name);
             let expected = source.folder.path().join(what).display().to_string();
-            issues.add_expected(&RUN_COPY, At::path(&file), message, expected);
+            issues.add_expected(&RUN_COPY, Location::path(&file), message, expected);
         }
     }
 }
 
-/// Fields that a table of results tells systems apart by.
-const APART: [&str; 11] = [
+/// Fields by which a table of results distinguishes systems.
+const DISTINGUISHING: [&str; 11] = [
     "system_name",
     "status",
     "number_of_nodes",
@@ -55,13 +55,12 @@ const APART: [&str; 11] = [
     "sw_notes",
 ];
 
-/// Rows of a table of results, as far as it can tell them apart. Tables average rows that
-/// they cannot.
+/// Rows of a table of results. Tables average rows that they cannot distinguish.
 #[derive(Debug, Default)]
 pub(super) struct Rows(BTreeMap<(String, String, Scenario), PathBuf>);
 
 impl Rows {
-    /// Adds a result of a submitter.
+    /// Adds a result, or reports that it cannot be distinguished from another.
     pub(super) fn add(
         &mut self,
         description: &Value,
@@ -72,14 +71,14 @@ impl Rows {
         let Some(scenario) = entry.scenario else { return };
         let field =
             |name: &&str| description.get(*name).map(ToString::to_string).unwrap_or_default();
-        let system = APART.iter().map(field).collect::<Vec<_>>().join("\u{1f}");
+        let system = DISTINGUISHING.iter().map(field).collect::<Vec<_>>().join("\u{1f}");
         let path = entry.folder.path();
         let before =
             self.0.entry((system, model.to_owned(), scenario)).or_insert_with(|| path.clone());
         if *before != path {
             let message = format!("cannot be told from {} in a table of results", before.display());
             let expected = "another system_name, or one of the two";
-            issues.add_expected(&RESULT_TWICE, At::path(&path), message, expected);
+            issues.add_expected(&RESULT_TWICE, Location::path(&path), message, expected);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What a detail log is as a file, and which run it is of.
+//! Checks a detail log as a file, and that it belongs to the right run.
 
 use std::path::Path;
 
 use crate::check::catalogue::{LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SEEDS};
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
 use crate::finding::counted;
 use dyno_rules::{Round, Scenario, Seeds, Version};
 
-/// What a run is for.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Performance,
@@ -24,44 +24,48 @@ pub(super) fn check(
     seeds: &Seeds,
     issues: &mut Issues,
 ) {
-    let at = |key: &str| At::path(path).line(log.line_of(key));
+    let at = |key: &str| Location::path(path).line(log.line_of(key));
     if !log.begins_with_marker {
-        let message = match round.version < Version::new(1, 0) {
-            true => {
-                "does not begin with a line of the load generator in the form of v1.0 and \
-                     later; the logs of LoadGen before it are not read"
-            }
-            false => "does not begin with a line of the load generator",
+        let message = if round.version < Version::new(1, 0) {
+            "does not begin with a line of the load generator in the form of v1.0 and \
+             later; the logs of LoadGen before it are not read"
+        } else {
+            "does not begin with a line of the load generator"
         };
         issues.add_expected(
             &LOG_FIRST_LINE,
-            At::path(path).line(Some(1)),
+            Location::path(path).line(Some(1)),
             message,
             "`:::MLLOG {...}`",
         );
     }
-    // An accuracy run is made in parts, of which each has its own times and counts.
-    let of_part = |key: &str| key.starts_with("generated_") || key.starts_with("power_");
-    for (key, held, (line, _)) in log.contradicted() {
-        if purpose == Purpose::Accuracy && of_part(key) {
+    // An accuracy run consists of parts with their own times and counts.
+    let is_per_part = |key: &str| key.starts_with("generated_") || key.starts_with("power_");
+    for (key, entry, (line, _)) in log.contradicted() {
+        if purpose == Purpose::Accuracy && is_per_part(key) {
             continue;
         }
-        let message = format!("{key} is there {} times, with different values", held.times);
-        let expected = format!("{}, as in line {}", held.value, held.line);
-        issues.add_expected(&LOG_REPEATED, At::path(path).line(Some(*line)), message, expected);
+        let message = format!("{key} is there {} times, with different values", entry.times);
+        let expected = format!("{}, as in line {}", entry.value, entry.line);
+        issues.add_expected(
+            &LOG_REPEATED,
+            Location::path(path).line(Some(*line)),
+            message,
+            expected,
+        );
     }
     check_errors(log, path, issues);
     check_mode(log, purpose, at, issues);
-    // Effective and requested seeds are what the run was made with; a seed that was asked
-    // for and not used, or the other way round, is a log that was put together.
+    // Requested and effective seeds must be equal; otherwise the log was edited.
     let pairs =
         [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)];
     for (name, wanted) in pairs {
-        let (asked, used) =
-            (format!("requested_{name}_rng_seed"), format!("effective_{name}_rng_seed"));
-        let (asked_value, used_value) = (log.whole(&asked), log.whole(&used));
-        if let Some((first, second)) = asked_value.zip(used_value).filter(|(a, b)| a != b) {
-            let message = format!("{asked} is {first}, and {used} is {second}");
+        let requested = format!("requested_{name}_rng_seed");
+        let used = format!("effective_{name}_rng_seed");
+        let used_value = log.whole(&used);
+        if let Some((first, second)) = log.whole(&requested).zip(used_value).filter(|(a, b)| a != b)
+        {
+            let message = format!("{requested} is {first}, and {used} is {second}");
             issues.add_expected(&LOG_SEEDS, at(&used), message, first.to_string());
         } else if purpose == Purpose::Accuracy && used_value.is_some_and(|used| used != wanted) {
             let message = format!("{used} of the accuracy run is not that of {}", round.version);
@@ -70,24 +74,23 @@ pub(super) fn check(
     }
 }
 
-/// Errors count whether the log's own count knows of them or not.
+/// Checks the log's own count of errors.
 fn check_errors(log: &DetailLog, path: &Path, issues: &mut Issues) {
-    let told = log.whole("num_errors");
-    if told == Some(log.errors.count as u64) || told.is_none() {
+    let Some(counted_errors) = log.whole("num_errors") else { return };
+    if counted_errors == log.errors.count as u64 {
         return;
     }
     let line =
         log.errors.first.first().map(|(line, _)| *line).or_else(|| log.line_of("num_errors"));
-    let told = told.unwrap_or_default();
     let found = counted(log.errors.count as u64, "line that is an error", "lines that are errors");
-    let message = format!("has {found}, and counts {told}");
-    issues.add(&LOG_ERRORS, At::path(path).line(line), message);
+    let message = format!("has {found}, and counts {counted_errors}");
+    issues.add(&LOG_ERRORS, Location::path(path).line(line), message);
 }
 
 fn check_mode<'a>(
     log: &DetailLog,
     purpose: Purpose,
-    at: impl Fn(&str) -> At<'a>,
+    at: impl Fn(&str) -> Location<'a>,
     issues: &mut Issues,
 ) {
     let key = "effective_test_mode";
@@ -101,10 +104,10 @@ fn check_mode<'a>(
     }
 }
 
-/// Whether a log may stand for a scenario; of an edge system one may be inferred.
-pub(super) fn stands_for(log: &DetailLog, wanted: Scenario, may_infer: bool) -> bool {
+/// Whether a log may be used for a scenario. For edge systems it may also be inferred.
+pub(super) fn may_stand_for(log: &DetailLog, wanted: Scenario, may_infer: bool) -> bool {
     use Scenario::{Interactive, MultiStream, Offline, Server, SingleStream};
-    // That no scenario is said is a matter of the keys.
+    // A missing scenario is reported by the check of keys.
     let Some(name) = log.text("effective_scenario") else { return true };
     let Some(played) = Scenario::named(name) else { return false };
     played == wanted
@@ -136,7 +139,7 @@ mod tests {
         assert_eq!(found(&twice, Purpose::Accuracy), [""; 0]);
         let twice = [("result_query_count", "1"), ("result_query_count", "2")];
         assert_eq!(found(&twice, Purpose::Accuracy), ["log.repeated_keys"]);
-        // Also where the last value is the first again.
+        // This includes a last value that equals the first.
         let between = ["1", "2", "1"].map(|value| ("result_query_count", value));
         assert_eq!(found(&between, Purpose::Performance), ["log.repeated_keys"]);
         let same = [("result_query_count", "1"), ("result_query_count", "1")];
@@ -156,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn a_log_stands_for_its_scenario_or_on_edge_systems_for_another() {
-        let of = |played: &str| log(&[("effective_scenario", &format!("\"{played}\""))]);
-        assert!(stands_for(&of("Server"), Scenario::Interactive, false));
-        assert!(!stands_for(&of("SingleStream"), Scenario::Offline, false));
-        assert!(stands_for(&of("SingleStream"), Scenario::Offline, true));
-        assert!(!stands_for(&of("Offline"), Scenario::SingleStream, true));
-        assert!(!stands_for(&of("Server2"), Scenario::Server, true));
+    fn a_log_may_stand_for_its_scenario_or_on_edge_systems_for_another() {
+        let run_of = |played: &str| log(&[("effective_scenario", &format!("\"{played}\""))]);
+        assert!(may_stand_for(&run_of("Server"), Scenario::Interactive, false));
+        assert!(!may_stand_for(&run_of("SingleStream"), Scenario::Offline, false));
+        assert!(may_stand_for(&run_of("SingleStream"), Scenario::Offline, true));
+        assert!(!may_stand_for(&run_of("Offline"), Scenario::SingleStream, true));
+        assert!(!may_stand_for(&run_of("Server2"), Scenario::Server, true));
     }
 }

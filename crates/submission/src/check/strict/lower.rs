@@ -1,20 +1,20 @@
-//! Results that are there for two targets of one benchmark: what reaches 99.9 % of the
-//! reference's quality may be submitted for 99 % as well.
+//! Detects results that were submitted for two targets of one benchmark. Results that reach 99.9
+//! % of the reference quality may also be submitted for 99 %.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 use crate::check::catalogue::RUN_LOWER;
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::entry::Entry;
 use crate::layout::DETAIL;
 use crate::tree::Node;
 
-/// So much of each log is in memory while two are compared.
+/// Bytes of each log in memory while two are compared.
 const PART: usize = 1 << 16;
 
-/// Tells that a result of the lower target is a copy of the one of the high target.
+/// Notes that a result of the lower target is a copy of the one of the high target.
 pub(super) fn check_copy(place: &Place<'_, '_>, issues: &mut Issues) {
     let high = format!("{}.9", place.model.name);
     let model = place.system.models.iter().find(|model| model.name == high);
@@ -26,14 +26,14 @@ pub(super) fn check_copy(place: &Place<'_, '_>, issues: &mut Issues) {
     if source.is_some_and(|source| is_same_run(source, place.entry)) {
         let path = place.entry.folder.path();
         let message = format!("is a copy of the result of {high}, which counts for both");
-        issues.add(&RUN_LOWER, At::path(&path), message);
+        issues.add(&RUN_LOWER, Location::path(&path), message);
     }
 }
 
 fn is_same_run(one: &Entry<'_>, other: &Entry<'_>) -> bool {
     let logs = [one, other].map(|entry| entry.run()?.file(DETAIL));
     let [Some(one), Some(other)] = logs else { return false };
-    // Logs may be larger than memory, and neither is read beyond what the walk saw.
+    // Logs may be larger than memory. Neither is read beyond its size at the time of the walk.
     let open = |log: Node<'_>| {
         let file = File::open(log.absolute())?.take(log.size());
         io::Result::Ok(BufReader::with_capacity(PART, file))
@@ -42,7 +42,7 @@ fn is_same_run(one: &Entry<'_>, other: &Entry<'_>) -> bool {
     one.size() == other.size() && is_same().unwrap_or(false)
 }
 
-/// Whether two readers give the same bytes.
+/// Whether two readers return the same bytes.
 fn is_same(one: &mut impl BufRead, other: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let (here, there) = (one.fill_buf()?, other.fill_buf()?);

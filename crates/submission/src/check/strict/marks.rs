@@ -1,27 +1,27 @@
-//! What `dyno package` marks for a human, and no human has filled in.
+//! Checks for markers of `dyno package` that were not filled in.
 
 use std::io::Read;
 use std::path::Path;
 
-use super::{At, Issues, TO_FILL};
+use super::{Issues, Location, TO_FILL};
 use crate::entry::Submitter;
 use crate::facts::json::JsonFile;
 use crate::package::MARKER;
 
-/// Of a page so much is read: the marks stand near its beginning.
+/// Number of bytes to read of a page; markers are near its start.
 const PAGE_BYTES: u64 = 4_096;
 
-/// Fields of a description or a measurement.
+/// Checks the fields of a description or a measurement.
 pub(super) fn check_fields(json: &JsonFile, path: &Path, issues: &mut Issues) {
     for (field, value) in json.object().into_iter().flatten() {
         if value.as_str().is_some_and(|text| text.starts_with(MARKER)) {
             let message = format!("`{field}` is still to be filled in");
-            issues.add(&TO_FILL, At::path(path).line(json.line_of(field)), message);
+            issues.add(&TO_FILL, Location::path(path).line(json.line_of(field)), message);
         }
     }
 }
 
-/// The calibration page.
+/// Checks the calibration page.
 pub(super) fn check_page(submitter: &Submitter<'_>, issues: &mut Issues) {
     let pages = ["calibration.md", "documentation/calibration.md"];
     for page in pages.into_iter().filter_map(|page| submitter.folder.file(page)) {
@@ -33,7 +33,7 @@ pub(super) fn check_page(submitter: &Submitter<'_>, issues: &mut Issues) {
         let text = String::from_utf8_lossy(&text);
         if let Some(line) = text.lines().position(|line| line.starts_with(MARKER)) {
             let path = page.path();
-            let at = At::path(&path).line(Some(line + 1));
+            let at = Location::path(&path).line(Some(line + 1));
             issues.add(&TO_FILL, at, "the page is still to be written");
         }
     }

@@ -1,9 +1,9 @@
-//! The rules of the round: what both official programs ask where they are right, and
-//! what can be derived from the files again instead of being believed.
+//! Checks a tree by the rules of the round: the checks of both official programs where they are
+//! correct, and values that can be derived from the files instead of trusted.
 //!
-//! The predicates are those of the official programs with the rules' own severities;
-//! what follows from comparing files lies in this folder. Each file of a result is read
-//! once, by its facts; summaries and accuracy logs are read here.
+//! The predicates are those of the official programs, with the severities of the rules. Modules
+//! in this folder compare files with each other. Each file of a result is read once, as facts;
+//! summaries and accuracy logs are read here.
 
 mod answers;
 mod audits;
@@ -27,12 +27,12 @@ mod wall_clock;
 use std::collections::BTreeMap;
 
 use super::catalogue::*;
-use super::issues::{At, Issues};
+use super::issues::{Issues, Location};
 use super::structure;
-use super::system::{Description, suite};
+use super::system::{SystemDescription, suite};
 use super::work::{self, Work};
-use super::{Checked, Options, Outcome, Program, modular};
-use crate::entry::{Division, Guesses, Model, Submitter, System, submitters};
+use super::{CheckReport, Options, Outcome, Program, modular};
+use crate::entry::{DivisionFolder, Guesses, Model, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile};
 use crate::facts::text;
 use crate::power::nameplate;
@@ -41,22 +41,22 @@ use crate::tree::{Node, Tree};
 use dyno_metrics::parallel;
 use dyno_rules::{Round, Scenario, Suite};
 
-/// Entries of the root that are no part of the submission.
-const BESIDE: [&str; 3] = [".git", ".github", "assets"];
+/// Top-level entries that are not part of the submission.
+const IGNORED: [&str; 3] = [".git", ".github", "assets"];
 
 /// Checks a tree by the rules.
-pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Checked {
+pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
     let mut found = Issues::new(Program::Strict);
     check_root(tree, options, &mut found);
     let root_counts = found.passes();
     let mut divisions = BTreeMap::new();
-    for division in Division::ALL {
+    for division in DivisionFolder::ALL {
         let mut own = Issues::new(Program::Strict);
         check_division(tree, division, &mut own);
         divisions.insert(division, own.passes());
         found.append(own);
     }
-    let mut checked = Checked {
+    let mut report = CheckReport {
         findings: Vec::new(),
         results: BTreeMap::new(),
         rows: Vec::new(),
@@ -67,52 +67,55 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
     let chosen: Vec<&Submitter<'_>> = all.iter().filter(|one| options.wants(one)).collect();
     let pairs: Vec<(&Submitter<'_>, &System<'_>)> =
         chosen.iter().flat_map(|one| one.systems.iter().map(|system| (*one, system))).collect();
-    let described = parallel::map(&pairs, |(submitter, system)| {
-        Described::read(submitter, system, round, options)
+    let system_info = parallel::map(&pairs, |(submitter, system)| {
+        SystemInfo::read(submitter, system, round, options)
     });
-    let whole = |((submitter, system), described)| (submitter, system, described);
-    let systems: Vec<_> = pairs.into_iter().zip(described).map(whole).collect();
-    let mut models = work::each_model(&systems, round, options, result::Part::of).into_iter();
+    let join = |((submitter, system), system_info)| (submitter, system, system_info);
+    let systems: Vec<_> = pairs.into_iter().zip(system_info).map(join).collect();
+    let mut models =
+        work::each_model(&systems, round, options, result::ModelOutcome::judge).into_iter();
     let mut systems = systems.into_iter();
     for submitter in chosen {
         let mut own = Issues::new(Program::Strict);
         check_submitter(tree, submitter, options, &mut own);
         let mut rows = inferred::Rows::default();
-        let around_counts = root_counts && divisions[&submitter.division] && own.passes();
+        let parent_counts = root_counts && divisions[&submitter.division] && own.passes();
         found.append(own);
-        for (_, system, described) in systems.by_ref().take(submitter.systems.len()) {
-            let counts = around_counts && described.issues.passes();
-            found.append(described.issues);
+        for (_, system, system_info) in systems.by_ref().take(submitter.systems.len()) {
+            let counts = parent_counts && system_info.issues.passes();
+            found.append(system_info.issues);
             for (model, part) in system.models.iter().zip(models.by_ref()) {
-                let of = Settling { submitter, model, description: described.json.as_ref() };
-                of.settle(part, counts, &mut rows, &mut found, &mut checked);
+                let results =
+                    ModelResults { submitter, model, description: system_info.json.as_ref() };
+                results.add(part, counts, &mut rows, &mut found, &mut report);
             }
         }
     }
-    checked.findings = found.into_findings();
-    checked
+    report.findings = found.into_findings();
+    report
 }
 
 fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
-    let names = Division::ALL.map(Division::name);
+    let names = DivisionFolder::ALL.map(DivisionFolder::name);
     for node in tree.top().children() {
         let (name, path) = (node.text(), node.path());
-        let at = At::path(&path);
-        if BESIDE.contains(&name.as_ref()) || names.contains(&name.as_ref()) && node.is_folder() {
+        let at = Location::path(&path);
+        if IGNORED.contains(&name.as_ref()) || names.contains(&name.as_ref()) && node.is_folder() {
             continue;
         }
         if node.is_folder() {
             let message = "is no division, so that nothing in it is checked";
             let lower = name.to_lowercase();
-            let meant = dyno_loadgen::settings::nearest(&lower, names.into_iter());
-            // Any name is nearest to some division.
-            let is_near = |meant: &&str| {
-                lower.contains(*meant)
-                    || lower.chars().next() == meant.chars().next()
-                        && lower.len().abs_diff(meant.len()) <= 1
+            let nearest = dyno_loadgen::settings::nearest(&lower, names.into_iter());
+            // Every name has a nearest division, so the distance is limited.
+            let is_near = |nearest: &&str| {
+                lower.contains(*nearest)
+                    || lower.chars().next() == nearest.chars().next()
+                        && lower.len().abs_diff(nearest.len()) <= 1
             };
-            let meant = meant.filter(is_near);
-            let expected = meant.map_or_else(|| names.join(", "), |meant| format!("`{meant}`"));
+            let nearest = nearest.filter(is_near);
+            let expected =
+                nearest.map_or_else(|| names.join(", "), |nearest| format!("`{nearest}`"));
             issues.add_expected(&FOREIGN_FOLDER, at, message, expected);
         } else if !name.ends_with(".md")
             && !name.ends_with(".pdf")
@@ -123,11 +126,15 @@ fn check_root(tree: &Tree, options: &Options, issues: &mut Issues) {
     }
 }
 
-fn check_division(tree: &Tree, division: Division, issues: &mut Issues) {
+fn check_division(tree: &Tree, division: DivisionFolder, issues: &mut Issues) {
     let folder = tree.top().folder(division.name());
     for file in folder.into_iter().flat_map(Node::children).filter(|node| !node.is_folder()) {
         let path = file.path();
-        issues.add(&DIVISION_FILES, At::path(&path), "lies outside of the submitters' folders");
+        issues.add(
+            &DIVISION_FILES,
+            Location::path(&path),
+            "lies outside of the submitters' folders",
+        );
     }
 }
 
@@ -137,22 +144,23 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
     marks::check_page(submitter, issues);
     let path = submitter.folder.path();
     if submitter.results.is_none() {
-        issues.add(&NO_RESULTS_FOLDER, At::path(&path), "there is no folder results");
+        issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "there is no folder results");
     }
     if let Some(problem) = &submitter.names.problem {
         let path = path.join("model_mapping.json");
-        issues.add(&MODEL_NAMES, At::path(&path).line(problem.line), problem.why.clone());
+        issues.add(&MODEL_NAMES, Location::path(&path).line(problem.line), problem.why.clone());
     }
     if submitter.names.is_no_mapping {
         let path = path.join("model_mapping.json");
-        issues.add(&MODEL_NAMES, At::path(&path), "is no object with names as its values");
+        issues.add(&MODEL_NAMES, Location::path(&path), "is no object with names as its values");
     }
-    if submitter.division == Division::Network {
+    if submitter.division == DivisionFolder::Network {
         network::check_diagram(submitter, issues);
     }
 }
 
-/// From v6.1, design power may be described; what is described must be computable.
+/// Checks that the power supplies of a system, if described, allow the design power to be
+/// computed (from v6.1).
 fn check_nameplate(
     submitter: &Submitter<'_>,
     system: &System<'_>,
@@ -165,21 +173,21 @@ fn check_nameplate(
         Err(_) => Some("cannot be read".to_owned()),
     };
     if let Some(problem) = problem {
-        issues.add(&SYSTEM_NAMEPLATE, At::path(&file.path()), problem);
+        issues.add(&SYSTEM_NAMEPLATE, Location::path(&file.path()), problem);
     }
 }
 
-/// A system, as it is described.
-struct Described {
+/// Data on a system.
+struct SystemInfo {
     issues: Issues,
-    /// What the description says, if it reads.
+    /// Description, if it is valid.
     json: Option<JsonFile>,
-    nothing: JsonFile,
-    /// The number by which a round's report calls the system, where it has one.
+    empty: JsonFile,
+    /// Number of the system in the round's report, if it has one.
     private_id: String,
 }
 
-impl Described {
+impl SystemInfo {
     fn read(
         submitter: &Submitter<'_>,
         system: &System<'_>,
@@ -188,15 +196,15 @@ impl Described {
     ) -> Self {
         let mut issues = Issues::new(Program::Strict);
         let json = describe(submitter, system, round, options, &mut issues);
-        // The official program makes the file up where it is asked for these numbers.
+        // The official program creates this file when it needs the numbers.
         let ids = system.folder.file("privateid.json").and_then(|file| json::read(file).ok());
         let id = ids.as_ref().and_then(|ids| ids.get(&system.name)).map(python::text);
-        Self { issues, json, nothing: JsonFile::empty(), private_id: id.unwrap_or_default() }
+        Self { issues, json, empty: JsonFile::empty(), private_id: id.unwrap_or_default() }
     }
 
-    /// What the description says; nothing, if it does not read.
+    /// Returns the description, or an empty one if it is invalid.
     fn json(&self) -> &JsonFile {
-        self.json.as_ref().unwrap_or(&self.nothing)
+        self.json.as_ref().unwrap_or(&self.empty)
     }
 }
 
@@ -209,25 +217,25 @@ fn describe(
 ) -> Option<JsonFile> {
     let Some(file) = system.description else {
         let path = submitter.folder.path().join("systems").join(format!("{}.json", system.name));
-        issues.add(&SYSTEM_MISSING, At::path(&path), "there is no description of the system");
+        issues.add(&SYSTEM_MISSING, Location::path(&path), "there is no description of the system");
         return None;
     };
     let path = file.path();
     let json = match json::read(file) {
         Ok(json) if json.object().is_some() => json,
         Ok(_) => {
-            issues.add(&SYSTEM_JSON, At::path(&path), "the description is no object");
+            issues.add(&SYSTEM_JSON, Location::path(&path), "the description is no object");
             return None;
         }
         Err(problem) => {
-            issues.add(&SYSTEM_JSON, At::path(&path).line(problem.line), problem.why);
+            issues.add(&SYSTEM_JSON, Location::path(&path).line(problem.line), problem.why);
             return None;
         }
     };
-    Description { json: &json, path: &path, submitter, round, options }.judge(issues);
+    SystemDescription { json: &json, path: &path, submitter, round, options }.judge(issues);
     marks::check_fields(&json, &path, issues);
     network::check(&json, &path, round, issues);
-    if submitter.division == Division::Network {
+    if submitter.division == DivisionFolder::Network {
         network::check_suite(&json, &path, round, issues);
     }
     let is_datacenter = matches!(suite(&json, round), Some(Suite::Datacenter | Suite::Both))
@@ -239,11 +247,11 @@ fn describe(
     Some(json)
 }
 
-/// The model is one of the round, and all its scenarios are there.
-fn check_model(work: &Work<'_, '_, Described>, issues: &mut Issues) {
+/// Checks that the round includes the model and that all its scenarios exist.
+fn check_model(work: &Work<'_, '_, SystemInfo>, issues: &mut Issues) {
     let Work { submitter, model, .. } = *work;
     let path = model.folder.path();
-    let at = At::path(&path);
+    let at = Location::path(&path);
     if !submitter.division.is_closed_or_network() {
         return;
     }
@@ -251,17 +259,17 @@ fn check_model(work: &Work<'_, '_, Described>, issues: &mut Issues) {
         let message = format!("`{}` is no benchmark of {}", model.official, work.round.version);
         return issues.add(&MODEL_UNKNOWN, at, message);
     };
-    let Some(suite) = suite(work.described.json(), work.round) else { return };
-    let Some(wanted) = benchmark.wanted(suite) else {
+    let Some(suite) = suite(work.system_info.json(), work.round) else { return };
+    let Some(wanted) = benchmark.scenarios_in(suite) else {
         let message = format!("{} is no benchmark of {} systems", benchmark.name, suite.name());
         return issues.add(&MODEL_SUITE, at, message);
     };
     let has = |scenario: Scenario| model.results.iter().any(|r| r.scenario == Some(scenario));
     for scenario in wanted.required.iter().filter(|scenario| !has(**scenario)) {
         let path = path.join(scenario.name());
-        issues.add(&SCENARIOS_MISSING, At::path(&path), "is required, and not there");
+        issues.add(&SCENARIOS_MISSING, Location::path(&path), "is required, and not there");
     }
-    // Where both are optional, one of the two must be there.
+    // If both are optional, one of them is required.
     let pair = [Scenario::Server, Scenario::Interactive];
     if pair.iter().all(|scenario| wanted.optional.contains(scenario)) && !pair.into_iter().any(has)
     {
@@ -280,47 +288,48 @@ fn check_model(work: &Work<'_, '_, Described>, issues: &mut Issues) {
             let path = entry.folder.path();
             issues.add(
                 &SCENARIO_UNKNOWN,
-                At::path(&path),
+                Location::path(&path),
                 "is no scenario that is asked of the model",
             );
         }
     }
 }
 
-/// A model whose results are judged, each by itself.
-struct Settling<'a, 't> {
+/// A model whose results have been judged.
+struct ModelResults<'a, 't> {
     submitter: &'a Submitter<'t>,
     model: &'a Model<'t>,
     description: Option<&'a JsonFile>,
 }
 
-impl Settling<'_, '_> {
-    /// Adds them to what was found; `counts` if everything around the model does.
-    fn settle(
+impl ModelResults<'_, '_> {
+    /// Adds the outcomes of a model to the report. `counts` is whether everything above the
+    /// model is valid.
+    fn add(
         &self,
-        part: result::Part,
+        part: result::ModelOutcome,
         counts: bool,
         rows: &mut inferred::Rows,
         found: &mut Issues,
-        checked: &mut Checked,
+        report: &mut CheckReport,
     ) {
         let counts = counts && part.issues.passes();
         found.append(part.issues);
         let name = match self.submitter.division {
-            Division::Open => &self.model.name,
-            Division::Closed | Division::Network => &self.model.official,
+            DivisionFolder::Open => &self.model.name,
+            DivisionFolder::Closed | DivisionFolder::Network => &self.model.official,
         };
-        for (at, mut judged) in part.results {
-            let entry = &self.model.results[at];
+        for (index, mut judged) in part.results {
+            let entry = &self.model.results[index];
             if let Some(description) = self.description {
                 rows.add(&description.value, name, entry, &mut judged.issues);
             }
             let metric = judged.metric.filter(|_| counts && judged.issues.passes());
             let outcome = metric.map_or(Outcome::Invalid, |metric| Outcome::Valid { metric });
             if metric.is_some() {
-                checked.rows.extend(judged.rows);
+                report.rows.extend(judged.rows);
             }
-            checked.results.insert(entry.folder.path(), outcome);
+            report.results.insert(entry.folder.path(), outcome);
             found.append(judged.issues);
         }
     }
@@ -331,14 +340,14 @@ mod tests {
     use crate::facts::detail::{DetailLog, scan};
     use crate::facts::json::JsonFile;
 
-    /// A description.
+    /// Creates a description.
     pub(super) fn json(text: &str) -> JsonFile {
         let mut file = JsonFile::empty();
         file.value = serde_json::from_str(text).unwrap();
         file
     }
 
-    /// A detail log with these keys and values.
+    /// Creates a detail log with these keys and values.
     pub(super) fn log(pairs: &[(&str, &str)]) -> DetailLog {
         let line = |(key, value): &(&str, &str)| {
             format!(":::MLLOG {{\"key\": \"{key}\", \"value\": {value}, \"metadata\": {{}}}}\n")

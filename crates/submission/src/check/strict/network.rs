@@ -1,4 +1,4 @@
-//! The network that a system is measured over.
+//! Checks the network through which a system is measured.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::check::catalogue::{
     NETWORK_DIAGRAM, NETWORK_FABRIC, NETWORK_FABRIC_UNKNOWN, NETWORK_NODES, SYSTEM_TYPE,
 };
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::system::suite;
 use crate::entry::Submitter;
 use crate::facts::json::JsonFile;
@@ -16,7 +16,7 @@ use crate::layout::SYSTEMS;
 use crate::tree::Node;
 use dyno_rules::{Interconnect, Round, Suite};
 
-/// What a description says of the network, if the system is measured over one.
+/// Checks the description of the network, if the system is measured over one.
 pub(super) fn check(json: &JsonFile, path: &Path, round: &Round, issues: &mut Issues) {
     let is_network = match json.get("is_network") {
         Some(Value::Bool(is_network)) => *is_network,
@@ -30,7 +30,7 @@ pub(super) fn check(json: &JsonFile, path: &Path, round: &Round, issues: &mut Is
     let Some(rules) = &round.network else { return };
     for field in ["network_type", "network_media"] {
         let Some(text) = json.get(field).and_then(Value::as_str) else { continue };
-        let at = At::path(path).line(json.line_of(field));
+        let at = Location::path(path).line(json.line_of(field));
         let expected = rules.permitted.join(", ");
         match rules.kind_of(text) {
             Interconnect::Forbidden => {
@@ -49,12 +49,12 @@ pub(super) fn check(json: &JsonFile, path: &Path, round: &Round, issues: &mut Is
     }
 }
 
-/// The network division has one suite only.
+/// Checks the suite: the network division has only one.
 pub(super) fn check_suite(json: &JsonFile, path: &Path, round: &Round, issues: &mut Issues) {
     let Some(rules) = &round.network else { return };
     let found = suite(json, round);
     if found.is_some_and(|found| found != rules.suite) {
-        let at = At::path(path).line(json.line_of("system_type"));
+        let at = Location::path(path).line(json.line_of("system_type"));
         let message = format!(
             "the network division has no systems of type {}",
             found.map_or("", Suite::name)
@@ -63,23 +63,23 @@ pub(super) fn check_suite(json: &JsonFile, path: &Path, round: &Round, issues: &
     }
 }
 
-/// Nodes that have names must have different ones.
+/// Checks that names of nodes are unique.
 fn check_node_names(json: &JsonFile, path: &Path, issues: &mut Issues) {
     for field in ["node_names", "nodes"] {
         let Some(list) = json.get(field).and_then(Value::as_array) else { continue };
-        let mut seen = BTreeSet::new();
+        let mut names = BTreeSet::new();
         for node in list {
             let name =
                 node.get("name").or_else(|| node.get("node_name")).unwrap_or(node).to_string();
-            if !seen.insert(name.clone()) {
-                let at = At::path(path).line(json.line_of(field));
+            if !names.insert(name.clone()) {
+                let at = Location::path(path).line(json.line_of(field));
                 issues.add(&NETWORK_NODES, at, format!("two nodes are named {name}"));
             }
         }
     }
 }
 
-/// The network division asks for a diagram of the system.
+/// Checks that a submitter in the network division provides a diagram.
 pub(super) fn check_diagram(submitter: &Submitter<'_>, issues: &mut Issues) {
     const PICTURES: [&str; 6] = [".png", ".svg", ".pdf", ".jpg", ".jpeg", ".drawio"];
     let folders = [SYSTEMS, "documentation"].map(|name| submitter.folder.folder(name));
@@ -94,18 +94,18 @@ pub(super) fn check_diagram(submitter: &Submitter<'_>, issues: &mut Issues) {
         let message = "there is no diagram of a system that is measured over a network";
         issues.add_expected(
             &NETWORK_DIAGRAM,
-            At::path(&path),
+            Location::path(&path),
             message,
             "a picture in systems/ or documentation/",
         );
     }
 }
 
-/// Whether a text has a word, and not within another.
+/// Whether a text contains a word that is not part of another word.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphabetic());
-    text.match_indices(word).any(|(at, _)| {
-        edge(text[..at].chars().next_back()) && edge(text[at + word.len()..].chars().next())
+    text.match_indices(word).any(|(start, _)| {
+        edge(text[..start].chars().next_back()) && edge(text[start + word.len()..].chars().next())
     })
 }
 

@@ -1,4 +1,4 @@
-//! The accuracy run: its hash, its log, and values in the unit of their target.
+//! Checks the accuracy run: its hash, its log, and values in the unit of their target.
 
 use std::path::Path;
 
@@ -9,41 +9,42 @@ use crate::check::catalogue::{
     ACCURACY_HASH_DIFFERS, ACCURACY_HASH_FORMAT, ACCURACY_LOG_EMPTY, ACCURACY_PLACEHOLDER,
     ACCURACY_UNIT, RUN_CONSISTENT,
 };
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::Facts;
 use crate::layout::DETAIL;
 use crate::tree::Node;
-use dyno_rules::accuracy::{AccuracyText, Found};
+use dyno_rules::accuracy::{AccuracyText, MetricValue};
 use dyno_rules::{Benchmark, QualityTarget, Scenario};
 
-/// A log that is larger was not cut, which is another finding.
+/// A larger log was not truncated, which is reported elsewhere.
 const LARGEST_LOG: u64 = 10240;
-/// The metric that says how long answers are.
+/// Metric with the length of answers.
 const LENGTH: &str = "TOKENS_PER_SAMPLE";
-/// The line that the official tool puts in place of what it cuts out.
-const CUT: &[u8] = b"...";
-/// Answers are drawn, and a run may issue some samples more often than others.
+/// Line with which the official tool replaces the middle of a log.
+const ELLIPSIS: &[u8] = b"...";
+/// Answers are random, and a run may issue some samples more often than others.
 const LENGTH_TOLERANCE: f64 = 0.2;
-/// Rates of tokens, and of the samples that they are of.
+/// Keys of token rates and of the corresponding sample rates.
 const TOKEN_RATES: [(&str, &str); 4] = [
     ("result_tokens_per_second", "result_samples_per_second"),
     ("result_completed_tokens_per_second", "result_completed_samples_per_sec"),
     ("result_inferred_tokens_per_second", "result_samples_per_second"),
     ("result_inferred_completed_tokens_per_second", "result_completed_samples_per_sec"),
 ];
-/// Rates are written with six digits.
+/// Rates have six digits.
 const RATE_TOLERANCE: f64 = 0.01;
-/// Bounds that stand in the official tables because nobody filled them in.
+/// Bound in the official tables that was never filled in.
 const PLACEHOLDER: f64 = 9999.0;
 
-/// Answers are as long in the performance run as the accuracy script found them, and no
-/// longer than the round lets them be.
+/// Checks that answers of the performance run have the length that the accuracy script found,
+/// and do not exceed the round's maximum.
 pub(super) fn check_length(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     let Ok(log) = &facts.performance else { return };
-    let said = facts.accuracy_text.as_ref().ok();
-    let mean = said.and_then(|said| said.found.iter().rfind(|found| found.metric == LENGTH));
-    let mean = mean.and_then(Found::number).filter(|mean| *mean > 0.0);
+    let content = facts.accuracy_text.as_ref().ok();
+    let mean =
+        content.and_then(|content| content.metrics.iter().rfind(|found| found.metric == LENGTH));
+    let mean = mean.and_then(MetricValue::number).filter(|mean| *mean > 0.0);
     let is_fixed = place.submitter.division.is_closed_or_network();
     let benchmark = place.model.benchmark.filter(|_| is_fixed);
     let most = benchmark.and_then(|benchmark| benchmark.inference.max_output_tokens);
@@ -60,34 +61,35 @@ pub(super) fn check_length(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mu
             (Some(mean), None) => format!("about {mean}, as in the accuracy run"),
             (None, None) => continue,
         };
-        let at = At::path(&path).line(log.line_of(tokens_key));
+        let at = Location::path(&path).line(log.line_of(tokens_key));
         let message = format!("{tokens_key} is that of {each:.3} tokens a sample");
         issues.add_expected(&RUN_CONSISTENT, at, message, expected);
     }
 }
 
-/// The hash must be one of SHA-256, and that of the log where the log is whole.
+/// Checks that the hash is a SHA-256, and that it matches the log if the log is complete.
 pub(super) fn check_hash(
-    said: &AccuracyText,
-    text: &Path,
+    content: &AccuracyText,
+    path: &Path,
     log: Option<Node<'_>>,
     issues: &mut Issues,
 ) {
-    let whole = log.and_then(|log| content(log, issues));
-    let Some(line) = said.hashes.last() else { return };
-    let at = At::path(text).line(Some(line.line));
+    let complete_log = log.and_then(|log| read_complete(log, issues));
+    let Some(line) = content.hashes.last() else { return };
+    let at = Location::path(path).line(Some(line.line));
     let hash = line.text.trim();
     let is_sha256 = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_sha256 {
         let message = format!("`{}` is no SHA-256", hash.chars().take(80).collect::<String>());
         return issues.add_expected(&ACCURACY_HASH_FORMAT, at, message, "64 hexadecimal digits");
     }
-    let different = said.hashes.iter().any(|other| !other.text.trim().eq_ignore_ascii_case(hash));
+    let different =
+        content.hashes.iter().any(|other| !other.text.trim().eq_ignore_ascii_case(hash));
     if different {
         issues.add(&ACCURACY_HASH_FORMAT, at, "there are lines `hash=` that differ");
     }
-    if let Some(whole) = whole {
-        let real: String = Sha256::digest(whole).iter().map(|byte| format!("{byte:02x}")).collect();
+    if let Some(bytes) = complete_log {
+        let real: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         if !real.eq_ignore_ascii_case(hash) {
             let message = "the hash is not that of mlperf_log_accuracy.json, which is whole";
             issues.add_expected(&ACCURACY_HASH_DIFFERS, at, message, real);
@@ -95,61 +97,66 @@ pub(super) fn check_hash(
     }
 }
 
-/// The accuracy log, if it is whole.
-fn content(log: Node<'_>, issues: &mut Issues) -> Option<Vec<u8>> {
+/// Returns the accuracy log if it is complete.
+fn read_complete(log: Node<'_>, issues: &mut Issues) -> Option<Vec<u8>> {
     let path = log.path();
     if log.size() == 0 {
-        issues.add(&ACCURACY_LOG_EMPTY, At::path(&path), "is empty");
+        issues.add(&ACCURACY_LOG_EMPTY, Location::path(&path), "is empty");
         return None;
     }
     if log.size() > LARGEST_LOG {
         return None;
     }
     let bytes = std::fs::read(log.absolute()).ok()?;
-    let is_cut = bytes.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == CUT);
+    let is_cut = bytes.split(|byte| *byte == b'\n').any(|line| line.trim_ascii() == ELLIPSIS);
     let text = bytes.trim_ascii();
     if is_cut {
         return None;
     }
     if text == b"[]" || text == b"[\n]" {
-        issues.add(&ACCURACY_LOG_EMPTY, At::path(&path), "holds no sample");
+        issues.add(&ACCURACY_LOG_EMPTY, Location::path(&path), "holds no sample");
     } else if !(text.starts_with(b"[") && text.ends_with(b"]")) {
         let message = "is neither a whole log nor one that was cut";
-        issues.add(&ACCURACY_LOG_EMPTY, At::path(&path), message);
+        issues.add(&ACCURACY_LOG_EMPTY, Location::path(&path), message);
         return None;
     }
     Some(bytes)
 }
 
-/// Values against their targets in the unit of the target, where the official programs
-/// compare percent with a fraction, an error with a floor, or with a placeholder.
+/// Checks values in the unit of their target. The official programs compare percentages with
+/// fractions, errors with lower bounds, or values with a placeholder.
 pub(super) fn check_units(
     benchmark: &Benchmark,
     scenario: Option<Scenario>,
-    said: &AccuracyText,
-    text: &Path,
+    content: &AccuracyText,
+    path: &Path,
     issues: &mut Issues,
 ) {
     let targets = benchmark.accuracy.iter();
     for target in targets.filter(|target| target.scenario.is_none() || target.scenario == scenario)
     {
-        let of_metric = said.found.iter().rfind(|found| found.metric == target.metric);
-        let Some((found, value)) = of_metric.and_then(|found| Some((found, found.number()?)))
-        else {
+        let value = content.metrics.iter().rfind(|found| found.metric == target.metric);
+        let Some((found, value)) = value.and_then(|found| Some((found, found.number()?))) else {
             continue;
         };
-        check_unit(target, found, value, text, issues);
+        check_unit(target, found, value, path, issues);
     }
 }
 
-fn check_unit(target: &QualityTarget, found: &Found, value: f64, text: &Path, issues: &mut Issues) {
-    let at = At::path(text).line(Some(found.line));
+fn check_unit(
+    target: &QualityTarget,
+    found: &MetricValue,
+    value: f64,
+    text: &Path,
+    issues: &mut Issues,
+) {
+    let at = Location::path(text).line(Some(found.line));
     let metric = &target.metric;
     if let Some(least) = target.at_least {
         let is_error = metric == ERROR;
         if is_error {
-            // The official floor is 99.9 % of the reference; what may not be exceeded is
-            // the reference and as much.
+            // The official bound is 99.9 % of the reference. The upper bound is 100.1 % of the
+            // reference.
             let most = least / 0.999 * 1.001;
             if value > most {
                 let message = format!("{metric} is {value}, and lower is better");
@@ -190,15 +197,15 @@ mod tests {
     use dyno_rules::Round;
     use dyno_rules::accuracy::{Patterns, scan};
 
-    /// Checks that find something in what a script printed for a benchmark.
+    /// Returns the failed checks for the output of a benchmark's script.
     fn found(round: &str, benchmark: &str, text: &str) -> Vec<&'static str> {
         let round = Round::named(round).unwrap();
         let benchmark = round.benchmark(benchmark).unwrap();
         let patterns = Patterns::new(round);
-        let said = scan(&mut text.as_bytes(), patterns.of(Some(benchmark))).unwrap();
+        let content = scan(&mut text.as_bytes(), patterns.for_benchmark(Some(benchmark))).unwrap();
         let mut issues = Issues::new(Program::Strict);
-        check_units(benchmark, None, &said, Path::new("accuracy.txt"), &mut issues);
-        check_hash(&said, Path::new("accuracy.txt"), None, &mut issues);
+        check_units(benchmark, None, &content, Path::new("accuracy.txt"), &mut issues);
+        check_hash(&content, Path::new("accuracy.txt"), None, &mut issues);
         issues.into_findings().into_iter().map(|finding| finding.check).collect()
     }
 

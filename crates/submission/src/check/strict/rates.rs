@@ -1,4 +1,4 @@
-//! The rates of a run: they follow from its counts, its latencies and the wall clock.
+//! Checks the rates of a run against its counts, its latencies and the wall clock.
 
 use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::Issues;
@@ -8,24 +8,25 @@ use super::derive::Run;
 use super::wall_clock::SPAN_TOLERANCE_S;
 
 const NS: f64 = 1e9;
-/// Rates are written with six digits, and some are counted to slightly different ends.
+/// Rates have six digits, and some count to slightly different ends.
 const RATE_TOLERANCE: f64 = 0.01;
-/// Arrivals are drawn: the mean of so many strays by one over the root of their number, and
-/// by more than four times that once in ten thousand runs.
+/// Arrivals are random: the relative standard deviation of the mean of n intervals is 1/sqrt(n),
+/// and more than four of them occur once in ten thousand runs.
 const ARRIVAL_DEVIATIONS: f64 = 4.0;
 
 impl Run<'_> {
-    /// Checks them.
+    /// Checks the rates.
     pub(super) fn check_rates(&self, issues: &mut Issues) {
         self.check_rate(issues);
-        self.check_rates_of_server(issues);
+        self.check_server_rates(issues);
         self.check_tokens(issues);
     }
 
-    /// The rate follows from the latencies where nothing overlaps, or all begins at once.
+    /// Checks the rate that follows from latencies if nothing overlaps, or if all samples start
+    /// at once.
     fn check_rate(&self, issues: &mut Issues) {
         let number = |key: &str| self.log.number(key);
-        let derived = match self.judged.played {
+        let derived = match self.rules.played {
             Scenario::SingleStream => {
                 let mean = number("result_mean_latency_ns").filter(|mean| *mean > 0.0);
                 ("result_qps_without_loadgen_overhead", mean.map(|mean| NS / mean))
@@ -41,18 +42,18 @@ impl Run<'_> {
             _ => return,
         };
         let (key, Some(rate)) = derived else { return };
-        let Some(told) = number(key) else { return };
-        if (told - rate).abs() > RATE_TOLERANCE * rate {
+        let Some(logged) = number(key) else { return };
+        if (logged - rate).abs() > RATE_TOLERANCE * rate {
             let message =
-                format!("{key} is {told}, which the latencies of the same log contradict");
+                format!("{key} is {logged}, which the latencies of the same log contradict");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, format!("{rate:.6}"));
         }
     }
 
-    /// Queries arrive as they were made, none is done before it arrives, and all are done
-    /// while the wall clock sees the run.
-    fn check_rates_of_server(&self, issues: &mut Issues) {
-        if !matches!(self.judged.played, Scenario::Server | Scenario::Interactive) {
+    /// Checks Server: queries arrive as generated, complete after their arrival, and complete
+    /// during the run by the wall clock.
+    fn check_server_rates(&self, issues: &mut Issues) {
+        if !matches!(self.rules.played, Scenario::Server | Scenario::Interactive) {
             return;
         }
         let number = |key: &str| self.log.number(key).filter(|number| *number > 0.0);
@@ -60,28 +61,28 @@ impl Run<'_> {
             ("result_scheduled_samples_per_sec", "result_completed_samples_per_sec");
         let Some(queries) = number("result_query_count") else { return };
         let each = number("generated_samples_per_query").unwrap_or(1.0);
-        let mut contradicts = |key: &str, told: f64, by: &str, expected: String| {
-            let message = format!("{key} is {told}, which {by} of the same log contradict");
+        let mut contradicts = |key: &str, logged: f64, source: &str, expected: String| {
+            let message = format!("{key} is {logged}, which {source} of the same log contradict");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         };
         let scheduled = number(scheduled_key);
-        // A failure may have lowered the load that was begun with.
-        let made = number("generated_query_count").zip(number("generated_query_duration"));
-        let made = made.filter(|_| self.log.value("dyno_result_target_qps").is_none());
-        if let Some((told, (count, ns))) = scheduled.zip(made) {
+        // A failure may have lowered the initial load.
+        let generated = number("generated_query_count").zip(number("generated_query_duration"));
+        let generated = generated.filter(|_| self.log.value("dyno_result_target_qps").is_none());
+        if let Some((logged, (count, ns))) = scheduled.zip(generated) {
             let rate = count * each * NS / ns;
             let tolerance = RATE_TOLERANCE + ARRIVAL_DEVIATIONS / queries.sqrt();
-            if (told - rate).abs() > tolerance * rate {
-                contradicts(scheduled_key, told, "the generated queries", format!("{rate:.6}"));
+            if (logged - rate).abs() > tolerance * rate {
+                contradicts(scheduled_key, logged, "the generated queries", format!("{rate:.6}"));
             }
         }
         let Some(completed) = number(completed_key) else { return };
         if let Some(most) = scheduled.filter(|most| completed > most * (1.0 + RATE_TOLERANCE)) {
             contradicts(completed_key, completed, "the arrivals", format!("at most {most}"));
         }
-        let seen = self.span_s().zip(number("result_max_latency_ns"));
-        let Some((span, slowest)) = seen else { return };
-        // The last query to arrive need not be the last that is done.
+        let times = self.span_s().zip(number("result_max_latency_ns"));
+        let Some((span, slowest)) = times else { return };
+        // The last query to arrive need not be the last to complete.
         let slack = slowest / NS + SPAN_TOLERANCE_S;
         let took = queries * each / completed;
         if took * (1.0 + RATE_TOLERANCE) + slack < span {
@@ -90,7 +91,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tokens of a sample are the same by either pair of rates.
+    /// Checks that both pairs of rates imply the same number of tokens per sample.
     fn check_tokens(&self, issues: &mut Issues) {
         let ratio = |tokens: &str, samples: &str| {
             let pair = self.log.number(tokens).zip(self.log.number(samples));
@@ -141,7 +142,7 @@ mod tests {
         assert_eq!(offline("1100.0").len(), 1);
     }
 
-    /// What Server runs of real systems said: of images, and of text.
+    /// Values of Server runs of real systems, for images and for text.
     #[test]
     fn rates_of_server_follow_from_counts_and_from_the_wall_clock() {
         let run = |scheduled: &'static str, completed: &'static str, tokens: &'static str| {

@@ -1,19 +1,19 @@
-//! A result of a scenario: everything its files say, and whether it counts.
+//! Judges a result by all its files.
 
 use std::path::Path;
 
 use super::logs::Purpose;
 use super::{
-    Described, audits, bounds, datacenter, derive, inferred, keys, logs, lower, marks, quality,
+    SystemInfo, audits, bounds, datacenter, derive, inferred, keys, logs, lower, marks, quality,
     settings, summary,
 };
 use crate::check::catalogue::*;
-use crate::check::endpoint::OnEndpoint;
+use crate::check::endpoint::EndpointResult;
 use crate::check::files;
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::check::performance::{Metric, Run};
 use crate::check::place::Place;
-use crate::check::rows::Result_;
+use crate::check::rows::ValidResult;
 use crate::check::system::suite;
 use crate::check::work::Work;
 use crate::check::{Program, Skip, accuracy, audits as texts, measurement, modular, powered};
@@ -26,52 +26,52 @@ use crate::table::{Column, Row};
 use crate::tree::Node;
 use dyno_rules::{Scenario, Suite};
 
-/// A model whose results are judged, each by itself.
-pub(super) struct Part {
+/// Outcome of a model.
+pub(super) struct ModelOutcome {
     pub(super) issues: Issues,
-    /// Those that are not left out, with their places among the results of the model.
-    pub(super) results: Vec<(usize, Judged)>,
+    /// Results that are not skipped, with their index in the model's results.
+    pub(super) results: Vec<(usize, ResultOutcome)>,
 }
 
-/// A result, judged by itself.
-pub(super) struct Judged {
+/// Outcome of a result.
+pub(super) struct ResultOutcome {
     pub(super) issues: Issues,
     pub(super) metric: Option<f64>,
     pub(super) rows: Vec<Row>,
 }
 
-impl Part {
-    /// All results of the model: one may be inferred from another.
-    pub(super) fn of(work: &Work<'_, '_, Described>) -> Self {
+impl ModelOutcome {
+    /// Judges all results of the model. One may be inferred from another.
+    pub(super) fn judge(work: &Work<'_, '_, SystemInfo>) -> Self {
         let mut issues = Issues::new(Program::Strict);
         super::check_model(work, &mut issues);
         let read: Vec<(&Entry<'_>, Facts<'_>)> =
             work.model.results.iter().map(|entry| (entry, work.facts(entry))).collect();
-        let judge = |(at, (entry, facts)): (usize, &(&Entry<'_>, Facts<'_>))| {
+        let judge = |(index, (entry, facts)): (usize, &(&Entry<'_>, Facts<'_>))| {
             let mut judged = work.judge(entry, facts);
-            inferred::check_copy(&read, at, &mut judged.issues);
-            (at, judged)
+            inferred::check_copy(&read, index, &mut judged.issues);
+            (index, judged)
         };
-        // What is left out may still be what another result is inferred from.
-        let left_out = &work.options.scenarios_to_skip;
-        let kept =
-            read.iter().enumerate().filter(|(_, (entry, _))| !left_out.contains(&entry.name));
-        Self { issues, results: kept.map(judge).collect() }
+        // Another result may be inferred from a skipped one.
+        let skipped = &work.options.scenarios_to_skip;
+        let chosen =
+            read.iter().enumerate().filter(|(_, (entry, _))| !skipped.contains(&entry.name));
+        Self { issues, results: chosen.map(judge).collect() }
     }
 }
 
-impl Work<'_, '_, Described> {
-    fn judge(&self, entry: &Entry<'_>, facts: &Facts<'_>) -> Judged {
+impl Work<'_, '_, SystemInfo> {
+    fn judge(&self, entry: &Entry<'_>, facts: &Facts<'_>) -> ResultOutcome {
         let mut issues = Issues::new(Program::Strict);
-        let place = self.place(entry, entry.scenario, self.described.json());
+        let place = self.place(entry, entry.scenario, self.system_info.json());
         if entry.scenario.is_none() {
             let path = entry.folder.path();
-            issues.add(&SCENARIO_UNKNOWN, At::path(&path), "is no scenario");
+            issues.add(&SCENARIO_UNKNOWN, Location::path(&path), "is no scenario");
         }
         self.check_measurement(&place, facts, &mut issues);
-        let on_endpoint = OnEndpoint::of(&place, facts);
-        let (quality, metric) = match &on_endpoint {
-            Some(on) => (on.accuracy(&mut issues), on.performance(&mut issues)),
+        let endpoint_result = EndpointResult::find(&place, facts);
+        let (quality, metric) = match &endpoint_result {
+            Some(result) => (result.accuracy(&mut issues), result.performance(&mut issues)),
             None => {
                 let quality = self.check_accuracy(&place, facts, &mut issues);
                 quality::check_length(&place, facts, &mut issues);
@@ -80,19 +80,19 @@ impl Work<'_, '_, Described> {
         };
         lower::check_copy(&place, &mut issues);
         let energy = entry.power().and_then(|_| powered::judge(&place, facts, &mut issues));
-        if let Some(on) = &on_endpoint {
-            on.audits(&mut issues);
+        if let Some(result) = &endpoint_result {
+            result.audits(&mut issues);
         } else if self.submitter.division.is_closed_or_network()
             && !place.options.skips(Skip::Compliance)
         {
             self.check_audits(&place, facts, &mut issues);
         }
-        audits::tell_others(&place, facts, self.submitter.division, &mut issues);
+        audits::warn_of_others(&place, facts, self.submitter.division, &mut issues);
         if let Some(metric) = &metric {
             datacenter::check_bandwidth(&place, facts, metric.value, &mut issues);
         }
         let rows = self.rows(&place, metric.as_ref(), &quality, energy, facts, &mut issues);
-        Judged { issues, metric: metric.map(|metric| metric.value), rows }
+        ResultOutcome { issues, metric: metric.map(|metric| metric.value), rows }
     }
 
     fn rows(
@@ -108,7 +108,7 @@ impl Work<'_, '_, Described> {
         let Some((metric, measurement)) = metric.zip(measurement) else { return Vec::new() };
         let audited = self.submitter.division.is_closed_or_network()
             && !place.options.skips(Skip::Compliance);
-        let status = self.described.json().get("status").and_then(serde_json::Value::as_str);
+        let status = self.system_info.json().get("status").and_then(serde_json::Value::as_str);
         let scenario = match place.scenario {
             Some(scenario) => scenario.name(),
             None => &place.entry.name,
@@ -120,19 +120,19 @@ impl Work<'_, '_, Described> {
             (Column::Compliance, u8::from(audited).to_string()),
             (Column::Errors, "0".to_owned()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
-            (Column::TotalAccelerators, modular::total_accelerators(self.described.json())),
-            (Column::PrivateId, self.described.private_id.clone()),
+            (Column::TotalAccelerators, modular::total_accelerators(self.system_info.json())),
+            (Column::PrivateId, self.system_info.private_id.clone()),
             (
                 Column::DesignPower,
                 modular::design_power(
                     self.submitter,
                     self.system,
-                    self.described.json(),
+                    self.system_info.json(),
                     place.round,
                 ),
             ),
         ];
-        Result_ { place, metric, accuracy, energy, measurement, own }.rows(issues)
+        ValidResult { place, metric, accuracy, energy, measurement, own }.rows(issues)
     }
 
     fn check_measurement(&self, place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
@@ -140,51 +140,53 @@ impl Work<'_, '_, Described> {
             let path = place.entry.folder.path();
             return issues.add(
                 &MEASUREMENT_FOLDER,
-                At::path(&path),
+                Location::path(&path),
                 "the measurement is not described",
             );
         };
         if facts.endpoint.is_some() {
-            measurement::check_files_of_endpoint(place, folder, issues);
+            measurement::check_endpoint_files(place, folder, issues);
         } else {
             measurement::check_files(place, folder, issues);
         }
         if place.entry.power().is_some() {
             measurement::check_power_files(place, folder, issues);
         }
-        if let Some((file, json)) =
-            facts.measurement.as_ref().and_then(|of| Some((of.file, of.json.as_ref().ok()?)))
+        if let Some((file, json)) = facts
+            .measurement
+            .as_ref()
+            .and_then(|measurement| Some((measurement.file, measurement.json.as_ref().ok()?)))
         {
             marks::check_fields(json, &file.path(), issues);
         }
-        let Some(described) = &facts.measurement else {
+        let Some(measurement) = &facts.measurement else {
             let path = folder.path();
             return issues.add(
                 &MEASUREMENT_JSON_MISSING,
-                At::path(&path),
+                Location::path(&path),
                 "there is no JSON file that describes the measurement",
             );
         };
-        let path = described.file.path();
-        match &described.json {
+        let path = measurement.file.path();
+        match &measurement.json {
             Ok(json) => measurement::check_fields(place, json, &path, issues),
             Err(problem) => {
                 issues.add(
                     &MEASUREMENT_JSON,
-                    At::path(&path).line(problem.line),
+                    Location::path(&path).line(problem.line),
                     problem.why.clone(),
                 );
             }
         }
-        measurement::check_code(place, described, issues);
+        measurement::check_code(place, measurement, issues);
     }
 
     fn may_infer(&self) -> bool {
-        matches!(suite(self.described.json(), self.round), Some(Suite::Edge | Suite::Both))
+        matches!(suite(self.system_info.json(), self.round), Some(Suite::Edge | Suite::Both))
     }
 }
 
-impl Work<'_, '_, Described> {
+impl Work<'_, '_, SystemInfo> {
     fn check_accuracy(
         &self,
         place: &Place<'_, '_>,
@@ -193,7 +195,7 @@ impl Work<'_, '_, Described> {
     ) -> accuracy::Accuracy {
         let Some(folder) = place.entry.accuracy() else {
             let path = place.entry.folder.path().join("accuracy");
-            issues.add(&ACCURACY_FILES, At::path(&path), "there is no such folder");
+            issues.add(&ACCURACY_FILES, Location::path(&path), "there is no such folder");
             return accuracy::Accuracy::default();
         };
         check_files(
@@ -209,16 +211,16 @@ impl Work<'_, '_, Described> {
         let mut found = accuracy::Accuracy::default();
         let mut own = Issues::new(Program::Strict);
         match &facts.accuracy_text {
-            Ok(said) => {
-                found = accuracy::check_text(place, said, &text, &mut own);
-                quality::check_hash(said, &text, folder.file(ACCURACY_LOG), issues);
+            Ok(content) => {
+                found = accuracy::check_text(place, content, &text, &mut own);
+                quality::check_hash(content, &text, folder.file(ACCURACY_LOG), issues);
                 if let Some(benchmark) = self.model.benchmark {
-                    quality::check_units(benchmark, place.scenario, said, &text, &mut own);
+                    quality::check_units(benchmark, place.scenario, content, &text, &mut own);
                 }
             }
-            Err(_) => issues.add(&ACCURACY_TEXT_MISSING, At::path(&text), "cannot be read"),
+            Err(_) => issues.add(&ACCURACY_TEXT_MISSING, Location::path(&text), "cannot be read"),
         }
-        // The open division may have any accuracy, but must say which.
+        // The open division allows any accuracy but requires that it is stated.
         if !self.submitter.division.is_closed_or_network() {
             own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH, &ACCURACY_UNIT]);
         }
@@ -234,7 +236,7 @@ impl Work<'_, '_, Described> {
             }
             Err(_) => issues.add(
                 &ACCURACY_UNREADABLE,
-                At::path(&detail),
+                Location::path(&detail),
                 "there is no detail log that reads",
             ),
         }
@@ -249,9 +251,9 @@ impl Work<'_, '_, Described> {
         purpose: Purpose,
         issues: &mut Issues,
     ) {
-        // Of a performance run its own checks say so.
+        // Performance runs have their own check for this.
         if let Some(line) = log.broken(false).filter(|_| purpose == Purpose::Accuracy) {
-            let at = At::path(path).line(Some(line));
+            let at = Location::path(path).line(Some(line));
             let message = "a line is no JSON object with a key, or no UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
@@ -259,7 +261,7 @@ impl Work<'_, '_, Described> {
         keys::check(log, path, purpose, place.round, issues);
     }
 
-    /// The log must be of this scenario, or of one that may stand for it.
+    /// Checks that the log has this scenario, or one from which it may be inferred.
     fn check_scenario(
         &self,
         place: &Place<'_, '_>,
@@ -268,9 +270,9 @@ impl Work<'_, '_, Described> {
         issues: &mut Issues,
     ) {
         let Some(wanted) = place.scenario else { return };
-        if !logs::stands_for(log, wanted, self.may_infer()) {
+        if !logs::may_stand_for(log, wanted, self.may_infer()) {
             let played = log.text("effective_scenario").unwrap_or("none");
-            let at = At::path(path).line(log.line_of("effective_scenario"));
+            let at = Location::path(path).line(log.line_of("effective_scenario"));
             issues.add_expected(
                 &LOG_SCENARIO,
                 at,
@@ -290,17 +292,17 @@ impl Work<'_, '_, Described> {
         let logs: Vec<_> =
             numbers.map(|number| (number, place.log_of_run(number, facts))).collect();
         let mut metrics = Vec::new();
-        for (at, (number, log)) in logs.iter().enumerate() {
+        for (index, (number, log)) in logs.iter().enumerate() {
             let log = log.as_ref().as_ref().ok();
             metrics.push(self.check_run(place, *number, log, issues));
-            let mut before = logs[..at].iter().filter(|_| log.is_some());
+            let mut before = logs[..index].iter().filter(|_| log.is_some());
             if let Some((first, _)) = before.find(|(_, other)| other.as_ref().as_ref().ok() == log)
             {
                 let path = place.entry.folder.path().join(format!("performance/run_{number}"));
-                issues.add(&RUN_TWICE, At::path(&path), format!("is a copy of run_{first}"));
+                issues.add(&RUN_TWICE, Location::path(&path), format!("is a copy of run_{first}"));
             }
         }
-        // Each must count, and the least of them is the result.
+        // All runs must be valid; the lowest metric is the result.
         let metrics: Option<Vec<Metric>> = metrics.into_iter().collect();
         metrics?.into_iter().min_by(|a, b| a.value.total_cmp(&b.value))
     }
@@ -314,7 +316,7 @@ impl Work<'_, '_, Described> {
     ) -> Option<Metric> {
         let Some(folder) = place.entry.numbered_run(number) else {
             let path = place.entry.folder.path().join(format!("performance/run_{number}"));
-            let at = At::path(&path);
+            let at = Location::path(&path);
             match place.runs() {
                 1 => issues.add(&RUN_FOLDER, at, "there is no performance run"),
                 runs => {
@@ -331,20 +333,20 @@ impl Work<'_, '_, Described> {
         check_files(&RUN_FILES, folder, required, &[ACCURACY_LOG], issues);
         let path = folder.path().join(DETAIL);
         let Some(log) = log else {
-            issues.add(&RUN_UNREADABLE, At::path(&path), "there is no detail log that reads");
+            issues.add(&RUN_UNREADABLE, Location::path(&path), "there is no detail log that reads");
             return None;
         };
         self.check_log(place, log, &path, Purpose::Performance, issues);
         settings::check(place, log, &path, issues);
         check_summary(folder, log, Purpose::Performance, issues);
-        check_least_queries(log, &path, issues);
+        check_min_queries(log, &path, issues);
         let played = log.text("effective_scenario").and_then(Scenario::named);
         if let Some(played) = played {
-            derive::check(log, &path, derive::Judged::of(place, played), issues);
+            derive::check(log, &path, derive::RunRules::new(place, played), issues);
             bounds::check(place, log, &path, played, issues);
         }
         if matches!(place.scenario, Some(Scenario::Server | Scenario::Interactive)) {
-            say_server_metric(place, log, &path, issues);
+            note_server_metric(place, log, &path, issues);
         }
         Run { place, log, path: &path, is_audit: false }.judge(issues)
     }
@@ -359,7 +361,7 @@ impl Work<'_, '_, Described> {
             let Ok(log) = &audit.performance else { continue };
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
-            derive::check(log, &path, derive::Judged::of(place, played), issues);
+            derive::check(log, &path, derive::RunRules::new(place, played), issues);
             bounds::check(place, log, &path, played, issues);
             self.check_log(place, log, &path, Purpose::Performance, issues);
             if let Some(folder) = folder {
@@ -378,34 +380,34 @@ fn check_files(
 ) {
     let path = folder.path();
     if let Some(mismatch) = files::mismatch(folder, required, optional) {
-        issues.add(check, At::path(&path), mismatch);
+        issues.add(check, Location::path(&path), mismatch);
     }
     let empty = |name: &&&str| folder.file(name).is_some_and(|file| file.size() == 0);
     for name in required.iter().filter(empty).filter(|name| **name != ACCURACY_LOG) {
-        issues.add(check, At::path(&path.join(name)), "is empty");
+        issues.add(check, Location::path(&path.join(name)), "is empty");
     }
 }
 
 fn check_summary(folder: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &mut Issues) {
-    // That it is missing or empty is a matter of the list of files.
+    // Missing and empty files are reported by the check of the file list.
     if let Some(file) = folder.file(SUMMARY).filter(|file| file.size() > 0) {
         summary::check(file, log, purpose, issues);
     }
 }
 
-/// Early stopping says how many queries a run needs; a least number of none says that
-/// nobody asked for any.
-fn check_least_queries(log: &DetailLog, path: &Path, issues: &mut Issues) {
+/// Checks that the minimum number of queries is not 0, which would disable it. Early stopping
+/// determines how many queries a run needs.
+fn check_min_queries(log: &DetailLog, path: &Path, issues: &mut Issues) {
     let key = "effective_min_query_count";
     if log.whole(key) == Some(0) {
-        let at = At::path(path).line(log.line_of(key));
+        let at = Location::path(path).line(log.line_of(key));
         issues.add_expected(&RUN_MIN_QUERIES, at, format!("{key} is 0"), "at least 1");
     }
 }
 
-/// Two numbers are called the result of Server: what was scheduled, by the FAQ of the
-/// rules, and what was completed, by the official programs from v5.0 on.
-fn say_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
+/// Notes which of two rates the round uses as the result of Server: the scheduled rate by the
+/// FAQ of the rules, or the completed rate by the official programs from v5.0 on.
+fn note_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues: &mut Issues) {
     let pair = log
         .number("result_scheduled_samples_per_sec")
         .zip(log.number("result_completed_samples_per_sec"));
@@ -414,7 +416,7 @@ fn say_server_metric(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     let own = place.model.benchmark.and_then(|benchmark| benchmark.result_keys.get(&scenario));
     let key = own.or_else(|| place.round.result_keys.get(&scenario));
     let key = key.map_or("result_scheduled_samples_per_sec", String::as_str);
-    let at = At::path(path).line(log.line_of("result_completed_samples_per_sec"));
+    let at = Location::path(path).line(log.line_of("result_completed_samples_per_sec"));
     let message = format!(
         "{} takes {key}; samples/s are {scheduled} as scheduled, {completed} as completed",
         place.round.version

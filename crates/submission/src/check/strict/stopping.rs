@@ -1,4 +1,4 @@
-//! Early stopping: its decision follows from two counts, and its estimates lie between
+//! Checks early stopping: its decision follows from two counts, and its estimates are between
 //! percentiles.
 
 use dyno_loadgen::early_stopping::{Params, largest_overlatency, minimum_queries};
@@ -9,18 +9,18 @@ use crate::check::issues::Issues;
 use crate::finding::counted;
 use dyno_rules::Scenario;
 
-/// Of a run that has too many queries over its bound.
+/// Text of a run with too many queries above the bound.
 const UNSUCCESSFUL: &str = "Run unsuccessful";
 
 impl Run<'_> {
-    /// Checks what it decided, by which numbers, and in which words.
+    /// Checks the decision, its numbers and its texts.
     pub(super) fn check_stopping(&self, issues: &mut Issues) {
         self.check_words(issues);
         let Some(queries) = self.log.whole("result_query_count").filter(|count| *count < 1 << 40)
         else {
             return;
         };
-        let estimates: &[(f64, &str)] = match (self.judged.played, self.judged.by) {
+        let estimates: &[(f64, &str)] = match (self.rules.played, self.rules.decision) {
             (Scenario::Server | Scenario::Interactive, _) => {
                 return self.check_server(queries, issues);
             }
@@ -38,13 +38,13 @@ impl Run<'_> {
         }
     }
 
-    /// The percentile that decided: the log's own, or else the rules'.
+    /// Returns the percentile that decided: the log's, or else the rules'.
     fn percentile(&self) -> Option<f64> {
         let own = self.log.number("effective_target_latency_percentile");
-        own.filter(|share| (0.5..1.0).contains(share)).or(self.judged.percentile)
+        own.filter(|share| (0.5..1.0).contains(share)).or(self.rules.percentile)
     }
 
-    /// With latencies of tokens, the count of queries over the bound means nothing.
+    /// Checks Server. With token latencies, the count of queries above the bound has no meaning.
     fn check_server(&self, queries: u64, issues: &mut Issues) {
         let Some(over) = self.log.whole("result_overlatency_query_count") else { return };
         let bound = self.log.number("effective_target_latency_ns").filter(|bound| *bound > 0.0);
@@ -52,15 +52,15 @@ impl Run<'_> {
         let Some((bound, percentile)) = bound.filter(|_| !tokens).zip(self.percentile()) else {
             return;
         };
-        // Told among the counts.
+        // Reported by the check of counts.
         if over > queries {
             return;
         }
         let needed = minimum_queries(over, &Params::rules(percentile));
         let met = queries >= needed;
-        let told = self.log.flag("early_stopping_met");
-        let told = told.filter(|_| self.judged.by == Decision::EarlyStopping);
-        if told.is_some_and(|told| told != met) {
+        let logged = self.log.flag("early_stopping_met");
+        let logged = logged.filter(|_| self.rules.decision == Decision::EarlyStopping);
+        if logged.is_some_and(|logged| logged != met) {
             let message = format!(
                 "early stopping is {}, with {over} of {queries} queries over the bound",
                 !met
@@ -87,8 +87,8 @@ impl Run<'_> {
         }
     }
 
-    /// The estimate is a latency of the run: that of the worst query that is left when as
-    /// many as allowed are set aside. It lies where that rank lies among the percentiles.
+    /// Checks an estimate. It is the latency of the worst query that remains after as many as
+    /// allowed are discarded, so it must be between the percentiles around that rank.
     fn check_estimate(&self, queries: u64, percentile: f64, key: &str, issues: &mut Issues) {
         let Some(estimate) = self.log.number(key) else { return };
         let params = Params::rules(percentile);
@@ -97,8 +97,8 @@ impl Run<'_> {
         let Some(discarded) = discarded else {
             if estimate > 0.0 {
                 let needed = minimum_queries(1, &params);
-                let seen = counted(queries, "query", "queries");
-                let message = format!("{key} is {estimate}, with {seen} too few for an estimate");
+                let count = counted(queries, "query", "queries");
+                let message = format!("{key} is {estimate}, with {count} too few for an estimate");
                 issues.add_expected(
                     &RUN_STOPPING,
                     self.at(key),
@@ -108,10 +108,10 @@ impl Run<'_> {
             }
             return;
         };
-        // LoadGen sets one less aside, as the query that it reports may be over as well.
+        // LoadGen discards one less, because the reported query may exceed the bound as well.
         let discarded = discarded.saturating_sub(1);
         let rank = (queries - discarded) as f64;
-        // With latencies of tokens, the estimate is of the first token.
+        // With token latencies, the estimate refers to the first token.
         let tokens = self.log.flag("requested_use_token_latencies") == Some(true);
         let (begin, family) = if tokens {
             ("result_first_token_", "_percentile_latency_ns")
@@ -121,16 +121,16 @@ impl Run<'_> {
             ("result_", "_percentile_latency_ns")
         };
         for (name, share) in RANKS {
-            let of = format!("{begin}{name}{family}");
-            let Some(value) = self.log.number(&of) else { continue };
-            let at = share * queries as f64;
-            let too_low = at + 2.0 < rank && estimate < value;
-            let too_high = at - 2.0 > rank && estimate > value;
+            let percentile_key = format!("{begin}{name}{family}");
+            let Some(value) = self.log.number(&percentile_key) else { continue };
+            let position = share * queries as f64;
+            let too_low = position + 2.0 < rank && estimate < value;
+            let too_high = position - 2.0 > rank && estimate > value;
             if too_low || too_high {
                 let side = if too_low { "at least" } else { "at most" };
                 let message = format!(
                     "{key} is {estimate}: with {discarded} of {queries} queries set aside, it is \
-                     {side} {of}"
+                     {side} {percentile_key}"
                 );
                 issues.add_expected(
                     &RUN_STOPPING,
@@ -143,7 +143,7 @@ impl Run<'_> {
         }
     }
 
-    /// What early stopping says in words is what it decided.
+    /// Checks that the texts of early stopping match its decision.
     fn check_words(&self, issues: &mut Issues) {
         let is_met = self.log.flag("early_stopping_met") == Some(true);
         let says = |key: &&str| self.log.text(key).is_some_and(|text| text.contains(UNSUCCESSFUL));
@@ -174,7 +174,7 @@ mod tests {
         };
         let run = |over, met, p99| by(Decision::EarlyStopping, over, met, p99);
         assert_eq!(run("900", "true", "14900000"), [""; 0]);
-        // 1000 over of 100000 is the boundary itself, on which nobody can be confident.
+        // 1000 of 100000 is the boundary itself, which gives no confidence.
         assert!(run("990", "true", "14900000")[0].contains("early stopping is true"));
         assert_eq!(run("990", "false", "14900000"), [""; 0]);
         assert!(run("100", "true", "15100000")[0].contains("result_99.00"));

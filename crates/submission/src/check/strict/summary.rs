@@ -1,4 +1,4 @@
-//! The summary of a run against its detail log.
+//! Checks the summary of a run against its detail log.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use dyno_loadgen::log::read::{Said, disagreements_with, read_summary};
 
 use crate::check::catalogue::{RUN_SUMMARY, RUN_SUMMARY_EMPTY};
-use crate::check::issues::{At, Issues};
+use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
 use crate::facts::text;
 use crate::finding::counted;
@@ -15,33 +15,33 @@ use crate::tree::Node;
 
 use super::logs::Purpose;
 
-/// More disagreements of one summary are not listed.
-const LISTED: usize = 4;
+/// Maximum number of listed disagreements of a summary.
+const MOST_LISTED: usize = 4;
 
-/// Every field that both logs have must be the same in both.
+/// Checks that every field in both logs is equal.
 pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &mut Issues) {
     let path = file.path();
-    let at = At::path(&path);
+    let at = Location::path(&path);
     let text = match text::read(Some(file)) {
         Ok(text) => text,
         Err(why) => return issues.add(&RUN_SUMMARY_EMPTY, at, format!("cannot be read: {why:?}")),
     };
     let (summary, _) = read_summary(&text.text);
-    // Of an accuracy run it says only how many warnings and errors there were.
+    // The summary of an accuracy run contains only the numbers of warnings and errors.
     if purpose == Purpose::Performance && summary.value("Result is").is_none() {
         return issues.add(&RUN_SUMMARY_EMPTY, at, "is no summary of a run");
     }
-    let known = |key: &str| log.find(key).map(|held| said(&held.value));
+    let known = |key: &str| log.find(key).map(|entry| said(&entry.value));
     let found = disagreements_with(&summary, known);
-    for one in found.iter().take(LISTED) {
+    for one in found.iter().take(MOST_LISTED) {
         let message = format!(
             "`{}` is {}, in the detail log {} is {}",
             one.label, one.summary, one.key, one.detail
         );
         issues.add_expected(&RUN_SUMMARY, at.line(Some(one.line)), message, one.detail.clone());
     }
-    if found.len() > LISTED {
-        let more = counted((found.len() - LISTED) as u64, "more field", "more fields");
+    if found.len() > MOST_LISTED {
+        let more = counted((found.len() - MOST_LISTED) as u64, "more field", "more fields");
         let message = format!("differs from the detail log in {more}");
         issues.add(&RUN_SUMMARY, at, message);
     }
@@ -53,16 +53,16 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         let texts = own.into_iter().filter_map(|key| Some((key, log.text(key)?)));
         check_estimates(&path, texts, log, "early_stopping_result", issues);
     }
-    let kept = log.whole("num_errors");
-    if let Some((told, kept)) = summary.errors.zip(kept).filter(|(told, kept)| told != kept) {
-        let told = counted(told, "error", "errors");
-        let message = format!("counts {told}, the detail log {kept}");
+    let counts = summary.errors.zip(log.whole("num_errors"));
+    if let Some((in_summary, in_log)) = counts.filter(|(summary, log)| summary != log) {
+        let errors = counted(in_summary, "error", "errors");
+        let message = format!("counts {errors}, the detail log {in_log}");
         issues.add(&RUN_SUMMARY, at, message);
     }
 }
 
-/// The estimates of early stopping, which are the results of SingleStream and MultiStream,
-/// stand in words in the summary and in the detail log: all must be the same.
+/// Checks that the estimates of early stopping, which are the results of SingleStream and
+/// MultiStream, are the same in the summary, in the texts and in the keys of the detail log.
 fn check_estimates<'a>(
     path: &Path,
     texts: impl Iterator<Item = (&'a str, &'a str)>,
@@ -70,27 +70,27 @@ fn check_estimates<'a>(
     whose: &str,
     issues: &mut Issues,
 ) {
-    // Where tokens are measured, the estimate is of the first token.
+    // If tokens are measured, the estimate refers to the first token.
     let texts = texts.filter(|(head, _)| !head.contains("TPOT") && !head.contains("tpot"));
-    let said: Vec<(f64, f64)> = texts.flat_map(|(_, text)| estimates(text)).collect();
+    let estimates: Vec<(f64, f64)> = texts.flat_map(|(_, text)| estimates_in(text)).collect();
     let target = log.number("effective_target_latency_percentile").unwrap_or(0.9);
     let known =
         [(100.0 * target, "early_stopping_latency_ss"), (99.0, "early_stopping_latency_ms")];
     for (percentile, key) in known {
-        let Some(kept) = log.number(key).filter(|kept| *kept > 0.0) else { continue };
-        let of_percentile = said.iter().find(|(of, _)| (of - percentile).abs() < 1e-6);
-        let message = match of_percentile {
-            Some((_, told)) if (told - kept).abs() < 0.5 => continue,
-            Some((_, told)) => format!("{key} is {kept}, and {whose} says {told}"),
-            None => format!("{key} is {kept}, and {whose} says no estimate"),
+        let Some(logged) = log.number(key).filter(|logged| *logged > 0.0) else { continue };
+        let same = estimates.iter().find(|(other, _)| (other - percentile).abs() < 1e-6);
+        let message = match same {
+            Some((_, estimate)) if (estimate - logged).abs() < 0.5 => continue,
+            Some((_, estimate)) => format!("{key} is {logged}, and {whose} says {estimate}"),
+            None => format!("{key} is {logged}, and {whose} says no estimate"),
         };
-        issues.add(&RUN_SUMMARY, At::path(path), message);
+        issues.add(&RUN_SUMMARY, Location::path(path), message);
     }
 }
 
-/// Percentiles and their estimates, of a text such as `Early stopping 90.0th percentile
+/// Returns percentiles and their estimates in a text such as `Early stopping 90.0th percentile
 /// estimate: 513395`.
-fn estimates(text: &str) -> impl Iterator<Item = (f64, f64)> {
+fn estimates_in(text: &str) -> impl Iterator<Item = (f64, f64)> {
     let parts = text.split("Early stopping ").skip(1);
     parts.filter_map(|part| {
         let (percentile, rest) = part.split_once("th percentile estimate: ")?;
@@ -99,7 +99,7 @@ fn estimates(text: &str) -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// A value as a summary can contradict it.
+/// Converts a value for comparison with a summary.
 fn said(value: &Value) -> Said<'_> {
     match value {
         Value::Null => Said::Null,

@@ -1,5 +1,5 @@
-//! A run against the wall clock, which stamps its begin and its end: latencies that were
-//! made shorter leave time in which nothing happened.
+//! Compares a run with the wall-clock times of its start and end. Forged latencies that are too
+//! short leave unexplained time.
 
 use crate::check::catalogue::RUN_CONSISTENT;
 use crate::check::issues::Issues;
@@ -9,24 +9,23 @@ use dyno_rules::Scenario;
 use super::derive::{Decision, Run};
 
 const NS: f64 = 1e9;
-/// Begin and end of a run are stamped a little inside of its duration.
+/// Start and end are recorded slightly inside the duration of a run.
 pub(super) const SPAN_TOLERANCE_S: f64 = 2.0;
-/// Rates are written with six digits, and both clocks drift.
+/// Rates have six digits, and both clocks drift.
 const SHARE_TOLERANCE: f64 = 0.01;
-/// From an answer to the next query nothing of the system is at work. LoadGen takes some
-/// microseconds; a system in Python may keep it waiting for the interpreter's lock, which
-/// changes hands every 5 ms.
+/// Maximum idle time from an answer to the next query, s. LoadGen takes some microseconds; a
+/// system in Python may wait for the interpreter lock, which changes hands every 5 ms.
 const BETWEEN_QUERIES_S: f64 = 0.005;
-/// At most so much more than the latencies, beside that.
+/// Permitted additional time as a share of the latencies.
 const BETWEEN_QUERIES_SHARE: f64 = 0.1;
 
 impl Run<'_> {
-    /// Checks the times of begin and end.
+    /// Checks the times of start and end.
     pub(super) fn check_span(&self, issues: &mut Issues) {
         let Some(span) = self.span_s() else { return };
         self.check_least_duration(span, issues);
-        match (self.judged.played, self.judged.by) {
-            // All samples begin at once, and the last to be done ends the run.
+        match (self.rules.played, self.rules.decision) {
+            // All samples start at once, and the last to complete ends the run.
             (Scenario::Offline, _) => {
                 let key = "result_max_latency_ns";
                 if let Some(slowest) = self.log.number(key) {
@@ -37,13 +36,13 @@ impl Run<'_> {
                 let key = "result_qps_with_loadgen_overhead";
                 let rate = self.log.number(key).filter(|rate| *rate > 0.0);
                 if let Some((queries, rate)) = self.log.number("result_query_count").zip(rate) {
-                    // It is counted to the last query, not to the last answer.
+                    // The rate counts up to the last query, not to the last answer.
                     let slowest = self.log.number("result_max_latency_ns").unwrap_or(0.0) / NS;
                     self.check_time(key, queries / rate, span - slowest..=span + slowest, issues);
                 }
                 self.check_one_after_another("result_mean_latency_ns", span, issues);
             }
-            // Before, queries waited for their interval.
+            // Before early stopping, queries waited for their interval.
             (Scenario::MultiStream, Decision::EarlyStopping) => {
                 self.check_one_after_another("result_mean_query_latency_ns", span, issues);
             }
@@ -51,7 +50,7 @@ impl Run<'_> {
         }
     }
 
-    /// Queries that follow one another fill the time.
+    /// Checks that sequential queries fill the time.
     fn check_one_after_another(&self, mean_key: &str, span: f64, issues: &mut Issues) {
         let pair = self.log.number("result_query_count").zip(self.log.number(mean_key));
         let Some((queries, mean)) = pair else { return };
@@ -59,33 +58,32 @@ impl Run<'_> {
         self.check_time(mean_key, queries * mean / NS, least..=span, issues);
     }
 
-    /// What a key says that the queries took together must lie within what the wall clock
-    /// has seen.
+    /// Checks that the time which a key implies is within the range by the wall clock.
     fn check_time(
         &self,
         key: &str,
         took: f64,
-        seen: std::ops::RangeInclusive<f64>,
+        possible: std::ops::RangeInclusive<f64>,
         issues: &mut Issues,
     ) {
-        let least = seen.start() * (1.0 - SHARE_TOLERANCE) - SPAN_TOLERANCE_S;
-        let most = seen.end() * (1.0 + SHARE_TOLERANCE) + SPAN_TOLERANCE_S;
+        let least = possible.start() * (1.0 - SHARE_TOLERANCE) - SPAN_TOLERANCE_S;
+        let most = possible.end() * (1.0 + SHARE_TOLERANCE) + SPAN_TOLERANCE_S;
         if !(least..=most).contains(&took) {
             let message = format!("by {key} the queries took {took:.3} s");
-            let (side, seen) = if took < least { ("least", least) } else { ("most", most) };
-            let expected = format!("at {side} {seen:.3} s, by power_begin and power_end");
+            let (side, limit) = if took < least { ("least", least) } else { ("most", most) };
+            let expected = format!("at {side} {limit:.3} s, by power_begin and power_end");
             issues.add_expected(&RUN_CONSISTENT, self.at(key), message, expected);
         }
     }
 
-    /// Seconds of the wall clock from begin to end.
+    /// Returns the wall-clock seconds from start to end.
     pub(super) fn span_s(&self) -> Option<f64> {
         let stamp = |key: &str| self.log.text(key).and_then(Stamp::parse);
         let (begin, end) = stamp("power_begin").zip(stamp("power_end"))?;
         Some(end.seconds_since(begin))
     }
 
-    /// The wall clock must have seen the least duration, too.
+    /// Checks that the wall-clock time reaches the minimum duration.
     fn check_least_duration(&self, span: f64, issues: &mut Issues) {
         let Some(least) = self.log.number("effective_min_duration_ms") else { return };
         let met = self.log.flag("result_min_duration_met") != Some(false);

@@ -2,7 +2,7 @@
 
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_submission::audit::{
-    Accuracies, AuditResult, Element, Evidence, Plan, Played, Reason, Test, baseline_log, plan,
+    Accuracies, AuditResult, Element, Evidence, Plan, Reason, RunFolder, Test, baseline_log, plan,
     verify, write_folder,
 };
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn planned(of: &str) -> Plan {
     plan(Test::Test01, round(of), Some("resnet"), Scenario::Offline).unwrap()
 }
 
-/// TEST01 of two runs with these answers, and equal scores.
+/// Verifies TEST01 for two runs with these answers and equal scores.
 fn audit(
     folder: &Folder,
     plan: &Plan,
@@ -23,7 +23,7 @@ fn audit(
 ) -> (AuditResult, Evidence) {
     let runs = ["accuracy", "performance", "audit"].map(|name| folder.run(name));
     write_answers(&runs[0], accuracy);
-    let performance = Performance::of(Scenario::Offline, 100.0);
+    let performance = Performance::new(Scenario::Offline, 100.0);
     performance.write(&runs[1]);
     write_answers(&runs[2], audited);
     performance.planned(plan, 0).write(&runs[2]);
@@ -72,14 +72,14 @@ fn equal_answers_pass_and_are_written_as_checkers_search_for_them() {
         read("verify_performance.txt"),
         "Verifying performance.\nReference score = 100.0\nTest score = 100.0\nTEST PASS\n"
     );
-    // sha256sum of the log as it is written here.
+    // Output of sha256sum for this log.
     assert!(read("accuracy/accuracy.txt").starts_with("hash="));
     assert_eq!(read("accuracy/accuracy.txt").len(), "hash=\n".len() + 64);
     assert!(read("performance/run_1/mlperf_log_summary.txt").starts_with("Scenario"));
     assert!(read("performance/run_1/mlperf_log_detail.txt").starts_with(":::MLLOG"));
 }
 
-/// SPEC 2.3: the script compares the first element alone.
+/// SPEC 2.3: the script compares only the first element.
 #[test]
 fn an_answer_that_agrees_in_its_first_element_only_is_different() {
     let folder = Folder::new();
@@ -87,14 +87,14 @@ fn an_answer_that_agrees_in_its_first_element_only_is_different() {
     let (result, _) = audit(&folder, &planned("v5.1"), [&before, &now], Element::Int32);
     assert_eq!(verdicts(&result), (false, true));
     let reasons = result.corrected();
-    assert_eq!(reasons.reasons(), [Reason::Answers { different: 1, of: 1, first: 0 }]);
-    // What fails by the rules is not handed in as passed.
+    assert_eq!(reasons.reasons(), [Reason::Answers { different: 1, total: 1, first: 0 }]);
+    // A failure by the rules is not written as passed.
     let file = result.parts[0].file.as_ref().unwrap();
     assert!(file.text.contains("TEST FAIL") && !file.text.contains("TEST PASS"), "{}", file.text);
 }
 
-/// The script overwrites what it compares with: a sample that the accuracy run does
-/// not have is compared with its own first answer.
+/// The script overwrites the answers that it compares with. A sample without an answer in the
+/// accuracy run is compared with its own first answer.
 #[test]
 fn a_sample_that_the_accuracy_run_does_not_have_is_no_match() {
     let folder = Folder::new();
@@ -103,7 +103,7 @@ fn a_sample_that_the_accuracy_run_does_not_have_is_no_match() {
     assert_eq!(verdicts(&result), (false, true));
     let reasons = result.corrected();
     assert!(reasons.reasons().contains(&Reason::NothingLogged), "{reasons:?}");
-    assert!(reasons.reasons().contains(&Reason::Unmatched { count: 2, of: 2 }));
+    assert!(reasons.reasons().contains(&Reason::Unmatched { count: 2, total: 2 }));
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn the_script_stops_at_half_an_element() {
 fn qualities(values: [f64; 2]) -> Accuracies {
     let benchmark = round("v5.1").benchmark("resnet");
     let texts = values.map(|value| format!("accuracy={value}%, good=1, total=2\n"));
-    Accuracies::of(round("v5.1"), benchmark, texts)
+    Accuracies::from_texts(round("v5.1"), benchmark, texts)
 }
 
-/// The way out for systems that are not deterministic: 1 % of difference.
+/// Nondeterministic systems may differ by 1 % in quality.
 #[test]
 fn other_answers_pass_if_they_are_as_good() {
     for (now, passes) in [(76.0, true), (75.25, true), (75.24, false), (12.0, false)] {
@@ -149,7 +149,7 @@ fn other_answers_pass_if_they_are_as_good() {
     }
 }
 
-/// Accuracy scripts score the first answer to each sample, and no later one.
+/// Accuracy scripts score only the first answer to each sample.
 #[test]
 fn later_answers_must_be_as_good_as_first_ones() {
     let folder = Folder::new();
@@ -211,7 +211,7 @@ fn a_folder_that_is_judged_is_not_written_over() {
     let scenario = folder.0.join("Offline");
     write_folder(&result, &evidence, &scenario).unwrap();
     let again = scenario.join("TEST01");
-    evidence.audited = vec![Played::find(&again, TestMode::PerformanceOnly).unwrap()];
+    evidence.audited = vec![RunFolder::find(&again, TestMode::PerformanceOnly).unwrap()];
     let log = again.join("accuracy/mlperf_log_accuracy.json");
     let before = std::fs::read(&log).unwrap();
     assert!(!before.is_empty());
@@ -219,7 +219,7 @@ fn a_folder_that_is_judged_is_not_written_over() {
     assert_eq!(std::fs::read(&log).unwrap(), before);
 }
 
-/// The text of an audit that passed is gone when the next one fails.
+/// The text of a passed audit is removed when the next audit fails.
 #[test]
 fn a_failed_audit_leaves_no_pass_of_an_earlier_one() {
     let folder = Folder::new();
@@ -244,8 +244,8 @@ fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// TEST08: answers are matched by time and query, whatever the sample's number, and
-/// an entropy may be a thousandth away.
+/// TEST08 matches answers by time and query, regardless of the sample index, and allows a
+/// difference of 0.1 % in entropy.
 #[test]
 fn a_streaming_recommender_is_compared_by_entropy() {
     let plan = plan(Test::Test08, round("v6.1"), Some("dlrm-v3"), Scenario::Offline).unwrap();
@@ -262,7 +262,7 @@ fn a_streaming_recommender_is_compared_by_entropy() {
         let [accuracy, audited] = ["accuracy", "audited"].map(|name| folder.run(name));
         write_answers(&accuracy, &[(0, before.clone())]);
         write_answers(&audited, &[(55, floats(&now))]);
-        Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&audited);
+        Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&audited);
         let mut evidence = Evidence::new(vec![audited], Element::Float32);
         evidence.accuracy = Some(accuracy);
         let result = verify(&plan, &evidence);
@@ -275,7 +275,7 @@ fn a_streaming_recommender_is_compared_by_entropy() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the logs hold, the verdict is a verdict.
+    /// Verification returns a verdict for any content of the logs.
     #[test]
     fn no_logs_make_an_audit_panic(
         logs in proptest::collection::vec(
@@ -327,7 +327,7 @@ fn an_accuracy_run_of_one_sample_has_not_answered_the_others() {
     let accuracy = evidence.accuracy.clone().unwrap();
     let failed = |samples: &str| {
         let settings = vec![("effective_accuracy_sample_count".to_owned(), samples.to_owned())];
-        Performance { settings, ..Performance::of(Scenario::Offline, 1.0) }.write(&accuracy);
+        Performance { settings, ..Performance::new(Scenario::Offline, 1.0) }.write(&accuracy);
         verify(&plan, &evidence).corrected().reasons().to_vec()
     };
     assert_eq!(failed("1"), []);

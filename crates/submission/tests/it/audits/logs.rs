@@ -1,4 +1,4 @@
-//! Logs as short as audits can read them.
+//! Minimal logs that audits can read.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Plan, Played};
+use dyno_submission::audit::{Plan, RunFolder};
 
-/// A folder that is gone when the test is.
+/// A temporary folder, removed on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -21,11 +21,11 @@ impl Folder {
         Self(path)
     }
 
-    /// A run below it.
-    pub fn run(&self, name: &str) -> Played {
+    /// Returns a run below the folder.
+    pub fn run(&self, name: &str) -> RunFolder {
         let path = self.0.join(name);
         fs::create_dir_all(&path).unwrap();
-        Played::new(path)
+        RunFolder::new(path)
     }
 }
 
@@ -35,18 +35,18 @@ impl Drop for Folder {
     }
 }
 
-/// Sample, answer, first tokens, count of tokens.
+/// Sample, answer, first tokens, token count.
 pub type Row = (u64, Vec<u8>, Option<Vec<u8>>, Option<i64>);
 
-/// An accuracy log of these samples and answers.
-pub fn write_answers(run: &Played, entries: &[(u64, Vec<u8>)]) {
+/// Writes an accuracy log with these samples and answers.
+pub fn write_answers(run: &RunFolder, entries: &[(u64, Vec<u8>)]) {
     let rows: Vec<Row> =
         entries.iter().map(|(index, data)| (*index, data.clone(), None, None)).collect();
     write_tokens(run, &rows);
 }
 
-/// The same with first tokens and counts of tokens.
-pub fn write_tokens(run: &Played, entries: &[Row]) {
+/// Writes an accuracy log with first tokens and token counts.
+pub fn write_tokens(run: &RunFolder, entries: &[Row]) {
     let hex = |data: &[u8]| data.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     let rows: Vec<String> = entries
         .iter()
@@ -78,12 +78,12 @@ pub struct Performance {
     pub seeds: u64,
     pub errors: usize,
     pub mean_latency: u64,
-    /// Further lines of the detail log, over the others.
+    /// Additional lines of the detail log, which override the others.
     pub settings: Vec<(String, String)>,
 }
 
 impl Performance {
-    pub fn of(scenario: Scenario, score: f64) -> Self {
+    pub fn new(scenario: Scenario, score: f64) -> Self {
         Self {
             scenario,
             score,
@@ -96,7 +96,7 @@ impl Performance {
         }
     }
 
-    /// With the settings of a planned run.
+    /// Applies the settings of a planned run.
     pub fn planned(mut self, plan: &Plan, run: usize) -> Self {
         for (field, value) in &plan.runs[run].settings {
             let key = match *field {
@@ -111,7 +111,7 @@ impl Performance {
         self
     }
 
-    pub fn write(&self, run: &Played) {
+    pub fn write(&self, run: &RunFolder) {
         let (key, label) = match self.scenario {
             Scenario::SingleStream => ("early_stopping_latency_ss", None),
             Scenario::MultiStream => ("early_stopping_latency_ms", None),
@@ -131,7 +131,7 @@ impl Performance {
         for seed in ["qsl", "sample_index", "schedule"] {
             rows.push((format!("effective_{seed}_rng_seed"), self.seeds.to_string()));
         }
-        // A setting that is given twice was changed; a result stays, too.
+        // A setting that is given twice was changed; results keep both lines.
         let is_changed = |key: &String, later: &[(String, String)]| {
             key.starts_with("effective_") && later.iter().any(|(other, _)| other == key)
         };

@@ -1,8 +1,7 @@
-//! Audits of published submissions: the texts that the official scripts left there
-//! are those that are written here.
+//! Audits of published submissions: Dyno writes the same texts as the official scripts.
 
 use dyno_loadgen::settings::Scenario;
-use dyno_submission::audit::{Element, Evidence, Played, Test, plan, verify};
+use dyno_submission::audit::{Element, Evidence, RunFolder, Test, plan, verify};
 
 use super::round;
 use crate::shared;
@@ -20,13 +19,13 @@ fn scores_of_published_audits_are_judged_and_written_as_they_were() {
     ] {
         for scenario in scenarios {
             let below = |kind| tree.join("closed").join(system.replace("{}", kind)).join(scenario);
-            let reference = Played::new(below("results").join("performance/run_1"));
+            let reference = RunFolder::new(below("results").join("performance/run_1"));
             for test in [Test::Test01, Test::Test04] {
                 let audit = below("compliance").join(test.name());
                 let of = Scenario::ALL.iter().find(|of| of.name().eq_ignore_ascii_case(scenario));
                 let benchmark = system.rsplit('/').next();
                 let plan = plan(test, round("v5.1"), benchmark, *of.unwrap()).unwrap();
-                let audited = Played::new(audit.join("performance/run_1"));
+                let audited = RunFolder::new(audit.join("performance/run_1"));
                 let mut evidence = Evidence::new(vec![audited], Element::Byte);
                 evidence.performance = Some(reference.clone());
                 let result = verify(&plan, &evidence);
@@ -34,7 +33,7 @@ fn scores_of_published_audits_are_judged_and_written_as_they_were() {
                 assert!(part.official.is_passed(), "{scenario} {test}: {part:?}");
                 assert!(part.corrected.is_passed(), "{scenario} {test}: {part:?}");
                 let published = std::fs::read_to_string(audit.join("verify_performance.txt"));
-                // The summaries that TEST04 reads give rates as text.
+                // The summaries that TEST04 reads contain rates as text.
                 let plain = |text: &str| text.replace(".0\n", "\n");
                 assert_eq!(
                     plain(&part.file.as_ref().unwrap().text),

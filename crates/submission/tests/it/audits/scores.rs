@@ -24,9 +24,9 @@ fn audit(plan: &Plan, reference: &Performance, audited: &Performance) -> AuditRe
     verify(plan, &evidence)
 }
 
-fn of(test: Test, name: &str, scenario: Scenario, scores: [f64; 2]) -> (bool, bool) {
+fn verdicts(test: Test, name: &str, scenario: Scenario, scores: [f64; 2]) -> (bool, bool) {
     let plan = plan(test, round(name), None, scenario).unwrap();
-    let [before, now] = scores.map(|score| Performance::of(scenario, score));
+    let [before, now] = scores.map(|score| Performance::new(scenario, score));
     let result = audit(&plan, &before, &now);
     (result.corrected().is_passed(), result.official().is_passed())
 }
@@ -37,35 +37,36 @@ const SCRIPT: (bool, bool) = (false, true);
 
 #[test]
 fn one_sample_may_not_be_faster_by_a_tenth() {
-    let offline = |now| of(Test::Test04, "v5.1", Scenario::Offline, [1000.0, now]);
+    let offline = |now| verdicts(Test::Test04, "v5.1", Scenario::Offline, [1000.0, now]);
     assert_eq!(offline(1099.9), BOTH);
     assert_eq!(offline(1100.1), NEITHER);
     assert_eq!(offline(1.0), BOTH);
 }
 
-/// SPEC 2.3: the script asks whether a speed, in queries per second, is at most
-/// 200,000, which it is from 5 us on.
+/// SPEC 2.3: the script checks whether a speed, in queries/s, is at most 200,000, which holds
+/// from 5 us on.
 #[test]
 fn the_script_allows_nearly_every_stream_a_fifth() {
-    let single = |before, now| of(Test::Test04, "v5.1", Scenario::SingleStream, [before, now]);
+    let single =
+        |before, now| verdicts(Test::Test04, "v5.1", Scenario::SingleStream, [before, now]);
     // 15 % faster.
     assert_eq!(single(1_150_000.0, 1_000_000.0), SCRIPT);
     assert_eq!(single(1_090_000.0, 1_000_000.0), BOTH);
     assert_eq!(single(1_250_000.0, 1_000_000.0), NEITHER);
-    // Short ones may be, by either.
+    // Both readings allow this for short latencies.
     assert_eq!(single(115_000.0, 100_000.0), BOTH);
-    // Below 5 us the script is the stricter one.
+    // Below 5 us the script is stricter.
     assert_eq!(single(4_600.0, 4_000.0), (true, false));
-    let multi = |before, now| of(Test::Test04, "v5.1", Scenario::MultiStream, [before, now]);
+    let multi = |before, now| verdicts(Test::Test04, "v5.1", Scenario::MultiStream, [before, now]);
     assert_eq!(multi(11_500_000.0, 10_000_000.0), SCRIPT);
     assert_eq!(multi(1_150_000.0, 1_000_000.0), BOTH);
 }
 
-/// A run that was made with the seeds of the audit is as fast as the audit, whatever it knows.
+/// A submission that was run with the audit's seeds is as fast as the audit, even if it cheats.
 #[test]
 fn a_submission_with_the_seeds_of_the_audit_proves_nothing() {
     let plan = plan(Test::Test05, round("v4.1"), None, Scenario::Offline).unwrap();
-    let run = Performance::of(Scenario::Offline, 1000.0);
+    let run = Performance::new(Scenario::Offline, 1000.0);
     let result = audit(&plan, &run.clone().planned(&plan, 0), &run);
     let reasons = result.corrected();
     let [first, _, _] = reasons.reasons() else { panic!("{result:?}") };
@@ -73,7 +74,7 @@ fn a_submission_with_the_seeds_of_the_audit_proves_nothing() {
     assert!(result.official().is_passed());
 }
 
-/// SPEC 2.3: an unescaped parenthesis, so that the script never finds the bound.
+/// SPEC 2.3: because of an unescaped parenthesis, the script never finds the bound.
 #[test]
 fn another_bound_of_latency_escapes_the_script_on_summaries() {
     let scenario = Scenario::Server;
@@ -81,7 +82,7 @@ fn another_bound_of_latency_escapes_the_script_on_summaries() {
         [(Test::Test04, "v5.1", true), (Test::Test05, "v4.1", true), (Test::Test01, "v5.1", false)]
     {
         let plan = plan(test, round(round_name), None, scenario).unwrap();
-        let before = Performance { target_latency: 15, ..Performance::of(scenario, 100.0) };
+        let before = Performance { target_latency: 15, ..Performance::new(scenario, 100.0) };
         let now = Performance { target_latency: 30, ..before.clone() };
         let result = audit(&plan, &before, &now);
         let part = result.parts.iter().find(|part| part.name == "score").unwrap();
@@ -100,7 +101,7 @@ fn another_bound_of_latency_escapes_the_script_on_summaries() {
 fn logging_answers_may_cost_a_tenth() {
     let offline = |now| {
         let plan = plan(Test::Test01, round("v5.1"), None, Scenario::Offline).unwrap();
-        let [before, now] = [1000.0, now].map(|score| Performance::of(Scenario::Offline, score));
+        let [before, now] = [1000.0, now].map(|score| Performance::new(Scenario::Offline, score));
         let result = audit(&plan, &before, &now);
         let part = result.parts.iter().find(|part| part.name == "score").unwrap();
         (part.corrected.is_passed(), part.official.is_passed())
@@ -113,33 +114,33 @@ fn logging_answers_may_cost_a_tenth() {
 
 #[test]
 fn other_seeds_may_be_faster_in_later_rounds() {
-    let offline = |name, now| of(Test::Test05, name, Scenario::Offline, [1000.0, now]);
+    let offline = |name, now| verdicts(Test::Test05, name, Scenario::Offline, [1000.0, now]);
     assert_eq!(offline("v0.7", 960.0), BOTH);
     assert_eq!(offline("v0.7", 1060.0), NEITHER);
     assert_eq!(offline("v4.1", 1060.0), BOTH);
     assert_eq!(offline("v4.1", 940.0), NEITHER);
-    let single = |now| of(Test::Test05, "v4.1", Scenario::SingleStream, [1e6, now]);
+    let single = |now| verdicts(Test::Test05, "v4.1", Scenario::SingleStream, [1e6, now]);
     assert_eq!(single(1.06e6), NEITHER);
     assert_eq!(single(0.5e6), BOTH);
 }
 
 #[test]
 fn one_sample_may_be_slower_than_many_but_not_faster() {
-    let pair = |scenario, now| of(Test::Test04Pair, "v0.5", scenario, [1e6, now]);
+    let pair = |scenario, now| verdicts(Test::Test04Pair, "v0.5", scenario, [1e6, now]);
     assert_eq!(pair(Scenario::Offline, 1.2e6), NEITHER);
     assert_eq!(pair(Scenario::Offline, 0.5e6), BOTH);
     assert_eq!(pair(Scenario::SingleStream, 0.85e6), NEITHER);
     assert_eq!(pair(Scenario::SingleStream, 3e6), BOTH);
-    let custom = |now| of(Test::Test03, "v0.5", Scenario::Offline, [1e6, now]);
+    let custom = |now| verdicts(Test::Test03, "v0.5", Scenario::Offline, [1e6, now]);
     assert_eq!(custom(0.85e6), NEITHER);
     assert_eq!(custom(0.95e6), BOTH);
 }
 
-/// A run at a fixed interval, with so many streams for a result.
+/// A run with a fixed interval whose result is this number of streams.
 fn streams(count: u64) -> Performance {
     let key = "dyno_result_samples_per_query".to_string();
     let settings = vec![(key, count.to_string())];
-    Performance { settings, ..Performance::of(Scenario::MultiStream, 0.0) }
+    Performance { settings, ..Performance::new(Scenario::MultiStream, 0.0) }
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn more_streams_are_faster() {
         panic!("{faster:?}")
     };
     assert!(faster.parts[0].figures[..2].iter().all(|figure| figure.unit == "streams"));
-    // Fewer are slower, which one sample may be.
+    // Fewer streams are slower, which is allowed for one sample.
     assert!(result(30, 3).corrected().is_passed());
     assert!(result(15, 15).corrected().is_passed());
 }
@@ -162,7 +163,7 @@ fn more_streams_are_faster() {
 fn a_load_that_the_repetition_lowered_is_that_of_the_result() {
     let plan = plan(Test::Test05, round("v0.7"), None, Scenario::Server).unwrap();
     let at = |result: Option<&str>, asked: &str| {
-        let mut run = Performance::of(Scenario::Server, 600.0);
+        let mut run = Performance::new(Scenario::Server, 600.0);
         run.settings.push(("effective_target_qps".into(), asked.into()));
         run.settings.extend(result.map(|qps| ("dyno_result_target_qps".into(), qps.into())));
         run
@@ -188,7 +189,7 @@ fn a_load_that_the_repetition_lowered_is_that_of_the_result() {
 fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     let scenario = Scenario::Offline;
     let plan = plan(Test::Test04, round("v5.1"), None, scenario).unwrap();
-    let good = Performance::of(scenario, 100.0);
+    let good = Performance::new(scenario, 100.0);
     let reasons = |before: &Performance, now: &Performance| {
         let result = audit(&plan, before, now);
         let corrected = result.corrected();
@@ -207,7 +208,7 @@ fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     let (found, official) = reasons(&good, &seeds);
     assert_eq!((found.len(), official), (3, true), "{found:?}");
 
-    // The submission handed in as its own audit: no script asks.
+    // The scripts do not detect a submission that is its own audit.
     let folder = Folder::new();
     let run = folder.run("both");
     good.write(&run);
@@ -224,17 +225,17 @@ fn a_run_that_is_invalid_or_was_made_otherwise_fails_and_says_so() {
     );
 }
 
-/// Each sample once is too few for a percentile or a minimum duration.
+/// Issuing each sample once may be too short for a percentile or a minimum duration.
 #[test]
 fn the_run_of_unique_samples_need_not_be_valid() {
     let plan = plan(Test::Test04Pair, round("v2.0"), None, Scenario::Offline).unwrap();
-    let good = Performance::of(Scenario::Offline, 100.0);
+    let good = Performance::new(Scenario::Offline, 100.0);
     let invalid = Performance { validity: "INVALID", ..good.clone() };
     assert!(audit(&plan, &invalid, &good).is_passed());
     let result = audit(&plan, &good, &invalid);
     assert_eq!(result.corrected().reasons(), [Reason::NotValid { side: Side::Audit }]);
 
-    // Ten samples of which each came a hundred times were not unique.
+    // Ten samples issued a hundred times each are not unique.
     let many = |queries: &str| {
         let settings = [
             ("effective_performance_sample_count", "10"),
@@ -253,7 +254,7 @@ fn the_run_of_unique_samples_need_not_be_valid() {
         found: Some("1000".into()),
     };
     assert_eq!(audit(&plan, &many("1000"), &now).corrected().reasons(), [expected]);
-    // Too short is forgiven, too slow is not.
+    // A run may be too short but not too slow.
     let mut slow = many("10");
     slow.settings.push(("result_perf_constraints_met".into(), "false".into()));
     let result = audit(&plan, &slow, &now);
@@ -264,7 +265,7 @@ fn the_run_of_unique_samples_need_not_be_valid() {
 fn a_submission_of_one_sample_is_no_reference() {
     for test in [Test::Test01, Test::Test04] {
         let plan = plan(test, round("v5.1"), None, Scenario::Offline).unwrap();
-        let good = Performance::of(Scenario::Offline, 100.0);
+        let good = Performance::new(Scenario::Offline, 100.0);
         let mut one = good.clone();
         let key = "effective_performance_issue_same";
         one.settings.push((key.into(), "true".into()));
@@ -281,12 +282,12 @@ fn a_submission_of_one_sample_is_no_reference() {
     }
 }
 
-/// Whichever of the two lines is read, the other may be what was measured.
+/// Either of two contradicting lines may be the true one.
 #[test]
 fn a_log_that_says_two_things_fails_its_audit() {
     let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
-    let good = Performance::of(Scenario::Offline, 100.0);
-    let mut twice = Performance::of(Scenario::Offline, 900.0);
+    let good = Performance::new(Scenario::Offline, 100.0);
+    let mut twice = Performance::new(Scenario::Offline, 900.0);
     let key = "result_samples_per_second".to_owned();
     twice.settings.push((key.clone(), "100".into()));
     let of = |side| vec![Reason::Contradiction { side, key: key.clone() }];
@@ -300,7 +301,7 @@ fn a_log_that_says_two_things_fails_its_audit() {
 #[test]
 fn a_server_that_got_faster_is_told_though_its_score_is_the_same() {
     let plan = plan(Test::Test04, round("v5.1"), None, Scenario::Server).unwrap();
-    let before = Performance { mean_latency: 9_000, ..Performance::of(Scenario::Server, 100.0) };
+    let before = Performance { mean_latency: 9_000, ..Performance::new(Scenario::Server, 100.0) };
     let now = Performance { mean_latency: 2_000, ..before.clone() };
     let result = audit(&plan, &before, &now);
     assert!(result.is_passed());
@@ -322,7 +323,7 @@ fn what_is_not_there_is_a_reason() {
 #[test]
 fn a_latency_is_told_in_whole_nanoseconds() {
     let plan = plan(Test::Test04, round("v5.1"), None, Scenario::SingleStream).unwrap();
-    let at = |score| Performance::of(Scenario::SingleStream, score);
+    let at = |score| Performance::new(Scenario::SingleStream, score);
     let result = audit(&plan, &at(1_038_815.0), &at(20_001.0));
     let told = result.corrected().reasons()[0].to_string();
     assert!(told.starts_with("the score is 20001 ns against 1038815 ns"), "{told}");

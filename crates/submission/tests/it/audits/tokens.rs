@@ -2,7 +2,7 @@
 
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_submission::audit::{
-    AuditResult, Element, Evidence, Played, Test, plan, verify, write_folder,
+    AuditResult, Element, Evidence, RunFolder, Test, plan, verify, write_folder,
 };
 
 use super::logs::{Folder, Performance, Row, write_tokens};
@@ -12,7 +12,7 @@ fn tokens(values: &[i64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// An answer whose first token was told, with its count.
+/// An answer with its reported first token and its count.
 fn answer(values: &[i64]) -> Row {
     (0, tokens(values), Some(tokens(&values[..1])), Some(values.len() as i64))
 }
@@ -21,11 +21,11 @@ fn test06(scenario: Scenario, rows: &[Row]) -> AuditResult {
     let plan = plan(Test::Test06, round("v5.1"), None, scenario).unwrap();
     let folder = Folder::new();
     let run = folder.run("audit");
-    // As many as the audit logs.
+    // The number of answers that the audit logs.
     let rows: Vec<Row> =
         rows.iter().cycle().take(if rows.is_empty() { 0 } else { 100 }).cloned().collect();
     write_tokens(&run, &rows);
-    Performance::of(scenario, 1.0).planned(&plan, 0).write(&run);
+    Performance::new(scenario, 1.0).planned(&plan, 0).write(&run);
     verify(&plan, &Evidence::new(vec![run], Element::Int64))
 }
 
@@ -50,8 +50,8 @@ fn tokens_that_agree_pass() {
     );
 }
 
-/// SPEC 2.3: the script looks for a run of ends at the end only, and never at the
-/// first token.
+/// SPEC 2.3: the script looks for repeated end tokens only at the end, and ignores the first
+/// token.
 #[test]
 fn tokens_after_the_end_of_the_text_are_found() {
     let server = |values: &[i64]| verdicts(Scenario::Server, &[answer(values)]);
@@ -65,7 +65,7 @@ fn tokens_after_the_end_of_the_text_are_found() {
 fn first_tokens_and_counts_must_be_those_of_the_answer() {
     let server = |row: Row| verdicts(Scenario::Server, &[row]);
     assert_eq!(server((0, tokens(&[5, 6]), Some(tokens(&[6])), Some(2))), (false, false));
-    // A report of no token agrees with everything, by the script.
+    // The script accepts an empty report of first tokens.
     assert_eq!(server((0, tokens(&[5, 6]), Some(vec![]), Some(2))), (false, true));
     assert_eq!(server((0, tokens(&[5, 6]), None, Some(2))), (false, false));
     assert_eq!(server((0, tokens(&[5, 6]), Some(tokens(&[5])), Some(3))), (false, false));
@@ -73,7 +73,7 @@ fn first_tokens_and_counts_must_be_those_of_the_answer() {
     assert_eq!(verdicts(Scenario::Server, &[]), (false, true));
 }
 
-/// What speaks against the run itself is in the text that is handed in, too.
+/// Reasons against the run itself are included in the submitted text.
 #[test]
 fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
     let plan = plan(Test::Test06, round("v5.1"), None, Scenario::Server).unwrap();
@@ -81,7 +81,7 @@ fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
         let folder = Folder::new();
         let run = folder.run("audit");
         write_tokens(&run, &vec![answer(&[5, 2]); rows]);
-        let mut played = Performance::of(Scenario::Server, 1.0).planned(&plan, 0);
+        let mut played = Performance::new(Scenario::Server, 1.0).planned(&plan, 0);
         change(&mut played);
         played.write(&run);
         let result = verify(&plan, &Evidence::new(vec![run], Element::Int64));
@@ -116,13 +116,13 @@ fn a_run_that_is_not_that_of_the_audit_fails_it_and_its_text() {
     assert!(!of(&slow, 100));
 }
 
-/// The rules ask a submission for the text and the answers of TEST06, for no log.
+/// The rules require only the text and the answers of TEST06, no log.
 #[test]
 fn answers_alone_are_judged_and_leave_no_empty_folder() {
     let plan = plan(Test::Test06, round("v5.1"), None, Scenario::Server).unwrap();
     let folder = Folder::new();
     write_tokens(&folder.run("TEST06/accuracy"), &vec![answer(&[5, 2]); 100]);
-    let run = Played::find(&folder.0.join("TEST06"), TestMode::PerformanceOnly).unwrap();
+    let run = RunFolder::find(&folder.0.join("TEST06"), TestMode::PerformanceOnly).unwrap();
     let evidence = Evidence::new(vec![run], Element::Int64);
     let result = verify(&plan, &evidence);
     assert!(result.is_passed(), "{result:?}");
@@ -143,13 +143,13 @@ fn no_bound_of_nan_is_met() {
     let folder = Folder::new();
     let run = folder.run("audit");
     write_tokens(&run, &[answer(&[1])]);
-    Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
+    Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
     let mut evidence = Evidence::new(vec![run], Element::Int32);
     (evidence.quality, evidence.samples) = (Some(99.0), Some(1));
     assert!(!verify(&plan, &evidence).is_passed());
     plan.threshold = Some(60.0);
     assert!(verify(&plan, &evidence).is_passed());
-    // Without a number of samples, as many as the audit logs.
+    // Without a known number of samples, the number that the audit logs applies.
     evidence.samples = None;
     assert!(!verify(&plan, &evidence).is_passed());
 }
@@ -163,7 +163,7 @@ fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
         let row = |(at, tokens): (usize, usize)| (at as u64, vec![1; 4 * tokens], None, None);
         let rows: Vec<Row> = lengths.into_iter().enumerate().map(row).collect();
         write_tokens(&run, &rows);
-        Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
+        Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
         let mut evidence = Evidence::new(vec![run], Element::Int32);
         evidence.samples = Some(samples);
         verify(&plan, &evidence)
@@ -174,7 +174,7 @@ fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
     assert!(text.contains("Mean output tokens: 1250.00\n") && text.contains("TEST PASS"), "{text}");
     assert!(!audit([1_000, 1_300], 2).official().is_passed());
     assert!(!audit([1_500, 1_500], 2).official().is_passed());
-    // Part of the data set.
+    // The log covers only part of the data set.
     let part = audit([1_250, 1_250], 3);
     assert!(part.official().is_passed() && !part.corrected().is_passed());
 }
@@ -188,7 +188,7 @@ fn the_quality_of_a_whole_performance_run_has_a_bound() {
         let folder = Folder::new();
         let run = folder.run("audit");
         write_tokens(&run, &[answer(&[1])]);
-        Performance::of(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
+        Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
         let mut evidence = Evidence::new(vec![run], Element::Int32);
         evidence.quality = quality;
         evidence.samples = Some(1);

@@ -1,10 +1,10 @@
-//! What `dyno audit` leaves becomes a part of a submission.
+//! Packaging of the folders that `dyno audit` writes.
 
 use std::fs;
 
-use dyno_loadgen::settings::Scenario as Played;
+use dyno_loadgen::settings::Scenario as LoadGenScenario;
 use dyno_rules::Round;
-use dyno_submission::package::{Asked, Infer, PackageError, find, package};
+use dyno_submission::package::{Infer, PackageError, PackageRequest, find, package};
 
 use super::trees::{asked, files, json, open, run_directory};
 use crate::made::folder::Folder;
@@ -14,13 +14,13 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run.join("baseline"));
-    run_directory(round, &[Played::Offline], &run.join("audited"));
+    run_directory(round, &[LoadGenScenario::Offline], &run.join("baseline"));
+    run_directory(round, &[LoadGenScenario::Offline], &run.join("audited"));
     fs::write(run.join("audit.json"), "{}").unwrap();
     let judged = run.join("compliance/Offline/TEST04");
     fs::create_dir_all(&judged).unwrap();
     fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
-    // Of TEST06 the rules ask for no more than its answers and its text.
+    // The rules require only the answers and the text of TEST06.
     let tokens = run.join("compliance/Offline/TEST06/accuracy");
     fs::create_dir_all(&tokens).unwrap();
     fs::write(tokens.join("mlperf_log_accuracy.json"), "[\n]\n").unwrap();
@@ -31,11 +31,11 @@ fn a_folder_of_dyno_audit_gives_its_baseline_and_its_verdicts() {
     let tokens = format!("{below}/TEST06/accuracy/mlperf_log_accuracy.json");
     assert_eq!(audits, [&format!("{below}/TEST04/verify_performance.txt"), &tokens]);
 
-    // A run that was made for no audit counts before those that were.
+    // A run without an audit takes precedence over reference runs of audits.
     let all = scratch.path().join("all");
     fs::create_dir_all(&all).unwrap();
     fs::rename(&run, all.join("audited")).unwrap();
-    run_directory(round, &[Played::Offline], &all.join("own"));
+    run_directory(round, &[LoadGenScenario::Offline], &all.join("own"));
     package(&open(round, &all), &scratch.path().join("other")).unwrap();
     let tests = find(&[all]).unwrap().tests;
     assert!(tests.iter().all(|test| test.folder.to_string_lossy().contains("/own/")), "{tests:?}");
@@ -46,14 +46,14 @@ fn an_audit_that_was_made_twice_is_refused() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-twice");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     for name in ["first", "second"] {
         let judged = run.join(name).join("compliance/Offline/TEST04");
         fs::create_dir_all(&judged).unwrap();
         fs::write(judged.join("verify_performance.txt"), "TEST PASS\n").unwrap();
     }
     let error = package(&open(round, &run), &out).unwrap_err();
-    assert!(matches!(error, PackageError::AuditTwice { .. }), "{error}");
+    assert!(matches!(error, PackageError::DuplicateAudit { .. }), "{error}");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn an_audit_that_does_not_say_that_it_passes_is_told_where_it_counts() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-failed");
     let run = scratch.path().join("run");
-    run_directory(round, &[Played::SingleStream], &run);
+    run_directory(round, &[LoadGenScenario::SingleStream], &run);
     let audits = run.join("compliance/SingleStream");
     let say = |path: &str, text: &str| {
         let path = audits.join(path);
@@ -71,27 +71,28 @@ fn an_audit_that_does_not_say_that_it_passes_is_told_where_it_counts() {
     say("TEST01/verify_accuracy.txt", "TEST PASS\n");
     say("TEST04/verify_performance.txt", "TEST FAIL: Test score invalid\n");
     say("TEST06/verify_accuracy.txt", "TEST06 verification failed\n");
-    let told = |asked: Asked<'_>, out: &str| {
+    let told = |asked: PackageRequest<'_>, out: &str| {
         let packaged = package(&asked, &scratch.path().join(out)).unwrap();
         let [doubts, notes] = [packaged.doubts, packaged.notes].map(|said| {
             said.into_iter().filter(|said| said.contains("SingleStream TEST")).collect::<Vec<_>>()
         });
         (doubts, notes)
     };
-    // Offline and MultiStream have the audits of SingleStream: they are told once.
-    let (doubts, notes) = told(Asked { infer: Infer::Missing, ..asked(round, &run) }, "closed");
+    // Offline and MultiStream share the audits of SingleStream, which are reported once.
+    let (doubts, notes) =
+        told(PackageRequest { infer: Infer::Missing, ..asked(round, &run) }, "closed");
     assert_eq!((doubts.len(), notes.len()), (2, 1), "{doubts:?} {notes:?}");
     assert!(doubts[0].ends_with("there is no verify_performance.txt"), "{doubts:?}");
     assert!(doubts[1].ends_with("verify_performance.txt says TEST FAIL"), "{doubts:?}");
     assert!(notes[0].contains("TEST06"), "{notes:?}");
-    // The open division asks for none.
+    // The open division requires no audits.
     let (doubts, notes) = told(open(round, &run), "open");
     assert_eq!((doubts.len(), notes.len()), (0, 3), "{doubts:?} {notes:?}");
-    // Answers of TEST01 may differ where both accuracies are there.
+    // Answers of TEST01 may differ if both accuracies exist.
     say("TEST01/verify_accuracy.txt", "TEST FAIL\n");
     say("TEST01/verify_performance.txt", "TEST PASS\n");
     say("TEST01/accuracy/baseline_accuracy.txt", "accuracy=1%\n");
-    let infer = || Asked { infer: Infer::Missing, ..asked(round, &run) };
+    let infer = || PackageRequest { infer: Infer::Missing, ..asked(round, &run) };
     assert_eq!(told(infer(), "one").0.len(), 2);
     say("TEST01/accuracy/compliance_accuracy.txt", "accuracy=1%\n");
     assert_eq!(told(infer(), "both").0.len(), 1);
@@ -102,7 +103,7 @@ fn the_run_of_an_audit_is_no_result() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-as-result");
     let run = scratch.path().join("run");
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let key = "\"effective_performance_issue_same\", \"value\": ";
     for part in ["accuracy", "performance"] {
         let log = run.join("Offline").join(part).join("mlperf_log_detail.txt");
@@ -120,7 +121,7 @@ fn a_tree_is_of_one_round() {
     let round = |name: &str| Round::named(name).unwrap();
     let run = |name: &str| {
         let run = scratch.path().join(name);
-        run_directory(round(name), &[Played::Offline], &run);
+        run_directory(round(name), &[LoadGenScenario::Offline], &run);
         run
     };
     let (old, middle, new) = (run("v5.0"), run("v5.1"), run("v6.0"));
@@ -129,8 +130,8 @@ fn a_tree_is_of_one_round() {
     let error = package(&open(round("v6.0"), &new), &out).unwrap_err();
     let PackageError::OtherLayout { path, .. } = &error else { panic!("{error}") };
     assert_eq!(path, &out.join("open/Us/measurements"));
-    // Other rounds of the same layout are told by their seeds.
-    let other = Asked { system: "other".into(), ..open(round("v5.0"), &old) };
+    // Rounds with the same layout are distinguished by their seeds.
+    let other = PackageRequest { system: "other".into(), ..open(round("v5.0"), &old) };
     let packaged = package(&other, &out).unwrap();
     assert!(packaged.notes.iter().any(|note| note.contains("seeds")), "{:?}", packaged.notes);
 }
@@ -141,7 +142,7 @@ fn a_system_has_no_type_where_the_round_knows_none() {
     for (name, has_type) in [("v0.5", false), ("v5.1", true)] {
         let round = Round::named(name).unwrap();
         let run = scratch.path().join(name);
-        run_directory(round, &[Played::Offline], &run);
+        run_directory(round, &[LoadGenScenario::Offline], &run);
         let out = scratch.path().join(format!("{name}-tree"));
         package(&open(round, &run), &out).unwrap();
         let system = json(&out.join("open/Us/systems/box.json"));

@@ -1,12 +1,14 @@
-//! A second package into a tree: what a human completed stays, and what contradicts the
-//! flags is told.
+//! Packaging into an existing tree: edited files stay, and contradictions with flags are
+//! reported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::settings::Scenario as Played;
+use dyno_loadgen::settings::Scenario as LoadGenScenario;
 use dyno_rules::{Round, Suite};
-use dyno_submission::package::{Asked, Availability, Conflict, PackageError, Packaged, package};
+use dyno_submission::package::{
+    Availability, Conflict, PackageError, PackageRequest, PackageSummary, package,
+};
 
 use super::trees::{asked, files, json, open, run_directory};
 use crate::made::folder::Folder;
@@ -14,13 +16,13 @@ use crate::made::submission;
 
 const SYSTEM: &str = "open/Us/systems/box.json";
 
-/// A tree with one result, and what another one is packaged with.
-fn tree(scratch: &Folder) -> (PathBuf, Asked<'static>) {
+/// A tree with one result, and the request to package another.
+fn tree(scratch: &Folder) -> (PathBuf, PackageRequest<'static>) {
     let round = Round::named("v5.1").unwrap();
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     package(&open(round, &run), &out).unwrap();
-    (out, Asked { benchmark: "other".into(), ..open(round, &run) })
+    (out, PackageRequest { benchmark: "other".into(), ..open(round, &run) })
 }
 
 fn edit(file: &Path, from: &str, to: &str) {
@@ -29,9 +31,9 @@ fn edit(file: &Path, from: &str, to: &str) {
     fs::write(file, old.replace(from, to)).unwrap();
 }
 
-/// Fields that are to be filled in, in this file.
-fn left<'p>(packaged: &'p Packaged, file: &str) -> Vec<&'p str> {
-    let left = packaged.to_fill.iter().filter(|fill| fill.path == Path::new(file));
+/// Returns the fields to fill in, in this file.
+fn left<'p>(packaged: &'p PackageSummary, file: &str) -> Vec<&'p str> {
+    let left = packaged.missing_fields.iter().filter(|fill| fill.path == Path::new(file));
     left.map(|fill| fill.field.as_str()).collect()
 }
 
@@ -40,12 +42,16 @@ fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
     let scratch = Folder::new("conflict");
     let (out, second) = tree(&scratch);
     let before = files(&out);
-    let other = Asked { suite: Suite::Both, availability: Availability::Preview, ..second.clone() };
+    let other = PackageRequest {
+        suite: Suite::Both,
+        availability: Availability::Preview,
+        ..second.clone()
+    };
     let error = package(&other, &out).unwrap_err();
     let conflict = |field, kept: &str, said: &str, flag| Conflict {
         field,
-        kept: kept.to_owned(),
-        said: said.to_owned(),
+        existing: kept.to_owned(),
+        requested: said.to_owned(),
         flag,
     };
     let conflicts = vec![
@@ -58,14 +64,14 @@ fn a_kept_description_that_says_otherwise_than_the_flags_is_a_conflict() {
     assert!(error.hint().unwrap().contains("--system"));
     assert_eq!(files(&out), before);
 
-    // The same in other words is the same.
+    // Different spelling of the same value is not a conflict.
     let system = out.join(SYSTEM);
     edit(&system, "\"available\"", "\"Preview\"");
     edit(&system, "\"edge\"", "\"edge,datacenter\"");
     package(&other, &out).unwrap();
     assert_eq!(json(&system)["status"], "Preview");
     fs::write(&system, "{").unwrap();
-    let third = Asked { benchmark: "third".into(), ..second };
+    let third = PackageRequest { benchmark: "third".into(), ..second };
     let error = package(&third, &out).unwrap_err().to_string();
     assert!(error.contains("box.json: is no JSON object"), "{error}");
 }
@@ -85,17 +91,17 @@ fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
     let note = "open/Us/systems/box.json stays with `cooling` by hand; --describe says air";
     assert_eq!(packaged.notes, [note]);
 
-    // What is said by now replaces the marks, and nothing else.
+    // Known values replace the markers and nothing else.
     let description = submission::description(&[]);
-    let third = Asked { benchmark: "third".into(), description, ..second };
+    let third = PackageRequest { benchmark: "third".into(), description, ..second };
     let packaged = package(&third, &out).unwrap();
-    assert_eq!((&packaged.to_fill, &packaged.kept), (&vec![], &vec![]));
+    assert_eq!((&packaged.missing_fields, &packaged.kept), (&vec![], &vec![]));
     assert_eq!(packaged.completed, kept);
     assert_eq!(json(&out.join(SYSTEM))["cooling"], "by hand");
     assert_eq!(json(&out.join(SYSTEM))["framework"], "Some framework");
     let page = fs::read_to_string(out.join(calibration)).unwrap();
     assert_eq!(page, "# Calibration: own on box\n\nPer channel, from the calibration set.\n");
-    // The code of another model has a page of its own.
+    // The code of another model has its own page.
     let code = fs::read_to_string(out.join("open/Us/code/own/README.md")).unwrap();
     assert!(code.contains("FILL IN"), "{code}");
 }
@@ -104,7 +110,7 @@ fn marks_of_kept_files_are_listed_until_they_are_filled_in() {
 fn several_systems_lie_side_by_side() {
     let scratch = Folder::new("systems");
     let (out, second) = tree(&scratch);
-    let other = Asked { system: "crate".into(), suite: Suite::Both, ..second };
+    let other = PackageRequest { system: "crate".into(), suite: Suite::Both, ..second };
     package(&other, &out).unwrap();
     assert_eq!(json(&out.join(SYSTEM))["system_type"], "edge");
     assert_eq!(json(&out.join("open/Us/systems/crate.json"))["system_type"], "datacenter,edge");
@@ -116,7 +122,7 @@ fn a_tree_is_a_folder_beside_the_runs() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("no-tree");
     let run = scratch.path().join("run");
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let file = scratch.path().join("file");
     fs::write(&file, "mine").unwrap();
     let error = package(&open(round, &run), &file).unwrap_err();
@@ -134,14 +140,14 @@ fn what_a_killed_package_left_is_in_the_way_and_never_whole() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("killed");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let partial = scratch.path().join(".tree.partial");
     fs::create_dir(&partial).unwrap();
     let error = package(&open(round, &run), &out).unwrap_err().to_string();
     assert!(error.contains(".tree.partial") && error.contains("remove it"), "{error}");
     assert!(!out.exists());
     fs::remove_dir(&partial).unwrap();
-    // A log that cannot be read is found out late, and nothing of the rest is there.
+    // An unreadable log is detected late; no other file is written.
     let log = run.join("Offline/accuracy/mlperf_log_accuracy.json");
     fs::remove_file(&log).unwrap();
     fs::create_dir(&log).unwrap();

@@ -1,10 +1,10 @@
-//! What reaches 99.9 % of the reference's quality counts for the target of 99 %, too.
+//! Results that reach 99.9 % of the reference quality also count for 99 %.
 
 use std::fs;
 
 use dyno_rules::{Round, Scenario};
 use dyno_submission::check::{Options, Program, check};
-use dyno_submission::package::{Asked, Infer, capture, package};
+use dyno_submission::package::{Infer, PackageRequest, capture, package};
 
 use super::trees::{open, single_stream};
 use crate::made::folder::Folder;
@@ -43,23 +43,23 @@ fn results_are_copied_to_the_lower_target_when_asked_for() {
         let scratch = Folder::new(&format!("lower-{}", round.version));
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
-        let asked = Asked {
+        let asked = PackageRequest {
             benchmark: "3d-unet-99.9".into(),
             stands_for: None,
             captured: capture(&run),
             description: description(&[]),
             ..open(round, &run)
         };
-        // Nobody is surprised by it, and it is offered.
+        // Inference is offered instead of done silently.
         let plain = package(&asked, &scratch.path().join("plain")).unwrap();
         assert_eq!(plain.lower, []);
         assert!(plain.notes[0].contains("`3d-unet-99`, too: --infer"), "{:?}", plain.notes);
 
-        let asked = Asked { infer: Infer::Missing, ..asked };
+        let asked = PackageRequest { infer: Infer::Missing, ..asked };
         let packaged = package(&asked, &out).unwrap();
         let low = |scenario| ("3d-unet-99".to_owned(), scenario);
         assert_eq!(packaged.lower, [low(Scenario::SingleStream), low(Scenario::Offline)]);
-        assert_eq!((packaged.to_fill, packaged.notes), (vec![], vec![]));
+        assert_eq!((packaged.missing_fields, packaged.notes), (vec![], vec![]));
         for program in programs {
             let checked = check(&out, round, &Options::new(*program)).unwrap();
             let found: Vec<&str> = checked.findings.iter().map(|finding| finding.check).collect();
@@ -76,11 +76,12 @@ fn what_the_tree_has_of_the_lower_target_stays() {
     let scratch = Folder::new("lower-kept");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     single_stream(round, 43, &run);
-    let low = Asked { benchmark: "3d-unet-99".into(), stands_for: None, ..open(round, &run) };
+    let low =
+        PackageRequest { benchmark: "3d-unet-99".into(), stands_for: None, ..open(round, &run) };
     package(&low, &out).unwrap();
     let own = out.join("open/Us/results/box/3d-unet-99/SingleStream/accuracy/accuracy.txt");
     fs::write(&own, "its own").unwrap();
-    let high = Asked { benchmark: "3d-unet-99.9".into(), infer: Infer::Missing, ..low };
+    let high = PackageRequest { benchmark: "3d-unet-99.9".into(), infer: Infer::Missing, ..low };
     let packaged = package(&high, &out).unwrap();
     assert_eq!(packaged.lower, [("3d-unet-99".to_owned(), Scenario::Offline)]);
     assert_eq!(fs::read_to_string(own).unwrap(), "its own");

@@ -1,4 +1,4 @@
-//! What a machine says of itself.
+//! Capture of a machine's properties.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn machine(test: &str, files: &[(&str, &str)]) -> Folder {
     scratch
 }
 
-/// A device has a card, a render node and connectors, perhaps several cards.
+/// A device has a card, a render node and connectors, possibly several cards.
 #[test]
 fn a_device_counts_once_however_many_nodes_it_has() {
     let scratch = machine(
@@ -104,7 +104,7 @@ fn a_machine_that_tells_nothing_is_not_said_to_have_no_accelerator() {
     }
 }
 
-/// Files of a device on the bus: class, maker, number.
+/// Files of a PCI device: class, vendor, device id.
 fn on_bus(place: &str, [class, vendor, device]: [&str; 3]) -> [(String, String); 3] {
     let file = |name: &str, text: &str| {
         (format!("sys/bus/pci/devices/{place}/{name}"), format!("0x{text}\n"))
@@ -126,8 +126,8 @@ const NETWORK: [&str; 3] = ["020000", "1ae0", "0042"];
 
 #[test]
 fn that_there_is_no_accelerator_is_said_of_a_bus_that_has_none() {
-    // A network card of a maker of accelerators, and the consoles of a server and of a
-    // virtual machine.
+    // A network card of an accelerator vendor, and the consoles of a server and of a virtual
+    // machine.
     let scratch = bus("none", &[NETWORK, ["030000", "1a03", "2000"], ["038000", "1af4", "1050"]]);
     let fields = capture(scratch.path());
     assert_eq!(fields["accelerators_per_node"], "0");
@@ -142,7 +142,7 @@ fn accelerators_of_every_maker_are_found_on_the_bus() {
         (["120000", "17cb", "a100"], "2x Qualcomm (PCI 17cb:a100)"),
         (["088000", "1d0f", "7264"], "2x Amazon (PCI 1d0f:7264)"),
         (["038000", "8086", "0bd5"], "2x Intel (PCI 8086:0bd5)"),
-        // The driver of NVIDIA is not there.
+        // NVIDIA's driver is not installed.
         (["030200", "10de", "2330"], "2x NVIDIA (PCI 10de:2330)"),
         (["120000", "feed", "0001"], "2x PCI feed:0001"),
     ] {
@@ -150,7 +150,7 @@ fn accelerators_of_every_maker_are_found_on_the_bus() {
         let fields = capture(scratch.path());
         let model = fields["accelerator_model_name"].as_str().unwrap();
         assert!(model.starts_with("FILL IN: ") && model.contains(expected), "{model}");
-        // What shows pictures may compute nothing.
+        // Display devices may not compute.
         let count = &fields["accelerators_per_node"];
         match device[0] {
             "038000" => assert!(count.as_str().unwrap().starts_with("FILL IN"), "{count}"),
@@ -176,8 +176,8 @@ fn the_list_of_devices_tells_their_names() {
     assert!(model.ends_with("1x Some Maker Some Model (PCI 1da3:1020)"), "{model}");
 }
 
-/// The driver, the bus and the kernel tell of the same devices; a device has parts for
-/// virtual machines; some are not on the bus.
+/// Driver, bus and kernel report the same devices. A device has virtual functions, and some
+/// devices are not on the bus.
 #[test]
 fn an_accelerator_counts_once_whoever_tells_of_it() {
     let scratch = bus(

@@ -1,4 +1,4 @@
-//! What becomes of run directories.
+//! Tests of packaging.
 
 mod audited;
 mod kept;

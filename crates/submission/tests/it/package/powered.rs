@@ -1,20 +1,20 @@
-//! Runs whose power was measured become submissions.
+//! Packaging of runs with power measurements.
 
 use std::fs;
 use std::path::Path;
 
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
-use dyno_submission::package::{Asked, Infer, capture, package};
+use dyno_submission::package::{Infer, PackageRequest, capture, package};
 use dyno_submission::table::Column;
 
 use super::trees::{files, open, single_stream};
 use crate::made::folder::Folder;
-use crate::made::power::Measured;
+use crate::made::power::PowerFiles;
 use crate::made::submission::description;
 
-/// Moves the run that counts to where the power director leaves it: beside `power` and
-/// `ranging`, not around them.
+/// Moves the run that counts to where the power director writes it: next to `power` and
+/// `ranging`.
 fn as_the_director(performance: &Path) {
     let run = performance.join("run_1");
     fs::create_dir(&run).unwrap();
@@ -34,14 +34,14 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
         let performance = run.join("performance");
-        Measured { folder: &performance, run: "" }.make();
+        PowerFiles { folder: &performance, run: "" }.make();
         if is_directors {
             as_the_director(&performance);
         }
         for note in ["analyzer_table.md", "power_settings.md"] {
             fs::write(performance.join(note), "made").unwrap();
         }
-        let asked = Asked {
+        let asked = PackageRequest {
             stands_for: Some("3d-unet-99".into()),
             infer: Infer::Missing,
             captured: capture(&run),
@@ -49,7 +49,7 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
             ..open(round, &run)
         };
         let packaged = package(&asked, &out).unwrap();
-        assert_eq!((packaged.to_fill, packaged.doubts), (vec![], vec![]));
+        assert_eq!((packaged.missing_fields, packaged.doubts), (vec![], vec![]));
         let found = files(&out);
         for scenario in ["SingleStream", "Offline"] {
             let result = format!("open/Us/results/box/own/{scenario}/performance");
@@ -62,14 +62,14 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
             }
         }
         for program in [Program::Strict, Program::Mono, Program::Modular] {
-            // The single file knows the first layout alone.
+            // The single-file checker supports only the first layout.
             if program == Program::Mono && round.version.to_string() != "v5.1" {
                 continue;
             }
             let checked = check(&out, round, &Options::new(program)).unwrap();
             let found: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
             assert_eq!((checked.valid(), found), (2, vec![]), "{program:?} {}", round.version);
-            // Each result has a row of its own, and one of its power.
+            // Each result has one row, and another for its power.
             let powered = checked.rows.iter().filter(|row| row.get(Column::HasPower) == "True");
             assert_eq!((checked.rows.len(), powered.count()), (4, 4), "{program:?}");
         }

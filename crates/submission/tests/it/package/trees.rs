@@ -1,18 +1,18 @@
-//! Run directories become submissions.
+//! Packaging of run directories as submissions.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::config::{Conf, ConfType};
-use dyno_loadgen::settings::{Scenario as Played, Settings, TestMode, TestSettings};
+use dyno_loadgen::settings::{Scenario as LoadGenScenario, Settings, TestMode, TestSettings};
 use dyno_rules::{Round, Scenario, Suite};
 use dyno_submission::check::{Options, Program, check};
-use dyno_submission::entry::Division;
+use dyno_submission::entry::DivisionFolder;
 use dyno_submission::finding::Severity;
 use dyno_submission::package::{
-    Asked, Availability, Description, Fields, Infer, MARKER, PackageError, Packaged, capture,
-    package,
+    Availability, Description, Fields, Infer, MARKER, PackageError, PackageRequest, PackageSummary,
+    capture, package,
 };
 use serde_json::Value;
 
@@ -29,10 +29,10 @@ accelerators_per_node = 0
 retraining = "no"
 "#;
 
-pub fn asked<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
-    Asked {
+pub fn asked<'a>(round: &'a Round, run: &Path) -> PackageRequest<'a> {
+    PackageRequest {
         round,
-        division: Division::Closed,
+        division: DivisionFolder::Closed,
         submitter: "Us".into(),
         system: "box".into(),
         benchmark: "resnet".into(),
@@ -46,18 +46,17 @@ pub fn asked<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
     }
 }
 
-pub fn open<'a>(round: &'a Round, run: &Path) -> Asked<'a> {
-    Asked {
-        division: Division::Open,
+pub fn open<'a>(round: &'a Round, run: &Path) -> PackageRequest<'a> {
+    PackageRequest {
+        division: DivisionFolder::Open,
         benchmark: "own".into(),
         stands_for: Some("resnet".into()),
         ..asked(round, run)
     }
 }
 
-/// A run directory as `dyno run` leaves it: the scenarios with both their tests, and
-/// the summary.
-pub fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
+/// Creates a run directory as `dyno run` does: both tests of each scenario, and the summary.
+pub fn run_directory(round: &Round, scenarios: &[LoadGenScenario], root: &Path) {
     let mut tests = Vec::new();
     for &scenario in scenarios {
         let performance = STEADY.settings(round, scenario);
@@ -78,7 +77,7 @@ pub fn run_directory(round: &Round, scenarios: &[Played], root: &Path) {
     fs::write(root.join("summary.json"), summary.to_string()).unwrap();
 }
 
-/// Paths of all files below, relative.
+/// Returns the relative paths of all files.
 pub fn files(root: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut folders = vec![PathBuf::new()];
@@ -100,7 +99,8 @@ pub fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-const EDGE: [Played; 3] = [Played::SingleStream, Played::MultiStream, Played::Offline];
+const EDGE: [LoadGenScenario; 3] =
+    [LoadGenScenario::SingleStream, LoadGenScenario::MultiStream, LoadGenScenario::Offline];
 
 #[test]
 fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
@@ -129,7 +129,7 @@ fn up_to_v5_1_each_kind_of_file_has_a_folder_of_its_own() {
     assert_eq!(files(&out), expected);
     let results = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline];
     assert_eq!(packaged.results, results.map(|scenario| (scenario, None)));
-    // The closed division asks for two audits of each.
+    // The closed division requires two audits for each scenario.
     assert_eq!(packaged.doubts.len(), 6, "{:?}", packaged.doubts);
     assert_eq!(packaged.doubts[0], "SingleStream: there is no TEST01: dyno audit TEST01");
     let text =
@@ -146,7 +146,7 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     let round = Round::named("v6.0").unwrap();
     let scratch = Folder::new("together");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let audit = run.join("Offline/TEST01");
     fs::create_dir_all(audit.join("performance/run_1")).unwrap();
     fs::write(audit.join("verify_performance.txt"), "TEST FAIL\n").unwrap();
@@ -156,7 +156,7 @@ fn from_v6_0_a_result_has_everything_in_one_folder() {
     }
     fs::create_dir_all(audit.join("accuracy")).unwrap();
     fs::write(audit.join("accuracy/mlperf_log_accuracy.json"), [b' '; 20_000]).unwrap();
-    let asked = Asked { suite: Suite::Edge, ..open(round, &run) };
+    let asked = PackageRequest { suite: Suite::Edge, ..open(round, &run) };
     let packaged = package(&asked, &out).unwrap();
     let is_told = |note: &String| note.contains("verify_accuracy.txt");
     assert!(packaged.notes.iter().any(is_told), "{:?}", packaged.notes);
@@ -187,7 +187,7 @@ fn an_own_model_keeps_what_it_stands_for() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("mapped");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let mapping = out.join("open/Us/model_mapping.json");
     fs::create_dir_all(mapping.parent().unwrap()).unwrap();
     fs::write(&mapping, "{\"own\": \"retinanet\"}").unwrap();
@@ -201,7 +201,7 @@ fn a_run_that_was_cut_short_is_told() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("cut-short");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let detail = run.join("Offline/performance/mlperf_log_detail.txt");
     let text = fs::read_to_string(&detail).unwrap();
     let lines = text.lines().filter(|line| !line.contains("\"result_validity\""));
@@ -210,7 +210,7 @@ fn a_run_that_was_cut_short_is_told() {
     assert!(packaged.doubts.iter().any(|doubt| doubt.contains("no verdict")));
 
     let log = run.join("Offline/accuracy/mlperf_log_accuracy.json");
-    // In the middle, right behind an entry, and with a bracket put behind that.
+    // The log is cut in the middle, directly after an entry, and with a bracket added after it.
     let whole = fs::read_to_string(&log).unwrap();
     let (entries, _) = whole.rsplit_once(",\n").unwrap();
     let key = "\"qsl_idx\" : ";
@@ -224,7 +224,7 @@ fn a_run_that_was_cut_short_is_told() {
         (whole[..whole.len() / 2].to_owned(), "the file ends early"),
         (entries.to_owned(), "the file ends early"),
         (format!("{entries}\n]\n"), "has answers to 1023 samples"),
-        // One sample over and over.
+        // One sample is issued repeatedly.
         (whole.lines().map(of_first).collect::<String>(), "has answers to 1 samples"),
         (format!("{whole}{whole}"), "expected nothing after `]`"),
     ] {
@@ -239,7 +239,7 @@ fn what_a_human_must_say_is_marked_and_listed() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("marks");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let packaged = package(&open(round, &run), &out).unwrap();
     let system = json(&out.join("open/Us/systems/box.json"));
     let fields = system.as_object().unwrap();
@@ -249,7 +249,7 @@ fn what_a_human_must_say_is_marked_and_listed() {
     for field in &round.system_fields.meaningful {
         assert_ne!(fields[field], "", "{field}");
     }
-    // Of the flags, of the description, of the machine, and of nobody.
+    // Values come from the flags, the description and the machine; some are unknown.
     assert_eq!(system["system_type"], "edge");
     assert_eq!(
         (&system["cooling"], &system["accelerators_per_node"]),
@@ -257,8 +257,11 @@ fn what_a_human_must_say_is_marked_and_listed() {
     );
     assert_eq!(system["host_memory_capacity"], "8 GB");
     assert!(system["framework"].as_str().unwrap().starts_with(MARKER));
-    let listed: BTreeSet<_> =
-        packaged.to_fill.iter().map(|fill| (fill.path.clone(), fill.field.clone())).collect();
+    let listed: BTreeSet<_> = packaged
+        .missing_fields
+        .iter()
+        .map(|fill| (fill.path.clone(), fill.field.clone()))
+        .collect();
     let marked = fields.iter().filter(|(_, value)| value.to_string().contains(MARKER)).count();
     let in_system = listed.iter().filter(|(path, _)| path.ends_with("box.json")).count();
     assert_eq!((marked > 5, in_system), (true, marked));
@@ -268,9 +271,9 @@ fn what_a_human_must_say_is_marked_and_listed() {
     assert!(listed.contains(&("open/Us/documentation/calibration.md".into(), "text".into())));
 }
 
-/// A SingleStream result of an own model, whose accuracy run has so many samples.
+/// Creates a SingleStream result of a custom model with this many samples in the accuracy run.
 pub fn single_stream(round: &Round, samples: u64, run: &Path) {
-    let settings = STEADY.settings(round, Played::SingleStream);
+    let settings = STEADY.settings(round, LoadGenScenario::SingleStream);
     let accuracy = TestSettings {
         mode: TestMode::AccuracyOnly,
         accuracy_sample_count_override: samples,
@@ -287,14 +290,14 @@ fn a_data_set_of_ones_own_is_told_in_the_open_division() {
     let scratch = Folder::new("own-data");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
     single_stream(round, 540, &run);
-    let asked = Asked {
+    let asked = PackageRequest {
         stands_for: Some("3d-unet-99".into()),
         captured: capture(&run),
         description: description(&[]),
         ..open(round, &run)
     };
     package(&asked, &out).unwrap();
-    // The official programs do not ask which division it is: one says so, one fails it.
+    // The official programs ignore the division here: one warns, the other fails.
     for (program, severity) in [
         (Program::Strict, Severity::Warning),
         (Program::Mono, Severity::Warning),
@@ -311,7 +314,7 @@ fn a_data_set_of_ones_own_is_told_in_the_open_division() {
 
 #[test]
 fn a_completed_tree_passes_every_check_and_marks_are_told() {
-    // All of an accuracy run on the data set of a benchmark of so many samples.
+    // The complete accuracy run on the data set of a benchmark with this many samples.
     for (round, program) in [
         ("v5.1", Program::Strict),
         ("v5.1", Program::Mono),
@@ -323,10 +326,10 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
         let scratch = Folder::new(&format!("passes-{}-{program:?}", round.version));
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
-        // A machine that tells nothing but its counts.
+        // A machine that provides only its counts.
         let machine = scratch.path().join("machine");
         fs::create_dir_all(machine.join("sys/bus/pci/devices")).unwrap();
-        let complete = Asked {
+        let complete = PackageRequest {
             stands_for: Some("3d-unet-99".into()),
             infer: Infer::Missing,
             captured: capture(&machine),
@@ -334,18 +337,21 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
             ..open(round, &run)
         };
         let packaged = package(&complete, &out).unwrap();
-        assert_eq!((packaged.to_fill, packaged.doubts), (vec![], vec![]));
+        assert_eq!((packaged.missing_fields, packaged.doubts), (vec![], vec![]));
         let checked = check(&out, round, &Options::new(program)).unwrap();
         let found: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
         assert_eq!(found, Vec::<String>::new(), "{program:?} {}", round.version);
         assert!(checked.is_valid() && checked.valid() == 2, "{program:?}: {checked:?}");
 
-        let marked =
-            Asked { description: Description::default(), benchmark: "other".into(), ..complete };
+        let marked = PackageRequest {
+            description: Description::default(),
+            benchmark: "other".into(),
+            ..complete
+        };
         let out = scratch.path().join("marked");
-        let to_fill = package(&marked, &out).unwrap().to_fill;
-        // The page of the code is of no concern to a checker.
-        let marks = to_fill.iter().filter(|fill| !fill.path.ends_with("README.md")).count();
+        let missing_fields = package(&marked, &out).unwrap().missing_fields;
+        // Checkers do not read the page of the code.
+        let marks = missing_fields.iter().filter(|fill| !fill.path.ends_with("README.md")).count();
         let checked = check(&out, round, &Options::new(program)).unwrap();
         let told = checked.findings.iter().filter(|f| f.check == "submission.to_fill").count();
         assert_eq!(told, if program == Program::Strict { marks } else { 0 });
@@ -358,12 +364,12 @@ fn edge_results_are_inferred_when_asked_for() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("inferred");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::SingleStream], &run);
+    run_directory(round, &[LoadGenScenario::SingleStream], &run);
     let error = package(&asked(round, &run), &out).unwrap_err();
     let missing = vec![Scenario::MultiStream, Scenario::Offline];
     assert_eq!(error, PackageError::ScenariosMissing { missing, can_be_inferred: true });
     assert!(!out.exists());
-    let inferring = Asked { infer: Infer::Missing, ..asked(round, &run) };
+    let inferring = PackageRequest { infer: Infer::Missing, ..asked(round, &run) };
     let packaged = package(&inferring, &out).unwrap();
     let from = Some(Scenario::SingleStream);
     let results =
@@ -383,13 +389,13 @@ fn a_tree_takes_further_results_and_keeps_what_it_has() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("further");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     package(&open(round, &run), &out).unwrap();
-    let second = Asked { benchmark: "other".into(), ..open(round, &run) };
+    let second = PackageRequest { benchmark: "other".into(), ..open(round, &run) };
     package(&second, &out).unwrap();
     let mapping = json(&out.join("open/Us/model_mapping.json"));
     assert_eq!((&mapping["own"], &mapping["other"]), (&"resnet".into(), &"resnet".into()));
-    // The same again is in the way, and nothing of it is left.
+    // Packaging again fails and leaves no files.
     let before = files(&out);
     let error = package(&second, &out).unwrap_err();
     assert!(matches!(error, PackageError::Exists { .. }), "{error}");
@@ -405,18 +411,22 @@ fn what_does_not_make_a_submission_is_told_and_leaves_nothing() {
     let asked = asked(round, &run);
     let empty = scratch.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    let refused: [(Asked<'_>, &str); 8] = [
-        (Asked { submitter: "A B".into(), ..asked.clone() }, "submitter"),
-        (Asked { system: ".box".into(), ..asked.clone() }, "system"),
-        (Asked { benchmark: "resnet51".into(), ..asked.clone() }, "no benchmark"),
+    let refused: [(PackageRequest<'_>, &str); 8] = [
+        (PackageRequest { submitter: "A B".into(), ..asked.clone() }, "submitter"),
+        (PackageRequest { system: ".box".into(), ..asked.clone() }, "system"),
+        (PackageRequest { benchmark: "resnet51".into(), ..asked.clone() }, "no benchmark"),
         (
-            Asked { suite: Suite::Datacenter, benchmark: "retinanet".into(), ..asked.clone() },
+            PackageRequest {
+                suite: Suite::Datacenter,
+                benchmark: "retinanet".into(),
+                ..asked.clone()
+            },
             "does not have",
         ),
-        (Asked { benchmark: "rgat".into(), ..asked.clone() }, "no benchmark of the suite"),
-        (Asked { runs: vec![empty], ..asked.clone() }, "no test"),
-        (Asked { runs: vec![run.clone(), run.clone()], ..asked.clone() }, "at most"),
-        (Asked { runs: vec![scratch.path().join("absent")], ..asked.clone() }, "absent"),
+        (PackageRequest { benchmark: "rgat".into(), ..asked.clone() }, "no benchmark of the suite"),
+        (PackageRequest { runs: vec![empty], ..asked.clone() }, "no test"),
+        (PackageRequest { runs: vec![run.clone(), run.clone()], ..asked.clone() }, "at most"),
+        (PackageRequest { runs: vec![scratch.path().join("absent")], ..asked.clone() }, "absent"),
     ];
     for (asked, expected) in refused {
         let error = package(&asked, &out).unwrap_err().to_string();
@@ -437,12 +447,12 @@ fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("interactive");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Server], &run);
+    run_directory(round, &[LoadGenScenario::Server], &run);
     let mut summary = json(&run.join("summary.json"));
     summary["rules"] =
         serde_json::json!({"round": "v5.1", "benchmark": "llama2-70b-99", "interactive": true});
     fs::write(run.join("summary.json"), summary.to_string()).unwrap();
-    let asked = Asked {
+    let asked = PackageRequest {
         stands_for: Some("llama2-70b-99".into()),
         suite: Suite::Datacenter,
         ..open(round, &run)
@@ -456,7 +466,7 @@ fn audits_of_v0_5_lie_below_audit() {
     let round = Round::named("v0.5").unwrap();
     let scratch = Folder::new("first");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Offline], &run);
+    run_directory(round, &[LoadGenScenario::Offline], &run);
     let audit = run.join("audit/Offline/TEST04-A");
     fs::create_dir_all(&audit).unwrap();
     fs::write(audit.join("verify_performance.txt"), "TEST PASS\n").unwrap();
@@ -466,15 +476,15 @@ fn audits_of_v0_5_lie_below_audit() {
     assert_eq!(audits, ["open/Us/audit/box/own/Offline/TEST04-A/verify_performance.txt"]);
 }
 
-/// In v0.5 any combination of benchmark and scenario could be submitted, and nothing was
-/// inferred.
+/// In v0.5 any combination of benchmark and scenario could be submitted, and inference was not
+/// allowed.
 #[test]
 fn a_round_without_suites_takes_any_scenario_in_the_closed_division() {
     let round = Round::named("v0.5").unwrap();
     let scratch = Folder::new("suites");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::SingleStream], &run);
-    let asked = Asked { infer: Infer::Missing, ..asked(round, &run) };
+    run_directory(round, &[LoadGenScenario::SingleStream], &run);
+    let asked = PackageRequest { infer: Infer::Missing, ..asked(round, &run) };
     assert_eq!(package(&asked, &out).unwrap().results, [(Scenario::SingleStream, None)]);
     assert!(out.join("closed/Us/results/box/resnet/SingleStream/performance/run_1").is_dir());
 }
@@ -484,7 +494,7 @@ fn five_server_runs_are_numbered_where_the_round_has_five() {
     let round = Round::named("v0.7").unwrap();
     let scratch = Folder::new("five");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::Server], &run);
+    run_directory(round, &[LoadGenScenario::Server], &run);
     for number in 1..=5 {
         let to = run.join(format!("Server/performance/run_{number}"));
         fs::create_dir_all(&to).unwrap();
@@ -492,15 +502,15 @@ fn five_server_runs_are_numbered_where_the_round_has_five() {
             fs::copy(run.join("Server/performance").join(name), to.join(name)).unwrap();
         }
     }
-    // As `dyno run` leaves them: the log above holds them all, and is no sixth.
-    let asked = Asked { suite: Suite::Datacenter, ..open(round, &run) };
-    let Packaged { results, .. } = package(&asked, &out).unwrap();
+    // `dyno run` also writes a combined log in the parent folder, which is not a sixth run.
+    let asked = PackageRequest { suite: Suite::Datacenter, ..open(round, &run) };
+    let PackageSummary { results, .. } = package(&asked, &out).unwrap();
     assert_eq!(results, [(Scenario::Server, None)]);
     let performance = out.join("open/Us/results/box/own/Server/performance");
     assert!(performance.join("run_5/mlperf_log_detail.txt").is_file());
     assert!(out.join("open/Us/measurements/box/own/Server/mlperf.conf").is_file());
     let later = Round::named("v1.0").unwrap();
-    let error = package(&Asked { round: later, ..asked }, &scratch.path().join("later"));
+    let error = package(&PackageRequest { round: later, ..asked }, &scratch.path().join("later"));
     assert!(matches!(error, Err(PackageError::TooMany { most: 1, .. })), "{error:?}");
 }
 
@@ -509,7 +519,7 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
     let round = Round::named("v0.7").unwrap();
     let scratch = Folder::new("confirmed");
     let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
-    run_directory(round, &[Played::MultiStream], &run);
+    run_directory(round, &[LoadGenScenario::MultiStream], &run);
     for number in 1..=5 {
         let to = run.join(format!("MultiStream/performance/run_{number}"));
         fs::create_dir_all(&to).unwrap();
@@ -517,7 +527,7 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
             fs::copy(run.join("MultiStream/performance").join(name), to.join(name)).unwrap();
         }
     }
-    let Packaged { results, .. } = package(&open(round, &run), &out).unwrap();
+    let PackageSummary { results, .. } = package(&open(round, &run), &out).unwrap();
     assert_eq!(results, [(Scenario::MultiStream, None)]);
     let performance = out.join("open/Us/results/box/own/MultiStream/performance");
     assert!(performance.join("run_1/mlperf_log_detail.txt").is_file());
@@ -528,7 +538,7 @@ fn of_runs_that_confirm_streams_one_is_submitted() {
 fn the_user_conf_means_what_was_run() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("conf");
-    for &scenario in Played::ALL {
+    for &scenario in LoadGenScenario::ALL {
         let run = scratch.path().join(scenario.name());
         run_directory(round, &[scenario], &run);
         let detail = run.join(scenario.name()).join("performance/mlperf_log_detail.txt");
@@ -543,10 +553,10 @@ fn the_user_conf_means_what_was_run() {
         conf.apply(&mut settings, "resnet", scenario.name(), ConfType::User);
         let relevant = |s: &dyno_loadgen::settings::TestSettings| {
             let own = match scenario {
-                Played::SingleStream => s.single_stream_expected_latency_ns,
-                Played::MultiStream => s.multi_stream_expected_latency_ns,
-                Played::Server => s.server_target_qps + s.server_target_latency_ns as f64,
-                Played::Offline => s.offline_expected_qps,
+                LoadGenScenario::SingleStream => s.single_stream_expected_latency_ns,
+                LoadGenScenario::MultiStream => s.multi_stream_expected_latency_ns,
+                LoadGenScenario::Server => s.server_target_qps + s.server_target_latency_ns as f64,
+                LoadGenScenario::Offline => s.offline_expected_qps,
             };
             (own, s.min_duration_ms, s.min_query_count)
         };

@@ -1,4 +1,4 @@
-//! Accuracy logs lose their middle and nothing else.
+//! Truncation of accuracy logs.
 
 use std::fs;
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ fn files(folder: &Path) -> (Vec<u8>, String) {
     (log, fs::read_to_string(folder.join("accuracy.txt")).unwrap())
 }
 
-/// As a log that arrives in pieces.
+/// Reader of a log that arrives in pieces.
 struct Pieces<'a> {
     left: &'a [u8],
     sizes: std::iter::Cycle<std::vec::IntoIter<usize>>,

@@ -1,5 +1,5 @@
-//! The catalogue of checks against what is said: each is said of some tree, and nothing
-//! is said that is not in it.
+//! Every check of the catalogue is reported for some tree, and every reported check is in the
+//! catalogue.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use dyno_submission::tree::{self, Node};
 use super::{endpoint, made};
 use crate::made::folder::{Folder, copy};
 
-/// The edits whose findings were reviewed, with the ids of their errors.
+/// Reviewed edits, with the ids of their errors.
 const REVIEWED: &str = include_str!("../../../testdata/strict_edits.tsv");
 const ACME: &str = "closed/acme";
 const SYSTEM: &str = "closed/acme/systems/box.json";
@@ -47,7 +47,7 @@ impl Tree {
         self.write(&path, text + &made::line(key, value))
     }
 
-    /// Gives the model another name, and its accuracy another text.
+    /// Renames the model and replaces its accuracy text.
     fn model(&self, name: &str, accuracy: &str) -> &Self {
         for kind in ["results", "measurements", "compliance", "code", "src"] {
             let folder = match kind {
@@ -61,7 +61,7 @@ impl Tree {
         self.write(&format!("{of}/accuracy/accuracy.txt"), accuracy)
     }
 
-    /// A scenario in place of Offline.
+    /// Replaces the scenario Offline.
     fn scenario(&self, name: &str) -> &Self {
         for kind in ["results", "measurements", "compliance"] {
             let folder = self.0.path().join(format!("{ACME}/{kind}/box/resnet50"));
@@ -87,8 +87,8 @@ impl Tree {
 
 type Edit = fn(&Tree);
 
-/// What is said of a tree of a round after an edit; the edits that were reviewed say the
-/// rest of the catalogue.
+/// Findings for a tree of a round after an edit. The reviewed edits cover the rest of the
+/// catalogue.
 const SAID: &[(&str, &str, Edit)] = &[
     ("tree.listed", "v5.1", |tree| {
         for name in ["one", "two", "three"] {
@@ -330,7 +330,7 @@ fn power_of_offline(tree: &Tree) {
     tree.write(&format!("{RESULT}/Offline/performance/power/client.json"), "{}");
 }
 
-/// Edits that need no name, of which the official programs say most of their checks.
+/// Edits without a name, for which the official programs report most of their checks.
 fn spoilt(mut judge: impl FnMut(&Folder)) {
     let round = Round::named("v5.1").unwrap();
     let files = {
@@ -369,8 +369,8 @@ fn spoilt(mut judge: impl FnMut(&Folder)) {
     }
 }
 
-/// What no tree here has a program say: of measured power, of options, of systems behind a
-/// network, of the bounds of Server, and a rate of 0 in logs that agree with each other.
+/// Checks that no tree here triggers: on power, options, systems behind a network, bounds of
+/// Server, and a rate of 0 in consistent logs.
 const NOT_HERE: &[(Program, &str)] = &[
     (Program::Strict, "performance.zero"),
     (Program::Mono, "performance.latency"),
@@ -383,7 +383,7 @@ const NOT_HERE: &[(Program, &str)] = &[
 
 const PROGRAMS: [Program; 3] = [Program::Strict, Program::Mono, Program::Modular];
 
-/// What each program says of a tree.
+/// Returns the findings of each program for a tree.
 fn said(folder: &Folder, round: &str, programs: &[Program]) -> BTreeSet<(Program, &'static str)> {
     let round = Round::named(round).unwrap();
     let of = |program: &Program| {

@@ -1,10 +1,10 @@
-//! What the check says of trees made here.
+//! Results of checking generated trees.
 
 use std::fs;
 use std::path::Path;
 
 use dyno_rules::{Round, Scenario};
-use dyno_submission::check::{Checked, Options, Outcome, Program, Skip, catalogue, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, catalogue, check};
 use dyno_submission::entry::{Guesses, ModelNames, official_name};
 use dyno_submission::finding::Severity;
 use proptest::prelude::*;
@@ -17,11 +17,11 @@ const DETAIL: &str = "performance/run_1/mlperf_log_detail.txt";
 const SINGLE_STREAM: &str =
     "closed/acme/results/box/resnet/SingleStream/performance/run_1/mlperf_log_detail.txt";
 
-fn judged(folder: &Folder, round: &str, program: Program) -> Checked {
+fn judged(folder: &Folder, round: &str, program: Program) -> CheckReport {
     check(folder.path(), Round::named(round).unwrap(), &Options::new(program)).unwrap()
 }
 
-fn metrics(checked: &Checked) -> Vec<f64> {
+fn metrics(checked: &CheckReport) -> Vec<f64> {
     let valid = |outcome: &Outcome| match outcome {
         Outcome::Valid { metric } => Some(*metric),
         Outcome::Invalid => None,
@@ -44,7 +44,7 @@ fn who_names_a_folder_in_a_tree_is_told_of_the_tree() {
         assert_eq!(told(&folder.path().join(inside)).as_ref(), Some(&expected), "{inside}");
     }
     assert_eq!(told(folder.path()), None);
-    // A folder around it.
+    // The user names a parent folder.
     let around = Folder::new("around");
     around.write("mine/closed/acme/results/box/resnet50/Offline/made", "");
     assert!(told(around.path()).unwrap().ends_with("mine"));
@@ -81,14 +81,14 @@ fn a_tree_without_results_is_never_fine() {
             assert!(checked.findings.iter().any(|finding| finding.check == "tree.results"));
         }
     }
-    // The official programs call it fine; only we do not.
+    // The official programs accept it; the rules do not.
     assert!(judged(&empty, "v5.1", Program::Mono).looks_fine());
     let strict = judged(&misspelt, "v5.1", Program::Strict);
     let misspelt = strict.findings.iter().find(|finding| finding.check == "tree.divisions");
     assert_eq!(misspelt.unwrap().path, Path::new("closd"));
 }
 
-/// Makes results of these scenarios copies of the one of SingleStream.
+/// Replaces the results of these scenarios with copies of the SingleStream result.
 fn infer(folder: &Folder, scenarios: &[&str]) {
     for scenario in scenarios {
         folder.write(&format!("{RESULT}/{scenario}/{DETAIL}"), folder.read(SINGLE_STREAM));
@@ -147,7 +147,7 @@ fn checks_have_ids_of_their_own_and_say_how_to_mend() {
     assert_eq!(ids.len(), catalogue::ALL.len());
     for check in catalogue::ALL {
         assert!(!check.title.is_empty() && !check.mend.is_empty(), "{}", check.id);
-        // Where there is no code at all, the rules miss that of each model.
+        // If there is no code at all, the rules report the code of each model.
         let is_said_otherwise = check.id == "measurement.all_code";
         assert!(check.severity(Program::Strict).is_some() != is_said_otherwise, "{}", check.id);
     }
@@ -175,7 +175,7 @@ fn models_are_known_by_other_names() {
     assert_eq!(Scenario::named("singlestream"), Some(Scenario::SingleStream));
 }
 
-/// Something that can be wrong with a file of the tree.
+/// A defect of a file in the tree.
 #[derive(Debug, Clone)]
 enum Damage {
     Bytes(Vec<u8>),
@@ -201,7 +201,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 fn hurt(file: &Path, damage: &Damage) {
-    // A link to a device, made by the damage before, has no end.
+    // A link to a device, created by an earlier defect, is endless.
     if !fs::symlink_metadata(file).is_ok_and(|file| file.is_file()) {
         return;
     }
@@ -250,7 +250,7 @@ proptest! {
                 let checked = judged(&folder, round, *program);
                 let errors = checked.findings.iter().any(|f| f.severity == Severity::Error);
                 let valid = checked.valid() == checked.results.len();
-                // What does not count is explained.
+                // Invalid results have findings.
                 prop_assert!(valid || errors, "{checked:#?}");
             }
         }

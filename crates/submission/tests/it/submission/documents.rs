@@ -1,10 +1,10 @@
-//! Findings for other programs, and trees of which nothing can be made.
+//! Findings in machine-readable formats, and trees that cannot be read.
 
 use std::collections::BTreeSet;
 
 use dyno_rules::Round;
 use dyno_submission::check::catalogue;
-use dyno_submission::check::{Checked, Options, Program, check};
+use dyno_submission::check::{CheckReport, Options, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::power;
 use dyno_submission::{json, sarif};
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::made::folder::Folder;
 
-fn judged(folder: &Folder) -> (Checked, &'static Round) {
+fn judged(folder: &Folder) -> (CheckReport, &'static Round) {
     let round = Round::named("v5.1").unwrap();
     (check(folder.path(), round, &Options::new(Program::Strict)).unwrap(), round)
 }
 
-fn ids(checked: &Checked) -> Vec<&'static str> {
+fn ids(checked: &CheckReport) -> Vec<&'static str> {
     checked.findings.iter().map(|finding| finding.check).collect()
 }
 
@@ -55,7 +55,7 @@ fn documents_say_what_was_found_and_where() {
     let (checked, round) = judged(&folder);
 
     let mut text = Vec::new();
-    json::Document::of(&checked, round, Program::Strict).write(&mut text).unwrap();
+    json::Document::from_check(&checked, round, Program::Strict).write(&mut text).unwrap();
     let document: Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(document["schema"], json::SCHEMA);
     assert_eq!(document["round"], "v5.1");
@@ -105,7 +105,7 @@ fn ids_of_checks_are_unique_and_say_what_to_do() {
     }
 }
 
-/// Files of a result, whose content is anything.
+/// Files of a result with arbitrary content.
 const FILES: [&str; 14] = [
     "closed/acme/systems/box.json",
     "closed/acme/measurements/box/resnet50/Offline/box.json",
@@ -123,7 +123,7 @@ const FILES: [&str; 14] = [
     "closed/acme/compliance/box/resnet50/Offline/TEST01/verify_performance.txt",
 ];
 
-/// Pieces of which such files are made, with bytes that are none of them.
+/// Fragments of such files, and random bytes.
 const PIECES: [&[u8]; 16] = [
     b":::MLLOG {\"key\": \"result_query_count\", \"value\": 18446744073709551615, \"metadata\": {}}\n",
     b":::MLLOG {\"key\": \"effective_scenario\", \"value\": \"SingleStream\", \"metadata\": {}}\n",

@@ -4,7 +4,7 @@ use std::fs;
 
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
 use dyno_rules::Round;
-use dyno_submission::check::{Checked, Options, Outcome, Program, Skip, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::layout::Layout;
 use dyno_submission::table::Column;
@@ -18,7 +18,7 @@ const OUTPUTS: &str = "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 7, \"data\" : \"5F0000
 const SERVER: &str = "closed/acme/results/box/resnet50/Server";
 const RATES: [&str; 5] = ["105", "101.5", "103", "104", "102"];
 
-/// A detail log of ResNet-50, with a result where it is of a performance run.
+/// Returns a detail log of ResNet-50, with a result if it is of a performance run.
 fn log(round: &Round, scenario: &str, mode: &str, result: &str) -> String {
     let seeds = round.seeds;
     let (samples, queries) = match scenario {
@@ -90,12 +90,12 @@ fn submission(round: &Round, suite: &str, others: &[&str]) -> Folder {
     folder
 }
 
-fn judged(folder: &Folder, round: &'static Round, program: Program) -> Checked {
+fn judged(folder: &Folder, round: &'static Round, program: Program) -> CheckReport {
     let options = Options { skip: vec![Skip::Compliance], ..Options::new(program) };
     check(folder.path(), round, &options).unwrap()
 }
 
-fn metric(checked: &Checked, scenario: &str) -> Option<f64> {
+fn metric(checked: &CheckReport, scenario: &str) -> Option<f64> {
     let found = checked.results.iter().find(|(path, _)| path.ends_with(scenario));
     match found.map(|(_, outcome)| outcome) {
         Some(Outcome::Valid { metric }) => Some(*metric),
@@ -103,7 +103,7 @@ fn metric(checked: &Checked, scenario: &str) -> Option<f64> {
     }
 }
 
-fn errors(checked: &Checked) -> Vec<String> {
+fn errors(checked: &CheckReport) -> Vec<String> {
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     errors.map(|finding| format!("{finding}")).collect()
 }
@@ -119,7 +119,7 @@ fn the_least_of_five_runs_of_server_is_the_result() {
         let strict = judged(&folder, round(name), Program::Strict);
         assert!(strict.is_valid(), "{name}: {:#?}", errors(&strict));
         assert_eq!(metric(&strict, "Server"), Some(101.5), "{name}");
-        // The checker of these rounds took the last.
+        // The checker of these rounds used the last run.
         let mono = judged(&folder, round(name), Program::Mono);
         assert!(mono.is_valid(), "{name}: {:#?}", errors(&mono));
         assert_eq!(metric(&mono, "Server"), Some(102.0), "{name}");
@@ -209,7 +209,7 @@ fn results_of_rounds_without_early_stopping_are_those_of_their_rules() {
 fn the_audits_of_the_first_round_lie_in_a_folder_of_another_name() {
     let round = round("v0.5");
     let folder = submission(round, "datacenter", &["Server"]);
-    assert_eq!(Layout::of(round.version).compliance(), "audit");
+    assert_eq!(Layout::for_round(round.version).compliance(), "audit");
     let missing = |folder: &Folder| {
         let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
         let of_audits = checked.findings.iter().filter(|f| f.check == "audit.folder");
@@ -223,7 +223,7 @@ fn the_audits_of_the_first_round_lie_in_a_folder_of_another_name() {
     assert_eq!(missing(&folder), 0);
 }
 
-/// Nothing of a run that the load generator plays by their rules contradicts itself.
+/// A run that the load generator makes by these rules is consistent.
 #[test]
 fn a_run_that_was_played_without_early_stopping_agrees_with_itself() {
     let scenarios = [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server];

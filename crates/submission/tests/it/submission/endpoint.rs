@@ -1,11 +1,10 @@
-//! Results that were measured on an endpoint: a tree made here, as it is and with one
-//! thing wrong.
+//! Results measured on an endpoint: a generated tree, valid and with single defects.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use dyno_rules::Round;
-use dyno_submission::check::{Checked, Options, Outcome, Program, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, check};
 use dyno_submission::finding::Severity;
 use serde_json::Value;
 
@@ -71,12 +70,12 @@ pub fn submission() -> Folder {
     folder
 }
 
-fn judged(folder: &Folder, program: Program) -> Checked {
+fn judged(folder: &Folder, program: Program) -> CheckReport {
     check(folder.path(), round(), &Options::new(program)).unwrap()
 }
 
-/// Ids of the errors, with the messages.
-fn errors(checked: &Checked) -> (BTreeSet<&'static str>, String) {
+/// Returns the ids and messages of the errors.
+fn errors(checked: &CheckReport) -> (BTreeSet<&'static str>, String) {
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     let text = errors.clone().map(|finding| format!("{finding}\n")).collect();
     (errors.map(|finding| finding.check).collect(), text)
@@ -97,7 +96,8 @@ fn a_result_of_an_endpoint_counts_with_the_rate_that_its_client_says() {
                 Outcome::Invalid => f64::NAN,
             })
             .collect();
-        // Interactive and Server as the client says, Offline of samples and time.
+        // Interactive and Server use the client's rate; Offline is computed from samples and
+        // time.
         assert_eq!(metrics, [12.5, 9000.0 / 720.0, 12.5], "{program:?}");
         assert_eq!(checked.rows.len(), 3);
     }
@@ -158,7 +158,7 @@ fn what_the_client_says_is_held_against_the_rules() {
             let (ids, text) = errors(&checked);
             let finds = is_official || program == Program::Strict;
             assert_eq!(ids.contains(id), finds, "{program:?}, {file}: {to}: {text}");
-            // The summary that is no JSON lacks every fact, which is another finding.
+            // A summary that is not JSON also lacks every fact, which is another finding.
             let counts = !finds && id != "endpoint.files";
             assert_eq!(checked.is_valid(), counts, "{program:?}, {file}: {to}: {text}");
         }

@@ -1,4 +1,4 @@
-//! What is read of the files of a result.
+//! Parsing of the files of a result.
 
 use dyno_rules::Round;
 use dyno_rules::accuracy::{self, Patterns};
@@ -29,10 +29,10 @@ fn the_first_value_of_a_key_counts_and_another_is_known() {
     let other = line("effective_qsl_rng_seed", "\"7\"", false);
     let log = scan(&format!("{seed}{}{other}", line("not_asked_for", "[1,2]", false)));
     assert_eq!(log.whole("effective_qsl_rng_seed"), Some(u64::MAX));
-    let held = log.held("effective_qsl_rng_seed").unwrap();
-    assert_eq!((held.line, held.times), (1, 2));
-    let (key, of, found) = log.contradicted().next().unwrap();
-    assert_eq!((key, of), ("effective_qsl_rng_seed", held));
+    let entry = log.entry("effective_qsl_rng_seed").unwrap();
+    assert_eq!((entry.line, entry.times), (1, 2));
+    let (key, first, found) = log.contradicted().next().unwrap();
+    assert_eq!((key, first), ("effective_qsl_rng_seed", entry));
     assert_eq!(*found, (3, serde_json::json!("7")));
     assert_eq!(log.value("result_validity"), None);
     assert!(log.begins_with_marker && log.is_utf8 && log.malformed.is_empty());
@@ -59,7 +59,7 @@ fn lines_that_are_no_json_are_named() {
     let log = scan(&format!("hello\n:::MLLOG {{\"key\": \"broken\", \n{}", line("a", "]", false)));
     assert_eq!(log.malformed, [2, 3]);
     assert!(!log.begins_with_marker);
-    // The last of two fields of one name counts, as in Python.
+    // The last of duplicate fields counts, as in Python.
     let log = scan(":::MLLOG {\"key\": \"a\", \"key\": \"sut_name\", \"value\": \"x\"}\n");
     assert_eq!(log.text("sut_name"), Some("x"));
 }
@@ -91,9 +91,10 @@ fn an_accuracy_text_says_its_metrics_and_its_hash() {
     let patterns = Patterns::new(round);
     let text =
         "Results\n{'rouge1': '38.9139', 'rouge2': 16.194, 'gen_len': 3052751}\r\nhash=ab12\n";
-    let llama = patterns.of(round.benchmark("llama3.1-8b-edge"));
+    let llama = patterns.for_benchmark(round.benchmark("llama3.1-8b-edge"));
     let said = accuracy::scan(&mut text.as_bytes(), llama).unwrap();
-    let found: Vec<_> = said.found.iter().map(|f| (f.line, &f.metric[..], &f.value[..])).collect();
+    let found: Vec<_> =
+        said.metrics.iter().map(|f| (f.line, &f.metric[..], &f.value[..])).collect();
     assert_eq!(
         found,
         [(2, "ROUGE1", "38.9139"), (2, "ROUGE2", "16.194"), (2, "GEN_LEN", "3052751")]
@@ -108,7 +109,7 @@ fn the_patterns_of_every_round_compile() {
         let round = Round::named(name).unwrap();
         let patterns = Patterns::new(round);
         for benchmark in &round.benchmarks {
-            let found = patterns.of(Some(benchmark)).len();
+            let found = patterns.for_benchmark(Some(benchmark)).len();
             assert!(found > 0 || benchmark.accuracy.is_empty(), "{name} {}", benchmark.name);
         }
     }
@@ -124,7 +125,7 @@ proptest! {
             let log = detail::scan(&mut &bytes[..]).unwrap();
             prop_assert!(log.malformed.iter().all(|line| *line <= log.lines));
             for benchmark in ["resnet", "llama2-70b-99", "stable-diffusion-xl"] {
-                let patterns = patterns.of(Round::named("v5.1").unwrap().benchmark(benchmark));
+                let patterns = patterns.for_benchmark(Round::named("v5.1").unwrap().benchmark(benchmark));
                 accuracy::scan(&mut &bytes[..], patterns).unwrap();
             }
         }
@@ -137,7 +138,7 @@ fn the_result_of_every_benchmark_of_every_round_is_kept() {
         let round = Round::named(name).unwrap();
         let of_benchmarks = round.benchmarks.iter().flat_map(|one| one.result_keys.values());
         for key in round.result_keys.values().chain(of_benchmarks) {
-            let log = DetailLog::of([(key.clone(), 1.into())]);
+            let log = DetailLog::from_pairs([(key.clone(), 1.into())]);
             assert_eq!(log.number(key), Some(1.0), "{name}");
         }
     }

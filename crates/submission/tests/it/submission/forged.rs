@@ -1,11 +1,10 @@
-//! Real submissions, changed by hand so that a result must not count any more, or must
-//! still count.
+//! Real submissions, edited so that a result must become invalid or must stay valid.
 
 use std::fs;
 use std::path::Path;
 
 use dyno_rules::Round;
-use dyno_submission::check::{Checked, Options, Outcome, Program, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, check};
 use dyno_submission::finding::Severity;
 
 use super::mutations::cut_to_one_model;
@@ -17,8 +16,8 @@ const BOX: &str = "SE100_RTX2000E_Ada_16GBx1_TRT/resnet50";
 const KRAI: &str = "open/Krai/results/xe9680_mi300x_x8_vllm_065/llama2-70b-fp8_quark";
 const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
 
-/// The edge system of one submitter and the open result of another; none where the real
-/// submissions are not there.
+/// Returns the edge system of one submitter and the open result of another; `None` if the real
+/// submissions are missing.
 fn tree() -> Option<Folder> {
     let tree = shared::find("reference/submissions")?.join("tree");
     let folder = Folder::new("forged");
@@ -34,12 +33,12 @@ fn lenovo(scenario: &str) -> String {
     format!("{LENOVO}/results/{BOX}/{scenario}")
 }
 
-fn judged(folder: &Folder) -> Checked {
+fn judged(folder: &Folder) -> CheckReport {
     let round = Round::named("v5.1").unwrap();
     check(folder.path(), round, &Options::new(Program::Strict)).unwrap()
 }
 
-fn counts(checked: &Checked, result: &str) -> bool {
+fn counts(checked: &CheckReport, result: &str) -> bool {
     matches!(checked.results.get(Path::new(result)), Some(Outcome::Valid { .. }))
 }
 
@@ -58,7 +57,7 @@ fn without(key: &str) -> impl Fn(String) -> String {
     }
 }
 
-/// Asserts that a result no longer counts, and by which check.
+/// Asserts that a result is invalid, and by which check.
 #[track_caller]
 fn assert_fails(folder: &Folder, result: &str, id: &str) {
     let checked = judged(folder);
@@ -375,7 +374,7 @@ fn answers_are_no_longer_than_the_round_lets_them_be() {
 
 #[test]
 fn the_wall_clock_sees_what_the_latencies_say() {
-    // Each is a run of about twice the time that its queries take.
+    // Each run takes about twice the time of its queries.
     for (scenario, end) in [
         ("SingleStream", "\"07-23-2025 02:38:12.581\""),
         ("Offline", "\"07-23-2025 02:27:43.941\""),
@@ -458,9 +457,10 @@ fn answers_of_the_first_audit_are_those_of_the_accuracy_run() {
         let answer = if is_same { answer } else { &answer[2..] };
         let entry = format!("{before}\"data\" : \"{data}{answer}");
         edit(&folder, &log, |log| log.replacen("[\n", &format!("[\n{entry}\n"), 1));
-        match is_same {
-            true => assert!(counts(&judged(&folder), &result)),
-            false => assert_fails(&folder, &result, "audit.text_derived"),
+        if is_same {
+            assert!(counts(&judged(&folder), &result));
+        } else {
+            assert_fails(&folder, &result, "audit.text_derived");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A submission that is written here, not played: its logs hold the keys that the official
-//! programs read, and no more, in any round. To the rules keys are missing.
+//! A generated submission without real runs. Its logs contain only the keys that the official
+//! programs read, in any round, so the rules report missing keys.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub fn line(key: &str, value: &str) -> String {
     )
 }
 
-/// A detail log that is right for ResNet-50.
+/// Returns a valid detail log for ResNet-50.
 pub fn log(round: &Round, scenario: &str) -> String {
     let seeds = round.seeds;
     let pairs = [
@@ -45,7 +45,7 @@ pub fn log(round: &Round, scenario: &str) -> String {
     pairs.iter().fold(String::new(), |log, (key, value)| log + &line(key, value))
 }
 
-/// The description of a system that is right for the closed division.
+/// Returns a valid system description for the closed division.
 pub fn system(round: &Round) -> String {
     let mut text = String::from("{\n");
     for field in &round.system_fields.required {
@@ -70,7 +70,7 @@ const ACCURACY: &str = "accuracy=76.100%, good=38050, total=50000\nhash=01234567
 /// ResNet-50 in the closed division, on an edge system.
 pub fn submission(round: &Round) -> Folder {
     let folder = Folder::new("made");
-    let layout = Layout::of(round.version);
+    let layout = Layout::for_round(round.version);
     folder.write("closed/acme/systems/box.json", system(round));
     folder.write("closed/acme/documentation/calibration.md", "made");
     folder.write(&format!("closed/acme/{}/resnet50/README.md", layout.code()), "made");

@@ -1,4 +1,4 @@
-//! Submission trees.
+//! Tests of submission trees.
 
 mod catalogue;
 mod check;

@@ -1,11 +1,10 @@
-//! 247 labelled edits of two real submissions, and what both official checkers said of
-//! each.
+//! 247 labeled edits of two real submissions, with the verdicts of both official checkers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_rules::Round;
-use dyno_submission::check::{Checked, Options, Outcome, Program, Skip, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check};
 use serde_json::Value;
 
 use crate::made::folder::{self, Folder};
@@ -38,12 +37,12 @@ pub fn edits(path: &Path, program: &str) -> Vec<Edit> {
 }
 
 impl Edit {
-    /// The verdict that the labels give.
+    /// Returns the labeled verdict.
     pub fn verdict(&self) -> &str {
         text(&self.said, "verdict")
     }
 
-    /// A tree with this edit.
+    /// Creates a tree with this edit.
     pub fn made(&self, tree: &Path) -> Folder {
         let folder = Folder::new("edit");
         cut_to_one_model(tree, &self.base, folder.path());
@@ -54,7 +53,7 @@ impl Edit {
     }
 }
 
-/// The submitter of a base, with no model but that of the base.
+/// Returns the submitter of a base, with only the base's model.
 pub fn cut_to_one_model(tree: &Path, base: &Path, to: &Path) {
     let parts: Vec<&str> = base.iter().map(|part| part.to_str().unwrap()).collect();
     let (division, submitter, system, model) = (parts[0], parts[1], parts[3], parts[4]);
@@ -91,7 +90,7 @@ fn apply(op: &Value, root: &Path) {
         }
         "symlink" => std::os::unix::fs::symlink(text(op, "target"), &path).unwrap(),
         "replace" => {
-            // Python's names of groups, and lines as it sees them.
+            // Python's syntax for groups, and Python's line splitting.
             let pattern = format!("(?m){}", text(op, "pattern"));
             let with = text(op, "with").replace(r"\g<1>", "${1}").replace(r"\1", "${1}");
             let old = fs::read(&path).unwrap();
@@ -143,8 +142,8 @@ pub fn options(program: Program, flags: &[String]) -> Options {
     options
 }
 
-/// The verdict in the words of the labels.
-fn verdict(checked: &Checked, base: &Path) -> &'static str {
+/// Returns the verdict in the words of the labels.
+fn verdict(checked: &CheckReport, base: &Path) -> &'static str {
     match checked.results.get(base) {
         _ if checked.crashes => "crash",
         None => "no entry",
@@ -153,8 +152,8 @@ fn verdict(checked: &Checked, base: &Path) -> &'static str {
     }
 }
 
-/// What else is listed without a result, in the words of the labels.
-fn also_invalid(checked: &Checked, base: &Path) -> Vec<String> {
+/// Returns the other rejected parts in the words of the labels.
+fn also_invalid(checked: &CheckReport, base: &Path) -> Vec<String> {
     let invalid = checked
         .results
         .iter()
@@ -170,7 +169,7 @@ fn also_invalid(checked: &Checked, base: &Path) -> Vec<String> {
     names
 }
 
-/// Edits of which we say something else than the official program.
+/// Edits for which our verdict differs from the official program's.
 fn differing(program: Program, label: &str, submitter: &str, count: usize) -> Vec<String> {
     let Some(shared) = shared::find("reference/submissions") else { return Vec::new() };
     let mut wrong = Vec::new();
@@ -219,9 +218,9 @@ fn differing(program: Program, label: &str, submitter: &str, count: usize) -> Ve
     wrong
 }
 
-/// Whether the same is listed without a result, but for two things: the labels do not
-/// name the root and divisions; and where Server and Interactive are both missing the
-/// official program says so of the scenario that it happened to look at last.
+/// Whether the same parts are rejected, with two exceptions: labels do not name the root and
+/// divisions; and if Server and Interactive are both missing, the official program names the
+/// scenario that it checked last.
 fn is_the_same(ours: &[String], official: &[&str]) -> bool {
     let is_named = |name: &&str| !["root", "closed", "..", "../Offline"].contains(name);
     let known = |name: &&str| ["..", "../Offline"].contains(name);
@@ -233,7 +232,7 @@ fn is_the_same(ours: &[String], official: &[&str]) -> bool {
     };
     let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
     let (model, official_model) = (ours.iter().any(known), official.iter().any(known));
-    // Of a scenario that is unknown, the last is the unknown one itself.
+    // If a scenario is unknown, it is itself the last one.
     let is_model = model == official_model || official.contains(&"../Batch");
     sorted(&ours) == sorted(official) && is_model
 }

@@ -1,17 +1,17 @@
-//! The tables that the official checkers wrote of a real sample, row by row.
+//! Compares tables that the official checkers wrote for a real sample, row by row.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use dyno_rules::Round;
-use dyno_submission::check::{Checked, Options, Program, Skip, check};
+use dyno_submission::check::{CheckReport, Options, Program, Skip, check};
 use dyno_submission::table::{Row, write_csv};
 
 use crate::made::folder::{self, Folder};
 use crate::shared;
 
-/// Rows of a table by name of column, in any order.
+/// Rows of a table by column name, in any order.
 fn rows(table: &str) -> Vec<BTreeMap<String, String>> {
     let mut lines = table.lines().map(cells);
     let names = lines.next().unwrap();
@@ -21,7 +21,7 @@ fn rows(table: &str) -> Vec<BTreeMap<String, String>> {
     rows
 }
 
-/// The cells of a line; no cell of these tables has a quote in it.
+/// Returns the cells of a line. These tables contain no quotes in cells.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut quoted = false;
@@ -35,13 +35,13 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-fn written(checked: &Checked, program: Program) -> String {
+fn written(checked: &CheckReport, program: Program) -> String {
     let mut out = Vec::new();
     write_csv(&checked.rows, program, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn compare(tree: &Path, table: &Path, round: &str, options: &Options) -> Checked {
+fn compare(tree: &Path, table: &Path, round: &str, options: &Options) -> CheckReport {
     let checked = check(tree, Round::named(round).unwrap(), options).unwrap();
     let expected = fs::read_to_string(table).unwrap();
     let ours = written(&checked, options.program);
@@ -50,7 +50,7 @@ fn compare(tree: &Path, table: &Path, round: &str, options: &Options) -> Checked
     for (ours, expected) in ours.iter().zip(&expected) {
         assert_eq!(ours, expected);
     }
-    // The order of columns and the quotes, for which the order of rows is no matter.
+    // Compares the order of columns and the quotes; the order of rows does not matter.
     let lines = |table: &str| {
         let mut lines: Vec<String> = table.lines().map(str::to_owned).collect();
         lines.sort();
@@ -91,7 +91,7 @@ fn the_checker_in_modules_wrote_these_rows() {
     assert_eq!((checked.valid(), checked.results.len()), (11, 13));
 }
 
-/// As its description says: one folder a result, `src`, and the seeds of v6.0.
+/// The layout by its documentation: one folder per result, `src`, and the seeds of v6.0.
 fn to_layout_v6(tree: &Path, to: &Folder) {
     for (division, submitter) in [
         ("closed", "Lenovo"),

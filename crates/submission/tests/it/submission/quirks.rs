@@ -1,10 +1,10 @@
-//! Where the official programs, which are in Python, read what the rules do not, and fail
-//! where nothing is wrong.
+//! Values that the official programs, written in Python, accept and the rules do not, and valid
+//! trees that they reject.
 
 use std::fs;
 
 use dyno_rules::Round;
-use dyno_submission::check::{Checked, Options, Outcome, Program, check};
+use dyno_submission::check::{CheckReport, Options, Outcome, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::table::Column;
 
@@ -14,11 +14,11 @@ use crate::made::folder::Folder;
 const RESULT: &str = "closed/acme/results/box/resnet50";
 const SYSTEM: &str = "closed/acme/systems/box.json";
 
-fn judged(folder: &Folder, round: &str, program: Program) -> Checked {
+fn judged(folder: &Folder, round: &str, program: Program) -> CheckReport {
     check(folder.path(), Round::named(round).unwrap(), &Options::new(program)).unwrap()
 }
 
-/// A tree in which one file is another.
+/// Returns a tree in which one file is replaced.
 fn edited(round: &str, file: &str, edit: impl Fn(&str) -> String) -> Folder {
     let folder = made::submission(Round::named(round).unwrap());
     let path = folder.path().join(file);
@@ -29,8 +29,8 @@ fn edited(round: &str, file: &str, edit: impl Fn(&str) -> String) -> Folder {
     folder
 }
 
-/// Whether an error of that check lies there.
-fn has_error(checked: &Checked, check: &str, path: &str) -> bool {
+/// Whether the check reports an error at this place.
+fn has_error(checked: &CheckReport, check: &str, path: &str) -> bool {
     let errors = checked.findings.iter().filter(|finding| finding.severity == Severity::Error);
     errors.filter(|error| error.check == check).any(|error| error.path.ends_with(path))
 }
@@ -95,17 +95,17 @@ fn a_number_that_json_has_not_is_read_by_python_alone() {
         assert!(checked.is_valid(), "{program:?}: {:#?}", checked.findings);
     }
     assert!(has_error(&judged(&folder, "v5.1", Program::Strict), "performance.readable", &file));
-    // The rate itself: no comparison fails with it.
+    // The rate itself: it passes every comparison.
     let folder = edited("v5.1", &file, |text| text.replace("6607.5", "NaN"));
     let modular = judged(&folder, "v5.1", Program::Modular);
     let rate = modular.results.iter().find(|(path, _)| path.ends_with("Offline")).unwrap().1;
     assert!(matches!(rate, Outcome::Valid { metric } if metric.is_nan()), "{modular:#?}");
     let row = modular.rows.iter().find(|row| row.get(Column::Scenario) == "Offline").unwrap();
     assert_eq!(row.get(Column::Result), "nan");
-    // What is no JSON to Python either ends the program in modules.
+    // A file that Python rejects, too, ends the modular checker.
     let folder = edited("v5.1", &file, |text| format!("{text}:::MLLOG {{\"key\": Nan}}\n"));
     assert!(judged(&folder, "v5.1", Program::Modular).crashes);
-    // Descriptions are read alike.
+    // Descriptions are parsed in the same way.
     let folder = edited("v5.1", SYSTEM, |text| text.replacen('{', "{\n  \"weight_kg\": NaN,", 1));
     assert!(judged(&folder, "v5.1", Program::Modular).is_valid());
     assert!(has_error(&judged(&folder, "v5.1", Program::Strict), "system.json", SYSTEM));

@@ -1,10 +1,10 @@
-//! What `dyno audit` says of two runs, `dyno check` says of them in a submission.
+//! `dyno audit` and `dyno check` agree on two runs.
 
 use std::collections::BTreeSet;
 
 use dyno_loadgen::settings::Scenario;
 use dyno_rules::Round;
-use dyno_submission::audit::{Element, Evidence, Plan, Played, Test, plan, verify};
+use dyno_submission::audit::{Element, Evidence, Plan, RunFolder, Test, plan, verify};
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::layout::Layout;
@@ -22,12 +22,12 @@ const AUDITS: [(&str, Test); 6] = [
     ("v0.7", Test::Test01),
 ];
 
-/// Findings that are the audit's verdict.
+/// Findings that represent the verdict of an audit.
 const VERDICTS: [&str; 4] =
     ["audit.ratio", "audit.settings", "performance.result", "performance.errors"];
 
 /// A result of ResNet-50 with one audit, in a tree.
-struct Made {
+struct AuditedResult {
     tree: Folder,
     round: &'static Round,
     plan: Plan,
@@ -35,25 +35,25 @@ struct Made {
     audit: String,
 }
 
-impl Made {
+impl AuditedResult {
     fn new(round: &str, test: Test, scenario: Scenario) -> Self {
         let round = Round::named(round).unwrap();
         let tree = submission(round);
         let plan = plan(test, round, Some("resnet"), scenario).unwrap();
-        let of = format!("box/resnet50/{scenario}");
-        let compliance = Layout::of(round.version).compliance();
-        let result = format!("closed/acme/results/{of}");
-        let audit = format!("closed/acme/{compliance}/{of}");
+        let below = format!("box/resnet50/{scenario}");
+        let compliance = Layout::for_round(round.version).compliance();
+        let result = format!("closed/acme/results/{below}");
+        let audit = format!("closed/acme/{compliance}/{below}");
         Self { tree, round, plan, result, audit }
     }
 
-    fn run(&self, folder: &str) -> Played {
+    fn run(&self, folder: &str) -> RunFolder {
         let folder = format!("{folder}/performance/run_1");
         self.tree.write(&format!("{folder}/mlperf_log_summary.txt"), "");
-        Played::new(self.tree.path().join(folder))
+        RunFolder::new(self.tree.path().join(folder))
     }
 
-    /// Whether both pass it: `dyno audit`, and `dyno check` with what it finds.
+    /// Returns whether `dyno audit` and `dyno check` pass it, with the findings of the latter.
     fn judged(&self, before: &Performance, now: &Performance) -> (bool, bool, BTreeSet<String>) {
         let name = self.plan.test.name();
         let audited = match self.plan.test {
@@ -61,10 +61,7 @@ impl Made {
             _ => format!("{}/{name}", self.audit),
         };
         let is_pair = self.plan.test == Test::Test04Pair;
-        let first = match is_pair {
-            true => format!("{}/TEST04-A", self.audit),
-            false => self.result.clone(),
-        };
+        let first = if is_pair { format!("{}/TEST04-A", self.audit) } else { self.result.clone() };
         let [reference, audit] = [&first, &audited].map(|folder| self.run(folder));
         before.write(&reference);
         now.write(&audit);
@@ -89,9 +86,9 @@ impl Made {
     }
 }
 
-/// A run with the settings that the audit asks for, and one of the reference.
+/// Returns a run with the settings of the audit, and a reference run.
 fn pair(plan: &Plan, scores: [f64; 2]) -> [Performance; 2] {
-    let [before, now] = scores.map(|score| Performance::of(plan.scenario, score));
+    let [before, now] = scores.map(|score| Performance::new(plan.scenario, score));
     let before = match plan.test {
         Test::Test04Pair => before.planned(plan, 0),
         _ => before,
@@ -116,7 +113,7 @@ fn the_check_of_a_tree_and_the_audit_judge_scores_alike() {
     let mut verdicts = [0; 2];
     for (round, test) in AUDITS {
         for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Offline] {
-            let made = Made::new(round, test, scenario);
+            let made = AuditedResult::new(round, test, scenario);
             // Short and long latencies, and both sides of every bound.
             for base in [150e3, 5e6] {
                 for ratio in [0.5, 0.81, 0.89, 0.94, 0.96, 1.0, 1.04, 1.06, 1.09, 1.12, 1.21, 3.0] {
@@ -135,7 +132,7 @@ fn the_check_of_a_tree_and_the_audit_judge_scores_alike() {
 #[test]
 fn the_check_of_a_tree_and_the_audit_ask_for_the_same_settings() {
     for (round, test) in AUDITS {
-        let made = Made::new(round, test, Scenario::MultiStream);
+        let made = AuditedResult::new(round, test, Scenario::MultiStream);
         let [before, now] = pair(&made.plan, [1e6, 1e6]);
         let streams = |run: &Performance, count| with(run, "dyno_result_samples_per_query", count);
         let same = "effective_performance_issue_same";

@@ -1,13 +1,13 @@
-//! The tables of results.
+//! Tests of the tables of results.
 
 use dyno_rules::{Round, Scenario};
 use dyno_submission::results::{
-    Ids, Kind, Results, Sheet, Spread, five_digits, framework, grouped, processor_type,
+    Ids, Results, Sheet, SheetKind, Spread, five_digits, framework, grouped, processor_type,
 };
 use dyno_submission::table::{Column, Row};
 use proptest::prelude::*;
 
-/// A result of a closed edge system.
+/// Returns a result of a closed edge system.
 fn row(submitter: &str, model: &str, scenario: &str, result: f64, units: &str) -> Row {
     let mut row = Row::default();
     row.value = result;
@@ -46,10 +46,10 @@ fn with(mut row: Row, cells: &[(Column, &str)]) -> Row {
 }
 
 fn results(rows: &[Row]) -> Results {
-    Results::of(rows, Round::named("v5.1").unwrap(), &mut Ids::new())
+    Results::from_rows(rows, Round::named("v5.1").unwrap(), &mut Ids::new())
 }
 
-/// A submitter's name is no formula of a spreadsheet.
+/// A submitter's name must not become a spreadsheet formula.
 #[test]
 fn cells_that_begin_as_formulas_are_text() {
     let row = row("=1+1", "resnet", "Offline", 1.0, "Samples/s");
@@ -70,13 +70,13 @@ fn results_of_a_round_without_suites_are_in_one_table() {
         of("Us", "MultiStream", 12.0, "Streams"),
         of("Us", "Interactive", 1.0, "Queries/s"),
     ];
-    let found = Results::of(&rows, Round::named("v0.5").unwrap(), &mut Ids::new());
+    let found = Results::from_rows(&rows, Round::named("v0.5").unwrap(), &mut Ids::new());
     let [sheet] = &found.sheets[..] else { panic!("{:?}", found.sheets) };
     assert_eq!((sheet.name().as_str(), sheet.lines.len(), sheet.columns.len()), ("closed", 2, 2));
     assert_eq!(found.records[0].unique_id, "closed/Them/box");
     let spreads = &found.statistics.spreads;
     assert_eq!(spreads.iter().map(Spread::ratio).collect::<Vec<_>>(), [4.0]);
-    let [told] = &found.told[..] else { panic!("{:?}", found.told) };
+    let [told] = &found.notices[..] else { panic!("{:?}", found.notices) };
     assert!(told.contains("the round does not have resnet in Interactive"), "{told}");
 }
 
@@ -84,7 +84,7 @@ fn results_of_a_round_without_suites_are_in_one_table() {
 fn the_largest_number_of_a_system_does_not_overflow() {
     let mut ids = Ids::from([("x".into(), u64::MAX)]);
     let row = row("Us", "resnet", "Offline", 1.0, "Samples/s");
-    let found = Results::of(&[row], Round::named("v5.1").unwrap(), &mut ids);
+    let found = Results::from_rows(&[row], Round::named("v5.1").unwrap(), &mut ids);
     assert_eq!(found.records.len(), 1);
 }
 
@@ -173,8 +173,8 @@ fn a_second_result_of_a_kind_is_shown_and_told() {
     let values: Vec<_> =
         results.sheets[0].lines.iter().flat_map(|line| line.values.clone()).collect();
     assert_eq!(values, [Some(10.0), Some(30.0)]);
-    assert_eq!(results.told.len(), 1);
-    assert!(results.told[0].contains("resnet50/Offline"), "{:?}", results.told);
+    assert_eq!(results.notices.len(), 1);
+    assert!(results.notices[0].contains("resnet50/Offline"), "{:?}", results.notices);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_system_of_both_suites_is_in_the_sheets_that_have_the_model() {
     let columns: Vec<_> = results.sheets.iter().map(|sheet| sheet.columns.len()).collect();
     // In v5.1 resnet is an edge model.
     assert_eq!(columns, [1, 2]);
-    assert_eq!(results.told.len(), 1, "rgat is no edge model: {:?}", results.told);
+    assert_eq!(results.notices.len(), 1, "rgat is no edge model: {:?}", results.notices);
     assert_eq!(results.statistics.scenarios.total(), 2);
 }
 
@@ -203,8 +203,8 @@ fn power_has_a_sheet_of_its_own_and_one_entry_with_the_result() {
     ]);
     let names: Vec<_> = results.sheets.iter().map(|sheet| (sheet.name(), sheet.kind)).collect();
     let expected = [
-        ("edge - closed".to_owned(), Kind::Performance),
-        ("edge - closed - power".to_owned(), Kind::Power),
+        ("edge - closed".to_owned(), SheetKind::Performance),
+        ("edge - closed - power".to_owned(), SheetKind::Power),
     ];
     assert_eq!(names, expected);
     let json = results.json();
@@ -221,12 +221,12 @@ fn power_has_a_sheet_of_its_own_and_one_entry_with_the_result() {
 fn numbers_of_systems_stay_over_the_drafts_of_a_round() {
     let round = Round::named("v5.1").unwrap();
     let mut ids = Ids::new();
-    let _ = Results::of(&[row("B", "resnet", "Offline", 1.0, "Samples/s")], round, &mut ids);
+    let _ = Results::from_rows(&[row("B", "resnet", "Offline", 1.0, "Samples/s")], round, &mut ids);
     let rows = [
         row("A", "resnet", "Offline", 1.0, "Samples/s"),
         row("B", "resnet", "Offline", 1.0, "Samples/s"),
     ];
-    let results = Results::of(&rows, round, &mut ids);
+    let results = Results::from_rows(&rows, round, &mut ids);
     let numbers: Vec<_> =
         results.records.iter().map(|r| (r.submitter.as_str(), r.id.as_str())).collect();
     assert_eq!(numbers, [("A", "5.1-0002"), ("B", "5.1-0001")]);

@@ -1,4 +1,4 @@
-//! What the rules say of a tree made here, as it is and with one thing wrong.
+//! Verdicts of the rules on a generated tree, valid and with single defects.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn accuracy_text(log: &str) -> String {
     format!("accuracy=76.100%, good=38050, total=50000\nhash={hash}\n")
 }
 
-/// A tree in which all is right, with accuracy logs that are short enough to be whole.
+/// Creates a valid tree whose accuracy logs are short enough to be complete.
 fn right() -> Folder {
     let folder = resnet(round());
     for scenario in ["SingleStream", "MultiStream", "Offline"] {
@@ -34,7 +34,7 @@ fn right() -> Folder {
     folder
 }
 
-/// Ids of the errors, with the messages.
+/// Returns the ids and messages of the errors.
 fn errors(folder: &Folder) -> (BTreeSet<&'static str>, String) {
     let checked = check(folder.path(), round(), &Options::new(Program::Strict)).unwrap();
     let errors: Vec<_> =
@@ -53,7 +53,7 @@ fn a_tree_in_which_all_is_right_passes() {
     assert_eq!((checked.valid(), checked.rows.len()), (3, 3));
 }
 
-/// Edits one file of a tree in which all is right, and asserts which check finds it.
+/// Edits one file of a valid tree and asserts which check finds it.
 #[track_caller]
 fn assert_finds(id: &str, file: &str, edit: impl Fn(&Folder, &str)) {
     let folder = right();
@@ -96,7 +96,7 @@ fn a_text_that_was_changed_after_the_run_is_found() {
 #[test]
 fn a_value_that_was_changed_after_the_run_is_found() {
     let (run, audits) = (format!("{RESULT}/Offline"), format!("{AUDITS}/Offline"));
-    // A result of 200 samples a second may be a tenth more or less in an audit.
+    // In an audit, a result of 200 samples/s may differ by a tenth.
     let rate = "result_samples_per_second";
     for (file, key, value, id) in [
         (format!("{run}/{DETAIL}"), "effective_min_query_count", "0", "performance.queries"),
@@ -119,11 +119,11 @@ fn an_audit_must_be_run_with_its_settings() {
     let folder = right();
     let file = format!("{AUDITS}/Offline/TEST04/{DETAIL}");
     folder.set(&file, "effective_performance_issue_same", "false");
-    // The summary tells the setting as well.
+    // The summary contains the setting as well.
     assert_eq!(errors(&folder).0, ["audit.settings", "performance.summary"].into());
 }
 
-/// Writes a file of SingleStream in place of that of MultiStream.
+/// Replaces a file of MultiStream with that of SingleStream.
 fn copy(folder: &Folder, root: &str, file: &str) {
     let source = folder.read(&format!("{root}/SingleStream/{file}"));
     folder.write(&format!("{root}/MultiStream/{file}"), source);

@@ -2,26 +2,26 @@
 
 use dyno_rules::{Round, Scenario};
 use dyno_submission::check::{Options, Program, check};
-use dyno_submission::package::{Asked, package};
-use dyno_submission::results::{Ids, Kind, Results};
+use dyno_submission::package::{PackageRequest, package};
+use dyno_submission::results::{Ids, Results, SheetKind};
 
 use crate::made::folder::Folder;
-use crate::made::played::{STEADY, Steady};
+use crate::made::played::{STEADY, SteadySystem};
 use crate::made::power;
 use crate::made::submission::{EDGE, Model, Power, RESNET, RETINANET, asked, description, run};
 
 struct Entrant {
     submitter: &'static str,
     system: &'static str,
-    speed: Steady,
+    speed: SteadySystem,
     power: Power,
     models: &'static [Model],
     fields: &'static [(&'static str, &'static str)],
 }
 
 /// So many times as slow as the fastest.
-const fn slower(times: u64) -> Steady {
-    Steady { first_ns: STEADY.first_ns * times, next_ns: STEADY.next_ns * times }
+const fn slower(times: u64) -> SteadySystem {
+    SteadySystem { first_ns: STEADY.first_ns * times, next_ns: STEADY.next_ns * times }
 }
 
 const ENTRANTS: [Entrant; 3] = [
@@ -73,7 +73,7 @@ fn enter(round: &Round, entrant: &Entrant, folder: &Folder) {
     for model in entrant.models {
         let runs = folder.path().join("runs").join(entrant.system).join(model.name);
         run(round, model, &EDGE, entrant.speed, entrant.power, &runs);
-        let asked = Asked {
+        let asked = PackageRequest {
             submitter: entrant.submitter.to_owned(),
             system: entrant.system.to_owned(),
             description: description(&fields),
@@ -93,7 +93,7 @@ fn a_round_of_several_is_told_by_model_and_by_spread_and_never_as_one_score() {
     let tree = folder.path().join("tree");
     let checked = check(&tree, round, &Options::new(Program::Strict)).unwrap();
     assert!(checked.is_valid(), "{:#?}", checked.findings);
-    let results = Results::of(&checked.rows, round, &mut Ids::new());
+    let results = Results::from_rows(&checked.rows, round, &mut Ids::new());
 
     let spreads = &results.statistics.spreads;
     let ratios: Vec<_> = spreads
@@ -107,5 +107,5 @@ fn a_round_of_several_is_told_by_model_and_by_spread_and_never_as_one_score() {
     assert_eq!(ratios, [of("resnet", 8.0), of("retinanet", 4.0)].concat());
     assert_eq!(results.statistics.scenarios.total(), 15);
     let kinds: Vec<_> = results.sheets.iter().map(|sheet| sheet.kind).collect();
-    assert_eq!(kinds, [Kind::Performance, Kind::Power]);
+    assert_eq!(kinds, [SheetKind::Performance, SheetKind::Power]);
 }

@@ -1,11 +1,11 @@
-//! The walk: order, kinds, links.
+//! Walk over a tree: order, kinds, links.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use dyno_rules::{Round, Scenario};
-use dyno_submission::entry::{Division, Guesses, submitters};
-use dyno_submission::tree::{Kind, Node, Tree};
+use dyno_submission::entry::{DivisionFolder, Guesses, submitters};
+use dyno_submission::tree::{EntryKind, Node, Tree};
 
 use crate::made::folder::Folder;
 
@@ -33,11 +33,11 @@ fn entries_come_by_name_with_what_they_are() {
     ];
     assert_eq!(paths, expected.map(PathBuf::from));
     let kind = |path: &str| tree.node(path).unwrap().kind();
-    assert_eq!(kind("b"), Kind::Folder);
-    assert_eq!(kind("b/two.txt"), Kind::File { size: 2 });
-    assert_eq!(kind("to-file"), Kind::File { size: 2 });
-    assert_eq!(kind("to-folder"), Kind::Folder);
-    assert_eq!(kind("to-nothing"), Kind::BrokenLink);
+    assert_eq!(kind("b"), EntryKind::Folder);
+    assert_eq!(kind("b/two.txt"), EntryKind::File { size: 2 });
+    assert_eq!(kind("to-file"), EntryKind::File { size: 2 });
+    assert_eq!(kind("to-folder"), EntryKind::Folder);
+    assert_eq!(kind("to-nothing"), EntryKind::BrokenLink);
     assert_eq!(tree.node("to-nothing").unwrap().link(), Some(Path::new("nowhere")));
     assert!(tree.node("to-folder/One.txt").unwrap().is_behind_link());
     assert!(!tree.node("b/One.txt").unwrap().is_behind_link());
@@ -57,7 +57,7 @@ fn a_circle_of_links_ends() {
     let tree = Tree::walk(folder.path()).unwrap();
     assert_eq!(tree.node("a/to-b/to-a").unwrap().children().count(), 0);
     assert_eq!(tree.node("a/up").unwrap().children().count(), 0);
-    assert_eq!(tree.node("self").unwrap().kind(), Kind::BrokenLink);
+    assert_eq!(tree.node("self").unwrap().kind(), EntryKind::BrokenLink);
     assert!(tree.unlisted().is_empty());
 }
 
@@ -79,7 +79,7 @@ fn results_are_found_in_both_layouts_and_in_any_case() {
     let tree = Tree::walk(folder.path()).unwrap();
     let found = submitters(&tree, Round::named("v5.1").unwrap(), Guesses::Mono);
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].division, found[0].name.as_str()), (Division::Closed, "acme"));
+    assert_eq!((found[0].division, found[0].name.as_str()), (DivisionFolder::Closed, "acme"));
     let system = &found[0].systems[0];
     assert!(system.description.is_some());
     let model = &system.models[0];

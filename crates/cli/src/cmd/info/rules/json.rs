@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use dyno_rules::{Asks, Leeway, Round, Scenario};
+use dyno_rules::{Leeway, Requirements, Round, Scenario};
 use serde::{Deserialize, Serialize};
 
 use super::Asked;
@@ -197,7 +197,7 @@ fn of_round(round: &Round, benchmarks: &[dyno_rules::Benchmark]) -> RoundRules {
         confirmation_runs: rules.confirmation.as_ref().map(|confirmation| confirmation.runs),
         stops_early: rules.stops_early,
     };
-    let asks = |name: &str, asks: &Asks| (name.to_string(), asks.asks.clone());
+    let asks = |name: &str, asks: &Requirements| (name.to_string(), asks.items.clone());
     RoundRules {
         round: round.version.to_string(),
         published: round.published.clone(),
@@ -263,7 +263,7 @@ fn quality(target: &dyno_rules::QualityTarget) -> Quality {
 }
 
 fn settings(round: &Round, of: &dyno_rules::Benchmark, scenario: Scenario) -> Vec<Setting> {
-    let setting = |fixed: dyno_rules::Fixed| Setting {
+    let setting = |fixed: dyno_rules::FixedSetting| Setting {
         key: fixed.key.into(),
         value: fixed.value,
         kind: match fixed.leeway {

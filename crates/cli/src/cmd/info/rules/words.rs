@@ -2,7 +2,7 @@
 
 use dyno_results::units::{self, count, duration};
 use dyno_rules::{
-    Arrivals, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
+    ArrivalPattern, Benchmark, Elements, Inference, Leeway, QualityTarget, Round, Scenario,
     ScenarioRules, Suite,
 };
 
@@ -56,10 +56,10 @@ pub fn suites(benchmark: &Benchmark) -> String {
 /// How a scenario is played and judged, of a benchmark with this percentile.
 pub fn played(rules: &ScenarioRules, percentile: Option<f64>) -> String {
     let issued = match rules.arrivals {
-        Arrivals::AfterTheLast => "the next query when the last is complete",
-        Arrivals::FixedInterval => "a query every fixed interval",
-        Arrivals::Poisson => "queries at random (Poisson)",
-        Arrivals::AtOnce => "all samples at once",
+        ArrivalPattern::AfterTheLast => "the next query when the last is complete",
+        ArrivalPattern::FixedInterval => "a query every fixed interval",
+        ArrivalPattern::Poisson => "queries at random (Poisson)",
+        ArrivalPattern::AtOnce => "all samples at once",
     };
     let mut said = vec![issued.to_string()];
     said.extend(percentile.map(units::percentile));

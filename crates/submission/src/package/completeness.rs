@@ -1,5 +1,5 @@
-//! Whether an accuracy log is whole: a run that was killed leaves one that stops
-//! anywhere, also right behind an entry or a bracket.
+//! Checks that an accuracy log is complete. A killed run may stop at any byte, including
+//! directly after an entry or a bracket.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
@@ -9,14 +9,14 @@ use dyno_loadgen::log::read::{AccuracyReader, Detail};
 
 use super::PackageError;
 
-/// What is read of a log at a time.
+/// Bytes to read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Reads every entry of a log to its closing bracket, and counts their samples; `path` is
-/// where it lies.
+/// Reads every entry of a log up to its closing bracket, and counts the samples. `path` is used
+/// in errors.
 ///
 /// # Errors
-/// It does not read, or has answers to fewer samples than `detail` says that there are.
+/// Fails if the log is invalid, or has answers to fewer samples than `detail` states.
 pub(super) fn check(log: &mut dyn Read, path: &Path, detail: &Detail) -> Result<(), PackageError> {
     let failed = |problem: String| PackageError::File { path: path.to_owned(), problem };
     let mut entries = HashSet::new();
@@ -48,7 +48,7 @@ mod tests {
         let text = format!("[\n{},\n{},\n{}\n]\n", entry(0), entry(1), entry(2));
         for cut in 0..text.len() - 2 {
             assert!(!is_whole(&text[..cut]), "cut at byte {cut}");
-            // A bracket makes it whole only behind an entry; then the count tells.
+            // After an entry, a bracket completes the log; then only the count reveals the loss.
             let is_closed = text[..cut].trim_end().ends_with(['}', '[']);
             assert_eq!(is_whole(&format!("{}]\n", &text[..cut])), is_closed, "byte {cut}");
         }

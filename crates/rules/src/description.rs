@@ -1,4 +1,4 @@
-//! `rounds/benchmarks.toml`: what a benchmark is, whichever round counts it.
+//! Reads `rounds/benchmarks.toml`: the properties of benchmarks that do not depend on the round.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -17,14 +17,14 @@ const TEXT: &str = include_str!("../rounds/benchmarks.toml");
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    benchmark: Vec<Described>,
+    benchmark: Vec<BenchmarkEntry>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Described {
+struct BenchmarkEntry {
     since: Option<String>,
-    /// Official names with the share of the reference that each asks for.
+    /// Official names, with the required share of the reference quality.
     names: BTreeMap<String, f64>,
     area: String,
     task: String,
@@ -93,78 +93,79 @@ struct LoadGenFile {
     server_latency_ns: Option<Nanos>,
 }
 
-/// The file. It is part of the program, and tests read it.
+/// Returns the parsed file. It is compiled into the program, and tests parse it.
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
     FILE.get_or_init(|| toml::from_str(TEXT).expect("the benchmarks are tested"))
 }
 
-/// Fills in what a benchmark is.
+/// Fills in the fields of a benchmark that the file describes.
 ///
 /// # Panics
-/// A benchmark that the file does not describe; tests read every round.
+/// Panics if the file does not describe the benchmark. Tests read every round.
 pub(super) fn describe(benchmark: &mut Benchmark, round: Version) {
-    let is_of = |described: &&Described| {
-        described.names.contains_key(&benchmark.name)
-            && described.since.iter().all(|since| version(since) <= round)
+    let applies = |entry: &&BenchmarkEntry| {
+        entry.names.contains_key(&benchmark.name)
+            && entry.since.iter().all(|since| version(since) <= round)
     };
-    let found = file().benchmark.iter().rfind(is_of);
-    let found = found.unwrap_or_else(|| panic!("benchmarks.toml has no `{}`", benchmark.name));
-    benchmark.factor = found.names[&benchmark.name];
-    benchmark.area.clone_from(&found.area);
-    benchmark.task.clone_from(&found.task);
-    benchmark.model.clone_from(&found.model);
+    let entry = file().benchmark.iter().rfind(applies);
+    let entry = entry.unwrap_or_else(|| panic!("benchmarks.toml has no `{}`", benchmark.name));
+    benchmark.factor = entry.names[&benchmark.name];
+    benchmark.area.clone_from(&entry.area);
+    benchmark.task.clone_from(&entry.task);
+    benchmark.model.clone_from(&entry.model);
     benchmark.dataset = Dataset {
-        name: found.dataset.name.clone(),
-        samples: found.dataset.samples,
-        sample: found.dataset.sample.clone(),
+        name: entry.dataset.name.clone(),
+        samples: entry.dataset.samples,
+        sample: entry.dataset.sample.clone(),
     };
     let factor = benchmark.factor;
     for target in &mut benchmark.accuracy {
-        target.reference = reference(&found.references, target, factor);
+        target.reference = reference(&entry.references, target, factor);
     }
-    benchmark.percentiles = per_scenario(found.percentiles.clone());
-    benchmark.equal_issue = found.equal_issue;
-    benchmark.tokens_measured = found.tokens_measured;
+    benchmark.percentiles = per_scenario(entry.percentiles.clone());
+    benchmark.equal_issue = entry.equal_issue;
+    benchmark.tokens_measured = entry.tokens_measured;
     benchmark.inference = Inference {
-        beams: found.inference.beams,
-        max_input_tokens: found.inference.max_input_tokens,
-        min_output_tokens: found.inference.min_output_tokens,
-        max_output_tokens: found.inference.max_output_tokens,
-        sampling: found.inference.sampling.clone(),
+        beams: entry.inference.beams,
+        max_input_tokens: entry.inference.max_input_tokens,
+        min_output_tokens: entry.inference.min_output_tokens,
+        max_output_tokens: entry.inference.max_output_tokens,
+        sampling: entry.inference.sampling.clone(),
     };
-    benchmark.elements = found.elements.as_ref().map(|elements| Elements {
+    benchmark.elements = entry.elements.as_ref().map(|elements| Elements {
         numerical: elements.numerical,
         categorical: elements.categorical,
         outputs: elements.outputs,
     });
     benchmark.loadgen = LoadGenRows {
-        model: found.loadgen.model.clone(),
-        loads_all: found.loadgen.loads_all,
-        performance_samples: found.loadgen.performance_samples,
-        offline_samples: found.loadgen.offline_samples,
-        interactive_samples: found.loadgen.interactive_samples,
-        server_latency: found.loadgen.server_latency_ns,
+        model: entry.loadgen.model.clone(),
+        loads_all: entry.loadgen.loads_all,
+        performance_samples: entry.loadgen.performance_samples,
+        offline_samples: entry.loadgen.offline_samples,
+        interactive_samples: entry.loadgen.interactive_samples,
+        server_latency: entry.loadgen.server_latency_ns,
     };
 }
 
-/// The reference of a target: the one for its scenario, else the one for all.
+/// Returns the reference of a target: the one for its scenario, or else the one for all
+/// scenarios.
 fn reference(
     references: &[ReferenceFile],
     target: &QualityTarget,
     factor: f64,
 ) -> Option<Reference> {
-    let named = |of: Option<Scenario>| {
-        let of_metric = |r: &&ReferenceFile| {
-            r.metric == target.metric && r.scenario.as_deref().map(scenario) == of
+    let find = |wanted: Option<Scenario>| {
+        let matches = |r: &&ReferenceFile| {
+            r.metric == target.metric && r.scenario.as_deref().map(scenario) == wanted
         };
-        references.iter().find(of_metric)
+        references.iter().find(matches)
     };
-    let found = named(target.scenario).or_else(|| named(None))?;
-    let has_window = found.lowest.is_some() || found.highest.is_some();
+    let entry = find(target.scenario).or_else(|| find(None))?;
+    let has_window = entry.lowest.is_some() || entry.highest.is_some();
     Some(Reference {
-        value: found.value,
-        lowest: if has_window { found.lowest } else { Some(factor) },
-        highest: found.highest,
+        value: entry.value,
+        lowest: if has_window { entry.lowest } else { Some(factor) },
+        highest: entry.highest,
     })
 }
