@@ -7,10 +7,11 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::{Clock, WallTime};
+use dyno_loadgen::drive::Process;
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::record::{LoggedResponse, Record};
-use dyno_loadgen::run::{Event, Process, RunLog, Span, TestLog};
+use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Scenario, Settings};
 

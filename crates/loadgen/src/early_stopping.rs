@@ -17,7 +17,18 @@
 
 use std::f64::consts::TAU;
 
-use crate::plan::Criterion;
+use crate::settings::EarlyStopping;
+
+/// The early-stopping criterion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Criterion {
+    /// When it is judged.
+    pub policy: EarlyStopping,
+    /// In (0, 1).
+    pub confidence: f64,
+    /// In [0, percentile).
+    pub tolerance: f64,
+}
 
 /// The criterion for one percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,8 +1,9 @@
 //! What the settings mean: resolved once, per scenario, before anything runs.
 
 use crate::clock::{Nanos, SECOND};
+use crate::early_stopping::Criterion;
 use crate::search::Unit;
-use crate::settings::{Arrivals, EarlyStopping, Repetition, Scenario, TestMode, TraceRules};
+use crate::settings::{Arrivals, Repetition, Scenario, TestMode, TraceRules};
 
 mod load;
 mod problem;
@@ -192,17 +193,6 @@ pub enum Tokens {
         /// Tokens per sample.
         scaling_factor: u64,
     },
-}
-
-/// The early-stopping criterion.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Criterion {
-    /// When it is judged.
-    pub policy: EarlyStopping,
-    /// In (0, 1).
-    pub confidence: f64,
-    /// In [0, percentile).
-    pub tolerance: f64,
 }
 
 impl Load {

@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, WallTime};
-use crate::drive::{Driver, Job, JobTenant, Played};
+use crate::drive::{Driver, Job, JobTenant, Played, Process};
+use crate::message::{Message, Severity};
 use crate::peak::End;
 use crate::plan::Plan;
 use crate::qsl::{SampleIndex, SampleLibrary};
@@ -16,30 +17,6 @@ use crate::session::Ended;
 use crate::settings::{Repetition, Settings, TestMode};
 use crate::share::Share;
 use crate::trace::{LoadedSet, loadable_sets};
-
-/// How grave a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// For the reader.
-    Info,
-    /// Counted as a warning in the logs.
-    Warning,
-    /// Counted as an error in the logs.
-    Error,
-}
-
-/// A line of text in the detail log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// When, in ns since the origin of the log.
-    pub at: Nanos,
-    /// Key of the detail log, such as `generic_message` or `error_runtime`.
-    pub key: &'static str,
-    /// How grave it is.
-    pub severity: Severity,
-    /// The text.
-    pub text: String,
-}
 
 /// A span of time, in ns since the origin of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,16 +115,6 @@ pub enum Event {
         /// When the result was computed, ns since the origin of the log.
         at: Nanos,
     },
-}
-
-/// The process and the thread that a log names as its writer. All 0 in virtual
-/// time, where nothing may depend on the process that plays it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Process {
-    /// Process id.
-    pub pid: u32,
-    /// Thread id.
-    pub tid: u32,
 }
 
 /// Everything that one tenant's test leaves behind: the input of every log writer.

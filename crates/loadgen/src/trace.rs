@@ -4,11 +4,16 @@
 //! A [`Trace`] draws one query after the other in memory that does not grow
 //! with their number.
 
+mod selection;
+
 use crate::clock::{Nanos, SECOND};
-use crate::plan::{AccuracyLog, Load, Plan, SampleChoice};
+use crate::plan::{Load, Plan, SampleChoice};
 use crate::qsl::SampleIndex;
 use crate::rng::Mt19937;
 use crate::settings::{Arrivals, Scenario, TraceRules};
+
+pub use selection::LogSelection;
+pub(crate) use selection::ResponseFilter;
 
 /// A set of samples that is in memory at once, in load order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -396,73 +401,4 @@ impl Gaps {
         };
         at.saturating_add(gap)
     }
-}
-
-/// Which responses of a run go to the accuracy log.
-///
-/// Each sample has a value drawn when it is generated, from one generator with
-/// the default seed for the whole test; the seed of the audit only shifts all
-/// values by one offset.
-#[derive(Debug, Clone)]
-pub enum LogSelection {
-    /// All of them: accuracy runs.
-    All,
-    /// None: performance runs without an audit.
-    None,
-    /// Those whose shifted value is at most `probability`.
-    Sampled {
-        /// Draws the values in order.
-        values: Mt19937,
-        /// Shift, in [0, 1).
-        offset: f64,
-        /// Threshold, in [0, 1].
-        probability: f64,
-    },
-}
-
-impl LogSelection {
-    /// The selection of a run before which the test generated
-    /// `samples_generated` samples.
-    #[must_use]
-    pub fn new(plan: &Plan, accuracy: bool, samples_generated: u64) -> Self {
-        if accuracy {
-            return Self::All;
-        }
-        let probability = logged_share(plan);
-        if probability <= 0.0 {
-            return Self::None;
-        }
-        let mut values = Mt19937::new(Mt19937::DEFAULT_SEED);
-        values.discard(2 * samples_generated);
-        let offset = Mt19937::new(plan.seeds.accuracy_log).canonical();
-        Self::Sampled { values, offset, probability }
-    }
-
-    /// Whether the next sample's response is logged.
-    pub fn next_sample(&mut self) -> bool {
-        match self {
-            Self::All => true,
-            Self::None => false,
-            Self::Sampled { values, offset, probability } => {
-                let shifted = values.canonical() + *offset;
-                (if shifted >= 1.0 { shifted - 1.0 } else { shifted }) <= *probability
-            }
-        }
-    }
-}
-
-/// The share of responses that a performance run logs.
-fn logged_share(plan: &Plan) -> f64 {
-    let AccuracyLog { probability, sampling_target } = plan.accuracy_log;
-    if sampling_target == 0 {
-        return probability;
-    }
-    let min_duration_ms = (plan.min_duration / crate::clock::MILLISECOND) as f64;
-    let by_rate = (plan.target_qps * min_duration_ms / 1_000.0) as u64;
-    let expected = if plan.scenario() == Scenario::Offline {
-        by_rate.max(plan.min_sample_count)
-    } else {
-        (by_rate * plan.samples_per_query).max(plan.min_query_count * plan.samples_per_query)
-    };
-    sampling_target as f64 / expected.max(1) as f64
 }

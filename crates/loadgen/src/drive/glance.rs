@@ -5,6 +5,7 @@
 //! is computed from all stamps when it is over.
 
 use crate::clock::Nanos;
+use crate::sut::CHOSEN_AT_ONCE;
 
 /// What one look at a run tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,9 +64,6 @@ pub struct Waiting {
     /// About how many queries it stands for (>= 1).
     pub stands_for: u64,
 }
-
-/// Queries that are chosen at one glance at most.
-pub(super) const CHOSEN_AT_ONCE: u64 = 1_024;
 
 /// Queries that are followed at the same time at most. What is chosen beyond
 /// them is not looked at.

@@ -1,21 +1,22 @@
 //! The two drivers that play a session: in real time and in virtual time.
 
 mod glance;
+mod join;
 pub mod real;
 pub mod sim;
 
 use std::sync::Arc;
 
 pub use glance::{Answered, Glance, Waiting};
+pub use join::join;
 
 use crate::clock::{Nanos, WallTime};
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Plan, Tokens};
 use crate::record::Record;
-use crate::run::Process;
 use crate::session::{Ended, Lane, Session};
 use crate::share::{Numbering, Share};
-use crate::trace::{Generated, LoadedSet, LogSelection};
+use crate::trace::{Generated, LoadedSet, LogSelection, ResponseFilter};
 
 /// One run to be played: per tenant a plan, the set that is loaded, and the
 /// responses that are logged.
@@ -54,9 +55,13 @@ impl Job<'_> {
     }
 
     /// Which responses are logged of a tenant's `samples` samples.
-    fn kept(&self, tenant: usize, numbering: &Numbering, samples: usize) -> Kept {
+    fn kept(&self, tenant: usize, numbering: &Numbering, samples: usize) -> ResponseFilter {
         let JobTenant { plan, samples_before, .. } = &self.tenants[tenant];
-        Kept::new(LogSelection::new(plan, self.accuracy, *samples_before), numbering, samples)
+        ResponseFilter::new(
+            LogSelection::new(plan, self.accuracy, *samples_before),
+            numbering,
+            samples,
+        )
     }
 }
 
@@ -88,6 +93,16 @@ pub struct PlayedTenant {
     pub record: Record,
 }
 
+/// The process and the thread that a log names as its writer. All 0 in virtual
+/// time, where nothing may depend on the process that plays it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+}
+
 /// Plays runs. Implemented for real time by [`real::RealTime`] and for virtual
 /// time by [`sim::VirtualTime`].
 pub trait Driver {
@@ -110,48 +125,6 @@ pub trait Driver {
     fn play(&mut self, job: &Job<'_>) -> Played;
     /// Whether somebody asked for an end of the test.
     fn aborted(&self) -> bool;
-}
-
-/// Which responses of a run are kept for the accuracy log.
-#[derive(Debug)]
-enum Kept {
-    None,
-    All,
-    /// A bit a sample of the generated trace.
-    Some(Vec<u64>),
-}
-
-impl Kept {
-    fn new(mut logged: LogSelection, numbering: &Numbering, samples: usize) -> Self {
-        match logged {
-            LogSelection::None => Self::None,
-            LogSelection::All => Self::All,
-            LogSelection::Sampled { .. } => {
-                let mut words = vec![0; samples.div_ceil(64)];
-                let mut drawn = 0;
-                for sample in 0..samples {
-                    // Those of other clients have their values, too.
-                    let number = numbering.of(sample as u64);
-                    (drawn..number).for_each(|_| _ = logged.next_sample());
-                    words[sample / 64] |= u64::from(logged.next_sample()) << (sample % 64);
-                    drawn = number + 1;
-                }
-                Self::Some(words)
-            }
-        }
-    }
-
-    #[inline]
-    fn keeps(&self, sequence: u64) -> bool {
-        match self {
-            Self::None => false,
-            Self::All => true,
-            Self::Some(words) => {
-                let sample = sequence as usize;
-                words.get(sample / 64).is_some_and(|word| word >> (sample % 64) & 1 == 1)
-            }
-        }
-    }
 }
 
 /// Judges the early-stopping criterion of a Server run that is still on.

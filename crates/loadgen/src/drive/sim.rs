@@ -3,14 +3,16 @@
 
 use std::ops::ControlFlow;
 
-use super::glance::{CHOSEN_AT_ONCE, Chosen, Followed};
-use super::{Driver, Glance, Job, Kept, Played, PlayedTenant, look};
+use super::glance::{Chosen, Followed};
+use super::{Driver, Glance, Job, Played, PlayedTenant, Process, look};
 use crate::clock::{Nanos, WallTime};
 use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
-use crate::run::Process;
 use crate::session::{Issue, Issued, Session, Step};
-use crate::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+use crate::sut::{
+    CHOSEN_AT_ONCE, ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
+};
+use crate::trace::ResponseFilter;
 
 /// Plays sessions against a [`SimulatedSystem`] in virtual time.
 pub struct VirtualTime<'a> {
@@ -175,7 +177,7 @@ impl Driver for VirtualTime<'_> {
 /// One tenant's columns while a run goes on.
 struct Columns {
     record: Record,
-    kept: Kept,
+    kept: ResponseFilter,
     completed: u64,
     tokens: bool,
 }

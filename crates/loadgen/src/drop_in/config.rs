@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{LoadGen, error, lock};
 use crate::config::{Applied, Conf, ConfType, ConfigError, WarningKind};
-use crate::run::Message;
+use crate::message::Message;
 use crate::settings::{Settings, TestSettings};
 
 /// Key of the reference's log for configuration files.

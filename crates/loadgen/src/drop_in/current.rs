@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use crate::drive::real::{Alone, Responder};
+use crate::sut::{Alone, Responder};
 
 /// The responder of the run that is on, if one is.
 ///

@@ -20,9 +20,10 @@ use crate::config::Conf;
 use crate::drive::Driver;
 use crate::drive::real::{IssueThreads, Monitor, RealTime};
 use crate::log::{LogError, LogFiles, LogSettings, expected_bytes};
+use crate::message::{Message, Severity};
 use crate::plan::{InReference, Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
 use crate::qsl::SampleLibrary;
-use crate::run::{Event, Keep, Message, Severity, Tenant, TestLog, run};
+use crate::run::{Event, Keep, Tenant, TestLog, run};
 use crate::settings::{Scenario, Settings, TestSettings};
 use crate::sut::{AsResponse, SystemUnderTest};
 

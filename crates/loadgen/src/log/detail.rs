@@ -7,15 +7,13 @@ use super::format::{iso_datetime, power_datetime};
 use super::lines::Lines;
 use super::report::{EarlyStoppingKind, Report};
 use crate::clock::{MILLISECOND, WallTime};
+use crate::message::{Message, NOTE, Severity};
 use crate::metrics::{Distribution, Intervals, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
 use crate::qsl::SampleIndex;
-use crate::run::{Event, Message, RunLog, Severity, Span, TestLog};
+use crate::run::{Event, RunLog, Span, TestLog};
 use crate::session::Ended;
 use crate::settings::{Arrivals, FIELDS, Origin, Repetition, Scenario};
-
-/// Key of what the reference does not say, and nobody counts.
-pub(crate) const NOTE: &str = "dyno_note";
 
 /// Writes the log and returns how many errors and warnings it has.
 ///

@@ -4,11 +4,13 @@ use std::io::{self, Write};
 use std::panic::Location;
 
 use super::Counts;
-use super::format::{general, push_json_string, push_milliseconds, push_u64};
+use super::format::{push_json_string, push_milliseconds, push_u64};
 use super::stream::Stream;
 use crate::clock::Nanos;
+use crate::drive::Process;
+use crate::message::{Message, Severity};
+use crate::printf::general;
 use crate::qsl::SampleIndex;
-use crate::run::{Message, Process, Severity};
 
 /// The value of a line.
 pub(super) enum Field<'a> {

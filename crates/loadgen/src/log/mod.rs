@@ -8,7 +8,7 @@ mod accuracy;
 mod detail;
 mod files;
 mod fingerprint;
-pub(crate) mod format;
+mod format;
 mod lines;
 pub mod read;
 mod report;
@@ -18,7 +18,6 @@ mod stream;
 mod summary;
 mod trace;
 
-pub(crate) use detail::NOTE;
 pub use files::{FailedFile, LogError, LogFiles, LogSettings, expected_bytes};
 pub use fingerprint::{combined, combined_fingerprint, fingerprint, recompute_fingerprint};
 pub use report::{Report, reports, reports_by};

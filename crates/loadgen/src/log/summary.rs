@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::Counts;
-use super::format::{fixed2, general};
 use super::report::{EarlyStoppingKind, Report};
 use crate::clock::MILLISECOND;
 use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
 use crate::plan::Tokens;
+use crate::printf::{fixed2, general};
 use crate::run::TestLog;
 use crate::verdict::EarlyStoppingResult;
 

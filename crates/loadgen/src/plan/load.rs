@@ -5,7 +5,7 @@ use super::problem::InReference;
 use super::resolve::{INVALID_SETTINGS, Resolution};
 use super::{Load, PeakSettings, Server, Tokens};
 use crate::clock::SECOND;
-use crate::log::format::general;
+use crate::printf::general;
 use crate::search::Unit;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 

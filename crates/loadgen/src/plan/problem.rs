@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::resolve::INVALID_SETTINGS;
-use crate::log::NOTE;
-use crate::run::{Message, Severity};
+use crate::message::{Message, NOTE, Severity};
 use crate::settings::{Origin, Settings};
 
 /// What the drop-in, which must accept what the reference accepts, does about a

@@ -5,9 +5,9 @@
 //! hands them to the caller's log.
 
 use super::problem::{InReference, SettingsErrors, SettingsProblem};
-use super::{AccuracyLog, Criterion, Library, Load, Plan, SampleChoice, Seeds};
+use super::{AccuracyLog, Library, Load, Plan, SampleChoice, Seeds};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
-use crate::early_stopping;
+use crate::early_stopping::{self, Criterion};
 use crate::settings::{
     Arrivals, Change, FIELDS, Origin, Scenario, Settings, TestMode, TestSettings,
 };

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::run::Severity;
+use crate::message::Severity;
 use crate::settings::{Origin, Repetition, Settings, TestSettings};
 
 const LIBRARY: Library = Library { total: 200, performance: 64 };

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Event, Keep, Loading, Severity, Sought, Test};
+use super::{Event, Keep, Loading, Sought, Test};
 use crate::clock::SECOND;
+use crate::message::Severity;
 use crate::metrics::{Metrics, Rates};
 use crate::peak::{Answer, End, Failure, Next, PeakSearch, Purpose};
 use crate::plan::{MAX_TRACE_SAMPLES, Plan};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, PlayedTenant};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, PlayedTenant, join};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
-use dyno_loadgen::share::{Indivisible, Share, divisible, join};
+use dyno_loadgen::share::{Indivisible, Share, divisible};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::trace::loadable_sets;
 use proptest::prelude::*;

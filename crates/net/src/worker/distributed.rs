@@ -5,14 +5,12 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
-use dyno_loadgen::drive::{Driver, Job, Played, PlayedTenant};
+use dyno_loadgen::drive::{self, Driver, Job, Played, PlayedTenant, Process};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Record;
-use dyno_loadgen::run::Process;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{Scenario, TestSettings};
-use dyno_loadgen::share;
 use dyno_loadgen::trace::Generated;
 
 use super::columns::{self, Arrived};
@@ -327,7 +325,7 @@ impl<'a> Run<'a> {
         let of = self.coordinator.workers();
         let join = |(parts, tenant): (Vec<PlayedTenant>, &dyno_loadgen::drive::JobTenant<'_>)| {
             let mut whole = match parts.is_empty() {
-                false => share::join(&tenant.plan, parts),
+                false => drive::join(&tenant.plan, parts),
                 true => nothing(),
             };
             if let Some(lost) = &lost {
@@ -387,7 +385,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Where the samples of each part stand in the record that [`share::join`] makes of the parts:
+/// Where the samples of each part stand in the record that [`drive::join`] makes of the parts:
 /// parts whose samples are numbered are joined, and the numbers are looked up.
 fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
     let mut next = 0_u32;
@@ -410,7 +408,7 @@ fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
         return places;
     }
     let mut slots: Vec<&mut usize> = places.iter_mut().flatten().collect();
-    for (place, number) in share::join(plan, numbered).record.indices.into_iter().enumerate() {
+    for (place, number) in drive::join(plan, numbered).record.indices.into_iter().enumerate() {
         *slots[number as usize] = place;
     }
     places

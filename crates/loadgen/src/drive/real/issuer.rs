@@ -2,10 +2,9 @@
 
 use super::StartedRun;
 use super::lag::ClientLag;
-use super::slab::Slab;
 use crate::clock::Nanos;
 use crate::session::{Issue, Session};
-use crate::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
+use crate::sut::{QuerySample, ResponseId, SampleMemory, Slab, SystemUnderTest};
 
 /// What one issuing thread notes of each query.
 #[derive(Debug, Default)]

@@ -1,41 +1,32 @@
 //! The driver in real time: threads, clocks, waiting, and the completion slab.
 
-mod failing;
 mod issue_threads;
 mod issuer;
 mod lag;
 mod monitor;
-mod notes;
-mod responder;
-mod slab;
 mod start;
 mod wait;
 
 use std::sync::Arc;
 
-pub use failing::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS};
 pub use issue_threads::IssueThreads;
 pub use monitor::{Monitor, Onlooker};
-pub use responder::Responder;
 pub use start::StartGate;
 pub use wait::Waiting;
 
+pub use crate::sut::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS, Responder};
+
 use issuer::{Columns, Issuer};
 use monitor::{Shape, Watched};
-use notes::Notes;
-use responder::{RunState, next_epoch};
-pub(crate) use slab::Alone;
-use slab::Slab;
 use wait::{PunctualThread, Waiter};
 
-use super::{Driver, Job, Played, PlayedTenant, look};
+use super::{Driver, Job, Played, PlayedTenant, Process, look};
 use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
-use crate::run::Process;
 use crate::session::{Issued, Session, Step};
-use crate::sut::SystemUnderTest;
+use crate::sut::{Notes, RunState, Slab, Stamps, SystemUnderTest, next_epoch};
 
 /// Most counters that completing threads are spread over.
 const MOST_SHARDS: usize = 16;
@@ -418,7 +409,7 @@ enum Slabs {
 }
 
 impl Slabs {
-    fn into_stamps(self, columns: &[Columns]) -> Vec<slab::Stamps> {
+    fn into_stamps(self, columns: &[Columns]) -> Vec<Stamps> {
         match self {
             Self::Owned(slabs) => {
                 slabs.into_iter().zip(columns).map(|(s, c)| s.into_stamps(c.samples)).collect()

@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Responder;
-use super::failing::{Control, Failing};
-use super::slab::Slab;
 use crate::clock::Nanos;
 use crate::drive::glance::{Chosen, Followed, Glance};
+use crate::sut::{Control, Failing, Responder, Slab};
 
 /// What another thread may see of a run, and how it may end it.
 #[derive(Debug, Clone, Default)]

@@ -5,15 +5,18 @@ use std::fs;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::{MILLISECOND, WallTime};
+use dyno_loadgen::drive::Process;
+use dyno_loadgen::early_stopping::Criterion;
 use dyno_loadgen::log::read::{
     TraceReader, Value, open_accuracy, read_detail_file, read_summary, record_of, samples_of,
 };
 use dyno_loadgen::log::{LogError, LogFiles, LogSettings, combined_fingerprint, expected_bytes};
+use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{
-    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
+    AccuracyLog, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
 };
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record};
-use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
 use dyno_loadgen::search::Unit;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{

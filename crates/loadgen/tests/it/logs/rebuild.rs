@@ -1,19 +1,20 @@
 //! What Dyno would keep of a test, rebuilt from the reference's logs of it.
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
-use dyno_loadgen::early_stopping::{Estimate, Params};
+use dyno_loadgen::drive::Process;
+use dyno_loadgen::early_stopping::{Criterion, Estimate, Params};
 use dyno_loadgen::log::Report;
 use dyno_loadgen::log::read::{AccuracyEntry, Detail, Entry, Summary, Value};
+use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::metrics::{
     Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBound, PERCENTILES, Rates,
     ScenarioEstimates, TokenRates,
 };
 use dyno_loadgen::plan::{
-    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, StreamPacing,
-    Tokens,
+    AccuracyLog, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, StreamPacing, Tokens,
 };
 use dyno_loadgen::record::{LoggedResponse, Record};
-use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
 use dyno_loadgen::search::Unit;
 use dyno_loadgen::session::Ended;
 use dyno_loadgen::settings::{

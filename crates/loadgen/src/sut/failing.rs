@@ -39,42 +39,42 @@ pub struct Failing {
 
 /// How a run is ended from outside of the thread that issues. Shared by all runs of a test.
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub(crate) struct Control {
     abort: AtomicBool,
     fails_fast: AtomicBool,
     failing: Mutex<Option<Failing>>,
 }
 
 impl Control {
-    pub(super) fn abort(&self) {
+    pub(crate) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(super) fn is_aborted(&self) -> bool {
+    pub(crate) fn is_aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
     }
 
-    pub(super) fn fail_fast(&self, is_on: bool) {
+    pub(crate) fn fail_fast(&self, is_on: bool) {
         self.fails_fast.store(is_on, Ordering::Relaxed);
     }
 
     /// Ends the run of a failing system, if that is asked for.
-    pub(super) fn found(&self, failing: Failing) {
+    pub(crate) fn found(&self, failing: Failing) {
         if self.fails_fast.load(Ordering::Relaxed) && !self.is_aborted() {
             self.failing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failing);
             self.abort();
         }
     }
 
-    pub(super) fn failing(&self) -> Option<Failing> {
+    pub(crate) fn failing(&self) -> Option<Failing> {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a failure that was reported means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Noted {
+pub(crate) enum Noted {
     /// Nothing: the sample was complete before, or was never issued.
     Stale,
     /// One more failure.
@@ -85,9 +85,9 @@ pub(super) enum Noted {
 
 /// The failures of a tenant in one run.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     /// By sequence number of the sample.
-    pub(super) list: Vec<(u64, Failure)>,
+    pub(crate) list: Vec<(u64, Failure)>,
     /// Answers that there were at each of the last failures, that one included.
     answers: VecDeque<u64>,
 }
@@ -96,7 +96,7 @@ impl Failures {
     /// Notes a failure, the `answers`-th answer of the run.
     ///
     /// Answers are counted at failures alone, so that an answered sample costs nothing.
-    pub(super) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> Noted {
+    pub(crate) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> Noted {
         self.list.push((sequence, why));
         self.answers.push_back(answers);
         if self.answers.len() > TOO_MANY {

@@ -10,9 +10,9 @@ use std::thread::Thread;
 use super::failing::{Control, Failing, Noted};
 use super::notes::Notes;
 use super::slab::{Alone, Slab, Stamped};
+use super::{AsResponse, ResponseId};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
-use crate::sut::{AsResponse, ResponseId};
 
 /// Takes completions of one run, from any thread, in any order and any batch.
 ///
@@ -22,7 +22,7 @@ use crate::sut::{AsResponse, ResponseId};
 /// logged are copied, after they are stamped.)
 #[derive(Debug, Clone)]
 pub struct Responder {
-    pub(super) run: Arc<RunState>,
+    pub(crate) run: Arc<RunState>,
 }
 
 /// Epochs are from 1 to this, so that ids are below 2^53: a harness may pass them
@@ -31,7 +31,7 @@ const MOST_EPOCHS: u64 = 511;
 
 /// The epoch of the next run. Counted over all tests of the process, because a
 /// system may complete a sample of an earlier one.
-pub(super) fn next_epoch() -> u16 {
+pub(crate) fn next_epoch() -> u16 {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     u16::try_from(run % MOST_EPOCHS + 1).expect("at most 511")
@@ -39,15 +39,15 @@ pub(super) fn next_epoch() -> u16 {
 
 /// What the issuing thread and the completing threads share in one run.
 #[derive(Debug)]
-pub(super) struct RunState {
+pub(crate) struct RunState {
     /// Ns since the start of the run.
-    pub(super) clock: Clock,
+    pub(crate) clock: Clock,
     /// [`ResponseId::run`] of tenant 0.
-    pub(super) first_run: u64,
-    pub(super) slabs: Box<[Slab]>,
-    pub(super) notes: Notes,
+    pub(crate) first_run: u64,
+    pub(crate) slabs: Box<[Slab]>,
+    pub(crate) notes: Notes,
     control: Arc<Control>,
-    pub(super) misuse: ForeignIds,
+    pub(crate) misuse: ForeignIds,
     parked: Alone<AtomicBool>,
     issuer: Thread,
     /// A power of two: the shard is found without a division.
@@ -56,7 +56,7 @@ pub(super) struct RunState {
 
 /// Completions that belong to no tenant of the run, and times that cannot be.
 #[derive(Debug, Default)]
-pub(super) struct ForeignIds {
+pub(crate) struct ForeignIds {
     stale: AtomicU64,
     unknown: AtomicU64,
     /// Times after the moment at which they were reported.
@@ -66,7 +66,7 @@ pub(super) struct ForeignIds {
 }
 
 impl ForeignIds {
-    pub(super) fn total(&self) -> Misuse {
+    pub(crate) fn total(&self) -> Misuse {
         Misuse {
             stale: self.stale.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),
@@ -76,14 +76,14 @@ impl ForeignIds {
     }
 
     /// Whether the system reported times of its own, which are checked after the run.
-    pub(super) fn has_times(&self) -> bool {
+    pub(crate) fn has_times(&self) -> bool {
         self.has_times.load(Ordering::Relaxed)
     }
 }
 
 impl RunState {
     /// Run by the current thread, which is the one that will park.
-    pub(super) fn new(
+    pub(crate) fn new(
         clock: Clock,
         epoch: u16,
         slabs: Box<[Slab]>,
@@ -121,11 +121,11 @@ impl RunState {
 
     /// Announces that the issuer parks. It must look at the counts once more
     /// between this and [`std::thread::park`].
-    pub(super) fn announce_park(&self) {
+    pub(crate) fn announce_park(&self) {
         self.parked.0.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn withdraw_park(&self) {
+    pub(crate) fn withdraw_park(&self) {
         self.parked.0.store(false, Ordering::SeqCst);
     }
 

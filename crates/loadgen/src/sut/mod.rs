@@ -1,11 +1,23 @@
 //! The system under test, in real time and in virtual time.
 
+mod failing;
+mod notes;
+mod responder;
+mod slab;
+
 use std::ops::DerefMut;
 
 use crate::clock::Nanos;
-use crate::drive::real::Responder;
 use crate::qsl::SampleIndex;
 use crate::record::Outcome;
+
+pub use failing::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS};
+pub use responder::Responder;
+
+pub(crate) use failing::Control;
+pub(crate) use notes::{CHOSEN_AT_ONCE, Notes};
+pub(crate) use responder::{RunState, next_epoch};
+pub(crate) use slab::{Alone, Slab, Stamps};
 
 /// Names one sample of one query of one run; handed to the system with the
 /// query and handed back with the response.

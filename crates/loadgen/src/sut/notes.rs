@@ -4,10 +4,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::glance::CHOSEN_AT_ONCE;
+use super::ResponseId;
 use super::slab::Alone;
 use crate::clock::Nanos;
-use crate::sut::ResponseId;
+
+/// Queries that are chosen at one glance at most.
+pub(crate) const CHOSEN_AT_ONCE: u64 = 1_024;
 
 /// Notes that the ring holds: more than are wanted between two glances, because
 /// the rate of the next ones is not known.
@@ -25,7 +27,7 @@ const NO_LAG: u64 = u64::MAX;
 
 /// The ring.
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     /// A query is noted if its number has none of these bits.
     mask: AtomicU64,
     /// Notes written so far.
@@ -44,25 +46,25 @@ struct Slot {
 
 /// One query, as noted when it was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Note {
+pub(crate) struct Note {
     /// Of its first sample.
-    pub(super) first: ResponseId,
+    pub(crate) first: ResponseId,
     /// When it was due.
-    pub(super) due: Nanos,
+    pub(crate) due: Nanos,
     /// The client's own lag, where queries are due at set times.
-    pub(super) client_lag: Option<Nanos>,
+    pub(crate) client_lag: Option<Nanos>,
     /// Queries that are issued for each one noted.
-    pub(super) stands_for: u64,
+    pub(crate) stands_for: u64,
 }
 
 impl Notes {
     /// Notes of a run nobody looks at.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { mask: AtomicU64::new(NOTHING), written: Alone::default(), slots: Box::default() }
     }
 
     /// Notes for an onlooker of a run of about this many queries.
-    pub(super) fn expecting(queries: u64) -> Self {
+    pub(crate) fn expecting(queries: u64) -> Self {
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
         let notes = Self { slots, ..Self::none() };
         notes.aim(queries / LEAST_GLANCES);
@@ -70,20 +72,20 @@ impl Notes {
     }
 
     /// From now on about [`CHOSEN_AT_ONCE`] of so many queries are noted.
-    pub(super) fn aim(&self, queries: u64) {
+    pub(crate) fn aim(&self, queries: u64) {
         let every = queries.div_ceil(CHOSEN_AT_ONCE).max(1).next_power_of_two();
         self.mask.store(every - 1, Ordering::Relaxed);
     }
 
     /// Whether the query of this number is to be noted.
     #[inline]
-    pub(super) fn wants(&self, number: u64) -> bool {
+    pub(crate) fn wants(&self, number: u64) -> bool {
         number & self.mask.load(Ordering::Relaxed) == 0
     }
 
     /// Notes those of a call's queries that are to be noted. Only one thread
     /// writes. `first`, `due` and `client_lag` tell of the i-th of the call.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         number: u64,
         queries: u64,
@@ -108,7 +110,7 @@ impl Notes {
 
     /// Hands over the notes from number `from` on that the ring still holds, and
     /// returns how many have been written in all.
-    pub(super) fn read(&self, from: u64, mut to: impl FnMut(Note)) -> u64 {
+    pub(crate) fn read(&self, from: u64, mut to: impl FnMut(Note)) -> u64 {
         if self.slots.is_empty() {
             return 0;
         }

@@ -9,11 +9,11 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::super::Kept;
 use super::failing::{Failures, Noted};
+use super::{AsResponse, ResponseId};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
-use crate::sut::{AsResponse, ResponseId};
+use crate::trace::ResponseFilter;
 
 /// Samples in a chunk. Chunks are allocated before the run; only a run that
 /// goes on past its trace allocates more, on the issuing thread.
@@ -74,14 +74,14 @@ impl Chunk {
 
 /// All samples of one tenant in one run.
 #[derive(Debug)]
-pub(super) struct Slab {
+pub(crate) struct Slab {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// Samples issued so far: ids from here on are unknown.
     issued: Alone<AtomicU64>,
     /// Samples complete, counted by each completing thread apart.
     completed: Box<[Alone<AtomicU64>]>,
     tokens: bool,
-    kept: Kept,
+    kept: ResponseFilter,
     responses: Box<[Alone<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
     failed: Mutex<Failures>,
@@ -92,7 +92,7 @@ pub(super) struct Slab {
 
 impl Slab {
     /// A slab with memory for `samples` samples, and for more on demand.
-    pub(super) fn new(samples: usize, tokens: bool, kept: Kept, shards: usize) -> Self {
+    pub(crate) fn new(samples: usize, tokens: bool, kept: ResponseFilter, shards: usize) -> Self {
         let slab = Self {
             chunks: (0..chunk_slots(samples)).map(|_| OnceLock::new()).collect(),
             issued: Alone::default(),
@@ -112,7 +112,7 @@ impl Slab {
 
     /// Makes room for `samples` samples in all.
     #[inline]
-    pub(super) fn provide(&self, samples: usize) {
+    pub(crate) fn provide(&self, samples: usize) {
         let chunks = samples.div_ceil(CHUNK_SAMPLES);
         assert!(chunks <= self.chunks.len(), "a run is not extended beyond 2^30 samples");
         if chunks > 0 && self.chunks[chunks - 1].get().is_none() {
@@ -124,30 +124,30 @@ impl Slab {
 
     /// Admits ids below `samples`; called before the query is handed over.
     #[inline]
-    pub(super) fn admit(&self, samples: u64) {
+    pub(crate) fn admit(&self, samples: u64) {
         self.issued.0.store(samples, Ordering::Release);
     }
 
     /// As [`Slab::admit`] where several threads issue.
-    pub(super) fn admit_at_least(&self, samples: u64) {
+    pub(crate) fn admit_at_least(&self, samples: u64) {
         self.issued.0.fetch_max(samples, Ordering::Release);
     }
 
     /// Samples issued by now.
-    pub(super) fn issued(&self) -> u64 {
+    pub(crate) fn issued(&self) -> u64 {
         self.issued.0.load(Ordering::Acquire)
     }
 
     /// Samples complete by now, failed ones included.
     #[inline]
-    pub(super) fn completed(&self) -> u64 {
+    pub(crate) fn completed(&self) -> u64 {
         self.completed.iter().map(|shard| shard.0.load(Ordering::SeqCst)).sum()
     }
 
     /// Stamps the responses of `run`, whose ids follow each other within one
     /// word. `None` if some were never issued; then nothing is stamped.
     #[inline]
-    pub(super) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<Stamped> {
+    pub(crate) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<Stamped> {
         let sequence = run[0].id().sequence();
         let (chunk, within, mask) = self.admitted(sequence, run.len())?;
         let claims = &chunk.claims[within / WORD_SAMPLES];
@@ -185,18 +185,18 @@ impl Slab {
 
     /// Counts a response to a sample that was never issued.
     #[cold]
-    pub(super) fn count_unknown(&self) {
+    pub(crate) fn count_unknown(&self) {
         self.unknown.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether any responses are logged.
     #[inline]
-    pub(super) fn logs(&self) -> bool {
-        !matches!(self.kept, Kept::None)
+    pub(crate) fn logs(&self) -> bool {
+        !matches!(self.kept, ResponseFilter::None)
     }
 
     /// Whether the response to this sample is logged.
-    pub(super) fn keeps(&self, id: ResponseId) -> bool {
+    pub(crate) fn keeps(&self, id: ResponseId) -> bool {
         self.kept.keeps(id.sequence())
     }
 
@@ -216,7 +216,7 @@ impl Slab {
 
     /// Copies the responses that are logged, of those just stamped; the first is
     /// to `first`, whatever it says after a program has fetched its payload.
-    pub(super) fn keep<R: AsResponse>(
+    pub(crate) fn keep<R: AsResponse>(
         &self,
         first: ResponseId,
         run: &[R],
@@ -243,7 +243,7 @@ impl Slab {
     }
 
     /// Stamps a first token. The token columns exist only in runs that measure tokens.
-    pub(super) fn first_token<R: AsResponse>(&self, response: &R, at: Nanos) {
+    pub(crate) fn first_token<R: AsResponse>(&self, response: &R, at: Nanos) {
         let sequence = response.id().sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
@@ -266,7 +266,7 @@ impl Slab {
     }
 
     /// Stamps a failure of a sample that is not complete.
-    pub(super) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> Noted {
+    pub(crate) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> Noted {
         let sequence = id.sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
@@ -285,7 +285,7 @@ impl Slab {
 
     /// Adds to the count of complete samples; after all stamps are stored.
     #[inline]
-    pub(super) fn count(&self, fresh: u64, shard: usize) {
+    pub(crate) fn count(&self, fresh: u64, shard: usize) {
         // Sequentially consistent, because a waiter announces that it parks
         // and then reads this, while a completion adds to this and then reads
         // whether somebody is parked: one of the two must see the other.
@@ -293,17 +293,17 @@ impl Slab {
     }
 
     /// Completion stamps of the first `samples` samples; 0 is not complete.
-    pub(super) fn completed_at(&self, samples: usize) -> Vec<Nanos> {
+    pub(crate) fn completed_at(&self, samples: usize) -> Vec<Nanos> {
         self.column(samples, |chunk| Some(&chunk.completed_at[..]), AtomicU64::load)
     }
 
     /// First-token stamps of the first `samples` samples; 0 is none.
-    pub(super) fn first_token_at(&self, samples: usize) -> Vec<Nanos> {
+    pub(crate) fn first_token_at(&self, samples: usize) -> Vec<Nanos> {
         self.column(samples, |c| c.tokens.as_ref().map(|t| &t.first_at[..]), AtomicU64::load)
     }
 
     /// Token counts of the first `samples` samples.
-    pub(super) fn token_counts(&self, samples: usize) -> Vec<i64> {
+    pub(crate) fn token_counts(&self, samples: usize) -> Vec<i64> {
         self.column(samples, |c| c.tokens.as_ref().map(|t| &t.counts[..]), AtomicI64::load)
     }
 
@@ -327,30 +327,30 @@ impl Slab {
     }
 
     /// Failures so far.
-    pub(super) fn failed(&self) -> Vec<(u64, Failure)> {
+    pub(crate) fn failed(&self) -> Vec<(u64, Failure)> {
         self.failures().list.clone()
     }
 
     /// How many failures there are so far.
-    pub(super) fn failed_count(&self) -> u64 {
+    pub(crate) fn failed_count(&self) -> u64 {
         self.failures().list.len() as u64
     }
 
     /// The completion stamp of a sample, for onlookers.
-    pub(super) fn completion_of(&self, sample: u64) -> Option<Nanos> {
+    pub(crate) fn completion_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         Some(chunk.completed_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
     /// The first-token stamp of a sample, for onlookers.
-    pub(super) fn first_token_of(&self, sample: u64) -> Option<Nanos> {
+    pub(crate) fn first_token_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         let columns = chunk.tokens.as_ref()?;
         Some(columns.first_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
     /// A copy of all that was stamped for the first `samples` samples.
-    pub(super) fn stamps(&self, samples: usize) -> Stamps {
+    pub(crate) fn stamps(&self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);
         stamps.completed_at = self.completed_at(samples);
         stamps.first_token_at = self.first_token_at(samples);
@@ -359,7 +359,7 @@ impl Slab {
     }
 
     /// As [`Slab::stamps`], giving memory back chunk by chunk.
-    pub(super) fn into_stamps(mut self, samples: usize) -> Stamps {
+    pub(crate) fn into_stamps(mut self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);
         stamps.completed_at.reserve_exact(samples);
         if self.tokens {
@@ -410,35 +410,35 @@ impl Slab {
 
 /// Which of a run of responses were not complete before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stamped {
+pub(crate) struct Stamped {
     /// Bit i is response i of the run.
     fresh: u64,
 }
 
 impl Stamped {
     /// One response, which was not.
-    pub(super) const ONE: Self = Self { fresh: 1 };
+    pub(crate) const ONE: Self = Self { fresh: 1 };
 
     #[inline]
-    pub(super) fn fresh(self) -> u64 {
+    pub(crate) fn fresh(self) -> u64 {
         u64::from(self.fresh.count_ones())
     }
 
     #[inline]
-    pub(super) fn is_fresh(self, response: usize) -> bool {
+    pub(crate) fn is_fresh(self, response: usize) -> bool {
         self.fresh >> response & 1 == 1
     }
 }
 
 /// What a slab holds, in plain columns.
 #[derive(Debug, Default)]
-pub(super) struct Stamps {
-    pub(super) completed_at: Vec<Nanos>,
-    pub(super) first_token_at: Vec<Nanos>,
-    pub(super) tokens: Vec<i64>,
-    pub(super) failed: Vec<(u64, Failure)>,
-    pub(super) misuse: Misuse,
-    pub(super) responses: Responses,
+pub(crate) struct Stamps {
+    pub(crate) completed_at: Vec<Nanos>,
+    pub(crate) first_token_at: Vec<Nanos>,
+    pub(crate) tokens: Vec<i64>,
+    pub(crate) failed: Vec<(u64, Failure)>,
+    pub(crate) misuse: Misuse,
+    pub(crate) responses: Responses,
 }
 
 #[cfg(test)]
