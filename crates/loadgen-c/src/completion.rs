@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 
-use dyno_loadgen::drop_in::NoRun;
+use dyno_loadgen::drop_in::NoRunError;
 
 use crate::abi::{self, dyno_response};
 use crate::error::{Error, dyno_result, result};
@@ -68,6 +68,6 @@ pub unsafe extern "C" fn dyno_first_token(
 }
 
 #[cold]
-fn too_late(error: NoRun) -> Error {
+fn too_late(error: NoRunError) -> Error {
     Error::new(dyno_result::DYNO_ERROR_NOT_RUNNING, error.to_string())
 }

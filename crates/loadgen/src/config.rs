@@ -23,7 +23,7 @@ pub use built_in::built_in_models;
 pub use grammar::BadLine;
 pub use lint::{ConfigWarning, WarningKind};
 
-use grammar::{Entry, Idle};
+use grammar::{Entry, IdleLine};
 use keys::KEYS;
 
 /// What a configuration may set. Seeds come from the built-in table alone.
@@ -60,7 +60,7 @@ impl fmt::Display for Source {
 pub struct Conf {
     source: Source,
     entries: Vec<Entry>,
-    idle: Vec<Idle>,
+    idle: Vec<IdleLine>,
 }
 
 /// A file that cannot be used. None of its keys applies.
@@ -108,7 +108,7 @@ impl std::error::Error for ConfigError {}
 
 /// What [`Conf::apply`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Applied {
+pub struct ConfigEffect {
     /// The fields that have another value now.
     pub changes: Vec<Change>,
     /// The rows that matched and yet changed nothing.
@@ -176,7 +176,7 @@ impl Conf {
         model: &str,
         scenario: &str,
         conf_type: ConfType,
-    ) -> Applied {
+    ) -> ConfigEffect {
         let before = settings.clone();
         let mut warnings = Vec::new();
         for key in KEYS.iter().filter(|key| key.is_read_from(conf_type)) {
@@ -195,12 +195,12 @@ impl Conf {
                 warn(WarningKind::UnknownMode { key, text });
             }
         }
-        Applied { changes: settings.changes_since(&before), warnings }
+        ConfigEffect { changes: settings.changes_since(&before), warnings }
     }
 
     /// Applies an audit's file: rows for the model `*` and the scenario of the
     /// settings. Rows of a model never match, and seeds cannot be changed.
-    pub fn apply_audit(&self, settings: &mut Settings) -> Applied {
+    pub fn apply_audit(&self, settings: &mut Settings) -> ConfigEffect {
         let scenario = settings.values.scenario.name();
         self.apply(settings, "*", scenario, ConfType::Audit)
     }
@@ -233,9 +233,9 @@ pub fn from_files(
     scenario: &str,
     built_in: bool,
     files: &[(&Path, ConfType)],
-) -> Result<Applied, ConfigError> {
-    let mut all = Applied::default();
-    let mut add = |applied: Applied| {
+) -> Result<ConfigEffect, ConfigError> {
+    let mut all = ConfigEffect::default();
+    let mut add = |applied: ConfigEffect| {
         all.changes.extend(applied.changes);
         all.warnings.extend(applied.warnings);
     };

@@ -50,7 +50,7 @@ impl Params {
 
     /// A plan's criterion for this percentile.
     #[must_use]
-    pub fn of(criterion: &Criterion, percentile: f64) -> Self {
+    pub fn new(criterion: &Criterion, percentile: f64) -> Self {
         let &Criterion { confidence, tolerance, .. } = criterion;
         Self { percentile, confidence, tolerance }
     }

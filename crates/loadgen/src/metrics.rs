@@ -1,6 +1,6 @@
 //! The numbers of a run: latencies, percentiles, rates, counts.
 //!
-//! [`Metrics::of`] has the arithmetic of the reference, bit for bit, with one exception: means
+//! [`Metrics::from_record`] has the arithmetic of the reference, bit for bit, with one exception: means
 //! are signed. [`Definitions::Native`] differs in tokens alone. A sample that failed or never came back is never throughput and
 //! never a latency:
 //!
@@ -144,7 +144,7 @@ impl FailureCounts {
 /// Samples over a Server bound, failed and missing ones included. Zero in the
 /// other scenarios, and for tokens where none are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OverBound {
+pub struct OverBoundCounts {
     /// Latency > `server_target_latency_ns`.
     pub latency: u64,
     /// Time to first token > `server_ttft_latency`, or no first token.
@@ -177,7 +177,7 @@ pub struct Metrics {
     /// Samples issued that were never completed.
     pub missing: u64,
     /// Server: samples over a bound.
-    pub over: OverBound,
+    pub over: OverBoundCounts,
     /// MultiStream at a fixed interval: those between queries.
     pub intervals: Option<Intervals>,
     /// Of samples, from the scheduled time.
@@ -211,14 +211,14 @@ impl Metrics {
     ///
     /// An empty record has zeros and non-finite rates.
     #[must_use]
-    pub fn of(record: &Record, plan: &Plan) -> Self {
-        Self::by(Definitions::Reference, record, plan)
+    pub fn from_record(record: &Record, plan: &Plan) -> Self {
+        Self::with_definitions(Definitions::Reference, record, plan)
     }
 
-    /// Computes all of them by these definitions, as [`Metrics::of`] does by the reference's.
+    /// Computes all of them by these definitions, as [`Metrics::from_record`] does by the reference's.
     #[must_use]
-    pub fn by(definitions: Definitions, record: &Record, plan: &Plan) -> Self {
-        let mut times = Times::of(record, plan, definitions);
+    pub fn with_definitions(definitions: Definitions, record: &Record, plan: &Plan) -> Self {
+        let mut times = Times::from_record(record, plan, definitions);
         let target = plan.percentile();
         let sample_count = times.latency.len() as u64;
         let estimates = ScenarioEstimates::for_counts(&times, plan);
@@ -244,7 +244,7 @@ impl Metrics {
             }
         });
 
-        let final_query = FinalQuery::of(record);
+        let final_query = FinalQuery::from_record(record);
         let span = Denominators {
             samples: sample_count,
             issued: times.issued_samples,
@@ -255,10 +255,10 @@ impl Metrics {
         Self {
             query_count: record.query_count() as u64,
             sample_count,
-            failed: FailureCounts::of(record),
+            failed: FailureCounts::from_record(record),
             missing: times.missing,
             over: times.over,
-            intervals: Intervals::of(record, plan),
+            intervals: Intervals::from_record(record, plan),
             latency,
             query_latency: query_latency.map(|(distribution, _)| distribution),
             first_token: first_token.map(|(distribution, _)| distribution),
@@ -292,11 +292,11 @@ struct Times {
     max_latency: Nanos,
     missing: u64,
     issued_samples: u64,
-    over: OverBound,
+    over: OverBoundCounts,
 }
 
 impl Times {
-    fn of(record: &Record, plan: &Plan, definitions: Definitions) -> Self {
+    fn from_record(record: &Record, plan: &Plan, definitions: Definitions) -> Self {
         let samples = record.samples_per_query.max(1);
         let completed = &record.completed_at[..];
         let mut failed = vec![false; if record.failed.is_empty() { 0 } else { completed.len() }];
@@ -315,7 +315,7 @@ impl Times {
             max_latency: 0,
             missing: 0,
             issued_samples: 0,
-            over: OverBound::default(),
+            over: OverBoundCounts::default(),
         };
         for (query, stamps) in (0..record.query_count()).zip(completed.chunks(samples)) {
             let (due, first) = (record.scheduled(query), query * samples);
@@ -416,7 +416,7 @@ impl ScenarioEstimates {
         };
         let of = |count: usize| {
             let at = |percentile| {
-                Estimate::for_count(count as u64, &Params::of(&plan.early_stopping, percentile))
+                Estimate::for_count(count as u64, &Params::new(&plan.early_stopping, percentile))
             };
             Estimates { target: at(plan.percentile()), tail: tail.map(at) }
         };
@@ -434,7 +434,7 @@ impl ScenarioEstimates {
 }
 
 impl FinalQuery {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         let Some(last) = record.query_count().checked_sub(1) else {
             return Self::default();
         };
@@ -451,7 +451,7 @@ impl FinalQuery {
 }
 
 impl FailureCounts {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         let mut counts = Self::default();
         for (_, reason) in &record.failed {
             match reason {

@@ -9,7 +9,7 @@ use crate::settings::Repetition;
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Next {
+pub enum PeakStep {
     /// Run at this load and answer with [`PeakSearch::answer`].
     Run {
         /// Queries per second, or streams.
@@ -96,7 +96,7 @@ pub enum Purpose {
         /// Which of the runs, from 1.
         run: u32,
         /// How many there are.
-        of: u32,
+        runs: u32,
     },
 }
 
@@ -150,19 +150,21 @@ impl PeakSearch {
 
     /// What to do next. Changes nothing.
     #[must_use]
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> PeakStep {
         let (lower, upper) = (self.lower, self.upper);
         match self.state {
-            State::Base => Next::Run { load: lower, purpose: Purpose::Base },
-            State::Bracket => Next::Run { load: upper, purpose: Purpose::Bracket { lower, upper } },
+            State::Base => PeakStep::Run { load: lower, purpose: Purpose::Base },
+            State::Bracket => {
+                PeakStep::Run { load: upper, purpose: Purpose::Bracket { lower, upper } }
+            }
             State::Bisect => {
-                Next::Run { load: self.middle(), purpose: Purpose::Bisect { lower, upper } }
+                PeakStep::Run { load: self.middle(), purpose: Purpose::Bisect { lower, upper } }
             }
             State::Confirm { passed } => {
-                let of = self.runs;
-                Next::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, of } }
+                let runs = self.runs;
+                PeakStep::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, runs } }
             }
-            State::Over(end) => Next::Over(end),
+            State::Over(end) => PeakStep::Over(end),
         }
     }
 
@@ -266,11 +268,11 @@ mod tests {
         let mut rates = Vec::new();
         loop {
             match search.next() {
-                Next::Run { load, .. } => {
+                PeakStep::Run { load, .. } => {
                     rates.push(load);
                     search.answer(if passes(load) { Answer::Passed } else { Answer::TooMuch });
                 }
-                Next::Over(end) => return (end, rates),
+                PeakStep::Over(end) => return (end, rates),
             }
         }
     }
@@ -313,7 +315,7 @@ mod tests {
         let repetition = Repetition::Confirm { runs: 2, decrement: None };
         let mut search = PeakSearch::new(100.0, SETTINGS, repetition);
         let mut confirming = Vec::new();
-        while let Next::Run { load, purpose } = search.next() {
+        while let PeakStep::Run { load, purpose } = search.next() {
             let bears = match purpose {
                 Purpose::Confirm { .. } => 780.0,
                 _ => 800.0,
@@ -334,15 +336,17 @@ mod tests {
             let mut told = 0;
             let found = loop {
                 match search.next() {
-                    Next::Run { purpose: Purpose::Bracket { upper, .. }, .. } if upper > 12.0 => {
+                    PeakStep::Run { purpose: Purpose::Bracket { upper, .. }, .. }
+                        if upper > 12.0 =>
+                    {
                         told += 1;
                         search.end_of_range(12.0);
                     }
-                    Next::Run { load, .. } => {
+                    PeakStep::Run { load, .. } => {
                         search.answer(if load <= most { Answer::Passed } else { Answer::TooMuch });
                     }
-                    Next::Over(End::Found { load }) => break load,
-                    Next::Over(end) => panic!("{end:?}"),
+                    PeakStep::Over(End::Found { load }) => break load,
+                    PeakStep::Over(end) => panic!("{end:?}"),
                 }
             };
             assert!(told <= 2);
@@ -392,13 +396,13 @@ mod tests {
             search.answer(answer);
         }
         let because = Failure::NotOfLoad;
-        assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
+        assert_eq!(search.next(), PeakStep::Over(End::Failed { load: 700.0, because }));
         // Where no lower load is asked for, that is all there is to say.
         for answer in [Answer::TooMuch, Answer::NotOfLoad] {
             let mut search = PeakSearch::confirming(700.0, Repetition::Minimum(5));
             search.answer(answer);
             let because = Failure::OneLoad;
-            assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
+            assert_eq!(search.next(), PeakStep::Over(End::Failed { load: 700.0, because }));
         }
     }
 }

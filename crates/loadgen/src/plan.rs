@@ -13,7 +13,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use problem::{InReference, SettingsErrors, SettingsProblem};
+pub use problem::{ReferenceBehavior, SettingsErrors, SettingsProblem};
 pub use resolve::{MAX_TRACE_SAMPLES, apply_test05, raise_query_count_for_percentile};
 
 /// What the sample library reports of itself.

@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, WallTime};
-use crate::drive::{Driver, Job, JobTenant, Played, Process};
+use crate::drive::{Driver, Job, JobTenant, Process, RunOutcome};
 use crate::message::{Message, Severity};
 use crate::peak::End;
 use crate::plan::Plan;
 use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
-use crate::session::Ended;
+use crate::session::EndReason;
 use crate::settings::{Repetition, Settings, TestMode};
 use crate::share::Share;
 use crate::trace::{LoadedSet, loadable_sets};
@@ -44,13 +44,13 @@ pub struct RunLog {
     /// Length of the generated trace, ns.
     pub generated_duration: Nanos,
     /// Why it stopped issuing.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// What happened; times are ns since `started_at`. Of a run that was
     /// [dropped](RunLog::dropped) only the counts of misuse are left.
     pub record: Record,
     /// What is left of the record of a run that can no longer be the result;
     /// `None` if all of it is there.
-    pub dropped: Option<Dropped>,
+    pub dropped: Option<LastEvents>,
     /// When the samples were loaded.
     pub load: Span,
     /// When the queries were generated.
@@ -69,7 +69,7 @@ pub struct RunLog {
 /// What the logs tell of a run whose record was dropped. Times are ns since the
 /// start of the run, 0 if it was never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropped {
+pub struct LastEvents {
     /// When the last query was issued.
     pub last_issue: Nanos,
     /// When the last sample was complete.
@@ -79,8 +79,8 @@ pub struct Dropped {
 impl RunLog {
     /// When its last query was issued and its last sample was complete.
     #[must_use]
-    pub fn last(&self) -> Dropped {
-        self.dropped.unwrap_or_else(|| Dropped {
+    pub fn last(&self) -> LastEvents {
+        self.dropped.unwrap_or_else(|| LastEvents {
             last_issue: self.record.issued_at.last().copied().unwrap_or(0),
             last_completion: self.record.completed_at.iter().max().copied().unwrap_or(0),
         })
@@ -143,12 +143,12 @@ pub struct TestLog {
     /// Ended by an abort or a deadline: the logs are readable but not a result.
     pub complete: bool,
     /// What several runs for one result came to; `None` of a test of one run.
-    pub sought: Option<Sought>,
+    pub search: Option<SearchSummary>,
 }
 
 /// What a search for the peak, or a repetition, came to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sought {
+pub struct SearchSummary {
     /// How it ended; `None` if the test was over before.
     pub end: Option<End>,
     /// The runs at the last load that the repetition asked for and that were played
@@ -180,7 +180,7 @@ impl TestLog {
     /// Each of the [runs](Sought::repeated) that a repetition asks for as a test of
     /// its own, in order.
     pub fn repeated(&self) -> impl Iterator<Item = Self> {
-        let repeated = self.sought.as_ref().map_or(0..0, |sought| sought.repeated.clone());
+        let repeated = self.search.as_ref().map_or(0..0, |search| search.repeated.clone());
         let performance = self.runs().filter(|run| !run.accuracy);
         performance.skip(repeated.start).take(repeated.len()).map(|run| self.alone(run))
     }
@@ -223,7 +223,7 @@ impl TestLog {
             plan: Plan { repetition: Repetition::Once, mode, ..run.plan.clone() },
             events,
             complete: true,
-            sought: None,
+            search: None,
             ..*self
         }
     }
@@ -260,7 +260,7 @@ pub const MOST_TENANTS: usize = 256;
 
 /// Which records stay in memory until the logs are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum RecordRetention {
     /// Those of all runs: a trace log shows each sample of each.
     Every,
     /// Those that can be the result, or lie beside it: not the runs of a search or
@@ -278,8 +278,8 @@ pub enum Keep {
 pub fn run(
     driver: &mut dyn Driver,
     tenants: &[Tenant<'_>],
-    keep: Keep,
-    watch: &mut dyn FnMut(Beginning<'_>),
+    keep: RecordRetention,
+    watch: &mut dyn FnMut(RunStart<'_>),
 ) -> Vec<TestLog> {
     assert!((1..=MOST_TENANTS).contains(&tenants.len()), "a test has 1 to 256 tenants");
     let mut test = Test::new(driver, tenants, keep, watch);
@@ -303,7 +303,7 @@ pub fn run(
 
 /// What begins, for progress displays.
 #[derive(Debug, Clone, Copy)]
-pub struct Beginning<'a> {
+pub struct RunStart<'a> {
     /// "accuracy", "performance" or why a search runs once more.
     pub purpose: &'a str,
     /// The plan of the first tenant.
@@ -315,8 +315,8 @@ pub struct Beginning<'a> {
 struct Test<'a, 'd> {
     driver: &'d mut dyn Driver,
     tenants: &'a [Tenant<'a>],
-    keep: Keep,
-    watch: &'d mut dyn FnMut(Beginning<'_>),
+    keep: RecordRetention,
+    watch: &'d mut dyn FnMut(RunStart<'_>),
     logs: Vec<TestLog>,
     origin: Nanos,
     runs: u32,
@@ -337,8 +337,8 @@ impl<'a, 'd> Test<'a, 'd> {
     fn new(
         driver: &'d mut dyn Driver,
         tenants: &'a [Tenant<'a>],
-        keep: Keep,
-        watch: &'d mut dyn FnMut(Beginning<'_>),
+        keep: RecordRetention,
+        watch: &'d mut dyn FnMut(RunStart<'_>),
     ) -> Self {
         let (origin, origin_wall) = (driver.now(), driver.wall_now());
         let sut_name = driver.system_name();
@@ -355,7 +355,7 @@ impl<'a, 'd> Test<'a, 'd> {
             plan: tenant.plan.clone(),
             events: tenant.messages.iter().cloned().map(Event::Message).collect(),
             complete: false,
-            sought: None,
+            search: None,
         };
         Self {
             logs: tenants.iter().map(log).collect(),
@@ -372,16 +372,16 @@ impl<'a, 'd> Test<'a, 'd> {
     /// Whether the test ends here, because of an abort or a silent system.
     fn is_over(&self) -> bool {
         let is_cut = |log: &TestLog| {
-            log.runs()
-                .last()
-                .is_some_and(|run| matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted))
+            log.runs().last().is_some_and(|run| {
+                matches!(run.ended, EndReason::Deadline { .. } | EndReason::Aborted)
+            })
         };
         self.driver.aborted() || self.logs.iter().any(is_cut) || self.has_lost_worker()
     }
 
     /// Whether a worker is gone. The last run then has a verdict, and no further one follows.
     fn has_lost_worker(&self) -> bool {
-        let is_lost = |run: &RunLog| matches!(run.ended, Ended::Lost { .. });
+        let is_lost = |run: &RunLog| matches!(run.ended, EndReason::Lost { .. });
         self.logs.iter().any(|log| log.runs().last().is_some_and(is_lost))
     }
 
@@ -403,11 +403,11 @@ impl<'a, 'd> Test<'a, 'd> {
 
     /// The sets of each tenant, as many rounds as the tenant with most sets needs.
     fn sets(&self, plans: &[Arc<Plan>], accuracy: bool) -> Vec<Vec<LoadedSet>> {
-        let of = |(tenant, plan): (&Tenant<'_>, &Arc<Plan>)| {
+        let sets_of = |(tenant, plan): (&Tenant<'_>, &Arc<Plan>)| {
             loadable_sets(plan, accuracy, tenant.library.total_sample_count())
         };
         let mut sets: Vec<_> =
-            self.tenants.iter().zip(plans).map(|both| of(both).into_iter()).collect();
+            self.tenants.iter().zip(plans).map(|both| sets_of(both).into_iter()).collect();
         let rounds = sets.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
         let nothing = || LoadedSet { samples: Vec::new(), end: 0 };
         (0..rounds)
@@ -479,7 +479,7 @@ impl<'a, 'd> Test<'a, 'd> {
         loading: Loading,
     ) {
         self.runs += 1;
-        (self.watch)(Beginning { purpose, plan: &plans[0], run: self.runs });
+        (self.watch)(RunStart { purpose, plan: &plans[0], run: self.runs });
         let own = loading == Loading::Own;
         let load = if own { self.load(sets) } else { Span::default() };
         let tenants = plans.iter().zip(sets).zip(&self.generated);
@@ -500,7 +500,7 @@ impl<'a, 'd> Test<'a, 'd> {
 
     fn append(
         &mut self,
-        played: Played,
+        played: RunOutcome,
         plans: &[Arc<Plan>],
         sets: &[LoadedSet],
         accuracy: bool,

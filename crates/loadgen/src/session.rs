@@ -17,9 +17,9 @@ use crate::plan::Plan;
 use crate::qsl::SampleIndex;
 use crate::share::{Numbering, Share};
 use crate::sut::InFlight;
-use crate::trace::{Generated, LoadedSet};
+use crate::trace::{LoadedSet, TraceSize};
 
-use tenant::{Next, Pacing, State, Tenant};
+use tenant::{Pacing, State, Tenant, TenantStep};
 
 /// What the driver does next.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Issue<'a> {
 
 /// Why a run stopped issuing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum EndReason {
     /// Every query of the trace was issued (Server, Offline and accuracy runs
     /// end so).
     TraceIssued,
@@ -102,17 +102,17 @@ pub enum Ended {
         /// The first that was lost, from 0.
         worker: u32,
         /// Workers.
-        of: u32,
+        workers: u32,
     },
 }
 
 /// What a tenant issued, once the session is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssueSummary {
     /// Why it stopped.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// What its trace came to, as generated before the run.
-    pub generated: Generated,
+    pub generated: TraceSize,
     /// Per query: when it was due. Empty where a query is due when it is issued.
     pub scheduled_at: Vec<Nanos>,
     /// Per sample: which one.
@@ -130,15 +130,15 @@ pub struct Lane {
     /// In `0..of`.
     pub index: u64,
     /// Number of lanes (>= 1).
-    pub of: u64,
+    pub lanes: u64,
 }
 
 impl Lane {
     /// The only lane.
-    pub const WHOLE: Self = Self { index: 0, of: 1 };
+    pub const WHOLE: Self = Self { index: 0, lanes: 1 };
 
     fn share(self, count: u64) -> u64 {
-        count / self.of + u64::from(self.index < count % self.of)
+        count / self.lanes + u64::from(self.index < count % self.lanes)
     }
 }
 
@@ -179,13 +179,13 @@ impl Session {
         let (mut completion, mut done) = (false, true);
         for at in 0..self.tenants.len() {
             match self.tenants[at].next(now) {
-                Next::Ready { due } => {
+                TenantStep::Ready { due } => {
                     if chosen.is_none() || due < chosen_due {
                         (chosen, chosen_due) = (Some(at), due);
                     }
                     done = false;
                 }
-                Next::Wait { until, on_completion } => {
+                TenantStep::Wait { until, on_completion } => {
                     wake = match (wake, until) {
                         (Some(a), Some(b)) => Some(a.min(b)),
                         (a, b) => a.or(b),
@@ -193,8 +193,8 @@ impl Session {
                     completion |= on_completion;
                     done = false;
                 }
-                Next::Look => return Step::Look { tenant: at },
-                Next::Done => {}
+                TenantStep::Look => return Step::Look { tenant: at },
+                TenantStep::Done => {}
             }
         }
         if let Some(at) = chosen {
@@ -242,9 +242,9 @@ impl Session {
         for tenant in &mut self.tenants {
             if !matches!(tenant.state, State::Done) {
                 if tenant.outstanding_samples() > 0 {
-                    tenant.ended = Some(Ended::Aborted);
+                    tenant.ended = Some(EndReason::Aborted);
                 }
-                tenant.ended.get_or_insert(Ended::Aborted);
+                tenant.ended.get_or_insert(EndReason::Aborted);
                 tenant.state = State::Done;
             }
         }
@@ -255,7 +255,7 @@ impl Session {
         for tenant in &mut self.tenants {
             let missing = tenant.outstanding_samples();
             if missing > 0 {
-                tenant.ended = Some(Ended::Deadline { missing });
+                tenant.ended = Some(EndReason::Deadline { missing });
                 tenant.state = State::Done;
             }
         }
@@ -281,7 +281,7 @@ impl Session {
 
     /// What a tenant's trace came to when it was generated.
     #[must_use]
-    pub fn generated(&self, tenant: usize) -> Generated {
+    pub fn generated(&self, tenant: usize) -> TraceSize {
         self.tenants[tenant].generated
     }
 
@@ -355,7 +355,7 @@ impl Session {
 
     /// What every tenant issued.
     #[must_use]
-    pub fn into_issued(self) -> Vec<Issued> {
+    pub fn into_issued(self) -> Vec<IssueSummary> {
         self.tenants.into_iter().map(Tenant::into_issued).collect()
     }
 }

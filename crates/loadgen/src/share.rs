@@ -16,10 +16,10 @@ use crate::settings::{Arrivals, EarlyStopping, Scenario};
 /// The part of a load that one of several clients issues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// In `0..of`.
+    /// Number of this client, in `0..clients`.
     pub index: u32,
     /// Number of clients (>= 1).
-    pub of: u32,
+    pub clients: u32,
 }
 
 impl Default for Share {
@@ -30,26 +30,26 @@ impl Default for Share {
 
 impl Share {
     /// That of the only client.
-    pub const WHOLE: Self = Self { index: 0, of: 1 };
+    pub const WHOLE: Self = Self { index: 0, clients: 1 };
 
     /// Whether query `sequence` of the trace is in it.
     #[inline]
     #[must_use]
     pub fn has(self, sequence: u64) -> bool {
-        sequence % u64::from(self.of) == u64::from(self.index)
+        sequence % u64::from(self.clients) == u64::from(self.index)
     }
 
     /// How many of the first `count` queries are in it.
     #[must_use]
     pub fn part(self, count: u64) -> u64 {
-        let (index, of) = (u64::from(self.index), u64::from(self.of));
-        count / of + u64::from(index < count % of)
+        let clients = u64::from(self.clients);
+        count / clients + u64::from(u64::from(self.index) < count % clients)
     }
 
     /// Which of the samples of the one Offline query are in it.
     #[must_use]
     pub fn range(self, samples: usize) -> Range<usize> {
-        let cut = |i: u32| (samples as u128 * u128::from(i) / u128::from(self.of)) as usize;
+        let cut = |i: u32| (samples as u128 * u128::from(i) / u128::from(self.clients)) as usize;
         cut(self.index)..cut(self.index + 1)
     }
 }
@@ -77,15 +77,15 @@ impl Numbering {
     /// The number in the trace of the share's `sample`-th sample.
     pub(crate) fn trace_number(&self, sample: u64) -> u64 {
         let (query, within) = (sample / self.samples_per_query, sample % self.samples_per_query);
-        let (index, of) = (u64::from(self.share.index), u64::from(self.share.of));
-        self.offset + (query * of + index) * self.samples_per_query + within
+        let (index, clients) = (u64::from(self.share.index), u64::from(self.share.clients));
+        self.offset + (query * clients + index) * self.samples_per_query + within
     }
 }
 
 /// Why a load cannot be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Indivisible {
+pub enum IndivisibleLoad {
     /// Each query waits for the one before it.
     OneAtATime(Scenario),
     /// There are more clients than queries in flight.
@@ -99,7 +99,7 @@ pub enum Indivisible {
     Extended,
 }
 
-impl fmt::Display for Indivisible {
+impl fmt::Display for IndivisibleLoad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OneAtATime(scenario) => write!(
@@ -118,24 +118,26 @@ impl fmt::Display for Indivisible {
     }
 }
 
-impl std::error::Error for Indivisible {}
+impl std::error::Error for IndivisibleLoad {}
 
 /// Whether `clients` clients can share the load of this plan.
 ///
 /// # Errors
 /// Why they cannot.
-pub fn divisible(plan: &Plan, clients: u32) -> Result<(), Indivisible> {
+pub fn divisible(plan: &Plan, clients: u32) -> Result<(), IndivisibleLoad> {
     match &plan.load {
         _ if clients <= 1 => Ok(()),
         Load::SingleStream { .. } | Load::MultiStream { .. } => {
-            Err(Indivisible::OneAtATime(plan.scenario()))
+            Err(IndivisibleLoad::OneAtATime(plan.scenario()))
         }
         Load::Server(server) => match server.arrivals {
             Arrivals::Concurrency(in_flight) if in_flight < clients => {
-                Err(Indivisible::TooFewInFlight { in_flight, clients })
+                Err(IndivisibleLoad::TooFewInFlight { in_flight, clients })
             }
             Arrivals::Concurrency(_) => Ok(()),
-            _ if plan.early_stopping.policy == EarlyStopping::Extend => Err(Indivisible::Extended),
+            _ if plan.early_stopping.policy == EarlyStopping::Extend => {
+                Err(IndivisibleLoad::Extended)
+            }
             _ => Ok(()),
         },
         Load::Offline => Ok(()),

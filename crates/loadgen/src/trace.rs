@@ -61,7 +61,7 @@ pub fn loadable_sets(plan: &Plan, accuracy: bool, total: usize) -> Vec<LoadedSet
 
 /// What a trace came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Generated {
+pub struct TraceSize {
     /// Queries.
     pub queries: u64,
     /// Samples in each.
@@ -206,8 +206,8 @@ impl Trace {
 
     /// What has been drawn so far.
     #[must_use]
-    pub fn generated(&self) -> Generated {
-        Generated {
+    pub fn generated(&self) -> TraceSize {
+        TraceSize {
             queries: self.generated,
             samples_per_query: self.samples_per_query as u64,
             duration: self.next_at,

@@ -6,7 +6,7 @@ use crate::clock::Nanos;
 use crate::early_stopping::{Look, Params, look};
 use crate::metrics::{self, Distribution, Estimates, Intervals, Metrics};
 use crate::plan::{Load, Plan, Tokens};
-use crate::session::Ended;
+use crate::session::EndReason;
 use crate::settings::{EarlyStopping, Scenario};
 
 /// Whether a run counts.
@@ -20,7 +20,7 @@ pub enum Verdict {
 
 /// A latency that a Server bound limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bounded {
+pub enum BoundedTime {
     /// From the scheduled time to the answer.
     Latency,
     /// From the scheduled time to the first token.
@@ -36,7 +36,7 @@ pub enum Violation {
     /// Server: too large a share of the samples was over a bound.
     Bound {
         /// Which bound.
-        bounded: Bounded,
+        bounded: BoundedTime,
         /// The share that must meet it, in (0, 1).
         percentile: f64,
         /// The bound, ns.
@@ -117,7 +117,7 @@ pub enum Violation {
         /// Which one, from 0.
         worker: u32,
         /// Workers.
-        of: u32,
+        workers: u32,
     },
 }
 
@@ -202,8 +202,8 @@ pub const EXTENDED_RUN_NOTE: &str = "The run could be extended until the early-s
 /// missing, that only Server may fail samples (there they are over the bound),
 /// that the client kept within its budget, and that nobody aborted the run.
 #[must_use]
-pub fn judge(metrics: &Metrics, plan: &Plan, ended: Ended) -> Judgement {
-    let mut judging = Judging { metrics, plan, violations: Vec::new() };
+pub fn judge(metrics: &Metrics, plan: &Plan, ended: EndReason) -> Judgement {
+    let mut judging = Judge { metrics, plan, violations: Vec::new() };
     let performance_met = judging.performance();
     let min_duration_met = judging.duration();
     let min_queries_met = judging.count();
@@ -232,18 +232,23 @@ pub fn judge(metrics: &Metrics, plan: &Plan, ended: Ended) -> Judgement {
 /// This alone steers the search for the peak.
 #[must_use]
 pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
-    Judging { metrics, plan, violations: Vec::new() }.performance()
+    Judge { metrics, plan, violations: Vec::new() }.performance()
 }
 
 /// Whether a lower load may mend all that is wrong with a run: too many latencies
 /// over a bound, skipped intervals, an end because queries piled up. What an idle
 /// system would have had as well (errors, too few queries, too short a run) stays.
 #[must_use]
-pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ended: Ended) -> bool {
+pub fn is_of_load(
+    violations: &[Violation],
+    metrics: &Metrics,
+    plan: &Plan,
+    ended: EndReason,
+) -> bool {
     // A system that refuses, or is too slow by its own clock, has too much to do.
     let failed = &metrics.failed;
     let broken = failed.disconnected + failed.internal + failed.not_whole();
-    let piled_up = matches!(ended, Ended::TooManyOutstanding { .. });
+    let piled_up = matches!(ended, EndReason::TooManyOutstanding { .. });
     violations.iter().all(|violation| match violation {
         Violation::Bound { percentile, samples, .. } => {
             samples - broken > metrics::rank(*samples, *percentile)
@@ -254,7 +259,7 @@ pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ende
             over - by_client > allowed
         }
         Violation::EarlyStopping { .. } => {
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             piled_up || look(metrics.query_count, broken, &params) == Look::Met
         }
         Violation::Duration { .. } | Violation::Count { .. } => piled_up,
@@ -266,13 +271,13 @@ pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ende
     })
 }
 
-struct Judging<'a> {
+struct Judge<'a> {
     metrics: &'a Metrics,
     plan: &'a Plan,
     violations: Vec<Violation>,
 }
 
-impl Judging<'_> {
+impl Judge<'_> {
     fn performance(&mut self) -> Option<bool> {
         if let Some(intervals) = self.metrics.intervals {
             return Some(self.intervals(&intervals));
@@ -284,12 +289,12 @@ impl Judging<'_> {
         if let Some(Tokens::Measured { ttft, tpot }) = self.plan.tokens {
             let first_token = self.metrics.first_token;
             let per_token = self.metrics.time_per_output_token;
-            self.bound(Bounded::FirstToken, ttft, first_token, over.first_token);
+            self.bound(BoundedTime::FirstToken, ttft, first_token, over.first_token);
             let over = over.time_per_output_token;
-            self.bound(Bounded::TimePerOutputToken, tpot, per_token, over);
+            self.bound(BoundedTime::TimePerOutputToken, tpot, per_token, over);
         } else {
             let latency = Some(self.metrics.latency);
-            self.bound(Bounded::Latency, server.target_latency, latency, over.latency);
+            self.bound(BoundedTime::Latency, server.target_latency, latency, over.latency);
         }
         Some(self.violations.len() == before)
     }
@@ -316,7 +321,13 @@ impl Judging<'_> {
     /// "The percentile is within the bound" said in counts: the value at its
     /// index is, so more than index values are. Counts know what to do with
     /// samples that have no latency.
-    fn bound(&mut self, bounded: Bounded, bound: Nanos, times: Option<Distribution>, over: u64) {
+    fn bound(
+        &mut self,
+        bounded: BoundedTime,
+        bound: Nanos,
+        times: Option<Distribution>,
+        over: u64,
+    ) {
         let (samples, percentile) = (self.metrics.issued_samples(), self.plan.percentile());
         if samples - over > metrics::rank(samples, percentile) {
             return;
@@ -385,7 +396,7 @@ impl Judging<'_> {
         Some(met)
     }
 
-    fn completeness(&mut self, ended: Ended) {
+    fn completeness(&mut self, ended: EndReason) {
         let failed = self.metrics.failed.total();
         if failed > 0 && self.plan.scenario() != Scenario::Server {
             self.violations.push(Violation::Failed { samples: failed });
@@ -394,8 +405,10 @@ impl Judging<'_> {
             self.violations.push(Violation::Missing { samples: self.metrics.missing });
         }
         match ended {
-            Ended::Aborted => self.violations.push(Violation::Aborted),
-            Ended::Lost { worker, of } => self.violations.push(Violation::Lost { worker, of }),
+            EndReason::Aborted => self.violations.push(Violation::Aborted),
+            EndReason::Lost { worker, workers } => {
+                self.violations.push(Violation::Lost { worker, workers })
+            }
             _ => {}
         }
     }
@@ -408,7 +421,7 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
     let (latency, first_token, per_token) = match (&plan.load, metrics.estimates) {
         (Load::Offline, _) => return EarlyStoppingResult::None,
         (Load::Server(_), _) => {
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             let finding = |over| {
                 let queries = metrics.query_count;
                 let deficit = match look(queries, over, &params) {
@@ -425,7 +438,7 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
             // MultiStream has no estimates of tokens and shows those of the
             // query latency in their place, as the reference does.
             let or_latency =
-                |of: Option<Estimates>| Finding::Estimated(of.unwrap_or(estimates.latency));
+                |tokens: Option<Estimates>| Finding::Estimated(tokens.unwrap_or(estimates.latency));
             (
                 Finding::Estimated(estimates.latency),
                 or_latency(estimates.first_token),

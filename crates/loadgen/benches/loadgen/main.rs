@@ -14,21 +14,21 @@ use std::sync::atomic::Ordering;
 use dyno_loadgen::clock::{Clock, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome};
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::share::Share;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::trace::loadable_sets;
 
 use floor::Pattern;
-use system::{Inline, Stamped, System, Under};
+use system::{Inline, StampedBatch, System, Under};
 
 const SCHEDULE_SEED: u64 = 3_066_443_479_025_735_752;
 const PERCENTILES: [f64; 6] = [0.50, 0.90, 0.95, 0.97, 0.99, 0.999];
@@ -56,7 +56,7 @@ fn plan(settings: &TestSettings) -> Arc<Plan> {
 }
 
 /// Plays one run of Dyno against a system.
-fn play(settings: &TestSettings, system: Arc<impl System + 'static>) -> Played {
+fn play(settings: &TestSettings, system: Arc<impl System + 'static>) -> RunOutcome {
     let plan = plan(settings);
     let set = loadable_sets(&plan, false, SAMPLES as usize).swap_remove(0);
     let tenant = JobTenant { plan, set: &set, samples_before: 0 };
@@ -66,7 +66,7 @@ fn play(settings: &TestSettings, system: Arc<impl System + 'static>) -> Played {
     played
 }
 
-fn seconds(played: &Played) -> f64 {
+fn seconds(played: &RunOutcome) -> f64 {
     (played.finished_at - played.started_at) as f64 / 1e9
 }
 
@@ -171,7 +171,7 @@ fn schedule(queries: u64, qps: f64) -> Vec<Nanos> {
 /// Lateness at a quantile, measured by the system's own clock against the
 /// schedule computed from the seed.
 fn lateness(qps: f64, queries: u64, quantile: f64, ours: bool) -> Nanos {
-    let system = Arc::new(Stamped::new(queries as usize));
+    let system = Arc::new(StampedBatch::new(queries as usize));
     if ours {
         play(&settings(Scenario::Server, queries, qps), system.clone());
     } else {
@@ -306,7 +306,7 @@ fn peak_memory_of(who: &str, queries: u64) {
         let wanted = settings(scenario, queries, 1e8);
         let played = play(&wanted, inline());
         if who == "dyno-judged" {
-            let metrics = Metrics::of(&played.tenants[0].record, &plan(&wanted));
+            let metrics = Metrics::from_record(&played.tenants[0].record, &plan(&wanted));
             assert_eq!(metrics.sample_count, queries);
         }
     } else {
@@ -352,7 +352,8 @@ fn shortest(rounds: &Rounds) {
             }];
             let mut files = LogFiles::open(&logs, None, 1 << 16).expect("log files open");
             let mut driver = RealTime::new(Arc::new(Under(inline())));
-            let log = run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0);
+            let log =
+                run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}).swap_remove(0);
             files.write(&log).expect("log files are written");
             clock.now() as f64 / 1e6
         },

@@ -50,13 +50,13 @@ impl System for Inline {
 }
 
 /// Stamps each issue by a clock of its own, outside of what is measured.
-pub struct Stamped {
+pub struct StampedBatch {
     clock: Clock,
     stamps: Vec<AtomicU64>,
     next: AtomicUsize,
 }
 
-impl Stamped {
+impl StampedBatch {
     pub fn new(queries: usize) -> Self {
         let stamps: Vec<AtomicU64> = (0..queries).map(|_| AtomicU64::new(1)).collect();
         Self { clock: Clock::start(), stamps, next: AtomicUsize::new(0) }
@@ -75,7 +75,7 @@ impl Stamped {
     }
 }
 
-impl System for Stamped {
+impl System for StampedBatch {
     #[inline]
     fn issue(&self, samples: &[QuerySample], sink: &dyn Sink) {
         let at = self.next.load(Ordering::Relaxed);

@@ -16,7 +16,7 @@
 
 /// How often a comparison is made while runs are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Looks {
+pub enum LookPolicy {
     /// Once, after a number of runs that was chosen before.
     One,
     /// After any number of them.

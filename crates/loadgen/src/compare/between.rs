@@ -2,7 +2,7 @@
 //! several runs a side.
 
 use super::POWER;
-use super::anytime::{self, Looks};
+use super::anytime::{self, LookPolicy};
 use super::probability::{normal, student};
 use super::within::{Estimate, Share};
 
@@ -67,7 +67,7 @@ pub fn single(baseline: &Estimate, candidate: &Estimate, is_paired: bool) -> Int
 }
 
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
-    let (of_a, of_b) = (Moments::of(a), Moments::of(b));
+    let (of_a, of_b) = (Moments::from_values(a), Moments::from_values(b));
     let product: f64 = a.iter().zip(b).map(|(a, b)| (a - of_a.mean) * (b - of_b.mean)).sum();
     let size = (of_a.squares * of_b.squares).sqrt();
     if size > 0.0 { product / size } else { 0.0 }
@@ -77,14 +77,14 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
 ///
 /// At one look the limits are those of Student's t; at any number of looks those of
 /// [`anytime`].
-pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64, looks: Looks) -> Interval {
+pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64, looks: LookPolicy) -> Interval {
     let differences: Vec<f64> = baseline.iter().zip(candidate).map(|(a, b)| b - a).collect();
-    let moments = Moments::of(&differences);
+    let moments = Moments::from_values(&differences);
     let freedom = moments.count - 1.0;
     let error = (moments.squares / freedom / moments.count).sqrt();
     let reach = match looks {
-        Looks::One => student(risk / 2.0, freedom),
-        Looks::Any => anytime::student(moments.count, risk),
+        LookPolicy::One => student(risk / 2.0, freedom),
+        LookPolicy::Any => anytime::student(moments.count, risk),
     };
     let found = around(moments.mean, error * reach, freedom);
     // Of two signs each, for every pair but the first.
@@ -98,7 +98,7 @@ pub fn paired(baseline: &[f64], candidate: &[f64], risk: f64, looks: Looks) -> I
 /// Source: Welch, "The generalization of Student's problem when several
 /// different population variances are involved", 1947.
 pub fn independent(baseline: &[f64], candidate: &[f64], risk: f64) -> Interval {
-    let (a, b) = (Moments::of(baseline), Moments::of(candidate));
+    let (a, b) = (Moments::from_values(baseline), Moments::from_values(candidate));
     let value = b.mean - a.mean;
     if a.count < 2.0 || b.count < 2.0 {
         let freedom = a.count + b.count - 2.0;
@@ -181,7 +181,7 @@ pub struct Moments {
 
 impl Moments {
     /// Of at least one value.
-    pub fn of(values: &[f64]) -> Self {
+    pub fn from_values(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         Self { count, mean, squares: values.iter().map(|v| (v - mean).powi(2)).sum() }

@@ -23,10 +23,10 @@ pub const CHANCE: f64 = 0.05;
 ///
 /// A least-squares line with one slope and an offset for each side: a true
 /// difference between the sides is no trend.
-pub fn of(baseline: &[(f64, f64)], candidate: &[(f64, f64)]) -> Option<Drift> {
+pub fn estimate(baseline: &[(f64, f64)], candidate: &[(f64, f64)]) -> Option<Drift> {
     let sides = [baseline, candidate].map(|side| {
         let (positions, values): (Vec<f64>, Vec<f64>) = side.iter().copied().unzip();
-        (Moments::of(&positions), Moments::of(&values), positions, values)
+        (Moments::from_values(&positions), Moments::from_values(&values), positions, values)
     });
     let freedom = (baseline.len() + candidate.len()) as f64 - 3.0;
     if freedom < FREEDOM_FEWEST {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_trend_explains_what_one_side_after_the_other_shows() {
-        let drift = of(&runs([0., 1., 2., 3., 4.]), &runs([5., 6., 7., 8., 9.])).unwrap();
+        let drift = estimate(&runs([0., 1., 2., 3., 4.]), &runs([5., 6., 7., 8., 9.])).unwrap();
         assert!(drift.is_seen() && (drift.per_run - STEP).abs() < 1e-3, "{drift:?}");
         assert!(drift.could_explain(&interval(0.04, 0.06), 0.0));
         assert!(!drift.could_explain(&interval(0.08, 0.12), 0.0), "more than the trend makes");
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn alternating_runs_leave_a_trend_little_to_explain() {
-        let drift = of(&runs([0., 3., 4., 7., 8.]), &runs([1., 2., 5., 6., 9.])).unwrap();
+        let drift = estimate(&runs([0., 3., 4., 7., 8.]), &runs([1., 2., 5., 6., 9.])).unwrap();
         assert!(drift.is_seen() && drift.explains < 0.3 * STEP, "{drift:?}");
         assert!(!drift.could_explain(&interval(STEP, 2.0 * STEP), 0.0));
     }
@@ -112,8 +112,8 @@ mod tests {
             positions.map(|p| (p, offset + 0.001 * (p * 7.0).sin())).to_vec()
         };
         let baseline = flat(0.0, [0., 1., 2., 3., 4.]);
-        let drift = of(&baseline, &flat(0.3, [5., 6., 7., 8., 9.])).unwrap();
+        let drift = estimate(&baseline, &flat(0.3, [5., 6., 7., 8., 9.])).unwrap();
         assert!(!drift.is_seen(), "{drift:?}");
-        assert_eq!(of(&baseline[..1], &baseline[..1]), None, "two runs show no trend");
+        assert_eq!(estimate(&baseline[..1], &baseline[..1]), None, "two runs show no trend");
     }
 }

@@ -12,22 +12,22 @@
 //! verdict follows from them alone: the false alarms of the whole comparison
 //! stay below [`Options::risk`]. `examples/compare_trials` measures both.
 
-pub mod alone;
 mod anytime;
 mod between;
 mod drift;
 mod probability;
+pub mod single_run;
 pub mod slices;
 mod verdict;
 mod within;
 
 use crate::clock::{Nanos, SECOND};
 
-pub use self::anytime::Looks;
+pub use self::anytime::LookPolicy;
 pub use self::between::Interval;
 pub use self::drift::Drift;
 pub use self::verdict::{Doubt, Finding, Verdict};
-pub use self::within::{BATCHES, TooFew};
+pub use self::within::{BATCHES, DataShortage};
 
 use self::between::Moments;
 use self::probability::normal;
@@ -119,7 +119,7 @@ pub struct Options {
     /// Probability of any false alarm among all metrics, in (0, 1).
     pub risk: f64,
     /// How often the comparison is made while runs are added.
-    pub looks: Looks,
+    pub looks: LookPolicy,
     /// Standard deviation of the logarithm of a metric between runs of one system
     /// (>= 0), assumed where each side has a single run.
     pub between_runs: f64,
@@ -145,7 +145,7 @@ impl Options {
             threshold: 0.0,
             margin: MARGIN,
             risk: RISK,
-            looks: Looks::One,
+            looks: LookPolicy::One,
             between_runs: 0.0,
             pooled_most: 1,
         }
@@ -185,11 +185,11 @@ pub struct Row {
 
 /// A metric that could not be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Omitted {
+pub struct OmittedMetric {
     /// Which.
     pub metric: Metric,
     /// Why.
-    pub reason: TooFew,
+    pub reason: DataShortage,
 }
 
 /// What came of a comparison.
@@ -198,7 +198,7 @@ pub struct Comparison {
     /// The headline first, if it could be compared.
     pub rows: Vec<Row>,
     /// What could not.
-    pub omitted: Vec<Omitted>,
+    pub omitted: Vec<OmittedMetric>,
     /// Of all.
     pub verdict: Verdict,
 }
@@ -221,7 +221,7 @@ pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Compar
         };
         match sides.row(metric, risk) {
             Ok(row) => rows.push(row),
-            Err(reason) => omitted.push(Omitted { metric, reason }),
+            Err(reason) => omitted.push(OmittedMetric { metric, reason }),
         }
     }
     let verdict = Verdict::new(&rows, options.headline);
@@ -262,7 +262,7 @@ impl Comparison {
 }
 
 impl Sides<'_> {
-    fn row(&self, metric: Metric, risk: f64) -> Result<Row, TooFew> {
+    fn row(&self, metric: Metric, risk: f64) -> Result<Row, DataShortage> {
         let found = match (metric, self.baseline, self.candidate) {
             (Metric::Failures, ..) => self.failures(risk)?,
             (_, [a], [b]) => self.of_single_runs(a, b, metric, risk)?,
@@ -293,7 +293,7 @@ impl Sides<'_> {
         candidate: &Run,
         metric: Metric,
         risk: f64,
-    ) -> Result<Difference, TooFew> {
+    ) -> Result<Difference, DataShortage> {
         let [a, b] = estimates([baseline, candidate], metric, risk)?;
         // A query that failed on one side only would shift all that follow.
         let is_paired =
@@ -307,7 +307,7 @@ impl Sides<'_> {
         })
     }
 
-    fn of_several_runs(&self, metric: Metric, risk: f64) -> Result<Difference, TooFew> {
+    fn of_several_runs(&self, metric: Metric, risk: f64) -> Result<Difference, DataShortage> {
         let is_paired =
             self.options.pairing == Pairing::InOrder && self.baseline.len() == self.candidate.len();
         if !is_paired {
@@ -331,8 +331,8 @@ impl Sides<'_> {
         candidate: &[Run],
         metric: Metric,
         risk: f64,
-    ) -> Result<Difference, TooFew> {
-        let each = |runs: &[Run]| -> Result<Vec<f64>, TooFew> {
+    ) -> Result<Difference, DataShortage> {
+        let each = |runs: &[Run]| -> Result<Vec<f64>, DataShortage> {
             runs.iter().map(|run| estimate_alone(run, metric)).collect()
         };
         let (a, b) = (each(baseline)?, each(candidate)?);
@@ -342,12 +342,12 @@ impl Sides<'_> {
             }
             _ => between::independent(&a, &b, risk),
         };
-        let mean = |values: &[f64]| Moments::of(values).mean.exp();
+        let mean = |values: &[f64]| Moments::from_values(values).mean.exp();
         let drift = self.drift((baseline, &a), (candidate, &b));
         Ok(Difference { baseline: mean(&a), candidate: mean(&b), interval, drift })
     }
 
-    fn failures(&self, risk: f64) -> Result<Difference, TooFew> {
+    fn failures(&self, risk: f64) -> Result<Difference, DataShortage> {
         let [mut a, mut b] = [self.baseline, self.candidate].map(|runs| share(runs, risk));
         if let (Ok(a), Ok(b)) = (&mut a, &mut b) {
             // A side without failures does not say how they cluster.
@@ -358,8 +358,8 @@ impl Sides<'_> {
         }
         let (a, b) = (a?, b?);
         let reach = match self.options.looks {
-            Looks::One => normal(risk / 2.0),
-            Looks::Any => anytime::normal(self.baseline.len() as f64, risk),
+            LookPolicy::One => normal(risk / 2.0),
+            LookPolicy::Any => anytime::normal(self.baseline.len() as f64, risk),
         };
         let interval = between::shares(a, b, reach);
         Ok(Difference { baseline: a.value, candidate: b.value, interval, drift: None })
@@ -369,7 +369,7 @@ impl Sides<'_> {
         let placed = |(runs, values): (&[Run], &[f64])| -> Option<Vec<(f64, f64)>> {
             runs.iter().zip(values).map(|(run, &value)| Some((run.position?, value))).collect()
         };
-        drift::of(&placed(baseline)?, &placed(candidate)?)
+        drift::estimate(&placed(baseline)?, &placed(candidate)?)
     }
 }
 
@@ -417,8 +417,10 @@ impl Run {
 }
 
 /// The logarithm of a metric of two runs, with limits.
-fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], TooFew> {
-    let each = |of: &dyn Fn(&Run) -> Result<Estimate, TooFew>| Ok([of(runs[0])?, of(runs[1])?]);
+fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], DataShortage> {
+    let each = |estimate: &dyn Fn(&Run) -> Result<Estimate, DataShortage>| {
+        Ok([estimate(runs[0])?, estimate(runs[1])?])
+    };
     match metric {
         Metric::Percentile(series, p) => {
             within::percentiles(runs.map(|run| run.times(series)), p, risk)
@@ -433,7 +435,7 @@ fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2]
 }
 
 /// The logarithm of a metric of one run.
-fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, TooFew> {
+fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
     match metric {
         Metric::Percentile(series, p) => within::percentile_alone(run.times(series), p),
         Metric::Mean(series) => within::mean_alone(run.times(series)),
@@ -444,7 +446,7 @@ fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, TooFew> {
 
 /// The share of failures on one side. Of several runs, their differences say how
 /// failures cluster.
-fn share(runs: &[Run], risk: f64) -> Result<Share, TooFew> {
+fn share(runs: &[Run], risk: f64) -> Result<Share, DataShortage> {
     match runs {
         [run] => within::share(&run.failed, risk),
         runs => {

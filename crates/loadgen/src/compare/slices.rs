@@ -73,8 +73,8 @@ mod tests {
         for (pair, slices) in [(0, 2), (3, 4), (7, 8)] {
             for observation in 0..observations_per_pair(slices) {
                 let sum = |side: usize| -> f64 {
-                    let of = |i: usize| position((pair, side, 2 * observation + i), slices, 5);
-                    of(0) + of(1)
+                    let place = |i: usize| position((pair, side, 2 * observation + i), slices, 5);
+                    place(0) + place(1)
                 };
                 assert!((sum(0) - sum(1)).abs() < 1e-9, "{pair} {slices}");
             }

@@ -28,7 +28,7 @@ const BEYOND_FEWEST: f64 = 5.0;
 
 /// How many values a metric has, and how many it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooFew {
+pub struct DataShortage {
     /// In the run that has the fewest.
     pub values: u64,
     /// At least.
@@ -56,8 +56,8 @@ pub struct Estimate {
 ///
 /// # Errors
 /// If there are too few values to estimate it at all.
-pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2], TooFew> {
-    let [a, b] = sides.map(|values| Percentile::of(values, p));
+pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2], DataShortage> {
+    let [a, b] = sides.map(|values| Percentile::from_values(values, p));
     let (a, b) = (a?, b?);
     let effect = 0.5 * (a.effect + b.effect);
     Ok([a.limited(effect, risk), b.limited(effect, risk)])
@@ -73,7 +73,7 @@ struct Percentile {
 }
 
 impl Percentile {
-    fn of(values: &[u64], p: f64) -> Result<Self, TooFew> {
+    fn from_values(values: &[u64], p: f64) -> Result<Self, DataShortage> {
         let sorted = sorted(values, p)?;
         let value = at(&sorted, p);
         let batches = |is_beyond: &dyn Fn(u64) -> bool| {
@@ -116,11 +116,11 @@ impl Percentile {
 ///
 /// # Errors
 /// If there are too few values.
-pub fn percentile_alone(values: &[u64], p: f64) -> Result<f64, TooFew> {
+pub fn percentile_alone(values: &[u64], p: f64) -> Result<f64, DataShortage> {
     sorted(values, p).map(|sorted| ln(at(&sorted, p) as f64))
 }
 
-fn sorted(values: &[u64], p: f64) -> Result<Vec<u64>, TooFew> {
+fn sorted(values: &[u64], p: f64) -> Result<Vec<u64>, DataShortage> {
     let beyond = (BEYOND_FEWEST / (1.0 - p).min(p)).ceil();
     enough(values.len(), (BATCHES * BATCH_FEWEST).max(index(beyond, usize::MAX)))?;
     let mut sorted = values.to_vec();
@@ -138,7 +138,7 @@ fn at(sorted: &[u64], p: f64) -> u64 {
 ///
 /// # Errors
 /// If there are too few.
-pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, TooFew> {
+pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, DataShortage> {
     enough(values.len(), BATCHES * BATCH_FEWEST)?;
     let sum = |range: std::ops::Range<usize>| values[range].iter().map(|&v| v as f64).sum::<f64>();
     let batches = means(values.len(), BATCHES, sum);
@@ -152,7 +152,7 @@ pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, TooFew> {
 ///
 /// # Errors
 /// If there is no value.
-pub fn mean_alone(values: &[u64]) -> Result<f64, TooFew> {
+pub fn mean_alone(values: &[u64]) -> Result<f64, DataShortage> {
     enough(values.len(), 1)?;
     Ok(ln(values.iter().map(|&v| v as f64).sum::<f64>() / values.len() as f64))
 }
@@ -176,7 +176,7 @@ pub struct Share {
 ///
 /// # Errors
 /// If there are too few.
-pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
+pub fn share(events: &[bool], risk: f64) -> Result<Share, DataShortage> {
     enough(events.len(), 2)?;
     let batches = means(events.len(), BATCHES.min(events.len()), |range| count(&events[range]));
     let is_short = events.len() < BATCHES * BATCH_FEWEST;
@@ -201,10 +201,10 @@ fn count(events: &[bool]) -> f64 {
     events.iter().filter(|&&event| event).count() as f64
 }
 
-fn enough(values: usize, needed: usize) -> Result<(), TooFew> {
+fn enough(values: usize, needed: usize) -> Result<(), DataShortage> {
     match values >= needed {
         true => Ok(()),
-        false => Err(TooFew { values: values as u64, needed: needed as u64 }),
+        false => Err(DataShortage { values: values as u64, needed: needed as u64 }),
     }
 }
 

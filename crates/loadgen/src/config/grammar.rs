@@ -17,7 +17,7 @@ pub(super) struct Entry {
 
 /// A line that is accepted and sets nothing, though it is no comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Idle {
+pub(super) struct IdleLine {
     /// Line, from 1.
     pub line: usize,
     /// The line.
@@ -41,7 +41,7 @@ pub struct BadLine {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub entries: Vec<Entry>,
-    pub idle: Vec<Idle>,
+    pub idle: Vec<IdleLine>,
     pub bad: Vec<BadLine>,
 }
 
@@ -64,7 +64,7 @@ impl Lines {
             BadLine { line, text, expected, in_value: false }
         };
         let bad_value = |expected| BadLine { in_value: true, ..bad(expected) };
-        let idle = || Idle { line, text: text.trim().to_string() };
+        let idle = || IdleLine { line, text: text.trim().to_string() };
         let key = match tokens.next() {
             None | Some("#") => return,
             Some(key) => key,

@@ -15,7 +15,7 @@ pub(super) struct Key {
     pub needs: Option<Flag>,
     /// The field of [`TestSettings`].
     pub field: &'static str,
-    pub reads: Reads,
+    pub reads: ValueReader,
 }
 
 /// A field that switches another key on.
@@ -26,7 +26,7 @@ pub(super) struct Flag {
 }
 
 /// How a value is read. The factors turn the unit of the key into that of the field.
-pub(super) enum Reads {
+pub(super) enum ValueReader {
     /// 0 to 3, in the order of [`TestMode::ALL`].
     Mode,
     /// 1 is true, everything else false.
@@ -45,7 +45,7 @@ const MS_TO_NS: u64 = 1_000_000;
 const MS_TO_NS_F64: f64 = 1e6;
 const PERCENT: f64 = 0.01;
 
-const fn key(name: &'static str, field: &'static str, reads: Reads) -> Key {
+const fn key(name: &'static str, field: &'static str, reads: ValueReader) -> Key {
     Key { name, scenario: None, built_in_only: false, needs: None, field, reads }
 }
 
@@ -77,23 +77,23 @@ impl Key {
 
     /// The whole number that this key makes of a text, if it reads whole numbers.
     pub fn whole(&self, text: &str) -> Option<u64> {
-        (!matches!(self.reads, Reads::Number(..))).then(|| strtoull(text).0)
+        (!matches!(self.reads, ValueReader::Number(..))).then(|| strtoull(text).0)
     }
 
     /// Sets the field, or returns false for a mode that does not exist.
     pub fn set(&self, settings: &mut TestSettings, text: &str) -> bool {
         let whole = strtoull(text).0;
         match &self.reads {
-            Reads::Mode => {
+            ValueReader::Mode => {
                 let mode = usize::try_from(whole).ok().and_then(|at| TestMode::ALL.get(at));
                 settings.mode = *mode.unwrap_or(&settings.mode);
                 return mode.is_some();
             }
-            Reads::One(field) => *field(settings) = whole == 1,
-            Reads::NonZero(field) => *field(settings) = whole != 0,
-            Reads::Whole(field, factor) => *field(settings) = whole.wrapping_mul(*factor),
-            Reads::Int(field) => *field(settings) = through_int(whole),
-            Reads::Number(field, factor) => *field(settings) = strtod(text).0 * factor,
+            ValueReader::One(field) => *field(settings) = whole == 1,
+            ValueReader::NonZero(field) => *field(settings) = whole != 0,
+            ValueReader::Whole(field, factor) => *field(settings) = whole.wrapping_mul(*factor),
+            ValueReader::Int(field) => *field(settings) = through_int(whole),
+            ValueReader::Number(field, factor) => *field(settings) = strtod(text).0 * factor,
         }
         true
     }
@@ -113,8 +113,8 @@ const MEASURES_TOKENS: Flag =
 const INFERS_TOKENS: Flag =
     Flag { name: "infer_token_latencies", is_set: |s| s.infer_token_latencies };
 
-use Reads::{Int, Mode, NonZero, Number, One, Whole};
 use Scenario::{MultiStream, Offline, Server, SingleStream};
+use ValueReader::{Int, Mode, NonZero, Number, One, Whole};
 
 /// Every key, in an order in which a key that another one needs comes first.
 ///

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::grammar::Entry;
-use super::keys::{KEYS, Key, Reads};
+use super::keys::{KEYS, Key, ValueReader};
 use super::number::strtoull;
 use super::{Conf, ConfType, Source, built_in_models};
 use crate::settings::{Scenario, nearest};
@@ -276,9 +276,9 @@ fn misread(entry: &Entry, found: &Key) -> Option<WarningKind> {
         return Some(WarningKind::ReadAs { key, text, number });
     }
     match &found.reads {
-        Reads::Mode if number > 3 => Some(WarningKind::UnknownMode { key, text }),
-        Reads::One(_) | Reads::NonZero(_) if number > 1 => {
-            let is_set = matches!(found.reads, Reads::NonZero(_));
+        ValueReader::Mode if number > 3 => Some(WarningKind::UnknownMode { key, text }),
+        ValueReader::One(_) | ValueReader::NonZero(_) if number > 1 => {
+            let is_set = matches!(found.reads, ValueReader::NonZero(_));
             Some(WarningKind::Flag { key, text, is_set })
         }
         _ => None,

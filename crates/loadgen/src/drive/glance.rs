@@ -23,9 +23,9 @@ pub struct Glance {
     /// Samples that failed so far.
     pub failed_samples: u64,
     /// Queries that were looked at and found answered since the last glance.
-    pub answered: Vec<Answered>,
+    pub answered: Vec<AnsweredQuery>,
     /// Queries that were looked at and are not answered yet.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingQuery>,
 }
 
 impl Glance {
@@ -39,7 +39,7 @@ impl Glance {
 /// A query that was looked at and is answered, or failed. Of the one query of
 /// Offline it is a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnsweredQuery {
     /// Whose it is.
     pub tenant: usize,
     /// When it was due, ns since the start of the run.
@@ -56,7 +56,7 @@ pub struct Answered {
 
 /// A query that was looked at and is not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingQuery {
     /// Whose it is.
     pub tenant: usize,
     /// When it was due, ns since the start of the run.
@@ -74,7 +74,7 @@ const SAMPLES_LOOKED_AT: u64 = 64;
 
 /// A query that is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chosen {
+pub(super) struct ChosenQuery {
     pub(super) tenant: usize,
     /// Sequence number of its first sample.
     pub(super) first: u64,
@@ -85,7 +85,7 @@ pub(super) struct Chosen {
     pub(super) stands_for: u64,
 }
 
-impl Chosen {
+impl ChosenQuery {
     /// The positions of its samples that are looked at; the last is among them.
     fn positions(&self) -> impl Iterator<Item = u64> {
         let (first, samples) = (self.first, self.samples);
@@ -96,13 +96,13 @@ impl Chosen {
 
 /// The queries that are looked at and were not answered when last looked at.
 #[derive(Debug, Default)]
-pub(super) struct Followed {
-    queries: Vec<Chosen>,
+pub(super) struct FollowedQueries {
+    queries: Vec<ChosenQuery>,
 }
 
-impl Followed {
+impl FollowedQueries {
     /// Follows one more, if there is room.
-    pub(super) fn follow(&mut self, query: Chosen) {
+    pub(super) fn follow(&mut self, query: ChosenQuery) {
         if self.queries.len() < MOST_FOLLOWED {
             self.queries.push(query);
         }
@@ -112,7 +112,7 @@ impl Followed {
     pub(super) fn follow_samples(&mut self, tenant: usize, samples: u64) {
         let chosen = samples.min(CHOSEN_AT_ONCE);
         for i in 0..chosen {
-            self.follow(Chosen {
+            self.follow(ChosenQuery {
                 tenant,
                 first: samples * i / chosen,
                 samples: 1,
@@ -136,15 +136,15 @@ impl Followed {
         first_token: impl Fn(usize, u64) -> Option<Nanos>,
     ) {
         self.queries.retain(|query| {
-            let Chosen { tenant, due, stands_for, .. } = *query;
+            let ChosenQuery { tenant, due, stands_for, .. } = *query;
             let stamps = query.positions().map(|sample| completed(tenant, sample));
             let last = stamps.reduce(|a, b| Some(a?.max(b?))).flatten();
             let Some(last) = last else {
-                glance.waiting.push(Waiting { tenant, due, stands_for });
+                glance.waiting.push(WaitingQuery { tenant, due, stands_for });
                 return true;
             };
             let since = |at: Nanos| at.saturating_sub(due);
-            glance.answered.push(Answered {
+            glance.answered.push(AnsweredQuery {
                 tenant,
                 due,
                 latency: since(last),
@@ -163,15 +163,15 @@ mod tests {
 
     #[test]
     fn a_query_is_answered_when_its_last_sample_is() {
-        let mut followed = Followed::default();
+        let mut followed = FollowedQueries::default();
         for (first, samples) in [(0, 8), (8, 1_000)] {
             let (tenant, due, stands_for) = (0, 100, 3);
             let client_lag = None;
-            followed.follow(Chosen { tenant, first, samples, due, client_lag, stands_for });
+            followed.follow(ChosenQuery { tenant, first, samples, due, client_lag, stands_for });
         }
         let mut glance = Glance::default();
         followed.settle(&mut glance, |_, sample| (sample < 1_007).then_some(sample), |_, _| None);
-        assert_eq!(glance.waiting, [Waiting { tenant: 0, due: 100, stands_for: 3 }]);
+        assert_eq!(glance.waiting, [WaitingQuery { tenant: 0, due: 100, stands_for: 3 }]);
         assert_eq!(glance.answered[0].latency, 0, "stamps before the due time are no time");
         let mut glance = Glance::default();
         followed.settle(&mut glance, |_, sample| Some(sample), |_, _| Some(150));

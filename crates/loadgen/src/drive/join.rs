@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::PlayedTenant;
+use super::TenantOutcome;
 use crate::plan::Plan;
 use crate::record::{LoggedResponse, Record, Responses};
-use crate::session::Ended;
+use crate::session::EndReason;
 use crate::settings::Scenario;
 
 /// Puts the parts of one tenant's run together, in the order of the trace.
@@ -18,7 +18,7 @@ use crate::settings::Scenario;
 /// # Panics
 /// If there are no parts.
 #[must_use]
-pub fn join(plan: &Plan, mut parts: Vec<PlayedTenant>) -> PlayedTenant {
+pub fn join(plan: &Plan, mut parts: Vec<TenantOutcome>) -> TenantOutcome {
     assert!(!parts.is_empty(), "a load is issued by somebody");
     if parts.len() == 1 {
         return parts.swap_remove(0);
@@ -30,35 +30,38 @@ pub fn join(plan: &Plan, mut parts: Vec<PlayedTenant>) -> PlayedTenant {
         Scenario::Offline => concatenated(records),
         _ => dealt(&records),
     };
-    PlayedTenant { ended, generated, record }
+    TenantOutcome { ended, generated, record }
 }
 
 /// Why a run ended of which one part ended this way and another that way.
-fn and(a: Ended, b: Ended) -> Ended {
-    let rank = |ended: &Ended| match ended {
-        Ended::TraceIssued => 0,
-        Ended::Naturally => 1,
-        Ended::RanOut => 2,
-        Ended::MaxQueryCount { .. } => 3,
-        Ended::MaxDuration { .. } => 4,
-        Ended::TooManyOutstanding { .. } => 5,
-        Ended::Deadline { .. } => 6,
-        Ended::Aborted => 7,
-        Ended::Lost { .. } => 8,
+fn and(a: EndReason, b: EndReason) -> EndReason {
+    let rank = |ended: &EndReason| match ended {
+        EndReason::TraceIssued => 0,
+        EndReason::Naturally => 1,
+        EndReason::RanOut => 2,
+        EndReason::MaxQueryCount { .. } => 3,
+        EndReason::MaxDuration { .. } => 4,
+        EndReason::TooManyOutstanding { .. } => 5,
+        EndReason::Deadline { .. } => 6,
+        EndReason::Aborted => 7,
+        EndReason::Lost { .. } => 8,
     };
     match (a, b) {
-        (Ended::MaxQueryCount { issued: a }, Ended::MaxQueryCount { issued: b }) => {
-            Ended::MaxQueryCount { issued: a + b }
+        (EndReason::MaxQueryCount { issued: a }, EndReason::MaxQueryCount { issued: b }) => {
+            EndReason::MaxQueryCount { issued: a + b }
         }
-        (Ended::MaxDuration { at: a }, Ended::MaxDuration { at: b }) => {
-            Ended::MaxDuration { at: a.max(b) }
+        (EndReason::MaxDuration { at: a }, EndReason::MaxDuration { at: b }) => {
+            EndReason::MaxDuration { at: a.max(b) }
         }
         (
-            Ended::TooManyOutstanding { issued, outstanding },
-            Ended::TooManyOutstanding { issued: more, outstanding: other },
-        ) => Ended::TooManyOutstanding { issued: issued + more, outstanding: outstanding + other },
-        (Ended::Deadline { missing: a }, Ended::Deadline { missing: b }) => {
-            Ended::Deadline { missing: a + b }
+            EndReason::TooManyOutstanding { issued, outstanding },
+            EndReason::TooManyOutstanding { issued: more, outstanding: other },
+        ) => EndReason::TooManyOutstanding {
+            issued: issued + more,
+            outstanding: outstanding + other,
+        },
+        (EndReason::Deadline { missing: a }, EndReason::Deadline { missing: b }) => {
+            EndReason::Deadline { missing: a + b }
         }
         (a, b) => {
             if rank(&b) > rank(&a) {
@@ -92,7 +95,7 @@ fn dealt(parts: &[Record]) -> Record {
         let before = |(other, len): (usize, &usize)| (*len).min(query + usize::from(other < part));
         lens.iter().enumerate().map(before).sum::<usize>() as u64 * spq + within
     };
-    tell(&mut whole, parts, place);
+    add_rest(&mut whole, parts, place);
     whole
 }
 
@@ -112,7 +115,7 @@ fn concatenated(parts: Vec<Record>) -> Record {
     // The query is issued when the first part of it is; the lag is that of the last.
     whole.issued_at.extend(parts.iter().map(|part| part.issued_at[0]).min());
     whole.client_lag.extend(parts.iter().filter_map(|part| part.client_lag.first()).max());
-    tell(&mut whole, &parts, |part, sample| before[part] + sample);
+    add_rest(&mut whole, &parts, |part, sample| before[part] + sample);
     whole
 }
 
@@ -126,7 +129,7 @@ fn append_samples(whole: &mut Record, part: &Record, samples: Range<usize>) {
 }
 
 /// Adds what is told of single samples, in the order of their completion.
-fn tell(whole: &mut Record, parts: &[Record], place: impl Fn(usize, u64) -> u64) {
+fn add_rest(whole: &mut Record, parts: &[Record], place: impl Fn(usize, u64) -> u64) {
     let completed_at = |sample: u64| whole.completed_at.get(sample as usize).copied().unwrap_or(0);
     let mut failed = Vec::new();
     let mut responses = Vec::new();
@@ -140,7 +143,7 @@ fn tell(whole: &mut Record, parts: &[Record], place: impl Fn(usize, u64) -> u64)
         responses.extend(placed);
     }
     failed.sort_by_key(|&(sample, _)| (completed_at(sample), sample));
-    responses.sort_by_key(|of| (completed_at(of.sequence), of.sequence));
+    responses.sort_by_key(|response| (completed_at(response.sequence), response.sequence));
     let mut kept = Responses::default();
     responses.iter().for_each(|response| kept.push(response));
     (whole.failed, whole.responses) = (failed, kept);

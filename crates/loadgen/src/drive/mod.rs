@@ -7,16 +7,16 @@ pub mod sim;
 
 use std::sync::Arc;
 
-pub use glance::{Answered, Glance, Waiting};
+pub use glance::{AnsweredQuery, Glance, WaitingQuery};
 pub use join::join;
 
 use crate::clock::{Nanos, WallTime};
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Plan, Tokens};
 use crate::record::Record;
-use crate::session::{Ended, Lane, Session};
+use crate::session::{EndReason, Lane, Session};
 use crate::share::{Numbering, Share};
-use crate::trace::{Generated, LoadedSet, LogSelection, ResponseFilter};
+use crate::trace::{LoadedSet, LogSelection, ResponseFilter, TraceSize};
 
 /// One run to be played: per tenant a plan, the set that is loaded, and the
 /// responses that are logged.
@@ -67,9 +67,9 @@ impl Job<'_> {
 
 /// What a driver returns of a run.
 #[derive(Debug)]
-pub struct Played {
+pub struct RunOutcome {
     /// Per tenant.
-    pub tenants: Vec<PlayedTenant>,
+    pub tenants: Vec<TenantOutcome>,
     /// When the traces were generated: begin and end by the clock of the test.
     pub generated: (Nanos, Nanos),
     /// Start of the run by the clock of the test.
@@ -84,11 +84,11 @@ pub struct Played {
 
 /// What a driver returns of one tenant.
 #[derive(Debug)]
-pub struct PlayedTenant {
+pub struct TenantOutcome {
     /// Why issuing stopped.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// What the trace came to.
-    pub generated: Generated,
+    pub generated: TraceSize,
     /// What happened.
     pub record: Record,
 }
@@ -122,7 +122,7 @@ pub trait Driver {
     /// The process and thread that the logs name.
     fn process(&self) -> Process;
     /// Plays one run to its end.
-    fn play(&mut self, job: &Job<'_>) -> Played;
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome;
     /// Whether somebody asked for an end of the test.
     fn aborted(&self) -> bool;
 }
@@ -132,7 +132,7 @@ pub trait Driver {
 /// A sample counts once its fate is known: when it is complete, or when it has
 /// been outstanding for longer than its bound. The rest count neither way.
 fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
-    let params = Params::of(&plan.early_stopping, plan.percentile());
+    let params = Params::new(&plan.early_stopping, plan.percentile());
     let failed: std::collections::HashSet<u64> = record.failed.iter().map(|f| f.0).collect();
     let bounds = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => [Bound::FirstToken(ttft), Bound::Tpot(tpot)],

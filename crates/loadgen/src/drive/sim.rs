@@ -3,12 +3,12 @@
 
 use std::ops::ControlFlow;
 
-use super::glance::{Chosen, Followed};
-use super::{Driver, Glance, Job, Played, PlayedTenant, Process, look};
+use super::glance::{ChosenQuery, FollowedQueries};
+use super::{Driver, Glance, Job, Process, RunOutcome, TenantOutcome, look};
 use crate::clock::{Nanos, WallTime};
 use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
-use crate::session::{Issue, Issued, Session, Step};
+use crate::session::{Issue, IssueSummary, Session, Step};
 use crate::sut::{
     CHOSEN_AT_ONCE, ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
 };
@@ -20,19 +20,19 @@ pub struct VirtualTime<'a> {
     /// Virtual time of the whole test, over all its runs.
     elapsed: Nanos,
     origin: WallTime,
-    onlooker: Option<&'a mut Onlooker<'a>>,
+    observer: Option<&'a mut SimObserver<'a>>,
     is_aborted: bool,
 }
 
 /// Called now and then while a run is played, on the thread that plays it. A
 /// break ends the test.
-pub type Onlooker<'a> = dyn FnMut(&mut View<'_>) -> ControlFlow<()> + 'a;
+pub type SimObserver<'a> = dyn FnMut(&mut View<'_>) -> ControlFlow<()> + 'a;
 
 /// A run in virtual time, as its onlooker finds it.
 pub struct View<'a> {
     run: &'a SimulatedRun,
     session: &'a Session,
-    follows: &'a mut Followed,
+    follows: &'a mut FollowedQueries,
     /// Per tenant: queries that earlier glances have chosen from.
     seen: &'a mut [usize],
     now: Nanos,
@@ -48,14 +48,14 @@ impl<'a> VirtualTime<'a> {
     /// A driver whose test begins at this wall-clock time, which is a setting
     /// here: nothing in a simulated test depends on when it is run.
     pub fn new(system: &'a mut dyn SimulatedSystem, origin: WallTime) -> Self {
-        Self { system, elapsed: 0, origin, onlooker: None, is_aborted: false }
+        Self { system, elapsed: 0, origin, observer: None, is_aborted: false }
     }
 
-    /// Shows each run to `onlooker` every few thousand events. What it does with
+    /// Shows each run to `observer` every few thousand events. What it does with
     /// that changes no result, unless it breaks.
     #[must_use]
-    pub fn onlooker(mut self, onlooker: &'a mut Onlooker<'a>) -> Self {
-        self.onlooker = Some(onlooker);
+    pub fn observer(mut self, observer: &'a mut SimObserver<'a>) -> Self {
+        self.observer = Some(observer);
         self
     }
 }
@@ -99,7 +99,7 @@ impl View<'_> {
             };
             let every = ((issued - from) as u64).div_ceil(CHOSEN_AT_ONCE).max(1);
             for query in (from..issued).step_by(every as usize) {
-                self.follows.follow(Chosen {
+                self.follows.follow(ChosenQuery {
                     tenant,
                     first: query as u64 * samples,
                     samples,
@@ -144,14 +144,14 @@ impl Driver for VirtualTime<'_> {
         self.is_aborted
     }
 
-    fn play(&mut self, job: &Job<'_>) -> Played {
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome {
         let started_at = self.elapsed;
         let started_wall = self.wall_now();
         let mut session = job.session();
         let mut run = SimulatedRun::new(job, &session, started_at);
-        let mut watch = self.onlooker.as_deref_mut().map(|onlooker| Watch {
-            onlooker,
-            follows: Followed::default(),
+        let mut watch = self.observer.as_deref_mut().map(|observer| Watch {
+            observer,
+            follows: FollowedQueries::default(),
             seen: vec![0; job.tenants.len()],
             looks_at: 0,
         });
@@ -163,7 +163,7 @@ impl Driver for VirtualTime<'_> {
         let issued = session.into_issued();
         let tenants =
             issued.into_iter().zip(run.tenants).map(|(issued, columns)| columns.finish(issued));
-        Played {
+        RunOutcome {
             tenants: tenants.collect(),
             generated: (started_at, started_at),
             started_at,
@@ -184,8 +184,8 @@ struct Columns {
 
 /// The onlooker of one run.
 struct Watch<'w, 'o> {
-    onlooker: &'w mut Onlooker<'o>,
-    follows: Followed,
+    observer: &'w mut SimObserver<'o>,
+    follows: FollowedQueries,
     seen: Vec<usize>,
     /// The number of events at which it looks next.
     looks_at: u64,
@@ -198,7 +198,7 @@ impl Watch<'_, '_> {
     fn look(&mut self, run: &SimulatedRun, session: &Session, now: Nanos) -> ControlFlow<()> {
         self.looks_at = run.events + EVENTS_BETWEEN_LOOKS;
         let (follows, seen) = (&mut self.follows, &mut self.seen[..]);
-        (self.onlooker)(&mut View { run, session, follows, seen, now })
+        (self.observer)(&mut View { run, session, follows, seen, now })
     }
 }
 
@@ -406,7 +406,7 @@ impl SimulatedRun {
 }
 
 impl Columns {
-    fn finish(self, issued: Issued) -> PlayedTenant {
+    fn finish(self, issued: IssueSummary) -> TenantOutcome {
         let record = Record {
             samples_per_query: issued.samples_per_query,
             // Virtual time has no client that could lag.
@@ -415,6 +415,6 @@ impl Columns {
             indices: issued.indices,
             ..self.record
         };
-        PlayedTenant { ended: issued.ended, generated: issued.generated, record }
+        TenantOutcome { ended: issued.ended, generated: issued.generated, record }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::{LoadGen, error, lock};
-use crate::config::{Applied, Conf, ConfType, ConfigError, WarningKind};
+use crate::config::{Conf, ConfType, ConfigEffect, ConfigError, WarningKind};
 use crate::message::Message;
 use crate::settings::{Settings, TestSettings};
 
@@ -52,8 +52,8 @@ impl LoadGen {
         let code = match file {
             None => OK,
             Some(Ok(conf)) => {
-                let of = if conf_type == 2 { ConfType::Audit } else { ConfType::User };
-                apply(&conf, of);
+                let conf_type = if conf_type == 2 { ConfType::Audit } else { ConfType::User };
+                apply(&conf, conf_type);
                 OK
             }
             Some(Err(problem)) => {
@@ -99,7 +99,7 @@ pub(super) fn bad_lines(problem: &ConfigError) -> Vec<Message> {
 }
 
 /// The reference's messages on rows that it takes for errors.
-pub(super) fn invalid_modes(applied: &Applied) -> impl Iterator<Item = Message> {
+pub(super) fn invalid_modes(applied: &ConfigEffect) -> impl Iterator<Item = Message> {
     let is_mode = |kind: &WarningKind| matches!(kind, WarningKind::UnknownMode { .. });
     let modes = applied.warnings.iter().filter(|warning| is_mode(&warning.kind)).count();
     let text = "Invalid value passed to Mode key in config.";

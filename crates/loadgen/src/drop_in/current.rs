@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use crate::sut::{Alone, Responder};
+use crate::sut::{CachePadded, Responder};
 
 /// The responder of the run that is on, if one is.
 ///
 /// A thread that completes often keeps a copy, so that finding the run costs it
 /// one load; a lock would double the atomic operations of a completion. The copy
 /// is given up at the thread's first completion in a later run, or when it ends.
-pub(super) struct Current {
+pub(super) struct CurrentRun {
     /// Names what `run` holds: another number each time that it changes.
-    generation: Alone<AtomicU64>,
+    generation: CachePadded<AtomicU64>,
     run: RwLock<Option<Responder>>,
 }
 
@@ -22,21 +22,21 @@ pub(super) struct Current {
 const CALLS_BEFORE_COPY: u32 = 64;
 
 /// What a thread knows of the run that it last completed samples of.
-struct Known {
+struct ThreadCopy {
     generation: Cell<u64>,
     calls: Cell<u32>,
     copy: RefCell<Option<Responder>>,
 }
 
 thread_local! {
-    static KNOWN: Known = const {
-        Known { generation: Cell::new(0), calls: Cell::new(0), copy: RefCell::new(None) }
+    static THREAD_COPY: ThreadCopy = const {
+        ThreadCopy { generation: Cell::new(0), calls: Cell::new(0), copy: RefCell::new(None) }
     };
 }
 
-impl Current {
+impl CurrentRun {
     pub(super) const fn new() -> Self {
-        Self { generation: Alone(AtomicU64::new(0)), run: RwLock::new(None) }
+        Self { generation: CachePadded(AtomicU64::new(0)), run: RwLock::new(None) }
     }
 
     /// What `f` makes of the run, or `None` while none is on. `f` may call this.
@@ -45,7 +45,7 @@ impl Current {
         let mut f = Some(f);
         let mut call = |run: &Responder| f.take().map(|f| f(run));
         let generation = self.generation.0.load(Ordering::Acquire);
-        let known = KNOWN.try_with(|known| {
+        let known = THREAD_COPY.try_with(|known| {
             if known.generation.get() != generation {
                 return None;
             }
@@ -68,7 +68,7 @@ impl Current {
         // A copy, so that a callback under `call` does not wait for whoever ends the run.
         let run = self.run.read().unwrap_or_else(PoisonError::into_inner).clone();
         // Fails where the thread is ending; then nothing is kept.
-        let _ = KNOWN.try_with(|known| known.meet(generation, run.as_ref()));
+        let _ = THREAD_COPY.try_with(|known| known.meet(generation, run.as_ref()));
         call(&run?)
     }
 
@@ -79,7 +79,7 @@ impl Current {
     pub(super) fn withdraw(&self) {
         self.set(None);
         // An issuing thread that completed samples itself keeps nothing.
-        let _ = KNOWN.try_with(|known| known.meet(0, None));
+        let _ = THREAD_COPY.try_with(|known| known.meet(0, None));
     }
 
     fn set(&self, run: Option<Responder>) {
@@ -92,7 +92,7 @@ impl Current {
     }
 }
 
-impl Known {
+impl ThreadCopy {
     fn meet(&self, generation: u64, run: Option<&Responder>) {
         // In use by a call further up: that one's run is over, or still on.
         let Ok(mut copy) = self.copy.try_borrow_mut() else { return };

@@ -21,19 +21,21 @@ use crate::drive::Driver;
 use crate::drive::real::{IssueThreads, Monitor, RealTime};
 use crate::log::{LogError, LogFiles, LogSettings, expected_bytes};
 use crate::message::{Message, Severity};
-use crate::plan::{InReference, Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
+use crate::plan::{
+    Library, Plan, ReferenceBehavior, SettingsErrors, SettingsProblem, apply_test05,
+};
 use crate::qsl::SampleLibrary;
-use crate::run::{Event, Keep, Tenant, TestLog, run};
+use crate::run::{Event, RecordRetention, Tenant, TestLog, run};
 use crate::settings::{Scenario, Settings, TestSettings};
 use crate::sut::{AsResponse, SystemUnderTest};
 
 use config::{bad_lines, invalid_modes};
-use current::Current;
+use current::CurrentRun;
 use timestamps::Timestamps;
 
 /// The load generator of a process.
 pub struct LoadGen {
-    current: Current,
+    current: CurrentRun,
     is_running: AtomicBool,
     /// Of the test that is on.
     monitor: Mutex<Option<Monitor>>,
@@ -99,12 +101,12 @@ impl std::error::Error for StartError {}
 /// Samples were completed while no run was on: after the end of the test, or
 /// before its begin. They are ignored, and the next test's detail log says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRun {
+pub struct NoRunError {
     /// How many.
     pub samples: usize,
 }
 
-impl fmt::Display for NoRun {
+impl fmt::Display for NoRunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.samples;
         write!(
@@ -115,19 +117,19 @@ impl fmt::Display for NoRun {
     }
 }
 
-impl std::error::Error for NoRun {}
+impl std::error::Error for NoRunError {}
 
 /// There is no test to abort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoTest;
+pub struct NoTestError;
 
-impl fmt::Display for NoTest {
+impl fmt::Display for NoTestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no test is running, there is nothing to abort")
     }
 }
 
-impl std::error::Error for NoTest {}
+impl std::error::Error for NoTestError {}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,7 +140,7 @@ impl LoadGen {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            current: Current::new(),
+            current: CurrentRun::new(),
             is_running: AtomicBool::new(false),
             monitor: Mutex::new(None),
             issue_threads: Mutex::new(None),
@@ -163,7 +165,7 @@ impl LoadGen {
         logs: &LogSettings,
         audit_config: &Path,
     ) -> Result<(), StartError> {
-        let running = Running::begin(self)?;
+        let running = RunningTest::begin(self)?;
         let mut messages = self.take_pending();
         let mut settings = Settings::from(settings.clone());
         apply_audit(&mut settings, audit_config, &mut messages);
@@ -198,7 +200,8 @@ impl LoadGen {
             files.write(&log_of_nothing(tenant, &driver)).map_err(failed)?;
             return Err(StartError::Settings(SettingsErrors(stopping)));
         }
-        let keep = if logs.enable_trace { Keep::Every } else { Keep::Results };
+        let keep =
+            if logs.enable_trace { RecordRetention::Every } else { RecordRetention::Results };
         let log = run(&mut driver, &[tenant], keep, &mut |begins| timestamps.expect(begins))
             .swap_remove(0);
         write_or_rescue(&mut files, &log, logs)
@@ -208,9 +211,9 @@ impl LoadGen {
     /// while it issues, within a tenth of a second while it waits. From any thread.
     ///
     /// # Errors
-    /// [`NoTest`].
-    pub fn abort(&self) -> Result<(), NoTest> {
-        lock(&self.monitor).as_ref().map(Monitor::abort).ok_or(NoTest)
+    /// [`NoTestError`].
+    pub fn abort(&self) -> Result<(), NoTestError> {
+        lock(&self.monitor).as_ref().map(Monitor::abort).ok_or(NoTestError)
     }
 
     /// Registers the calling thread to issue Server queries of the test that is
@@ -222,9 +225,9 @@ impl LoadGen {
     /// Completes samples; the time is read once, on entry. From any thread.
     ///
     /// # Errors
-    /// [`NoRun`].
+    /// [`NoRunError`].
     #[inline]
-    pub fn complete<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRun> {
+    pub fn complete<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRunError> {
         let done = self.current.with(|run| run.complete(responses));
         done.ok_or_else(|| self.late(responses.len()))
     }
@@ -233,12 +236,12 @@ impl LoadGen {
     /// be logged, after it is stamped and before its payload is read.
     ///
     /// # Errors
-    /// [`NoRun`].
+    /// [`NoRunError`].
     pub fn complete_fetching<R: AsResponse>(
         &self,
         responses: &mut [R],
         fetch: &mut dyn FnMut(&mut R),
-    ) -> Result<(), NoRun> {
+    ) -> Result<(), NoRunError> {
         let samples = responses.len();
         let done = self.current.with(|run| run.complete_fetching(responses, fetch));
         done.ok_or_else(|| self.late(samples))
@@ -247,15 +250,15 @@ impl LoadGen {
     /// Reports the first tokens of samples. From any thread.
     ///
     /// # Errors
-    /// [`NoRun`].
-    pub fn first_token<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRun> {
+    /// [`NoRunError`].
+    pub fn first_token<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRunError> {
         let done = self.current.with(|run| run.first_token(responses));
         done.ok_or_else(|| self.late(responses.len()))
     }
 
     #[cold]
-    fn late(&self, samples: usize) -> NoRun {
-        let no_run = NoRun { samples };
+    fn late(&self, samples: usize) -> NoRunError {
+        let no_run = NoRunError { samples };
         if samples > 0 && self.late_samples.fetch_add(samples as u64, Ordering::Relaxed) == 0 {
             // Where nobody listens, `eprintln!` would panic.
             let _ = writeln!(std::io::stderr(), "dyno: {no_run}");
@@ -280,44 +283,45 @@ impl LoadGen {
 
 /// The one test that is on. Whatever ends it, the next one finds the process
 /// as this one found it.
-struct Running {
-    of: &'static LoadGen,
+struct RunningTest {
+    loadgen: &'static LoadGen,
     issue_threads: Arc<IssueThreads>,
 }
 
-impl Running {
-    fn begin(of: &'static LoadGen) -> Result<Self, StartError> {
-        if of.is_running.swap(true, Ordering::Acquire) {
+impl RunningTest {
+    fn begin(loadgen: &'static LoadGen) -> Result<Self, StartError> {
+        if loadgen.is_running.swap(true, Ordering::Acquire) {
             return Err(StartError::AlreadyRunning);
         }
-        Ok(Self { of, issue_threads: of.issue_threads() })
+        Ok(Self { loadgen, issue_threads: loadgen.issue_threads() })
     }
 
     fn driver(&self, system: Arc<dyn SystemUnderTest>, timestamps: &Timestamps) -> RealTime {
-        let (of, timestamps) = (self.of, timestamps.clone());
+        let loadgen = self.loadgen;
+        let timestamps = timestamps.clone();
         let announce = move |run: Option<&_>| {
             match run {
-                Some(responder) => of.current.publish(responder),
-                None => of.current.withdraw(),
+                Some(responder) => loadgen.current.publish(responder),
+                None => loadgen.current.withdraw(),
             }
             timestamps.mark(run.is_some());
         };
         let driver = RealTime::new(system)
             .issue_threads(self.issue_threads.clone())
             .announce(Arc::new(announce));
-        *lock(&of.monitor) = Some(driver.monitor());
+        *lock(&loadgen.monitor) = Some(driver.monitor());
         driver
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTest {
     fn drop(&mut self) {
-        self.of.current.withdraw();
-        *lock(&self.of.monitor) = None;
+        self.loadgen.current.withdraw();
+        *lock(&self.loadgen.monitor) = None;
         // Whoever registers from now on waits for the next test.
-        *lock(&self.of.issue_threads) = None;
+        *lock(&self.loadgen.issue_threads) = None;
         self.issue_threads.close();
-        self.of.is_running.store(false, Ordering::Release);
+        self.loadgen.is_running.store(false, Ordering::Release);
     }
 }
 
@@ -331,7 +335,7 @@ fn warning(text: impl Into<String>) -> Message {
 }
 
 fn is_told_by_the_run(problem: &SettingsProblem) -> bool {
-    matches!(problem.in_reference, InReference::Stops { key: config::INVALID_CONFIG })
+    matches!(problem.in_reference, ReferenceBehavior::Stops { key: config::INVALID_CONFIG })
 }
 
 fn apply_audit(settings: &mut Settings, path: &Path, messages: &mut Vec<Message>) {
@@ -362,7 +366,7 @@ fn log_of_nothing(tenant: Tenant<'_>, driver: &RealTime) -> TestLog {
         plan: tenant.plan,
         events: tenant.messages.into_iter().map(Event::Message).collect(),
         complete: false,
-        sought: None,
+        search: None,
     }
 }
 

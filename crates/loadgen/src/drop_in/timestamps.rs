@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::lock;
 use crate::clock::{Clock, MILLISECOND, SECOND, WallTime};
-use crate::run::Beginning;
+use crate::run::RunStart;
 
 /// Prints the lines that a power meter's scripts wait for. Nothing unless asked.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl Timestamps {
     }
 
     /// A run will begin.
-    pub(super) fn expect(&self, beginning: Beginning<'_>) {
+    pub(super) fn expect(&self, beginning: RunStart<'_>) {
         let mut state = lock(&self.state);
         if !matches!(*state, State::Off) {
             let accuracy = beginning.purpose == "accuracy";

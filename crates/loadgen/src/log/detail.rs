@@ -12,7 +12,7 @@ use crate::metrics::{Distribution, Intervals, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
 use crate::qsl::SampleIndex;
 use crate::run::{Event, RunLog, Span, TestLog};
-use crate::session::Ended;
+use crate::session::EndReason;
 use crate::settings::{Arrivals, FIELDS, Origin, Repetition, Scenario};
 
 /// Writes the log and returns how many errors and warnings it has.
@@ -266,40 +266,40 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
 fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     const THREAD: &str = "IssueQueryThread 0 Ending early: ";
     match run.ended {
-        Ended::TraceIssued => Ok(()),
-        Ended::Naturally if run.accuracy => Ok(()),
-        Ended::Naturally => lines.line(
+        EndReason::TraceIssued => Ok(()),
+        EndReason::Naturally if run.accuracy => Ok(()),
+        EndReason::Naturally => lines.line(
             "generic_message",
             "Ending naturally: Minimum query count and test duration met.",
         ),
-        Ended::RanOut => lines.errors(
+        EndReason::RanOut => lines.errors(
             "Ending early: Ran out of generated queries to issue before the minimum query count \
              and test duration were reached. Please update the relevant expected latency or \
              target qps in the TestSettings so they are more accurate.",
             1,
         ),
-        Ended::MaxQueryCount { issued } => {
+        EndReason::MaxQueryCount { issued } => {
             lines.errors(&format!("{THREAD}Max query count reached. query_count {issued}"), 1)
         }
-        Ended::MaxDuration { at } => {
+        EndReason::MaxDuration { at } => {
             lines.errors(&format!("{THREAD}Max test duration reached. duration_ns {at}"), 1)
         }
-        Ended::TooManyOutstanding { issued, outstanding } => lines.errors(
+        EndReason::TooManyOutstanding { issued, outstanding } => lines.errors(
             &format!(
                 "{THREAD}Too many outstanding queries. issued {issued} outstanding {outstanding}"
             ),
             1,
         ),
-        Ended::Deadline { missing } => lines.errors(
+        EndReason::Deadline { missing } => lines.errors(
             &format!(
                 "Ending early: nothing completed for response_deadline_ms, {missing} samples \
                  never came back."
             ),
             1,
         ),
-        Ended::Aborted => lines.errors("Ending early: the test was aborted.", 1),
-        Ended::Lost { worker, of } => {
-            lines.errors(&format!("Ending early: worker {} of {of} was lost.", worker + 1), 1)
+        EndReason::Aborted => lines.errors("Ending early: the test was aborted.", 1),
+        EndReason::Lost { worker, workers } => {
+            lines.errors(&format!("Ending early: worker {} of {workers} was lost.", worker + 1), 1)
         }
     }
 }
@@ -389,26 +389,27 @@ fn invalid_reason(report: &Report) -> String {
 
 fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
     let estimates = report.judgement.early_stopping.logged_estimates();
-    let target = estimates.map_or(0, |of| of.target.latency);
+    let target = estimates.map_or(0, |estimates| estimates.target.latency);
     match report.metrics.rates {
         Rates::SingleStream { with_overhead, without_overhead } => {
-            let tail = estimates.and_then(|of| of.tail).map_or(0, |tail| tail.latency);
+            let tail =
+                estimates.and_then(|estimates| estimates.tail).map_or(0, |tail| tail.latency);
             lines.line("result_qps_with_loadgen_overhead", with_overhead)?;
             lines.line("result_qps_without_loadgen_overhead", without_overhead)?;
             lines.line("early_stopping_latency_ss", target)?;
             lines.line("early_stopping_latency_ms", tail)
         }
         Rates::MultiStream => {
-            let of = report.metrics.query_latency.unwrap_or_default();
-            lines.line("result_min_query_latency_ns", of.min)?;
-            lines.line("result_max_query_latency_ns", of.max)?;
-            lines.line("result_mean_query_latency_ns", of.mean)?;
+            let latency = report.metrics.query_latency.unwrap_or_default();
+            lines.line("result_min_query_latency_ns", latency.min)?;
+            lines.line("result_max_query_latency_ns", latency.max)?;
+            lines.line("result_mean_query_latency_ns", latency.mean)?;
             if let Some(found) = &report.metrics.intervals {
                 let streams = report.run.plan.samples_per_query;
                 lines.line("dyno_result_samples_per_query", streams)?;
                 write_intervals(lines, found)?;
             }
-            write_percentiles(lines, "result_", "_percentile_per_query_latency_ns", &of)?;
+            write_percentiles(lines, "result_", "_percentile_per_query_latency_ns", &latency)?;
             lines.line("early_stopping_latency_ms", target)
         }
         Rates::Server { scheduled, completed } => {
@@ -443,21 +444,21 @@ fn write_latencies(
     lines: &mut Lines,
     prefix: &str,
     suffix: &str,
-    of: &Distribution,
+    times: &Distribution,
 ) -> io::Result<()> {
-    lines.line(&format!("{prefix}min{suffix}"), of.min)?;
-    lines.line(&format!("{prefix}max{suffix}"), of.max)?;
-    lines.line(&format!("{prefix}mean{suffix}"), of.mean)?;
-    write_percentiles(lines, prefix, &format!("_percentile{suffix}"), of)
+    lines.line(&format!("{prefix}min{suffix}"), times.min)?;
+    lines.line(&format!("{prefix}max{suffix}"), times.max)?;
+    lines.line(&format!("{prefix}mean{suffix}"), times.mean)?;
+    write_percentiles(lines, prefix, &format!("_percentile{suffix}"), times)
 }
 
 fn write_percentiles(
     lines: &mut Lines,
     prefix: &str,
     suffix: &str,
-    of: &Distribution,
+    times: &Distribution,
 ) -> io::Result<()> {
-    for (percentile, value) in PERCENTILES.iter().zip(of.percentiles) {
+    for (percentile, value) in PERCENTILES.iter().zip(times.percentiles) {
         lines.line(&format!("{prefix}{:.2}{suffix}", 100.0 * percentile), value)?;
     }
     Ok(())

@@ -30,10 +30,14 @@ pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
 pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> Vec<Report<'_>> {
     let report = |run| {
         let run: &RunLog = run;
-        let metrics = Metrics::by(figures, &run.record, &run.plan);
+        let metrics = Metrics::with_definitions(figures, &run.record, &run.plan);
         let judgement = match judged == figures || !run.plan.measures_tokens() {
             true => judge(&metrics, &run.plan, run.ended),
-            false => judge(&Metrics::by(judged, &run.record, &run.plan), &run.plan, run.ended),
+            false => judge(
+                &Metrics::with_definitions(judged, &run.record, &run.plan),
+                &run.plan,
+                run.ended,
+            ),
         };
         Report { run, metrics, judgement }
     };

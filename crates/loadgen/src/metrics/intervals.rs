@@ -32,7 +32,7 @@ pub struct Intervals {
 
 impl Intervals {
     /// `None` unless the plan has a fixed interval.
-    pub(super) fn of(record: &Record, plan: &Plan) -> Option<Self> {
+    pub(super) fn from_record(record: &Record, plan: &Plan) -> Option<Self> {
         plan.interval()?;
         let queries = record.query_count();
         let samples = record.samples_per_query.max(1);

@@ -9,7 +9,7 @@ use crate::settings::{Origin, Settings};
 /// What the drop-in, which must accept what the reference accepts, does about a
 /// [`SettingsProblem`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InReference {
+pub enum ReferenceBehavior {
     /// Runs as asked.
     Runs,
     /// Runs with another value: the one that the reference takes, or a safe one
@@ -36,7 +36,7 @@ pub struct SettingsProblem {
     /// What to change.
     pub change: String,
     /// What the drop-in does about it.
-    pub in_reference: InReference,
+    pub in_reference: ReferenceBehavior,
     /// The error in the reference's own detail log, if it notices.
     pub reference_text: Option<String>,
 }
@@ -45,7 +45,7 @@ impl SettingsProblem {
     /// Whether even the drop-in cannot run this.
     #[must_use]
     pub fn stops(&self) -> bool {
-        matches!(self.in_reference, InReference::Stops { .. })
+        matches!(self.in_reference, ReferenceBehavior::Stops { .. })
     }
 
     /// Its entries in the detail log of the drop-in: the reference's error if it
@@ -56,11 +56,11 @@ impl SettingsProblem {
     pub fn messages(&self) -> Vec<Message> {
         let error = |key, text| Message { at: 0, key, severity: Severity::Error, text };
         let ours = match &self.in_reference {
-            InReference::Stops { key } => error(key, format!("{self}. The test is not run.")),
-            InReference::Replaced { by } if self.reference_text.is_none() => {
+            ReferenceBehavior::Stops { key } => error(key, format!("{self}. The test is not run.")),
+            ReferenceBehavior::Replaced { by } if self.reference_text.is_none() => {
                 error(INVALID_SETTINGS, format!("{self}. Running with {by}."))
             }
-            InReference::Runs | InReference::Replaced { .. } => {
+            ReferenceBehavior::Runs | ReferenceBehavior::Replaced { .. } => {
                 Message { at: 0, key: NOTE, severity: Severity::Info, text: format!("{self}.") }
             }
         };

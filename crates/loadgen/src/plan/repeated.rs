@@ -1,6 +1,6 @@
 //! How often a performance run is made, checked against what can be repeated.
 
-use super::problem::InReference;
+use super::problem::ReferenceBehavior;
 use super::resolve::Resolution;
 use super::{Load, StreamPacing};
 use crate::settings::{Arrivals, Repetition, TestMode};
@@ -80,7 +80,7 @@ impl Resolution<'_> {
         expected: &'static str,
         change: &'static str,
     ) -> Repetition {
-        let by = InReference::Replaced { by: "one run".into() };
+        let by = ReferenceBehavior::Replaced { by: "one run".into() };
         self.problem(fields, expected, change, by);
         Repetition::Once
     }

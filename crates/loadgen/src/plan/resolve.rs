@@ -4,7 +4,7 @@
 //! [`Plan::resolve`] refuses if there is any; [`Plan::resolve_as_reference`]
 //! hands them to the caller's log.
 
-use super::problem::{InReference, SettingsErrors, SettingsProblem};
+use super::problem::{ReferenceBehavior, SettingsErrors, SettingsProblem};
 use super::{AccuracyLog, Library, Load, Plan, SampleChoice, Seeds};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::early_stopping::{self, Criterion};
@@ -181,7 +181,7 @@ impl Resolution<'_> {
         fields: &[&'static str],
         expected: impl Into<String>,
         change: impl Into<String>,
-        in_reference: InReference,
+        in_reference: ReferenceBehavior,
     ) {
         let given = fields.iter().map(|&name| (name, self.given(name))).collect();
         let (expected, change) = (expected.into(), change.into());
@@ -220,7 +220,7 @@ impl Resolution<'_> {
     fn performance_sample_count(&mut self) -> u64 {
         let Library { total, performance } = self.library;
         let asked = self.settings.performance_sample_count_override;
-        let stops = InReference::Stops { key: INVALID_SETTINGS };
+        let stops = ReferenceBehavior::Stops { key: INVALID_SETTINGS };
         let expected_size = format!("1 to {} samples in the library", u32::MAX);
         if total == 0 {
             let change = "check where the samples come from";
@@ -233,14 +233,14 @@ impl Resolution<'_> {
                 &["performance_sample_count_override", "library.total"],
                 format!("at most the {total} samples of the library"),
                 "lower it, or set it to 0 for what the library reports",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         } else if asked == 0 && performance == 0 {
             self.problem(
                 &["performance_sample_count_override", "library.performance"],
                 "at least 1 performance sample",
                 "set the override, or let the library report how many samples fit in memory",
-                InReference::Replaced { by: format!("all {total} samples") },
+                ReferenceBehavior::Replaced { by: format!("all {total} samples") },
             );
         }
         [asked, performance, total].into_iter().find(|&n| n > 0).unwrap_or(1)
@@ -255,7 +255,7 @@ impl Resolution<'_> {
                 &["accuracy_sample_count_override", "library.total"],
                 format!("at most the {total} samples of the library"),
                 "lower it, or set it to 0 for the whole library",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         if asked == 0 { total } else { asked }
@@ -274,7 +274,7 @@ impl Resolution<'_> {
                 &["performance_issue_same_index"],
                 format!("a position below the {loaded} samples of the performance set"),
                 "lower it",
-                InReference::Replaced { by: "position 0".into() },
+                ReferenceBehavior::Replaced { by: "position 0".into() },
             );
         }
         if same && position >= performance_sample_count {
@@ -283,7 +283,7 @@ impl Resolution<'_> {
                     &["performance_issue_same_index", "performance_issue_unique"],
                     "an index within the performance set",
                     "lower it; it is not used, because each sample is issued once",
-                    InReference::Runs,
+                    ReferenceBehavior::Runs,
                 );
             }
             self.told_as(format!(
@@ -297,7 +297,7 @@ impl Resolution<'_> {
                 &["performance_issue_unique", "performance_issue_same"],
                 "at most one of them",
                 "unset one",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
             self.told_as(
                 "Performance_issue_unique and performance_issue_same, both cannot be true at the \
@@ -350,7 +350,7 @@ impl Resolution<'_> {
     }
 
     fn at_least_one_sample(&mut self, samples_per_query: u64) -> u64 {
-        let one = InReference::Replaced { by: "1 sample in a query".into() };
+        let one = ReferenceBehavior::Replaced { by: "1 sample in a query".into() };
         if samples_per_query > 0 {
             return samples_per_query;
         }
@@ -377,7 +377,7 @@ impl Resolution<'_> {
         if min_query_count > 0 || !self.runs_performance() || s.performance_issue_unique {
             return min_query_count;
         }
-        let one = InReference::Replaced { by: "a minimum of 1 query".into() };
+        let one = ReferenceBehavior::Replaced { by: "a minimum of 1 query".into() };
         if s.scenario == Scenario::Server && s.sample_concatenate_permutation {
             self.problem(
                 &["min_query_count", "sample_concatenate_permutation"],
@@ -406,7 +406,7 @@ impl Resolution<'_> {
                 &["max_duration_ms", "min_duration_ms"],
                 "a maximum of at least the minimum",
                 "such a run ends before it can be valid; set the maximum to 0 for none",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         if s.max_query_count > 0 && s.max_query_count < shape.min_query_count {
@@ -415,7 +415,7 @@ impl Resolution<'_> {
                 &["max_query_count", "min_query_count"],
                 format!("a maximum of at least the {needed} queries of a valid run"),
                 "raise it, or set it to 0 for none",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
     }
@@ -461,7 +461,7 @@ impl Resolution<'_> {
             &fields,
             format!("a trace of at most {MAX_TRACE_SAMPLES} samples"),
             "lower the rate, the duration or the count",
-            InReference::Stops { key: INVALID_SETTINGS },
+            ReferenceBehavior::Stops { key: INVALID_SETTINGS },
         );
     }
 
@@ -473,7 +473,7 @@ impl Resolution<'_> {
                 &["accuracy_log_probability"],
                 "a fraction from 0 to 1",
                 "1 logs every response",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         share
@@ -490,7 +490,7 @@ impl Resolution<'_> {
                 &["early_stopping_confidence"],
                 "a fraction above 0 and below 1",
                 "the rules use 0.99",
-                InReference::Replaced { by: format!("the default {confidence}") },
+                ReferenceBehavior::Replaced { by: format!("the default {confidence}") },
             );
         }
         if !(tolerance >= 0.0 && tolerance < percentile) {
@@ -499,7 +499,7 @@ impl Resolution<'_> {
                 &["early_stopping_tolerance"],
                 format!("a fraction of at least 0 and below the percentile {percentile}"),
                 "the rules use 0",
-                InReference::Replaced { by: format!("the default {tolerance}") },
+                ReferenceBehavior::Replaced { by: format!("the default {tolerance}") },
             );
         }
         Criterion { policy: s.early_stopping, confidence, tolerance }

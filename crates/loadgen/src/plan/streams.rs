@@ -1,6 +1,6 @@
 //! MultiStream at a fixed interval, as rounds v0.5 and v0.7 had it.
 
-use super::problem::InReference;
+use super::problem::ReferenceBehavior;
 use super::resolve::Resolution;
 use super::{PeakSettings, StreamPacing};
 use crate::search::Unit;
@@ -30,7 +30,7 @@ impl Resolution<'_> {
             &["multi_stream_target_qps"],
             format!("a rate of {INTERVAL_QPS_MIN} to {INTERVAL_QPS_MAX} queries/s"),
             "20 is an interval of 50 ms; 0 issues a query when the last one is complete",
-            InReference::Replaced { by: "1 query/s".into() },
+            ReferenceBehavior::Replaced { by: "1 query/s".into() },
         );
         1.0
     }
@@ -46,7 +46,7 @@ impl Resolution<'_> {
                 &["multi_stream_target_qps", "early_stopping"],
                 "no early stopping at a fixed interval, whose rule is a share of skipped intervals",
                 "set early_stopping to never or after-run",
-                InReference::Replaced { by: "a run that is not extended".into() },
+                ReferenceBehavior::Replaced { by: "a run that is not extended".into() },
             );
         }
         if s.server_num_issue_query_threads > 0 {
@@ -54,7 +54,7 @@ impl Resolution<'_> {
                 &["multi_stream_target_qps", "server_num_issue_query_threads"],
                 "no issue threads at a fixed interval: each query waits for the one before it",
                 "set the threads to 0",
-                InReference::Replaced { by: "the calling thread".into() },
+                ReferenceBehavior::Replaced { by: "the calling thread".into() },
             );
         }
         // Doubling, as the reference did.

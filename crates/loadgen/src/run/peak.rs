@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::{Event, Keep, Loading, Sought, Test};
+use super::{Event, Loading, RecordRetention, SearchSummary, Test};
 use crate::clock::SECOND;
 use crate::message::Severity;
 use crate::metrics::{Metrics, Rates};
-use crate::peak::{Answer, End, Failure, Next, PeakSearch, Purpose};
+use crate::peak::{Answer, End, Failure, PeakSearch, PeakStep, Purpose};
 use crate::plan::{MAX_TRACE_SAMPLES, Plan};
 use crate::search::Unit;
 use crate::settings::TestMode;
@@ -46,14 +46,14 @@ struct Candidate {
 }
 
 /// Why a run did not pass.
-struct Missed {
+struct FailedRun {
     answer: Answer,
     /// In words.
     why: String,
 }
 
 /// A search on its way.
-struct Searching {
+struct SearchState {
     search: PeakSearch,
     unit: Unit,
     mode: TestMode,
@@ -72,7 +72,7 @@ struct Searching {
     failure: Option<String>,
 }
 
-impl Searching {
+impl SearchState {
     fn new(plan: &Plan) -> Self {
         let (load, unit) = (plan.peak_load(), plan.peak().map_or(Unit::Rate, |peak| peak.unit));
         let search = match (plan.mode, plan.peak()) {
@@ -123,15 +123,15 @@ impl Searching {
                      {upper}): {load}"
                 )
             }
-            Purpose::Confirm { run, of } if self.mode == TestMode::FindPeakPerformance => {
-                format!("FindPeakPerformance: Confirming {load}, run {run} of {of}")
+            Purpose::Confirm { run, runs } if self.mode == TestMode::FindPeakPerformance => {
+                format!("FindPeakPerformance: Confirming {load}, run {run} of {runs}")
             }
-            Purpose::Confirm { run, of } => format!("Repetition: run {run} of {of} at {load}"),
+            Purpose::Confirm { run, runs } => format!("Repetition: run {run} of {runs} at {load}"),
         }
     }
 
     /// Takes in what a run was like: how good it was, or why it did not pass.
-    fn tell(&mut self, purpose: Purpose, told: Result<f64, Missed>) {
+    fn tell(&mut self, purpose: Purpose, told: Result<f64, FailedRun>) {
         let (number, demand) = (self.made, Demand::from(purpose));
         self.made += 1;
         match told {
@@ -144,13 +144,13 @@ impl Searching {
                 self.candidates.push(Candidate { number, good });
                 self.search.answer(Answer::Passed);
             }
-            Err(Missed { answer, why }) => {
+            Err(FailedRun { answer, why }) => {
                 if demand == Demand::Verdict {
                     self.candidates.clear();
                 }
                 self.failure = Some(why);
                 self.search.answer(answer);
-                if !matches!(self.search.next(), Next::Over(_)) {
+                if !matches!(self.search.next(), PeakStep::Over(_)) {
                     self.repeated_from = self.made;
                 }
             }
@@ -200,54 +200,56 @@ impl Test<'_, '_> {
 
     /// Makes the runs that the mode and the repetition ask for.
     pub(super) fn search(&mut self) {
-        let mut searching = Searching::new(&self.tenants[0].plan);
+        let mut state = SearchState::new(&self.tenants[0].plan);
         let end = loop {
-            let next = searching.search.next();
+            let next = state.search.next();
             // A search that failed has its last run for its result.
-            if self.keep == Keep::Results && !matches!(next, Next::Over(End::Failed { .. })) {
-                self.drop_records(&searching.candidates);
+            if self.keep == RecordRetention::Results
+                && !matches!(next, PeakStep::Over(End::Failed { .. }))
+            {
+                self.drop_records(&state.candidates);
             }
             let (load, purpose) = match next {
-                Next::Run { load, purpose } => (load, purpose),
-                Next::Over(end) => break Some(end),
+                PeakStep::Run { load, purpose } => (load, purpose),
+                PeakStep::Over(end) => break Some(end),
             };
             if let Purpose::Bracket { lower, upper } = purpose
-                && upper > searching.highest
+                && upper > state.highest
             {
-                let highest = match searching.unit {
+                let highest = match state.unit {
                     // Such a rate says more of the client's memory than of the system.
                     Unit::Rate => lower,
-                    Unit::Whole => searching.highest,
+                    Unit::Whole => state.highest,
                 };
                 if lower >= highest {
-                    self.end_of_range(&searching);
+                    self.end_of_range(&state);
                 }
-                searching.search.end_of_range(highest);
+                state.search.end_of_range(highest);
                 continue;
             }
             if let Purpose::Bisect { lower, upper } = purpose
-                && !searching.is_bisecting
+                && !state.is_bisecting
             {
-                self.begin_bisection(&mut searching, lower, upper);
+                self.begin_bisection(&mut state, lower, upper);
             }
-            let text = searching.describe(purpose, load);
+            let text = state.describe(purpose, load);
             self.note(&text);
-            self.run_at(&searching, load, &text);
+            self.run_at(&state, load, &text);
             if self.is_over() {
                 break None;
             }
             let told = self.last_run(purpose.into());
-            searching.tell(purpose, told);
+            state.tell(purpose, told);
         };
-        self.conclude(&searching, end);
+        self.conclude(&state, end);
         self.result(match end {
-            Some(End::Found { .. }) => searching.runs_back(),
+            Some(End::Found { .. }) => state.runs_back(),
             _ => 0,
         });
         for log in &mut self.logs {
-            log.sought = Some(Sought { end, repeated: searching.repeated_from..searching.made });
+            log.search = Some(SearchSummary { end, repeated: state.repeated_from..state.made });
         }
-        if let Some(sets) = &searching.loaded {
+        if let Some(sets) = &state.loaded {
             self.unload(sets);
         }
     }
@@ -255,7 +257,8 @@ impl Test<'_, '_> {
     /// Drops the records of all runs that can no longer be the result. What is to
     /// be logged of them stays.
     fn drop_records(&mut self, candidates: &[Candidate]) {
-        let is_candidate = |number: usize| candidates.iter().any(|of| of.number == number);
+        let is_candidate =
+            |number: usize| candidates.iter().any(|candidate| candidate.number == number);
         for log in &mut self.logs {
             let runs = log.events.iter_mut().filter_map(|event| match event {
                 Event::Run(run) if !run.accuracy => Some(run),
@@ -269,10 +272,10 @@ impl Test<'_, '_> {
         }
     }
 
-    fn run_at(&mut self, searching: &Searching, load: f64, text: &str) {
+    fn run_at(&mut self, state: &SearchState, load: f64, text: &str) {
         let mut plans = self.plans();
         plans[0] = Arc::new(plans[0].at_load(load));
-        match &searching.loaded {
+        match &state.loaded {
             Some(sets) => self.one_run(text, &plans, sets, false, Loading::Done),
             None => {
                 let sets = self.sets(&plans, false).swap_remove(0);
@@ -283,11 +286,11 @@ impl Test<'_, '_> {
 
     /// Tells the bounds, and loads for all runs to come. The set of another
     /// number of streams has another padding.
-    fn begin_bisection(&mut self, searching: &mut Searching, lower: f64, upper: f64) {
-        searching.is_bisecting = true;
-        let (lower, upper) = (searching.show(lower), searching.show(upper));
+    fn begin_bisection(&mut self, state: &mut SearchState, lower: f64, upper: f64) {
+        state.is_bisecting = true;
+        let (lower, upper) = (state.show(lower), state.show(upper));
         self.note(&format!("FindPeakPerformance: Found boundaries: [{lower}, {upper})"));
-        if searching.unit == Unit::Whole {
+        if state.unit == Unit::Whole {
             return;
         }
         let sets = self.sets(&self.plans(), false).swap_remove(0);
@@ -295,15 +298,15 @@ impl Test<'_, '_> {
         for (log, set) in self.logs.iter_mut().zip(&sets) {
             log.events.push(Event::Loaded { span, samples: set.samples.clone() });
         }
-        searching.loaded = Some(sets);
+        state.loaded = Some(sets);
     }
 
     /// Whether every tenant's last run is as it must be, and how good that of the
     /// first is; or else what to do about it.
-    fn last_run(&self, demand: Demand) -> Result<f64, Missed> {
-        let (mut good, mut missed) = (None, None::<Missed>);
+    fn last_run(&self, demand: Demand) -> Result<f64, FailedRun> {
+        let (mut good, mut missed) = (None, None::<FailedRun>);
         for run in self.logs.iter().filter_map(|log| log.runs().last()) {
-            let metrics = Metrics::of(&run.record, &run.plan);
+            let metrics = Metrics::from_record(&run.record, &run.plan);
             let judgement = judge(&metrics, &run.plan, run.ended);
             let of_this = match (&judgement.verdict, demand) {
                 (Verdict::Invalid(violations), Demand::Verdict) => {
@@ -312,11 +315,11 @@ impl Test<'_, '_> {
                         true => Answer::TooMuch,
                         false => Answer::NotOfLoad,
                     };
-                    Some(Missed { answer, why: whys.join("; ") })
+                    Some(FailedRun { answer, why: whys.join("; ") })
                 }
                 (_, Demand::Bounds) if performance_met(&metrics, &run.plan) == Some(false) => {
                     let why = judgement.recommendations().performance;
-                    Some(Missed { answer: Answer::TooMuch, why })
+                    Some(FailedRun { answer: Answer::TooMuch, why })
                 }
                 _ => None,
             };
@@ -330,32 +333,32 @@ impl Test<'_, '_> {
         missed.map_or(Ok(good.unwrap_or(0.0)), Err)
     }
 
-    fn end_of_range(&mut self, searching: &Searching) {
-        let text = match searching.unit {
+    fn end_of_range(&mut self, state: &SearchState) {
+        let text = match state.unit {
             Unit::Rate => format!(
                 "FindPeakPerformance: Found no rate that fails; none above {} can be issued",
-                searching.show(searching.highest)
+                state.show(state.highest)
             ),
             Unit::Whole => format!(
                 "FindPeakPerformance: Found no number of streams that fails; {} is the highest \
                  that can be issued",
-                searching.show(searching.highest)
+                state.show(state.highest)
             ),
         };
         self.say("warning_generic_message", Severity::Warning, &text);
     }
 
     /// Says what came of a search: the load found, or why the last run failed.
-    fn conclude(&mut self, searching: &Searching, end: Option<End>) {
-        let searches = searching.mode == TestMode::FindPeakPerformance;
-        let why = searching.failure.as_ref().map_or("", |why| why);
+    fn conclude(&mut self, state: &SearchState, end: Option<End>) {
+        let searches = state.mode == TestMode::FindPeakPerformance;
+        let why = state.failure.as_ref().map_or("", |why| why);
         match end {
             Some(End::Found { load }) if searches => {
-                let load = searching.show(load);
+                let load = state.show(load);
                 self.note(&format!("FindPeakPerformance: Found peak performance field: {load}"));
             }
             Some(End::Found { load }) => {
-                let (load, runs) = (searching.show(load), searching.candidates.len());
+                let (load, runs) = (state.show(load), state.candidates.len());
                 let told = match runs {
                     1 => format!("Repetition: 1 VALID run at {load}"),
                     _ => format!("Repetition: {runs} VALID runs at {load}; the lowest counts"),
@@ -370,17 +373,17 @@ impl Test<'_, '_> {
                 self.say("error_runtime", Severity::Error, &text);
             }
             Some(End::Failed { because, .. }) if searches => {
-                let what = match searching.unit {
+                let what = match state.unit {
                     Unit::Rate => "rate",
                     Unit::Whole => "number of streams",
                 };
-                let advice = searching.advice(because);
+                let advice = state.advice(because);
                 let text =
                     format!("FindPeakPerformance: No {what} was confirmed, msg: {why}{advice}");
                 self.say("error_runtime", Severity::Error, &text);
             }
             Some(End::Failed { because, .. }) => {
-                let advice = searching.advice(because);
+                let advice = state.advice(because);
                 self.note(&format!("Repetition: the last run is INVALID: {why}{advice}"));
             }
             // The end of the test has a reason of its own.

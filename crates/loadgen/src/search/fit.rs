@@ -91,8 +91,8 @@ struct Prior {
 
 impl Fit {
     /// From at least one run.
-    pub fn of(data: &[Datum], allowed: f64) -> Self {
-        let counts: Vec<Counts> = data.iter().filter_map(Counts::of).collect();
+    pub fn from_runs(data: &[Datum], allowed: f64) -> Self {
+        let counts: Vec<Counts> = data.iter().filter_map(Counts::from_datum).collect();
         let whole = prior_range(&counts, allowed);
         let (mut range, mut place) = (whole, None);
         let mut prior = first_prior(&counts, allowed);
@@ -189,7 +189,7 @@ impl Fit {
 }
 
 impl Counts {
-    fn of(datum: &Datum) -> Option<Self> {
+    fn from_datum(datum: &Datum) -> Option<Self> {
         let queries: u64 = datum.blocks.iter().map(|block| block.queries).sum();
         let over: u64 = datum.blocks.iter().map(|block| block.over).sum();
         (queries > 0).then(|| Self {
@@ -247,7 +247,7 @@ fn first_prior(counts: &[Counts], allowed: f64) -> Prior {
 /// What the stretches of runs near the boundary say of the dispersion.
 fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
     let (mut runs, mut variance, mut sum) = (0.0, 0.0, 0.0);
-    for (run, counts) in data.iter().filter_map(|run| Some((run, Counts::of(run)?))) {
+    for (run, counts) in data.iter().filter_map(|run| Some((run, Counts::from_datum(run)?))) {
         let is_far = counts.share * (1.0 - allowed) > FAR * allowed * (1.0 - counts.share);
         if !place.is_near(run.ln_load) || is_far || counts.share == 0.0 {
             continue;
@@ -292,8 +292,8 @@ fn logistic(z: f64) -> f64 {
 
 /// `p ln p + (1 - p) ln(1 - p)`.
 fn entropy(p: f64) -> f64 {
-    let of = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
-    of(p) + of(1.0 - p)
+    let term = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
+    term(p) + term(1.0 - p)
 }
 
 /// `ln(1 + exp(z))` without overflow.

@@ -360,12 +360,12 @@ impl Search {
         const EVENTS: f64 = 3.0;
         let told = self.observations.iter().filter(|told| told.probe.load == failed);
         let share = |told: &Observation| {
-            let of = |limit: usize| {
+            let share_over = |limit: usize| {
                 let all = Block::sum(&self.counted(told, limit));
                 let share = all.over as f64 / all.queries.max(1) as f64;
                 if self.is_kept(told, limit) { 0.0 } else { share }
             };
-            (0..self.rules.limits.len()).map(of).fold(0.0, f64::max)
+            (0..self.rules.limits.len()).map(share_over).fold(0.0, f64::max)
         };
         let share = told.map(share).fold(0.0, f64::max).max(1e-9);
         match self.rules.unit {
@@ -461,13 +461,13 @@ impl Search {
         }
         // Arrivals within the bound, and some more than chance adds to them.
         const MORE: f64 = 1.5;
-        let of = |limit: &Limit| {
+        let most = |limit: &Limit| {
             let seconds = |ns: Nanos| ns as f64 / SECOND as f64;
             let over = limit.allowed * seconds(probe.duration);
             probe.load * (MORE * seconds(limit.bound) + FAR_OVER * over) + FEWEST_OUTSTANDING
         };
         let bounded = self.rules.limits.iter().filter(|l| l.quantity.waits());
-        bounded.map(of).reduce(f64::min).map_or(0, |most| most as u64)
+        bounded.map(most).reduce(f64::min).map_or(0, |most| most as u64)
     }
 
     /// Whether there is time for a run of this length, and for a confirmation.
@@ -515,10 +515,10 @@ impl Search {
     /// limits by, since it will have the same arrivals, and a little more.
     fn missed_by(&self, failed: &Observation, peak: &Peak) -> f64 {
         let tolerance = self.rules.tolerance;
-        let of = |(at, limit): (usize, &Limit)| {
+        let missed = |(at, limit): (usize, &Limit)| {
             peak.missed_by(at, Block::sum(&failed.blocks[at]), limit.allowed)
         };
-        let most = self.rules.limits.iter().enumerate().map(of).fold(0.0, f64::max);
+        let most = self.rules.limits.iter().enumerate().map(missed).fold(0.0, f64::max);
         most.clamp(0.0, 2.0 * tolerance) + tolerance / 4.0
     }
 
@@ -543,9 +543,9 @@ impl Search {
                 blocks: self.counted(told, at),
             };
             let data: Vec<fit::Datum> = self.observations.iter().map(datum).collect();
-            fit::Fit::of(&data, limit.allowed)
+            fit::Fit::from_runs(&data, limit.allowed)
         });
-        Peak::of(fits.collect(), self.rules.unit)
+        Peak::from_fits(fits.collect(), self.rules.unit)
     }
 }
 

@@ -41,7 +41,7 @@ const EARLY_STOPPING: f64 = 2.33;
 const POINTS: usize = 64;
 
 impl Peak {
-    pub(super) fn of(fits: Vec<Fit>, unit: Unit) -> Self {
+    pub(super) fn from_fits(fits: Vec<Fit>, unit: Unit) -> Self {
         let mut peak =
             Self { load: 0.0, middle: 0.0, low: 0.0, high: 0.0, binds: Vec::new(), fits };
         let whole = |load: f64| match unit {
@@ -86,14 +86,14 @@ impl Peak {
     fn weigh(&self) -> Vec<f64> {
         let points: Vec<f64> =
             (0..=POINTS).map(|at| self.quantile(at as f64 / POINTS as f64).ln()).collect();
-        let of = |fit: &Fit| -> f64 {
+        let hazard_sum = |fit: &Fit| -> f64 {
             let hazard = |pair: &[f64]| {
                 let (before, after) = (fit.kept(pair[0]), fit.kept(pair[1]));
                 if before <= 0.0 { 0.0 } else { 1.0 - after / before }
             };
             points.windows(2).map(hazard).sum()
         };
-        let hazards: Vec<f64> = self.fits.iter().map(of).collect();
+        let hazards: Vec<f64> = self.fits.iter().map(hazard_sum).collect();
         let total: f64 = hazards.iter().sum();
         hazards.iter().map(|hazard| hazard / total.max(1e-300)).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{EXTENSION_CAP, Ended, Issue, Issued, Lane};
+use super::{EXTENSION_CAP, EndReason, Issue, IssueSummary, Lane};
 use crate::clock::Nanos;
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Load, Plan, StreamPacing};
@@ -10,7 +10,7 @@ use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::share::{Numbering, Share};
 use crate::sut::InFlight;
-use crate::trace::{Generated, LoadedSet, Trace};
+use crate::trace::{LoadedSet, Trace, TraceSize};
 
 /// Most queries in one call when they coalesce. A client that is further behind
 /// than this lists them in memory that is in the caches already: listing them
@@ -42,7 +42,7 @@ pub(super) enum State {
     Done,
 }
 
-pub(super) enum Next {
+pub(super) enum TenantStep {
     Ready { due: Nanos },
     Wait { until: Option<Nanos>, on_completion: bool },
     Look,
@@ -60,7 +60,7 @@ pub(super) struct Tenant {
     lane: Lane,
     /// Draws queries beyond the generated ones, where the plan allows it.
     trace: Trace,
-    pub(super) generated: Generated,
+    pub(super) generated: TraceSize,
     /// When each query of this lane is due, for open loops. At a fixed interval
     /// when each query issued was due, and the next one once that is known.
     pub(super) scheduled: Vec<Nanos>,
@@ -87,7 +87,7 @@ pub(super) struct Tenant {
     /// Time of the last issue, until the end conditions have been looked at.
     unchecked: Option<Nanos>,
     pub(super) state: State,
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<EndReason>,
 }
 
 impl Tenant {
@@ -119,7 +119,7 @@ impl Tenant {
             && matches!(plan.scenario(), Scenario::SingleStream | Scenario::MultiStream)
         {
             // The appendix of the rules: go on until one query may be over.
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             min_queries = min_queries.max(early_stopping::minimum_queries(1, &params));
         }
         let mut tenant = Self {
@@ -128,7 +128,7 @@ impl Tenant {
             pacing,
             share,
             lane,
-            generated: Generated::default(),
+            generated: TraceSize::default(),
             scheduled: Vec::new(),
             indices: Vec::new(),
             samples_per_query: 1,
@@ -167,7 +167,7 @@ impl Tenant {
     /// Draws the whole trace, keeping this lane's queries.
     fn generate(&mut self) {
         self.samples_per_query = self.trace.samples_per_query();
-        let parts = self.lane.of * u64::from(self.share.of);
+        let parts = self.lane.lanes * u64::from(self.share.clients);
         let expected = self.trace.expected_queries(self.plan.target_qps) / parts + 1;
         let expected = usize::try_from(expected).unwrap_or(usize::MAX);
         if self.plan.scenario() == Scenario::Offline {
@@ -184,7 +184,7 @@ impl Tenant {
         let mut numbers = 0..;
         for sequence in 0.. {
             let number = self.is_shared(sequence, offline).then(|| numbers.next()).flatten();
-            let mine = number.is_some_and(|n: u64| n % self.lane.of == self.lane.index);
+            let mine = number.is_some_and(|n: u64| n % self.lane.lanes == self.lane.index);
             let indices = if mine { &mut self.indices } else { &mut skipped };
             let Some(at) = self.trace.next_query(indices) else { break };
             skipped.clear();
@@ -270,7 +270,7 @@ impl Tenant {
     }
 
     #[inline]
-    pub(super) fn next(&mut self, now: Nanos) -> Next {
+    pub(super) fn next(&mut self, now: Nanos) -> TenantStep {
         // After the issue and not with it, because what the system answered
         // meanwhile is not outstanding.
         if let Some(at) = self.unchecked.take()
@@ -290,7 +290,7 @@ impl Tenant {
                         self.end_of_trace();
                     }
                 }
-                State::Looking { .. } => return Next::Look,
+                State::Looking { .. } => return TenantStep::Look,
                 State::Draining { look_again } => {
                     if self.outstanding_samples() == 0 {
                         let looks = look_again && self.extends();
@@ -300,32 +300,32 @@ impl Tenant {
                         self.ended = Some(ended);
                         self.state = State::Done;
                     } else {
-                        return Next::Wait { until: self.deadline(), on_completion: true };
+                        return TenantStep::Wait { until: self.deadline(), on_completion: true };
                     }
                 }
-                State::Done => return Next::Done,
+                State::Done => return TenantStep::Done,
             }
         }
     }
 
     #[inline]
-    fn next_query(&mut self, now: Nanos) -> Next {
+    fn next_query(&mut self, now: Nanos) -> TenantStep {
         match self.pacing {
             Pacing::OpenLoop { .. } => {
                 let due = self.scheduled[self.issued];
                 if due <= now {
-                    Next::Ready { due }
+                    TenantStep::Ready { due }
                 } else {
                     let until = self.deadline().map_or(due, |d| d.min(due));
-                    Next::Wait { until: Some(until), on_completion: false }
+                    TenantStep::Wait { until: Some(until), on_completion: false }
                 }
             }
             Pacing::ClosedLoop { in_flight } => {
                 let room = in_flight * self.samples_per_query as u64;
                 if self.outstanding_samples() + self.samples_per_query as u64 <= room {
-                    Next::Ready { due: self.ready_since }
+                    TenantStep::Ready { due: self.ready_since }
                 } else {
-                    Next::Wait { until: self.deadline(), on_completion: true }
+                    TenantStep::Wait { until: self.deadline(), on_completion: true }
                 }
             }
             Pacing::FixedInterval => self.next_at_tick(now),
@@ -334,18 +334,18 @@ impl Tenant {
 
     /// A query is due at the first tick after the last query's that is not over
     /// when that one is seen to be complete: the ticks before are skipped.
-    fn next_at_tick(&mut self, now: Nanos) -> Next {
+    fn next_at_tick(&mut self, now: Nanos) -> TenantStep {
         if self.scheduled.len() == self.issued {
             if self.outstanding_samples() > 0 {
-                return Next::Wait { until: self.deadline(), on_completion: true };
+                return TenantStep::Wait { until: self.deadline(), on_completion: true };
             }
             self.tick = self.plan.tick_from(self.tick + 1, now);
             self.scheduled.push(self.plan.tick(self.tick));
         }
         let due = self.scheduled[self.issued];
         match due <= now {
-            true => Next::Ready { due },
-            false => Next::Wait { until: Some(due), on_completion: false },
+            true => TenantStep::Ready { due },
+            false => TenantStep::Wait { until: Some(due), on_completion: false },
         }
     }
 
@@ -356,9 +356,9 @@ impl Tenant {
             .then(|| self.progress_at.saturating_add(limit))
     }
 
-    fn overdue(&self, now: Nanos) -> Option<Ended> {
+    fn overdue(&self, now: Nanos) -> Option<EndReason> {
         let missing = self.outstanding_samples();
-        self.deadline().filter(|&at| now >= at).map(|_| Ended::Deadline { missing })
+        self.deadline().filter(|&at| now >= at).map(|_| EndReason::Deadline { missing })
     }
 
     fn end_of_trace(&mut self) {
@@ -371,10 +371,10 @@ impl Tenant {
             return;
         }
         let complete = open || self.accuracy;
-        self.end(if complete { Ended::TraceIssued } else { Ended::RanOut });
+        self.end(if complete { EndReason::TraceIssued } else { EndReason::RanOut });
     }
 
-    fn end(&mut self, why: Ended) {
+    fn end(&mut self, why: EndReason) {
         self.ended = Some(why);
         self.state = State::Draining { look_again: false };
     }
@@ -408,8 +408,8 @@ impl Tenant {
         };
         Issue {
             tenant,
-            first_query: first as u64 * self.lane.of + self.lane.index,
-            stride: self.lane.of,
+            first_query: first as u64 * self.lane.lanes + self.lane.index,
+            stride: self.lane.lanes,
             queries: end - first,
             scheduled,
             indices: &self.indices[first * spq..end * spq],
@@ -429,18 +429,19 @@ impl Tenant {
                 limit => self.share.part(limit).max(1),
             };
             (limit != 0 && outstanding > limit)
-                .then_some(Ended::TooManyOutstanding { issued, outstanding })
+                .then_some(EndReason::TooManyOutstanding { issued, outstanding })
         } else {
-            (issued >= self.min_queries && now >= plan.target_duration).then_some(Ended::Naturally)
+            (issued >= self.min_queries && now >= plan.target_duration)
+                .then_some(EndReason::Naturally)
         };
         let ended = ended.or_else(|| {
             let limit = self.max_queries;
             (plan.max_query_count != 0 && issued >= limit)
-                .then_some(Ended::MaxQueryCount { issued })
+                .then_some(EndReason::MaxQueryCount { issued })
         });
         let ended = ended.or_else(|| {
             let limit = self.max_duration();
-            (limit != 0 && now > limit).then_some(Ended::MaxDuration { at: now })
+            (limit != 0 && now > limit).then_some(EndReason::MaxDuration { at: now })
         });
         if let Some(why) = ended {
             self.end(why);
@@ -476,11 +477,11 @@ impl Tenant {
         match look {
             Look::Met if last => self.state = State::Done,
             Look::Met => {
-                self.ended = Some(Ended::TraceIssued);
+                self.ended = Some(EndReason::TraceIssued);
                 self.state = State::Draining { look_again: true };
             }
             Look::Further(_) if now > self.max_duration() => {
-                self.end(Ended::MaxDuration { at: now });
+                self.end(EndReason::MaxDuration { at: now });
             }
             Look::Further(queries) => {
                 self.further = queries.max(1);
@@ -500,11 +501,11 @@ impl Tenant {
             || (self.plan.max_async_queries != 0 && !self.accuracy)
     }
 
-    pub(super) fn into_issued(mut self) -> Issued {
+    pub(super) fn into_issued(mut self) -> IssueSummary {
         self.scheduled.truncate(self.issued);
         self.indices.truncate(self.issued * self.samples_per_query);
-        Issued {
-            ended: self.ended.unwrap_or(Ended::Aborted),
+        IssueSummary {
+            ended: self.ended.unwrap_or(EndReason::Aborted),
             generated: self.generated,
             scheduled_at: self.scheduled,
             indices: self.indices,

@@ -26,7 +26,7 @@ pub enum AnswerWindow {
 
 /// A system that failed all of its first answers, or more than half of its last ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failing {
+pub struct MassFailure {
     /// The tenant whose samples failed.
     pub tenant: usize,
     /// Which answers were looked at.
@@ -42,7 +42,7 @@ pub struct Failing {
 pub(crate) struct Control {
     abort: AtomicBool,
     fails_fast: AtomicBool,
-    failing: Mutex<Option<Failing>>,
+    failing: Mutex<Option<MassFailure>>,
 }
 
 impl Control {
@@ -60,21 +60,21 @@ impl Control {
     }
 
     /// Ends the run of a failing system, if that is asked for.
-    pub(crate) fn found(&self, failing: Failing) {
+    pub(crate) fn found(&self, failing: MassFailure) {
         if self.fails_fast.load(Ordering::Relaxed) && !self.is_aborted() {
             self.failing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failing);
             self.abort();
         }
     }
 
-    pub(crate) fn failing(&self) -> Option<Failing> {
+    pub(crate) fn failing(&self) -> Option<MassFailure> {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What a failure that was reported means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Noted {
+pub(crate) enum FailureNote {
     /// Nothing: the sample was complete before, or was never issued.
     Stale,
     /// One more failure.
@@ -96,7 +96,7 @@ impl Failures {
     /// Notes a failure, the `answers`-th answer of the run.
     ///
     /// Answers are counted at failures alone, so that an answered sample costs nothing.
-    pub(crate) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> Noted {
+    pub(crate) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> FailureNote {
         self.list.push((sequence, why));
         self.answers.push_back(answers);
         if self.answers.len() > TOO_MANY {
@@ -104,15 +104,19 @@ impl Failures {
         }
         let failed = self.list.len() as u64;
         if failed == FIRST_ANSWERS && answers <= failed {
-            return Noted::Failing { window: AnswerWindow::First, failed, answers: failed };
+            return FailureNote::Failing { window: AnswerWindow::First, failed, answers: failed };
         }
         let within = answers.saturating_sub(self.answers[0]) + 1;
         let is_failing = self.answers.len() == TOO_MANY && within <= LAST_ANSWERS;
         match is_failing {
-            false => Noted::Failed,
+            false => FailureNote::Failed,
             true => {
                 let failed = TOO_MANY as u64;
-                Noted::Failing { window: AnswerWindow::Last, failed, answers: within.max(failed) }
+                FailureNote::Failing {
+                    window: AnswerWindow::Last,
+                    failed,
+                    answers: within.max(failed),
+                }
             }
         }
     }
@@ -127,8 +131,8 @@ mod tests {
         let mut failures = Failures::default();
         (0..answers).filter(|&answer| fails(answer)).find_map(|answer| {
             match failures.add(answer, Failure::Internal, answer + 1) {
-                Noted::Failing { window, .. } => Some((answer + 1, window)),
-                Noted::Failed | Noted::Stale => None,
+                FailureNote::Failing { window, .. } => Some((answer + 1, window)),
+                FailureNote::Failed | FailureNote::Stale => None,
             }
         })
     }
@@ -167,13 +171,13 @@ mod tests {
     #[test]
     fn only_a_run_that_is_to_fail_fast_is_ended() {
         let (window, failed, answers) = (AnswerWindow::First, 20, 20);
-        let failing = Failing { tenant: 1, window, failed, answers };
+        let failing = MassFailure { tenant: 1, window, failed, answers };
         let control = Control::default();
         control.found(failing);
         assert_eq!((control.is_aborted(), control.failing()), (false, None));
         control.fail_fast(true);
         control.found(failing);
-        control.found(Failing { tenant: 0, ..failing });
+        control.found(MassFailure { tenant: 0, ..failing });
         assert_eq!((control.is_aborted(), control.failing()), (true, Some(failing)));
     }
 }

@@ -11,13 +11,13 @@ use crate::clock::Nanos;
 use crate::qsl::SampleIndex;
 use crate::record::Outcome;
 
-pub use failing::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS};
+pub use failing::{AnswerWindow, FIRST_ANSWERS, LAST_ANSWERS, MassFailure};
 pub use responder::Responder;
 
 pub(crate) use failing::Control;
 pub(crate) use notes::{CHOSEN_AT_ONCE, Notes};
 pub(crate) use responder::{RunState, next_epoch};
-pub(crate) use slab::{Alone, Slab, Stamps};
+pub(crate) use slab::{CachePadded, Slab, Stamps};
 
 /// Names one sample of one query of one run; handed to the system with the
 /// query and handed back with the response.

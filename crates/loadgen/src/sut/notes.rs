@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ResponseId;
-use super::slab::Alone;
+use super::slab::CachePadded;
 use crate::clock::Nanos;
 
 /// Queries that are chosen at one glance at most.
@@ -31,7 +31,7 @@ pub(crate) struct Notes {
     /// A query is noted if its number has none of these bits.
     mask: AtomicU64,
     /// Notes written so far.
-    written: Alone<AtomicU64>,
+    written: CachePadded<AtomicU64>,
     /// Empty if nobody looks on.
     slots: Box<[Slot]>,
 }
@@ -60,7 +60,11 @@ pub(crate) struct Note {
 impl Notes {
     /// Notes of a run nobody looks at.
     pub(crate) fn none() -> Self {
-        Self { mask: AtomicU64::new(NOTHING), written: Alone::default(), slots: Box::default() }
+        Self {
+            mask: AtomicU64::new(NOTHING),
+            written: CachePadded::default(),
+            slots: Box::default(),
+        }
     }
 
     /// Notes for an onlooker of a run of about this many queries.
@@ -136,8 +140,8 @@ impl Notes {
 mod tests {
     use super::*;
 
-    fn note(of: u64) -> (ResponseId, Nanos, Option<Nanos>) {
-        (ResponseId::new(1, 0, of), of + 1, Some(of + 2))
+    fn note(sequence: u64) -> (ResponseId, Nanos, Option<Nanos>) {
+        (ResponseId::new(1, 0, sequence), sequence + 1, Some(sequence + 2))
     }
 
     #[test]

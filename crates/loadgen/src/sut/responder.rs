@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
-use super::failing::{Control, Failing, Noted};
+use super::failing::{Control, FailureNote, MassFailure};
 use super::notes::Notes;
-use super::slab::{Alone, Slab, Stamped};
+use super::slab::{CachePadded, Slab, StampedBatch};
 use super::{AsResponse, ResponseId};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
@@ -48,7 +48,7 @@ pub(crate) struct RunState {
     pub(crate) notes: Notes,
     control: Arc<Control>,
     pub(crate) misuse: ForeignIds,
-    parked: Alone<AtomicBool>,
+    parked: CachePadded<AtomicBool>,
     issuer: Thread,
     /// A power of two: the shard is found without a division.
     shards: usize,
@@ -98,7 +98,7 @@ impl RunState {
             notes,
             control,
             misuse: ForeignIds::default(),
-            parked: Alone::default(),
+            parked: CachePadded::default(),
             issuer: std::thread::current(),
             shards,
         }
@@ -241,7 +241,7 @@ impl Responder {
                 if stamped.is_fresh(i) && slab.keeps(id) {
                     // Without the lock, because it may complete other samples.
                     fetch(response);
-                    slab.keep(id, slice::from_ref(response), Stamped::ONE, self.run.shard());
+                    slab.keep(id, slice::from_ref(response), StampedBatch::ONE, self.run.shard());
                 }
             }
         });
@@ -253,7 +253,7 @@ impl Responder {
         &self,
         batch: &mut B,
         at: Nanos,
-        mut keep: impl FnMut(&Slab, &mut B, Range<usize>, Stamped),
+        mut keep: impl FnMut(&Slab, &mut B, Range<usize>, StampedBatch),
     ) {
         let run = &*self.run;
         let shard = run.shard();
@@ -333,10 +333,10 @@ impl Responder {
         for &id in ids {
             let Some(slab) = self.run.slab(id, 1) else { continue };
             let noted = slab.fail(id, why, at);
-            slab.count(u64::from(noted != Noted::Stale), shard);
-            if let Noted::Failing { window, failed, answers } = noted {
+            slab.count(u64::from(noted != FailureNote::Stale), shard);
+            if let FailureNote::Failing { window, failed, answers } = noted {
                 let tenant = id.tenant().into();
-                self.run.control.found(Failing { tenant, window, failed, answers });
+                self.run.control.found(MassFailure { tenant, window, failed, answers });
             }
         }
         self.run.wake();

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::failing::{Failures, Noted};
+use super::failing::{FailureNote, Failures};
 use super::{AsResponse, ResponseId};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
@@ -31,7 +31,7 @@ fn chunk_slots(samples: usize) -> usize {
 /// A value alone on its cache line (two, because prefetchers pair them).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Alone<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 #[derive(Debug)]
 struct Chunk {
@@ -77,12 +77,12 @@ impl Chunk {
 pub(crate) struct Slab {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// Samples issued so far: ids from here on are unknown.
-    issued: Alone<AtomicU64>,
+    issued: CachePadded<AtomicU64>,
     /// Samples complete, counted by each completing thread apart.
-    completed: Box<[Alone<AtomicU64>]>,
+    completed: Box<[CachePadded<AtomicU64>]>,
     tokens: bool,
     kept: ResponseFilter,
-    responses: Box<[Alone<Mutex<Responses>>]>,
+    responses: Box<[CachePadded<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
     failed: Mutex<Failures>,
     duplicate: AtomicU64,
@@ -95,11 +95,11 @@ impl Slab {
     pub(crate) fn new(samples: usize, tokens: bool, kept: ResponseFilter, shards: usize) -> Self {
         let slab = Self {
             chunks: (0..chunk_slots(samples)).map(|_| OnceLock::new()).collect(),
-            issued: Alone::default(),
-            completed: (0..shards).map(|_| Alone::default()).collect(),
+            issued: CachePadded::default(),
+            completed: (0..shards).map(|_| CachePadded::default()).collect(),
             tokens,
             kept,
-            responses: (0..shards).map(|_| Alone::default()).collect(),
+            responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
             failed: Mutex::default(),
             duplicate: AtomicU64::new(0),
@@ -147,7 +147,7 @@ impl Slab {
     /// Stamps the responses of `run`, whose ids follow each other within one
     /// word. `None` if some were never issued; then nothing is stamped.
     #[inline]
-    pub(crate) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<Stamped> {
+    pub(crate) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<StampedBatch> {
         let sequence = run[0].id().sequence();
         let (chunk, within, mask) = self.admitted(sequence, run.len())?;
         let claims = &chunk.claims[within / WORD_SAMPLES];
@@ -180,7 +180,7 @@ impl Slab {
             self.duplicate.fetch_add(u64::from(duplicates.count_ones()), Ordering::Relaxed);
         }
         let fresh = (mask & !duplicates) >> (within % WORD_SAMPLES);
-        Some(Stamped { fresh })
+        Some(StampedBatch { fresh })
     }
 
     /// Counts a response to a sample that was never issued.
@@ -220,7 +220,7 @@ impl Slab {
         &self,
         first: ResponseId,
         run: &[R],
-        stamped: Stamped,
+        stamped: StampedBatch,
         shard: usize,
     ) {
         let mut responses = self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,16 +266,16 @@ impl Slab {
     }
 
     /// Stamps a failure of a sample that is not complete.
-    pub(crate) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> Noted {
+    pub(crate) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> FailureNote {
         let sequence = id.sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
-            return Noted::Stale;
+            return FailureNote::Stale;
         };
         let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
         if before & mask != 0 {
             self.duplicate.fetch_add(1, Ordering::Relaxed);
-            return Noted::Stale;
+            return FailureNote::Stale;
         }
         let answers = self.completed() + 1;
         let noted = self.failures().add(sequence, why, answers);
@@ -310,12 +310,12 @@ impl Slab {
     fn column<A, T>(
         &self,
         samples: usize,
-        of: impl Fn(&Chunk) -> Option<&[A]>,
+        values_of: impl Fn(&Chunk) -> Option<&[A]>,
         load: impl Fn(&A, Ordering) -> T,
     ) -> Vec<T> {
         let mut column = Vec::with_capacity(samples);
         for chunk in self.chunks.iter().map_while(|chunk| chunk.get()) {
-            let Some(values) = of(chunk) else { return Vec::new() };
+            let Some(values) = values_of(chunk) else { return Vec::new() };
             let left = samples - column.len();
             column.extend(values.iter().take(left).map(|v| load(v, Ordering::Acquire)));
         }
@@ -385,7 +385,7 @@ impl Slab {
     /// What is kept beside the columns, of the first `samples` samples: lanes
     /// that ended at different places have issued more than is told.
     fn take_rest(&self, samples: usize) -> Stamps {
-        let lock = |shard: &Alone<Mutex<Responses>>| {
+        let lock = |shard: &CachePadded<Mutex<Responses>>| {
             std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner))
         };
         let mut responses = Responses::joined(self.responses.iter().map(lock).collect());
@@ -410,12 +410,12 @@ impl Slab {
 
 /// Which of a run of responses were not complete before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stamped {
+pub(crate) struct StampedBatch {
     /// Bit i is response i of the run.
     fresh: u64,
 }
 
-impl Stamped {
+impl StampedBatch {
     /// One response, which was not.
     pub(crate) const ONE: Self = Self { fresh: 1 };
 

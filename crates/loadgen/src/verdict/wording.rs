@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Bounded, Finding, Judgement, Recommendations, Verdict, Violation};
+use super::{BoundedTime, Finding, Judgement, Recommendations, Verdict, Violation};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::early_stopping::Estimate;
 use crate::metrics::Estimates;
@@ -64,12 +64,12 @@ impl Violation {
     #[must_use]
     pub fn recommendation(&self) -> Option<String> {
         Some(match self {
-            Self::Bound { bounded: Bounded::Latency, .. } => REDUCE_QPS.into(),
+            Self::Bound { bounded: BoundedTime::Latency, .. } => REDUCE_QPS.into(),
             // The spelling is the reference's.
-            Self::Bound { bounded: Bounded::FirstToken, .. } => {
+            Self::Bound { bounded: BoundedTime::FirstToken, .. } => {
                 format!("TTFT constrain not met: {REDUCE_QPS}")
             }
-            Self::Bound { bounded: Bounded::TimePerOutputToken, .. } => {
+            Self::Bound { bounded: BoundedTime::TimePerOutputToken, .. } => {
                 format!("TPOT constrain not met: {REDUCE_QPS}")
             }
             Self::Intervals { .. } => "Reduce samples per query to improve latency.".into(),
@@ -126,7 +126,7 @@ impl Judgement {
     }
 }
 
-impl fmt::Display for Bounded {
+impl fmt::Display for BoundedTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Latency => "latency",
@@ -237,9 +237,9 @@ impl fmt::Display for Violation {
                 counted(*samples, "sample")
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
-            Self::Lost { worker, of } => write!(
+            Self::Lost { worker, workers } => write!(
                 f,
-                "worker {} of {of} was lost while the run was on, and what it measured with it; \
+                "worker {} of {workers} was lost while the run was on, and what it measured with it; \
                  see what became of it, and run again",
                 worker + 1
             ),

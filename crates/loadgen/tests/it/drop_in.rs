@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::drop_in::{LoadGen, NoTest, StartError};
+use dyno_loadgen::drop_in::{LoadGen, NoTestError, StartError};
 use dyno_loadgen::log::read::{open_accuracy, read_detail_file};
 use dyno_loadgen::log::{LogError, LogSettings};
 use dyno_loadgen::qsl::SampleLibrary;
@@ -187,7 +187,7 @@ fn a_library_without_samples_is_an_error_that_the_log_tells() {
 #[test]
 fn an_abort_from_another_thread_ends_a_silent_test() {
     let process = process();
-    assert_eq!(process.abort(), Err(NoTest));
+    assert_eq!(process.abort(), Err(NoTestError));
     let outdir = folder("abort");
     let aborter = Mutex::new(None);
     let issue = move |_: &[QuerySample]| {

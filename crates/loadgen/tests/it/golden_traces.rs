@@ -11,7 +11,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_loadgen::run::{Keep, RunLog, run};
+use dyno_loadgen::run::{RecordRetention, RunLog, run};
 use dyno_loadgen::settings::{FIELDS, Scenario, Settings, TestSettings};
 use dyno_loadgen::trace::{Trace, loadable_sets};
 use serde_json::Value;
@@ -79,7 +79,7 @@ fn check(path: &Path) {
 
     let mut system = Echo::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log = run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}).swap_remove(0);
 
     let phases = case["phases"].as_array().unwrap();
     let runs: Vec<&RunLog> = log.runs().collect();

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
-use dyno_loadgen::run::{Keep, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
 
@@ -104,12 +104,12 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
     });
     let library = NullLibrary::new(100, 100);
     let mut driver = RealTime::new(Arc::new(system));
-    let log =
-        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     drop(driver);
     worker.join().unwrap();
     let record = &log.runs().last().unwrap().record;
-    assert!(matches!(log.runs().last().unwrap().ended, Ended::TooManyOutstanding { .. }));
+    assert!(matches!(log.runs().last().unwrap().ended, EndReason::TooManyOutstanding { .. }));
     assert_sound(record);
     assert_eq!(record.responses.len(), record.indices.len());
 }
@@ -119,6 +119,6 @@ fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
     let wanted = TestSettings { early_stopping: EarlyStopping::Extend, ..lanes(2, 100) };
     let wanted = TestSettings { server_target_latency_ns: 60_000_000_000, ..wanted };
     let run = play(&wanted, answer);
-    assert_eq!(run.ended, Ended::TraceIssued);
+    assert_eq!(run.ended, EndReason::TraceIssued);
     assert!(run.record.query_count() >= 459);
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use dyno_loadgen::drive::real::{
-    AnswerWindow, Failing, IssueThreads, RealTime, Responder, Waiting,
+    AnswerWindow, IssueThreads, MassFailure, RealTime, Responder, WaitStrategy,
 };
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::{Failure, Misuse, Record};
-use dyno_loadgen::run::{Keep, RunLog, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, RunLog, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
@@ -47,8 +47,8 @@ pub fn settings(scenario: Scenario, queries: u64) -> TestSettings {
 
 pub fn play_with(settings: &TestSettings, mut driver: RealTime) -> RunLog {
     let library = NullLibrary::new(100, 100);
-    let log =
-        run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     log.runs().last().unwrap().clone()
 }
 
@@ -117,7 +117,7 @@ fn a_parked_issuer_is_woken_by_each_completion() {
         }
     });
     let sender = Mutex::new(sender);
-    for waiting in [Waiting::Auto, Waiting::Sleep, Waiting::Spin] {
+    for waiting in [WaitStrategy::Auto, WaitStrategy::Sleep, WaitStrategy::Spin] {
         let sender = sender.lock().unwrap().clone();
         let sender = Mutex::new(sender);
         let system = Does(move |samples: &[QuerySample], responder: &Responder| {
@@ -304,14 +304,14 @@ fn an_abort_ends_a_run_that_waits() {
     });
     let run = play_with(&settings(Scenario::SingleStream, 10), driver);
     aborter.join().unwrap();
-    assert_eq!((run.ended, run.record.missing()), (Ended::Aborted, 1));
+    assert_eq!((run.ended, run.record.missing()), (EndReason::Aborted, 1));
 }
 
 #[test]
 fn a_silent_system_ends_by_the_deadline() {
     let wanted = TestSettings { response_deadline_ms: 20, ..settings(Scenario::MultiStream, 10) };
     let run = play(&wanted, |samples, responder| answer(&samples[1..], responder));
-    assert_eq!(run.ended, Ended::Deadline { missing: 1 });
+    assert_eq!(run.ended, EndReason::Deadline { missing: 1 });
     assert_eq!(run.record.missing(), 1);
 }
 
@@ -390,7 +390,7 @@ fn a_fixed_interval_issues_at_ticks_and_never_two_queries_at_once() {
     });
     assert_sound(&run.record);
     let record = &run.record;
-    assert_eq!((run.ended, record.query_count()), (Ended::Naturally, 100));
+    assert_eq!((run.ended, record.query_count()), (EndReason::Naturally, 100));
     assert_eq!(record.client_lag.len(), 100);
     for (query, &due) in record.scheduled_at.iter().enumerate() {
         assert_eq!(due, run.plan.tick((due as f64 / 1e6).round() as u64), "on a tick");
@@ -401,7 +401,7 @@ fn a_fixed_interval_issues_at_ticks_and_never_two_queries_at_once() {
             assert!(before.iter().all(|&done| done <= record.issued_at[query]));
         }
     }
-    let skipped = Metrics::of(record, &run.plan).intervals.unwrap().skipped;
+    let skipped = Metrics::from_record(record, &run.plan).intervals.unwrap().skipped;
     assert!(skipped >= 20, "two of each ten: {skipped}");
 }
 
@@ -423,7 +423,7 @@ fn an_abort_ends_a_repetition_and_a_run_between_ticks() {
     });
     let run = play_with(&wanted, driver);
     aborts.join().unwrap();
-    assert_eq!((run.ended, run.record.query_count()), (Ended::Aborted, 0));
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::Aborted, 0));
 }
 
 fn fails(samples: &[QuerySample], responder: &Responder) {
@@ -437,11 +437,11 @@ fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
         let monitor = driver.monitor();
         monitor.fail_fast(true);
         let run = play_with(&settings(scenario, 5_000), driver);
-        assert_eq!(run.ended, Ended::Aborted, "{scenario}");
+        assert_eq!(run.ended, EndReason::Aborted, "{scenario}");
         let queries = 20_usize.div_ceil(run.record.samples_per_query);
         assert_eq!(run.record.query_count(), queries, "{scenario}");
         let (window, failed, answers) = (AnswerWindow::First, 20, 20);
-        let failing = Failing { tenant: 0, window, failed, answers };
+        let failing = MassFailure { tenant: 0, window, failed, answers };
         assert_eq!(monitor.failing(), Some(failing), "{scenario}");
     }
     let driver = RealTime::new(Arc::new(Does(fails)));
@@ -466,7 +466,11 @@ fn a_system_learns_that_the_run_is_over() {
     let run = play_with(&settings(Scenario::Offline, 1_000), driver);
     // 101 failures are more than half of the last 200 answers.
     assert_eq!((run.record.failed.len(), run.record.missing()), (101, 399));
-    assert_eq!(run.ended, Ended::Aborted);
+    assert_eq!(run.ended, EndReason::Aborted);
     assert_eq!(monitor.failing().unwrap().window, AnswerWindow::Last);
-    assert_eq!(Metrics::of(&run.record, &run.plan).sample_count, 500, "the answers are kept");
+    assert_eq!(
+        Metrics::from_record(&run.record, &run.plan).sample_count,
+        500,
+        "the answers are kept"
+    );
 }

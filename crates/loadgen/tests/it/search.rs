@@ -5,12 +5,12 @@
 use dyno_loadgen::clock::{Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Keep, run};
+use dyno_loadgen::run::{RecordRetention, run};
 use dyno_loadgen::search::{
     BLOCKS, Block, End, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
     Unit,
 };
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 
 use crate::null::{NullLibrary, tenant};
@@ -66,15 +66,15 @@ fn run_of_queue(search: &Search, probe: Probe, seed: u64) -> Observation {
     let mut system = OneServer::new(|| (random.exponential(1_000.0) * 1e9) as Nanos);
     let library = NullLibrary::new(1_000, 1_000);
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log =
-        run(&mut driver, &[tenant(&settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(&settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     let run = log.runs().next().unwrap();
     let limit = search.rules().limits[0];
     let blocks = limit.blocks(&run.record, probe.duration);
     Observation {
         probe,
         took: run.finished_at,
-        overloaded: matches!(run.ended, Ended::TooManyOutstanding { .. }),
+        overloaded: matches!(run.ended, EndReason::TooManyOutstanding { .. }),
         passed: limit.is_kept(&blocks),
         blocks: vec![blocks],
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
-use crate::drive::{Job, Played};
-use crate::session::{Issued, Lane, Session, Step};
+use crate::drive::{Job, RunOutcome};
+use crate::session::{IssueSummary, Lane, Session, Step};
 
 /// Threads of the caller's that wait for queries to issue. They may be
 /// registered before or after a test starts, and serve one test after another.
@@ -166,7 +166,7 @@ impl Drop for OwnThreads {
     }
 }
 
-type LaneResult = (Vec<Issued>, Vec<Columns>);
+type LaneResult = (Vec<IssueSummary>, Vec<Columns>);
 
 /// Plays a run of one tenant from `lanes` threads.
 pub(super) fn play(
@@ -174,7 +174,7 @@ pub(super) fn play(
     job: &Job<'_>,
     lanes: u64,
     generate_begin: Nanos,
-) -> Played {
+) -> RunOutcome {
     let registered = driver.issue_threads.as_ref().map_or(0, |pool| {
         let wanted = usize::try_from(lanes).unwrap_or(usize::MAX);
         let mut registered = 0;
@@ -190,17 +190,18 @@ pub(super) fn play(
     // begins, because there may be fewer than are wanted.
     let own = (registered == 0).then(|| OwnThreads::start(lanes));
     let pool = own.as_ref().map(|own| own.pool.clone()).or(driver.issue_threads.clone());
-    let of = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
-    assert!(of > 0, "the system starts no thread to issue from");
+    let threads = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
+    assert!(threads > 0, "the system starts no thread to issue from");
     let mismatch =
-        (of < lanes || driver.issue_threads.is_some() && registered < lanes).then(|| {
+        (threads < lanes || driver.issue_threads.is_some() && registered < lanes).then(|| {
             format!(
                 "Mismatch between settings and number of registered IssueQueryThreads! \
              settings.server_num_issue_query_threads = {lanes} but {registered} threads \
-             registered. {of} threads issue."
+             registered. {threads} threads issue."
             )
         });
-    let sessions: Vec<Session> = (0..of).map(|index| job.lane(Lane { index, of })).collect();
+    let sessions: Vec<Session> =
+        (0..threads).map(|index| job.lane(Lane { index, lanes: threads })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &sessions[0], &[samples], driver.shards());
     driver.expect(&sessions[0]);
@@ -216,8 +217,8 @@ pub(super) fn play(
     // All that was issued, also what lies behind a gap.
     let samples: usize = lanes.iter().map(|(_, columns)| columns[0].samples).sum();
     let ended = run.drain(samples as u64, deadline, &job.tenants[0].plan);
-    let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
-    Played { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
+    let issued = IssueSummary { ended: ended.unwrap_or(issued.ended), ..issued };
+    RunOutcome { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
 }
 
 /// Issues each lane from a thread, of the pool's where there is one.
@@ -330,7 +331,7 @@ impl StartedRun {
         samples: u64,
         last_issue: Nanos,
         plan: &crate::plan::Plan,
-    ) -> Option<crate::session::Ended> {
+    ) -> Option<crate::session::EndReason> {
         self.system.flush();
         let run = self.responder.run.clone();
         let (mut seen, mut progress_at) = (run.slabs[0].completed(), last_issue);
@@ -351,10 +352,10 @@ impl StartedRun {
             if complete != seen {
                 (seen, progress_at) = (complete, now);
             } else if until.is_some_and(|until| now >= until) {
-                return Some(crate::session::Ended::Deadline { missing: samples - seen });
+                return Some(crate::session::EndReason::Deadline { missing: samples - seen });
             }
             if self.monitor.is_aborted() {
-                return Some(crate::session::Ended::Aborted);
+                return Some(crate::session::EndReason::Aborted);
             }
         }
         None
@@ -365,14 +366,14 @@ impl StartedRun {
 ///
 /// Lanes that ended at different places leave gaps; the result ends before the
 /// first gap.
-fn merged(lanes: &[LaneResult]) -> ((Issued, Columns), Nanos) {
-    let of = lanes.len();
+fn merged(lanes: &[LaneResult]) -> ((IssueSummary, Columns), Nanos) {
+    let count = lanes.len();
     let per_lane = |lane: usize| lanes[lane].0[0].queries;
-    let queries = (0..of).map(|lane| per_lane(lane) * of + lane).min().unwrap_or(0);
+    let queries = (0..count).map(|lane| per_lane(lane) * count + lane).min().unwrap_or(0);
     let mut columns = Columns { samples: queries, ..Columns::default() };
     let (mut scheduled_at, mut indices) = (Vec::new(), Vec::new());
     for query in 0..queries {
-        let ((issued, noted), at) = (&lanes[query % of], query / of);
+        let ((issued, noted), at) = (&lanes[query % count], query / count);
         scheduled_at.push(issued[0].scheduled_at[at]);
         indices.push(issued[0].indices[at]);
         columns.issued_at.push(noted[0].issued_at[at]);
@@ -384,8 +385,8 @@ fn merged(lanes: &[LaneResult]) -> ((Issued, Columns), Nanos) {
     let ended = lanes
         .iter()
         .map(|lane| lane.0[0].ended)
-        .find(|e| !matches!(e, crate::session::Ended::TraceIssued));
-    let issued = Issued {
+        .find(|e| !matches!(e, crate::session::EndReason::TraceIssued));
+    let issued = IssueSummary {
         ended: ended.unwrap_or(first.ended),
         generated: first.generated,
         scheduled_at,

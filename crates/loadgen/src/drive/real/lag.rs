@@ -57,13 +57,13 @@ mod tests {
     /// Plays queries `(due, issued, time that the system takes)` and returns each one's lag.
     fn lags(queries: &[(Nanos, Nanos, Nanos)]) -> Vec<Nanos> {
         let mut lag = ClientLag::default();
-        let of = |&(due, issued, takes): &(Nanos, Nanos, Nanos)| {
+        let play = |&(due, issued, takes): &(Nanos, Nanos, Nanos)| {
             let found = lag.of_query(due, issued);
             lag.issued(due, issued);
             lag.returned(issued + takes);
             found
         };
-        queries.iter().map(of).collect()
+        queries.iter().map(play).collect()
     }
 
     #[test]

@@ -10,22 +10,22 @@ mod wait;
 use std::sync::Arc;
 
 pub use issue_threads::IssueThreads;
-pub use monitor::{Monitor, Onlooker};
+pub use monitor::{Monitor, RunObserver};
 pub use start::StartGate;
-pub use wait::Waiting;
+pub use wait::WaitStrategy;
 
-pub use crate::sut::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS, Responder};
+pub use crate::sut::{AnswerWindow, FIRST_ANSWERS, LAST_ANSWERS, MassFailure, Responder};
 
 use issuer::{Columns, Issuer};
-use monitor::{Shape, Watched};
+use monitor::{Shape, WatchedRun};
 use wait::{PunctualThread, Waiter};
 
-use super::{Driver, Job, Played, PlayedTenant, Process, look};
+use super::{Driver, Job, Process, RunOutcome, TenantOutcome, look};
 use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
-use crate::session::{Issued, Session, Step};
+use crate::session::{IssueSummary, Session, Step};
 use crate::sut::{Notes, RunState, Slab, Stamps, SystemUnderTest, next_epoch};
 
 /// Most counters that completing threads are spread over.
@@ -34,18 +34,18 @@ const MOST_SHARDS: usize = 16;
 /// Plays sessions against a [`SystemUnderTest`] in real time.
 pub struct RealTime {
     system: Arc<dyn SystemUnderTest>,
-    waiting: Waiting,
+    waiting: WaitStrategy,
     clock: Clock,
     /// Cores that this process may use; asking costs a tenth of a millisecond.
     cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
-    announce: Option<Announce>,
+    announce: Option<RunAnnouncer>,
     start: Option<StartGate>,
     monitor: Monitor,
 }
 
 /// Told of the responder of each run when it begins, and `None` when it is over.
-pub type Announce = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
+pub type RunAnnouncer = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
 
 impl std::fmt::Debug for RealTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -59,7 +59,7 @@ impl RealTime {
     pub fn new(system: Arc<dyn SystemUnderTest>) -> Self {
         Self {
             system,
-            waiting: Waiting::Auto,
+            waiting: WaitStrategy::Auto,
             clock: Clock::start(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
@@ -71,7 +71,7 @@ impl RealTime {
 
     /// How the issuing thread waits.
     #[must_use]
-    pub fn waiting(mut self, waiting: Waiting) -> Self {
+    pub fn waiting(mut self, waiting: WaitStrategy) -> Self {
         self.waiting = waiting;
         self
     }
@@ -87,7 +87,7 @@ impl RealTime {
     /// threads find the responder in a place of their own. What `to` keeps it
     /// gives up when the run is over, or the stamps of the run are copied.
     #[must_use]
-    pub fn announce(mut self, to: Announce) -> Self {
+    pub fn announce(mut self, to: RunAnnouncer) -> Self {
         self.announce = Some(to);
         self
     }
@@ -138,7 +138,7 @@ impl Driver for RealTime {
         self.monitor.is_aborted()
     }
 
-    fn play(&mut self, job: &Job<'_>) -> Played {
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome {
         let generate_begin = self.clock.now();
         let lanes = issuing_threads(job);
         if lanes > 1 || (lanes == 1 && self.issue_threads.is_some()) {
@@ -169,11 +169,11 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
 
 /// `samples` are those of all lanes, of which `session` is one.
 fn slabs(job: &Job<'_>, session: &Session, samples: &[usize], shards: usize) -> Box<[Slab]> {
-    let of = |(tenant, &samples): (usize, &usize)| {
+    let slab = |(tenant, &samples): (usize, &usize)| {
         let kept = job.kept(tenant, &session.numbering(tenant), samples);
         Slab::new(samples, job.tenants[tenant].plan.measures_tokens(), kept, shards)
     };
-    samples.iter().enumerate().map(of).collect()
+    samples.iter().enumerate().map(slab).collect()
 }
 
 /// A run whose clock has started.
@@ -182,7 +182,7 @@ struct StartedRun {
     responder: Responder,
     waiter: Waiter,
     monitor: Monitor,
-    announce: Option<Announce>,
+    announce: Option<RunAnnouncer>,
     clock: Clock,
     epoch: u16,
     started_at: Nanos,
@@ -214,7 +214,7 @@ impl StartedRun {
         let run = RunState::new(clock, job.epoch, slabs, shared, driver.shards());
         let responder = Responder { run: Arc::new(run) };
         let (to_watch, epoch) = (responder.clone(), job.epoch);
-        monitor.watch(Some(Watched { responder: to_watch, epoch, shapes }));
+        monitor.watch(Some(WatchedRun { responder: to_watch, epoch, shapes }));
         if let Some(announce) = &driver.announce {
             announce(Some(&responder));
         }
@@ -348,9 +348,9 @@ impl StartedRun {
     fn finish(
         self,
         generated: (Nanos, Nanos),
-        issued: Vec<Issued>,
+        issued: Vec<IssueSummary>,
         columns: Vec<Columns>,
-    ) -> Played {
+    ) -> RunOutcome {
         let finished_at = self.started_at + self.clock.now();
         self.monitor.watch(None);
         if let Some(announce) = &self.announce {
@@ -389,9 +389,9 @@ impl StartedRun {
             }
             // Ids that belong to no tenant of this run are told once.
             record.misuse.add(std::mem::take(&mut misuse));
-            tenants.push(PlayedTenant { ended, generated, record });
+            tenants.push(TenantOutcome { ended, generated, record });
         }
-        Played {
+        RunOutcome {
             tenants,
             generated,
             started_at: self.started_at,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Nanos;
-use crate::drive::glance::{Chosen, Followed, Glance};
-use crate::sut::{Control, Failing, Responder, Slab};
+use crate::drive::glance::{ChosenQuery, FollowedQueries, Glance};
+use crate::sut::{Control, MassFailure, Responder, Slab};
 
 /// What another thread may see of a run, and how it may end it.
 #[derive(Debug, Clone, Default)]
@@ -20,12 +20,12 @@ struct State {
     is_looked_at: AtomicBool,
     /// Queries that several threads have issued; 0 where one does.
     issued_by_lanes: AtomicU64,
-    run: Mutex<Option<Watched>>,
+    run: Mutex<Option<WatchedRun>>,
 }
 
 /// A run that is on.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedRun {
     pub(super) responder: Responder,
     pub(super) epoch: u16,
     /// Of each tenant.
@@ -57,7 +57,7 @@ impl Monitor {
 
     /// The failures that ended the test; `None` if others or nothing did.
     #[must_use]
-    pub fn failing(&self) -> Option<Failing> {
+    pub fn failing(&self) -> Option<MassFailure> {
         self.shared.control.failing()
     }
 
@@ -85,14 +85,14 @@ impl Monitor {
 
     /// Somebody who looks at latencies, too, from the next run on.
     #[must_use]
-    pub fn onlooker(&self) -> Onlooker {
+    pub fn observer(&self) -> RunObserver {
         self.shared.is_looked_at.store(true, Ordering::Relaxed);
-        Onlooker {
+        RunObserver {
             monitor: self.clone(),
             epoch: 0,
             read: 0,
             issued: 0,
-            follows: Followed::default(),
+            follows: FollowedQueries::default(),
         }
     }
 
@@ -108,17 +108,17 @@ impl Monitor {
         self.shared.issued_by_lanes.fetch_add(queries, Ordering::Relaxed);
     }
 
-    pub(super) fn watch(&self, run: Option<Watched>) {
+    pub(super) fn watch(&self, run: Option<WatchedRun>) {
         self.shared.issued_by_lanes.store(0, Ordering::Relaxed);
         *self.run() = run;
     }
 
-    fn run(&self) -> MutexGuard<'_, Option<Watched>> {
+    fn run(&self) -> MutexGuard<'_, Option<WatchedRun>> {
         self.shared.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl WatchedRun {
     fn slabs(&self) -> &[Slab] {
         &self.responder.run.slabs
     }
@@ -153,7 +153,7 @@ impl Watched {
 /// It costs the issuing thread four stores for each query that is looked at, and
 /// the completing threads nothing but the cache lines that are read.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct RunObserver {
     monitor: Monitor,
     /// The run that was last looked at.
     epoch: u16,
@@ -161,10 +161,10 @@ pub struct Onlooker {
     read: u64,
     /// Queries that it had issued.
     issued: u64,
-    follows: Followed,
+    follows: FollowedQueries,
 }
 
-impl Onlooker {
+impl RunObserver {
     /// Looks at the run that is on; `None` between runs.
     pub fn glance(&mut self) -> Option<Glance> {
         let run = self.monitor.run();
@@ -184,7 +184,7 @@ impl Onlooker {
             let tenant = usize::from(note.first.tenant());
             let shape = shapes[tenant];
             if !shape.is_offline {
-                self.follows.follow(Chosen {
+                self.follows.follow(ChosenQuery {
                     tenant,
                     first: note.first.sequence(),
                     samples: shape.samples_per_query,

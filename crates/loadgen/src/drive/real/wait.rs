@@ -7,7 +7,7 @@ use crate::clock::{Clock, Nanos};
 
 /// How the issuing thread waits for the time of the next query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Waiting {
+pub enum WaitStrategy {
     /// Spin where there is a core to spare, else sleep only.
     #[default]
     Auto,
@@ -75,11 +75,11 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// A waiter by this clock.
-    pub(super) fn new(clock: Clock, waiting: Waiting, cores: usize) -> Self {
+    pub(super) fn new(clock: Clock, waiting: WaitStrategy, cores: usize) -> Self {
         let spins = match waiting {
-            Waiting::Auto => cores > 1,
-            Waiting::Spin => true,
-            Waiting::Sleep => false,
+            WaitStrategy::Auto => cores > 1,
+            WaitStrategy::Spin => true,
+            WaitStrategy::Sleep => false,
         };
         Self {
             clock,
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_park_is_announced_even_after_a_wake_up_for_nothing() {
-        let mut waiter = Waiter::new(Clock::start(), Waiting::Sleep, 1);
+        let mut waiter = Waiter::new(Clock::start(), WaitStrategy::Sleep, 1);
         let (announced, wakes) = (Cell::new(false), Cell::new(0));
         let ready = || {
             // What a completing thread does that changes nothing for the waiter:
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn wake_ups_for_nothing_do_not_keep_the_caller_from_an_abort() {
-        let mut waiter = Waiter::new(Clock::start(), Waiting::Sleep, 1);
+        let mut waiter = Waiter::new(Clock::start(), WaitStrategy::Sleep, 1);
         let looks = Cell::new(0_u64);
         let ready = || {
             looks.set(looks.get() + 1);

@@ -68,7 +68,7 @@ const PAIRS: &[(&str, &[&str])] = &[
 
 /// A value of the detail log, as far as a summary can contradict it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Said<'a> {
+pub enum ComparedValue<'a> {
     /// Ours, where the reference has `nan` or `inf`.
     Null,
     /// `true` or `false`.
@@ -83,7 +83,7 @@ pub enum Said<'a> {
     Other,
 }
 
-impl<'a> From<&'a Value> for Said<'a> {
+impl<'a> From<&'a Value> for ComparedValue<'a> {
     fn from(value: &'a Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -97,7 +97,7 @@ impl<'a> From<&'a Value> for Said<'a> {
     }
 }
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ComparedValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
@@ -114,26 +114,26 @@ impl fmt::Display for Said<'_> {
 /// as the digits of both allow to tell.
 #[must_use]
 pub fn disagreements(summary: &Summary<'_>, detail: &Detail) -> Vec<Disagreement> {
-    disagreements_with(summary, |key| detail.value(key).map(Said::from))
+    disagreements_with(summary, |key| detail.value(key).map(ComparedValue::from))
 }
 
 /// As [`disagreements`], with what the detail log says of a key.
 #[must_use]
 pub fn disagreements_with<'a>(
     summary: &Summary<'_>,
-    detail: impl Fn(&str) -> Option<Said<'a>>,
+    detail: impl Fn(&str) -> Option<ComparedValue<'a>>,
 ) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let changes_load = changes_load(&detail);
-    let mut of = Of::Queries;
+    let mut latencies = LatencyKind::Queries;
     for (line, label, value) in &summary.fields {
         if *label == "Per-sample latency" {
-            of = Of::Samples;
+            latencies = LatencyKind::Samples;
         }
         if changes_load && LOADS.contains(label) {
             continue; // The summary shows the load found, the detail log the one begun with.
         }
-        let Some((key, known)) = counterpart(label, of, &detail) else { continue };
+        let Some((key, known)) = counterpart(label, latencies, &detail) else { continue };
         if !agrees(value, known) {
             found.push(Disagreement {
                 line: *line,
@@ -149,7 +149,7 @@ pub fn disagreements_with<'a>(
 
 /// Whose latencies a summary shows, where it shows those of queries at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum LatencyKind {
     Queries,
     /// After those of the queries, at a fixed interval.
     Samples,
@@ -159,9 +159,9 @@ enum Of {
 const LOADS: [&str; 2] = ["target_qps", "samples_per_query"];
 
 /// Whether the result may be of another load than the one that was asked for.
-fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Said<'a>>) -> bool {
+fn changes_load<'a>(detail: &impl Fn(&str) -> Option<ComparedValue<'a>>) -> bool {
     let is = |key: &str, fits: fn(&str) -> bool| {
-        detail(key).is_some_and(|value| matches!(value, Said::Text(text) if fits(text)))
+        detail(key).is_some_and(|value| matches!(value, ComparedValue::Text(text) if fits(text)))
     };
     is("effective_test_mode", |mode| mode == "FindPeakPerformance")
         || is("dyno_repetition", |rule| rule.starts_with("confirm"))
@@ -170,11 +170,11 @@ fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Said<'a>>) -> bool {
 /// The key that corresponds to a label, with its value.
 fn counterpart<'a>(
     label: &str,
-    of: Of,
-    detail: &impl Fn(&str) -> Option<Said<'a>>,
-) -> Option<(Cow<'static, str>, Said<'a>)> {
+    latencies: LatencyKind,
+    detail: &impl Fn(&str) -> Option<ComparedValue<'a>>,
+) -> Option<(Cow<'static, str>, ComparedValue<'a>)> {
     let find = |key: Cow<'static, str>| {
-        let is_other = of == Of::Samples && key.contains("query_latency");
+        let is_other = latencies == LatencyKind::Samples && key.contains("query_latency");
         let value = if is_other { None } else { detail(&key) };
         value.map(|value| (key, value))
     };
@@ -198,19 +198,19 @@ fn counterpart<'a>(
     }
 }
 
-fn agrees(summary: &str, detail: Said<'_>) -> bool {
+fn agrees(summary: &str, detail: ComparedValue<'_>) -> bool {
     let near = |detail| summary.parse().is_ok_and(|summary: f64| close(summary, detail));
     match detail {
-        Said::Flag(true) => matches!(summary, "Yes" | "1"),
-        Said::Flag(false) => matches!(summary, "NO" | "0"),
-        Said::Text(text) => text.trim() == summary,
-        Said::Whole(number) => match summary.parse::<u64>() {
+        ComparedValue::Flag(true) => matches!(summary, "Yes" | "1"),
+        ComparedValue::Flag(false) => matches!(summary, "NO" | "0"),
+        ComparedValue::Text(text) => text.trim() == summary,
+        ComparedValue::Whole(number) => match summary.parse::<u64>() {
             Ok(summary) => summary == number,
             Err(_) => near(number as f64),
         },
-        Said::Number(number) => near(number),
-        Said::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
-        Said::Other => false,
+        ComparedValue::Number(number) => near(number),
+        ComparedValue::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
+        ComparedValue::Other => false,
     }
 }
 

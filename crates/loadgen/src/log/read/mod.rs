@@ -14,7 +14,7 @@ mod trace;
 use std::fmt;
 
 pub use accuracy::{AccuracyEntry, AccuracyReader, open_accuracy};
-pub use agree::{Disagreement, Said, disagreements, disagreements_with};
+pub use agree::{ComparedValue, Disagreement, disagreements, disagreements_with};
 pub use detail::{Detail, Entry, Number, Value, read_detail, read_detail_file};
 pub use summary::{Summary, read_summary};
 pub use trace::{TraceEvent, TraceReader, TraceSample, record_of, samples_of};

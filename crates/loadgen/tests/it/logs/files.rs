@@ -18,7 +18,7 @@ use dyno_loadgen::plan::{
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record};
 use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
 use dyno_loadgen::search::Unit;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Origin, Repetition, Scenario, Settings, TestMode, TraceRules,
 };
@@ -103,7 +103,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
         generated_queries: 3,
         generated_samples_per_query: 1,
         generated_duration: 3_000_000,
-        ended: Ended::Naturally,
+        ended: EndReason::Naturally,
         record,
         dropped: None,
         load: Span { begin: 10_000, end: 12_000 },
@@ -138,7 +138,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
             Event::Result { runs_back: 0, at: 810_000 },
         ],
         complete: true,
-        sought: None,
+        search: None,
     }
 }
 
@@ -351,7 +351,7 @@ fn a_run_of_one_query_has_null_where_the_reference_has_nan() {
 fn misuse_and_messages_are_counted_in_both_logs() {
     let mut log = test_log(plan(Load::SingleStream { percentile: 0.9 }), record());
     let run = run_of(&mut log);
-    run.ended = Ended::MaxQueryCount { issued: 3 };
+    run.ended = EndReason::MaxQueryCount { issued: 3 };
     run.record.misuse = Misuse { duplicate: 2, unknown: 50, ..Misuse::default() };
     let audit = Message {
         at: 1_000,

@@ -12,7 +12,7 @@ use dyno_loadgen::log::read::{
 };
 use dyno_loadgen::log::{LogFiles, LogSettings, reports};
 use dyno_loadgen::record::Outcome;
-use dyno_loadgen::run::{Event, Keep, TestLog, run};
+use dyno_loadgen::run::{Event, RecordRetention, TestLog, run};
 use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use serde_json::Value as Json;
@@ -63,8 +63,8 @@ fn check(name: &str, settings: &TestSettings) -> TestLog {
     let mut worker = Worker::default();
     let origin = WallTime { unix_ns: 1_795_223_776_000_000_000 };
     let mut driver = VirtualTime::new(&mut worker, origin);
-    let log =
-        run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
 
     let outdir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("played").join(name);
     fs::create_dir_all(&outdir).unwrap();

@@ -211,7 +211,7 @@ fn metrics_of_a_traced_run_are_those_of_its_detail_log() {
         else {
             panic!("there is a run");
         };
-        let metrics = Metrics::of(&run.record, &run.plan);
+        let metrics = Metrics::from_record(&run.record, &run.plan);
         let logged = rebuilt.metrics.as_ref().unwrap();
         let place = folder.display();
         assert_eq!(metrics.latency, logged.latency, "{place}");

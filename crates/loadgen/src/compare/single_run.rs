@@ -2,7 +2,7 @@
 //! like this one; how much runs vary among themselves is not in them.
 
 use super::probability::normal;
-use super::within::{self, TooFew, mean, percentiles};
+use super::within::{self, DataShortage, mean, percentiles};
 use crate::clock::Nanos;
 
 /// Factors of a figure: with confidence `1 - risk` the true one lies between the
@@ -19,9 +19,9 @@ pub struct Factors {
 ///
 /// # Errors
 /// If there are too few.
-pub fn percentile(latencies: &[Nanos], p: f64, risk: f64) -> Result<Factors, TooFew> {
-    let [of, _] = percentiles([latencies, latencies], p, risk)?;
-    Ok(Factors { low: (-of.below).exp(), high: of.above.exp() })
+pub fn percentile(latencies: &[Nanos], p: f64, risk: f64) -> Result<Factors, DataShortage> {
+    let [estimate, _] = percentiles([latencies, latencies], p, risk)?;
+    Ok(Factors { low: (-estimate.below).exp(), high: estimate.above.exp() })
 }
 
 /// Of the rate of these completions, ns since the start, in ascending order: from
@@ -29,12 +29,12 @@ pub fn percentile(latencies: &[Nanos], p: f64, risk: f64) -> Result<Factors, Too
 ///
 /// # Errors
 /// If there are too few.
-pub fn rate(completed: &[Nanos], risk: f64) -> Result<Factors, TooFew> {
+pub fn rate(completed: &[Nanos], risk: f64) -> Result<Factors, DataShortage> {
     let between: Vec<Nanos> =
         completed.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-    let of = mean(&between, risk)?;
+    let gap = mean(&between, risk)?;
     // Longer times are a lower rate.
-    Ok(Factors { low: (-of.above).exp(), high: of.below.exp() })
+    Ok(Factors { low: (-gap.above).exp(), high: gap.below.exp() })
 }
 
 /// A share with its limits.
@@ -58,7 +58,7 @@ pub const DEVIATIONS: f64 = 1.959_964;
 ///
 /// # Errors
 /// If there are too few.
-pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
+pub fn share(events: &[bool], risk: f64) -> Result<Share, DataShortage> {
     let within::Share { value, independent, .. } = within::share(events, risk)?;
     let square = normal(risk / 2.0).powi(2) / independent;
     let middle = (value + square / 2.0) / (1.0 + square);

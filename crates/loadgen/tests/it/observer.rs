@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::clock::{MILLISECOND, WallTime};
-use dyno_loadgen::drive::real::{Onlooker, RealTime, Responder};
+use dyno_loadgen::drive::real::{RealTime, Responder, RunObserver};
 use dyno_loadgen::drive::sim::{View, VirtualTime};
-use dyno_loadgen::drive::{Answered, Glance};
+use dyno_loadgen::drive::{AnsweredQuery, Glance};
 use dyno_loadgen::record::{Failure, Record};
-use dyno_loadgen::run::{Keep, RunLog, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, RunLog, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response};
 
@@ -25,28 +25,28 @@ fn looked_at(
     every: usize,
     issue: impl Fn(&[QuerySample], &Responder) + Send + Sync + 'static,
 ) -> (RunLog, Vec<Glance>) {
-    let seen: Arc<Mutex<(Option<Onlooker>, Vec<Glance>)>> = Arc::default();
+    let seen: Arc<Mutex<(Option<RunObserver>, Vec<Glance>)>> = Arc::default();
     let (shared, calls) = (seen.clone(), AtomicUsize::new(0));
     let driver = RealTime::new(Arc::new(Does(move |samples: &[QuerySample], to: &Responder| {
         issue(samples, to);
         if (calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every) {
-            let (onlooker, glances) = &mut *shared.lock().unwrap();
-            glances.extend(onlooker.as_mut().unwrap().glance());
+            let (observer, glances) = &mut *shared.lock().unwrap();
+            glances.extend(observer.as_mut().unwrap().glance());
         }
     })));
-    seen.lock().unwrap().0 = Some(driver.monitor().onlooker());
+    seen.lock().unwrap().0 = Some(driver.monitor().observer());
     let log = play_with(settings, driver);
-    let (onlooker, glances) = std::mem::take(&mut *seen.lock().unwrap());
-    assert_eq!(onlooker.unwrap().glance(), None, "nothing is seen of a run that is over");
+    let (observer, glances) = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(observer.unwrap().glance(), None, "nothing is seen of a run that is over");
     (log, glances)
 }
 
-fn answered(glances: &[Glance]) -> Vec<Answered> {
+fn answered(glances: &[Glance]) -> Vec<AnsweredQuery> {
     glances.iter().flat_map(|glance| glance.answered.iter().copied()).collect()
 }
 
 /// Each answered query is one of the record, with its latency.
-fn assert_recorded(seen: &[Answered], record: &Record) {
+fn assert_recorded(seen: &[AnsweredQuery], record: &Record) {
     let latency = |query: usize| {
         let samples = query * record.samples_per_query..(query + 1) * record.samples_per_query;
         record.completed_at[samples].iter().max().unwrap() - record.scheduled(query)
@@ -123,16 +123,16 @@ fn slow_queries_are_followed_until_they_are_answered() {
 
 #[test]
 fn samples_of_the_offline_query_are_seen_as_they_come() {
-    let seen: Arc<Mutex<(Option<Onlooker>, Vec<Glance>)>> = Arc::default();
+    let seen: Arc<Mutex<(Option<RunObserver>, Vec<Glance>)>> = Arc::default();
     let shared = seen.clone();
     let driver = RealTime::new(Arc::new(Does(move |samples: &[QuerySample], to: &Responder| {
-        let (onlooker, glances) = &mut *shared.lock().unwrap();
+        let (observer, glances) = &mut *shared.lock().unwrap();
         for part in samples.chunks(1_000) {
             answer(part, to);
-            glances.extend(onlooker.as_mut().unwrap().glance());
+            glances.extend(observer.as_mut().unwrap().glance());
         }
     })));
-    seen.lock().unwrap().0 = Some(driver.monitor().onlooker());
+    seen.lock().unwrap().0 = Some(driver.monitor().observer());
     let run = play_with(&settings(Scenario::Offline, 5_000), driver);
     let glances = std::mem::take(&mut seen.lock().unwrap().1);
     let complete: Vec<u64> = glances.iter().map(|glance| glance.completed_samples).collect();
@@ -155,12 +155,13 @@ fn the_first_of_several_issuing_threads_is_seen() {
 
 #[test]
 fn virtual_time_is_seen_and_ended_as_well() {
-    let play = |onlooker: &mut dyn FnMut(&mut View<'_>) -> ControlFlow<()>| {
+    let play = |observer: &mut dyn FnMut(&mut View<'_>) -> ControlFlow<()>| {
         let mut system = Echo { latency: 3 * MILLISECOND, ..Echo::default() };
-        let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 }).onlooker(onlooker);
+        let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 }).observer(observer);
         let library = NullLibrary::new(100, 100);
         let wanted = settings(Scenario::Server, 50_000);
-        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0)
+        run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
+            .swap_remove(0)
     };
     let mut glances = Vec::new();
     let watched = play(&mut |view| {
@@ -185,6 +186,6 @@ fn virtual_time_is_seen_and_ended_as_well() {
     });
     assert!(!ended.complete);
     let run = ended.runs().next().unwrap();
-    assert_eq!(run.ended, Ended::Aborted);
+    assert_eq!(run.ended, EndReason::Aborted);
     assert!((1..50_000).contains(&run.record.query_count()));
 }
