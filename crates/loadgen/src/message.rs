@@ -6,10 +6,10 @@ use crate::clock::Nanos;
 /// as warnings.
 pub(crate) const NOTE: &str = "dyno_note";
 
-/// How grave a message is.
+/// Severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// For the reader.
+    /// Information for the reader.
     Info,
     /// Counted as a warning in the logs.
     Warning,
@@ -17,15 +17,15 @@ pub enum Severity {
     Error,
 }
 
-/// A line of text in the detail log.
+/// Message in the detail log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// When, in ns since the origin of the log.
+    /// Time in ns since the origin of the log.
     pub at: Nanos,
     /// Key of the detail log, such as `generic_message` or `error_runtime`.
     pub key: &'static str,
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
-    /// The text.
+    /// Text.
     pub text: String,
 }

@@ -340,7 +340,7 @@ impl Times {
         }
         times.count_over_latency(plan);
         if plan.measures_tokens() {
-            times.read_tokens(record, plan, (&failed, definitions));
+            times.read_tokens(record, plan, &failed, definitions);
         }
         times
     }
@@ -356,7 +356,8 @@ impl Times {
         &mut self,
         record: &Record,
         plan: &Plan,
-        (failed, definitions): (&[bool], Definitions),
+        failed: &[bool],
+        definitions: Definitions,
     ) {
         let samples = record.samples_per_query.max(1);
         let answered = |sample: usize| {

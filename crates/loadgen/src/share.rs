@@ -1,11 +1,20 @@
-//! A load that several clients generate: who issues which queries, and the one
-//! record that their parts make up.
+//! A load that several clients generate: which client issues which queries.
 //!
-//! Every client draws the whole trace from the same seeds and issues its share,
-//! so that the trace is that of one client whatever their number. Of N clients
-//! client i issues every N-th query from the i-th on; the one query of Offline
-//! is cut into N runs of samples; queries in flight are divided. A share numbers
-//! its queries from 0; [`join`](crate::drive::join) gives them their place in the trace.
+//! Every client draws the whole trace from the same seeds and issues its share. The trace is
+//! therefore the same for any number of clients. Client i of N issues every N-th query from the
+//! i-th on. The single query of Offline is cut into N ranges of samples. Queries in flight are
+//! divided among the clients. A share numbers its queries from 0;
+//! [`join`](crate::drive::join) puts them back at their position in the trace.
+//!
+//! ```
+//! use dyno_loadgen::share::Share;
+//!
+//! let share = Share { index: 1, clients: 3 };
+//! let queries: Vec<u64> = (0..9).filter(|&sequence| share.has(sequence)).collect();
+//! assert_eq!(queries, [1, 4, 7]);
+//! assert_eq!(share.part(9), 3);
+//! assert_eq!(share.range(10), 3..6);
+//! ```
 
 use std::fmt;
 use std::ops::Range;
@@ -29,24 +38,24 @@ impl Default for Share {
 }
 
 impl Share {
-    /// That of the only client.
+    /// The share of a single client: the whole load.
     pub const WHOLE: Self = Self { index: 0, clients: 1 };
 
-    /// Whether query `sequence` of the trace is in it.
+    /// Returns whether query `sequence` of the trace is in the share.
     #[inline]
     #[must_use]
     pub fn has(self, sequence: u64) -> bool {
         sequence % u64::from(self.clients) == u64::from(self.index)
     }
 
-    /// How many of the first `count` queries are in it.
+    /// Returns how many of the first `count` queries are in the share.
     #[must_use]
     pub fn part(self, count: u64) -> u64 {
         let clients = u64::from(self.clients);
         count / clients + u64::from(u64::from(self.index) < count % clients)
     }
 
-    /// Which of the samples of the one Offline query are in it.
+    /// Returns which samples of the single Offline query are in the share.
     #[must_use]
     pub fn range(self, samples: usize) -> Range<usize> {
         let cut = |i: u32| (samples as u128 * u128::from(i) / u128::from(self.clients)) as usize;
@@ -54,27 +63,27 @@ impl Share {
     }
 }
 
-/// Where the samples of a share stand in the trace.
+/// Maps the samples of a share to their positions in the trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbering {
     share: Share,
     samples_per_query: u64,
-    /// Samples of the trace before the first one.
+    /// Samples of the trace before the first sample of the share.
     offset: u64,
 }
 
 impl Numbering {
-    /// Of queries that are dealt out in turn.
+    /// Numbering of queries that clients issue in turn.
     pub(crate) fn dealt(share: Share, samples_per_query: usize) -> Self {
         Self { share, samples_per_query: samples_per_query.max(1) as u64, offset: 0 }
     }
 
-    /// Of a run of the samples of one query.
+    /// Numbering of a contiguous range of the samples of one query.
     pub(crate) fn cut(range: &Range<usize>) -> Self {
         Self { share: Share::WHOLE, samples_per_query: 1, offset: range.start as u64 }
     }
 
-    /// The number in the trace of the share's `sample`-th sample.
+    /// Returns the position in the trace of sample `sample` of the share.
     pub(crate) fn trace_number(&self, sample: u64) -> u64 {
         let (query, within) = (sample / self.samples_per_query, sample % self.samples_per_query);
         let (index, clients) = (u64::from(self.share.index), u64::from(self.share.clients));
@@ -95,7 +104,7 @@ pub enum IndivisibleLoad {
         /// Clients.
         clients: u32,
     },
-    /// Whether to go on depends on the latencies of all.
+    /// Whether the run is extended depends on the latencies of all clients.
     Extended,
 }
 
@@ -120,10 +129,10 @@ impl fmt::Display for IndivisibleLoad {
 
 impl std::error::Error for IndivisibleLoad {}
 
-/// Whether `clients` clients can share the load of this plan.
+/// Checks that `clients` clients can share the load of this plan.
 ///
 /// # Errors
-/// Why they cannot.
+/// The reason why the load cannot be divided.
 pub fn divisible(plan: &Plan, clients: u32) -> Result<(), IndivisibleLoad> {
     match &plan.load {
         _ if clients <= 1 => Ok(()),

@@ -102,7 +102,7 @@ fn pair(machine: &mut Machine, number: usize, factor: f64) -> [Vec<Run>; 2] {
     let mut sides = [Vec::new(), Vec::new()];
     for side in slices::order(number, SLICES, machine.seed) {
         let slice = sides[side].len();
-        let at = slices::position((number, side, slice), SLICES, machine.seed);
+        let at = slices::position(number, side, slice, SLICES, machine.seed);
         let seed = (machine.seed * RUNS_MOST + at as u64) * 2;
         let factor = if side == 1 { factor } else { 1.0 };
         #[expect(

@@ -38,10 +38,7 @@ pub fn student(count: f64, risk: f64) -> f64 {
     // mean explains exceeds 1 - rest.
     let rest = (risk * risk * PRIOR / all).powf(1.0 / count);
     let room = rest * all - PRIOR;
-    match room > 0.0 {
-        true => ((count - 1.0) * (1.0 - rest) * all / room).sqrt(),
-        false => f64::INFINITY,
-    }
+    if room > 0.0 { ((count - 1.0) * (1.0 - rest) * all / room).sqrt() } else { f64::INFINITY }
 }
 
 /// Returns how many standard errors the limits are away where the variance is

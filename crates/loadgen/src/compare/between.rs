@@ -54,9 +54,12 @@ impl Interval {
 pub fn single(baseline: &Estimate, candidate: &Estimate, is_paired: bool) -> Interval {
     let value = candidate.value - baseline.value;
     let alike = if is_paired { correlation(&baseline.batches, &candidate.batches) } else { 0.0 };
-    let reach = |a: f64, b: f64| match a.is_finite() && b.is_finite() {
-        true => (a * a + b * b - 2.0 * alike * a * b).max(0.0).sqrt(),
-        false => f64::INFINITY,
+    let reach = |a: f64, b: f64| {
+        if a.is_finite() && b.is_finite() {
+            (a * a + b * b - 2.0 * alike * a * b).max(0.0).sqrt()
+        } else {
+            f64::INFINITY
+        }
     };
     Interval {
         value,
@@ -133,9 +136,10 @@ const NO_ERROR: f64 = 1e-12;
 /// is how likely `chance` puts them all on the same side.
 fn if_certain(found: Interval, error: f64, chance: f64, risk: f64) -> Interval {
     let is_step = error < NO_ERROR && found.value.abs() > NO_ERROR;
-    match is_step && chance > risk {
-        true => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, ..found },
-        false => found,
+    if is_step && chance > risk {
+        Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, ..found }
+    } else {
+        found
     }
 }
 

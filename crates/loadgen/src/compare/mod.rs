@@ -277,9 +277,10 @@ impl Sides<'_> {
             reach: found.drift.filter(Drift::is_seen).map_or(0.0, |drift| drift.explains),
         };
         let detectable = found.interval.detectable(risk);
-        let (change, detectable) = match metric.is_absolute() {
-            true => (found.interval, detectable),
-            false => (found.interval.exponential(), detectable.exp_m1()),
+        let (change, detectable) = if metric.is_absolute() {
+            (found.interval, detectable)
+        } else {
+            (found.interval.exponential(), detectable.exp_m1())
         };
         let finding = Finding::new(metric, &change, tolerance, drift);
         let confidence = 1.0 - risk;

@@ -40,12 +40,12 @@ pub fn order(pair: usize, slices: usize, seed: u64) -> Vec<usize> {
 /// More pairs than a comparison plays.
 const PAIRS_OF_SEED: u64 = 1 << 20;
 
-/// Returns the place among all runs of slice `slice` of `side` in pair `pair`.
+/// Returns the position of a slice among all runs: slice `slice` of `side` in pair `pair`.
 ///
 /// # Panics
-/// As [`order`].
+/// If `slices`, those of one side, are neither 1 nor even.
 #[must_use]
-pub fn position((pair, side, slice): (usize, usize, usize), slices: usize, seed: u64) -> f64 {
+pub fn position(pair: usize, side: usize, slice: usize, slices: usize, seed: u64) -> f64 {
     let sides = order(pair, slices, seed);
     let mut places = (0..sides.len()).filter(|&at| sides[at] == side);
     let within = places.nth(slice).unwrap_or(0);
@@ -73,7 +73,7 @@ mod tests {
         for (pair, slices) in [(0, 2), (3, 4), (7, 8)] {
             for observation in 0..observations_per_pair(slices) {
                 let sum = |side: usize| -> f64 {
-                    let place = |i: usize| position((pair, side, 2 * observation + i), slices, 5);
+                    let place = |i: usize| position(pair, side, 2 * observation + i, slices, 5);
                     place(0) + place(1)
                 };
                 assert!((sum(0) - sum(1)).abs() < 1e-9, "{pair} {slices}");
@@ -89,7 +89,7 @@ mod tests {
         let mut places: Vec<u64> = Vec::new();
         for pair in 0..3 {
             for run in 0..16 {
-                places.push(position((pair, run / 8, run % 8), 8, 9) as u64);
+                places.push(position(pair, run / 8, run % 8, 8, 9) as u64);
             }
         }
         places.sort_unstable();
@@ -100,7 +100,7 @@ mod tests {
     fn without_slices_pairs_take_turns() {
         let sides: Vec<usize> = (0..5).flat_map(|pair| order(pair, 1, 3)).collect();
         assert_eq!(sides, [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]);
-        let sum = |side| (0..4).map(|pair| position((pair, side, 0), 1, 3)).sum::<f64>();
+        let sum = |side| (0..4).map(|pair| position(pair, side, 0, 1, 3)).sum::<f64>();
         assert!((sum(0) - sum(1)).abs() < 1e-9);
     }
 }

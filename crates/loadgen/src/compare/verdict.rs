@@ -48,10 +48,7 @@ const FAILURES_MARGIN: f64 = 0.01;
 impl Tolerance {
     /// Returns the tolerance of a metric. Every change of failures matters.
     pub fn for_metric(self, metric: Metric) -> Self {
-        match metric.is_absolute() {
-            true => Self { threshold: 0.0, margin: FAILURES_MARGIN },
-            false => self,
-        }
+        if metric.is_absolute() { Self { threshold: 0.0, margin: FAILURES_MARGIN } } else { self }
     }
 }
 

@@ -181,17 +181,17 @@ pub fn share(events: &[bool], risk: f64) -> Result<Share, DataShortage> {
     let batches = means(events.len(), BATCHES.min(events.len()), |range| count(&events[range]));
     let is_short = events.len() < BATCHES * BATCH_FEWEST;
     let least = if is_short { BATCH_FEWEST as f64 } else { 1.0 };
-    Ok(of_parts(&batches, count(events), events.len() as f64, (risk, least)))
+    Ok(of_parts(&batches, count(events), events.len() as f64, risk, least))
 }
 
 /// The share of events of several runs.
 pub fn share_of_runs(runs: &[&[bool]], risk: f64) -> Share {
     let trials: usize = runs.iter().map(|run| run.len()).sum();
     let shares: Vec<f64> = runs.iter().map(|run| count(run) / run.len().max(1) as f64).collect();
-    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, (risk, 1.0))
+    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, risk, 1.0)
 }
 
-fn of_parts(shares: &[f64], events: f64, trials: f64, (risk, least): (f64, f64)) -> Share {
+fn of_parts(shares: &[f64], events: f64, trials: f64, risk: f64, least: f64) -> Share {
     let value = events / trials.max(1.0);
     let effect = design_effect(shares, trials, value).max(least);
     Share { value, trials, independent: independent(trials, effect, shares.len(), risk) }
@@ -202,9 +202,10 @@ fn count(events: &[bool]) -> f64 {
 }
 
 fn enough(values: usize, needed: usize) -> Result<(), DataShortage> {
-    match values >= needed {
-        true => Ok(()),
-        false => Err(DataShortage { values: values as u64, needed: needed as u64 }),
+    if values >= needed {
+        Ok(())
+    } else {
+        Err(DataShortage { values: values as u64, needed: needed as u64 })
     }
 }
 

@@ -8,22 +8,22 @@ use crate::record::{LoggedResponse, Record, Responses};
 use crate::session::EndReason;
 use crate::settings::Scenario;
 
-/// Puts the parts of one tenant's run together, in the order of the trace.
+/// Joins the parts of one tenant's run, in the order of the trace.
 ///
-/// The parts are in the order of their shares; their times count from the same
-/// instant. Where parts end at different places (closed loops, an abort) or one
-/// is lost, gaps are closed: nothing that was measured is left out, and the
-/// record then holds fewer queries than the trace up to its last one.
+/// The parts are in the order of their shares, and their times count from the same instant.
+/// Parts may end at different queries (closed loops, an abort), and a part may be lost. Gaps are
+/// then closed: every measured query is kept, and the record has fewer queries than the trace up
+/// to its last query.
 ///
 /// # Panics
 /// If there are no parts.
 #[must_use]
 pub fn join(plan: &Plan, mut parts: Vec<TenantOutcome>) -> TenantOutcome {
-    assert!(!parts.is_empty(), "a load is issued by somebody");
+    assert!(!parts.is_empty(), "a run has at least one part");
     if parts.len() == 1 {
         return parts.swap_remove(0);
     }
-    let ended = parts.iter().map(|part| part.ended).reduce(and).expect("there are parts");
+    let ended = parts.iter().map(|part| part.ended).reduce(combine).expect("there are parts");
     let generated = parts[0].generated;
     let records: Vec<Record> = parts.into_iter().map(|part| part.record).collect();
     let record = match plan.scenario() {
@@ -33,8 +33,8 @@ pub fn join(plan: &Plan, mut parts: Vec<TenantOutcome>) -> TenantOutcome {
     TenantOutcome { ended, generated, record }
 }
 
-/// Why a run ended of which one part ended this way and another that way.
-fn and(a: EndReason, b: EndReason) -> EndReason {
+/// Returns why a run ended, from the reasons of two of its parts: the graver one counts.
+fn combine(a: EndReason, b: EndReason) -> EndReason {
     let rank = |ended: &EndReason| match ended {
         EndReason::TraceIssued => 0,
         EndReason::Naturally => 1,
@@ -73,7 +73,8 @@ fn and(a: EndReason, b: EndReason) -> EndReason {
     }
 }
 
-/// Queries in turn: the first of each part, the second of each part, and so on.
+/// Joins queries that clients issued in turn: the first of each part, the second of each part,
+/// and so on.
 fn dealt(parts: &[Record]) -> Record {
     let samples_per_query = parts.iter().map(|p| p.samples_per_query).max().unwrap_or(1);
     let mut whole = Record { samples_per_query, ..Record::default() };
@@ -87,7 +88,7 @@ fn dealt(parts: &[Record]) -> Record {
             append_samples(&mut whole, part, samples);
         }
     }
-    // Queries of the parts that come before a part's query.
+    // A sample is preceded by the earlier queries of all parts.
     let lens: Vec<usize> = parts.iter().map(Record::query_count).collect();
     let place = |part: usize, sample: u64| {
         let spq = samples_per_query as u64;
@@ -99,9 +100,9 @@ fn dealt(parts: &[Record]) -> Record {
     whole
 }
 
-/// The samples of one query, part after part.
+/// Joins the samples of one query, part after part.
 fn concatenated(parts: Vec<Record>) -> Record {
-    // A part without a sample has issued nothing.
+    // A part without samples issued nothing.
     let parts: Vec<Record> = parts.into_iter().filter(|part| part.query_count() > 0).collect();
     let mut whole = Record::default();
     let mut before = Vec::new();
@@ -112,7 +113,7 @@ fn concatenated(parts: Vec<Record>) -> Record {
     let Some(first) = parts.first() else { return Record { samples_per_query: 1, ..whole } };
     whole.samples_per_query = whole.indices.len().max(1);
     whole.scheduled_at.clone_from(&first.scheduled_at);
-    // The query is issued when the first part of it is; the lag is that of the last.
+    // The query counts as issued with its first part; its lag is the largest of all parts.
     whole.issued_at.extend(parts.iter().map(|part| part.issued_at[0]).min());
     whole.client_lag.extend(parts.iter().filter_map(|part| part.client_lag.first()).max());
     add_rest(&mut whole, &parts, |part, sample| before[part] + sample);
@@ -128,7 +129,7 @@ fn append_samples(whole: &mut Record, part: &Record, samples: Range<usize>) {
     }
 }
 
-/// Adds what is told of single samples, in the order of their completion.
+/// Adds misuse counts, failures and logged responses, in the order of completion.
 fn add_rest(whole: &mut Record, parts: &[Record], place: impl Fn(usize, u64) -> u64) {
     let completed_at = |sample: u64| whole.completed_at.get(sample as usize).copied().unwrap_or(0);
     let mut failed = Vec::new();

@@ -1,5 +1,5 @@
-//! The driver in virtual time: an event loop that jumps from one event to the
-//! next. The same seeds give the same bytes.
+//! The driver in virtual time: an event loop that jumps from one event to the next. Equal seeds
+//! give byte-identical logs.
 
 use std::ops::ControlFlow;
 
@@ -24,16 +24,16 @@ pub struct VirtualTime<'a> {
     is_aborted: bool,
 }
 
-/// Called now and then while a run is played, on the thread that plays it. A
-/// break ends the test.
+/// Callback that is called every few thousand events of a run, on the thread that plays it.
+/// Returning `Break` ends the test.
 pub type SimObserver<'a> = dyn FnMut(&mut View<'_>) -> ControlFlow<()> + 'a;
 
-/// A run in virtual time, as its onlooker finds it.
+/// State of a run in virtual time, as passed to its observer.
 pub struct View<'a> {
     run: &'a SimulatedRun,
     session: &'a Session,
     follows: &'a mut FollowedQueries,
-    /// Per tenant: queries that earlier glances have chosen from.
+    /// Per tenant: queries covered by earlier glances.
     seen: &'a mut [usize],
     now: Nanos,
 }
@@ -45,14 +45,14 @@ impl std::fmt::Debug for VirtualTime<'_> {
 }
 
 impl<'a> VirtualTime<'a> {
-    /// A driver whose test begins at this wall-clock time, which is a setting
-    /// here: nothing in a simulated test depends on when it is run.
+    /// Returns a driver whose test begins at this wall-clock time. Nothing in a simulated test
+    /// depends on the real time.
     pub fn new(system: &'a mut dyn SimulatedSystem, origin: WallTime) -> Self {
         Self { system, elapsed: 0, origin, observer: None, is_aborted: false }
     }
 
-    /// Shows each run to `observer` every few thousand events. What it does with
-    /// that changes no result, unless it breaks.
+    /// Sets an observer that is called every few thousand events. It cannot change results except
+    /// by ending the test.
     #[must_use]
     pub fn observer(mut self, observer: &'a mut SimObserver<'a>) -> Self {
         self.observer = Some(observer);
@@ -67,14 +67,14 @@ impl std::fmt::Debug for View<'_> {
 }
 
 impl View<'_> {
-    /// Time of the run, ns.
+    /// Returns the time since the start of the run, ns.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Counts, and the latencies of about a thousand of the queries issued since
-    /// the last glance, evenly spread, once they are answered.
+    /// Returns counts, and the latencies of answered queries. About a thousand evenly spread
+    /// queries are sampled between two glances.
     pub fn glance(&mut self) -> Glance {
         let Self { run, session, now, .. } = *self;
         let mut glance = Glance { epoch: run.epoch, now, ..Glance::default() };
@@ -158,7 +158,7 @@ impl Driver for VirtualTime<'_> {
         let (finished, end) = run.play(&mut session, self.system, &mut watch);
         self.is_aborted |= end.is_break();
         self.elapsed += finished;
-        // Ids that belong to no tenant of this run are told once.
+        // Ids that belong to no tenant of this run are reported once.
         run.tenants[0].record.misuse.add(run.foreign);
         let issued = session.into_issued();
         let tenants =
@@ -174,24 +174,24 @@ impl Driver for VirtualTime<'_> {
     }
 }
 
-/// One tenant's columns while a run goes on.
+/// Columns of one tenant during a run.
 struct Columns {
     record: Record,
-    kept: ResponseFilter,
+    filter: ResponseFilter,
     completed: u64,
     tokens: bool,
 }
 
-/// The onlooker of one run.
+/// Observer of one run, and its state.
 struct Watch<'w, 'o> {
     observer: &'w mut SimObserver<'o>,
     follows: FollowedQueries,
     seen: Vec<usize>,
-    /// The number of events at which it looks next.
+    /// Number of events after which the observer is called next.
     looks_at: u64,
 }
 
-/// Events between two calls of an onlooker: a fraction of a millisecond.
+/// Events between two calls of an observer. They take a fraction of a millisecond of real time.
 const EVENTS_BETWEEN_LOOKS: u64 = 4_096;
 
 impl Watch<'_, '_> {
@@ -207,13 +207,13 @@ struct SimulatedRun {
     /// Queries issued and events of the system.
     events: u64,
     epoch: u16,
-    /// Time of the test at the start of the run. Sessions count from the start
-    /// of their run, systems from the start of the test: what a system has left
-    /// to do from an earlier run takes its time in this one.
+    /// Time of the test at the start of the run. Sessions count time from the start of their run;
+    /// systems count from the start of the test, because work left over from an earlier run delays
+    /// this one.
     base: Nanos,
-    /// Completions of one event; kept for its memory.
+    /// Completions of one event; reused to avoid allocations.
     completions: Vec<SimulatedCompletion>,
-    /// The answer to one sample; kept for its memory.
+    /// Answer to one sample; reused to avoid allocations.
     answer: Vec<u8>,
     foreign: Misuse,
 }
@@ -226,7 +226,7 @@ impl SimulatedRun {
                 completed_at: Vec::with_capacity(session.generated_samples(at)),
                 ..Record::default()
             },
-            kept: job.kept(at, &session.numbering(at), session.generated_samples(at)),
+            filter: job.response_filter(at, &session.numbering(at), session.generated_samples(at)),
             completed: 0,
             tokens: tenant.plan.measures_tokens(),
         };
@@ -241,8 +241,7 @@ impl SimulatedRun {
         }
     }
 
-    /// Plays to the end and returns the time that it then is, and whether the
-    /// onlooker ended it.
+    /// Plays the run to its end; returns the end time and whether the observer ended it.
     fn play(
         &mut self,
         session: &mut Session,
@@ -267,8 +266,8 @@ impl SimulatedRun {
                     self.issue(&issue, now, system);
                 }
                 Step::WaitUntil(time) => {
-                    // Everything before the time of the next query, which comes
-                    // last among events of the same instant.
+                    // Process all events up to the due time: a query comes after the events of
+                    // the same instant.
                     while let Some(at) = self.next_event(system).filter(|&at| at <= time) {
                         now = now.max(at);
                         self.advance(now, system);
@@ -287,7 +286,7 @@ impl SimulatedRun {
                             self.advance(now, system);
                         }
                         (_, Some(until)) => now = until,
-                        // Nothing will ever happen: what is outstanding is missing.
+                        // No event will ever come: outstanding samples are missing.
                         (_, None) => session.give_up(),
                     }
                     self.report(session, now);
@@ -311,7 +310,7 @@ impl SimulatedRun {
         (now, end)
     }
 
-    /// When something next happens in the system, by the time of the run.
+    /// Returns when the next event of the system is, in time of the run.
     #[inline]
     fn next_event(&self, system: &dyn SimulatedSystem) -> Option<Nanos> {
         system.next_event().map(|at| at.saturating_sub(self.base))
@@ -382,7 +381,7 @@ impl SimulatedRun {
                     record.first_token_at[sample] =
                         completion.first_token_at.map_or(0, |at| at.saturating_sub(base));
                 }
-                if columns.kept.keeps(sequence) {
+                if columns.filter.keeps(sequence) {
                     self.answer.clear();
                     system.answer(id, &mut self.answer);
                     let length = self.answer.len();

@@ -31,13 +31,11 @@ pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> V
     let report = |run| {
         let run: &RunLog = run;
         let metrics = Metrics::with_definitions(figures, &run.record, &run.plan);
-        let judgement = match judged == figures || !run.plan.measures_tokens() {
-            true => judge(&metrics, &run.plan, run.ended),
-            false => judge(
-                &Metrics::with_definitions(judged, &run.record, &run.plan),
-                &run.plan,
-                run.ended,
-            ),
+        let judgement = if judged == figures || !run.plan.measures_tokens() {
+            judge(&metrics, &run.plan, run.ended)
+        } else {
+            let metrics = Metrics::with_definitions(judged, &run.record, &run.plan);
+            judge(&metrics, &run.plan, run.ended)
         };
         Report { run, metrics, judgement }
     };

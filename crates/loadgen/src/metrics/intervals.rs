@@ -49,10 +49,8 @@ impl Intervals {
             let due = record.scheduled(query);
             let stamps = record.completed_at.get(query * samples..).unwrap_or_default();
             let stamps = &stamps[..stamps.len().min(samples)];
-            let done = match stamps.len() == samples && !stamps.contains(&0) {
-                true => stamps.iter().copied().max(),
-                false => None,
-            };
+            let is_complete = stamps.len() == samples && !stamps.contains(&0);
+            let done = if is_complete { stamps.iter().copied().max() } else { None };
             let next = (query + 1 < queries).then(|| record.scheduled(query + 1));
             let count = match (next, done) {
                 (Some(next), _) => tick_at(plan, next) - tick_at(plan, due),

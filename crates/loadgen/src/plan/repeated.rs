@@ -63,9 +63,10 @@ impl Resolution<'_> {
                 Some(given)
             }
             Some(_) => {
-                let expected = match is_whole {
-                    true => "a decrement of at least 1 whole stream",
-                    false => "a decrement above 0 queries/s",
+                let expected = if is_whole {
+                    "a decrement of at least 1 whole stream"
+                } else {
+                    "a decrement above 0 queries/s"
                 };
                 let change = "leave it out for 1 % of the rate, or one stream";
                 return self.refuse(&["repetition", field], expected, change);

@@ -444,10 +444,10 @@ impl Resolution<'_> {
         // Between arrivals lie whole ns, so that above 1e9 queries/s the trace
         // would stand still.
         let stands_still = target_qps > SECOND as f64;
-        let in_duration = match duration_s > 0.0 && paced {
-            true if stands_still => f64::INFINITY,
-            true => duration_s * target_qps,
-            false => 0.0,
+        let in_duration = if duration_s > 0.0 && paced {
+            if stands_still { f64::INFINITY } else { duration_s * target_qps }
+        } else {
+            0.0
         };
         let queries = in_duration.max(shape.min_query_count as f64);
         if queries * shape.samples_per_query as f64 <= MAX_TRACE_SAMPLES as f64 {

@@ -1,5 +1,4 @@
-//! Several performance runs for one result: the search for the peak, and runs
-//! that are repeated before their result counts.
+//! Several performance runs for one result: the search for the peak, and repetitions.
 
 use std::sync::Arc;
 
@@ -14,16 +13,15 @@ use crate::settings::TestMode;
 use crate::trace::LoadedSet;
 use crate::verdict::{Verdict, is_of_load, judge, performance_met};
 
-/// Most samples in a query that are tried: more of them say nothing but how much
-/// memory there is.
+/// Maximum samples in a query that a search tries: larger queries only measure the memory.
 const MOST_STREAMS: f64 = 1_048_576.0;
 
-/// What a run must be.
+/// Condition for a run to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Demand {
-    /// Within its bounds: that alone steers a search.
+    /// Its bounds are met: the only condition in a search.
     Bounds,
-    /// VALID.
+    /// Its verdict is VALID.
     Verdict,
 }
 
@@ -39,36 +37,36 @@ impl From<Purpose> for Demand {
 /// A run that may be the result.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    /// Among the performance runs, from 0.
+    /// Number among the performance runs, from 0.
     number: usize,
-    /// How good it was; a lower one is worse.
+    /// Goodness of its result; higher is better.
     good: f64,
 }
 
-/// Why a run did not pass.
+/// Reason why a run did not pass.
 struct FailedRun {
     answer: Answer,
-    /// In words.
+    /// Reason as text.
     why: String,
 }
 
-/// A search on its way.
+/// State of a search in progress.
 struct SearchState {
     search: PeakSearch,
     unit: Unit,
     mode: TestMode,
-    /// Loads above this are not tried.
+    /// Maximum load that is tried.
     highest: f64,
     is_bisecting: bool,
-    /// The set that is loaded for all further runs, once there is one.
+    /// Set that is loaded for all further runs, once bisection begins.
     loaded: Option<Vec<LoadedSet>>,
-    /// Runs that were told of.
+    /// Runs recorded so far.
     made: usize,
-    /// The last run that passed, or all in a row that had to be VALID.
+    /// The last run that passed, or all VALID runs of the repetition.
     candidates: Vec<Candidate>,
-    /// Number of the first run of the repetition at this load, made or not.
+    /// Number of the first run of the repetition at this load, whether or not it has run.
     repeated_from: usize,
-    /// Why the last run failed that did.
+    /// Reason of the last failed run.
     failure: Option<String>,
 }
 
@@ -105,7 +103,7 @@ impl SearchState {
         }
     }
 
-    /// What a run is for, in the reference's words where it has any.
+    /// Returns the purpose of a run, in the reference's words if it has any.
     fn describe(&self, purpose: Purpose, load: f64) -> String {
         let load = self.show(load);
         match purpose {
@@ -130,11 +128,11 @@ impl SearchState {
         }
     }
 
-    /// Takes in what a run was like: how good it was, or why it did not pass.
-    fn tell(&mut self, purpose: Purpose, told: Result<f64, FailedRun>) {
+    /// Records the result of a run: its goodness, or why it did not pass.
+    fn record(&mut self, purpose: Purpose, result: Result<f64, FailedRun>) {
         let (number, demand) = (self.made, Demand::from(purpose));
         self.made += 1;
-        match told {
+        match result {
             Ok(good) => {
                 let first = match demand {
                     Demand::Bounds => number,
@@ -160,14 +158,14 @@ impl SearchState {
         }
     }
 
-    /// Which run is the result of a search that found a load: the last that passed,
-    /// or the lowest of those that had to be VALID.
+    /// Returns which run is the result of a search that found a load: the last run that passed, or
+    /// the worst of the runs that had to be VALID.
     fn runs_back(&self) -> usize {
         let lowest = self.candidates.iter().min_by(|a, b| a.good.total_cmp(&b.good));
         lowest.map_or(0, |lowest| self.made.saturating_sub(lowest.number + 1))
     }
 
-    /// What to do about an end without a load.
+    /// Returns advice for an end without a load.
     fn advice(&self, because: Failure) -> String {
         match because {
             Failure::Base | Failure::OneLoad => String::new(),
@@ -188,7 +186,7 @@ impl Test<'_, '_> {
     pub(super) fn find_peak(&mut self) {
         self.note("Starting FindPeakPerformance mode");
         if self.tenants[0].plan.peak().is_none() {
-            self.say(
+            self.log_message(
                 "error_invalid_config",
                 Severity::Error,
                 "Finding peak performance is only supported in Server scenarios.",
@@ -198,12 +196,12 @@ impl Test<'_, '_> {
         self.search();
     }
 
-    /// Makes the runs that the mode and the repetition ask for.
+    /// Runs the search or repetition of the plan.
     pub(super) fn search(&mut self) {
         let mut state = SearchState::new(&self.tenants[0].plan);
         let end = loop {
             let next = state.search.next();
-            // A search that failed has its last run for its result.
+            // The last run of a failed search is its result.
             if self.keep == RecordRetention::Results
                 && !matches!(next, PeakStep::Over(End::Failed { .. }))
             {
@@ -217,7 +215,7 @@ impl Test<'_, '_> {
                 && upper > state.highest
             {
                 let highest = match state.unit {
-                    // Such a rate says more of the client's memory than of the system.
+                    // A higher rate measures the client's memory more than the system.
                     Unit::Rate => lower,
                     Unit::Whole => state.highest,
                 };
@@ -238,8 +236,8 @@ impl Test<'_, '_> {
             if self.is_over() {
                 break None;
             }
-            let told = self.last_run(purpose.into());
-            state.tell(purpose, told);
+            let result = self.last_run(purpose.into());
+            state.record(purpose, result);
         };
         self.conclude(&state, end);
         self.result(match end {
@@ -254,8 +252,8 @@ impl Test<'_, '_> {
         }
     }
 
-    /// Drops the records of all runs that can no longer be the result. What is to
-    /// be logged of them stays.
+    /// Drops the records of all runs that cannot be the result any more, except records with logged
+    /// responses.
     fn drop_records(&mut self, candidates: &[Candidate]) {
         let is_candidate =
             |number: usize| candidates.iter().any(|candidate| candidate.number == number);
@@ -284,8 +282,8 @@ impl Test<'_, '_> {
         }
     }
 
-    /// Tells the bounds, and loads for all runs to come. The set of another
-    /// number of streams has another padding.
+    /// Logs the bounds and loads the samples for all further runs. Numbers of streams are excepted,
+    /// because each has its own padding of the set.
     fn begin_bisection(&mut self, state: &mut SearchState, lower: f64, upper: f64) {
         state.is_bisecting = true;
         let (lower, upper) = (state.show(lower), state.show(upper));
@@ -301,8 +299,8 @@ impl Test<'_, '_> {
         state.loaded = Some(sets);
     }
 
-    /// Whether every tenant's last run is as it must be, and how good that of the
-    /// first is; or else what to do about it.
+    /// Returns the goodness of the first tenant's last run if the last runs of all tenants meet
+    /// `demand`; otherwise the gravest reason.
     fn last_run(&self, demand: Demand) -> Result<f64, FailedRun> {
         let (mut good, mut missed) = (None, None::<FailedRun>);
         for run in self.logs.iter().filter_map(|log| log.runs().last()) {
@@ -311,9 +309,10 @@ impl Test<'_, '_> {
             let of_this = match (&judgement.verdict, demand) {
                 (Verdict::Invalid(violations), Demand::Verdict) => {
                     let whys: Vec<String> = violations.iter().map(ToString::to_string).collect();
-                    let answer = match is_of_load(violations, &metrics, &run.plan, run.ended) {
-                        true => Answer::TooMuch,
-                        false => Answer::NotOfLoad,
+                    let answer = if is_of_load(violations, &metrics, &run.plan, run.ended) {
+                        Answer::TooMuch
+                    } else {
+                        Answer::NotOfLoad
                     };
                     Some(FailedRun { answer, why: whys.join("; ") })
                 }
@@ -345,10 +344,10 @@ impl Test<'_, '_> {
                 state.show(state.highest)
             ),
         };
-        self.say("warning_generic_message", Severity::Warning, &text);
+        self.log_message("warning_generic_message", Severity::Warning, &text);
     }
 
-    /// Says what came of a search: the load found, or why the last run failed.
+    /// Logs the end of a search: the load found, or why the last run failed.
     fn conclude(&mut self, state: &SearchState, end: Option<End>) {
         let searches = state.mode == TestMode::FindPeakPerformance;
         let why = state.failure.as_ref().map_or("", |why| why);
@@ -370,7 +369,7 @@ impl Test<'_, '_> {
                     "FindPeakPerformance: Initial lower bound does not satisfy performance \
                      constraints, msg: {why}"
                 );
-                self.say("error_runtime", Severity::Error, &text);
+                self.log_message("error_runtime", Severity::Error, &text);
             }
             Some(End::Failed { because, .. }) if searches => {
                 let what = match state.unit {
@@ -380,19 +379,19 @@ impl Test<'_, '_> {
                 let advice = state.advice(because);
                 let text =
                     format!("FindPeakPerformance: No {what} was confirmed, msg: {why}{advice}");
-                self.say("error_runtime", Severity::Error, &text);
+                self.log_message("error_runtime", Severity::Error, &text);
             }
             Some(End::Failed { because, .. }) => {
                 let advice = state.advice(because);
                 self.note(&format!("Repetition: the last run is INVALID: {why}{advice}"));
             }
-            // The end of the test has a reason of its own.
+            // The reason for the end of the test is already logged.
             None => {}
         }
     }
 }
 
-/// The higher the better: the number that is the result of its scenario.
+/// Returns the goodness of a run, the result of its scenario; higher is better.
 fn goodness(metrics: &Metrics) -> f64 {
     match (metrics.rates, &metrics.intervals) {
         (Rates::Server { completed, .. }, _) => completed,
@@ -404,14 +403,14 @@ fn goodness(metrics: &Metrics) -> f64 {
     }
 }
 
-/// The highest rate that a trace of the plan's duration can have: between
-/// arrivals lie whole ns, and the number of samples is bounded.
+/// Returns the highest rate of a trace of the plan's duration: gaps between arrivals are whole ns, and
+/// the number of samples is limited.
 fn highest_rate(plan: &Plan) -> f64 {
     let duration_s = plan.target_duration as f64 / SECOND as f64;
     (MAX_TRACE_SAMPLES as f64 / duration_s).min(SECOND as f64)
 }
 
-/// The most streams that a trace of the plan's length can have.
+/// Returns the maximum number of streams of a trace of the plan's duration.
 fn most_streams(plan: &Plan) -> f64 {
     let duration_s = plan.target_duration as f64 / SECOND as f64;
     let queries = (2.0 * duration_s * plan.target_qps).max(plan.min_query_count as f64);

@@ -1,10 +1,10 @@
-//! The completion slab: where completions of any thread, in any order and any
-//! batch, are stamped without a lock, an allocation or a system call.
+//! The completion slab: stamps completions of any thread, in any order and in batches of any
+//! size, without a lock, an allocation or a system call.
 //!
-//! One stamp per sample and a bitmap of claims. A completion claims its bit
-//! with one `fetch_or` per touched word of 64 samples, which settles duplicate
-//! ids; then it stores the stamp. A reader that finds a claim but no stamp has
-//! read between the two and takes it as not complete yet.
+//! It has one stamp per sample and a bitmap of claims. A completion claims its bits with one
+//! `fetch_or` per word of 64 samples, which detects duplicate ids, and then stores the stamps. A
+//! reader that finds a claim without a stamp has read between the two; it treats the sample as
+//! not complete yet.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,20 +15,20 @@ use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
 use crate::trace::ResponseFilter;
 
-/// Samples in a chunk. Chunks are allocated before the run; only a run that
-/// goes on past its trace allocates more, on the issuing thread.
+/// Samples in a chunk. Chunks are allocated before the run. Only a run that continues past its
+/// trace allocates more, on the issuing thread.
 const CHUNK_SAMPLES: usize = 1 << 16;
 const WORD_SAMPLES: usize = 64;
-/// 2^14 chunks of 2^16 samples: a run that goes on past its trace may come to a
-/// billion samples.
+/// Minimum number of chunk slots. 2^14 chunks of 2^16 samples let a run that continues past its
+/// trace reach a billion samples.
 const LEAST_SLOTS: usize = 1 << 14;
 
-/// Chunks that a run with a trace of this many samples may come to.
+/// Returns the maximum number of chunks of a run with a trace of this many samples.
 fn chunk_slots(samples: usize) -> usize {
     LEAST_SLOTS.max(samples.div_ceil(CHUNK_SAMPLES).saturating_mul(2))
 }
 
-/// A value alone on its cache line (two, because prefetchers pair them).
+/// A value padded to two cache lines: prefetchers fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
@@ -49,8 +49,7 @@ struct TokenColumns {
 
 fn zeroed(n: usize) -> Box<[AtomicU64]> {
     let column: Box<[AtomicU64]> = (0..n).map(|_| AtomicU64::new(0)).collect();
-    // The allocator may hand out untouched pages; the faults belong here and
-    // not between two stamps.
+    // Touch each page, so that page faults occur here and not between two stamps.
     for page in column.iter().step_by(512) {
         page.store(0, Ordering::Relaxed);
     }
@@ -76,9 +75,9 @@ impl Chunk {
 #[derive(Debug)]
 pub(crate) struct Slab {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
-    /// Samples issued so far: ids from here on are unknown.
+    /// Samples issued so far; larger ids are unknown.
     issued: CachePadded<AtomicU64>,
-    /// Samples complete, counted by each completing thread apart.
+    /// Samples complete, counted per shard of completing threads.
     completed: Box<[CachePadded<AtomicU64>]>,
     tokens: bool,
     kept: ResponseFilter,
@@ -91,7 +90,7 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// A slab with memory for `samples` samples, and for more on demand.
+    /// Returns a slab with memory for `samples` samples; it grows on demand.
     pub(crate) fn new(samples: usize, tokens: bool, kept: ResponseFilter, shards: usize) -> Self {
         let slab = Self {
             chunks: (0..chunk_slots(samples)).map(|_| OnceLock::new()).collect(),
@@ -110,7 +109,7 @@ impl Slab {
         slab
     }
 
-    /// Makes room for `samples` samples in all.
+    /// Allocates memory for `samples` samples in all.
     #[inline]
     pub(crate) fn provide(&self, samples: usize) {
         let chunks = samples.div_ceil(CHUNK_SAMPLES);
@@ -122,37 +121,37 @@ impl Slab {
         }
     }
 
-    /// Admits ids below `samples`; called before the query is handed over.
+    /// Admits ids below `samples`; called before the query is issued.
     #[inline]
     pub(crate) fn admit(&self, samples: u64) {
         self.issued.0.store(samples, Ordering::Release);
     }
 
-    /// As [`Slab::admit`] where several threads issue.
+    /// Admits ids below `samples`, for runs with several issuing threads.
     pub(crate) fn admit_at_least(&self, samples: u64) {
         self.issued.0.fetch_max(samples, Ordering::Release);
     }
 
-    /// Samples issued by now.
+    /// Returns the samples issued so far.
     pub(crate) fn issued(&self) -> u64 {
         self.issued.0.load(Ordering::Acquire)
     }
 
-    /// Samples complete by now, failed ones included.
+    /// Returns the samples complete so far, failed ones included.
     #[inline]
     pub(crate) fn completed(&self) -> u64 {
         self.completed.iter().map(|shard| shard.0.load(Ordering::SeqCst)).sum()
     }
 
-    /// Stamps the responses of `run`, whose ids follow each other within one
-    /// word. `None` if some were never issued; then nothing is stamped.
+    /// Stamps the responses of `run`, which have consecutive ids within one word. Returns `None`
+    /// and stamps nothing if some of the ids were never issued.
     #[inline]
     pub(crate) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<StampedBatch> {
         let sequence = run[0].id().sequence();
         let (chunk, within, mask) = self.admitted(sequence, run.len())?;
         let claims = &chunk.claims[within / WORD_SAMPLES];
         let before = if run.len() == 1 {
-            // Asked for this way, one sample is one `bts` and not a loop.
+            // Written this way, one sample compiles to one `bts` instead of a loop.
             let bit = 1 << (within % WORD_SAMPLES);
             claims.fetch_or(bit, Ordering::AcqRel) & bit
         } else {
@@ -189,18 +188,19 @@ impl Slab {
         self.unknown.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether any responses are logged.
+    /// Returns whether any responses are logged.
     #[inline]
     pub(crate) fn logs(&self) -> bool {
         !matches!(self.kept, ResponseFilter::None)
     }
 
-    /// Whether the response to this sample is logged.
+    /// Returns whether the response to this sample is logged.
     pub(crate) fn keeps(&self, id: ResponseId) -> bool {
         self.kept.keeps(id.sequence())
     }
 
-    /// Chunk, position in it and mask of samples that were issued.
+    /// Returns the chunk of these samples, their position in it and their mask; `None` if some were
+    /// never issued.
     #[inline]
     fn admitted(&self, sequence: u64, len: usize) -> Option<(&Chunk, usize, u64)> {
         let end = sequence.checked_add(len as u64)?;
@@ -214,8 +214,8 @@ impl Slab {
         Some((chunk, within, mask))
     }
 
-    /// Copies the responses that are logged, of those just stamped; the first is
-    /// to `first`, whatever it says after a program has fetched its payload.
+    /// Copies the logged responses among those just stamped. `first` is the id of the first
+    /// response as it was stamped: fetching a payload may have changed the response.
     pub(crate) fn keep<R: AsResponse>(
         &self,
         first: ResponseId,
@@ -286,23 +286,23 @@ impl Slab {
     /// Adds to the count of complete samples; after all stamps are stored.
     #[inline]
     pub(crate) fn count(&self, fresh: u64, shard: usize) {
-        // Sequentially consistent, because a waiter announces that it parks
-        // and then reads this, while a completion adds to this and then reads
-        // whether somebody is parked: one of the two must see the other.
+        // Sequentially consistent: a waiter announces that it parks and then reads this count; a
+        // completion adds to this count and then reads the announcement. One of the two must see
+        // the other.
         self.completed[shard].0.fetch_add(fresh, Ordering::SeqCst);
     }
 
-    /// Completion stamps of the first `samples` samples; 0 is not complete.
+    /// Returns the completion stamps of the first `samples` samples; 0 means not complete.
     pub(crate) fn completed_at(&self, samples: usize) -> Vec<Nanos> {
         self.column(samples, |chunk| Some(&chunk.completed_at[..]), AtomicU64::load)
     }
 
-    /// First-token stamps of the first `samples` samples; 0 is none.
+    /// Returns the first-token stamps of the first `samples` samples; 0 means none.
     pub(crate) fn first_token_at(&self, samples: usize) -> Vec<Nanos> {
         self.column(samples, |c| c.tokens.as_ref().map(|t| &t.first_at[..]), AtomicU64::load)
     }
 
-    /// Token counts of the first `samples` samples.
+    /// Returns the token counts of the first `samples` samples.
     pub(crate) fn token_counts(&self, samples: usize) -> Vec<i64> {
         self.column(samples, |c| c.tokens.as_ref().map(|t| &t.counts[..]), AtomicI64::load)
     }
@@ -326,30 +326,30 @@ impl Slab {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Failures so far.
+    /// Returns the failures so far.
     pub(crate) fn failed(&self) -> Vec<(u64, Failure)> {
         self.failures().list.clone()
     }
 
-    /// How many failures there are so far.
+    /// Returns the number of failures so far.
     pub(crate) fn failed_count(&self) -> u64 {
         self.failures().list.len() as u64
     }
 
-    /// The completion stamp of a sample, for onlookers.
+    /// Returns the completion stamp of a sample, for observers.
     pub(crate) fn completion_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         Some(chunk.completed_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
-    /// The first-token stamp of a sample, for onlookers.
+    /// Returns the first-token stamp of a sample, for observers.
     pub(crate) fn first_token_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         let columns = chunk.tokens.as_ref()?;
         Some(columns.first_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
-    /// A copy of all that was stamped for the first `samples` samples.
+    /// Returns a copy of all stamps of the first `samples` samples.
     pub(crate) fn stamps(&self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);
         stamps.completed_at = self.completed_at(samples);
@@ -358,7 +358,7 @@ impl Slab {
         stamps
     }
 
-    /// As [`Slab::stamps`], giving memory back chunk by chunk.
+    /// Moves out all stamps of the first `samples` samples, freeing memory chunk by chunk.
     pub(crate) fn into_stamps(mut self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);
         stamps.completed_at.reserve_exact(samples);
@@ -382,8 +382,8 @@ impl Slab {
         stamps
     }
 
-    /// What is kept beside the columns, of the first `samples` samples: lanes
-    /// that ended at different places have issued more than is told.
+    /// Takes responses, failures and misuse counts of the first `samples` samples. Lanes that ended
+    /// at different queries may have issued more samples than the record holds.
     fn take_rest(&self, samples: usize) -> Stamps {
         let lock = |shard: &CachePadded<Mutex<Responses>>| {
             std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -408,15 +408,15 @@ impl Slab {
     }
 }
 
-/// Which of a run of responses were not complete before.
+/// Which responses of a batch were not complete before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StampedBatch {
-    /// Bit i is response i of the run.
+    /// Bit i is set if response i of the batch is new.
     fresh: u64,
 }
 
 impl StampedBatch {
-    /// One response, which was not.
+    /// A batch of one new response.
     pub(crate) const ONE: Self = Self { fresh: 1 };
 
     #[inline]
@@ -430,7 +430,7 @@ impl StampedBatch {
     }
 }
 
-/// What a slab holds, in plain columns.
+/// Contents of a slab, in plain columns.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     pub(crate) completed_at: Vec<Nanos>,

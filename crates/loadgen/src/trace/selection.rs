@@ -1,22 +1,21 @@
-//! Which responses of a run go to the accuracy log.
+//! Selection of the responses that go to the accuracy log.
 
 use crate::plan::{AccuracyLog, Plan};
 use crate::rng::Mt19937;
 use crate::settings::Scenario;
 use crate::share::Numbering;
 
-/// Which responses of a run go to the accuracy log.
+/// Selects the responses of a run that go to the accuracy log.
 ///
-/// Each sample has a value drawn when it is generated, from one generator with
-/// the default seed for the whole test; the seed of the audit only shifts all
-/// values by one offset.
+/// A value is drawn for each sample when it is generated, from one generator with the default seed
+/// for the whole test. The seed of the audit only shifts all values by one offset.
 #[derive(Debug, Clone)]
 pub enum LogSelection {
-    /// All of them: accuracy runs.
+    /// All responses: accuracy runs.
     All,
-    /// None: performance runs without an audit.
+    /// No responses: performance runs without an audit.
     None,
-    /// Those whose shifted value is at most `probability`.
+    /// Responses whose shifted value is at most `probability`.
     Sampled {
         /// Draws the values in order.
         values: Mt19937,
@@ -28,8 +27,7 @@ pub enum LogSelection {
 }
 
 impl LogSelection {
-    /// The selection of a run before which the test generated
-    /// `samples_generated` samples.
+    /// Returns the selection of a run. The test generated `samples_generated` samples before it.
     #[must_use]
     pub fn new(plan: &Plan, accuracy: bool, samples_generated: u64) -> Self {
         if accuracy {
@@ -45,7 +43,7 @@ impl LogSelection {
         Self::Sampled { values, offset, probability }
     }
 
-    /// Whether the next sample's response is logged.
+    /// Returns whether the response to the next sample is logged.
     pub fn next_sample(&mut self) -> bool {
         match self {
             Self::All => true,
@@ -58,7 +56,7 @@ impl LogSelection {
     }
 }
 
-/// The share of responses that a performance run logs.
+/// Returns the share of responses that a performance run logs.
 fn logged_share(plan: &Plan) -> f64 {
     let AccuracyLog { probability, sampling_target } = plan.accuracy_log;
     if sampling_target == 0 {
@@ -74,12 +72,12 @@ fn logged_share(plan: &Plan) -> f64 {
     sampling_target as f64 / expected.max(1) as f64
 }
 
-/// Which responses of a run are kept for the accuracy log.
+/// Set of samples whose responses are kept for the accuracy log.
 #[derive(Debug)]
 pub(crate) enum ResponseFilter {
     None,
     All,
-    /// A bit a sample of the generated trace.
+    /// One bit per sample of the generated trace.
     Some(Vec<u64>),
 }
 
@@ -92,7 +90,7 @@ impl ResponseFilter {
                 let mut words = vec![0; samples.div_ceil(64)];
                 let mut drawn = 0;
                 for sample in 0..samples {
-                    // Those of other clients have their values, too.
+                    // Samples of other clients consume values, too.
                     let number = numbering.trace_number(sample as u64);
                     (drawn..number).for_each(|_| _ = logged.next_sample());
                     words[sample / 64] |= u64::from(logged.next_sample()) << (sample % 64);
