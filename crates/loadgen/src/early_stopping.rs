@@ -86,8 +86,8 @@ pub enum Look {
 
 /// Evaluates `decided` queries of which `over` were over the bound.
 ///
-/// SingleStream and MultiStream have no bound. They need enough queries to discard one, and therefore
-/// use `over = 1`.
+/// SingleStream and MultiStream have no bound. They need enough queries to discard one, and
+/// therefore use `over = 1`.
 #[must_use]
 pub fn look(decided: u64, over: u64, params: &Params) -> Look {
     match minimum_queries(over, params).saturating_sub(decided) {
@@ -132,11 +132,11 @@ pub fn minimum_underlatency(over: u64, params: &Params) -> u64 {
     reach
 }
 
-/// Returns the largest number of over-latency queries with which a run of `queries` passes; `None` if
-/// it is too short to pass at all.
+/// Returns the largest number of over-latency queries with which a run of `queries` passes; `None`
+/// if it is too short to pass at all.
 ///
-/// Costs O(log n) binomial sums. For a fixed `n`, `n >= h_min(t) + t` is equivalent to "t or fewer are
-/// less likely than 1 - confidence".
+/// Costs O(log n) binomial sums. For a fixed `n`, `n >= h_min(t) + t` is equivalent to "t or fewer
+/// are less likely than 1 - confidence".
 #[must_use]
 pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
     if !params.rejects_boundary(queries, 0) {
@@ -154,8 +154,8 @@ pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
     Some(passes)
 }
 
-/// Returns the probability that a system on the boundary passes after exactly `queries` queries. It is
-/// below `1 - confidence` for one look, by construction.
+/// Returns the probability that a system on the boundary passes after exactly `queries` queries. It
+/// is below `1 - confidence` for one look, by construction.
 #[must_use]
 pub fn false_pass_rate(queries: u64, params: &Params) -> f64 {
     largest_overlatency(queries, params)
@@ -171,15 +171,16 @@ pub struct Estimate {
     pub processed: u64,
     /// Minimum number of queries: enough to pass with one over the bound.
     pub needed: u64,
-    /// Rank of the estimate among the latencies in descending order (>= 1); `None` if too few queries
-    /// were processed.
+    /// Rank of the estimate among the latencies in descending order (>= 1); `None` if too few
+    /// queries were processed.
     pub rank: Option<u64>,
     /// Estimated latency, ns; 0 without a rank, as shown in the logs.
     pub latency: i64,
 }
 
 impl Estimate {
-    /// Returns an estimate with the rank for a run of `processed` queries; its latency is not set yet.
+    /// Returns an estimate with the rank for a run of `processed` queries; its latency is not set
+    /// yet.
     #[must_use]
     pub fn for_count(processed: u64, params: &Params) -> Self {
         Self {
@@ -200,9 +201,9 @@ impl Estimate {
 
 /// Returns the query count of the rules for a percentile in (0, 1), before rounding up.
 ///
-/// With this count the margin of error of the percentile, at 99 % confidence, is one twentieth of the
-/// distance to 1: `z^2 p (1 - p) / margin^2` with `margin = (1 - p) / 20`. The rules define z as
-/// `NormsInv((1 - 0.99) / 2)`, which is negative; only its square counts.
+/// With this count the margin of error of the percentile, at 99 % confidence, is one twentieth of
+/// the distance to 1: `z^2 p (1 - p) / margin^2` with `margin = (1 - p) / 20`. The rules define z
+/// as `NormsInv((1 - 0.99) / 2)`, which is negative; only its square counts.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and small")]
 pub fn query_count(percentile: f64) -> u64 {
@@ -212,8 +213,8 @@ pub fn query_count(percentile: f64) -> u64 {
     (Z * Z * percentile * (1.0 - percentile) / (margin * margin)).round() as u64
 }
 
-/// Returns the minimum query count of the rules for a percentile in (0, 1): [`query_count`] rounded up
-/// to a multiple of 2^13.
+/// Returns the minimum query count of the rules for a percentile in (0, 1): [`query_count`] rounded
+/// up to a multiple of 2^13.
 #[must_use]
 pub fn minimum_query_count(percentile: f64) -> u64 {
     query_count(percentile).next_multiple_of(1 << 13)

@@ -87,9 +87,9 @@ pub enum Failure {
     },
 }
 
-/// Maximum number of times that a load is lowered because a confirming run failed. Chance can cost a
-/// well-chosen load up to ten steps of 1 % or of a stream; a search corrects a badly chosen load in
-/// fewer runs.
+/// Maximum number of times that a load is lowered because a confirming run failed. Chance can cost
+/// a well-chosen load up to ten steps of 1 % or of a stream; a search corrects a badly chosen load
+/// in fewer runs.
 pub const MOST_LOWERINGS: u32 = 10;
 
 /// Purpose of a run.
@@ -126,8 +126,8 @@ pub struct PeakSearch {
     settings: PeakSettings,
     /// Number of confirming runs; 0 means no confirmation.
     runs: u32,
-    /// Amount by which a failed confirmation lowers the load; 0 ends the search. `None` is a share of
-    /// the first load to be confirmed.
+    /// Amount by which a failed confirmation lowers the load; 0 ends the search. `None` is a share
+    /// of the first load to be confirmed.
     decrement: Option<f64>,
     state: State,
     lower: f64,
@@ -207,8 +207,8 @@ impl PeakSearch {
         }
     }
 
-    /// Sets the highest load that can be tried. It is tried next, or becomes the candidate if it has
-    /// passed.
+    /// Sets the highest load that can be tried. It is tried next, or becomes the candidate if it
+    /// has passed.
     pub fn end_of_range(&mut self, highest: f64) {
         if self.lower < highest {
             self.upper = highest;
@@ -284,8 +284,8 @@ mod tests {
         Repetition::Confirm { runs, decrement: Some(decrement) }
     }
 
-    /// Plays the search against a system for which `passes` returns whether a load passes; returns the
-    /// end and all loads run.
+    /// Plays the search against a system for which `passes` returns whether a load passes; returns
+    /// the end and all loads run.
     fn play(mut search: PeakSearch, passes: &mut dyn FnMut(f64) -> bool) -> (End, Vec<f64>) {
         let mut rates = Vec::new();
         loop {

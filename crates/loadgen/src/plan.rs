@@ -92,8 +92,8 @@ pub struct Plan {
     pub performance_issue_same_index: u64,
     /// `print_timestamps`, shown in the logs.
     pub print_timestamps: bool,
-    /// Runs of a performance test. The decrement is resolved, except if it is a share of a rate that
-    /// must first be found.
+    /// Runs of a performance test. The decrement is resolved, except if it is a share of a rate
+    /// that must first be found.
     pub repetition: Repetition,
 }
 
@@ -107,8 +107,8 @@ pub enum Load {
     },
     /// N contiguous samples at a time.
     MultiStream {
-        /// The percentile that is the result, in (0, 1). At a fixed interval, the share of queries that
-        /// must not skip an interval.
+        /// The percentile that is the result, in (0, 1). At a fixed interval, the share of queries
+        /// that must not skip an interval.
         percentile: f64,
         /// When a query is issued.
         pacing: StreamPacing,
@@ -124,8 +124,8 @@ pub enum Load {
 pub enum StreamPacing {
     /// When all samples of the last query are complete.
     OnCompletion,
-    /// Rounds v0.5 and v0.7: at the first tick at which the last query is complete. Ticks are
-    /// 1 / [`Plan::target_qps`] apart, and the first tick is that long after the start. The result is
+    /// Rounds v0.5 and v0.7: at the first tick at which the last query is complete. Ticks are 1 /
+    /// [`Plan::target_qps`] apart, and the first tick is that long after the start. The result is
     /// the number of streams.
     FixedInterval {
         /// The search for the highest number of streams.
@@ -238,8 +238,8 @@ impl Plan {
         self.load.percentile()
     }
 
-    /// Returns the Server latency bound or the fixed MultiStream interval, ns; 0 for other scenarios,
-    /// as shown in the logs.
+    /// Returns the Server latency bound or the fixed MultiStream interval, ns; 0 for other
+    /// scenarios, as shown in the logs.
     #[must_use]
     pub fn target_latency(&self) -> Nanos {
         match &self.load {

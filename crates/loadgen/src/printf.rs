@@ -1,14 +1,14 @@
-//! Numbers as `printf` of the C library writes them: the format of the reference's logs.
+//! Numbers as C writes them: the format of the reference's logs.
 
-/// `%g` with 6 significant digits: the default format of a C++ stream.
+/// Formats like `%g` with 6 significant digits: the default format of a C++ stream.
 ///
-/// Rust and glibc both round the exact binary value half to even, so the digits
-/// agree; only the choice of notation is ours to make.
+/// Rust and glibc both round the exact binary value half to even, so that the digits agree. Only
+/// the choice of notation is made here.
 #[must_use]
 pub fn general(value: f64) -> String {
     const DIGITS: i32 = 6;
     if value.is_nan() {
-        // Its sign means nothing and depends on the compiler.
+        // Without a sign, which depends on the compiler.
         return "nan".into();
     }
     if value.is_infinite() {
@@ -30,7 +30,7 @@ fn without_trailing_zeros(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// `%.2f`, with C's spelling of what is not finite.
+/// Formats like `%.2f`, with C's spelling of infinity and NaN.
 #[must_use]
 pub fn fixed2(value: f64) -> String {
     if value.is_finite() { format!("{value:.2}") } else { general(value) }

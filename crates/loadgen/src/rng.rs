@@ -1,5 +1,5 @@
-//! Random numbers: the generators and distributions of libstdc++ (GCC 11 and later), bit for bit, so
-//! that traces equal those of the reference. No other module draws random numbers.
+//! Random numbers: the generators and distributions of libstdc++ (GCC 11 and later), bit for bit,
+//! so that traces equal those of the reference. No other module draws random numbers.
 //!
 //! ```
 //! use dyno_loadgen::rng::Mt19937;
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Source: `std::mt19937`, `std::uniform_int_distribution`, `std::shuffle`,
-//! `std::generate_canonical` and `std::exponential_distribution` as libstdc++
-//! implements them. Other standard libraries draw differently, so that logs
-//! of builds with them cannot be reproduced.
+//! `std::generate_canonical` and `std::exponential_distribution` as libstdc++ implements them.
+//! Other standard libraries draw differently, so that logs of builds with them cannot be
+//! reproduced.
 
 const STATE_WORDS: usize = 624;
 const MIDDLE_WORD: usize = 397;
@@ -93,8 +93,8 @@ impl Mt19937 {
         }
     }
 
-    /// Returns a uniform number in `[0, range)`, `1 <= range < 2^32`. Draws at least once, even for a
-    /// range of 1.
+    /// Returns a uniform number in `[0, range)`, `1 <= range < 2^32`. Draws at least once, even for
+    /// a range of 1.
     ///
     /// Source: Lemire, "Fast random integer generation in an interval", 2019.
     #[expect(clippy::cast_possible_truncation, reason = "low and high half of a product")]
@@ -126,11 +126,11 @@ impl Mt19937 {
         -(1.0 - self.canonical()).ln() / rate
     }
 
-    /// Returns a gamma-distributed number with this shape (> 0) and mean 1. The reference has no such
-    /// distribution; equal seeds still give equal draws.
+    /// Returns a gamma-distributed number with this shape (> 0) and mean 1. The reference has no
+    /// such distribution; equal seeds still give equal draws.
     ///
-    /// Source: Marsaglia and Tsang, "A simple method for generating gamma
-    /// variables", 2000; shapes below 1 by their boost.
+    /// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; shapes
+    /// below 1 by their boost.
     pub fn gamma_of_mean_one(&mut self, shape: f64) -> f64 {
         let boosted = if shape < 1.0 { shape + 1.0 } else { shape };
         let d = boosted - 1.0 / 3.0;
@@ -156,8 +156,8 @@ impl Mt19937 {
         radius * (std::f64::consts::TAU * self.canonical()).cos()
     }
 
-    /// Shuffles like `std::shuffle`: two positions per draw while the product of two ranges fits in 32
-    /// bits, one per draw for 65,536 elements and more.
+    /// Shuffles like `std::shuffle`: two positions per draw while the product of two ranges fits in
+    /// 32 bits, one per draw for 65,536 elements and more.
     ///
     /// # Panics
     /// If there are 2^32 elements or more.

@@ -177,8 +177,8 @@ impl TestLog {
         runs.into_iter().nth(*runs_back)
     }
 
-    /// Returns the log of each [run](SearchSummary::repeated) of a repetition as a separate test, in
-    /// order.
+    /// Returns the log of each [run](SearchSummary::repeated) of a repetition as a separate test,
+    /// in order.
     pub fn repeated(&self) -> impl Iterator<Item = Self> {
         let repeated = self.search.as_ref().map_or(0..0, |search| search.repeated.clone());
         let performance = self.runs().filter(|run| !run.accuracy);
@@ -244,8 +244,8 @@ pub struct Tenant<'a> {
     pub plan: Plan,
     /// Data set.
     pub library: &'a dyn SampleLibrary,
-    /// Messages on its settings for the log, such as the overrides of an audit. They are logged at the
-    /// start of the test.
+    /// Messages on its settings for the log, such as the overrides of an audit. They are logged at
+    /// the start of the test.
     pub messages: Vec<Message>,
 }
 
@@ -263,8 +263,8 @@ pub const MOST_TENANTS: usize = 256;
 pub enum RecordRetention {
     /// The records of all runs: a trace log shows each sample of each run.
     Every,
-    /// Records that can be the result; those of search or repetition runs at other loads are dropped.
-    /// Records with logged responses are kept.
+    /// Records that can be the result; those of search or repetition runs at other loads are
+    /// dropped. Records with logged responses are kept.
     Results,
 }
 
@@ -402,8 +402,8 @@ impl<'a, 'd> Test<'a, 'd> {
         self.log_message("generic_message", Severity::Info, text);
     }
 
-    /// Returns the sets of each tenant per round. The tenant with the most sets determines the number
-    /// of rounds.
+    /// Returns the sets of each tenant per round. The tenant with the most sets determines the
+    /// number of rounds.
     fn sets(&self, plans: &[Arc<Plan>], accuracy: bool) -> Vec<Vec<LoadedSet>> {
         let sets_of = |(tenant, plan): (&Tenant<'_>, &Arc<Plan>)| {
             loadable_sets(plan, accuracy, tenant.library.total_sample_count())

@@ -32,8 +32,8 @@ pub(crate) use selection::ResponseFilter;
 /// Set of samples that is loaded at once, in load order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedSet {
-    /// Loaded samples. MultiStream pads the set with its own beginning, so that a query of contiguous
-    /// samples may start anywhere.
+    /// Loaded samples. MultiStream pads the set with its own beginning, so that a query of
+    /// contiguous samples may start anywhere.
     pub samples: Vec<SampleIndex>,
     /// Number of samples without the padding.
     pub end: usize,
@@ -200,8 +200,8 @@ impl Trace {
         self.beyond(indices)
     }
 
-    /// Draws a query even past the end of the trace. Returns `None` if none is left: every sample was
-    /// issued, or the recorded times are over.
+    /// Draws a query even past the end of the trace. Returns `None` if none is left: every sample
+    /// was issued, or the recorded times are over.
     #[inline]
     pub fn beyond(&mut self, indices: &mut Vec<SampleIndex>) -> Option<Nanos> {
         let at = self.gaps.due(self.generated, self.next_at)?;

@@ -181,7 +181,7 @@ impl Job {
             let mut limits = self.limits.iter();
             let is_kept = |limit: Option<&Limit>| limit.is_some_and(|l| !is_of_client(l));
             told.blocks.retain(|_| is_kept(limits.next()));
-            self.search.tell(told);
+            self.search.observe(told);
         }
         before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
         before.disturbed.iter().for_each(|run| self.search.lose(run.took_ns));

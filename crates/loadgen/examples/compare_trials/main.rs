@@ -1,12 +1,12 @@
-//! How often `dyno compare` raises a false alarm, and how often it sees a change,
-//! on systems whose truth is known.
+//! How often `dyno compare` raises a false alarm, and how often it sees a change, on systems whose
+//! truth is known.
 //!
-//! Figures as JSON lines on stdout, tables on stderr. With `--gates`, only gates in
-//! slices are tried, whose figures `bench/truth` prints; with `--designs`, three ways
-//! to find the interval of a percentile are compared.
+//! Figures as JSON lines on stdout, tables on stderr. With `--gates`, only gates in slices are
+//! tried, whose figures `bench/truth` prints; with `--designs`, three ways to find the interval of
+//! a percentile are compared.
 //!
-//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT] [--gates] [--designs]`
-//! `--case` takes only the cases whose name contains the text.
+//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT]
+//! [--gates] [--designs]` `--case` takes only the cases whose name contains the text.
 
 mod designs;
 mod gates;

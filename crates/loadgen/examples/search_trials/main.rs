@@ -131,7 +131,7 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
             Purpose::Confirm { .. } => reports(&log).iter().all(Report::is_valid),
             Purpose::Bracket | Purpose::Refine => true,
         };
-        search.tell(Observation {
+        search.observe(Observation {
             probe,
             took: run.finished_at,
             overloaded: matches!(run.ended, EndReason::TooManyOutstanding { .. }),

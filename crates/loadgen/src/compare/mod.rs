@@ -1,16 +1,28 @@
-//! Whether one side of a comparison is better or worse than the other, from the
-//! latencies of single queries.
+//! Compares two sides by the latencies of single queries: whether one side is better or worse.
 //!
-//! With one run a side, limits come from batches of the run ([`within`]) and are
-//! widened by an assumed deviation between runs ([`Options::between_runs`]). With
-//! several runs, each run is one observation ([`between`]) and the deviation is
-//! measured. A run may be played in slices that alternate with those of the other
-//! side; then two slices of each side are one observation. Where runs are added
-//! until the result is conclusive, limits hold at every look ([`anytime`]).
+//! With one run per side, limits come from batches of the run ([`within`]) and are widened by an
+//! assumed deviation between runs ([`Options::between_runs`]). With several runs, each run is one
+//! observation ([`between`]) and the deviation is measured. A run may be played in slices that
+//! alternate with those of the other side; then two slices of each side are one observation. If
+//! runs are added until the result is conclusive, limits hold at every look ([`anytime`]).
 //!
-//! All limits of a comparison hold together with the stated confidence, and a
-//! verdict follows from them alone: the false alarms of the whole comparison
-//! stay below [`Options::risk`]. `examples/compare_trials` measures both.
+//! All limits of a comparison hold together with the stated confidence, and the verdict follows
+//! only from them: the probability of a false alarm in the whole comparison stays below
+//! [`Options::risk`]. `examples/compare_trials` measures both.
+//!
+//! ```
+//! use dyno_loadgen::compare::{Metric, Options, Pairing, Run, Series, Verdict, compare};
+//!
+//! let run = |offset: u64| Run {
+//!     latency: (0..1_000).map(|query| 1_000_000 + offset + query * 7_919 % 1_000).collect(),
+//!     ..Run::default()
+//! };
+//! let median = Metric::Percentile(Series::Latency, 0.5);
+//! let options = Options::new(median, Vec::new(), Pairing::None);
+//! let comparison = compare(&[run(0)], &[run(200_000)], &options);
+//! assert_eq!(comparison.verdict, Verdict::Worse);
+//! assert!((comparison.rows[0].change.value - 0.2).abs() < 0.001);
+//! ```
 
 mod anytime;
 mod between;
@@ -34,96 +46,96 @@ use self::probability::normal;
 use self::verdict::{DriftEffect, Tolerance};
 use self::within::{Estimate, Share};
 
-/// What a run left, in columns in the order of its schedule.
+/// Data of a run, in columns in the order of its schedule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
-    /// Of the answered queries, ns.
+    /// Latencies of the answered queries, ns.
     pub latency: Vec<Nanos>,
-    /// Of the queries whose first token is known, ns after they were scheduled.
+    /// Times to first token, ns after the due time, of queries whose first token is known.
     pub first_token: Vec<Nanos>,
-    /// Of the queries with several tokens, ns.
+    /// Times per output token, ns, of queries with several tokens.
     pub time_per_output_token: Vec<Nanos>,
-    /// When queries were answered, ns since the start, ascending.
+    /// Completion times of queries, ns since the start, ascending.
     pub completed: Vec<Nanos>,
-    /// Of every query, whether it failed.
+    /// Per query: whether it failed.
     pub failed: Vec<bool>,
-    /// Queries that one record stands for (above 0).
+    /// Number of queries that one record represents (> 0).
     pub stride: f64,
-    /// When it was played among all runs of the comparison, if that is known.
+    /// Position in the playing order of all runs of the comparison, if known.
     pub position: Option<f64>,
 }
 
-/// Times of a query.
+/// Kind of time of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Series {
-    /// From scheduled to answered.
+    /// Time from the due time to the answer.
     Latency,
-    /// From scheduled to the first token.
+    /// Time from the due time to the first token.
     FirstToken,
-    /// Between tokens.
+    /// Time between tokens.
     TimePerOutputToken,
 }
 
-/// What is compared.
+/// Metric that is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
-    /// A percentile, in (0, 1).
+    /// Percentile, in (0, 1).
     Percentile(Series, f64),
-    /// The mean.
+    /// Mean.
     Mean(Series),
-    /// Answers a second.
+    /// Answers per second.
     Throughput,
-    /// The share of queries that failed.
+    /// Share of failed queries.
     Failures,
 }
 
 impl Metric {
-    /// Whether more of it is better.
+    /// Returns whether higher values are better.
     #[must_use]
     pub fn is_better_high(self) -> bool {
         self == Self::Throughput
     }
 
-    /// Whether its difference is in shares of all queries; else it is in shares
-    /// of the baseline's value.
+    /// Returns whether its difference is a share of all queries; otherwise it is a share of the
+    /// baseline's value.
     #[must_use]
     pub fn is_absolute(self) -> bool {
         self == Self::Failures
     }
 }
 
-/// How runs of the two sides belong together.
+/// Correspondence between the runs of the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairing {
-    /// Not at all.
+    /// No correspondence.
     None,
-    /// Run `i` of one side was played beside run `i` of the other; of single
-    /// runs, query `i` was scheduled at the same time.
+    /// Run `i` of one side was played beside run `i` of the other side. For single runs, query `i`
+    /// was scheduled at the same time.
     InOrder,
 }
 
-/// What is asked for.
+/// Options of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The metric that has most of the risk.
+    /// Metric with most of the risk.
     pub headline: Metric,
-    /// The others.
+    /// Further metrics.
     pub further: Vec<Metric>,
-    /// How runs belong together.
+    /// Correspondence between the runs.
     pub pairing: Pairing,
-    /// Changes up to this share of the baseline's value are neither better nor worse
-    /// (>= 0). Of failures, which are no share of it, every change is.
+    /// Changes up to this share of the baseline's value are neither better nor worse (>= 0). It
+    /// does not apply to failures, where every change counts.
     pub threshold: f64,
     /// Changes up to this share of the baseline's value are equivalent (>= 0).
     pub margin: f64,
     /// Probability of any false alarm among all metrics, in (0, 1).
     pub risk: f64,
-    /// How often the comparison is made while runs are added.
+    /// When the comparison is evaluated while runs are added.
     pub looks: LookPolicy,
     /// Standard deviation of the logarithm of a metric between runs of one system
-    /// (>= 0), assumed where each side has a single run.
+    /// (>= 0), assumed if each side has a single run.
     pub between_runs: f64,
-    /// Runs in a row that may be pooled into one observation where each alone has
+    /// Maximum number of consecutive runs that are pooled into one observation if single runs have
     /// too few values (>= 1); for [`Pairing::InOrder`].
     pub pooled_most: usize,
 }
@@ -152,54 +164,54 @@ impl Options {
     }
 }
 
-/// The headline's part of the risk, if it is not alone. The others share the rest
-/// evenly: theirs must be large changes to count.
+/// Part of the risk for the headline if there are further metrics. These share the rest evenly, so
+/// that only large changes of them count.
 const HEADLINE_PART: f64 = 0.8;
 
-/// The power at which [`Row::detectable`] is told.
+/// Statistical power of [`Row::detectable`].
 pub const POWER: f64 = 0.8;
 
-/// One metric of both sides.
+/// Comparison of one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// Metric.
     pub metric: Metric,
-    /// Of the baseline: ns, answers a second, or a share. Of several runs, the
-    /// geometric mean.
+    /// Value of the baseline: ns, answers per second, or a share. The geometric mean of several
+    /// runs.
     pub baseline: f64,
-    /// Of the candidate.
+    /// Value of the candidate.
     pub candidate: f64,
-    /// From baseline to candidate, as a share of the baseline; a difference of
-    /// shares for [`Metric::Failures`]. 0.02 is 2 % more.
+    /// Change from baseline to candidate, as a share of the baseline; a difference of shares for
+    /// [`Metric::Failures`]. 0.02 is 2 % more.
     pub change: Interval,
-    /// Of this row's limits, such that those of all rows hold together.
+    /// Confidence of the limits of this row, chosen such that those of all rows hold together.
     pub confidence: f64,
-    /// The smallest change that would have been found in [`POWER`] of all
-    /// comparisons like this one; infinite if none.
+    /// Smallest change that is found in [`POWER`] of all such comparisons; infinite if there is
+    /// none.
     pub detectable: f64,
-    /// Its trend over all runs.
+    /// Trend over all runs.
     pub drift: Option<Drift>,
-    /// What follows.
+    /// Conclusion.
     pub finding: Finding,
 }
 
 /// A metric that could not be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OmittedMetric {
-    /// Which.
+    /// Metric.
     pub metric: Metric,
-    /// Why.
+    /// Why it could not be compared.
     pub reason: DataShortage,
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// The headline first, if it could be compared.
+    /// Compared metrics; the headline is first, if it could be compared.
     pub rows: Vec<Row>,
-    /// What could not.
+    /// Metrics that could not be compared.
     pub omitted: Vec<OmittedMetric>,
-    /// Of all.
+    /// Conclusion of the whole comparison.
     pub verdict: Verdict,
 }
 
@@ -234,7 +246,7 @@ struct Sides<'a> {
     options: &'a Options,
 }
 
-/// What the two sides have of a metric, and how they differ.
+/// Values of a metric on both sides, and their difference.
 struct Difference {
     baseline: f64,
     candidate: f64,
@@ -243,8 +255,8 @@ struct Difference {
 }
 
 impl Comparison {
-    /// Makes these metrics inconclusive because of the runs' conditions. A metric that
-    /// is worse stays worse unless `also_worse`.
+    /// Makes metrics inconclusive because of the conditions of the runs. A metric that is worse
+    /// stays worse unless `also_worse` is set.
     pub fn doubt(
         &mut self,
         headline: Metric,
@@ -296,7 +308,7 @@ impl Sides<'_> {
         risk: f64,
     ) -> Result<Difference, DataShortage> {
         let [a, b] = estimates([baseline, candidate], metric, risk)?;
-        // A query that failed on one side only would shift all that follow.
+        // Queries do not correspond after a query that failed on one side only.
         let is_paired =
             self.options.pairing == Pairing::InOrder && baseline.failed == candidate.failed;
         let interval = between::single(&a, &b, is_paired);
@@ -351,7 +363,7 @@ impl Sides<'_> {
     fn failures(&self, risk: f64) -> Result<Difference, DataShortage> {
         let [mut a, mut b] = [self.baseline, self.candidate].map(|runs| share(runs, risk));
         if let (Ok(a), Ok(b)) = (&mut a, &mut b) {
-            // A side without failures does not say how they cluster.
+            // A side without failures does not show how failures cluster.
             let clustered = |one: &Share| one.independent / one.trials;
             let most = clustered(a).min(clustered(b));
             a.independent = most * a.trials;
@@ -375,10 +387,10 @@ impl Sides<'_> {
 }
 
 impl Run {
-    /// Pools runs that were played one after the other, such as the slices of one.
+    /// Pools consecutive runs, such as the slices of a run.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there are no runs.
     #[must_use]
     pub fn pool(runs: &[Self]) -> Self {
         let first = runs.first().expect("at least one run is pooled");
@@ -405,19 +417,19 @@ impl Run {
         }
     }
 
-    /// Time from one answer to the next.
+    /// Returns the times between answers.
     fn gaps(&self) -> Vec<Nanos> {
         let before = std::iter::once(&0).chain(&self.completed);
         self.completed.iter().zip(before).map(|(at, before)| at.saturating_sub(*before)).collect()
     }
 
-    /// ln of answers a second, where ln of the mean gap in ns is this.
+    /// Returns the logarithm of the answers per second for the logarithm of the mean gap in ns.
     fn log_rate(&self, log_gap: f64) -> f64 {
         (self.stride * SECOND as f64).ln() - log_gap
     }
 }
 
-/// The logarithm of a metric of two runs, with limits.
+/// Returns the logarithm of a metric of two runs, with limits.
 fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], DataShortage> {
     let each = |estimate: &dyn Fn(&Run) -> Result<Estimate, DataShortage>| {
         Ok([estimate(runs[0])?, estimate(runs[1])?])
@@ -435,7 +447,7 @@ fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2]
     }
 }
 
-/// The logarithm of a metric of one run.
+/// Returns the logarithm of a metric of one run.
 fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
     match metric {
         Metric::Percentile(series, p) => within::percentile_alone(run.times(series), p),
@@ -445,7 +457,7 @@ fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
     }
 }
 
-/// The share of failures on one side. Of several runs, their differences say how
+/// Returns the share of failures on one side. With several runs, their differences show how
 /// failures cluster.
 fn share(runs: &[Run], risk: f64) -> Result<Share, DataShortage> {
     match runs {

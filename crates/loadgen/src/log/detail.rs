@@ -1,4 +1,4 @@
-//! `mlperf_log_detail.txt`: every setting, event and result, one JSON object a line.
+//! `mlperf_log_detail.txt`: every setting, event and result, one JSON object per line.
 
 use std::io::{self, Write};
 
@@ -21,8 +21,8 @@ use crate::settings::{Arrivals, FIELDS, Origin, Repetition, Scenario};
 /// The file could not be written.
 pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Result<Counts> {
     let mut lines = Lines::new(file, log.process);
-    // What was found while settings were resolved precedes them, as in the
-    // reference, with our notes on it; what was found before the test precedes all.
+    // Messages of the resolution precede the settings, as in the reference, together with Dyno's
+    // notes; messages from before the test precede everything.
     let is_notice = |event: &&Event| {
         matches!(event, Event::Message(Message { severity, key, .. })
             if *severity != Severity::Info || *key == NOTE)
@@ -37,7 +37,7 @@ pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Res
     write_effective(&mut lines, log)?;
     write_own_settings(&mut lines, log)?;
     let mut reports = reports.iter();
-    // A result ends with the count of errors, and the last one counts this one, too.
+    // A result ends with the number of errors; the last result includes this error.
     let is_result = |event: &Event| matches!(event, Event::Result { .. });
     let last = log.events.iter().rposition(is_result).unwrap_or(log.events.len()).max(notices);
     write_events(&mut lines, &log.events[notices..last], &mut reports)?;
@@ -166,11 +166,11 @@ fn write_effective(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     lines.line("effective_sample_index_rng_seed", plan.seeds.sample_index)?;
     lines.line("effective_schedule_rng_seed", plan.seeds.schedule)?;
     lines.line("effective_accuracy_log_rng_seed", plan.seeds.accuracy_log)?;
-    // As asked for: a share above 1 logs every response, as 1 does.
+    // The requested value: a share above 1 logs every response, like 1.
     lines.line("effective_accuracy_log_probability", s.accuracy_log_probability)?;
     lines.line("effective_accuracy_log_sampling_target", plan.accuracy_log.sampling_target)?;
     lines.line("effective_print_timestamps", plan.print_timestamps)?;
-    // As asked for, even where both are set and one wins.
+    // The requested values, even if both are set and only one is effective.
     lines.line("effective_performance_issue_unique", s.performance_issue_unique)?;
     lines.line("effective_performance_issue_same", s.performance_issue_same)?;
     let same_index = plan.performance_issue_same_index;
@@ -180,8 +180,8 @@ fn write_effective(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     lines.line("effective_sample_concatenate_permutation", plan.concatenate_permutation)
 }
 
-/// What only Dyno has: its own settings that are not at their defaults, and
-/// where values came from that a file or flag set.
+/// Writes what only Dyno has: its own settings that differ from their defaults, and the origins of
+/// set values.
 fn write_own_settings(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     let combined = super::combined_fingerprint();
     lines.line("dyno_fingerprint", combined.as_str())?;
@@ -243,11 +243,11 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     lines.line("generated_query_duration", run.generated_duration)?;
     let last = run.last();
     lines.at = run.started_at + last.last_issue;
-    // Before the end, as where the reference meets it.
+    // Before the end of the run, where the reference detects it.
     write_misuse(lines, run)?;
     write_end(lines, run)?;
     lines.at = run.finished_at;
-    // There is no logger thread that could be contended. Parsers expect the keys.
+    // Dyno has no logger thread, but parsers expect the keys.
     for counter in [
         "logger_swap_request_slots_retry_count",
         "logger_swap_request_slots_retry_retry_count",
@@ -306,7 +306,7 @@ fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
 
 fn write_misuse(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     let misuse = &run.record.misuse;
-    // The texts are the reference's, its apostrophe included.
+    // The texts are those of the reference, including its misplaced apostrophe.
     for (times, text) in [
         (misuse.duplicate, "Attempted to complete a sample twice."),
         (misuse.stale, "Received completion for an old sample."),
@@ -426,8 +426,8 @@ fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
     }
 }
 
-/// The counts under the keys of the releases that had a fixed interval, the sums
-/// under ours.
+/// Writes the counts under the keys of the releases with a fixed interval, and the sums under keys
+/// of Dyno.
 fn write_intervals(lines: &mut Lines, found: &Intervals) -> io::Result<()> {
     for (percentile, count) in PERCENTILES.iter().zip(found.percentiles) {
         let key =
@@ -496,7 +496,7 @@ fn write_tokens(lines: &mut Lines, report: &Report) -> io::Result<()> {
     }
 }
 
-/// What the reference does not measure.
+/// Writes results that the reference does not measure.
 fn write_own_results(lines: &mut Lines, report: &Report) -> io::Result<()> {
     let metrics = &report.metrics;
     if let Some(lag) = metrics.client_lag {

@@ -1,4 +1,4 @@
-//! Numbers and strings as the reference prints them, and fast integers.
+//! JSON strings, dates, and fast formatting of integers.
 
 use crate::clock::{CivilTime, WallTime};
 
@@ -29,8 +29,8 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Appends an integer in decimal. A trace has a dozen per query, and `write!`
-/// costs three times as much.
+/// Appends an integer in decimal. A trace has a dozen integers per query, and `write!` takes three
+/// times as long.
 pub fn push_u64(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
@@ -76,14 +76,14 @@ pub fn push_milliseconds(out: &mut Vec<u8>, ns: u64) {
     push_decimal(out, ns, 1_000_000, 6);
 }
 
-/// `2026-11-21T01:16:16Z`, in UTC.
+/// Formats a time in UTC as `2026-11-21T01:16:16Z`.
 #[must_use]
 pub fn iso_datetime(at: WallTime) -> String {
     let CivilTime { year, month, day, hour, minute, second, .. } = at.utc();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// `11-21-2026 01:16:16.119`, in UTC: the form that power loggers read.
+/// Formats a time in UTC as `11-21-2026 01:16:16.119`, for power loggers.
 #[must_use]
 pub fn power_datetime(at: WallTime) -> String {
     let CivilTime { year, month, day, hour, minute, second, millisecond } = at.utc();

@@ -1,4 +1,4 @@
-//! `mlperf_log_summary.txt`: what a person reads first.
+//! `mlperf_log_summary.txt`: the summary for readers.
 
 use std::fmt::Write;
 
@@ -13,8 +13,8 @@ use crate::verdict::EarlyStoppingResult;
 
 const RULE: &str = "================================================";
 
-/// The whole text. A test without a reported run (accuracy only) has the two
-/// counts alone.
+/// Returns the text of the summary. A test without a reported run (accuracy only) has only the two
+/// counts.
 #[must_use]
 pub fn text(log: &TestLog, reports: &[Report], counts: Counts) -> String {
     let mut out = String::new();
@@ -42,7 +42,7 @@ type WriteResult = std::fmt::Result;
 
 fn write_report(out: &mut String, log: &TestLog, report: &Report) -> WriteResult {
     writeln!(out, "{RULE}\nMLPerf Results Summary\n{RULE}")?;
-    // A name with a line end must not be able to forge a line.
+    // A line end in a name must not forge a line.
     writeln!(out, "SUT name : {}", log.sut_name.replace(char::is_control, " "))?;
     writeln!(out, "Scenario : {}", report.run.plan.scenario())?;
     writeln!(out, "Mode     : {}", log.plan.mode)?;
@@ -112,7 +112,7 @@ fn write_validity(out: &mut String, report: &Report) -> WriteResult {
     }
     writeln!(out, "  Min duration satisfied : {}", yes_no(judgement.min_duration_met))?;
     writeln!(out, "  Min queries satisfied : {}", yes_no(judgement.min_queries_met))?;
-    // The releases without early stopping did not say that there was none.
+    // Releases without early stopping have no such line.
     let is_offline = matches!(report.metrics.rates, Rates::Offline { .. });
     let is_judged = is_offline || judgement.early_stopping != EarlyStoppingResult::None;
     if is_judged {
@@ -160,7 +160,7 @@ fn write_rates(out: &mut String, report: &Report) -> WriteResult {
     }
 }
 
-/// The blocks of the releases that had a fixed interval, in their words.
+/// Writes the blocks of releases with a fixed interval, in their words.
 fn write_intervals(out: &mut String, report: &Report) -> WriteResult {
     let plan = &report.run.plan;
     let (qps, ms) = (plan.target_qps, 1_000.0 / plan.target_qps);

@@ -1,5 +1,5 @@
-//! The part of a plan that belongs to the scenario: rate, percentile, arrivals,
-//! bounds and the search for the peak.
+//! Resolves the settings of the scenario: rate, percentile, arrivals, bounds and the search for the
+//! peak.
 
 use super::problem::ReferenceBehavior;
 use super::resolve::{INVALID_SETTINGS, Resolution};
@@ -9,16 +9,15 @@ use crate::printf::general;
 use crate::search::Unit;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 
-/// Decimals of the peak rate that are still distinct at any rate a system reaches.
+/// Maximum decimals of the peak rate: more are not distinct at rates that systems reach.
 const PEAK_DECIMALS_MAX: i32 = 9;
 
-/// Threads that the logger of the reference can serve.
+/// Maximum number of issue threads: the limit of the reference's logger.
 const ISSUE_THREADS_MAX: u64 = 1_024;
 
 impl Resolution<'_> {
-    /// Queries/s that the trace assumes. The reference takes 1 for a negative
-    /// rate of Server and Offline; the same stands in for every other value that
-    /// gives no period.
+    /// Returns the rate of the trace, queries/s. The reference uses 1 for a negative rate of Server
+    /// and Offline; 1 also replaces every other value without a period.
     pub(super) fn target_qps(&mut self) -> f64 {
         let s = self.settings;
         if self.has_interval() {
@@ -52,24 +51,23 @@ impl Resolution<'_> {
                 ("a rate above 0 samples/s", "set it to the throughput that the system may reach")
             }
         };
-        // 0 and infinity keep their meaning where the reference survives them:
-        // a latency of 0 ns is a trace without gaps, a throughput of 0 leaves
-        // the query at its minimum. What then has no end is caught as a trace
-        // that is too long.
+        // 0 and infinity are kept if the reference survives them: a latency of 0 ns is a trace
+        // without gaps, and a throughput of 0 leaves the query at its minimum. An endless trace is
+        // detected later as too long.
         let survives = rate >= 0.0 && !(s.scenario == Scenario::Server && rate == 0.0);
         let in_reference = if survives { ReferenceBehavior::Runs } else { one() };
         self.problem(&[field], expected, change, in_reference);
         let has_rate = matches!(s.scenario, Scenario::Server | Scenario::Offline);
         if has_rate && given < 0.0 {
             let given = general(given);
-            self.told_as(format!(
+            self.set_reference_text(format!(
                 "Invalid value for {field} requested. requested: {given} using: 1"
             ));
         }
         if survives { rate } else { 1.0 }
     }
 
-    /// Which token metrics there are.
+    /// Returns the token metrics.
     pub(super) fn tokens(&mut self) -> Option<Tokens> {
         let s = self.settings;
         let inferring = matches!(s.scenario, Scenario::Server | Scenario::Offline);
@@ -106,7 +104,7 @@ impl Resolution<'_> {
         }
     }
 
-    /// What only the chosen scenario has.
+    /// Returns the settings of the chosen scenario.
     pub(super) fn load(&mut self, has_tokens: bool) -> Load {
         let s = self.settings;
         let defaults = TestSettings::default();
@@ -275,7 +273,7 @@ impl Resolution<'_> {
                 ReferenceBehavior::Stops { key: INVALID_SETTINGS },
             );
         }
-        // A search that is not asked for cannot be wrong.
+        // Without a search its settings cannot be wrong.
         if s.mode != TestMode::FindPeakPerformance {
             self.problems.truncate(problems_before);
         }

@@ -1,4 +1,4 @@
-//! MultiStream at a fixed interval, as rounds v0.5 and v0.7 had it.
+//! MultiStream at a fixed interval, as in rounds v0.5 and v0.7.
 
 use super::problem::ReferenceBehavior;
 use super::resolve::Resolution;
@@ -6,21 +6,21 @@ use super::{PeakSettings, StreamPacing};
 use crate::search::Unit;
 use crate::settings::{EarlyStopping, Scenario};
 
-/// Longer intervals than 1000 s are no load: in a run of the length that the rules ask
-/// for, not one query would be due.
+/// Lowest rate, queries/s. At intervals above 1000 s not one query would be due in a run of the
+/// length that the rules require.
 const INTERVAL_QPS_MIN: f64 = 0.001;
-/// Shorter intervals than 1 us are below what any client can keep, and their
-/// ticks could not be told apart in whole ns.
+/// Highest rate, queries/s. No client can keep intervals below 1 us, and their ticks would coincide
+/// in whole ns.
 const INTERVAL_QPS_MAX: f64 = 1e6;
 
 impl Resolution<'_> {
-    /// Whether queries are due at ticks.
+    /// Returns whether queries are due at ticks.
     pub(super) fn has_interval(&self) -> bool {
         let s = self.settings;
         s.scenario == Scenario::MultiStream && s.multi_stream_target_qps != 0.0
     }
 
-    /// Ticks per second.
+    /// Returns the ticks per second.
     pub(super) fn interval_qps(&mut self) -> f64 {
         let given = self.settings.multi_stream_target_qps;
         if (INTERVAL_QPS_MIN..=INTERVAL_QPS_MAX).contains(&given) {
@@ -35,7 +35,7 @@ impl Resolution<'_> {
         1.0
     }
 
-    /// When a MultiStream query goes out.
+    /// Returns when a MultiStream query is issued.
     pub(super) fn stream_pacing(&mut self) -> StreamPacing {
         if !self.has_interval() {
             return StreamPacing::OnCompletion;
@@ -57,7 +57,7 @@ impl Resolution<'_> {
                 ReferenceBehavior::Replaced { by: "the calling thread".into() },
             );
         }
-        // Doubling, as the reference did.
+        // The search doubles the load, as in the reference.
         let peak = PeakSettings { unit: Unit::Whole, decimals: 0, step_size: 1.0 };
         StreamPacing::FixedInterval { peak }
     }

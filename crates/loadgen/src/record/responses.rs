@@ -8,8 +8,8 @@ use super::LoggedResponse;
 /// also their count and the length of the first token plus 1), followed by the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Responses {
-    /// Each segment is full when the next one begins. Segments never grow, so that no byte is copied
-    /// twice.
+    /// Each segment is full when the next one begins. Segments never grow, so that no byte is
+    /// copied twice.
     segments: Vec<Vec<u8>>,
     len: usize,
 }

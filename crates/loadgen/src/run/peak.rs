@@ -403,8 +403,8 @@ fn goodness(metrics: &Metrics) -> f64 {
     }
 }
 
-/// Returns the highest rate of a trace of the plan's duration: gaps between arrivals are whole ns, and
-/// the number of samples is limited.
+/// Returns the highest rate of a trace of the plan's duration: gaps between arrivals are whole ns,
+/// and the number of samples is limited.
 fn highest_rate(plan: &Plan) -> f64 {
     let duration_s = plan.target_duration as f64 / SECOND as f64;
     (MAX_TRACE_SAMPLES as f64 / duration_s).min(SECOND as f64)

@@ -304,7 +304,8 @@ impl Responder {
         self.first_token_stamped(responses, self.run.stamp());
     }
 
-    /// Reports first tokens that came at `at`, in ns since the start of the run. Impossible times are treated as in [`Responder::complete_at`].
+    /// Reports first tokens that came at `at`, in ns since the start of the run. Impossible times
+    /// are treated as in [`Responder::complete_at`].
     pub fn first_token_at<R: AsResponse>(&self, responses: &[R], at: Nanos) {
         self.first_token_stamped(responses, self.run.stamp_of(at));
     }

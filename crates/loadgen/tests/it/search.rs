@@ -45,7 +45,7 @@ fn play(rules: Rules, play: &mut dyn FnMut(&Search, Probe) -> Observation) -> (O
     let mut search = Search::new(rules);
     loop {
         match search.next() {
-            Step::Run(probe) => search.tell(play(&search, probe)),
+            Step::Run(probe) => search.observe(play(&search, probe)),
             Step::Done(outcome) => return (outcome, search),
         }
     }
@@ -158,7 +158,7 @@ fn no_run_is_begun_that_would_end_too_late() {
             let share = 0.1 * (probe.load / peak).powi(20) * (0.5 + random.canonical());
             let took = probe.duration + (3.0 * random.canonical() * SECOND as f64) as Nanos;
             match took <= search.left() {
-                true => search.tell(Observation { took, ..exact(share.min(1.0), probe) }),
+                true => search.observe(Observation { took, ..exact(share.min(1.0), probe) }),
                 false => search.lose(search.left()),
             }
         };
@@ -208,7 +208,7 @@ fn what_was_confirmed_within_more_is_searched_further_within_less() {
     assert_eq!(outcome.end, End::Confirmed);
     let goes_on = |tolerance: f64, max_time: Nanos| {
         let mut further = Search::new(Rules { tolerance, max_time, ..wide.clone() });
-        search.observations().iter().for_each(|told| further.tell(told.clone()));
+        search.observations().iter().for_each(|told| further.observe(told.clone()));
         further
     };
     let again = goes_on(0.05, wide.max_time);
@@ -217,7 +217,7 @@ fn what_was_confirmed_within_more_is_searched_further_within_less() {
     let before = further.observations().len();
     let end = loop {
         match further.next() {
-            Step::Run(probe) => further.tell(noisy(&search, probe)),
+            Step::Run(probe) => further.observe(noisy(&search, probe)),
             Step::Done(outcome) => break outcome,
         }
     };

@@ -24,8 +24,8 @@ struct PoolState {
     closed: bool,
 }
 
-/// Next work of a registered thread. Each lane has its own thread: a thread that has issued its lane
-/// takes no other, whose queries would be late.
+/// Next work of a registered thread. Each lane has its own thread: a thread that has issued its
+/// lane takes no other, whose queries would be late.
 type Seat = Option<Work>;
 
 impl PoolState {

@@ -86,8 +86,8 @@ impl Issuer {
         }
     }
 
-    /// Prepares a query before it is due. Returns its tenant's slab and the number of samples issued
-    /// up to and including the query.
+    /// Prepares a query before it is due. Returns its tenant's slab and the number of samples
+    /// issued up to and including the query.
     #[inline]
     pub(super) fn prepare<'r>(
         &mut self,

@@ -190,8 +190,8 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
     }
 }
 
-/// Returns the slabs of all tenants. `samples` has the samples of all lanes per tenant; `session` is
-/// one of the lanes.
+/// Returns the slabs of all tenants. `samples` has the samples of all lanes per tenant; `session`
+/// is one of the lanes.
 fn slabs(job: &Job<'_>, session: &Session, samples: &[usize], shards: usize) -> Box<[Slab]> {
     let slab = |(tenant, &samples): (usize, &usize)| {
         let kept = job.response_filter(tenant, &session.numbering(tenant), samples);

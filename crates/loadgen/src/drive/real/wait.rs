@@ -130,9 +130,9 @@ impl Waiter {
         self.nap = (self.nap + self.nap / 4).min(LONGEST_NAP);
     }
 
-    /// Returns when `ready` holds or `until` has passed, and after [`LONGEST_PARK`] at the latest, so
-    /// that the caller notices an abort. `announce` is called before each park and before `ready` is
-    /// checked again; completing threads then wake this thread.
+    /// Returns when `ready` holds or `until` has passed, and after [`LONGEST_PARK`] at the latest,
+    /// so that the caller notices an abort. `announce` is called before each park and before
+    /// `ready` is checked again; completing threads then wake this thread.
     pub(super) fn completion(
         &mut self,
         until: Option<Nanos>,
