@@ -79,14 +79,14 @@ pub enum Rates {
     MultiStream,
     /// Samples/s.
     Server {
-        /// As offered.
+        /// Offered rate.
         scheduled: f64,
-        /// As answered.
+        /// Rate of answered samples.
         completed: f64,
     },
     /// Samples/s.
     Offline {
-        /// As answered.
+        /// Rate of answered samples.
         samples: f64,
     },
 }

@@ -419,7 +419,7 @@ mod tests {
         }
         let because = Failure::NotOfLoad;
         assert_eq!(search.next(), PeakStep::Over(End::Failed { load: 700.0, because }));
-        // Where no lower load is asked for, that is all there is to say.
+        // Without a decrement, the first failure ends the search.
         for answer in [Answer::TooMuch, Answer::NotOfLoad] {
             let mut search = PeakSearch::confirming(700.0, Repetition::Minimum(5));
             search.answer(answer);

@@ -74,7 +74,7 @@ pub struct Plan {
     pub concatenate_permutation: bool,
     /// Seeds of trace and audit.
     pub seeds: Seeds,
-    /// Which responses a performance run logs.
+    /// Selection of the responses that a performance run logs.
     pub accuracy_log: AccuracyLog,
     /// Token metrics; `None` without tokens.
     pub tokens: Option<Tokens>,
@@ -182,7 +182,7 @@ pub struct Seeds {
     pub accuracy_log: u64,
 }
 
-/// Which responses a performance run logs.
+/// Selection of the responses that a performance run logs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct AccuracyLog {
     /// Share of the responses, in [0, 1].

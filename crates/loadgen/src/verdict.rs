@@ -53,7 +53,7 @@ pub enum BoundedTime {
 pub enum Violation {
     /// Server: too many samples were over a bound.
     Bound {
-        /// Which bound.
+        /// Kind of the bounded time.
         bounded: BoundedTime,
         /// Share that must meet it, in (0, 1).
         percentile: f64,

@@ -31,7 +31,7 @@ pub struct BadLine {
     pub line: usize,
     /// Text of the line.
     pub text: String,
-    /// What was expected, and what was found.
+    /// Expected and found content.
     pub expected: String,
     /// Whether the error is in the value.
     pub in_value: bool,

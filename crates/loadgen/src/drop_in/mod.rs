@@ -182,14 +182,14 @@ impl LoadGen {
             messages.push(warning("Test05 flag detected Overriding random seeds"));
         }
         let timestamps = Timestamps::new(settings.values.print_timestamps);
-        // Before the library is asked, which may take long: there is a test to abort.
+        // Before the library is called, which may take long: the test can be aborted from here on.
         let mut driver = running.driver(system, &timestamps);
         let reported = Library {
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
         };
         let (plan, problems) = Plan::resolve_as_reference(&settings.values, reported);
-        // A search for a peak that does not exist is told by the run.
+        // The run itself reports a search without a peak.
         let told_here = problems.iter().filter(|problem| !is_reported_by_run(problem));
         messages.extend(told_here.flat_map(SettingsProblem::messages));
         let stops = |p: &SettingsProblem| p.stops() && !is_reported_by_run(p);

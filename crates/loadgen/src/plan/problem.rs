@@ -31,9 +31,9 @@ pub struct SettingsProblem {
     /// Fields and their values. `library.total` and `library.performance` are the counts that the
     /// sample library reports.
     pub given: Vec<(&'static str, String)>,
-    /// What is accepted.
+    /// Accepted values.
     pub expected: String,
-    /// What to change.
+    /// Advice on what to change.
     pub change: String,
     /// Behavior of the drop-in.
     pub in_reference: ReferenceBehavior,

@@ -377,7 +377,7 @@ fn effective_settings_equal_those_of_the_reference_for_random_settings() {
     assert!(cases.len() >= 60);
 }
 
-/// Where the reference's logs are, if this machine has them.
+/// Returns the folder of the reference's logs, if this machine has it.
 fn shared() -> Option<PathBuf> {
     let path = std::env::var_os("DYNO_SHARED").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
@@ -525,7 +525,7 @@ fn a_repetition_has_a_decrement() {
     assert_eq!(repetition(&[multi[0], multi[1], rule]), confirm(1.0), "one stream");
     assert_eq!(repetition(&[multi[0], multi[1], ("repetition", "confirm:5:2")]), confirm(2.0));
     assert_eq!(repetition(&[("repetition", "minimum:5")]), Repetition::Minimum(5));
-    // An accuracy run is not repeated, whatever is said.
+    // An accuracy run is never repeated.
     let accuracy = ("mode", "AccuracyOnly");
     assert_eq!(repetition(&[accuracy, ("repetition", "confirm:5")]), Repetition::Once);
 }

@@ -110,7 +110,7 @@ pub struct Response<'a> {
     pub id: ResponseId,
     /// Payload for the accuracy log, byte for byte.
     pub data: &'a [u8],
-    /// Output tokens; 0 where there are none.
+    /// Output tokens; 0 without tokens.
     pub tokens: i64,
 }
 
@@ -214,11 +214,11 @@ pub enum InFlight {
 /// A query in virtual time.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulatedQuery<'a> {
-    /// Which tenant issued it.
+    /// Index of the tenant.
     pub tenant: usize,
     /// Id of the first sample; sample `i` has `first.0 + i`.
     pub first: ResponseId,
-    /// Positions in the data set.
+    /// Indices in the data set.
     pub indices: &'a [SampleIndex],
 }
 
