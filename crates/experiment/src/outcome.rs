@@ -130,14 +130,14 @@ fn accounts(
 
 /// Adds what ended the run before it was complete, where the reasons do not have it yet.
 fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<EndReason>) {
-    let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::EndReason);
+    let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::Ended);
     match ended {
         Some(EndReason::Deadline { missing }) if !is_told => {
             summary.add_first_reason(reasons::silent(&log.plan, missing));
         }
         Some(EndReason::Lost { worker, workers }) if !is_told => {
             let text = Violation::Lost { worker, workers }.to_string();
-            summary.add_first_reason(Reason::new(ReasonKind::EndReason, text));
+            summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
         }
         _ => {}
     }

@@ -27,7 +27,7 @@ pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let (run, metrics) = (report.run, &report.metrics);
     if run.ended == EndReason::Aborted && metrics.query_count == 0 {
         // The run was over before its first query: there is nothing else to tell.
-        return vec![Reason::new(ReasonKind::EndReason, Violation::Aborted.to_string())];
+        return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
     }
     let failures = Failures::of(&run.record.failed, context.troubles);
     let judged = Judged { report, violations, failures, has_round: context.has_round };
@@ -60,13 +60,13 @@ pub fn silent(plan: &Plan, missing: u64) -> Reason {
          Check the system, or raise --deadline.",
         span(plan.response_deadline)
     );
-    Reason::new(ReasonKind::EndReason, text).because_of(Cause::System)
+    Reason::new(ReasonKind::Ended, text).because_of(Cause::System)
 }
 
 /// Where a reason stands among the others.
 fn place(kind: ReasonKind) -> u8 {
     match kind {
-        ReasonKind::EndReason => 0,
+        ReasonKind::Ended => 0,
         ReasonKind::Failures => 1,
         ReasonKind::Missing => 2,
         ReasonKind::ClientLag => 3,
@@ -172,7 +172,7 @@ impl Judged<'_> {
             EndReason::Lost { worker, workers } => Violation::Lost { worker, workers }.to_string(),
             _ => return None,
         };
-        Some(Reason::new(ReasonKind::EndReason, text))
+        Some(Reason::new(ReasonKind::Ended, text))
     }
 
     /// The samples that failed, where they keep the run from being VALID.

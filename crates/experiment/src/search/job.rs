@@ -290,7 +290,7 @@ impl Job {
     fn tell(&mut self, told: Told) -> Result<String, Failure> {
         let Told { observation, point, reasons, .. } = told;
         self.over_at += observation.took;
-        self.search.tell(observation);
+        self.search.observe(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
         if let (true, Some(folder)) = (point.passed, &point.folder) {
             self.state.confirmed = Some(Confirmed { load: point.load, folder: folder.clone() });
@@ -514,7 +514,7 @@ enum Made {
     /// The system failed most answers, and answered at no other load.
     Failing(summary::Failing),
     /// It was ended, by Ctrl-C or because the time was over.
-    EndReason {
+    Ended {
         took: Nanos,
     },
 }

@@ -130,14 +130,8 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let log = test.play(system, control, "trial")?.logs.swap_remove(0);
     let troubles = Troubles::new();
     let context = Context { troubles: &troubles, has_round: false };
-    let outcome = Outcome::of(
-        &log,
-        &reports(&log),
-        &test,
-        system,
-        (None, records::RecordRetention::default()),
-        context,
-    );
+    let outcome =
+        Outcome::of(&log, &reports(&log), &test, system, (None, records::Keep::default()), context);
     let judged = outcome.summary.accuracy;
     let answered = judged.as_ref().map_or(0, |of| of.answered);
     // A target of the system is not the tuner's.
