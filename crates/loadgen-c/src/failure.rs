@@ -50,7 +50,8 @@ impl Failure {
         self.first.get().is_some()
     }
 
-    /// Returns a copy of the name from the caller's function; "" if it or an earlier callback failed.
+    /// Returns a copy of the name from the caller's function; "" if it or an earlier callback
+    /// failed.
     pub fn name(&self, name: Name, context: *mut c_void) -> String {
         if self.is_noted() {
             return String::new();

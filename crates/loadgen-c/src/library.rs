@@ -82,8 +82,8 @@ impl dyno_library {
     }
 }
 
-/// The caller's functions in one test. Name and counts are cached, because they must not change during
-/// a test.
+/// The caller's functions in one test. Name and counts are cached, because they must not change
+/// during a test.
 pub struct CallbackLibrary {
     callbacks: dyno_library_callbacks,
     name: OnceLock<String>,

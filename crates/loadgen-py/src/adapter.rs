@@ -1,7 +1,7 @@
 //! Adapters from Python callbacks to the system and the library of the load generator.
 //!
-//! An exception in a callback ends the test: the test is aborted, no further callback is called, and
-//! `StartTest` raises the exception.
+//! An exception in a callback ends the test: the test is aborted, no further callback is called,
+//! and `StartTest` raises the exception.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

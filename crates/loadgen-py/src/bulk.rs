@@ -56,8 +56,8 @@ fn with_buffers(
         return Ok(());
     }
     if data.is_none() && n_tokens.is_none() && offsets.is_none() {
-        // Attached throughout, so that no Python code writes to the ids meanwhile. A million ids take
-        // a few milliseconds.
+        // Attached throughout, so that no Python code writes to the ids meanwhile. A million ids
+        // take a few milliseconds.
         sink.take(ids);
         return Ok(());
     }

@@ -64,8 +64,8 @@ pub struct CompletionSink;
 impl Sink for CompletionSink {
     #[inline]
     fn take<R: AsResponse>(&self, responses: &[R]) {
-        // Completions outside of a test are reported on stderr and in the log of the next test. They
-        // must not raise an exception in a late thread.
+        // Completions outside of a test are reported on stderr and in the log of the next test.
+        // They must not raise an exception in a late thread.
         let _ = LOADGEN.complete(responses);
     }
 }

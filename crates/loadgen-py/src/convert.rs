@@ -1,7 +1,7 @@
 //! Conversion of Python values, by the rules of the reference's binding.
 //!
-//! A float is never an integer, a negative number is never unsigned, and an enumeration is a separate
-//! type. Rejected values raise a `TypeError`.
+//! A float is never an integer, a negative number is never unsigned, and an enumeration is a
+//! separate type. Rejected values raise a `TypeError`.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -1,5 +1,5 @@
-//! The three enumerations. As in the reference they are not subclasses of `int`: members are only equal
-//! to themselves and convertible by `int()`.
+//! The three enumerations. As in the reference they are not subclasses of `int`: members are only
+//! equal to themselves and convertible by `int()`.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;

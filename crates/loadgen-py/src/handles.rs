@@ -106,8 +106,8 @@ pub fn library(handle: u64) -> PyResult<Arc<Library>> {
     })
 }
 
-/// Removes and returns an entry. The caller drops it after the lock, because dropping can run Python
-/// code.
+/// Removes and returns an entry. The caller drops it after the lock, because dropping can run
+/// Python code.
 fn take(handle: u64, what: &str, is_wanted: fn(&Entry) -> bool) -> PyResult<Option<Entry>> {
     // The reference accepts a null pointer.
     if handle == 0 {

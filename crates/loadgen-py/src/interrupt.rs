@@ -1,9 +1,9 @@
 //! Ctrl-C while a test runs.
 //!
-//! Python runs a signal handler when the main thread next executes Python code. If that thread is in
-//! `StartTest`, this happens in the next callback, or never if the test only waits for another thread.
-//! Therefore a separate thread reads the file descriptor to which Python writes a byte for every
-//! signal, and ends the test; `StartTest` then raises `KeyboardInterrupt`.
+//! Python runs a signal handler when the main thread next executes Python code. If that thread is
+//! in `StartTest`, this happens in the next callback, or never if the test only waits for another
+//! thread. Therefore a separate thread reads the file descriptor to which Python writes a byte for
+//! every signal, and ends the test; `StartTest` then raises `KeyboardInterrupt`.
 
 #[cfg(unix)]
 pub use unix::{InterruptWatch, stop_writing};
@@ -36,8 +36,8 @@ mod unix {
     }
 
     impl InterruptWatch {
-        /// Starts a watch if this is the main thread, unless the program has its own handler of Ctrl-C
-        /// or uses the file descriptor, as event loops do.
+        /// Starts a watch if this is the main thread, unless the program has its own handler of
+        /// Ctrl-C or uses the file descriptor, as event loops do.
         ///
         /// # Errors
         /// If there are no more file descriptors or threads.
@@ -97,8 +97,8 @@ mod unix {
     /// File descriptor that Python writes to for a watch.
     static WATCH_FD: AtomicI32 = AtomicI32::new(NONE);
 
-    /// Stops Python from writing to the watch, if there is one: at its end, and in a forked child, where a
-    /// signal must not end the test of the parent.
+    /// Stops Python from writing to the watch, if there is one: at its end, and in a forked child,
+    /// where a signal must not end the test of the parent.
     ///
     /// # Errors
     /// The errors of `signal.set_wakeup_fd`.

@@ -22,7 +22,8 @@ unsafe impl Send for Payload {}
 unsafe impl Sync for Payload {}
 
 impl Payload {
-    /// Returns the payload at an address of the program, which must stay valid until its call returns.
+    /// Returns the payload at an address of the program, which must stay valid until its call
+    /// returns.
     pub fn at(address: u64, size: u64) -> Self {
         let address = std::ptr::with_exposed_provenance(address as usize);
         Self { address, size: size as usize }
@@ -92,8 +93,8 @@ impl ContiguousBuffer {
 pub struct Words(ContiguousBuffer);
 
 impl Words {
-    /// Returns the buffer of `object`, called `name` in error messages. Signed and unsigned integers are
-    /// accepted: ids have no sign, and token counts are below 2^63.
+    /// Returns the buffer of `object`, called `name` in error messages. Signed and unsigned
+    /// integers are accepted: ids have no sign, and token counts are below 2^63.
     ///
     /// # Errors
     /// `TypeError` if `object` has no buffer of 64-bit integers.
@@ -139,8 +140,8 @@ impl Words {
     }
 }
 
-/// Returns whether `object` can be indexed by position and is not text: the condition of the reference
-/// for a list.
+/// Returns whether `object` can be indexed by position and is not text: the condition of the
+/// reference for a list.
 pub fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     use pyo3::types::{PyBytes, PyString};
     // SAFETY: a live object, and the thread is attached.

@@ -12,9 +12,9 @@ use pyo3::types::IntoPyDict;
 
 use crate::{LOADGEN, interrupt};
 
-/// Threads in `StartTest`, by their Python identifiers. It is locked only briefly and by threads that
-/// are attached to the interpreter (except the one that waits for the end), so that it is unlocked in
-/// a forked child.
+/// Threads in `StartTest`, by their Python identifiers. It is locked only briefly and by threads
+/// that are attached to the interpreter (except the one that waits for the end), so that it is
+/// unlocked in a forked child.
 static STARTED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static ENDED: Condvar = Condvar::new();
 /// Whether this process was forked while a test was running.
@@ -53,8 +53,8 @@ impl Drop for TestThread {
     }
 }
 
-/// Checks that the process was not forked during a test: a child has neither the threads nor the load
-/// generator of its parent.
+/// Checks that the process was not forked during a test: a child has neither the threads nor the
+/// load generator of its parent.
 ///
 /// # Errors
 /// `RuntimeError` with advice.
@@ -102,8 +102,8 @@ fn exiting(py: Python<'_>) {
         // SAFETY: attached, and given an exception's class.
         unsafe { ffi::PyThreadState_SetAsyncExc(thread as _, exit.as_ptr()) };
     }
-    // A thread that waits outside of Python cannot be reached and does not return before the process
-    // ends.
+    // A thread that waits outside of Python cannot be reached and does not return before the
+    // process ends.
     py.detach(all_have_left);
 }
 

@@ -1,8 +1,8 @@
 //! `QuerySample` and `QuerySampleResponse`: the two classes of which a test creates millions.
 //!
-//! They use the C interface of Python directly. Classes of pyo3 take part in cyclic garbage collection,
-//! and collecting a million instances repeatedly while a list grows costs more than all other work.
-//! Both classes only hold 64-bit words and cannot be part of a cycle.
+//! They use the C interface of Python directly. Classes of pyo3 take part in cyclic garbage
+//! collection, and collecting a million instances repeatedly while a list grows costs more than all
+//! other work. Both classes only hold 64-bit words and cannot be part of a cycle.
 #![expect(unsafe_code, reason = "classes whose instances the garbage collector leaves alone")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -76,7 +76,7 @@ impl<const N: usize> Record<N> {
         let made = unsafe { ffi::PyType_GenericAlloc(class.as_type_ptr(), 0) };
         // SAFETY: a new reference, or null with an exception set.
         let made = unsafe { Bound::from_owned_ptr_or_err(class.py(), made) }?;
-        // SAFETY: allocated with the size of `Instance<N>`, and nobody else has it yet.
+        // SAFETY: allocated with the size of `Instance<N>`, and not shared yet.
         unsafe { (*made.as_ptr().cast::<Instance<N>>()).words = words };
         Ok(made)
     }
@@ -88,8 +88,8 @@ impl<const N: usize> Record<N> {
         class: &Bound<'_, PyType>,
         object: &Bound<'_, PyAny>,
     ) -> Option<[u64; N]> {
-        // SAFETY: an instance of the class begins with `Instance<N>`, and whoever
-        // writes its words is attached to the interpreter, as the caller is.
+        // SAFETY: an instance of the class begins with `Instance<N>`, and only
+        // threads attached to the interpreter, like the caller, write its words.
         is_laid_out_as(class, object)
             .then(|| unsafe { (*object.as_ptr().cast::<Instance<N>>()).words })
     }
@@ -141,8 +141,8 @@ impl<const N: usize> Record<N> {
     }
 }
 
-/// Returns whether the memory of `object` has the layout of `class`. `isinstance` is not enough: it also
-/// accepts objects that claim to be instances, such as mocks.
+/// Returns whether the memory of `object` has the layout of `class`. `isinstance` is not enough: it
+/// also accepts objects that claim to be instances, such as mocks.
 #[inline]
 pub fn is_laid_out_as(class: &Bound<'_, PyType>, object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a live object and a class, and the thread is attached.
@@ -193,7 +193,7 @@ unsafe extern "C" fn new(
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: Python passes an instance that nobody refers to any more.
+    // SAFETY: Python passes an instance without references.
     let class = unsafe { ffi::Py_TYPE(object) };
     // SAFETY: `class` is a class.
     let free = unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_free) };

@@ -1,5 +1,5 @@
-//! `VectorQuerySample` and `VectorQuerySampleResponse`: lists of one class, like `std::vector` in the
-//! reference. (In the reference all their methods fail; here they work.)
+//! `VectorQuerySample` and `VectorQuerySampleResponse`: lists of one class, like `std::vector` in
+//! the reference. (In the reference all their methods fail; here they work.)
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

@@ -323,12 +323,6 @@ impl Session {
         self.tenants[tenant].known
     }
 
-    /// Returns the samples of all generated queries in this lane.
-    #[must_use]
-    pub fn generated_indices(&self, tenant: usize) -> &[SampleIndex] {
-        &self.tenants[tenant].indices
-    }
-
     /// Returns the samples in each of a tenant's queries.
     #[must_use]
     pub fn samples_per_query(&self, tenant: usize) -> usize {

@@ -69,7 +69,7 @@ struct Counts {
 
 /// What multiplies latencies: of one trial, slice by slice in the order of play.
 struct Machine {
-    /// Of the trial.
+    /// Number of the trial.
     seed: u64,
     random: Mt19937,
     deviation: f64,
@@ -197,7 +197,7 @@ fn percent(count: u64, trials: f64) -> f64 {
 
 /// The worst of each figure over the deviations.
 #[derive(Debug)]
-struct Worst {
+struct WorstFigures {
     false_alarm: f64,
     equivalent_at_ten_pairs: f64,
     detects_twice: f64,
@@ -208,7 +208,7 @@ struct Worst {
 pub fn print(trials: u64) {
     eprintln!("Gates: % of trials; a deviation has {} memories of {trials} trials", MEMORIES.len());
     eprintln!("{:30} {:>9} {:>6}", "", "deviation", "slower");
-    let mut worst = Worst {
+    let mut worst = WorstFigures {
         false_alarm: 0.0,
         equivalent_at_ten_pairs: 100.0,
         detects_twice: 100.0,
@@ -248,7 +248,7 @@ fn print_row(gate: Gate, deviation: f64, factor: f64, counts: Counts) {
     );
 }
 
-impl Worst {
+impl WorstFigures {
     fn add(&mut self, gate: Gate, counts: Counts, factor: f64) {
         let share = |count: u64| percent(count, counts.trials());
         if factor > 1.0 {

@@ -21,7 +21,7 @@ use crate::systems::System;
 /// Percent by which the candidate is slower.
 const EFFECTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// As `dyno compare` asks for Server runs, with what these runs have.
+/// Options of `dyno compare` for Server runs, with the metrics of these runs.
 fn options(session: &Session) -> Options {
     let percentile = |p| Metric::Percentile(Series::Latency, p);
     let mut further = vec![
@@ -53,7 +53,7 @@ struct Shares {
     worse: f64,
     /// The interval of the headline has no limit, or drift could explain it.
     unknown: f64,
-    /// Of these, because runs drifted.
+    /// Inconclusive because runs drifted.
     drifted: f64,
 }
 

@@ -5,7 +5,7 @@
 //! `cargo run --release -p dyno-loadgen --example search_trials [-- TRIALS [SYSTEM]]`
 //!
 //! TRIALS (by default 26) is for each system; SYSTEM is part of a name. With
-//! `-v` as a further argument each trial is told.
+//! `-v` as a further argument each trial is printed.
 
 mod systems;
 
@@ -126,7 +126,7 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         let log = play(case, probe.load, probe.duration, patience, seed * 1_000 + probe.number);
         let run = log.runs().next().expect("one run");
         let blocks = case.limits.iter().map(|l| l.blocks(&run.record, probe.duration)).collect();
-        // As the command: what its limits count, and what the run says of itself.
+        // As in the command: the counts of its limits and the verdict of the run.
         let is_valid = match probe.purpose {
             Purpose::Confirm { .. } => reports(&log).iter().all(Report::is_valid),
             Purpose::Bracket | Purpose::Refine => true,

@@ -38,7 +38,7 @@ fn queue(load: f64, queries: u64, seed: u64, factor: f64) -> Run {
     Run { latency, completed, failed, stride: 1.0, ..Run::default() }
 }
 
-/// Latencies that resemble their neighbours, times a factor of the whole run.
+/// Returns correlated latencies, times a factor for the whole run.
 fn alike(queries: usize, random: &mut Mt19937, factor: f64) -> Run {
     let mut level = random.normal();
     let mut draw = |_| {
@@ -222,7 +222,7 @@ fn too_few_queries_are_told_and_nothing_is_made_of_them() {
     assert_eq!(found.verdict, Verdict::Inconclusive);
     let none = compare(&[Run::default()], &[Run::default()], &options(P99, Pairing::None));
     assert_eq!((none.rows.len(), none.verdict), (0, Verdict::Inconclusive));
-    // Enough to name the percentile, too few to say that it is not twice as high.
+    // Enough for an estimate of the percentile, too few to exclude twice its value.
     let (a, b) = (queue(0.9, 600, 1, 1.0), queue(0.9, 600, 2, 1.0));
     let found = compare(&[a], &[b], &options(P99, Pairing::None));
     assert_eq!(found.rows[0].finding, TOO_FEW, "{:?}", found.rows[0]);
@@ -273,7 +273,7 @@ fn a_threshold_says_which_changes_matter() {
         let mut run = |i: u64| alike(4_000, &mut Mt19937::new(100 * i + seed), factor);
         (0..8).map(&mut run).collect()
     };
-    // The same seeds: pairs differ by the factor alone.
+    // With equal seeds, pairs differ only by the factor.
     let finding = |factor: f64, threshold: f64| {
         let options = Options { threshold, margin: threshold, ..options(MEAN, Pairing::InOrder) };
         compare(&side(1.0, 1), &side(factor, 1), &options).rows[0].finding

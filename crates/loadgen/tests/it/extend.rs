@@ -59,16 +59,16 @@ fn the_cap_is_on_the_extension_and_not_on_the_trace() {
     assert_eq!((run.ended, run.record.query_count()), (EndReason::Naturally, 100));
 }
 
-/// Answers after 1 ms, but for some queries after long.
+/// A system that answers after 1 ms, except for some slow queries.
 #[derive(Default)]
-struct SlowFor {
+struct SlowSystem {
     slow: std::ops::Range<u64>,
     pending: std::collections::BTreeMap<(Nanos, u64), ResponseId>,
     queries: u64,
     flushed_at: Vec<u64>,
 }
 
-impl SimulatedSystem for SlowFor {
+impl SimulatedSystem for SlowSystem {
     fn name(&self) -> &str {
         "slow for some"
     }
@@ -96,7 +96,7 @@ impl SimulatedSystem for SlowFor {
 fn a_run_that_goes_on_after_its_last_look_is_flushed_again() {
     // The last ones are open when the trace ends, and over the bound when all
     // is complete.
-    let mut system = SlowFor { slow: 590..600, ..SlowFor::default() };
+    let mut system = SlowSystem { slow: 590..600, ..SlowSystem::default() };
     let wanted = TestSettings { min_query_count: 600, ..extend(Scenario::Server) };
     let library = NullLibrary::new(100, 100);
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });

@@ -1,6 +1,6 @@
 //! Query traces equal those of LoadGen 6.0.17, bit for bit.
 //!
-//! `testdata/traces/README.md` tells where the golden cases come from. With
+//! `testdata/traces/README.md` describes the origin of the golden cases. With
 //! `DYNO_PEER_TRACES` set to a directory, the cases in it are compared too
 //! (`cargo xtask peers loadgen` makes hundreds of them with the wheel).
 

@@ -275,7 +275,7 @@ fn early_stopping_has_no_say_at_a_fixed_interval() {
     // 10 queries are far too few for a percentile.
     let log = simulate(&every_50_ms(1, 10), &mut Batches::new(|_| MS));
     assert_eq!(judged(last(&log)).1, Verdict::Valid);
-    // As it has none where nobody wants it.
+    // No criterion is judged.
     let single = TestSettings { min_query_count: 10, ..settings(Scenario::SingleStream) };
     let never = TestSettings { early_stopping: EarlyStopping::Never, ..single.clone() };
     let valid = |wanted| judged(last(&simulate(wanted, &mut Batches::new(|_| MS)))).1;

@@ -73,7 +73,7 @@ fn a_pool_that_closes_during_a_run_finishes_it() {
     for worker in workers {
         worker.join().unwrap();
     }
-    // Nobody is left, and nobody will come: the driver brings its own threads.
+    // No thread is registered: the driver starts its own.
     let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool);
     assert_sound(&play_with(&lanes(2, 50), driver).record);
 }

@@ -1,4 +1,4 @@
-//! What is seen of a run while it is on equals what its record says afterwards.
+//! Observed progress of a run agrees with its record.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ fn every_query_of_a_short_run_is_seen() {
     for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server] {
         let (run, glances) = looked_at(&settings(scenario, 300), 1, answer);
         let seen = answered(&glances);
-        // The last is noted when the system has taken it, and then nobody looks.
+        // The last query is noted after the system has taken it, when the observer has ended.
         assert_eq!(seen.len(), 299, "{scenario}");
         assert!(seen.iter().all(|answered| answered.stands_for == 1));
         assert_recorded(&seen, &run.record);
@@ -90,7 +90,7 @@ fn a_long_run_is_seen_in_evenly_spread_parts() {
     assert_recorded(&seen, &run.record);
     let stand_for: u64 = seen.iter().map(|answered| answered.stands_for).sum();
     assert!((queries * 8 / 10..=queries * 11 / 10).contains(&stand_for), "{stand_for}");
-    // How many queries pass before the first glance is known to nobody; from then on
+    // The number of queries before the first glance is unknown; from then on
     // the pace of the part before is what the next one is noted by.
     let parts: Vec<usize> = glances.iter().map(|glance| glance.answered.len()).collect();
     assert_eq!(parts[0], 2_500, "every second of 5,000: a run of 100,000 may have 64 glances");

@@ -106,7 +106,7 @@ fn mean_wait_of_m_m_1() {
     }
 }
 
-/// Runs exactly on the boundary pass as often as the binomial distribution says.
+/// Runs exactly on the boundary pass as often as the binomial distribution predicts.
 #[test]
 fn boundary_runs_pass_as_often_as_exact_probability_says() {
     const RUNS: u32 = 10_000;

@@ -17,10 +17,10 @@ use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
 use crate::null::{NullLibrary, tenant};
 
-/// A system that does with each query what a function says.
-pub struct Does<F>(pub F);
+/// A system that calls a function with each query.
+pub struct FunctionSystem<F>(pub F);
 
-impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for Does<F> {
+impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for FunctionSystem<F> {
     fn name(&self) -> &str {
         "does"
     }
@@ -56,7 +56,7 @@ pub fn play(
     settings: &TestSettings,
     issue: impl Fn(&[QuerySample], &Responder) + Send + Sync + 'static,
 ) -> RunLog {
-    play_with(settings, RealTime::new(Arc::new(Does(issue))))
+    play_with(settings, RealTime::new(Arc::new(FunctionSystem(issue))))
 }
 
 pub fn assert_sound(record: &Record) {
@@ -120,7 +120,7 @@ fn a_parked_issuer_is_woken_by_each_completion() {
     for waiting in [WaitStrategy::Auto, WaitStrategy::Sleep, WaitStrategy::Spin] {
         let sender = sender.lock().unwrap().clone();
         let sender = Mutex::new(sender);
-        let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+        let system = FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
             sender.lock().unwrap().send((samples.to_vec(), responder.clone())).unwrap();
         });
         let driver = RealTime::new(Arc::new(system)).waiting(waiting);
@@ -151,7 +151,7 @@ fn misuse_is_counted_and_changes_nothing() {
             responder.fail(&[bad], Failure::Internal);
             responder.first_token(&[Response::empty(bad)]);
         }
-        // The same id three times in one batch, between a bad one.
+        // One id three times in a batch, with an unknown one between.
         let responses = [id, id, ResponseId(id.0 + 7), id].map(Response::empty);
         responder.complete(&responses);
     });
@@ -168,7 +168,7 @@ fn a_completion_of_an_earlier_run_changes_nothing() {
     let kept = Arc::new(Mutex::new(None::<(ResponseId, Responder)>));
     let system = {
         let kept = kept.clone();
-        Does(move |samples: &[QuerySample], responder: &Responder| {
+        FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
             if let Some((id, old)) =
                 kept.lock().unwrap().replace((samples[0].id, responder.clone()))
             {
@@ -231,7 +231,7 @@ fn tokens_are_recorded_with_their_misuse() {
     assert_eq!(record.tokens[..4], [5, 5, -3, 1]);
     assert!(record.first_token_at[0] > 0 && record.first_token_at[1] == 0);
     assert_eq!(record.misuse.first_token_missing, 100);
-    // The reference tells a second first token from one that is late.
+    // The reference distinguishes a second first token from a late one.
     assert_eq!((record.misuse.first_token_late, record.misuse.duplicate), (100, 100));
     assert_eq!((record.misuse.tokens_negative, record.misuse.tokens_one), (100, 100));
 }
@@ -294,7 +294,7 @@ fn responses_of_an_accuracy_run_are_copied() {
 
 #[test]
 fn an_abort_ends_a_run_that_waits() {
-    let driver = RealTime::new(Arc::new(Does(|_: &[QuerySample], _: &Responder| {})));
+    let driver = RealTime::new(Arc::new(FunctionSystem(|_: &[QuerySample], _: &Responder| {})));
     let monitor = driver.monitor();
     let aborter = thread::spawn(move || {
         while monitor.progress().is_none_or(|(issued, ..)| issued == 0) {
@@ -334,7 +334,7 @@ fn issue_threads_issue_each_query_once_test_after_test() {
     for _ in 0..2 {
         let seen = threads_seen.clone();
         let main = thread::current().id();
-        let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+        let system = FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
             seen.fetch_add(usize::from(thread::current().id() != main), Ordering::Relaxed);
             answer(samples, responder);
         });
@@ -413,7 +413,7 @@ fn an_abort_ends_a_repetition_and_a_run_between_ticks() {
         repetition: Repetition::Minimum(5),
         ..settings(Scenario::MultiStream, 3)
     };
-    let driver = RealTime::new(Arc::new(Does(answer)));
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer)));
     let monitor = driver.monitor();
     let aborts = thread::spawn(move || {
         while monitor.progress().is_none() {
@@ -433,7 +433,7 @@ fn fails(samples: &[QuerySample], responder: &Responder) {
 #[test]
 fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
     for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server] {
-        let driver = RealTime::new(Arc::new(Does(fails)));
+        let driver = RealTime::new(Arc::new(FunctionSystem(fails)));
         let monitor = driver.monitor();
         monitor.fail_fast(true);
         let run = play_with(&settings(scenario, 5_000), driver);
@@ -444,7 +444,7 @@ fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
         let failing = MassFailure { tenant: 0, window, failed, answers };
         assert_eq!(monitor.failing(), Some(failing), "{scenario}");
     }
-    let driver = RealTime::new(Arc::new(Does(fails)));
+    let driver = RealTime::new(Arc::new(FunctionSystem(fails)));
     let monitor = driver.monitor();
     let run = play_with(&settings(Scenario::SingleStream, 300), driver);
     assert_eq!((run.record.query_count(), monitor.failing()), (300, None), "it is not asked for");
@@ -453,14 +453,16 @@ fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
 #[test]
 fn a_system_learns_that_the_run_is_over() {
     // A query of 1,000 samples, of which each is looked at before it is answered.
-    let driver = RealTime::new(Arc::new(Does(|samples: &[QuerySample], responder: &Responder| {
-        for sample in samples.iter().take_while(|_| !responder.is_over()) {
-            match sample.id.sequence() {
-                0..500 => answer(&[*sample], responder),
-                _ => fails(&[*sample], responder),
+    let driver = RealTime::new(Arc::new(FunctionSystem(
+        |samples: &[QuerySample], responder: &Responder| {
+            for sample in samples.iter().take_while(|_| !responder.is_over()) {
+                match sample.id.sequence() {
+                    0..500 => answer(&[*sample], responder),
+                    _ => fails(&[*sample], responder),
+                }
             }
-        }
-    })));
+        },
+    )));
     let monitor = driver.monitor();
     monitor.fail_fast(true);
     let run = play_with(&settings(Scenario::Offline, 1_000), driver);

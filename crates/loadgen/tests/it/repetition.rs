@@ -234,7 +234,7 @@ fn intervals_that_the_client_skipped_are_not_of_the_load() {
         panic!("VALID")
     };
     let allowed = metrics.intervals.unwrap().allowed;
-    // As if the client had noticed all but so many of them late.
+    // The client noticed all but this many of them late.
     for (by_system, expected) in [(200, true), (allowed + 1, true), (allowed, false), (0, false)] {
         let [Violation::Intervals { over: 200, by_client, .. }] = &mut violations[..] else {
             panic!("{violations:?}")

@@ -398,9 +398,9 @@ fn a_system_keeps_its_time_and_its_work_from_run_to_run() {
 }
 
 /// Answers each query, and a sample of an earlier run with it.
-struct Confused(Echo);
+struct WrongIdSystem(Echo);
 
-impl dyno_loadgen::sut::SimulatedSystem for Confused {
+impl dyno_loadgen::sut::SimulatedSystem for WrongIdSystem {
     fn name(&self) -> &str {
         "confused"
     }
@@ -437,7 +437,7 @@ impl dyno_loadgen::sut::SimulatedSystem for Confused {
 fn foreign_ids_are_counted_in_virtual_time_too() {
     let library = NullLibrary::new(100, 20);
     let wanted = settings(Scenario::SingleStream);
-    let mut system = Confused(echo(MS));
+    let mut system = WrongIdSystem(echo(MS));
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
     let log = run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
         .swap_remove(0);

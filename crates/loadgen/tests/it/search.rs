@@ -40,7 +40,7 @@ fn latency(allowed: f64, bound: Nanos) -> Limit {
     Limit { quantity: Quantity::Latency, allowed, bound }
 }
 
-/// Searches, with what `play` says of each run.
+/// Runs a search with the observations that `play` returns.
 fn play(rules: Rules, play: &mut dyn FnMut(&Search, Probe) -> Observation) -> (Outcome, Search) {
     let mut search = Search::new(rules);
     loop {
@@ -105,7 +105,7 @@ fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
     assert!(spent < 0.5 * plain, "{} of the time of plain bisection", spent / plain);
 }
 
-/// What an ideal system says whose share over the bound is this.
+/// Returns the observation of an ideal system with this share over the bound.
 fn exact(share: f64, probe: Probe) -> Observation {
     let queries = 1_000;
     let block = Block { queries, over: (share * queries as f64).round() as u64 };
@@ -148,7 +148,7 @@ fn no_run_is_begun_that_would_end_too_late() {
         let rules = Rules { max_time, ..rules(latency(0.1, 1), 100.0, Unit::Rate) };
         let peak = 50.0 + 1_000.0 * random.canonical();
         // Answers take their time once all is issued, and a run that is not over in
-        // time is ended and says nothing, as the command does it.
+        // time is ended without an observation, as in the command.
         let mut search = Search::new(rules);
         let outcome = loop {
             let probe = match search.next() {
@@ -227,7 +227,7 @@ fn what_was_confirmed_within_more_is_searched_further_within_less() {
     let told = &further.observations()[before..];
     let confirms = |told: &Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
     assert!(told.len() > 1 && told.last().is_some_and(confirms), "and is confirmed anew");
-    // Without the time for it, what was confirmed is not what was asked for.
+    // Without enough time, the confirmation is not at the requested tolerance.
     let late = goes_on(0.001, search.spent());
     assert!(matches!(late.next(), Step::Done(Outcome { end: End::OutOfTime, .. })));
 }

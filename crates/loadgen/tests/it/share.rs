@@ -18,15 +18,15 @@ use proptest::prelude::*;
 
 const LIBRARY: Library = Library { total: 50, performance: 40 };
 
-/// What becomes of a sample depends on nothing but which one it is.
+/// A system whose answer to a sample depends only on its index.
 #[derive(Default)]
-struct ByIndex {
+struct IndexedSystem {
     events: BinaryHeap<std::cmp::Reverse<(Nanos, u64, u32)>>,
-    /// Of the last advance.
+    /// Completions of the last advance.
     answered: Vec<(u64, u32)>,
 }
 
-impl SimulatedSystem for ByIndex {
+impl SimulatedSystem for IndexedSystem {
     fn name(&self) -> &str {
         "by index"
     }
@@ -62,7 +62,7 @@ impl SimulatedSystem for ByIndex {
 fn played(settings: &TestSettings, accuracy: bool, share: Share) -> TenantOutcome {
     let plan = Arc::new(Plan::resolve(settings, LIBRARY).unwrap());
     let set = loadable_sets(&plan, accuracy, 50).swap_remove(0);
-    let mut system = ByIndex::default();
+    let mut system = IndexedSystem::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
     let tenants = vec![JobTenant { plan, set: &set, samples_before: 7 }];
     driver.play(&Job { tenants, accuracy, share, epoch: 1 }).tenants.swap_remove(0)

@@ -11,7 +11,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::search::Unit;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Repetition, TestMode, TraceRules};
 
-/// A plan that asks for nothing: any run that passes early stopping is valid.
+/// A plan without minimums: every run that passes early stopping is valid.
 fn plan(load: Load) -> Plan {
     Plan {
         load,

@@ -77,7 +77,7 @@ fn only_records_of_runs_that_can_be_the_result_stay_in_memory() {
             (play(RecordRetention::Results, &settings), play(RecordRetention::Every, &settings));
         assert_eq!(kept(&some), expected, "{name}");
         assert!(kept(&all).iter().all(|(_, is_kept)| *is_kept), "{name}");
-        // Whatever is dropped, nobody misses it.
+        // Dropped records change neither log.
         assert_eq!(some.result(), all.result(), "{name}");
         assert!(some.repeated().eq(all.repeated()), "{name}");
         assert_eq!(texts("some", &some), texts("all", &all), "{name}");

@@ -1,4 +1,4 @@
-//! Tests played in virtual time: what their logs say is what happened.
+//! Logs of tests in virtual time agree with what happened.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -197,7 +197,7 @@ fn a_fixed_interval_is_told_in_the_words_of_the_releases_that_had_it() {
     let run = log.result().unwrap();
     let queries = run.record.query_count() as u64;
     assert_eq!(detail.whole("dyno_skipping_queries"), Some(queries));
-    // Recounted from when the trace says that queries were due; ticks are cut off
+    // Recounted from the due times in the trace; ticks are truncated
     // to whole ns.
     let due = &run.record.scheduled_at;
     let skipped = |pair: &[Nanos]| (pair[1] - pair[0] + 1) / 50_000_000 - 1;

@@ -22,15 +22,15 @@ use dyno_loadgen::settings::{
 };
 use dyno_loadgen::verdict::{Judgement, judge};
 
-/// A test with what its logs say of the reported run.
-pub struct Rebuilt {
+/// A test with the reported run of its logs.
+pub struct RebuiltTest {
     pub log: TestLog,
     pub reported: Option<RunLog>,
     pub metrics: Option<Metrics>,
     pub judgement: Option<Judgement>,
 }
 
-impl Rebuilt {
+impl RebuiltTest {
     pub fn reports(&self) -> Vec<Report<'_>> {
         let Some(run) = &self.reported else { return Vec::new() };
         let metrics = self.metrics.clone().unwrap();
@@ -38,7 +38,7 @@ impl Rebuilt {
     }
 }
 
-pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntry]) -> Rebuilt {
+pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntry]) -> RebuiltTest {
     let requested = settings(detail);
     let plan = plan(detail);
     let mut events = events(detail, &plan);
@@ -73,7 +73,7 @@ pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntr
         complete: true,
         search: None,
     };
-    Rebuilt { log, reported, metrics, judgement }
+    RebuiltTest { log, reported, metrics, judgement }
 }
 
 fn whole(detail: &Detail, key: &str) -> u64 {
@@ -186,7 +186,7 @@ fn events(detail: &Detail, plan: &Plan) -> Vec<Event> {
                 let Value::List(loaded) = &entry.value else { panic!("a list") };
                 let samples = loaded.iter().map(|&i| u32::try_from(i).unwrap()).collect();
                 let span = Span { begin: entry.at, end: entry.at };
-                // A search loads once for several runs, and says so in between.
+                // A search loads once for several runs and logs that between them.
                 if detail.entries[at + 1].key == "generic_message" {
                     events.push(Event::Loaded { span, samples });
                 } else {
