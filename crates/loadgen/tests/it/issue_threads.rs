@@ -10,7 +10,7 @@ use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
 
 use crate::null::{NullLibrary, tenant};
-use crate::real_time::{Does, answer, assert_sound, play, play_with, settings};
+use crate::real_time::{FunctionSystem, answer, assert_sound, play, play_with, settings};
 
 fn lanes(count: u64, queries: u64) -> TestSettings {
     TestSettings {
@@ -31,7 +31,7 @@ fn pool_of(threads: usize) -> (Arc<IssueThreads>, Vec<thread::JoinHandle<()>>) {
 #[test]
 fn a_panic_of_the_system_is_the_callers_and_the_threads_stay() {
     let (pool, workers) = pool_of(2);
-    let system = Does(|samples: &[QuerySample], responder: &_| {
+    let system = FunctionSystem(|samples: &[QuerySample], responder: &_| {
         assert!(samples[0].id.sequence() != 5, "broken system");
         answer(samples, responder);
     });
@@ -41,7 +41,7 @@ fn a_panic_of_the_system_is_the_callers_and_the_threads_stay() {
     }));
     assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"broken system"));
     assert_eq!(pool.registered(), 2);
-    let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool.clone());
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool.clone());
     assert_sound(&play_with(&lanes(2, 50), driver).record);
     pool.close();
     for worker in workers {
@@ -63,7 +63,7 @@ fn a_pool_that_closes_during_a_run_finishes_it() {
             pool.close();
         }
     });
-    let system = Does(move |samples: &[QuerySample], responder: &_| {
+    let system = FunctionSystem(move |samples: &[QuerySample], responder: &_| {
         let _ = entered.lock().unwrap().send(());
         answer(samples, responder);
     });
@@ -74,7 +74,7 @@ fn a_pool_that_closes_during_a_run_finishes_it() {
         worker.join().unwrap();
     }
     // No thread is registered: the driver starts its own.
-    let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool);
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool);
     assert_sound(&play_with(&lanes(2, 50), driver).record);
 }
 
@@ -95,7 +95,7 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
         accuracy_log_probability: 1.0,
         ..lanes(2, 4_000)
     };
-    let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+    let system = FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
         if samples[0].id.sequence().is_multiple_of(2) {
             let _ = sender.lock().unwrap().send((samples[0].id, responder.clone()));
         } else {

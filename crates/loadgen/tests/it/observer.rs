@@ -16,7 +16,7 @@ use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response};
 
 use crate::null::{Echo, NullLibrary, tenant};
-use crate::real_time::{Does, answer, play_with, settings};
+use crate::real_time::{FunctionSystem, answer, play_with, settings};
 
 /// Plays a run that is looked at after every so-manieth call of `issue`, and
 /// returns it with all glances.
@@ -27,13 +27,14 @@ fn looked_at(
 ) -> (RunLog, Vec<Glance>) {
     let seen: Arc<Mutex<(Option<RunObserver>, Vec<Glance>)>> = Arc::default();
     let (shared, calls) = (seen.clone(), AtomicUsize::new(0));
-    let driver = RealTime::new(Arc::new(Does(move |samples: &[QuerySample], to: &Responder| {
-        issue(samples, to);
-        if (calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every) {
-            let (observer, glances) = &mut *shared.lock().unwrap();
-            glances.extend(observer.as_mut().unwrap().glance());
-        }
-    })));
+    let driver =
+        RealTime::new(Arc::new(FunctionSystem(move |samples: &[QuerySample], to: &Responder| {
+            issue(samples, to);
+            if (calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every) {
+                let (observer, glances) = &mut *shared.lock().unwrap();
+                glances.extend(observer.as_mut().unwrap().glance());
+            }
+        })));
     seen.lock().unwrap().0 = Some(driver.monitor().observer());
     let log = play_with(settings, driver);
     let (observer, glances) = std::mem::take(&mut *seen.lock().unwrap());
@@ -125,13 +126,14 @@ fn slow_queries_are_followed_until_they_are_answered() {
 fn samples_of_the_offline_query_are_seen_as_they_come() {
     let seen: Arc<Mutex<(Option<RunObserver>, Vec<Glance>)>> = Arc::default();
     let shared = seen.clone();
-    let driver = RealTime::new(Arc::new(Does(move |samples: &[QuerySample], to: &Responder| {
-        let (observer, glances) = &mut *shared.lock().unwrap();
-        for part in samples.chunks(1_000) {
-            answer(part, to);
-            glances.extend(observer.as_mut().unwrap().glance());
-        }
-    })));
+    let driver =
+        RealTime::new(Arc::new(FunctionSystem(move |samples: &[QuerySample], to: &Responder| {
+            let (observer, glances) = &mut *shared.lock().unwrap();
+            for part in samples.chunks(1_000) {
+                answer(part, to);
+                glances.extend(observer.as_mut().unwrap().glance());
+            }
+        })));
     seen.lock().unwrap().0 = Some(driver.monitor().observer());
     let run = play_with(&settings(Scenario::Offline, 5_000), driver);
     let glances = std::mem::take(&mut seen.lock().unwrap().1);
