@@ -9,7 +9,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::{Outcome, Record};
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Arrivals, Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 
@@ -82,7 +82,7 @@ fn play(settings: TestSettings) -> Record {
     let tenant = Tenant { settings: settings.into(), plan, library: &One, messages: Vec::new() };
     let mut system = Stalling::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log = run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0);
     log.runs().next().expect("a test has a run").record.clone()
 }
 

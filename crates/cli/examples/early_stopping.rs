@@ -13,7 +13,7 @@ use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::verdict::judge;
@@ -111,9 +111,9 @@ pub fn passed(queries: u64, late: f64) -> Passed {
             messages: Vec::new(),
         };
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-        let log = run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).swap_remove(0);
+        let log = run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0);
         let run = log.runs().next().expect("a test has a run");
-        let judged = judge(&Metrics::of(&run.record, &run.plan), &run.plan, run.ended);
+        let judged = judge(&Metrics::from_record(&run.record, &run.plan), &run.plan, run.ended);
         percentile += u32::from(judged.performance_met == Some(true));
         early_stopping += u32::from(judged.early_stopping_met);
     }

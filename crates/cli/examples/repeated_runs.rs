@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_loadgen::peak::{Answer, End, Next, PeakSearch};
+use dyno_loadgen::peak::{Answer, End, PeakSearch, PeakStep};
 use dyno_loadgen::plan::PeakSettings;
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::search::Unit;
@@ -46,12 +46,14 @@ pub fn play(search: &PeakSearch, seed: u64) -> Found {
         let mut search = search.clone();
         let streams = loop {
             match search.next() {
-                Next::Run { load, .. } => {
+                PeakStep::Run { load, .. } => {
                     found.runs += one;
                     let passes = random.canonical() < chance(load as usize);
                     search.answer(if passes { Answer::Passed } else { Answer::TooMuch });
                 }
-                Next::Over(End::Found { load } | End::Failed { load, .. }) => break load as usize,
+                PeakStep::Over(End::Found { load } | End::Failed { load, .. }) => {
+                    break load as usize;
+                }
             }
         };
         found.passes_again += one * chance(streams);

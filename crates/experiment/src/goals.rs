@@ -106,7 +106,7 @@ fn least_queries(plan: &Plan) -> u64 {
     let is_extended = plan.early_stopping.policy == EarlyStopping::Extend;
     match plan.load {
         Load::SingleStream { .. } | Load::MultiStream { .. } if is_extended => {
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             plan.min_query_count.max(early_stopping::minimum_queries(1, &params))
         }
         _ => plan.min_query_count,

@@ -91,7 +91,7 @@ impl Test {
             }
         };
         let mut simulated = system.simulated(&tenants[0].plan);
-        let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).onlooker(&mut look_on);
+        let mut driver = VirtualTime::new(&mut *simulated, VIRTUAL_ORIGIN).observer(&mut look_on);
         run::run(&mut driver, tenants, self.keep, &mut |beginning| {
             self.announce(&beginning, control);
         })
@@ -131,7 +131,7 @@ impl Test {
                     control,
                 );
             });
-            let announce = &mut |beginning: run::Beginning<'_>| self.announce(&beginning, control);
+            let announce = &mut |beginning: run::RunStart<'_>| self.announce(&beginning, control);
             let logs = run::run(&mut driver, &tenants, self.keep, announce);
             drop(running);
             logs
@@ -156,7 +156,7 @@ impl Test {
             // Dropped when the test is over, which ends the watching thread.
             let (running, is_over) = mpsc::channel::<()>();
             // Before the run begins: later ones are not noted for it.
-            let mut onlooker = control.watch.wants_glances().then(|| monitor.onlooker());
+            let mut onlooker = control.watch.wants_glances().then(|| monitor.observer());
             scope.spawn(move || {
                 let mut saw = onlooker
                     .as_mut()
@@ -164,7 +164,7 @@ impl Test {
                 let saw = saw.as_mut().map(|saw| saw as &mut dyn FnMut());
                 look_on(&|| watched.abort(), saw, &is_over, control);
             });
-            let announce = &mut |beginning: run::Beginning<'_>| {
+            let announce = &mut |beginning: run::RunStart<'_>| {
                 self.announce(&beginning, control);
                 monitor.fail_fast(self.fails_fast && self.is_first_load(&beginning));
             };
@@ -179,13 +179,13 @@ impl Test {
 
     /// Whether a run has the load that was asked for. Of further loads that a search or a
     /// repetition tries it is a result that the system fails most answers.
-    fn is_first_load(&self, beginning: &run::Beginning<'_>) -> bool {
+    fn is_first_load(&self, beginning: &run::RunStart<'_>) -> bool {
         let tries_loads = self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
         beginning.run == 1 || !tries_loads
     }
 
     /// A search for the peak has many runs, and so has a repetition.
-    fn announce(&self, beginning: &run::Beginning<'_>, control: Control<'_>) {
+    fn announce(&self, beginning: &run::RunStart<'_>, control: Control<'_>) {
         let is_one_of_many =
             self.mode == TestMode::FindPeakPerformance || self.repetition_runs() > 1;
         if is_one_of_many {

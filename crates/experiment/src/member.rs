@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::drive::real::RealTime;
-use dyno_loadgen::drive::{Job, Played, PlayedTenant};
+use dyno_loadgen::drive::{Job, RunOutcome, TenantOutcome};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share::Share;
@@ -104,7 +104,7 @@ impl Rig for WorkerRig {
         Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
     }
 
-    fn report(&self, job: &Job<'_>, played: &Played) -> Vec<u8> {
+    fn report(&self, job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let begun = lock(&self.begun);
         let observer = lock(&self.heart).take().map(|heart| {
             let targets = job.tenants.iter().map(|tenant| tenant.plan.load.percentile());
@@ -117,8 +117,8 @@ impl Rig for WorkerRig {
         else {
             return Report { observer, ..Report::default() }.bytes();
         };
-        let lateness = |(tenant, part): (u8, &PlayedTenant)| remote.lateness(tenant, &part.record);
-        let ledger = |(tenant, part): (u8, &PlayedTenant)| {
+        let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
+        let ledger = |(tenant, part): (u8, &TenantOutcome)| {
             remote.ledger(tenant, part.record.completed_at.len())
         };
         let report = Report {

@@ -9,13 +9,13 @@ mod reasons;
 
 use std::collections::BTreeMap;
 
-use dyno_loadgen::compare::alone;
+use dyno_loadgen::compare::single_run;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::peak::{End, Failure};
 use dyno_loadgen::plan::{self, Load};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting as _, Settings, TestMode};
 use dyno_loadgen::verdict::Violation;
 use dyno_results::records::{Keep, Records};
@@ -55,7 +55,7 @@ impl Outcome {
         let ended = log.runs().last().map(|run| run.ended);
         let state = match ended {
             _ if log.complete => State::Complete,
-            Some(Ended::Deadline { .. }) => State::Aborted,
+            Some(EndReason::Deadline { .. }) => State::Aborted,
             _ => State::Interrupted,
         };
         let folder = log_folder(test, tenant);
@@ -72,7 +72,7 @@ impl Outcome {
                 notes: Vec::new(),
                 result: None,
                 requirements: Vec::new(),
-                repeated: log.sought.as_ref().map(|sought| sought.repeated.len() as u64),
+                repeated: log.search.as_ref().map(|sought| sought.repeated.len() as u64),
                 failing: None,
                 accuracy: None,
                 metrics: None,
@@ -129,14 +129,14 @@ fn accounts(
 }
 
 /// Adds what ended the run before it was complete, where the reasons do not have it yet.
-fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<Ended>) {
+fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<EndReason>) {
     let is_told = summary.causes.iter().any(|reason| reason.kind == ReasonKind::Ended);
     match ended {
-        Some(Ended::Deadline { missing }) if !is_told => {
+        Some(EndReason::Deadline { missing }) if !is_told => {
             summary.add_first_reason(reasons::silent(&log.plan, missing));
         }
-        Some(Ended::Lost { worker, of }) if !is_told => {
-            let text = Violation::Lost { worker, of }.to_string();
+        Some(EndReason::Lost { worker, workers }) if !is_told => {
+            let text = Violation::Lost { worker, workers }.to_string();
             summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
         }
         _ => {}
@@ -172,7 +172,7 @@ fn judge_performance(
     let lasted = run.record.completed_at.iter().copied().max().unwrap_or(0);
     let ended = (run.ended, lasted);
     let metrics = Metrics::of(&report.metrics, judgement, &run.plan, &run.record, ended);
-    let end = log.sought.as_ref().and_then(|sought| sought.end);
+    let end = log.search.as_ref().and_then(|sought| sought.end);
     let is_peak = mode == TestMode::FindPeakPerformance && log.complete;
     let is_found = matches!(end, Some(End::Found { .. }));
     let is_of_this = is_peak && is_found && matches!(share, Share::Load);
@@ -284,7 +284,7 @@ fn beside(first: &str, because: Failure, is_valid: bool) -> Option<Reason> {
 
 /// Of a repetition that was cut short: what it leaves.
 fn kept_of_cut(log: &TestLog, folder: &str) -> Option<String> {
-    match log.sought.as_ref()?.repeated.len() {
+    match log.search.as_ref()?.repeated.len() {
         0 => None,
         1 => Some(format!("The run before this one is VALID, and lies in {folder}/run_1.")),
         runs => Some(format!(
@@ -334,17 +334,17 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
     let (factors, method) = match plan.load {
         Load::SingleStream { .. } | Load::MultiStream { .. } => {
             let latencies: Vec<u64> = answered().map(latency).collect();
-            let factors = alone::percentile(&latencies, plan.percentile(), risk);
+            let factors = single_run::percentile(&latencies, plan.percentile(), risk);
             (factors, "order statistics of as many independent queries as 20 batches are worth")
         }
         Load::Server(_) | Load::Offline => {
             let due = |row: usize| u64::try_from(rows.scheduled_ns[row]).unwrap_or(0);
             let mut done: Vec<u64> = answered().map(|row| due(row) + latency(row)).collect();
             done.sort_unstable();
-            (alone::rate(&done, risk), "times between completions in 20 batches")
+            (single_run::rate(&done, risk), "times between completions in 20 batches")
         }
     };
-    let alone::Factors { low, high } = factors.ok()?;
+    let single_run::Factors { low, high } = factors.ok()?;
     let interval = Interval {
         low: value * low,
         high: value * high,

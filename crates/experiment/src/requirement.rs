@@ -2,7 +2,7 @@
 //! interval of what was measured.
 
 use dyno_loadgen::compare;
-use dyno_loadgen::compare::alone::{self, Factors};
+use dyno_loadgen::compare::single_run::{self, Factors};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
 use dyno_results::records::{Keep, Records};
@@ -127,9 +127,10 @@ fn measured(limit: &Limit, rows: &Records) -> Result<Measured, Missing> {
     if count == 0 {
         return Err(Missing { more: None });
     }
-    let factors = alone::percentile(&times, percentile, 1.0 - CONFIDENCE).map_err(|too_few| {
-        Missing { more: Some(too_few.needed.saturating_sub(too_few.values).max(1)) }
-    })?;
+    let factors =
+        single_run::percentile(&times, percentile, 1.0 - CONFIDENCE).map_err(|too_few| {
+            Missing { more: Some(too_few.needed.saturating_sub(too_few.values).max(1)) }
+        })?;
     let Factors { low, high } = factors;
     let value = at(times, percentile);
     Ok(Measured {
@@ -149,7 +150,7 @@ fn at(mut times: Vec<u64>, percentile: f64) -> f64 {
 }
 
 fn share(failed: &[bool]) -> Result<Measured, Missing> {
-    let found = alone::share(failed, 1.0 - CONFIDENCE)
+    let found = single_run::share(failed, 1.0 - CONFIDENCE)
         .map_err(|too_few| Missing { more: Some(too_few.needed.saturating_sub(too_few.values)) })?;
     Ok(Measured {
         value: found.value,
@@ -181,7 +182,7 @@ fn of_time(measured: &Measured, bound: f64) -> Option<u64> {
 fn of_share(measured: &Measured, bound: f64) -> Option<u64> {
     let away = bound - measured.value;
     let spread = (bound * (1.0 - bound)).max(measured.value * (1.0 - measured.value));
-    let needed = alone::DEVIATIONS.powi(2) * spread / away.powi(2);
+    let needed = single_run::DEVIATIONS.powi(2) * spread / away.powi(2);
     further(measured.queries, needed / measured.independent)
 }
 

@@ -1,8 +1,9 @@
 //! One test of an experiment, before it is played.
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::message::Message;
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::{Keep, Message};
+use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 
 /// One test: what is measured of a system in one go.
@@ -15,7 +16,7 @@ pub struct Test {
     /// At least one.
     pub tenants: Vec<TestTenant>,
     /// Of the records of its runs.
-    pub keep: Keep,
+    pub keep: RecordRetention,
     /// Whether it ends when most answers fail, see `--fail-fast`. In virtual time it
     /// does not: there the failures are what was asked for.
     pub fails_fast: bool,

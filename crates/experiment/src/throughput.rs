@@ -6,7 +6,7 @@
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::Keep;
+use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 use dyno_net::client::Seen;
 use dyno_net::trouble::Kind;
@@ -255,7 +255,7 @@ impl Probing<'_> {
             scenario,
             mode: TestMode::PerformanceOnly,
             tenants: vec![tenant],
-            keep: Keep::Results,
+            keep: RecordRetention::Results,
             fails_fast: self.options.fails_fast(),
         })
     }

@@ -61,7 +61,7 @@ impl RemoteWorkers {
             .hint(format!("set {TOKEN} to the same secret here and for each worker")));
         }
         let workers = u32::try_from(workers.get()).unwrap_or(u32::MAX);
-        let last = Share { index: workers - 1, of: workers };
+        let last = Share { index: workers - 1, clients: workers };
         if let Err(problem) = divided(run.system.as_deref().unwrap_or_default(), last) {
             return Err(Failure::usage(problem).hint("raise it, or use fewer workers"));
         }
@@ -256,7 +256,7 @@ pub(crate) fn divided(spec: &str, share: Share) -> Result<String, String> {
         match all.map(|all| (all, share.part(all))) {
             None => Ok(option.to_owned()),
             Some((all, 0)) => {
-                Err(format!("{IN_FLIGHT}{all} cannot be divided among {} workers", share.of))
+                Err(format!("{IN_FLIGHT}{all} cannot be divided among {} workers", share.clients))
             }
             Some((_, part)) => Ok(format!("{IN_FLIGHT}{part}")),
         }
@@ -272,11 +272,11 @@ mod tests {
     #[test]
     fn requests_in_flight_are_divided_and_sum_to_those_of_one_client() {
         let spec = "openai:http://h/v1,max-concurrency=7,model=m";
-        let part = |index| divided(spec, Share { index, of: 3 }).unwrap();
+        let part = |index| divided(spec, Share { index, clients: 3 }).unwrap();
         let expected = |n: u32| format!("openai:http://h/v1,max-concurrency={n},model=m");
         assert_eq!([part(0), part(1), part(2)], [3, 2, 2].map(expected));
-        let problem = divided("raw:http://h,max-concurrency=2", Share { index: 2, of: 3 });
+        let problem = divided("raw:http://h,max-concurrency=2", Share { index: 2, clients: 3 });
         assert!(problem.unwrap_err().contains("among 3 workers"));
-        assert_eq!(divided("digits", Share { index: 1, of: 2 }).as_deref(), Ok("digits"));
+        assert_eq!(divided("digits", Share { index: 1, clients: 2 }).as_deref(), Ok("digits"));
     }
 }

@@ -1,4 +1,4 @@
-//! Types whose layout C programs know, and views of what their pointers lead to.
+//! Types whose layout C programs know, and views of the memory behind their pointers.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -21,7 +21,7 @@ pub struct dyno_query_sample {
     pub index: u64,
 }
 
-// The two are one type on either side of the boundary.
+// Both types have the same layout.
 const _: () = {
     assert!(size_of::<dyno_query_sample>() == size_of::<QuerySample>());
     assert!(align_of::<dyno_query_sample>() == align_of::<QuerySample>());
@@ -56,7 +56,7 @@ impl AsResponse for dyno_response {
             return &[];
         }
         // SAFETY: not NULL and no longer than an object can be (just checked);
-        // who completes a response vouches for its payload until the call ends.
+        // the caller guarantees that the payload is valid until the call ends.
         unsafe { slice::from_raw_parts(self.data.cast(), self.size) }
     }
 
@@ -69,10 +69,10 @@ impl AsResponse for dyno_response {
 /// Frees a handle.
 ///
 /// # Safety
-/// `pointer` is NULL or came from `Box::into_raw` and is used by nobody any more.
+/// `pointer` is NULL or came from `Box::into_raw`, and is not used afterwards.
 pub unsafe fn free<T>(pointer: *mut T) {
     caught((), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         unsafe { dyno_c_border::free(pointer) };
         Ok(())
     });

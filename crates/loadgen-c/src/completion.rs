@@ -1,10 +1,9 @@
-//! Answers: the path that every sample takes between its two stamps. It
-//! allocates nothing, takes no lock and makes no system call, unless a response
-//! is logged or the issuing thread sleeps.
+//! Completion of samples. It allocates nothing, takes no lock and makes no system call, unless a
+//! response is logged or the issuing thread sleeps.
 
 use std::ffi::c_void;
 
-use dyno_loadgen::drop_in::NoRun;
+use dyno_loadgen::drop_in::NoRunError;
 
 use crate::abi::{self, dyno_response};
 use crate::error::{Error, dyno_result, result};
@@ -25,7 +24,7 @@ pub unsafe extern "C" fn dyno_complete(
     result(|| {
         // SAFETY: C passes an array of this length that is valid during the call.
         let responses = unsafe { abi::array(responses, count, "responses") }?;
-        LOADGEN.complete(responses).map_err(too_late)
+        LOADGEN.complete(responses).map_err(not_running)
     })
 }
 
@@ -44,12 +43,12 @@ pub unsafe extern "C" fn dyno_complete_fetching(
         // SAFETY: C passes an array of this length that is its own during the call.
         let responses = unsafe { abi::array_mut(responses, count, "responses") }?;
         let Some(fetch) = fetch else {
-            return LOADGEN.complete(responses).map_err(too_late);
+            return LOADGEN.complete(responses).map_err(not_running);
         };
         // SAFETY: the function and its context belong together; the response is
         // one of the caller's.
         let mut fetch = |response: &mut dyno_response| unsafe { fetch(context, response) };
-        LOADGEN.complete_fetching(responses, &mut fetch).map_err(too_late)
+        LOADGEN.complete_fetching(responses, &mut fetch).map_err(not_running)
     })
 }
 
@@ -63,11 +62,11 @@ pub unsafe extern "C" fn dyno_first_token(
     result(|| {
         // SAFETY: C passes an array of this length that is valid during the call.
         let responses = unsafe { abi::array(responses, count, "responses") }?;
-        LOADGEN.first_token(responses).map_err(too_late)
+        LOADGEN.first_token(responses).map_err(not_running)
     })
 }
 
 #[cold]
-fn too_late(error: NoRun) -> Error {
+fn not_running(error: NoRunError) -> Error {
     Error::new(dyno_result::DYNO_ERROR_NOT_RUNNING, error.to_string())
 }

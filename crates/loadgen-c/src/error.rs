@@ -1,4 +1,4 @@
-//! Result codes, and the text of each thread's last error.
+//! Result codes, and the last error text of each thread.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
@@ -71,7 +71,7 @@ const ALL: [(dyno_result, &CStr); 14] = [
 #[derive(Debug)]
 pub struct Error {
     pub code: dyno_result,
-    /// What was wrong, where, what to do.
+    /// Text: what was wrong, where, and what to do.
     pub text: Cow<'static, str>,
 }
 
@@ -116,13 +116,13 @@ impl From<SetError> for Error {
     }
 }
 
-/// The code for what `call` returned.
+/// Returns the result code of `call` and records its error.
 #[inline]
 pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_result {
     dyno_c_border::result(call)
 }
 
-/// What `call` returned, or `otherwise` after an error.
+/// Returns the value of `call`, or `otherwise` after an error.
 pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
     dyno_c_border::caught(otherwise, call)
 }

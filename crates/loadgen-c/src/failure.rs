@@ -1,4 +1,4 @@
-//! What happens when a callback says that it failed.
+//! Failures of callbacks.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -7,50 +7,51 @@ use crate::abi;
 use crate::error::{Error, dyno_result};
 use crate::test::LOADGEN;
 
-/// The first failure of a callback in one test.
+/// First failure of a callback in one test.
 #[derive(Debug, Default)]
 pub struct Failure {
     first: OnceLock<(&'static str, Reason)>,
 }
 
-/// What a callback said.
+/// How a callback failed.
 #[derive(Debug, Clone, Copy)]
 pub enum Reason {
-    /// Returned this in place of 0.
+    /// It returned this code instead of 0.
     Code(c_int),
-    /// Returned a pointer that cannot be used.
+    /// It returned an unusable pointer.
     Pointer(&'static str),
 }
 
-/// A callback that names a system or a library.
+/// Callback that returns the name of a system or a library.
 pub type Name = Option<unsafe extern "C" fn(context: *mut c_void) -> *const c_char>;
 
 impl Failure {
-    /// Aborts the test. Later failures are consequences of the first.
+    /// Records the failure and aborts the test. Only the first failure is kept: later ones are its
+    /// consequences.
     #[cold]
     pub fn note(&self, callback: &'static str, reason: Reason) {
         if self.first.set((callback, reason)).is_ok() {
-            // Between two runs there is none to abort; no callback follows either way.
+            // Fails between two runs; no callback follows in any case.
             let _ = LOADGEN.abort();
         }
     }
 
-    /// Notes a code that is not 0.
+    /// Records a failure if the code is not 0.
     #[inline]
-    pub fn judge(&self, callback: &'static str, code: c_int) {
+    pub fn check(&self, callback: &'static str, code: c_int) {
         if code != 0 {
             self.note(callback, Reason::Code(code));
         }
     }
 
-    /// Whether a callback has failed, so that no other may be called.
+    /// Returns whether a callback has failed, so that no other may be called.
     #[inline]
     pub fn is_noted(&self) -> bool {
         self.first.get().is_some()
     }
 
-    /// A copy of the name that the caller's function returns; "" if it or an
-    /// earlier callback has failed.
+    /// Returns a copy of the name from the caller's function; "" if it or an earlier callback
+    /// failed.
     pub fn name(&self, name: Name, context: *mut c_void) -> String {
         if self.is_noted() {
             return String::new();
@@ -68,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// The failure as the result of the test.
+    /// Returns the failure as the result of the test.
     pub fn result(&self) -> Result<(), Error> {
         let Some((callback, reason)) = self.first.get() else { return Ok(()) };
         let what = match reason {

@@ -1,4 +1,4 @@
-//! The query sample library, made of the caller's functions.
+//! The query sample library that calls the caller's functions.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn dyno_library_free(library: *mut dyno_library) {
 }
 
 impl dyno_library {
-    /// The library for one test, whose callbacks note their failures in `failure`.
+    /// Returns the library for one test, whose callbacks record failures in `failure`.
     pub fn in_test(&self, failure: Arc<Failure>) -> CallbackLibrary {
         CallbackLibrary {
             callbacks: self.callbacks,
@@ -82,8 +82,8 @@ impl dyno_library {
     }
 }
 
-/// The caller's functions in one test. What they say of the library is asked
-/// once: a test cannot follow one that changes.
+/// The caller's functions in one test. Name and counts are cached, because they must not change
+/// during a test.
 pub struct CallbackLibrary {
     callbacks: dyno_library_callbacks,
     name: OnceLock<String>,
@@ -110,7 +110,7 @@ impl CallbackLibrary {
         let function = function.expect(SET);
         // SAFETY: the function and its context belong together (dyno_library_new).
         let code = unsafe { function(self.callbacks.context, samples.as_ptr(), samples.len()) };
-        self.failure.judge(callback, code);
+        self.failure.check(callback, code);
     }
 
     fn count(

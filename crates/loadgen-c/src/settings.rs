@@ -44,7 +44,7 @@ pub unsafe extern "C" fn dyno_settings_set(
     result(|| {
         // SAFETY: C passes NULL or a string that is valid during the call.
         let value = unsafe { abi::text(value, "value") }?;
-        // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
+        // SAFETY: C passes NULL or live settings of one thread, and NULL or a string.
         unsafe { set(settings, key, |_| value.to_owned()) }
     })
 }
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn dyno_settings_set_u64(
         0 | 1 if kind == bool::KIND => (value == 1).to_string(),
         _ => value.to_string(),
     };
-    // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
+    // SAFETY: C passes NULL or live settings of one thread, and NULL or a string.
     result(|| unsafe { set(settings, key, text) })
 }
 
@@ -71,23 +71,23 @@ pub unsafe extern "C" fn dyno_settings_set_f64(
     key: *const c_char,
     value: f64,
 ) -> dyno_result {
-    // Printed with as many digits as tell it from all other numbers.
-    // SAFETY: C passes NULL or live settings of one thread, and likewise a string.
+    // Printed with enough digits to be exact.
+    // SAFETY: C passes NULL or live settings of one thread, and NULL or a string.
     result(|| unsafe { set(settings, key, |_| value.to_string()) })
 }
 
 /// Sets a field to the text that `value` makes for its kind.
 ///
 /// # Safety
-/// `settings` and `key` are NULL or valid, and nobody else uses the settings.
+/// `settings` and `key` are NULL or valid, and no other thread uses the settings.
 unsafe fn set(
     settings: *mut dyno_settings,
     key: *const c_char,
     value: impl FnOnce(&str) -> String,
 ) -> Result<(), Error> {
-    // SAFETY: the caller vouches for the settings.
+    // SAFETY: the caller guarantees the settings.
     let settings = unsafe { abi::exclusive(settings, "settings") }?;
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees the string.
     let key = unsafe { abi::text(key, "key") }?;
     let kind = FIELDS.iter().find(|field| field.name == key).map_or("", |field| field.kind);
     settings.settings.set(key, &value(kind), Origin::Code("C interface"))?;
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn dyno_settings_get_u64(
         "false" => Some(0),
         _ => text.parse().ok(),
     };
-    // SAFETY: C passes NULL or live settings, likewise a string and a place.
+    // SAFETY: C passes NULL or live settings, a string and a place.
     result(|| unsafe { get_number(settings, key, out, "whole number", number) })
 }
 
@@ -152,21 +152,21 @@ pub unsafe extern "C" fn dyno_settings_get_f64(
     key: *const c_char,
     out: *mut f64,
 ) -> dyno_result {
-    // SAFETY: C passes NULL or live settings, likewise a string and a place.
+    // SAFETY: C passes NULL or live settings, a string and a place.
     result(|| unsafe { get_number(settings, key, out, "number", |text| text.parse().ok()) })
 }
 
-/// Name and value of a field.
+/// Returns name and value of a field.
 ///
 /// # Safety
-/// `settings` and `key` are NULL or valid, and nobody changes the settings.
+/// `settings` and `key` are NULL or valid, and no other thread changes the settings.
 unsafe fn get(
     settings: *const dyno_settings,
     key: *const c_char,
 ) -> Result<(&'static str, String), Error> {
-    // SAFETY: the caller vouches for the settings.
+    // SAFETY: the caller guarantees the settings.
     let settings = unsafe { abi::shared(settings, "settings") }?;
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees the string.
     let key = unsafe { abi::text(key, "key") }?;
     let field = FIELDS
         .iter()
@@ -175,10 +175,10 @@ unsafe fn get(
     Ok((field.name, (field.get)(&settings.settings.values)))
 }
 
-/// Stores the value of a field as `number` reads it.
+/// Parses the value of a field with `number` and stores it.
 ///
 /// # Safety
-/// As [`get`], and `out` is NULL or leads to a place of the caller's.
+/// The conditions of [`get`]; `out` is NULL or a valid place of the caller.
 unsafe fn get_number<T>(
     settings: *const dyno_settings,
     key: *const c_char,
@@ -186,9 +186,9 @@ unsafe fn get_number<T>(
     kind: &str,
     number: impl FnOnce(&str) -> Option<T>,
 ) -> Result<(), Error> {
-    // SAFETY: the caller vouches for the settings and the string.
+    // SAFETY: the caller guarantees the settings and the string.
     let (name, text) = unsafe { get(settings, key) }?;
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees the place.
     let out = unsafe { abi::exclusive(out, "out") }?;
     *out = number(&text).ok_or_else(|| {
         Error::new(dyno_result::DYNO_ERROR_VALUE, format!("`{name}` is `{text}`, not a {kind}"))
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn dyno_settings_from_config(
             UNREADABLE => dyno_result::DYNO_ERROR_CONFIG_UNREADABLE,
             _ => dyno_result::DYNO_ERROR_CONFIG_LINE,
         };
-        // The reference's code does not say which line; reading again does.
+        // The code does not identify the line; parsing the file again does.
         let text = match Conf::load(path) {
             Err(error) => error.to_string(),
             Ok(_) => format!("{} cannot be applied", path.display()),

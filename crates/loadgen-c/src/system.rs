@@ -1,4 +1,4 @@
-//! The system under test, made of the caller's functions.
+//! The system under test that calls the caller's functions.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::{Deref, DerefMut};
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn dyno_system_free(system: *mut dyno_system) {
 }
 
 impl dyno_system {
-    /// The system for one test, whose callbacks note their failures in `failure`.
+    /// Returns the system for one test, whose callbacks record failures in `failure`.
     pub fn under_test(&self, failure: Arc<Failure>) -> CallbackSystem {
         CallbackSystem { callbacks: self.callbacks, name: OnceLock::new(), failure }
     }
@@ -122,7 +122,7 @@ impl SystemUnderTest for CallbackSystem {
         // SAFETY: the function and its context belong together; the two types of
         // samples have one layout (abi).
         let code = unsafe { issue(self.callbacks.context, samples.as_ptr().cast(), samples.len()) };
-        self.failure.judge("issue", code);
+        self.failure.check("issue", code);
     }
 
     fn flush(&self) {
@@ -132,7 +132,7 @@ impl SystemUnderTest for CallbackSystem {
         let flush = self.callbacks.flush.expect(SET);
         // SAFETY: the function and its context belong together.
         let code = unsafe { flush(self.callbacks.context) };
-        self.failure.judge("flush", code);
+        self.failure.check("flush", code);
     }
 
     fn sample_memory(&self, samples: usize) -> SampleMemory {
@@ -156,7 +156,7 @@ impl SystemUnderTest for CallbackSystem {
             // SAFETY: `first` leads to memory for this many samples, by the
             // contract of `acquire_samples`.
             let sample = unsafe { first.add(at) };
-            // SAFETY: as above; the memory need not be initialised before.
+            // SAFETY: as above; the memory need not be initialized before.
             unsafe { sample.cast::<QuerySample>().write(UNISSUED) };
         }
         Box::new(CallersMemory { first, samples, context, release })
@@ -181,8 +181,8 @@ impl Deref for CallersMemory {
     type Target = [QuerySample];
 
     fn deref(&self) -> &[QuerySample] {
-        // SAFETY: `sample_memory` initialised this many samples, which have the
-        // layout of ours (abi), and nobody else uses them until they are released.
+        // SAFETY: `sample_memory` initialized this many samples, which have the
+        // layout of `QuerySample` (abi), and nothing else uses them until they are released.
         unsafe { slice::from_raw_parts(self.first.cast(), self.samples) }
     }
 }

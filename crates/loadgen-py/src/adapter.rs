@@ -1,7 +1,7 @@
-//! Callbacks as the load generator's system and library.
+//! Adapters from Python callbacks to the system and the library of the load generator.
 //!
-//! An exception in one of them ends the test: it is kept, the test is aborted,
-//! no further callback is called, and `StartTest` raises it.
+//! An exception in a callback ends the test: the test is aborted, no further callback is called,
+//! and `StartTest` raises the exception.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,10 +15,10 @@ use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
 
 use crate::LOADGEN;
 use crate::convert::expected;
-use crate::handles::{IssueAs, Library, System, SystemName};
+use crate::handles::{IssueFormat, Library, System, SystemName};
 use crate::records::QUERY_SAMPLE;
 
-/// The first exception of a test's callbacks.
+/// First exception in the callbacks of a test.
 #[derive(Debug, Default)]
 pub struct Failure {
     has_failed: AtomicBool,
@@ -26,7 +26,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Calls back, unless a callback has failed before. What it returns is dropped.
+    /// Calls a callback, unless one has failed before. Its result is ignored.
     fn call(&self, callback: impl FnOnce(Python<'_>) -> PyResult<()>) {
         if self.has_failed.load(Ordering::Acquire) {
             return;
@@ -34,7 +34,7 @@ impl Failure {
         match Python::try_attach(callback) {
             Some(Ok(())) => {}
             Some(Err(exception)) => self.note(Some(exception)),
-            // The interpreter is on its way out; nobody is left to answer.
+            // The interpreter is shutting down.
             None => self.note(None),
         }
     }
@@ -43,17 +43,17 @@ impl Failure {
         if !self.has_failed.swap(true, Ordering::AcqRel) {
             *self.exception.lock().unwrap_or_else(PoisonError::into_inner) = exception;
         }
-        // Without a test there is nothing left to end.
+        // Fails only if no test is running.
         let _ = LOADGEN.abort();
     }
 
-    /// The exception to raise, if there was one.
+    /// Takes the exception to raise, if there was one.
     pub fn take(&self) -> Option<PyErr> {
         self.exception.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A system in one test.
+/// System under test, for one test.
 #[derive(Debug)]
 pub struct TestedSystem {
     system: Arc<System>,
@@ -66,7 +66,7 @@ impl TestedSystem {
         Self { system, failure, name: OnceLock::new() }
     }
 
-    fn ask_name(&self, callback: Option<&Py<PyAny>>) -> String {
+    fn call_for_name(&self, callback: Option<&Py<PyAny>>) -> String {
         let mut name = String::new();
         self.failure.call(|py| {
             let Some(callback) = callback else { return Ok(()) };
@@ -85,8 +85,8 @@ impl SystemUnderTest for TestedSystem {
     fn name(&self) -> &str {
         match &self.system.name {
             SystemName::Fixed(name) => name,
-            SystemName::Asked(callback) => {
-                self.name.get_or_init(|| self.ask_name(callback.as_ref()))
+            SystemName::Callback(callback) => {
+                self.name.get_or_init(|| self.call_for_name(callback.as_ref()))
             }
         }
     }
@@ -97,14 +97,14 @@ impl SystemUnderTest for TestedSystem {
                 return Err(PyTypeError::new_err("the system under test has no issue_cb"));
             };
             let issue = issue.bind(py);
-            match self.system.issue_as {
-                IssueAs::Samples => issue.call1((sample_objects(py, samples)?,)),
-                IssueAs::Lists => {
+            match self.system.issue_format {
+                IssueFormat::Samples => issue.call1((sample_objects(py, samples)?,)),
+                IssueFormat::Lists => {
                     let ids = PyList::new(py, samples.iter().map(|sample| sample.id.0))?;
                     let indices = PyList::new(py, samples.iter().map(|sample| sample.index))?;
                     issue.call1((ids, indices))
                 }
-                IssueAs::Buffers => {
+                IssueFormat::Buffers => {
                     let ids = words(py, samples, |sample| sample.id.0)?;
                     let indices = words(py, samples, |sample| sample.index)?;
                     issue.call1((ids, indices))
@@ -131,14 +131,14 @@ fn sample_objects<'py>(py: Python<'py>, samples: &[QuerySample]) -> PyResult<Bou
     let class = QUERY_SAMPLE.class(py)?;
     let mut failed = None;
     let objects = samples.iter().map_while(|sample| {
-        let made = QUERY_SAMPLE.instance(class, [sample.id.0, sample.index]);
-        made.map_err(|error| failed = Some(error)).ok()
+        let object = QUERY_SAMPLE.instance(class, [sample.id.0, sample.index]);
+        object.map_err(|error| failed = Some(error)).ok()
     });
     let list = PyList::new(py, objects.collect::<Vec<_>>())?;
     failed.map_or(Ok(list), Err)
 }
 
-/// One word of each sample, as a memoryview of `unsigned long long`.
+/// Returns one word of each sample, as a memoryview of `unsigned long long`.
 fn words<'py>(
     py: Python<'py>,
     samples: &[QuerySample],
@@ -153,7 +153,7 @@ fn words<'py>(
     PyMemoryView::from(bytes.as_any())?.call_method1("cast", ("Q",))
 }
 
-/// A library in one test.
+/// Sample library, for one test.
 #[derive(Debug)]
 pub struct TestedLibrary {
     library: Arc<Library>,

@@ -1,12 +1,11 @@
-//! Completions whose ids, answers and token counts lie in buffers: what a
-//! million samples cost is then the load generator and not Python.
+//! Completions with ids, answers and token counts in buffers, which need no Python work per sample.
 
 use dyno_loadgen::sut::ResponseId;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::completion::{Answer, Complete, FirstToken, Sink};
-use crate::memory::{Contiguous, Payload, Words};
+use crate::completion::{Answer, CompletionSink, FirstTokenSink, Sink};
+use crate::memory::{ContiguousBuffer, Payload, Words};
 use crate::process::refuse_if_forked;
 
 /// Completes the samples whose ids lie in a buffer. The time is read once, on entry.
@@ -28,7 +27,7 @@ pub fn query_samples_complete_buffer(
     n_tokens: Option<&Bound<'_, PyAny>>,
     offsets: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    with_buffers(py, ids, [data, n_tokens, offsets], &Complete)
+    with_buffers(py, ids, [data, n_tokens, offsets], &CompletionSink)
 }
 
 /// Reports the first tokens of the samples whose ids lie in a buffer; `data` and
@@ -41,7 +40,7 @@ pub fn first_token_complete_buffer(
     data: Option<&Bound<'_, PyAny>>,
     offsets: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    with_buffers(py, ids, [data, None, offsets], &FirstToken)
+    with_buffers(py, ids, [data, None, offsets], &FirstTokenSink)
 }
 
 fn with_buffers(
@@ -51,20 +50,20 @@ fn with_buffers(
     sink: &impl Sink,
 ) -> PyResult<()> {
     refuse_if_forked()?;
-    let ids = Words::of("ids", ids)?;
+    let ids = Words::from_object("ids", ids)?;
     let ids = ids.ids();
     if ids.is_empty() {
         return Ok(());
     }
     if data.is_none() && n_tokens.is_none() && offsets.is_none() {
-        // Attached throughout, so that no Python code writes to the ids meanwhile;
-        // a million take a few milliseconds.
+        // Attached throughout, so that no Python code writes to the ids meanwhile. A million ids
+        // take a few milliseconds.
         sink.take(ids);
         return Ok(());
     }
-    let data = data.map(|data| Contiguous::of("data", data)).transpose()?;
-    let tokens = n_tokens.map(|tokens| Words::of("n_tokens", tokens)).transpose()?;
-    let offsets = offsets.map(|offsets| Words::of("offsets", offsets)).transpose()?;
+    let data = data.map(|data| ContiguousBuffer::from_object("data", data)).transpose()?;
+    let tokens = n_tokens.map(|tokens| Words::from_object("n_tokens", tokens)).transpose()?;
+    let offsets = offsets.map(|offsets| Words::from_object("offsets", offsets)).transpose()?;
     let answers = answers(ids, data.as_ref(), tokens.as_ref(), offsets.as_ref())?;
     sink.take_detached(py, &answers);
     Ok(())
@@ -72,7 +71,7 @@ fn with_buffers(
 
 fn answers(
     ids: &[ResponseId],
-    data: Option<&Contiguous>,
+    data: Option<&ContiguousBuffer>,
     tokens: Option<&Words>,
     offsets: Option<&Words>,
 ) -> PyResult<Vec<Answer>> {
@@ -93,10 +92,10 @@ fn answers(
         .collect())
 }
 
-/// Which part of `data` is the answer to which of `n` ids.
+/// Returns a function from the number of an id, below `n`, to its part of `data`.
 fn parts<'a>(
     n: usize,
-    data: Option<&'a Contiguous>,
+    data: Option<&'a ContiguousBuffer>,
     offsets: Option<&'a Words>,
 ) -> PyResult<Box<dyn Fn(usize) -> Payload + 'a>> {
     let refused = |text: String| Err(PyValueError::new_err(text));

@@ -11,7 +11,7 @@ use crate::process::refuse_if_forked;
 use crate::records::QUERY_SAMPLE_RESPONSE;
 use crate::vector::VectorQuerySampleResponse;
 
-/// What a response says.
+/// Answer to one sample.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     pub id: u64,
@@ -42,12 +42,12 @@ impl AsResponse for Answer {
     }
 }
 
-/// What becomes of responses.
+/// Destination of responses.
 pub trait Sink: Sync {
     fn take<R: AsResponse>(&self, responses: &[R]);
 
-    /// As [`Sink::take`], and lets other threads have the interpreter meanwhile,
-    /// unless it is over sooner than they could get it.
+    /// Takes responses and releases the interpreter meanwhile, unless there are so few that this
+    /// would take longer.
     fn take_detached(&self, py: Python<'_>, answers: &[Answer]) {
         const BRIEF: usize = 1024;
         if answers.len() < BRIEF {
@@ -58,25 +58,25 @@ pub trait Sink: Sync {
     }
 }
 
-/// The samples are complete.
-pub struct Complete;
+/// Completes samples.
+pub struct CompletionSink;
 
-impl Sink for Complete {
+impl Sink for CompletionSink {
     #[inline]
     fn take<R: AsResponse>(&self, responses: &[R]) {
-        // Completions outside of a test are told on stderr and in the next
-        // test's log; a late thread should not die of them.
+        // Completions outside of a test are reported on stderr and in the log of the next test.
+        // They must not raise an exception in a late thread.
         let _ = LOADGEN.complete(responses);
     }
 }
 
-/// Their first tokens are there.
-pub struct FirstToken;
+/// Reports first tokens of samples.
+pub struct FirstTokenSink;
 
-impl Sink for FirstToken {
+impl Sink for FirstTokenSink {
     #[inline]
     fn take<R: AsResponse>(&self, responses: &[R]) {
-        // As above.
+        // Errors are ignored as in `CompletionSink`.
         let _ = LOADGEN.first_token(responses);
     }
 }
@@ -95,7 +95,7 @@ pub fn query_samples_complete(
     with_answers(responses, |py, class, answers| match callback {
         Some(callback) => complete_fetching(class, answers, callback.bind(py)),
         None => {
-            Complete.take_detached(py, answers);
+            CompletionSink.take_detached(py, answers);
             Ok(())
         }
     })
@@ -112,13 +112,13 @@ pub fn first_token_complete(
 ) -> PyResult<()> {
     let _ = response_cb;
     with_answers(responses, |py, _, answers| {
-        FirstToken.take_detached(py, answers);
+        FirstTokenSink.take_detached(py, answers);
         Ok(())
     })
 }
 
-/// Converts all responses, so that none counts if one of them is no response,
-/// and hands them on. One alone, as in SingleStream, needs no allocation.
+/// Converts all responses and passes them to `f`; no response counts if one of them is invalid. A
+/// single response, as in SingleStream, needs no allocation.
 fn with_answers<'py>(
     responses: &Bound<'py, PyAny>,
     f: impl FnOnce(Python<'py>, &Bound<'py, PyType>, &mut [Answer]) -> PyResult<()>,
@@ -145,7 +145,7 @@ fn with_answers<'py>(
     }
 }
 
-/// The responses as a list: what the reference takes for a sequence.
+/// Returns the responses as a list; accepts the sequences that the reference accepts.
 fn list_of<'py>(responses: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
     if let Ok(list) = responses.cast::<PyList>() {
         return Ok(list.clone());
@@ -178,8 +178,8 @@ fn complete_fetching<'py>(
         *answer = Answer { id: answer.id, ..Answer::new(words) };
         Ok(())
     };
-    // Attached throughout: the callback needs it, and the load generator holds
-    // nothing while it runs that another thread would wait for.
+    // Attached throughout, because the callback needs the interpreter. The load generator holds no
+    // lock during the callback.
     let _ = LOADGEN.complete_fetching(answers, &mut |answer| {
         if failed.is_none() {
             failed = fetch(answer).err();

@@ -1,16 +1,15 @@
-//! Which Python values are taken for what: the rules of the reference's binding.
+//! Conversion of Python values, by the rules of the reference's binding.
 //!
-//! A float is never an integer, a negative number never an unsigned one, an
-//! enumeration is its own type; whatever is refused is a `TypeError`.
+//! A float is never an integer, a negative number is never unsigned, and an enumeration is a
+//! separate type. Rejected values raise a `TypeError`.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
 
-/// A whole number: an `int`, or what says that it is one by `__index__` or
-/// `__int__`, but for a `float`.
+/// Whole number: an `int`, or an object with `__index__` or `__int__`, except a `float`.
 pub trait Whole: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr> {
-    /// Its range, for the message.
+    /// Its range, for error messages.
     const RANGE: &'static str;
 }
 
@@ -24,7 +23,7 @@ impl Whole for i32 {
     const RANGE: &'static str = "a whole number from -2**31 to 2**31 - 1";
 }
 
-/// The integer of type `T` that `value` is.
+/// Converts `value` to an integer of type `T`.
 pub fn whole<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<T> {
     let refused = || expected(T::RANGE, value);
     if value.is_instance_of::<PyFloat>() {
@@ -33,18 +32,18 @@ pub fn whole<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<T> {
     if value.is_instance_of::<PyInt>() || value.hasattr("__index__")? {
         return value.extract().map_err(|_| refused());
     }
-    // numpy's float32 and the like: numbers that are no float and can be cut.
+    // Numbers such as numpy's float32, which are not `float` and can be truncated.
     if value.is_instance_of::<PyString>() || !value.hasattr("__int__")? {
         return Err(refused());
     }
     value.call_method0("__int__")?.extract().map_err(|_| refused())
 }
 
-/// The error for a value of a type that is not taken.
+/// Returns the error for a value of an unaccepted type.
 pub fn expected(what: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let shown =
         value.repr().map_or_else(|_| "?".into(), |text| text.to_string_lossy().into_owned());
-    // A list of a million entries helps nobody.
+    // Long values are truncated.
     let cut: String = shown.chars().take(60).collect();
     let more = if cut.len() < shown.len() { "..." } else { "" };
     let kind = value.get_type().name().map_or_else(|_| "?".into(), |name| name.to_string());
@@ -78,7 +77,7 @@ setting_type!(
     whole
 );
 setting_type!(
-    /// A `double` of the reference: what `float()` takes, but for text.
+    /// A `double` of the reference: any value that `float()` accepts, except text.
     Real(f64),
     |value| {
         if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
@@ -88,8 +87,7 @@ setting_type!(
     }
 );
 setting_type!(
-    /// A `bool` of the reference: what has a truth of its own (not by its
-    /// length), and `None`, which is false.
+    /// A `bool` of the reference: a value with `__bool__`, or `None`, which is false.
     Flag(bool),
     |value| {
         if let Ok(truth) = value.cast::<PyBool>() {
@@ -122,7 +120,7 @@ setting_type!(
     }
 );
 
-/// A callback; `None` where the reference takes an empty `std::function`.
+/// Callback; `None` for an empty `std::function` of the reference.
 #[derive(Debug)]
 pub struct Callback(pub Option<Py<PyAny>>);
 

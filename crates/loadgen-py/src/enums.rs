@@ -1,5 +1,5 @@
-//! The three enumerations. As in the reference they are classes of their own:
-//! no subclass of `int`, equal to nothing but themselves, convertible by `int()`.
+//! The three enumerations. As in the reference they are not subclasses of `int`: members are only
+//! equal to themselves and convertible by `int()`.
 
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyType};
 
 use crate::convert::Integer;
 
-/// What the name of a value is that has none.
+/// Name of a value without a name.
 const NAMELESS: &str = "???";
 
 macro_rules! enumeration {
@@ -22,15 +22,15 @@ macro_rules! enumeration {
             const NAMES: &[(&str, i32)] = &[$((stringify!($member), $value)),+];
 
             fn member(self) -> &'static str {
-                let of = Self::NAMES.iter().find(|(_, value)| *value == self.0);
-                of.map_or(NAMELESS, |(name, _)| name)
+                let named = Self::NAMES.iter().find(|(_, value)| *value == self.0);
+                named.map_or(NAMELESS, |(name, _)| name)
             }
 
-            /// The value of the load generator.
+            /// Returns the corresponding value of the load generator.
             ///
             /// # Errors
-            /// `ValueError` for a number that has no name.
-            pub fn known<T: Copy>(self, all: &[T]) -> PyResult<T> {
+            /// `ValueError` for a number without a name.
+            pub fn core_value<T: Copy>(self, all: &[T]) -> PyResult<T> {
                 let at = usize::try_from(self.0).ok();
                 at.and_then(|at| all.get(at)).copied().ok_or_else(|| {
                     let names: Vec<_> = Self::NAMES.iter().map(|(name, _)| *name).collect();

@@ -1,8 +1,8 @@
-//! What `Construct*` makes and `Destroy*` takes back: systems under test and
-//! sample libraries, named by plain integers.
+//! Handles of `Construct*` and `Destroy*`: integers that identify systems under test and sample
+//! libraries.
 //!
-//! In the reference a handle is an address. Here it is a number that is given
-//! out once, so that a wrong or stale handle is an error.
+//! In the reference a handle is an address. Here it is a number that is used once, so that a wrong
+//! or stale handle is an error.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 
 use crate::convert::{Callback, Count};
 
-/// What the issue callback is handed.
+/// Form in which the issue callback receives samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IssueAs {
+pub enum IssueFormat {
     /// A list of `QuerySample`.
     Samples,
     /// A list of ids and a list of indices.
@@ -23,24 +23,24 @@ pub enum IssueAs {
     Buffers,
 }
 
-/// The name of a system.
+/// Name of a system.
 #[derive(Debug)]
 pub enum SystemName {
     Fixed(&'static str),
-    /// Asked for in each test.
-    Asked(Option<Py<PyAny>>),
+    /// Returned by a callback in each test.
+    Callback(Option<Py<PyAny>>),
 }
 
-/// A system under test: its callbacks.
+/// Callbacks of a system under test.
 #[derive(Debug)]
 pub struct System {
-    pub issue_as: IssueAs,
+    pub issue_format: IssueFormat,
     pub issue: Option<Py<PyAny>>,
     pub flush: Option<Py<PyAny>>,
     pub name: SystemName,
 }
 
-/// A sample library: its sizes and callbacks.
+/// Sizes and callbacks of a sample library.
 #[derive(Debug)]
 pub struct Library {
     pub total: u64,
@@ -61,8 +61,8 @@ struct Handles {
     last: u64,
 }
 
-/// Locked only while no Python code can run and nothing is waited for: whoever
-/// holds it is attached to the interpreter and stays so.
+/// All handles. A thread that holds the lock stays attached to the interpreter, runs no Python code
+/// and does not wait.
 static HANDLES: Mutex<Handles> = Mutex::new(Handles { entries: BTreeMap::new(), last: 0 });
 
 fn with_handles<T>(f: impl FnOnce(&mut Handles) -> T) -> T {
@@ -84,10 +84,10 @@ fn unknown(what: &str, handle: u64) -> PyErr {
     ))
 }
 
-/// The system that `handle` names.
+/// Returns the system of a handle.
 ///
 /// # Errors
-/// `ValueError` if it names none.
+/// `ValueError` if it is not the handle of a system.
 pub fn system(handle: u64) -> PyResult<Arc<System>> {
     with_handles(|handles| match handles.entries.get(&handle) {
         Some(Entry::System(system)) => Ok(system.clone()),
@@ -95,10 +95,10 @@ pub fn system(handle: u64) -> PyResult<Arc<System>> {
     })
 }
 
-/// The library that `handle` names.
+/// Returns the library of a handle.
 ///
 /// # Errors
-/// `ValueError` if it names none.
+/// `ValueError` if it is not the handle of a library.
 pub fn library(handle: u64) -> PyResult<Arc<Library>> {
     with_handles(|handles| match handles.entries.get(&handle) {
         Some(Entry::Library(library)) => Ok(library.clone()),
@@ -106,9 +106,10 @@ pub fn library(handle: u64) -> PyResult<Arc<Library>> {
     })
 }
 
-/// Takes an entry out. The caller drops it, after the lock: that can run Python code.
+/// Removes and returns an entry. The caller drops it after the lock, because dropping can run
+/// Python code.
 fn take(handle: u64, what: &str, is_wanted: fn(&Entry) -> bool) -> PyResult<Option<Entry>> {
-    // The reference deletes a null pointer without complaint.
+    // The reference accepts a null pointer.
     if handle == 0 {
         return Ok(None);
     }
@@ -126,8 +127,8 @@ fn destroy_library(handle: u64) -> PyResult<()> {
     take(handle, "query sample library", |entry| matches!(entry, Entry::Library(_))).map(drop)
 }
 
-fn construct(issue_as: IssueAs, issue: Callback, flush: Callback, name: SystemName) -> u64 {
-    let system = System { issue_as, issue: issue.0, flush: flush.0, name };
+fn construct(issue_format: IssueFormat, issue: Callback, flush: Callback, name: SystemName) -> u64 {
+    let system = System { issue_format, issue: issue.0, flush: flush.0, name };
     insert(Entry::System(Arc::new(system)))
 }
 
@@ -136,7 +137,7 @@ fn construct(issue_as: IssueAs, issue: Callback, flush: Callback, name: SystemNa
 #[pyfunction]
 #[pyo3(name = "ConstructSUT", signature = (issue_cb, flush_cb, /))]
 pub fn construct_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
-    construct(IssueAs::Samples, issue_cb, flush_cb, SystemName::Fixed("PySUT"))
+    construct(IssueFormat::Samples, issue_cb, flush_cb, SystemName::Fixed("PySUT"))
 }
 
 /// Makes a system under test whose `issue_cb(ids: list[int], indices: list[int])`
@@ -144,7 +145,7 @@ pub fn construct_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
 #[pyfunction]
 #[pyo3(name = "ConstructFastSUT", signature = (issue_cb, flush_cb, /))]
 pub fn construct_fast_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
-    construct(IssueAs::Lists, issue_cb, flush_cb, SystemName::Fixed("PyFastSUT"))
+    construct(IssueFormat::Lists, issue_cb, flush_cb, SystemName::Fixed("PyFastSUT"))
 }
 
 /// Makes a system under test whose `issue_cb(ids: memoryview, indices: memoryview)`
@@ -153,7 +154,7 @@ pub fn construct_fast_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
 #[pyfunction]
 #[pyo3(name = "ConstructBufferSUT", signature = (issue_cb, flush_cb, /))]
 pub fn construct_buffer_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
-    construct(IssueAs::Buffers, issue_cb, flush_cb, SystemName::Fixed("PyBufferSUT"))
+    construct(IssueFormat::Buffers, issue_cb, flush_cb, SystemName::Fixed("PyBufferSUT"))
 }
 
 /// Makes a system under test that is reached over a network; `name_cb()` returns
@@ -161,7 +162,7 @@ pub fn construct_buffer_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
 #[pyfunction]
 #[pyo3(name = "ConstructQDL", signature = (issue_cb, flush_cb, name_cb, /))]
 pub fn construct_qdl(issue_cb: Callback, flush_cb: Callback, name_cb: Callback) -> u64 {
-    construct(IssueAs::Samples, issue_cb, flush_cb, SystemName::Asked(name_cb.0))
+    construct(IssueFormat::Samples, issue_cb, flush_cb, SystemName::Callback(name_cb.0))
 }
 
 /// Makes a query sample library of `total` samples, `performance` of which fit in

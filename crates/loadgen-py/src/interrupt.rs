@@ -1,10 +1,9 @@
 //! Ctrl-C while a test runs.
 //!
-//! Python runs a signal's handler when the main thread next executes Python
-//! code. If that thread is in `StartTest`, this is the next callback, or never,
-//! if all that the test waits for is another thread. So a thread of ours listens
-//! to the file descriptor that Python writes a byte to for every signal, and
-//! ends the test; `StartTest` then raises `KeyboardInterrupt`.
+//! Python runs a signal handler when the main thread next executes Python code. If that thread is
+//! in `StartTest`, this happens in the next callback, or never if the test only waits for another
+//! thread. Therefore a separate thread reads the file descriptor to which Python writes a byte for
+//! every signal, and ends the test; `StartTest` then raises `KeyboardInterrupt`.
 
 #[cfg(unix)]
 pub use unix::{InterruptWatch, stop_writing};
@@ -24,25 +23,24 @@ mod unix {
 
     use crate::LOADGEN;
 
-    /// Ends the test when Ctrl-C is pressed, for as long as it lives.
+    /// Watch that ends the test when Ctrl-C is pressed, until [`InterruptWatch::end`].
     #[derive(Debug)]
     pub struct InterruptWatch(Option<Watch>);
 
     #[derive(Debug)]
     struct Watch {
-        /// What Python writes to; the thread ends when it is shut down.
+        /// Socket that Python writes to; the thread ends when it is shut down.
         writer: UnixStream,
         /// Returns whether it has ended the test.
         thread: JoinHandle<bool>,
     }
 
     impl InterruptWatch {
-        /// Watches, if it is for this thread to be interrupted: the main thread
-        /// is, unless somebody handles Ctrl-C in a way of his own or has taken
-        /// the file descriptor, as event loops do.
+        /// Starts a watch if this is the main thread, unless the program has its own handler of
+        /// Ctrl-C or uses the file descriptor, as event loops do.
         ///
         /// # Errors
-        /// No more file descriptors or threads.
+        /// If there are no more file descriptors or threads.
         pub fn begin(py: Python<'_>) -> PyResult<Self> {
             let signal = py.import("signal")?;
             let interrupt = signal.getattr("SIGINT")?;
@@ -68,7 +66,7 @@ mod unix {
             let listen = move || listen(reader, number);
             match std::thread::Builder::new().name("dyno-interrupt".into()).spawn(listen) {
                 Ok(thread) => {
-                    WATCHED.store(writer.as_raw_fd(), Ordering::Relaxed);
+                    WATCH_FD.store(writer.as_raw_fd(), Ordering::Relaxed);
                     Ok(Self(Some(Watch { writer, thread })))
                 }
                 Err(error) => {
@@ -78,16 +76,16 @@ mod unix {
             }
         }
 
-        /// Leaves signals as they were. Returns whether Ctrl-C has ended the test.
+        /// Restores the handling of signals. Returns whether Ctrl-C ended the test.
         ///
         /// # Errors
-        /// Those of `signal.set_wakeup_fd`.
+        /// The errors of `signal.set_wakeup_fd`.
         pub fn end(self, py: Python<'_>) -> PyResult<bool> {
             let Some(Watch { writer, thread }) = self.0 else { return Ok(false) };
             let restored = stop_writing(py);
-            // Closing it would not do: a child that was forked meanwhile has it, too.
+            // Shut down instead of closed, because a child that was forked meanwhile has it, too.
             let _ = writer.shutdown(Shutdown::Both);
-            // It holds nothing and needs no interpreter; it ends at once.
+            // The thread holds no lock and needs no interpreter, so that it ends at once.
             let was_interrupted = thread.join().unwrap_or(false);
             restored.map(|()| was_interrupted)
         }
@@ -96,29 +94,29 @@ mod unix {
     /// No file descriptor.
     const NONE: i32 = -1;
 
-    /// What Python writes to for a watch.
-    static WATCHED: AtomicI32 = AtomicI32::new(NONE);
+    /// File descriptor that Python writes to for a watch.
+    static WATCH_FD: AtomicI32 = AtomicI32::new(NONE);
 
-    /// Has Python no longer write for the watch, if there is one: at its end, and
-    /// in a forked child, where a signal must not end the parent's test.
+    /// Stops Python from writing to the watch, if there is one: at its end, and in a forked child,
+    /// where a signal must not end the test of the parent.
     ///
     /// # Errors
-    /// Those of `signal.set_wakeup_fd`.
+    /// The errors of `signal.set_wakeup_fd`.
     pub fn stop_writing(py: Python<'_>) -> PyResult<()> {
-        let watched = WATCHED.swap(NONE, Ordering::Relaxed);
+        let watched = WATCH_FD.swap(NONE, Ordering::Relaxed);
         if watched == NONE {
             return Ok(());
         }
         let signal = py.import("signal")?;
         let found = set_wakeup(&signal, NONE)?;
-        // A callback has put its own there meanwhile: it stays.
+        // A callback has set another file descriptor meanwhile: restore it.
         if found != NONE && found != watched {
             set_wakeup(&signal, found)?;
         }
         Ok(())
     }
 
-    /// Has Python write to `fd`; returns what it wrote to before.
+    /// Sets the file descriptor that Python writes to; returns the previous one.
     fn set_wakeup(signal: &Bound<'_, PyModule>, fd: i32) -> PyResult<i32> {
         let keywords = [("warn_on_full_buffer", false)].into_py_dict(signal.py())?;
         signal.call_method("set_wakeup_fd", (fd,), Some(&keywords))?.extract()

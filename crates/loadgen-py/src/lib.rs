@@ -1,9 +1,8 @@
-//! The Python module `mlperf_loadgen`, over [`dyno_loadgen::drop_in`]: every
-//! name, signature, default and conversion of the reference's module, and
-//! completions in bulk.
+//! The Python module `mlperf_loadgen`, over [`dyno_loadgen::drop_in`]: every name, signature,
+//! default and conversion of the reference's module, and completions in bulk.
 //!
-//! `python/mlperf_loadgen/__init__.pyi` describes it to readers and type
-//! checkers. No lock of ours is held while a thread waits for the interpreter.
+//! `python/mlperf_loadgen/__init__.pyi` describes it for readers and type checkers. No lock of this
+//! crate is held while a thread waits for the interpreter.
 
 mod adapter;
 mod bulk;
@@ -23,7 +22,7 @@ mod vector;
 use dyno_loadgen::drop_in::LoadGen;
 use pyo3::prelude::*;
 
-/// The load generator of the process.
+/// Load generator of the process.
 static LOADGEN: LoadGen = LoadGen::new();
 
 /// The extension inside of the package `mlperf_loadgen`.

@@ -71,7 +71,7 @@ pub struct LogSettings {
 }
 
 impl LogSettings {
-    /// The settings as the load generator takes them.
+    /// Returns the settings of the load generator.
     pub fn core(&self, py: Python<'_>) -> Core {
         let output = self.log_output.borrow(py);
         Core {

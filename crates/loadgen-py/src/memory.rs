@@ -9,32 +9,32 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// An answer that lies somewhere in the process.
+/// Address and size of an answer in the memory of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload {
     address: *const u8,
     size: usize,
 }
 
-// SAFETY: an address, which says nothing of who may read it; that is up to the program.
+// SAFETY: only an address; the program decides which threads may read it.
 unsafe impl Send for Payload {}
 // SAFETY: as above.
 unsafe impl Sync for Payload {}
 
 impl Payload {
-    /// The bytes at an address that the program has given, and vouches for until
-    /// its call returns.
+    /// Returns the payload at an address of the program, which must stay valid until its call
+    /// returns.
     pub fn at(address: u64, size: u64) -> Self {
         let address = std::ptr::with_exposed_provenance(address as usize);
         Self { address, size: size as usize }
     }
 
-    /// Address and size.
+    /// Returns address and size.
     pub fn address(self) -> (u64, u64) {
         (self.address.expose_provenance() as u64, self.size as u64)
     }
 
-    /// The bytes; none at address 0.
+    /// Returns the bytes; none at address 0.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         if self.address.is_null() || self.size == 0 {
@@ -45,16 +45,16 @@ impl Payload {
     }
 }
 
-/// A buffer that lies in one piece, and that stays where it is until this is dropped.
+/// Contiguous Python buffer, which is pinned until this is dropped.
 #[derive(Debug)]
-pub struct Contiguous(PyUntypedBuffer);
+pub struct ContiguousBuffer(PyUntypedBuffer);
 
-impl Contiguous {
-    /// The buffer of `object`, called `name` in error messages.
+impl ContiguousBuffer {
+    /// Returns the buffer of `object`, called `name` in error messages.
     ///
     /// # Errors
-    /// `TypeError` if it has none, `ValueError` if it lies scattered.
-    pub fn of(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// `TypeError` if `object` has no buffer, `ValueError` if it is not contiguous.
+    pub fn from_object(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object).map_err(|_| {
             PyTypeError::new_err(format!(
                 "{name}: expected a buffer, such as a numpy array, an array.array or a memoryview"
@@ -68,17 +68,17 @@ impl Contiguous {
         Ok(Self(buffer))
     }
 
-    /// Length of the first dimension; 1 for a scalar.
+    /// Returns the length of the first dimension; 1 for a scalar.
     pub fn rows(&self) -> usize {
         self.0.shape().first().copied().unwrap_or(1)
     }
 
-    /// Size.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.len_bytes()
     }
 
-    /// `size` bytes from `begin` on, which lie within the buffer.
+    /// Returns `size` bytes from `begin` on, which must be within the buffer.
     pub fn payload(&self, begin: usize, size: usize) -> Payload {
         assert!(
             begin.checked_add(size).is_some_and(|end| end <= self.bytes()),
@@ -88,22 +88,22 @@ impl Contiguous {
     }
 }
 
-/// A buffer of 64-bit integers.
+/// Buffer of 64-bit integers.
 #[derive(Debug)]
-pub struct Words(Contiguous);
+pub struct Words(ContiguousBuffer);
 
 impl Words {
-    /// The buffer of `object`, called `name` in error messages. Signed or not is
-    /// the same to ids, and a token count beyond 2^63 is none.
+    /// Returns the buffer of `object`, called `name` in error messages. Signed and unsigned
+    /// integers are accepted: ids have no sign, and token counts are below 2^63.
     ///
     /// # Errors
-    /// `TypeError` if it has none, or one of something else.
-    pub fn of(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = Contiguous::of(name, object)?;
+    /// `TypeError` if `object` has no buffer of 64-bit integers.
+    pub fn from_object(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = ContiguousBuffer::from_object(name, object)?;
         let format = buffer.0.format().to_string_lossy();
         let order = if cfg!(target_endian = "little") { '<' } else { '>' };
         let kind = format.trim_start_matches(['@', '=', order]);
-        // An empty one may lie anywhere.
+        // An empty buffer may have any address.
         let is_aligned = buffer.bytes() == 0 || buffer.0.buf_ptr().cast::<u64>().is_aligned();
         if !matches!(kind, "q" | "Q" | "l" | "L" | "n" | "N")
             || buffer.0.item_size() != size_of::<u64>()
@@ -118,7 +118,7 @@ impl Words {
         Ok(Self(buffer))
     }
 
-    /// The integers.
+    /// Returns the integers.
     #[inline]
     pub fn get(&self) -> &[u64] {
         let (address, n) = (self.0.0.buf_ptr().cast::<u64>(), self.0.0.item_count());
@@ -131,7 +131,7 @@ impl Words {
         unsafe { slice::from_raw_parts(address, n) }
     }
 
-    /// The integers as ids.
+    /// Returns the integers as ids.
     #[inline]
     pub fn ids(&self) -> &[ResponseId] {
         let words = self.get();
@@ -140,8 +140,8 @@ impl Words {
     }
 }
 
-/// Whether `object` can be indexed by position and is no text: what the
-/// reference takes for a list.
+/// Returns whether `object` can be indexed by position and is not text: the condition of the
+/// reference for a list.
 pub fn is_sequence(object: &Bound<'_, PyAny>) -> bool {
     use pyo3::types::{PyBytes, PyString};
     // SAFETY: a live object, and the thread is attached.

@@ -1,4 +1,4 @@
-//! What becomes of a test when its process forks or ends.
+//! Handling of forks and of the end of the process during a test.
 #![expect(unsafe_code, reason = "pyo3 has no safe way to raise an exception in another thread")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,27 +12,29 @@ use pyo3::types::IntoPyDict;
 
 use crate::{LOADGEN, interrupt};
 
-/// Threads that are in `StartTest`, by Python's numbers for them. Locked for
-/// moments, by threads that are attached to the interpreter (but for the one
-/// that waits for its end), so that it is free in a forked child.
+/// Threads in `StartTest`, by their Python identifiers. It is locked only briefly and by threads
+/// that are attached to the interpreter (except the one that waits for the end), so that it is
+/// unlocked in a forked child.
 static STARTED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static ENDED: Condvar = Condvar::new();
-/// This process was forked off one in which a test was running.
+/// Whether this process was forked while a test was running.
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
 fn started() -> MutexGuard<'static, Vec<u64>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread is in `StartTest`.
+/// Registration of a thread that is in `StartTest`.
 #[derive(Debug)]
-pub struct Started {
+pub struct TestThread {
     thread: u64,
 }
 
-impl Started {
+impl TestThread {
+    /// Registers the calling thread.
+    ///
     /// # Errors
-    /// Those of `threading.get_ident`.
+    /// The errors of `threading.get_ident`.
     pub fn begin(py: Python<'_>) -> PyResult<Self> {
         let thread = py.import("_thread")?.call_method0("get_ident")?.extract()?;
         started().push(thread);
@@ -40,10 +42,10 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for TestThread {
     fn drop(&mut self) {
         let mut started = started();
-        // A thread whose callback starts a test, which is refused, is in it twice.
+        // A thread is registered twice if its callback starts a test, which is rejected.
         if let Some(at) = started.iter().rposition(|thread| *thread == self.thread) {
             started.remove(at);
         }
@@ -51,10 +53,11 @@ impl Drop for Started {
     }
 }
 
-/// A child of a test's process shares neither its threads nor its load generator.
+/// Checks that the process was not forked during a test: a child has neither the threads nor the
+/// load generator of its parent.
 ///
 /// # Errors
-/// `RuntimeError` that says what to do instead.
+/// `RuntimeError` with advice.
 pub fn refuse_if_forked() -> PyResult<()> {
     if !IS_FORKED.load(Ordering::Relaxed) {
         return Ok(());
@@ -81,10 +84,10 @@ fn forked(py: Python<'_>) -> PyResult<()> {
 fn exiting(py: Python<'_>) {
     const PATIENCE: Duration = Duration::from_millis(500);
     if IS_FORKED.load(Ordering::Relaxed) {
-        // The threads are the parent's.
+        // The threads belong to the parent.
         return;
     }
-    // There may be no test.
+    // Fails if no test is running.
     let _ = LOADGEN.abort();
     let all_have_left = || {
         let waited = ENDED.wait_timeout_while(started(), PATIENCE, |started| !started.is_empty());
@@ -99,21 +102,21 @@ fn exiting(py: Python<'_>) {
         // SAFETY: attached, and given an exception's class.
         unsafe { ffi::PyThreadState_SetAsyncExc(thread as _, exit.as_ptr()) };
     }
-    // One that waits for something outside of Python cannot be reached, and
-    // will not be back before the process is gone.
+    // A thread that waits outside of Python cannot be reached and does not return before the
+    // process ends.
     py.detach(all_have_left);
 }
 
-/// Has the interpreter call when the process forks, and before it ends.
+/// Registers the hooks for forks and for the end of the interpreter.
 ///
 /// # Errors
-/// Those of `os.register_at_fork` and `atexit.register`.
+/// The errors of `os.register_at_fork` and `atexit.register`.
 pub fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let exiting = wrap_pyfunction!(exiting, module)?;
     py.import("atexit")?.call_method1("register", (exiting,))?;
     let os = py.import("os")?;
-    // Not every system forks.
+    // Not every operating system has forks.
     if !os.hasattr("register_at_fork")? {
         return Ok(());
     }

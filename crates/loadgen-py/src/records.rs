@@ -1,10 +1,8 @@
-//! `QuerySample` and `QuerySampleResponse`: the two classes of which a test
-//! makes millions.
+//! `QuerySample` and `QuerySampleResponse`: the two classes of which a test creates millions.
 //!
-//! They are built on the C interface of Python itself: classes of pyo3 take part
-//! in cyclic garbage collection, and collecting a million of them, again and
-//! again while a list of them grows, costs more than everything else together.
-//! Both hold nothing but 64-bit words and can be in no cycle.
+//! They use the C interface of Python directly. Classes of pyo3 take part in cyclic garbage
+//! collection, and collecting a million instances repeatedly while a list grows costs more than all
+//! other work. Both classes only hold 64-bit words and cannot be part of a cycle.
 #![expect(unsafe_code, reason = "classes whose instances the garbage collector leaves alone")]
 
 use std::ffi::{CStr, c_int, c_void};
@@ -18,22 +16,22 @@ use pyo3::types::{PyTuple, PyType};
 
 use crate::convert::whole;
 
-/// An instance of a record class of `N` words.
+/// Instance of a record class of `N` words.
 #[repr(C)]
 struct Instance<const N: usize> {
     head: ffi::PyObject,
     words: [u64; N],
 }
 
-/// A record class: its words, by name and in order.
+/// Record class with the names of its words, in order.
 pub struct Record<const N: usize> {
     /// `mlperf_loadgen.Name`.
     name: &'static CStr,
     doc: &'static CStr,
     fields: [&'static CStr; N],
-    /// The word that is signed, if one is.
+    /// Index of the signed word, if there is one.
     signed: usize,
-    /// How many of the words the short constructor takes; the others are 0.
+    /// Number of words that the short constructor takes; the others are 0.
     short: usize,
     class: PyOnceLock<Py<PyType>>,
 }
@@ -62,12 +60,12 @@ pub static QUERY_SAMPLE_RESPONSE: Record<4> = Record {
 };
 
 impl<const N: usize> Record<N> {
-    /// The class.
+    /// Returns the class.
     pub fn class<'py>(&'static self, py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
         self.class.get_or_try_init(py, || self.make(py)).map(|class| class.bind(py))
     }
 
-    /// A new instance that holds these words.
+    /// Returns a new instance with these words.
     #[inline]
     pub fn instance<'py>(
         &'static self,
@@ -78,20 +76,20 @@ impl<const N: usize> Record<N> {
         let made = unsafe { ffi::PyType_GenericAlloc(class.as_type_ptr(), 0) };
         // SAFETY: a new reference, or null with an exception set.
         let made = unsafe { Bound::from_owned_ptr_or_err(class.py(), made) }?;
-        // SAFETY: allocated with the size of `Instance<N>`, and nobody else has it yet.
+        // SAFETY: allocated with the size of `Instance<N>`, and not shared yet.
         unsafe { (*made.as_ptr().cast::<Instance<N>>()).words = words };
         Ok(made)
     }
 
-    /// The words of `object`, if it is an instance of `class`, which is this one.
+    /// Returns the words of `object` if it is an instance of `class`, which must be this class.
     #[inline]
     pub fn words(
         &'static self,
         class: &Bound<'_, PyType>,
         object: &Bound<'_, PyAny>,
     ) -> Option<[u64; N]> {
-        // SAFETY: an instance of the class begins with `Instance<N>`, and whoever
-        // writes its words is attached to the interpreter, as the caller is.
+        // SAFETY: an instance of the class begins with `Instance<N>`, and only
+        // threads attached to the interpreter, like the caller, write its words.
         is_laid_out_as(class, object)
             .then(|| unsafe { (*object.as_ptr().cast::<Instance<N>>()).words })
     }
@@ -143,15 +141,15 @@ impl<const N: usize> Record<N> {
     }
 }
 
-/// Whether the memory of `object` is that of an instance of `class`. Not what
-/// `isinstance` says: it believes an object that claims to be one, such as a mock.
+/// Returns whether the memory of `object` has the layout of `class`. `isinstance` is not enough: it
+/// also accepts objects that claim to be instances, such as mocks.
 #[inline]
 pub fn is_laid_out_as(class: &Bound<'_, PyType>, object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: a live object and a class, and the thread is attached.
     unsafe { ffi::PyObject_TypeCheck(object.as_ptr(), class.as_type_ptr()) != 0 }
 }
 
-/// Of a field's closure: its word is signed. The rest is the word's number.
+/// Flag in the closure of a field: its word is signed. The other bits are the index of the word.
 const SIGNED: usize = 1 << 8;
 
 fn method(name: &'static CStr, f: ffi::PyCFunction, flags: c_int) -> ffi::PyMethodDef {
@@ -163,7 +161,7 @@ fn method(name: &'static CStr, f: ffi::PyCFunction, flags: c_int) -> ffi::PyMeth
     }
 }
 
-/// `object` as an instance.
+/// Returns `object` as an instance.
 ///
 /// # Safety
 /// `object` is an instance of a record class of `N` words, and the thread is attached.
@@ -173,7 +171,7 @@ unsafe fn words_of<'a, const N: usize>(object: *mut ffi::PyObject) -> &'a mut [u
     unsafe { &mut (*object.cast::<Instance<N>>()).words }
 }
 
-/// The record class of `N` words.
+/// Returns the record class of `N` words.
 fn record<const N: usize>() -> (&'static [&'static CStr], usize, usize) {
     match N {
         2 => (&QUERY_SAMPLE.fields, QUERY_SAMPLE.signed, QUERY_SAMPLE.short),
@@ -195,7 +193,7 @@ unsafe extern "C" fn new(
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: Python passes an instance that nobody refers to any more.
+    // SAFETY: Python passes an instance without references.
     let class = unsafe { ffi::Py_TYPE(object) };
     // SAFETY: `class` is a class.
     let free = unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_free) };
@@ -240,7 +238,7 @@ unsafe extern "C" fn init<const N: usize>(
     0
 }
 
-/// The word for a Python integer.
+/// Returns the word for a Python integer.
 ///
 /// # Safety
 /// `value` is an object, and the thread is attached.
@@ -267,7 +265,7 @@ unsafe fn word_from(value: *mut ffi::PyObject, is_signed: bool) -> PyResult<u64>
     if is_signed { whole::<i64>(&value).map(i64::cast_unsigned) } else { whole::<u64>(&value) }
 }
 
-/// Raises `error`, in a function that returns -1 for it.
+/// Raises `error` and returns -1.
 #[cold]
 fn refuse(error: PyErr) -> c_int {
     // SAFETY: only called by functions that Python calls.

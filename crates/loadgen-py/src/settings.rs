@@ -10,19 +10,19 @@ use crate::LOADGEN;
 use crate::convert::{Count, Flag, Integer, Real, Text};
 use crate::enums::{TestMode, TestScenario};
 
-/// A field's type here, and its type in the load generator.
+/// Type of a field in Python that mirrors a type of the load generator.
 trait Mirror: Sized {
-    type Of;
-    fn mirror(of: &Self::Of) -> Self;
-    fn back(&self) -> PyResult<Self::Of>;
+    type Core;
+    fn mirror(core: &Self::Core) -> Self;
+    fn back(&self) -> PyResult<Self::Core>;
 }
 
 macro_rules! same_value {
     ($($name:ident: $type:ty),+) => {
         $(impl Mirror for $name {
-            type Of = $type;
-            fn mirror(of: &$type) -> Self {
-                Self(*of)
+            type Core = $type;
+            fn mirror(core: &$type) -> Self {
+                Self(*core)
             }
             fn back(&self) -> PyResult<$type> {
                 Ok(self.0)
@@ -35,12 +35,12 @@ same_value!(Count: u64, Integer: i32, Real: f64, Flag: bool);
 macro_rules! same_order {
     ($($name:ident: $type:ty),+) => {
         $(impl Mirror for $name {
-            type Of = $type;
-            fn mirror(of: &$type) -> Self {
-                Self(*of as i32)
+            type Core = $type;
+            fn mirror(core: &$type) -> Self {
+                Self(*core as i32)
             }
             fn back(&self) -> PyResult<$type> {
-                self.known(<$type>::ALL)
+                self.core_value(<$type>::ALL)
             }
         })+
     };

@@ -1,4 +1,4 @@
-//! `StartTest` and what goes with it.
+//! `StartTest` and related functions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::convert::{Count, Text};
 use crate::handles;
 use crate::interrupt::InterruptWatch;
 use crate::log_settings::LogSettings;
-use crate::process::{self, Started};
+use crate::process::{self, TestThread};
 use crate::settings::TestSettings;
 
-/// The default of `audit_config_filename`; `text_signature` repeats it.
+/// Default of `audit_config_filename`, repeated in `text_signature`.
 const AUDIT_CONFIG: &str = "audit.config";
 
 /// Runs a test and writes its logs into the current folder; returns when all is
@@ -72,7 +72,7 @@ fn start(
     audit_config: &Path,
 ) -> PyResult<()> {
     process::refuse_if_forked()?;
-    let _started = Started::begin(py)?;
+    let _started = TestThread::begin(py)?;
     let settings = settings.borrow().core()?;
     let failure = Arc::new(Failure::default());
     let system = Arc::new(TestedSystem::new(handles::system(sut)?, failure.clone()));
@@ -83,10 +83,10 @@ fn start(
     if let Some(exception) = failure.take() {
         return Err(exception);
     }
-    // Raises it if it came while no callback ran.
+    // Raises an interrupt that came while no callback ran.
     py.check_signals()?;
     if was_interrupted {
-        // A callback has swallowed it, and the test is cut short all the same.
+        // A callback has caught the exception, but the test was aborted.
         return Err(PyKeyboardInterrupt::new_err(()));
     }
     result.map_err(|error| raise(&error))
@@ -108,7 +108,7 @@ fn raise(error: &StartError) -> PyErr {
     }
 }
 
-/// The numbers that Python maps to subclasses of `OSError`; equal on all Unix systems.
+/// Returns the error number that Python maps to a subclass of `OSError`; equal on all Unix systems.
 fn errno(kind: std::io::ErrorKind) -> Option<i32> {
     use std::io::ErrorKind;
     match kind {

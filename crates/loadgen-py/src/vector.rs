@@ -1,6 +1,5 @@
-//! `VectorQuerySample` and `VectorQuerySampleResponse`: lists that hold one
-//! class only, as `std::vector` does in the reference. (There every method of
-//! theirs fails; these work.)
+//! `VectorQuerySample` and `VectorQuerySampleResponse`: lists of one class, like `std::vector` in
+//! the reference. (In the reference all their methods fail; here they work.)
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -9,7 +8,7 @@ use pyo3::types::{PyIterator, PyList, PySlice, PyTuple, PyType};
 use crate::convert::expected;
 use crate::records::{QUERY_SAMPLE, QUERY_SAMPLE_RESPONSE, is_laid_out_as};
 
-/// `value`, if it is of `class`; a copy is not made: entries are references.
+/// Returns `value` if it is an instance of `class`. Entries are references, not copies.
 fn entry<'py>(
     class: &Bound<'py, PyType>,
     value: &Bound<'py, PyAny>,
@@ -20,7 +19,7 @@ fn entry<'py>(
     Err(expected(&format!("a {}", class.name()?), value))
 }
 
-/// The entries of an iterable, all of `class`.
+/// Returns the entries of an iterable, which must all be instances of `class`.
 fn entries<'py>(
     class: &Bound<'py, PyType>,
     values: &Bound<'py, PyAny>,

@@ -7,11 +7,12 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::{Clock, WallTime};
+use dyno_loadgen::drive::Process;
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::record::{LoggedResponse, Record};
-use dyno_loadgen::run::{Event, Process, RunLog, Span, TestLog};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, Settings};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -71,7 +72,7 @@ fn test_log(samples: u32, response_bytes: usize) -> Result<TestLog, Box<dyn Erro
         generated_queries: u64::from(samples),
         generated_samples_per_query: 1,
         generated_duration: 0,
-        ended: Ended::TraceIssued,
+        ended: EndReason::TraceIssued,
         record,
         dropped: None,
         load: Span::default(),
@@ -93,6 +94,6 @@ fn test_log(samples: u32, response_bytes: usize) -> Result<TestLog, Box<dyn Erro
         plan,
         events: vec![Event::Run(Box::new(run))],
         complete: true,
-        sought: None,
+        search: None,
     })
 }

@@ -1,8 +1,18 @@
-//! The only room that reads a clock.
+//! Clocks: the only module that reads one.
+//!
+//! ```
+//! use dyno_loadgen::clock::{Clock, SECOND, WallTime};
+//!
+//! let clock = Clock::start();
+//! let (first, second) = (clock.now(), clock.now());
+//! assert!(first <= second);
+//! let date = WallTime { unix_ns: 86_400 * SECOND }.utc();
+//! assert_eq!((date.year, date.month, date.day), (1970, 1, 2));
+//! ```
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds since the origin of a run, of a log, or as a span.
+/// Nanoseconds: a span, or a time since the origin of a run or log.
 pub type Nanos = u64;
 
 /// Nanoseconds in one second.
@@ -17,40 +27,41 @@ pub const MILLISECOND: Nanos = 1_000_000;
 /// kernel's clock is steered and consistent over cores.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    /// By the system's monotonic clock.
+    /// Origin, by the system's monotonic clock.
     origin: Nanos,
 }
 
 impl Clock {
-    /// A clock whose origin is now.
+    /// Returns a clock whose origin is now.
     #[must_use]
     pub fn start() -> Self {
         Self { origin: monotonic() }
     }
 
-    /// Nanoseconds since the origin; 0 before it.
+    /// Returns the nanoseconds since the origin; 0 before it.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
         monotonic().saturating_sub(self.origin)
     }
 
-    /// What this clock shows when another one of this machine shows `at`; 0 before
-    /// its origin.
+    /// Returns what this clock shows when another clock of this machine shows `at`; 0 before the
+    /// origin.
     #[must_use]
     pub fn when(&self, other: &Self, at: Nanos) -> Nanos {
         (other.origin + at).saturating_sub(self.origin)
     }
 
-    /// The same clock with its origin `later` nanoseconds further on.
+    /// Returns this clock with its origin moved `later` nanoseconds forward.
     #[must_use]
     pub fn shifted(&self, later: Nanos) -> Self {
         Self { origin: self.origin + later }
     }
 }
 
-/// Read without [`std::time::Instant`], whose arithmetic costs a fifth of the
-/// reading itself.
+/// Returns the system's monotonic time.
+///
+/// [`std::time::Instant`] is avoided because its arithmetic adds a fifth to the cost of reading.
 #[cfg(unix)]
 #[inline]
 fn monotonic() -> Nanos {
@@ -60,7 +71,7 @@ fn monotonic() -> Nanos {
 }
 
 #[cfg(not(unix))]
-#[expect(clippy::disallowed_methods, reason = "this is the clock's room")]
+#[expect(clippy::disallowed_methods, reason = "this module reads the clocks")]
 #[expect(clippy::cast_possible_truncation, reason = "2^64 ns are 584 years")]
 fn monotonic() -> Nanos {
     static ORIGIN: std::sync::LazyLock<std::time::Instant> =
@@ -77,8 +88,8 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// The wall-clock time now.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock's room")]
+    /// Returns the wall-clock time now.
+    #[expect(clippy::disallowed_methods, reason = "this module reads the clocks")]
     #[expect(clippy::cast_possible_truncation, reason = "2^64 ns after 1970 is the year 2554")]
     #[must_use]
     pub fn now() -> Self {
@@ -86,7 +97,7 @@ impl WallTime {
         Self { unix_ns: since.as_nanos() as u64 }
     }
 
-    /// The calendar date and time of day in UTC.
+    /// Returns the calendar date and time of day in UTC.
     ///
     /// Source: the civil-from-days algorithm for the proleptic Gregorian
     /// calendar, eras of 400 years counted from 0000-03-01.
@@ -114,7 +125,7 @@ impl WallTime {
 
 /// A date and a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the names are self-explanatory")]
 pub struct CivilTime {
     pub year: u64,
     pub month: u64,

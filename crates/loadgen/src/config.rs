@@ -1,10 +1,21 @@
-//! LoadGen's `.conf` files: the grammar, the built-in table, and what they do
-//! to the settings.
+//! LoadGen's `.conf` files: their grammar, the built-in table, and their effect on the settings.
 //!
 //! A key is `model.scenario.name`; `*` stands for every model and every
-//! scenario. Quirks of the reference are kept, so that a file means what it
-//! means there; [`Conf::lint`] names those that bite. Source: SPEC sections 2.4
-//! and 2.5.
+//! scenario. Quirks of the reference are kept, so that a file has the same meaning. [`Conf::lint`]
+//! warns about lines with surprising effects. Source: SPEC sections 2.4 and 2.5.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use dyno_loadgen::config::{Conf, ConfType};
+//! use dyno_loadgen::settings::Settings;
+//!
+//! let conf = Conf::parse("*.Server.target_qps = 250\n", Path::new("user.conf")).unwrap();
+//! let mut settings = Settings::default();
+//! let effect = conf.apply(&mut settings, "resnet50", "Server", ConfType::User);
+//! assert_eq!(settings.values.server_target_qps, 250.0);
+//! assert_eq!(effect.changes[0].to_string(), "user.conf:1: server_target_qps 1 -> 250");
+//! ```
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,21 +34,22 @@ pub use built_in::built_in_models;
 pub use grammar::BadLine;
 pub use lint::{ConfigWarning, WarningKind};
 
-use grammar::{Entry, Idle};
+use grammar::{Entry, IdleLine};
 use keys::KEYS;
 
-/// What a configuration may set. Seeds come from the built-in table alone.
+/// Type of a configuration, which determines the keys that it may set. Only the built-in table sets
+/// seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfType {
-    /// The built-in table (`mlperf.conf`; 0 in the reference).
+    /// Built-in table (`mlperf.conf`; 0 in the reference).
     BuiltIn,
-    /// The submitter's file (`user.conf`; 1).
+    /// File of the submitter (`user.conf`; 1).
     User,
-    /// An audit's file (`audit.config`; 2).
+    /// File of an audit (`audit.config`; 2).
     Audit,
 }
 
-/// Where a configuration comes from.
+/// Source of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The built-in table.
@@ -55,33 +67,33 @@ impl fmt::Display for Source {
     }
 }
 
-/// A configuration that was read.
+/// A parsed configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conf {
     source: Source,
     entries: Vec<Entry>,
-    idle: Vec<Idle>,
+    idle: Vec<IdleLine>,
 }
 
-/// A file that cannot be used. None of its keys applies.
+/// Error of a file that cannot be used. None of its keys applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Message of the operating system.
         reason: String,
     },
-    /// It has lines that break the grammar.
+    /// The file has lines that break the grammar.
     BadLines {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// All of them.
+        /// All such lines.
         lines: Vec<BadLine>,
     },
-    /// It has lines that the reference ignores and `dyno run` refuses.
+    /// The file has lines that the reference ignores and `dyno run` rejects.
     Refused(Vec<ConfigWarning>),
 }
 
@@ -106,26 +118,26 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What [`Conf::apply`] did.
+/// Effect of [`Conf::apply`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Applied {
-    /// The fields that have another value now.
+pub struct ConfigEffect {
+    /// Fields whose values changed.
     pub changes: Vec<Change>,
-    /// The rows that matched and yet changed nothing.
+    /// Warnings about rows that matched without changing a field.
     pub warnings: Vec<ConfigWarning>,
 }
 
 impl Conf {
-    /// The built-in table.
+    /// Returns the built-in table.
     #[must_use]
     pub fn built_in() -> Self {
         Self { source: Source::BuiltIn, entries: built_in::entries(), idle: Vec::new() }
     }
 
-    /// Reads a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// [`ConfigError::Unreadable`], or what [`Conf::parse`] says.
+    /// [`ConfigError::Unreadable`], or the errors of [`Conf::parse`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |error: std::io::Error| ConfigError::Unreadable {
             path: path.to_path_buf(),
@@ -135,7 +147,7 @@ impl Conf {
         Self::parse(&String::from_utf8_lossy(&bytes), path)
     }
 
-    /// Reads the text of a file; the path is for messages and origins.
+    /// Parses the text of a file; the path is used in messages and origins.
     ///
     /// # Errors
     /// [`ConfigError::BadLines`] names every line that breaks the grammar.
@@ -148,8 +160,8 @@ impl Conf {
         Ok(Self { source: Source::File(path), entries: lines.entries, idle: lines.idle })
     }
 
-    /// Refuses what the reference ignores and nobody writes on purpose: unknown
-    /// keys and `key=value` without spaces.
+    /// Rejects lines that the reference ignores and that are always mistakes: unknown keys and
+    /// `key=value` without spaces.
     ///
     /// # Errors
     /// [`ConfigError::Refused`] names every such line and the nearest key.
@@ -167,16 +179,15 @@ impl Conf {
 
     /// Sets every field that a row for this model and scenario sets.
     ///
-    /// `scenario` is a word to look up (`Server`); it does not set the scenario
-    /// of the test. Keys that belong to one scenario are looked up under it
-    /// whatever the word is.
+    /// `scenario` is the word to look up (such as `Server`); it does not set the scenario of the
+    /// test. Keys that belong to one scenario are always looked up under that scenario.
     pub fn apply(
         &self,
         settings: &mut Settings,
         model: &str,
         scenario: &str,
         conf_type: ConfType,
-    ) -> Applied {
+    ) -> ConfigEffect {
         let before = settings.clone();
         let mut warnings = Vec::new();
         for key in KEYS.iter().filter(|key| key.is_read_from(conf_type)) {
@@ -195,17 +206,17 @@ impl Conf {
                 warn(WarningKind::UnknownMode { key, text });
             }
         }
-        Applied { changes: settings.changes_since(&before), warnings }
+        ConfigEffect { changes: settings.changes_since(&before), warnings }
     }
 
-    /// Applies an audit's file: rows for the model `*` and the scenario of the
-    /// settings. Rows of a model never match, and seeds cannot be changed.
-    pub fn apply_audit(&self, settings: &mut Settings) -> Applied {
+    /// Applies the file of an audit: rows for the model `*` and the scenario of the settings. Rows
+    /// of other models never match, and seeds cannot be changed.
+    pub fn apply_audit(&self, settings: &mut Settings) -> ConfigEffect {
         let scenario = settings.values.scenario.name();
         self.apply(settings, "*", scenario, ConfType::Audit)
     }
 
-    /// The last row of the best match: a scenario's row beats a model's.
+    /// Returns the last row of the best match: a row of a scenario precedes one of a model.
     fn look_up(&self, model: &str, scenario: &str, name: &str) -> Option<&Entry> {
         let rows = [(model, scenario), ("*", scenario), (model, "*"), ("*", "*")];
         rows.into_iter().find_map(|(model, scenario)| {
@@ -222,20 +233,20 @@ impl Conf {
     }
 }
 
-/// What `FromConfig` of the reference does in one call or several: the built-in
-/// table if asked for, then each file in order.
+/// Applies the built-in table if `built_in` is set, then each file in order, like calls of
+/// `FromConfig` of the reference.
 ///
 /// # Errors
-/// The first file that cannot be used; what was applied before it stays.
+/// The first file that cannot be used; configurations before it stay applied.
 pub fn from_files(
     settings: &mut Settings,
     model: &str,
     scenario: &str,
     built_in: bool,
     files: &[(&Path, ConfType)],
-) -> Result<Applied, ConfigError> {
-    let mut all = Applied::default();
-    let mut add = |applied: Applied| {
+) -> Result<ConfigEffect, ConfigError> {
+    let mut all = ConfigEffect::default();
+    let mut add = |applied: ConfigEffect| {
         all.changes.extend(applied.changes);
         all.warnings.extend(applied.warnings);
     };

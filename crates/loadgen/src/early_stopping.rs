@@ -1,5 +1,13 @@
-//! Early stopping: how many queries must be seen before a percentile can be
-//! believed.
+//! Early stopping: how many queries a run needs before a percentile is certain.
+//!
+//! ```
+//! use dyno_loadgen::early_stopping::{Look, Params, largest_overlatency, look};
+//!
+//! let params = Params::rules(0.99);
+//! assert_eq!(look(458, 0, &params), Look::Further(1));
+//! assert_eq!(look(459, 0, &params), Look::Met);
+//! assert_eq!(largest_overlatency(459, &params), Some(0));
+//! ```
 //!
 //! A query is either over its bound or not, so the count of over-latency
 //! queries in a run is binomial. Let the system be exactly on the boundary: a
@@ -17,45 +25,56 @@
 
 use std::f64::consts::TAU;
 
-use crate::plan::Criterion;
+use crate::settings::EarlyStopping;
 
-/// The criterion for one percentile.
+/// Early-stopping criterion of a plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Criterion {
+    /// When it is evaluated.
+    pub policy: EarlyStopping,
+    /// Confidence, in (0, 1).
+    pub confidence: f64,
+    /// Tolerance, in [0, percentile).
+    pub tolerance: f64,
+}
+
+/// Parameters of the criterion for one percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
     /// The share of queries that must meet the bound, in (0, 1).
     pub percentile: f64,
-    /// In (0, 1); the rules say 0.99.
+    /// Confidence, in (0, 1); 0.99 in the rules.
     pub confidence: f64,
-    /// In [0, percentile); the rules say 0.
+    /// Tolerance, in [0, percentile); 0 in the rules.
     pub tolerance: f64,
 }
 
 impl Params {
-    /// The rules' confidence of 99 % without tolerance.
+    /// Returns the parameters of the rules: confidence 99 % without tolerance.
     #[must_use]
     pub fn rules(percentile: f64) -> Self {
         Self { percentile, confidence: 0.99, tolerance: 0.0 }
     }
 
-    /// A plan's criterion for this percentile.
+    /// Returns the parameters of a plan's criterion for this percentile.
     #[must_use]
-    pub fn of(criterion: &Criterion, percentile: f64) -> Self {
+    pub fn new(criterion: &Criterion, percentile: f64) -> Self {
         let &Criterion { confidence, tolerance, .. } = criterion;
         Self { percentile, confidence, tolerance }
     }
 
-    /// Probability that a query is over its bound, for a system on the boundary.
+    /// Returns the probability that a query is over its bound, for a system on the boundary.
     fn over_probability(&self) -> f64 {
         1.0 - (self.percentile - self.tolerance)
     }
 
-    /// Whether `over` of `queries` over the bound are too few for chance alone.
+    /// Returns whether `over` of `queries` over the bound are too few for chance alone.
     fn rejects_boundary(&self, queries: u64, over: u64) -> bool {
         at_most(over, queries, self.over_probability()) < 1.0 - self.confidence
     }
 }
 
-/// What a look at a run in progress says.
+/// Result of a look at a run in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     /// The criterion holds.
@@ -65,10 +84,10 @@ pub enum Look {
     Further(u64),
 }
 
-/// Judges `decided` queries of which `over` were over the bound.
+/// Evaluates `decided` queries of which `over` were over the bound.
 ///
-/// SingleStream and MultiStream have no bound: they need enough queries to
-/// discard one, so they look with `over = 1`.
+/// SingleStream and MultiStream have no bound. They need enough queries to discard one, and
+/// therefore use `over = 1`.
 #[must_use]
 pub fn look(decided: u64, over: u64, params: &Params) -> Look {
     match minimum_queries(over, params).saturating_sub(decided) {
@@ -77,14 +96,14 @@ pub fn look(decided: u64, over: u64, params: &Params) -> Look {
     }
 }
 
-/// The smallest count of queries, good and bad, at which `over` bad ones pass.
+/// Returns the smallest number of queries at which a run with `over` over-latency queries passes.
 #[must_use]
 pub fn minimum_queries(over: u64, params: &Params) -> u64 {
     minimum_underlatency(over, params).saturating_add(over)
 }
 
-/// The smallest number of under-latency queries at which `over` over-latency
-/// queries pass; `u64::MAX` if no number does (a percentile or confidence of 1).
+/// Returns the smallest number of under-latency queries at which a run with `over` over-latency
+/// queries passes; `u64::MAX` if none is enough (a percentile or confidence of 1).
 ///
 /// Costs O(log h) binomial sums, each of O(sqrt h) terms.
 #[must_use]
@@ -113,11 +132,11 @@ pub fn minimum_underlatency(over: u64, params: &Params) -> u64 {
     reach
 }
 
-/// The largest number of over-latency queries with which a run of `queries`
-/// passes; `None` if it is too short to pass with none.
+/// Returns the largest number of over-latency queries with which a run of `queries` passes; `None`
+/// if it is too short to pass at all.
 ///
-/// Costs O(log n) binomial sums. With `n` fixed, `n >= h_min(t) + t` says the
-/// same as "t or fewer are less likely than 1 - confidence".
+/// Costs O(log n) binomial sums. For a fixed `n`, `n >= h_min(t) + t` is equivalent to "t or fewer
+/// are less likely than 1 - confidence".
 #[must_use]
 pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
     if !params.rejects_boundary(queries, 0) {
@@ -135,32 +154,33 @@ pub fn largest_overlatency(queries: u64, params: &Params) -> Option<u64> {
     Some(passes)
 }
 
-/// The probability that a system on the boundary passes after exactly
-/// `queries` queries: below `1 - confidence` for one look, by construction.
+/// Returns the probability that a system on the boundary passes after exactly `queries` queries. It
+/// is below `1 - confidence` for one look, by construction.
 #[must_use]
 pub fn false_pass_rate(queries: u64, params: &Params) -> f64 {
     largest_overlatency(queries, params)
         .map_or(0.0, |over| at_most(over, queries, params.over_probability()))
 }
 
-/// A conservative estimate of a latency percentile from one run.
+/// Conservative estimate of a latency percentile from one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The percentile estimated, in (0, 1).
+    /// Estimated percentile, in (0, 1).
     pub percentile: f64,
-    /// Queries (or samples) it rests on.
+    /// Number of processed queries (or samples).
     pub processed: u64,
-    /// Queries it takes at least: enough to pass with one over the bound.
+    /// Minimum number of queries: enough to pass with one over the bound.
     pub needed: u64,
-    /// The estimate is the `rank`-th largest latency (>= 1); `None` when too
-    /// few were processed.
+    /// Rank of the estimate among the latencies in descending order (>= 1); `None` if too few
+    /// queries were processed.
     pub rank: Option<u64>,
-    /// The estimate, ns; 0 without a rank, as the logs show it.
+    /// Estimated latency, ns; 0 without a rank, as shown in the logs.
     pub latency: i64,
 }
 
 impl Estimate {
-    /// Chooses the rank for a run of `processed` queries; the latency is still 0.
+    /// Returns an estimate with the rank for a run of `processed` queries; its latency is not set
+    /// yet.
     #[must_use]
     pub fn for_count(processed: u64, params: &Params) -> Self {
         Self {
@@ -172,19 +192,18 @@ impl Estimate {
         }
     }
 
-    /// Position of the estimate among the latencies in ascending order.
+    /// Returns the position of the estimate among the latencies in ascending order.
     #[must_use]
     pub fn position(&self) -> Option<u64> {
         self.rank.map(|rank| self.processed - rank)
     }
 }
 
-/// The rules' query count for a percentile in (0, 1), before rounding up.
+/// Returns the query count of the rules for a percentile in (0, 1), before rounding up.
 ///
-/// It makes the margin of error of the percentile, at 99 % confidence,
-/// one twentieth of the distance to 1: `z^2 p (1 - p) / margin^2` with
-/// `margin = (1 - p) / 20`. The rules print `NormsInv((1 - 0.99) / 2)` for z,
-/// which is negative; only its square counts.
+/// With this count the margin of error of the percentile, at 99 % confidence, is one twentieth of
+/// the distance to 1: `z^2 p (1 - p) / margin^2` with `margin = (1 - p) / 20`. The rules define z
+/// as `NormsInv((1 - 0.99) / 2)`, which is negative; only its square counts.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and small")]
 pub fn query_count(percentile: f64) -> u64 {
@@ -194,15 +213,15 @@ pub fn query_count(percentile: f64) -> u64 {
     (Z * Z * percentile * (1.0 - percentile) / (margin * margin)).round() as u64
 }
 
-/// The rules' minimum query count for a percentile in (0, 1): [`query_count`]
-/// rounded up to a multiple of 2^13.
+/// Returns the minimum query count of the rules for a percentile in (0, 1): [`query_count`] rounded
+/// up to a multiple of 2^13.
 #[must_use]
 pub fn minimum_query_count(percentile: f64) -> u64 {
     query_count(percentile).next_multiple_of(1 << 13)
 }
 
-/// P(X <= `over`) for X binomial with `trials` and `probability`: the
-/// regularised incomplete beta function `I_{1-probability}(trials - over, over + 1)`.
+/// Returns P(X <= `over`) for X binomial with `trials` and `probability`: the
+/// regularized incomplete beta function `I_{1-probability}(trials - over, over + 1)`.
 ///
 /// Summed term by term from the term nearest `over` outwards. All terms have one
 /// sign and shrink, so the relative error stays that of the first term, below
@@ -242,8 +261,8 @@ fn at_most(over: u64, trials: u64, probability: f64) -> f64 {
     }
 }
 
-/// P(X = `over`), by Loader's expansion around the mean, which does not
-/// subtract large logarithms.
+/// Returns P(X = `over`) by Loader's expansion around the mean, which does not subtract large
+/// logarithms.
 fn exactly(over: u64, trials: u64, probability: f64) -> f64 {
     let (k, n) = (over as f64, trials as f64);
     if over == 0 {
@@ -260,7 +279,7 @@ fn exactly(over: u64, trials: u64, probability: f64) -> f64 {
     exponent.exp() * (n / (TAU * k * (n - k))).sqrt()
 }
 
-/// ln(n!) minus Stirling's formula for it; absolute error below 1e-14.
+/// Returns ln(n!) minus Stirling's formula; absolute error below 1e-14.
 fn stirling_error(n: u64) -> f64 {
     let x = n as f64;
     if n < 16 {
@@ -275,7 +294,7 @@ fn stirling_error(n: u64) -> f64 {
     (1.0 / 12.0 - inverse_square * tail) / x
 }
 
-/// `x ln(x / mean) + mean - x`, without cancellation when `x` is near `mean`.
+/// Returns `x ln(x / mean) + mean - x`, without cancellation if `x` is near `mean`.
 fn deviance(x: f64, mean: f64) -> f64 {
     if (x - mean).abs() >= 0.1 * (x + mean) {
         return x * (x / mean).ln() + mean - x;

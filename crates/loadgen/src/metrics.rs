@@ -1,8 +1,8 @@
-//! The numbers of a run: latencies, percentiles, rates, counts.
+//! Metrics of a run: latencies, percentiles, rates, counts.
 //!
-//! [`Metrics::of`] has the arithmetic of the reference, bit for bit, with one exception: means
-//! are signed. [`Definitions::Native`] differs in tokens alone. A sample that failed or never came back is never throughput and
-//! never a latency:
+//! [`Metrics::from_record`] has the arithmetic of the reference, bit for bit, with one exception:
+//! means are signed. [`Definitions::Native`] differs only in tokens. A sample that failed or is
+//! missing counts neither as throughput nor as a latency:
 //!
 //! | | answered | failed | missing |
 //! |---|---|---|---|
@@ -14,7 +14,27 @@
 //! | over-latency counts (Server) | if over the bound | always | always |
 //! | early-stopping estimates (SingleStream, MultiStream) | yes | no | no |
 //!
-//! The last row flatters such a run, but it is INVALID in any case.
+//! The last row favors runs with failures, but these are INVALID in any case.
+//!
+//! ```
+//! use dyno_loadgen::metrics::Metrics;
+//! use dyno_loadgen::plan::{Library, Plan};
+//! use dyno_loadgen::record::Record;
+//! use dyno_loadgen::settings::TestSettings;
+//!
+//! let library = Library { total: 3, performance: 3 };
+//! let plan = Plan::resolve(&TestSettings::default(), library).unwrap();
+//! let record = Record {
+//!     samples_per_query: 1,
+//!     issued_at: vec![0, 10, 30],
+//!     indices: vec![0, 1, 2],
+//!     completed_at: vec![10, 30, 0],
+//!     ..Record::default()
+//! };
+//! let metrics = Metrics::from_record(&record, &plan);
+//! assert_eq!((metrics.query_count, metrics.sample_count, metrics.missing), (3, 2, 1));
+//! assert_eq!((metrics.latency.min, metrics.latency.max), (10, 20));
+//! ```
 
 mod definitions;
 mod distribution;
@@ -30,22 +50,22 @@ use crate::early_stopping::{Estimate, Params};
 use crate::plan::{Load, Plan, StreamPacing, Tokens};
 use crate::record::{Failure, Record};
 
-/// When the last query issued was due, issued and done, ns since the start.
+/// Times of the last issued query, ns since the start.
 ///
-/// These are what durations and rates are computed from, as in the reference;
-/// the last query need not be the last one to complete.
+/// Durations and rates are computed from these times, as in the reference. The last issued query
+/// need not be the last one to complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FinalQuery {
-    /// Due.
+    /// When it was due.
     pub scheduled: Nanos,
-    /// Issued.
+    /// When it was issued.
     pub issued: Nanos,
-    /// All its samples answered or failed; the last completion of the run if
-    /// one of its samples is missing.
+    /// When all its samples were answered or failed; the last completion of the run if one of its
+    /// samples is missing.
     pub done: Nanos,
 }
 
-/// Queries or samples per second, nan or inf where a run has one query.
+/// Queries or samples per second; NaN or infinite if a run has one query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rates {
     /// Queries/s.
@@ -59,19 +79,19 @@ pub enum Rates {
     MultiStream,
     /// Samples/s.
     Server {
-        /// As offered.
+        /// Offered rate.
         scheduled: f64,
-        /// As answered.
+        /// Rate of answered samples.
         completed: f64,
     },
     /// Samples/s.
     Offline {
-        /// As answered.
+        /// Rate of answered samples.
         samples: f64,
     },
 }
 
-/// Tokens per second, nan or inf where a run has one query.
+/// Tokens per second; NaN or infinite if a run has one query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TokenRates {
     /// Measured, all scenarios but Offline.
@@ -80,8 +100,8 @@ pub enum TokenRates {
         with_overhead: f64,
         /// Over the sum of all latencies.
         without_overhead: f64,
-        /// The same with latencies in ns, which is what the reference's detail
-        /// log shows under `result_token_throughput`.
+        /// Over the sum of all latencies in ns: the value of `result_token_throughput` in the
+        /// reference's detail log.
         without_overhead_per_ns: f64,
         /// Over the time until the last query was done.
         completed: f64,
@@ -98,7 +118,7 @@ pub enum TokenRates {
     },
 }
 
-/// Samples that the system said it could not answer, by reason.
+/// Number of failed samples, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FailureCounts {
     /// Refused.
@@ -122,29 +142,29 @@ pub struct FailureCounts {
 }
 
 impl FailureCounts {
-    /// Samples that failed, all reasons together.
+    /// Returns the number of failed samples, all reasons together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.on_the_wire() + self.not_whole()
     }
 
-    /// Samples without an answer.
+    /// Returns the number of samples without an answer.
     #[must_use]
     pub fn on_the_wire(&self) -> u64 {
         self.rejected + self.timed_out + self.disconnected + self.internal
     }
 
-    /// Samples whose answer is not whole.
+    /// Returns the number of samples with an incomplete answer.
     #[must_use]
     pub fn not_whole(&self) -> u64 {
         self.empty + self.cut + self.aborted + self.filtered + self.short
     }
 }
 
-/// Samples over a Server bound, failed and missing ones included. Zero in the
-/// other scenarios, and for tokens where none are measured.
+/// Number of samples over each Server bound, failed and missing ones included. 0 in other
+/// scenarios, and for token bounds unless tokens are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OverBound {
+pub struct OverBoundCounts {
     /// Latency > `server_target_latency_ns`.
     pub latency: u64,
     /// Time to first token > `server_ttft_latency`, or no first token.
@@ -153,72 +173,73 @@ pub struct OverBound {
     pub time_per_output_token: u64,
 }
 
-/// What SingleStream and MultiStream estimate. MultiStream estimates the query
-/// latency only.
+/// Early-stopping estimates of SingleStream and MultiStream. MultiStream estimates only the query
+/// latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScenarioEstimates {
-    /// Of the latency (MultiStream: of the query latency).
+    /// Estimates of the latency (MultiStream: of the query latency).
     pub latency: Estimates,
-    /// Of the time to first token.
+    /// Estimates of the time to first token.
     pub first_token: Option<Estimates>,
-    /// Of the time per output token.
+    /// Estimates of the time per output token.
     pub time_per_output_token: Option<Estimates>,
 }
 
-/// The numbers of one run.
+/// Metrics of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metrics {
     /// Queries issued.
     pub query_count: u64,
-    /// Samples answered: the reference's n.
+    /// Samples answered: n in the reference.
     pub sample_count: u64,
     /// Samples that failed.
     pub failed: FailureCounts,
     /// Samples issued that were never completed.
     pub missing: u64,
-    /// Server: samples over a bound.
-    pub over: OverBound,
-    /// MultiStream at a fixed interval: those between queries.
+    /// Server: samples over each bound.
+    pub over: OverBoundCounts,
+    /// MultiStream at a fixed interval: intervals between queries.
     pub intervals: Option<Intervals>,
-    /// Of samples, from the scheduled time.
+    /// Latency of samples, from the due time.
     pub latency: Distribution,
-    /// MultiStream: from the scheduled time to the last sample's completion.
+    /// MultiStream: latency of queries, from the due time to the completion of the last sample.
     pub query_latency: Option<Distribution>,
-    /// From the scheduled time, if any first token was reported.
+    /// Time to first token, from the due time, if any first token was reported.
     pub first_token: Option<Distribution>,
-    /// Of samples for which [`Definitions::time_per_output_token`] defines it, if there are any.
+    /// Time per output token, of samples for which [`Definitions::time_per_output_token`] is
+    /// defined, if there are any.
     pub time_per_output_token: Option<Distribution>,
     /// Output tokens of answered samples.
     pub token_count: i64,
-    /// The longest time a sample took to be answered or to fail, ns.
+    /// Longest time until a sample was answered or failed, ns.
     pub max_latency: Nanos,
-    /// The last query issued.
+    /// Times of the last issued query.
     pub final_query: FinalQuery,
     /// Queries or samples per second.
     pub rates: Rates,
-    /// Tokens per second, if the plan asks for tokens.
+    /// Tokens per second, if the plan has token metrics.
     pub token_rates: Option<TokenRates>,
-    /// Issued - scheduled, where queries are due at set times.
+    /// Lateness of the issue; `None` unless queries are due at set times.
     pub lag: Option<Distribution>,
-    /// The part of the lag that was the client's own doing.
+    /// Part of the lag that the client caused.
     pub client_lag: Option<Distribution>,
-    /// What early stopping estimates in SingleStream and MultiStream.
+    /// Early-stopping estimates of SingleStream and MultiStream.
     pub estimates: Option<ScenarioEstimates>,
 }
 
 impl Metrics {
-    /// Computes all of them by the reference's definitions, in O(samples).
+    /// Computes all metrics by the definitions of the reference, in O(samples).
     ///
     /// An empty record has zeros and non-finite rates.
     #[must_use]
-    pub fn of(record: &Record, plan: &Plan) -> Self {
-        Self::by(Definitions::Reference, record, plan)
+    pub fn from_record(record: &Record, plan: &Plan) -> Self {
+        Self::with_definitions(Definitions::Reference, record, plan)
     }
 
-    /// Computes all of them by these definitions, as [`Metrics::of`] does by the reference's.
+    /// Computes all metrics by these definitions, in O(samples).
     #[must_use]
-    pub fn by(definitions: Definitions, record: &Record, plan: &Plan) -> Self {
-        let mut times = Times::of(record, plan, definitions);
+    pub fn with_definitions(definitions: Definitions, record: &Record, plan: &Plan) -> Self {
+        let mut times = Times::from_record(record, plan, definitions);
         let target = plan.percentile();
         let sample_count = times.latency.len() as u64;
         let estimates = ScenarioEstimates::for_counts(&times, plan);
@@ -244,7 +265,7 @@ impl Metrics {
             }
         });
 
-        let final_query = FinalQuery::of(record);
+        let final_query = FinalQuery::from_record(record);
         let span = Denominators {
             samples: sample_count,
             issued: times.issued_samples,
@@ -255,10 +276,10 @@ impl Metrics {
         Self {
             query_count: record.query_count() as u64,
             sample_count,
-            failed: FailureCounts::of(record),
+            failed: FailureCounts::from_record(record),
             missing: times.missing,
             over: times.over,
-            intervals: Intervals::of(record, plan),
+            intervals: Intervals::from_record(record, plan),
             latency,
             query_latency: query_latency.map(|(distribution, _)| distribution),
             first_token: first_token.map(|(distribution, _)| distribution),
@@ -274,15 +295,14 @@ impl Metrics {
         }
     }
 
-    /// Samples issued, whatever became of them.
+    /// Returns the number of issued samples, whether answered, failed or missing.
     #[must_use]
     pub fn issued_samples(&self) -> u64 {
         self.sample_count + self.failed.total() + self.missing
     }
 }
 
-/// The columns that the distributions are made of, and what can be counted
-/// while they are read.
+/// Columns of times, and counts that are taken while they are read.
 struct Times {
     latency: Vec<i64>,
     query_latency: Option<Vec<i64>>,
@@ -292,11 +312,11 @@ struct Times {
     max_latency: Nanos,
     missing: u64,
     issued_samples: u64,
-    over: OverBound,
+    over: OverBoundCounts,
 }
 
 impl Times {
-    fn of(record: &Record, plan: &Plan, definitions: Definitions) -> Self {
+    fn from_record(record: &Record, plan: &Plan, definitions: Definitions) -> Self {
         let samples = record.samples_per_query.max(1);
         let completed = &record.completed_at[..];
         let mut failed = vec![false; if record.failed.is_empty() { 0 } else { completed.len() }];
@@ -315,7 +335,7 @@ impl Times {
             max_latency: 0,
             missing: 0,
             issued_samples: 0,
-            over: OverBound::default(),
+            over: OverBoundCounts::default(),
         };
         for (query, stamps) in (0..record.query_count()).zip(completed.chunks(samples)) {
             let (due, first) = (record.scheduled(query), query * samples);
@@ -340,7 +360,7 @@ impl Times {
         }
         times.count_over_latency(plan);
         if plan.measures_tokens() {
-            times.read_tokens(record, plan, (&failed, definitions));
+            times.read_tokens(record, plan, &failed, definitions);
         }
         times
     }
@@ -356,7 +376,8 @@ impl Times {
         &mut self,
         record: &Record,
         plan: &Plan,
-        (failed, definitions): (&[bool], Definitions),
+        failed: &[bool],
+        definitions: Definitions,
     ) {
         let samples = record.samples_per_query.max(1);
         let answered = |sample: usize| {
@@ -388,7 +409,7 @@ impl Times {
                 self.issued_samples - within as u64
             };
             self.over.first_token = over(&first_token, ttft);
-            // What is not defined misses no bound.
+            // Undefined times miss no bound.
             self.over.time_per_output_token = over(&per_token, tpot) - undefined;
         }
         self.first_token = Some(first_token).filter(|times| !times.is_empty());
@@ -396,7 +417,7 @@ impl Times {
     }
 }
 
-/// From `begin` to `end`, ns; negative if the stamps are the wrong way round.
+/// Returns the span from `begin` to `end`, ns; negative if `end` is earlier.
 fn span(begin: Nanos, end: Nanos) -> i64 {
     end.wrapping_sub(begin).cast_signed()
 }
@@ -411,12 +432,12 @@ impl ScenarioEstimates {
         let tail = match plan.load {
             Load::SingleStream { .. } => Some(0.99),
             Load::MultiStream { pacing: StreamPacing::OnCompletion, .. } => None,
-            // The rule of a fixed interval is another one.
+            // A fixed interval has a different rule.
             Load::MultiStream { .. } | Load::Server(_) | Load::Offline => return None,
         };
         let of = |count: usize| {
             let at = |percentile| {
-                Estimate::for_count(count as u64, &Params::of(&plan.early_stopping, percentile))
+                Estimate::for_count(count as u64, &Params::new(&plan.early_stopping, percentile))
             };
             Estimates { target: at(plan.percentile()), tail: tail.map(at) }
         };
@@ -434,7 +455,7 @@ impl ScenarioEstimates {
 }
 
 impl FinalQuery {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         let Some(last) = record.query_count().checked_sub(1) else {
             return Self::default();
         };
@@ -451,7 +472,7 @@ impl FinalQuery {
 }
 
 impl FailureCounts {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         let mut counts = Self::default();
         for (_, reason) in &record.failed {
             match reason {
@@ -470,7 +491,7 @@ impl FailureCounts {
     }
 }
 
-/// What rates divide by and multiply with.
+/// Numerators and denominators of rates.
 struct Denominators {
     samples: u64,
     issued: u64,
@@ -524,7 +545,7 @@ impl Denominators {
     }
 }
 
-/// The number of intervals between `count` events.
+/// Returns the number of intervals between `count` events.
 fn gaps(count: u64) -> f64 {
     count.saturating_sub(1) as f64
 }
@@ -533,8 +554,8 @@ fn seconds(time: Nanos) -> f64 {
     time as f64 / SECOND as f64
 }
 
-/// Issued - scheduled. The values are put into `buffer`, since fresh pages for
-/// them would cost as much as the rest.
+/// Returns the distribution of the lateness of the issue. It reuses `buffer`, because new memory
+/// pages would cost as much as the computation.
 fn lag(record: &Record, target: f64, buffer: &mut Vec<i64>) -> Option<Distribution> {
     if record.scheduled_at.is_empty() {
         return None;
@@ -545,7 +566,7 @@ fn lag(record: &Record, target: f64, buffer: &mut Vec<i64>) -> Option<Distributi
     Some(summarize(buffer, target, None).0)
 }
 
-/// The client's part of the lag; `buffer` as for [`lag`].
+/// Returns the distribution of the client's part of the lag; reuses `buffer` like [`lag`].
 fn client_lag(record: &Record, target: f64, buffer: &mut Vec<i64>) -> Option<Distribution> {
     buffer.clear();
     buffer.extend(record.client_lag.iter().copied().map(i64::from));

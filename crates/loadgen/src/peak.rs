@@ -1,50 +1,70 @@
-//! The search for the highest load that a system sustains, the rate of Server or
-//! the number of streams of MultiStream at a fixed interval: doubling, then
-//! bisection, then confirmation. Pure: it says which load to run and is told
-//! whether the run passed.
+//! `FindPeakPerformance`: the search for the highest load that a system sustains. The load is the
+//! rate of Server, or the number of streams of MultiStream at a fixed interval. The search doubles
+//! the load, bisects it, and confirms the result. It is pure: it returns the next load to run and
+//! takes whether the run passed.
+//!
+//! ```
+//! use dyno_loadgen::peak::{Answer, End, PeakSearch, PeakStep};
+//! use dyno_loadgen::plan::PeakSettings;
+//! use dyno_loadgen::search::Unit;
+//! use dyno_loadgen::settings::Repetition;
+//!
+//! // A system that sustains 12 streams.
+//! let settings = PeakSettings { unit: Unit::Whole, decimals: 0, step_size: 1.0 };
+//! let mut search = PeakSearch::new(1.0, settings, Repetition::Once);
+//! let end = loop {
+//!     match search.next() {
+//!         PeakStep::Run { load, .. } => {
+//!             search.answer(if load <= 12.0 { Answer::Passed } else { Answer::TooMuch });
+//!         }
+//!         PeakStep::Over(end) => break end,
+//!     }
+//! };
+//! assert_eq!(end, End::Found { load: 12.0 });
+//! ```
 
 use crate::plan::PeakSettings;
 use crate::search::Unit;
 use crate::settings::Repetition;
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Next {
+pub enum PeakStep {
     /// Run at this load and answer with [`PeakSearch::answer`].
     Run {
         /// Queries per second, or streams.
         load: f64,
-        /// Why.
+        /// Purpose of the run.
         purpose: Purpose,
     },
     /// The search is over.
     Over(End),
 }
 
-/// What a run said of its load, the worst last.
+/// Result of a run at its load, in order of gravity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
-    /// It passed.
+    /// The run passed.
     Passed,
-    /// It did not, and may at a lower load.
+    /// The run failed and may pass at a lower load.
     TooMuch,
-    /// It did not, for a reason that no lower load mends.
+    /// The run failed for a reason that a lower load does not fix.
     NotOfLoad,
 }
 
 /// How a search ended. Loads are queries per second, or streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum End {
-    /// At this load all runs passed that had to.
+    /// All required runs passed at this load.
     Found {
         /// The load.
         load: f64,
     },
-    /// No load did.
+    /// No load passed.
     Failed {
         /// The load that failed last.
         load: f64,
-        /// Why no other one was tried.
+        /// Why no other load was tried.
         because: Failure,
     },
 }
@@ -52,67 +72,67 @@ pub enum End {
 /// Why a search ended without a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Failure {
-    /// Not even the load passes that the settings name.
+    /// The load of the settings failed.
     Base,
-    /// A run of those that confirm the load failed, and no lower one is asked for.
+    /// A confirming run failed, and the repetition tries no lower load.
     OneLoad,
-    /// A run failed for a reason that no lower load mends.
+    /// A run failed for a reason that a lower load does not fix.
     NotOfLoad,
-    /// The load was lowered, and none passed: it began too high.
+    /// The load was lowered and still failed: the first load was too high.
     TooHigh {
-        /// The load that was to be confirmed first.
+        /// The first load to be confirmed.
         first: f64,
         /// How often it was lowered.
         times: u32,
     },
 }
 
-/// Times that a load is lowered because a run that was to confirm it failed. Ten
-/// steps of 1 % or of a stream are what chance may cost a load that was well
-/// chosen; a search finds one that was not in fewer runs.
+/// Maximum number of times that a load is lowered because a confirming run failed. Chance can cost
+/// a well-chosen load up to ten steps of 1 % or of a stream; a search corrects a badly chosen load
+/// in fewer runs.
 pub const MOST_LOWERINGS: u32 = 10;
 
-/// Why a run is made.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Purpose {
-    /// The load that the settings name must pass.
+    /// Check that the load of the settings passes.
     Base,
-    /// Looking for a load that fails, within these bounds.
+    /// Search for a load that fails, within these bounds.
     Bracket {
-        /// Passed.
+        /// Load that passed.
         lower: f64,
-        /// Is run.
+        /// Load of this run.
         upper: f64,
     },
-    /// Halving the interval.
+    /// Halve the interval.
     Bisect {
-        /// Passed.
+        /// Load that passed.
         lower: f64,
-        /// Failed.
+        /// Load that failed.
         upper: f64,
     },
-    /// The load found is run again.
+    /// Run the found load again.
     Confirm {
-        /// Which of the runs, from 1.
+        /// Number of the run, from 1.
         run: u32,
-        /// How many there are.
-        of: u32,
+        /// Number of confirming runs.
+        runs: u32,
     },
 }
 
-/// The search.
+/// State of a search for the peak.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeakSearch {
     settings: PeakSettings,
-    /// Runs that confirm; 0 confirms nothing.
+    /// Number of confirming runs; 0 means no confirmation.
     runs: u32,
-    /// What a failed confirmation lowers the load by; 0 ends the search. `None` is a
-    /// share of the load that was to be confirmed first.
+    /// Amount by which a failed confirmation lowers the load; 0 ends the search. `None` is a share
+    /// of the first load to be confirmed.
     decrement: Option<f64>,
     state: State,
     lower: f64,
     upper: f64,
-    /// How often a failed confirmation has lowered `lower`.
+    /// Number of times that a failed confirmation has lowered `lower`.
     lowered: u32,
 }
 
@@ -126,8 +146,8 @@ enum State {
 }
 
 impl PeakSearch {
-    /// A search from this load upwards, whose end is confirmed where the result is
-    /// one of several runs.
+    /// Returns a search from this load upward. The found load is confirmed if the repetition has
+    /// several runs.
     #[must_use]
     pub fn new(base: f64, settings: PeakSettings, repetition: Repetition) -> Self {
         let (runs, decrement) = match repetition {
@@ -139,7 +159,7 @@ impl PeakSearch {
         Self { settings, runs, decrement, state, lower, upper, lowered: 0 }
     }
 
-    /// Only the confirmation, of this load.
+    /// Returns a search that only confirms this load.
     #[must_use]
     pub fn confirming(load: f64, repetition: Repetition) -> Self {
         let unused = PeakSettings { unit: Unit::Rate, decimals: 0, step_size: 1.0 };
@@ -148,25 +168,27 @@ impl PeakSearch {
         search
     }
 
-    /// What to do next. Changes nothing.
+    /// Returns the next step without changing the state.
     #[must_use]
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> PeakStep {
         let (lower, upper) = (self.lower, self.upper);
         match self.state {
-            State::Base => Next::Run { load: lower, purpose: Purpose::Base },
-            State::Bracket => Next::Run { load: upper, purpose: Purpose::Bracket { lower, upper } },
+            State::Base => PeakStep::Run { load: lower, purpose: Purpose::Base },
+            State::Bracket => {
+                PeakStep::Run { load: upper, purpose: Purpose::Bracket { lower, upper } }
+            }
             State::Bisect => {
-                Next::Run { load: self.middle(), purpose: Purpose::Bisect { lower, upper } }
+                PeakStep::Run { load: self.middle(), purpose: Purpose::Bisect { lower, upper } }
             }
             State::Confirm { passed } => {
-                let of = self.runs;
-                Next::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, of } }
+                let runs = self.runs;
+                PeakStep::Run { load: lower, purpose: Purpose::Confirm { run: passed + 1, runs } }
             }
-            State::Over(end) => Next::Over(end),
+            State::Over(end) => PeakStep::Over(end),
         }
     }
 
-    /// Tells what came of the run that [`PeakSearch::next`] asked for.
+    /// Takes the result of the run that [`PeakSearch::next`] returned.
     pub fn answer(&mut self, answer: Answer) {
         let passed = answer == Answer::Passed;
         match self.state {
@@ -185,16 +207,17 @@ impl PeakSearch {
         }
     }
 
-    /// No load above this one can be tried: it is next, or, where it passed, the
-    /// candidate.
+    /// Sets the highest load that can be tried. It is tried next, or becomes the candidate if it
+    /// has passed.
     pub fn end_of_range(&mut self, highest: f64) {
-        match self.lower < highest {
-            true => self.upper = highest,
-            false => self.confirm(0),
+        if self.lower < highest {
+            self.upper = highest;
+        } else {
+            self.confirm(0);
         }
     }
 
-    /// Looks for a load that fails above this one, which passed.
+    /// Searches for a load that fails above this one, which passed.
     fn raise(&mut self, passed: f64) {
         self.state = State::Bracket;
         self.lower = passed;
@@ -209,7 +232,8 @@ impl PeakSearch {
         }
     }
 
-    /// Whether the bounds agree to the wanted number of decimals.
+    /// Confirms the lower bound if the bounds agree to the wanted number of decimals; otherwise
+    /// bisects.
     fn bisect_or_confirm(&mut self) {
         let scale = 10_f64.powi(i32::from(self.settings.decimals));
         if (self.lower * scale).floor() + 1.0 >= (self.upper * scale).floor() {
@@ -220,9 +244,10 @@ impl PeakSearch {
     }
 
     fn confirm(&mut self, passed: u32) {
-        self.state = match passed >= self.runs {
-            true => State::Over(End::Found { load: self.lower }),
-            false => State::Confirm { passed },
+        self.state = if passed >= self.runs {
+            State::Over(End::Found { load: self.lower })
+        } else {
+            State::Confirm { passed }
         };
     }
 
@@ -230,8 +255,7 @@ impl PeakSearch {
         self.state = State::Over(End::Failed { load: self.lower, because });
     }
 
-    /// A failed confirmation takes the candidate down, and all its runs are
-    /// made anew.
+    /// Lowers the candidate after a failed confirmation; all its runs start over.
     fn lower_the_candidate(&mut self, answer: Answer) {
         let decrement = *self.decrement.get_or_insert(self.lower * Repetition::DECREMENT_SHARE);
         let lower = self.lower - decrement;
@@ -260,17 +284,17 @@ mod tests {
         Repetition::Confirm { runs, decrement: Some(decrement) }
     }
 
-    /// Plays the search against a system that passes at up to `peak`; returns
-    /// the end and all rates run.
+    /// Plays the search against a system for which `passes` returns whether a load passes; returns
+    /// the end and all loads run.
     fn play(mut search: PeakSearch, passes: &mut dyn FnMut(f64) -> bool) -> (End, Vec<f64>) {
         let mut rates = Vec::new();
         loop {
             match search.next() {
-                Next::Run { load, .. } => {
+                PeakStep::Run { load, .. } => {
                     rates.push(load);
                     search.answer(if passes(load) { Answer::Passed } else { Answer::TooMuch });
                 }
-                Next::Over(end) => return (end, rates),
+                PeakStep::Over(end) => return (end, rates),
             }
         }
     }
@@ -309,11 +333,11 @@ mod tests {
 
     #[test]
     fn a_peak_is_lowered_by_a_share_of_what_was_found() {
-        // Lucky while it is searched.
+        // Passes up to 800 during the search, but only up to 780 when confirmed.
         let repetition = Repetition::Confirm { runs: 2, decrement: None };
         let mut search = PeakSearch::new(100.0, SETTINGS, repetition);
         let mut confirming = Vec::new();
-        while let Next::Run { load, purpose } = search.next() {
+        while let PeakStep::Run { load, purpose } = search.next() {
             let bears = match purpose {
                 Purpose::Confirm { .. } => 780.0,
                 _ => 800.0,
@@ -331,21 +355,23 @@ mod tests {
         let settings = PeakSettings { unit: Unit::Whole, decimals: 0, ..SETTINGS };
         for (most, expected) in [(9.0, 9.0), (11.0, 11.0), (12.0, 12.0), (20.0, 12.0)] {
             let mut search = PeakSearch::new(5.0, settings, Repetition::Once);
-            let mut told = 0;
+            let mut calls = 0;
             let found = loop {
                 match search.next() {
-                    Next::Run { purpose: Purpose::Bracket { upper, .. }, .. } if upper > 12.0 => {
-                        told += 1;
+                    PeakStep::Run { purpose: Purpose::Bracket { upper, .. }, .. }
+                        if upper > 12.0 =>
+                    {
+                        calls += 1;
                         search.end_of_range(12.0);
                     }
-                    Next::Run { load, .. } => {
+                    PeakStep::Run { load, .. } => {
                         search.answer(if load <= most { Answer::Passed } else { Answer::TooMuch });
                     }
-                    Next::Over(End::Found { load }) => break load,
-                    Next::Over(end) => panic!("{end:?}"),
+                    PeakStep::Over(End::Found { load }) => break load,
+                    PeakStep::Over(end) => panic!("{end:?}"),
                 }
             };
-            assert!(told <= 2);
+            assert!(calls <= 2);
             assert_eq!(found, expected, "{most}");
         }
     }
@@ -392,13 +418,13 @@ mod tests {
             search.answer(answer);
         }
         let because = Failure::NotOfLoad;
-        assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
-        // Where no lower load is asked for, that is all there is to say.
+        assert_eq!(search.next(), PeakStep::Over(End::Failed { load: 700.0, because }));
+        // Without a decrement, the first failure ends the search.
         for answer in [Answer::TooMuch, Answer::NotOfLoad] {
             let mut search = PeakSearch::confirming(700.0, Repetition::Minimum(5));
             search.answer(answer);
             let because = Failure::OneLoad;
-            assert_eq!(search.next(), Next::Over(End::Failed { load: 700.0, because }));
+            assert_eq!(search.next(), PeakStep::Over(End::Failed { load: 700.0, because }));
         }
     }
 }

@@ -1,8 +1,23 @@
-//! What the settings mean: resolved once, per scenario, before anything runs.
+//! The plan of a test: the effective settings, resolved once per scenario before the test runs.
+//!
+//! ```
+//! use dyno_loadgen::plan::{Library, Plan};
+//! use dyno_loadgen::settings::{Scenario, TestSettings};
+//!
+//! let library = Library { total: 1_000, performance: 100 };
+//! let mut settings = TestSettings { scenario: Scenario::Offline, ..TestSettings::default() };
+//! let plan = Plan::resolve(&settings, library).unwrap();
+//! assert_eq!((plan.min_query_count, plan.samples_per_query), (1, 100));
+//!
+//! settings.offline_expected_qps = -1.0;
+//! let errors = Plan::resolve(&settings, library).unwrap_err();
+//! assert!(errors.to_string().starts_with("`offline_expected_qps` is -1: expected a rate above 0"));
+//! ```
 
 use crate::clock::{Nanos, SECOND};
+use crate::early_stopping::Criterion;
 use crate::search::Unit;
-use crate::settings::{Arrivals, EarlyStopping, Repetition, Scenario, TestMode, TraceRules};
+use crate::settings::{Arrivals, Repetition, Scenario, TestMode, TraceRules};
 
 mod load;
 mod problem;
@@ -12,10 +27,10 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use problem::{InReference, SettingsErrors, SettingsProblem};
+pub use problem::{ReferenceBehavior, SettingsErrors, SettingsProblem};
 pub use resolve::{MAX_TRACE_SAMPLES, apply_test05, raise_query_count_for_percentile};
 
-/// What the sample library reports of itself.
+/// Sample counts that the library reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Library {
     /// Samples in the data set.
@@ -24,66 +39,65 @@ pub struct Library {
     pub performance: u64,
 }
 
-/// The effective settings of one tenant.
+/// Effective settings of one tenant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What only the chosen scenario has.
+    /// Settings of the chosen scenario.
     pub load: Load,
-    /// What the test does (after TEST05, which forces a performance run).
+    /// Mode of the test (after TEST05, which forces a performance run).
     pub mode: TestMode,
     /// Rate that the generated trace assumes, in queries/s.
     pub target_qps: f64,
-    /// Samples in each query (>= 1). For Offline the size of its one query.
+    /// Samples in each query (>= 1). For Offline the size of its single query.
     pub samples_per_query: u64,
-    /// Queries that may be outstanding; 0 is no limit.
+    /// Maximum number of outstanding queries; 0 means no limit.
     pub max_async_queries: u64,
-    /// How long queries are issued for. 0 for Offline.
+    /// How long queries are issued, ns. 0 for Offline.
     pub target_duration: Nanos,
-    /// How long the run must last to be valid.
+    /// Minimum duration of a valid run, ns.
     pub min_duration: Nanos,
-    /// End early after this long; 0 is no limit.
+    /// Maximum duration, ns; 0 means no limit.
     pub max_duration: Nanos,
-    /// Queries to issue at least. 1 for Offline.
+    /// Minimum number of queries. 1 for Offline.
     pub min_query_count: u64,
-    /// End early after this many; 0 is no limit.
+    /// Maximum number of queries; 0 means no limit.
     pub max_query_count: u64,
-    /// Samples that must be complete for the run to be valid.
+    /// Minimum number of complete samples of a valid run.
     pub min_sample_count: u64,
-    /// P: size of the performance set.
+    /// Size of the performance set.
     pub performance_sample_count: u64,
-    /// A: samples of an accuracy run.
+    /// Samples of an accuracy run.
     pub accuracy_sample_count: u64,
     /// How samples are chosen in a performance run.
     pub choice: SampleChoice,
     /// Issue each sample of the set equally often.
     pub concatenate_permutation: bool,
-    /// The seeds of trace and audit.
+    /// Seeds of trace and audit.
     pub seeds: Seeds,
-    /// Which responses a performance run logs.
+    /// Selection of the responses that a performance run logs.
     pub accuracy_log: AccuracyLog,
-    /// Token metrics, if any.
+    /// Token metrics; `None` without tokens.
     pub tokens: Option<Tokens>,
     /// The early-stopping criterion.
     pub early_stopping: Criterion,
-    /// Which releases of the reference the trace equals.
+    /// Releases of the reference whose trace is reproduced.
     pub trace_rules: TraceRules,
-    /// Go on generating past the expected end, instead of running out.
+    /// Continue generating queries past the expected end instead of running out.
     pub continue_trace: bool,
-    /// Give up when this long passes without a completion; 0 waits for ever.
+    /// Maximum time without a completion, ns; 0 means no limit.
     pub response_deadline: Nanos,
-    /// The client's own lag at the target percentile must not exceed this; 0
-    /// does not judge.
+    /// Maximum lag caused by the client at the target percentile, ns; 0 means no limit.
     pub max_client_lag: Nanos,
     /// `performance_issue_same_index`, shown in the logs whether used or not.
     pub performance_issue_same_index: u64,
-    /// Shown in the logs.
+    /// `print_timestamps`, shown in the logs.
     pub print_timestamps: bool,
-    /// Runs that a performance test makes. A decrement is said, but where it is a
-    /// share of a rate that is to be found.
+    /// Runs of a performance test. The decrement is resolved, except if it is a share of a rate
+    /// that must first be found.
     pub repetition: Repetition,
 }
 
-/// The part of a plan that belongs to one scenario.
+/// Settings that belong to one scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Load {
     /// One sample at a time.
@@ -93,44 +107,44 @@ pub enum Load {
     },
     /// N contiguous samples at a time.
     MultiStream {
-        /// The percentile that is the result, or at a fixed interval the share of
-        /// the queries that must skip none, in (0, 1).
+        /// The percentile that is the result, in (0, 1). At a fixed interval, the share of queries
+        /// that must not skip an interval.
         percentile: f64,
-        /// When a query goes out.
+        /// When a query is issued.
         pacing: StreamPacing,
     },
-    /// An arrival process against a latency bound.
+    /// An arrival process with a latency bound.
     Server(Server),
-    /// Everything at once.
+    /// All samples at once.
     Offline,
 }
 
-/// When a MultiStream query goes out.
+/// When a MultiStream query is issued.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StreamPacing {
-    /// When all samples of the last one are complete.
+    /// When all samples of the last query are complete.
     OnCompletion,
-    /// Rounds v0.5 and v0.7: at the first tick at which the last one is complete.
-    /// Ticks are 1 / [`Plan::target_qps`] apart, the first one that long after the
-    /// start. Of the result, the number of streams, only N is searched for.
+    /// Rounds v0.5 and v0.7: at the first tick at which the last query is complete. Ticks are 1 /
+    /// [`Plan::target_qps`] apart, and the first tick is that long after the start. The result is
+    /// the number of streams.
     FixedInterval {
         /// The search for the highest number of streams.
         peak: PeakSettings,
     },
 }
 
-/// The part of a plan that only Server has.
+/// Settings of Server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// The share of queries that must meet the bound, in (0, 1).
+    /// Share of queries that must meet the bound, in (0, 1).
     pub percentile: f64,
-    /// The latency bound (used when the plan has no token bounds).
+    /// Latency bound, ns (used if the plan has no token bounds).
     pub target_latency: Nanos,
     /// When queries arrive.
     pub arrivals: Arrivals,
-    /// Hand all queries that are due to the system in one call.
+    /// Issue all due queries in one call.
     pub coalesce: bool,
-    /// Registered threads that issue; 0 is the calling thread.
+    /// Number of registered issuing threads; 0 means the calling thread.
     pub issue_threads: u64,
     /// The search for the peak.
     pub peak: PeakSettings,
@@ -139,11 +153,11 @@ pub struct Server {
 /// How `FindPeakPerformance` searches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeakSettings {
-    /// What a load is: a rate in queries/s, or a whole number of streams.
+    /// Unit of the load: a rate in queries/s, or a whole number of streams.
     pub unit: Unit,
-    /// Decimals of the rate found.
+    /// Decimals of the found rate.
     pub decimals: u8,
-    /// Each bracketing step multiplies the rate by 1 + this (> 0).
+    /// Each bracketing step multiplies the rate by 1 + `step_size` (> 0).
     pub step_size: f64,
 }
 
@@ -158,7 +172,7 @@ pub enum SampleChoice {
     Same(u64),
 }
 
-/// The seeds of a test.
+/// Seeds of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "named as the settings are")]
 pub struct Seeds {
@@ -168,7 +182,7 @@ pub struct Seeds {
     pub accuracy_log: u64,
 }
 
-/// Which responses a performance run logs.
+/// Selection of the responses that a performance run logs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct AccuracyLog {
     /// Share of the responses, in [0, 1].
@@ -194,19 +208,8 @@ pub enum Tokens {
     },
 }
 
-/// The early-stopping criterion.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Criterion {
-    /// When it is judged.
-    pub policy: EarlyStopping,
-    /// In (0, 1).
-    pub confidence: f64,
-    /// In [0, percentile).
-    pub tolerance: f64,
-}
-
 impl Load {
-    /// The target percentile of latency; 0.99 for Offline, as the logs show it.
+    /// Returns the target percentile of latency; 0.99 for Offline, as shown in the logs.
     #[must_use]
     pub fn percentile(&self) -> f64 {
         match self {
@@ -218,7 +221,7 @@ impl Load {
 }
 
 impl Plan {
-    /// The scenario.
+    /// Returns the scenario.
     #[must_use]
     pub fn scenario(&self) -> Scenario {
         match self.load {
@@ -229,14 +232,14 @@ impl Plan {
         }
     }
 
-    /// The target percentile of latency; 0.99 for Offline, as the logs show it.
+    /// Returns the target percentile of latency; 0.99 for Offline, as shown in the logs.
     #[must_use]
     pub fn percentile(&self) -> f64 {
         self.load.percentile()
     }
 
-    /// The Server latency bound, or the interval of MultiStream at a fixed one;
-    /// 0 for the other scenarios, as the logs show it.
+    /// Returns the Server latency bound or the fixed MultiStream interval, ns; 0 for other
+    /// scenarios, as shown in the logs.
     #[must_use]
     pub fn target_latency(&self) -> Nanos {
         match &self.load {
@@ -245,14 +248,14 @@ impl Plan {
         }
     }
 
-    /// MultiStream at a fixed interval: that interval.
+    /// Returns the fixed MultiStream interval, ns; `None` without one.
     #[must_use]
     pub fn interval(&self) -> Option<Nanos> {
         self.peak_of_streams().map(|_| self.tick(1))
     }
 
-    /// When a tick of a fixed interval is, ns since the start of the run. As the
-    /// reference counted: in seconds, cut off to whole ns.
+    /// Returns the time of a tick of the fixed interval, ns since the start of the run. Computed in
+    /// seconds and truncated to whole ns, as in the reference.
     #[inline]
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time >= 0")]
@@ -260,12 +263,11 @@ impl Plan {
         (number as f64 / self.target_qps * SECOND as f64) as Nanos
     }
 
-    /// The first tick of a fixed interval that is number `first` or later and not
-    /// before `now`.
+    /// Returns the number of the first tick that is number `first` or later and not before `now`.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count >= 0")]
     pub fn tick_from(&self, first: u64, now: Nanos) -> u64 {
-        // By rounding one too low at most, so that no tick is passed over.
+        // Rounding makes this at most one too low, so that no tick is skipped.
         let near = (now as f64 / SECOND as f64 * self.target_qps) as u64;
         let mut tick = first.max(near.saturating_sub(1));
         while self.tick(tick) < now {
@@ -274,7 +276,8 @@ impl Plan {
         tick
     }
 
-    /// MultiStream at a fixed interval: how the number of streams is searched.
+    /// Returns the search settings for the number of streams; `None` unless MultiStream has a fixed
+    /// interval.
     #[must_use]
     pub fn peak_of_streams(&self) -> Option<&PeakSettings> {
         match &self.load {
@@ -283,8 +286,8 @@ impl Plan {
         }
     }
 
-    /// What a search raises and a failed confirmation lowers: the rate of Server,
-    /// the number of streams of MultiStream at a fixed interval.
+    /// Returns the search settings for the load: the rate of Server, or the number of streams of
+    /// MultiStream at a fixed interval; `None` for other loads.
     #[must_use]
     pub fn peak(&self) -> Option<&PeakSettings> {
         match &self.load {
@@ -293,7 +296,7 @@ impl Plan {
         }
     }
 
-    /// The load that [`Plan::peak`] is about.
+    /// Returns the load that a search changes.
     #[must_use]
     pub fn peak_load(&self) -> f64 {
         match self.peak() {
@@ -302,7 +305,7 @@ impl Plan {
         }
     }
 
-    /// The same plan at another load.
+    /// Returns this plan at another load.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and >= 1")]
     pub fn at_load(&self, load: f64) -> Self {
@@ -317,7 +320,7 @@ impl Plan {
         plan
     }
 
-    /// Whether first-token stamps and token counts are recorded.
+    /// Returns whether first-token stamps and token counts are recorded.
     #[must_use]
     pub fn measures_tokens(&self) -> bool {
         matches!(self.tokens, Some(Tokens::Measured { .. }))

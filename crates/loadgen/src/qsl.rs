@@ -1,9 +1,9 @@
-//! The query sample library: the data set as the instrument sees it.
+//! The query sample library: the data set as the load generator sees it.
 
 /// Position of a sample in the data set.
 ///
-/// 32 bits are four times the largest library of any round and halve the memory
-/// of a trace.
+/// 32 bits address four times the samples of the largest library of any round, and need half
+/// the memory of 64 bits in a trace.
 pub type SampleIndex = u32;
 
 /// The data set. Samples are loaded before a run and unloaded after it, outside

@@ -1,4 +1,4 @@
-//! What happened in a run: one row a query, one row a sample, in plain columns.
+//! Measurements of a run, in plain columns: one row per query and one row per sample.
 
 mod responses;
 
@@ -11,12 +11,12 @@ pub use responses::Responses;
 /// How a sample ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Answered, with this many output tokens (0 where there are none).
+    /// The system answered, with this many output tokens (0 without tokens).
     Ok {
         /// Output tokens.
         tokens: i64,
     },
-    /// The system says that it could not answer. Never counted as throughput.
+    /// The system reported that it could not answer. Never counted as throughput.
     Failed(Failure),
 }
 
@@ -34,7 +34,7 @@ pub enum Failure {
     Internal,
     /// The answer held no output.
     Empty,
-    /// The answer ended before it was finished.
+    /// The answer was truncated.
     Cut,
     /// The system gave up on the answer.
     Aborted,
@@ -45,7 +45,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// All of them. Their positions are codes of files and of the worker protocol: append only.
+    /// All failures. Their positions are codes in files and in the worker protocol: append only.
     pub const ALL: [Self; 9] = [
         Self::Rejected,
         Self::TimedOut,
@@ -58,7 +58,7 @@ impl Failure {
         Self::Short,
     ];
 
-    /// Name in files and exports, such as `timed_out`.
+    /// Returns the name in files and exports, such as `timed_out`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,18 +74,17 @@ impl Failure {
         }
     }
 
-    /// Position in [`ALL`](Self::ALL).
+    /// Returns the position in [`ALL`](Self::ALL).
     #[must_use]
     pub fn position(self) -> usize {
         self as usize
     }
 }
 
-/// Calls that the system got wrong. Counted, shown, never a crash.
+/// Counts of wrong calls by the system. They are reported and never cause a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Misuse {
-    /// Completions of a sample that was complete already, and first tokens of
-    /// one that had its first token; the first one counts.
+    /// Repeated completions and repeated first tokens of a sample; the first one counts.
     pub duplicate: u64,
     /// Completions with an id of an earlier run.
     pub stale: u64,
@@ -101,8 +100,8 @@ pub struct Misuse {
     pub tokens_one: u64,
     /// Negative token count.
     pub tokens_negative: u64,
-    /// Times that a system reported and that lie before the issue of their sample or after
-    /// the report. The nearest possible time is recorded instead.
+    /// Times reported by the system that lie before the issue of their sample or after the report.
+    /// The nearest possible time is recorded instead.
     pub impossible_times: u64,
 }
 
@@ -120,7 +119,7 @@ impl Misuse {
         self.impossible_times += other.impossible_times;
     }
 
-    /// All of them.
+    /// Returns the sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.duplicate
@@ -135,20 +134,20 @@ impl Misuse {
     }
 }
 
-/// A response kept for the accuracy log.
+/// Response that is kept for the accuracy log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoggedResponse<'a> {
     /// Sequence number of the sample in the run.
     pub sequence: u64,
-    /// What the system answered.
+    /// Answer of the system.
     pub data: &'a [u8],
-    /// What came with the first token, where tokens are measured.
+    /// Payload of the first token; `None` unless tokens are measured.
     pub first_token: Option<&'a [u8]>,
     /// Output tokens.
     pub tokens: i64,
 }
 
-/// Everything measured of one tenant in one run.
+/// Measurements of one tenant in one run.
 ///
 /// Times are ns since the start of the run. Query `q` has the samples
 /// `q * samples_per_query .. (q + 1) * samples_per_query`.
@@ -160,48 +159,46 @@ pub struct Record {
     pub first_sample: u64,
     /// Sequence number of the first query within the whole test.
     pub first_query: u64,
-    /// Per query: when it was due. Empty where a query is due when it is
-    /// issued (SingleStream, MultiStream, fixed concurrency).
+    /// Per query: when it was due. Empty if queries are due when they are issued (SingleStream,
+    /// MultiStream, fixed concurrency).
     pub scheduled_at: Vec<Nanos>,
-    /// Per query: when it was handed to the system.
+    /// Per query: when it was issued to the system.
     pub issued_at: Vec<Nanos>,
-    /// Per query that was due at a set time: how much of its lateness was the
-    /// client's own doing, not the system's for blocking the issuing thread.
+    /// Per query that was due at a set time: the part of its lateness in ns that the client caused,
+    /// as opposed to the system by blocking the issuing thread.
     pub client_lag: Vec<u32>,
-    /// Per sample: which one of the data set.
+    /// Per sample: its index in the data set.
     pub indices: Vec<SampleIndex>,
-    /// Per sample: when it was complete; 0 if it never was.
+    /// Per sample: when it was complete; 0 if never.
     pub completed_at: Vec<Nanos>,
-    /// Per sample: when its first token was there, 0 if never. Empty unless
-    /// tokens are measured.
+    /// Per sample: when its first token came; 0 if never. Empty unless tokens are measured.
     pub first_token_at: Vec<Nanos>,
     /// Per sample: output tokens. Empty unless tokens are measured.
     pub tokens: Vec<i64>,
-    /// Samples that failed, with the reason, by sequence number.
+    /// Sequence numbers of failed samples, with the reason.
     pub failed: Vec<(u64, Failure)>,
-    /// Calls that the system got wrong.
+    /// Counts of wrong calls by the system.
     pub misuse: Misuse,
     /// Responses for the accuracy log.
     pub responses: Responses,
 }
 
 impl Record {
-    /// Queries issued.
+    /// Returns the number of queries issued.
     #[must_use]
     pub fn query_count(&self) -> usize {
         self.issued_at.len()
     }
 
-    /// When query `q` was due.
+    /// Returns when query `q` was due.
     #[inline]
     #[must_use]
     pub fn scheduled(&self, q: usize) -> Nanos {
         if self.scheduled_at.is_empty() { self.issued_at[q] } else { self.scheduled_at[q] }
     }
 
-    /// Counts what is wrong with the token columns. The order of a run that
-    /// measures tokens is: first token, then completion with a count above 1.
-    /// Nobody waits for a first token in Offline, so there it may be missing.
+    /// Counts misuse in the token columns. A correct sample reports its first token, then completes
+    /// with a token count above 1. In Offline the first token may be missing.
     pub fn count_token_misuse(&mut self, scenario: Scenario) {
         let waits = scenario != Scenario::Offline;
         let mut failed: Vec<u64> = self.failed.iter().map(|(sequence, _)| *sequence).collect();
@@ -222,7 +219,7 @@ impl Record {
         }
     }
 
-    /// Moves times before the issue of their sample to the time of its issue, and counts them.
+    /// Replaces times before the issue of their sample by the time of its issue, and counts them.
     pub(crate) fn clamp_to_issue(&mut self) {
         for (query, &issued) in self.issued_at.iter().enumerate() {
             let first = query * self.samples_per_query;
@@ -236,7 +233,7 @@ impl Record {
         }
     }
 
-    /// Samples issued and never completed.
+    /// Returns the number of samples issued and never completed.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.completed_at.iter().filter(|&&at| at == 0).count()

@@ -1,11 +1,18 @@
-//! The only room that draws random numbers: the generators and distributions of
-//! libstdc++ (GCC 11 and later), bit for bit, so that traces equal the
-//! reference's.
+//! Random numbers: the generators and distributions of libstdc++ (GCC 11 and later), bit for bit,
+//! so that traces equal those of the reference. No other module draws random numbers.
+//!
+//! ```
+//! use dyno_loadgen::rng::Mt19937;
+//!
+//! let mut rng = Mt19937::new(Mt19937::DEFAULT_SEED);
+//! assert_eq!(rng.next_u32(), 3_499_211_612);
+//! assert!(rng.bounded(6) < 6);
+//! ```
 //!
 //! Source: `std::mt19937`, `std::uniform_int_distribution`, `std::shuffle`,
-//! `std::generate_canonical` and `std::exponential_distribution` as libstdc++
-//! implements them. Other standard libraries draw differently, so logs of
-//! builds with them cannot be reproduced.
+//! `std::generate_canonical` and `std::exponential_distribution` as libstdc++ implements them.
+//! Other standard libraries draw differently, so that logs of builds with them cannot be
+//! reproduced.
 
 const STATE_WORDS: usize = 624;
 const MIDDLE_WORD: usize = 397;
@@ -25,10 +32,10 @@ impl std::fmt::Debug for Mt19937 {
 }
 
 impl Mt19937 {
-    /// The seed that `std::mt19937` has when none is given.
+    /// Default seed of `std::mt19937`.
     pub const DEFAULT_SEED: u64 = 5489;
 
-    /// A generator; only the low 32 bits of the seed count, as on x86-64 Linux.
+    /// Returns a generator. Only the low 32 bits of the seed count, as on x86-64 Linux.
     #[expect(clippy::cast_possible_truncation, reason = "the seed is taken modulo 2^32")]
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -58,7 +65,7 @@ impl Mt19937 {
         self.used = 0;
     }
 
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.used == STATE_WORDS {
@@ -86,8 +93,8 @@ impl Mt19937 {
         }
     }
 
-    /// Uniform in `[0, range)`, `1 <= range < 2^32`. Draws at least once, even
-    /// for a range of 1.
+    /// Returns a uniform number in `[0, range)`, `1 <= range < 2^32`. Draws at least once, even for
+    /// a range of 1.
     ///
     /// Source: Lemire, "Fast random integer generation in an interval", 2019.
     #[expect(clippy::cast_possible_truncation, reason = "low and high half of a product")]
@@ -103,7 +110,7 @@ impl Mt19937 {
         (product >> 32) as u32
     }
 
-    /// Uniform in `[0, 1)` from two draws.
+    /// Returns a uniform number in `[0, 1)` from two draws.
     #[inline]
     pub fn canonical(&mut self) -> f64 {
         let low = f64::from(self.next_u32());
@@ -113,17 +120,17 @@ impl Mt19937 {
         if uniform < 1.0 { uniform } else { 1.0_f64.next_down() }
     }
 
-    /// Exponential with this rate: mean `1 / rate`.
+    /// Returns an exponential number with this rate: mean `1 / rate`.
     #[inline]
     pub fn exponential(&mut self, rate: f64) -> f64 {
         -(1.0 - self.canonical()).ln() / rate
     }
 
-    /// Gamma with this shape (> 0) and mean 1. Not in the reference; its draws
-    /// are nevertheless fixed by the seed.
+    /// Returns a gamma-distributed number with this shape (> 0) and mean 1. The reference has no
+    /// such distribution; equal seeds still give equal draws.
     ///
-    /// Source: Marsaglia and Tsang, "A simple method for generating gamma
-    /// variables", 2000; shapes below 1 by their boost.
+    /// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; shapes
+    /// below 1 by their boost.
     pub fn gamma_of_mean_one(&mut self, shape: f64) -> f64 {
         let boosted = if shape < 1.0 { shape + 1.0 } else { shape };
         let d = boosted - 1.0 / 3.0;
@@ -143,14 +150,14 @@ impl Mt19937 {
         gamma * boost / shape
     }
 
-    /// Standard normal (Box-Muller, one of the pair).
+    /// Returns a standard normal number (Box-Muller, one of the pair).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.canonical()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.canonical()).cos()
     }
 
-    /// `std::shuffle`. Two positions per draw while the product of two ranges
-    /// fits in 32 bits, one per draw for 65,536 elements and more.
+    /// Shuffles like `std::shuffle`: two positions per draw while the product of two ranges fits in
+    /// 32 bits, one per draw for 65,536 elements and more.
     ///
     /// # Panics
     /// If there are 2^32 elements or more.

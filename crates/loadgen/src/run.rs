@@ -1,4 +1,6 @@
-//! A whole test: the runs of its mode in order, and all that the logs tell of it.
+//! A whole test: the runs of its mode in order, and the log of what happened.
+//!
+//! [`run`] is the entry point; the example of the [crate](crate) calls it.
 
 mod peak;
 
@@ -7,41 +9,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, WallTime};
-use crate::drive::{Driver, Job, JobTenant, Played};
+use crate::drive::{Driver, Job, JobTenant, Process, RunOutcome};
+use crate::message::{Message, Severity};
 use crate::peak::End;
 use crate::plan::Plan;
 use crate::qsl::{SampleIndex, SampleLibrary};
 use crate::record::Record;
-use crate::session::Ended;
+use crate::session::EndReason;
 use crate::settings::{Repetition, Settings, TestMode};
 use crate::share::Share;
 use crate::trace::{LoadedSet, loadable_sets};
 
-/// How grave a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// For the reader.
-    Info,
-    /// Counted as a warning in the logs.
-    Warning,
-    /// Counted as an error in the logs.
-    Error,
-}
-
-/// A line of text in the detail log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// When, in ns since the origin of the log.
-    pub at: Nanos,
-    /// Key of the detail log, such as `generic_message` or `error_runtime`.
-    pub key: &'static str,
-    /// How grave it is.
-    pub severity: Severity,
-    /// The text.
-    pub text: String,
-}
-
-/// A span of time, in ns since the origin of the log.
+/// Span of time, in ns since the origin of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// Begin.
@@ -50,49 +29,47 @@ pub struct Span {
     pub end: Nanos,
 }
 
-/// One run of a session: one loaded set issued once.
+/// Log of one run: one loaded set, issued once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunLog {
     /// Whether this was an accuracy run.
     pub accuracy: bool,
-    /// The plan it ran under (a search for the peak changes its rate).
+    /// Plan of the run (a search for the peak changes its rate).
     pub plan: Plan,
-    /// Samples loaded for this run, in load order. Empty where they were loaded
-    /// before (an [`Event::Loaded`] tells of it).
+    /// Samples loaded for this run, in load order. Empty if they were loaded before (see
+    /// [`Event::Loaded`]).
     pub loaded: Vec<SampleIndex>,
     /// Queries generated.
     pub generated_queries: u64,
-    /// Samples in each.
+    /// Samples in each query.
     pub generated_samples_per_query: u64,
     /// Length of the generated trace, ns.
     pub generated_duration: Nanos,
-    /// Why it stopped issuing.
-    pub ended: Ended,
-    /// What happened; times are ns since `started_at`. Of a run that was
-    /// [dropped](RunLog::dropped) only the counts of misuse are left.
+    /// Why issuing stopped.
+    pub ended: EndReason,
+    /// Measurements; times are ns since `started_at`. If the record was
+    /// [dropped](RunLog::dropped), only the misuse counts are left.
     pub record: Record,
-    /// What is left of the record of a run that can no longer be the result;
-    /// `None` if all of it is there.
-    pub dropped: Option<Dropped>,
+    /// Last times of a run whose record was dropped, because it cannot be the result any more;
+    /// `None` if the record is complete.
+    pub dropped: Option<LastEvents>,
     /// When the samples were loaded.
     pub load: Span,
     /// When the queries were generated.
     pub generate: Span,
     /// Start of the run, ns since the origin of the log.
     pub started_at: Nanos,
-    /// Wall-clock time of the start, for the power markers.
+    /// Wall-clock time of the start, for power markers.
     pub started_wall: WallTime,
-    /// When the last sample was complete and the run was over, ns since the
-    /// origin of the log.
+    /// End of the run: when its last sample was complete, ns since the origin of the log.
     pub finished_at: Nanos,
     /// When the samples were unloaded.
     pub unload: Span,
 }
 
-/// What the logs tell of a run whose record was dropped. Times are ns since the
-/// start of the run, 0 if it was never.
+/// Last issue and last completion of a run, ns since its start; 0 if there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dropped {
+pub struct LastEvents {
     /// When the last query was issued.
     pub last_issue: Nanos,
     /// When the last sample was complete.
@@ -100,98 +77,88 @@ pub struct Dropped {
 }
 
 impl RunLog {
-    /// When its last query was issued and its last sample was complete.
+    /// Returns when the last query was issued and the last sample was complete.
     #[must_use]
-    pub fn last(&self) -> Dropped {
-        self.dropped.unwrap_or_else(|| Dropped {
+    pub fn last(&self) -> LastEvents {
+        self.dropped.unwrap_or_else(|| LastEvents {
             last_issue: self.record.issued_at.last().copied().unwrap_or(0),
             last_completion: self.record.completed_at.iter().max().copied().unwrap_or(0),
         })
     }
 
-    /// Gives back the memory of the record.
+    /// Frees the memory of the record.
     fn drop_record(&mut self) {
         self.dropped = Some(self.last());
         self.record = Record { misuse: self.record.misuse, ..Record::default() };
     }
 }
 
-/// What the detail log tells, in order.
+/// Entry of the detail log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A message.
     Message(Message),
     /// Samples were loaded for several runs.
     Loaded {
-        /// When.
+        /// When they were loaded.
         span: Span,
-        /// Which, in load order.
+        /// Loaded samples, in load order.
         samples: Vec<SampleIndex>,
     },
     /// A run.
     Run(Box<RunLog>),
-    /// The result of a performance run: the run `runs_back` runs before this event
-    /// (0 is the last one; a search for the peak reports its best).
+    /// Result of a performance run: the run that lies `runs_back` runs before this event (0 is the
+    /// last run; a search for the peak reports its best run).
     Result {
-        /// Which run.
+        /// Number of runs between this event and its run.
         runs_back: usize,
         /// When the result was computed, ns since the origin of the log.
         at: Nanos,
     },
 }
 
-/// The process and the thread that a log names as its writer. All 0 in virtual
-/// time, where nothing may depend on the process that plays it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Process {
-    /// Process id.
-    pub pid: u32,
-    /// Thread id.
-    pub tid: u32,
-}
-
-/// Everything that one tenant's test leaves behind: the input of every log writer.
+/// Log of one tenant's test: the input of every log writer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TestLog {
     /// Name of the system under test.
     pub sut_name: String,
-    /// How long asking for that name took.
+    /// How long the call for that name took.
     pub sut_name_duration: Nanos,
     /// Name of the sample library.
     pub qsl_name: String,
-    /// Samples that the library reports in all.
+    /// Total samples that the library reports.
     pub qsl_total: u64,
     /// Performance samples that the library reports.
     pub qsl_performance: u64,
     /// Wall-clock time of the log's origin.
     pub origin_wall: WallTime,
-    /// Who tells it.
+    /// Process and thread that wrote the log.
     pub process: Process,
-    /// What was asked for, after audit overrides.
+    /// Requested settings, after audit overrides.
     pub requested: Settings,
-    /// What that means.
+    /// Plan resolved from the settings.
     pub plan: Plan,
-    /// What happened, in order.
+    /// Events in order.
     pub events: Vec<Event>,
-    /// Ended by an abort or a deadline: the logs are readable but not a result.
+    /// Whether the test ran to its end. After an abort or a deadline the logs are readable but are
+    /// not a result.
     pub complete: bool,
-    /// What several runs for one result came to; `None` of a test of one run.
-    pub sought: Option<Sought>,
+    /// Summary of a search or repetition; `None` for a test of one run.
+    pub search: Option<SearchSummary>,
 }
 
-/// What a search for the peak, or a repetition, came to.
+/// Summary of a search for the peak or of a repetition.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sought {
-    /// How it ended; `None` if the test was over before.
+pub struct SearchSummary {
+    /// How it ended; `None` if the test ended before.
     pub end: Option<End>,
-    /// The runs at the last load that the repetition asked for and that were played
-    /// to their end, by number among the performance runs. Each is VALID, but for
-    /// the last one of a repetition that failed.
+    /// Complete runs of the repetition at its last load, by number among the performance runs. Each
+    /// is VALID, except the last one of a repetition that failed.
     pub repeated: Range<usize>,
 }
 
 impl TestLog {
-    /// The runs, in order.
+    /// Returns the runs, in order.
     pub fn runs(&self) -> impl Iterator<Item = &RunLog> {
         self.events.iter().filter_map(|event| match event {
             Event::Run(run) => Some(&**run),
@@ -199,7 +166,7 @@ impl TestLog {
         })
     }
 
-    /// The run that an [`Event::Result`] at position `at` of the events speaks of.
+    /// Returns the run of the [`Event::Result`] at position `at` of the events.
     #[must_use]
     pub fn run_of_result(&self, at: usize) -> Option<&RunLog> {
         let Event::Result { runs_back, .. } = self.events.get(at)? else { return None };
@@ -210,18 +177,18 @@ impl TestLog {
         runs.into_iter().nth(*runs_back)
     }
 
-    /// Each of the [runs](Sought::repeated) that a repetition asks for as a test of
-    /// its own, in order.
+    /// Returns the log of each [run](SearchSummary::repeated) of a repetition as a separate test,
+    /// in order.
     pub fn repeated(&self) -> impl Iterator<Item = Self> {
-        let repeated = self.sought.as_ref().map_or(0..0, |sought| sought.repeated.clone());
+        let repeated = self.search.as_ref().map_or(0..0, |search| search.repeated.clone());
         let performance = self.runs().filter(|run| !run.accuracy);
-        performance.skip(repeated.start).take(repeated.len()).map(|run| self.alone(run))
+        performance.skip(repeated.start).take(repeated.len()).map(|run| self.single(run))
     }
 
-    /// One of its runs as a test of its own. What was loaded for several runs was
-    /// loaded for this one.
-    fn alone(&self, run: &RunLog) -> Self {
-        // What was found of the settings, and what the run is for.
+    /// Returns the log of one run as a separate test. Samples that were loaded for several runs
+    /// count as loaded for this one.
+    fn single(&self, run: &RunLog) -> Self {
+        // Messages on the settings and the purpose of the run.
         let is_notice =
             |event: &&Event| matches!(event, Event::Message(m) if m.key != "generic_message");
         let mut events: Vec<Event> = self.events.iter().take_while(is_notice).cloned().collect();
@@ -256,12 +223,12 @@ impl TestLog {
             plan: Plan { repetition: Repetition::Once, mode, ..run.plan.clone() },
             events,
             complete: true,
-            sought: None,
+            search: None,
             ..*self
         }
     }
 
-    /// The run whose result is the result of the test, if it has one.
+    /// Returns the run whose result is the result of the test, if it has one.
     #[must_use]
     pub fn result(&self) -> Option<&RunLog> {
         let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
@@ -271,14 +238,14 @@ impl TestLog {
 
 /// One tenant of a test.
 pub struct Tenant<'a> {
-    /// Its settings, for the logs.
+    /// Settings, for the logs.
     pub settings: Settings,
-    /// What they mean.
+    /// Plan resolved from the settings.
     pub plan: Plan,
-    /// Its data set.
+    /// Data set.
     pub library: &'a dyn SampleLibrary,
-    /// What is to be told of its settings, such as an audit's overrides. Their
-    /// times are set to the start of the test.
+    /// Messages on its settings for the log, such as the overrides of an audit. They are logged at
+    /// the start of the test.
     pub messages: Vec<Message>,
 }
 
@@ -288,31 +255,31 @@ impl fmt::Debug for Tenant<'_> {
     }
 }
 
-/// Most tenants of a test.
+/// Maximum number of tenants of a test.
 pub const MOST_TENANTS: usize = 256;
 
-/// Which records stay in memory until the logs are written.
+/// Retention policy: which records stay in memory until the logs are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// Those of all runs: a trace log shows each sample of each.
+pub enum RecordRetention {
+    /// The records of all runs: a trace log shows each sample of each run.
     Every,
-    /// Those that can be the result, or lie beside it: not the runs of a search or
-    /// a repetition at other loads. Runs with responses to be logged are kept.
+    /// Records that can be the result; those of search or repetition runs at other loads are
+    /// dropped. Records with logged responses are kept.
     Results,
 }
 
-/// Runs a whole test and returns each tenant's log.
+/// Runs a whole test and returns the log of each tenant.
 ///
-/// All tenants have the mode of the first one. `watch` is told what begins, for
-/// progress displays.
+/// All tenants have the mode of the first one. `watch` is called before each run, for progress
+/// displays.
 ///
 /// # Panics
 /// If there are no tenants or more than [`MOST_TENANTS`].
 pub fn run(
     driver: &mut dyn Driver,
     tenants: &[Tenant<'_>],
-    keep: Keep,
-    watch: &mut dyn FnMut(Beginning<'_>),
+    keep: RecordRetention,
+    watch: &mut dyn FnMut(RunStart<'_>),
 ) -> Vec<TestLog> {
     assert!((1..=MOST_TENANTS).contains(&tenants.len()), "a test has 1 to 256 tenants");
     let mut test = Test::new(driver, tenants, keep, watch);
@@ -334,10 +301,10 @@ pub fn run(
     test.logs
 }
 
-/// What begins, for progress displays.
+/// Start of a run, for progress displays.
 #[derive(Debug, Clone, Copy)]
-pub struct Beginning<'a> {
-    /// "accuracy", "performance" or why a search runs once more.
+pub struct RunStart<'a> {
+    /// "accuracy", "performance", or the purpose of a run of a search.
     pub purpose: &'a str,
     /// The plan of the first tenant.
     pub plan: &'a Plan,
@@ -348,8 +315,8 @@ pub struct Beginning<'a> {
 struct Test<'a, 'd> {
     driver: &'d mut dyn Driver,
     tenants: &'a [Tenant<'a>],
-    keep: Keep,
-    watch: &'d mut dyn FnMut(Beginning<'_>),
+    keep: RecordRetention,
+    watch: &'d mut dyn FnMut(RunStart<'_>),
     logs: Vec<TestLog>,
     origin: Nanos,
     runs: u32,
@@ -357,12 +324,12 @@ struct Test<'a, 'd> {
     generated: Vec<(u64, u64)>,
 }
 
-/// How a run finds its samples in memory.
+/// How the samples of a run are loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loading {
-    /// Loads them before and unloads them after.
+    /// The run loads them before and unloads them after.
     Own,
-    /// They are there.
+    /// They are loaded already.
     Done,
 }
 
@@ -370,8 +337,8 @@ impl<'a, 'd> Test<'a, 'd> {
     fn new(
         driver: &'d mut dyn Driver,
         tenants: &'a [Tenant<'a>],
-        keep: Keep,
-        watch: &'d mut dyn FnMut(Beginning<'_>),
+        keep: RecordRetention,
+        watch: &'d mut dyn FnMut(RunStart<'_>),
     ) -> Self {
         let (origin, origin_wall) = (driver.now(), driver.wall_now());
         let sut_name = driver.system_name();
@@ -388,7 +355,7 @@ impl<'a, 'd> Test<'a, 'd> {
             plan: tenant.plan.clone(),
             events: tenant.messages.iter().cloned().map(Event::Message).collect(),
             complete: false,
-            sought: None,
+            search: None,
         };
         Self {
             logs: tenants.iter().map(log).collect(),
@@ -402,19 +369,20 @@ impl<'a, 'd> Test<'a, 'd> {
         }
     }
 
-    /// Whether the test ends here, because of an abort or a silent system.
+    /// Returns whether the test ends here because of an abort, a silent system or a lost worker.
     fn is_over(&self) -> bool {
         let is_cut = |log: &TestLog| {
-            log.runs()
-                .last()
-                .is_some_and(|run| matches!(run.ended, Ended::Deadline { .. } | Ended::Aborted))
+            log.runs().last().is_some_and(|run| {
+                matches!(run.ended, EndReason::Deadline { .. } | EndReason::Aborted)
+            })
         };
         self.driver.aborted() || self.logs.iter().any(is_cut) || self.has_lost_worker()
     }
 
-    /// Whether a worker is gone. The last run then has a verdict, and no further one follows.
+    /// Returns whether a worker was lost. The last run then has a verdict, and no further run
+    /// follows.
     fn has_lost_worker(&self) -> bool {
-        let is_lost = |run: &RunLog| matches!(run.ended, Ended::Lost { .. });
+        let is_lost = |run: &RunLog| matches!(run.ended, EndReason::Lost { .. });
         self.logs.iter().any(|log| log.runs().last().is_some_and(is_lost))
     }
 
@@ -422,7 +390,7 @@ impl<'a, 'd> Test<'a, 'd> {
         self.driver.now() - self.origin
     }
 
-    fn say(&mut self, key: &'static str, severity: Severity, text: &str) {
+    fn log_message(&mut self, key: &'static str, severity: Severity, text: &str) {
         let at = self.now();
         for log in &mut self.logs {
             let text = text.to_string();
@@ -431,16 +399,17 @@ impl<'a, 'd> Test<'a, 'd> {
     }
 
     fn note(&mut self, text: &str) {
-        self.say("generic_message", Severity::Info, text);
+        self.log_message("generic_message", Severity::Info, text);
     }
 
-    /// The sets of each tenant, as many rounds as the tenant with most sets needs.
+    /// Returns the sets of each tenant per round. The tenant with the most sets determines the
+    /// number of rounds.
     fn sets(&self, plans: &[Arc<Plan>], accuracy: bool) -> Vec<Vec<LoadedSet>> {
-        let of = |(tenant, plan): (&Tenant<'_>, &Arc<Plan>)| {
+        let sets_of = |(tenant, plan): (&Tenant<'_>, &Arc<Plan>)| {
             loadable_sets(plan, accuracy, tenant.library.total_sample_count())
         };
         let mut sets: Vec<_> =
-            self.tenants.iter().zip(plans).map(|both| of(both).into_iter()).collect();
+            self.tenants.iter().zip(plans).map(|both| sets_of(both).into_iter()).collect();
         let rounds = sets.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
         let nothing = || LoadedSet { samples: Vec::new(), end: 0 };
         (0..rounds)
@@ -512,7 +481,7 @@ impl<'a, 'd> Test<'a, 'd> {
         loading: Loading,
     ) {
         self.runs += 1;
-        (self.watch)(Beginning { purpose, plan: &plans[0], run: self.runs });
+        (self.watch)(RunStart { purpose, plan: &plans[0], run: self.runs });
         let own = loading == Loading::Own;
         let load = if own { self.load(sets) } else { Span::default() };
         let tenants = plans.iter().zip(sets).zip(&self.generated);
@@ -525,7 +494,7 @@ impl<'a, 'd> Test<'a, 'd> {
         let job = Job { tenants: tenants.collect(), accuracy, share: Share::WHOLE, epoch };
         let played = self.driver.play(&job);
         if let Some(text) = &played.error {
-            self.say("error_runtime", Severity::Error, text);
+            self.log_message("error_runtime", Severity::Error, text);
         }
         let unload = if own { self.unload(sets) } else { Span::default() };
         self.append(played, plans, sets, accuracy, own.then_some((load, unload)));
@@ -533,7 +502,7 @@ impl<'a, 'd> Test<'a, 'd> {
 
     fn append(
         &mut self,
-        played: Played,
+        played: RunOutcome,
         plans: &[Arc<Plan>],
         sets: &[LoadedSet],
         accuracy: bool,
@@ -543,7 +512,7 @@ impl<'a, 'd> Test<'a, 'd> {
         let since = |at: Nanos| at.saturating_sub(origin);
         for (tenant, mut part) in played.tenants.into_iter().enumerate() {
             if sets[tenant].samples.is_empty() {
-                // Other tenants have more sets; this one had nothing to do.
+                // Other tenants have more sets; this tenant had no work.
                 continue;
             }
             let (samples, queries) = &mut self.generated[tenant];
@@ -551,7 +520,7 @@ impl<'a, 'd> Test<'a, 'd> {
             part.record.first_sample = *samples;
             part.record.first_query = *queries;
             let generated = part.generated;
-            // A run that went on past its trace has issued more.
+            // A run that continued past its trace has issued more.
             let in_run = generated.queries.max(part.record.query_count() as u64);
             *samples += in_run * generated.samples_per_query;
             *queries += in_run;

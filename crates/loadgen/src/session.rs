@@ -1,11 +1,41 @@
-//! When which query is issued: every scenario as one state machine without
-//! threads, clocks or sockets.
+//! The session: one state machine for all scenarios, which decides when which query is issued. It
+//! has no threads, clocks or sockets.
 //!
-//! A driver calls [`Session::step`] with the time and does what it says; it
-//! reports completions as counts. Times are ns since the start of the run.
+//! A driver calls [`Session::step`] with the time, performs the returned step, and reports
+//! completions as counts. Times are ns since the start of the run.
 //!
-//! A session holds one or more tenants, each with its own plan and trace. They
-//! share nothing but the system under test and the time.
+//! A session has one or more tenants, each with its own plan and trace. Tenants share only the
+//! system under test and the time.
+//!
+//! The example plays a SingleStream run of 100 queries, each answered after 1 ms:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use dyno_loadgen::plan::{Library, Plan};
+//! use dyno_loadgen::session::{EndReason, Session, Step};
+//! use dyno_loadgen::settings::TestSettings;
+//! use dyno_loadgen::trace::loadable_sets;
+//!
+//! let settings = TestSettings { min_duration_ms: 50, ..TestSettings::default() };
+//! let plan = Plan::resolve(&settings, Library { total: 10, performance: 10 }).unwrap();
+//! let sets = loadable_sets(&plan, false, 10);
+//! let mut session = Session::new(&[(Arc::new(plan), &sets[0])], false);
+//! let (mut now, mut completed) = (0, 0);
+//! loop {
+//!     match session.step(now) {
+//!         Step::Issue(issue) => completed += issue.queries as u64,
+//!         Step::WaitCompletion { .. } => {
+//!             now += 1_000_000;
+//!             session.completed(0, completed, now);
+//!         }
+//!         Step::Done => break,
+//!         step => panic!("unexpected in SingleStream: {step:?}"),
+//!     }
+//! }
+//! let issued = session.into_issued();
+//! assert_eq!((issued[0].queries, issued[0].ended), (100, EndReason::Naturally));
+//! ```
 
 mod tenant;
 
@@ -17,46 +47,46 @@ use crate::plan::Plan;
 use crate::qsl::SampleIndex;
 use crate::share::{Numbering, Share};
 use crate::sut::InFlight;
-use crate::trace::{Generated, LoadedSet};
+use crate::trace::{LoadedSet, TraceSize};
 
-use tenant::{Next, Pacing, State, Tenant};
+use tenant::{Pacing, State, Tenant, TenantStep};
 
-/// What the driver does next.
+/// Next step of the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Hand this to the system now, then step again.
+    /// Issue this to the system now, then step again.
     Issue(Issue<'a>),
-    /// Step again at this time; completions change nothing before.
+    /// Step again at this time; completions before it change nothing.
     WaitUntil(Nanos),
-    /// Step again when something is complete, or at this time at the latest.
+    /// Step again after a completion, or at this time at the latest.
     WaitCompletion {
         /// The latest time, if there is one.
         until: Option<Nanos>,
     },
-    /// Look at this tenant's latencies so far and answer with [`Session::looked`].
+    /// Evaluate this tenant's latencies so far and answer with [`Session::looked`].
     Look {
-        /// Which tenant.
+        /// Index of the tenant.
         tenant: usize,
     },
     /// Every tenant is done.
     Done,
 }
 
-/// One call to the system: one query, or several that were due when coalescing.
+/// One call to the system: one query, or several due queries that coalesce.
 ///
-/// Query `i` of it has the sequence number `first_query + i * stride`; its
-/// samples are numbered on from `(first_query + i * stride) * samples_per_query`.
+/// Query `i` of the call has the sequence number `first_query + i * stride`. The numbers of its
+/// samples begin at `(first_query + i * stride) * samples_per_query`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Issue<'a> {
-    /// Whose it is.
+    /// Index of the tenant.
     pub tenant: usize,
     /// Sequence number of the first query in the run.
     pub first_query: u64,
-    /// Distance of the sequence numbers; 1 unless several threads issue.
+    /// Distance between the sequence numbers; 1 unless several threads issue.
     pub stride: u64,
     /// Number of queries (>= 1).
     pub queries: usize,
-    /// When each query was due. Empty where a query is due when it is issued.
+    /// When each query was due. Empty if queries are due when they are issued.
     pub scheduled: &'a [Nanos],
     /// The samples of all queries, in order.
     pub indices: &'a [SampleIndex],
@@ -64,12 +94,11 @@ pub struct Issue<'a> {
 
 /// Why a run stopped issuing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// Every query of the trace was issued (Server, Offline and accuracy runs
-    /// end so).
+pub enum EndReason {
+    /// Every query of the trace was issued: the usual end of Server, Offline and accuracy runs.
     TraceIssued,
-    /// The minimum of queries and of time was reached (SingleStream,
-    /// MultiStream, fixed concurrency, Offline performance).
+    /// The minimum query count and duration were reached: the usual end of SingleStream,
+    /// MultiStream, fixed concurrency and Offline performance runs.
     Naturally,
     /// The generated queries ran out before the minimum duration was reached.
     RanOut,
@@ -78,7 +107,7 @@ pub enum Ended {
         /// Queries issued.
         issued: u64,
     },
-    /// `max_duration` was over.
+    /// `max_duration` was exceeded.
     MaxDuration {
         /// Time of the last issue.
         at: Nanos,
@@ -95,27 +124,27 @@ pub enum Ended {
         /// Samples that were not complete.
         missing: u64,
     },
-    /// Somebody asked for it.
+    /// The test was aborted.
     Aborted,
-    /// Of several workers that shared the load, one was lost, and what it measured with it.
+    /// A worker of several that shared the load was lost, together with its measurements.
     Lost {
-        /// The first that was lost, from 0.
+        /// Index of the first lost worker.
         worker: u32,
-        /// Workers.
-        of: u32,
+        /// Number of workers.
+        workers: u32,
     },
 }
 
-/// What a tenant issued, once the session is over.
+/// Queries that a tenant issued in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issued {
-    /// Why it stopped.
-    pub ended: Ended,
-    /// What its trace came to, as generated before the run.
-    pub generated: Generated,
-    /// Per query: when it was due. Empty where a query is due when it is issued.
+pub struct IssueSummary {
+    /// Why issuing stopped.
+    pub ended: EndReason,
+    /// Size of its trace as generated before the run.
+    pub generated: TraceSize,
+    /// Per query: when it was due. Empty if queries are due when they are issued.
     pub scheduled_at: Vec<Nanos>,
-    /// Per sample: which one.
+    /// Per sample: its index in the data set.
     pub indices: Vec<SampleIndex>,
     /// Samples in each query.
     pub samples_per_query: usize,
@@ -123,41 +152,39 @@ pub struct Issued {
     pub queries: usize,
 }
 
-/// A share of the queries: every `of`-th, from the `index`-th on. Registered
-/// issue threads have one each.
+/// The queries of one issuing thread: every `lanes`-th query, from query `index` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lane {
-    /// In `0..of`.
+    /// Number of this lane, in `0..lanes`.
     pub index: u64,
     /// Number of lanes (>= 1).
-    pub of: u64,
+    pub lanes: u64,
 }
 
 impl Lane {
-    /// The only lane.
-    pub const WHOLE: Self = Self { index: 0, of: 1 };
+    /// The lane of a single issuing thread: all queries.
+    pub const WHOLE: Self = Self { index: 0, lanes: 1 };
 
     fn share(self, count: u64) -> u64 {
-        count / self.of + u64::from(self.index < count % self.of)
+        count / self.lanes + u64::from(self.index < count % self.lanes)
     }
 }
 
-/// The state machine.
+/// State machine of one run.
 #[derive(Debug)]
 pub struct Session {
     tenants: Vec<Tenant>,
 }
 
 impl Session {
-    /// A session of one run: per tenant its plan and the set that is loaded.
-    /// Generates all traces.
+    /// Returns a session of one run and generates all traces. `tenants` has the plan and the loaded
+    /// set of each tenant.
     #[must_use]
     pub fn new(tenants: &[(Arc<Plan>, &LoadedSet)], accuracy: bool) -> Self {
         Self::part(tenants, accuracy, Share::WHOLE, Lane::WHOLE)
     }
 
-    /// The part of a session that one of several clients plays, and of that the
-    /// part of one of its issuing threads.
+    /// Returns the part of a session for one of several clients and one of its issuing threads.
     #[must_use]
     pub fn part(
         tenants: &[(Arc<Plan>, &LoadedSet)],
@@ -171,7 +198,7 @@ impl Session {
         Self { tenants: tenants.iter().map(tenant).collect() }
     }
 
-    /// What to do at `now`. Time never runs backwards between calls.
+    /// Returns the step at `now`. `now` must not decrease between calls.
     #[inline]
     pub fn step(&mut self, now: Nanos) -> Step<'_> {
         let (mut chosen, mut chosen_due) = (None, Nanos::MAX);
@@ -179,13 +206,13 @@ impl Session {
         let (mut completion, mut done) = (false, true);
         for at in 0..self.tenants.len() {
             match self.tenants[at].next(now) {
-                Next::Ready { due } => {
+                TenantStep::Ready { due } => {
                     if chosen.is_none() || due < chosen_due {
                         (chosen, chosen_due) = (Some(at), due);
                     }
                     done = false;
                 }
-                Next::Wait { until, on_completion } => {
+                TenantStep::Wait { until, on_completion } => {
                     wake = match (wake, until) {
                         (Some(a), Some(b)) => Some(a.min(b)),
                         (a, b) => a.or(b),
@@ -193,8 +220,8 @@ impl Session {
                     completion |= on_completion;
                     done = false;
                 }
-                Next::Look => return Step::Look { tenant: at },
-                Next::Done => {}
+                TenantStep::Look => return Step::Look { tenant: at },
+                TenantStep::Done => {}
             }
         }
         if let Some(at) = chosen {
@@ -207,8 +234,8 @@ impl Session {
         }
     }
 
-    /// The query that is due next, for a driver that waits for its time and may
-    /// as well build it meanwhile. With coalescing more may come along.
+    /// Returns the query that is due next, so that a driver can prepare it while it waits. With
+    /// coalescing the actual call may hold more queries.
     #[must_use]
     pub fn upcoming(&self) -> Option<Issue<'_>> {
         let due = |(_, tenant): &(usize, &Tenant)| tenant.scheduled.get(tenant.issued).copied();
@@ -217,8 +244,7 @@ impl Session {
         Some(tenant.call(at, tenant.issued, tenant.issued + 1))
     }
 
-    /// Reports how many of a tenant's samples are complete by now, failed ones
-    /// included.
+    /// Reports how many of a tenant's samples are complete in total, failed ones included.
     #[inline]
     pub fn completed(&mut self, tenant: usize, samples: u64, now: Nanos) {
         self.tenants[tenant].completed(samples, now);
@@ -229,22 +255,22 @@ impl Session {
         self.tenants[tenant].looked(look, now);
     }
 
-    /// Whether completions can change what the next step is while queries are
-    /// still being issued. If not, the driver need not count them before it waits.
+    /// Returns whether completions can change the next step while queries are being issued. If not,
+    /// the driver need not count them before it waits.
     #[must_use]
     pub fn watches_completions(&self) -> bool {
         self.tenants.iter().any(Tenant::watches_completions)
     }
 
-    /// Stops issuing; the next step is [`Step::Done`]. A tenant whose answers are still awaited
-    /// was aborted, too.
+    /// Stops issuing; the next step is [`Step::Done`]. Tenants with outstanding samples count as
+    /// aborted, too.
     pub fn abort(&mut self) {
         for tenant in &mut self.tenants {
             if !matches!(tenant.state, State::Done) {
                 if tenant.outstanding_samples() > 0 {
-                    tenant.ended = Some(Ended::Aborted);
+                    tenant.ended = Some(EndReason::Aborted);
                 }
-                tenant.ended.get_or_insert(Ended::Aborted);
+                tenant.ended.get_or_insert(EndReason::Aborted);
                 tenant.state = State::Done;
             }
         }
@@ -255,112 +281,106 @@ impl Session {
         for tenant in &mut self.tenants {
             let missing = tenant.outstanding_samples();
             if missing > 0 {
-                tenant.ended = Some(Ended::Deadline { missing });
+                tenant.ended = Some(EndReason::Deadline { missing });
                 tenant.state = State::Done;
             }
         }
     }
 
-    /// Whether every query has been issued: the system is to be flushed.
+    /// Returns whether every query has been issued, so that the system must be flushed.
     #[must_use]
     pub fn all_issued(&self) -> bool {
         self.tenants.iter().all(|t| matches!(t.state, State::Draining { .. } | State::Done))
     }
 
-    /// How many tenants there are.
+    /// Returns the number of tenants.
     #[must_use]
     pub fn tenant_count(&self) -> usize {
         self.tenants.len()
     }
 
-    /// A tenant's plan.
+    /// Returns a tenant's plan.
     #[must_use]
     pub fn plan(&self, tenant: usize) -> &Arc<Plan> {
         &self.tenants[tenant].plan
     }
 
-    /// What a tenant's trace came to when it was generated.
+    /// Returns the size of a tenant's trace as generated before the run.
     #[must_use]
-    pub fn generated(&self, tenant: usize) -> Generated {
+    pub fn generated(&self, tenant: usize) -> TraceSize {
         self.tenants[tenant].generated
     }
 
-    /// Samples that the generated trace holds, in this lane.
+    /// Returns the number of generated samples in this lane.
     #[must_use]
     pub fn generated_samples(&self, tenant: usize) -> usize {
         self.tenants[tenant].indices.len()
     }
 
-    /// Queries that the generated trace holds, in this lane.
+    /// Returns the number of generated queries in this lane.
     #[must_use]
     pub fn generated_queries(&self, tenant: usize) -> usize {
         self.tenants[tenant].known
     }
 
-    /// The samples of all generated queries, in this lane.
-    #[must_use]
-    pub fn generated_indices(&self, tenant: usize) -> &[SampleIndex] {
-        &self.tenants[tenant].indices
-    }
-
-    /// Samples in each of a tenant's queries.
+    /// Returns the samples in each of a tenant's queries.
     #[must_use]
     pub fn samples_per_query(&self, tenant: usize) -> usize {
         self.tenants[tenant].samples_per_query
     }
 
-    /// How many samples a tenant has in flight at once.
+    /// Returns how many samples a tenant has in flight.
     #[must_use]
     pub fn in_flight(&self, tenant: usize) -> InFlight {
         self.tenants[tenant].in_flight()
     }
 
-    /// Whether a tenant's queries are due at set times.
+    /// Returns whether a tenant's queries are due at set times.
     #[must_use]
     pub fn has_schedule(&self, tenant: usize) -> bool {
         !matches!(self.tenants[tenant].pacing, Pacing::ClosedLoop { .. })
     }
 
-    /// When a tenant's queries issued so far were due. Empty for closed loops.
+    /// Returns when a tenant's queries issued so far were due. Empty for closed loops.
     #[must_use]
     pub fn scheduled(&self, tenant: usize) -> &[Nanos] {
         let tenant = &self.tenants[tenant];
         &tenant.scheduled[..tenant.issued.min(tenant.scheduled.len())]
     }
 
-    /// Where a tenant's samples stand in the trace, if this is one of several clients.
+    /// Returns the mapping of a tenant's samples to positions in the trace, for one of several
+    /// clients.
     pub(crate) fn numbering(&self, tenant: usize) -> Numbering {
         self.tenants[tenant].numbering()
     }
 
-    /// Samples complete in all tenants, as far as reported.
+    /// Returns the reported number of complete samples of all tenants.
     #[must_use]
     pub fn completed_samples(&self) -> u64 {
         self.tenants.iter().map(|t| t.completed_samples).sum()
     }
 
-    /// Whether a tenant ends at `now` for a silent system, by what was reported:
-    /// the driver is to report what is complete before it steps.
+    /// Returns whether a tenant would end at `now` because the system is silent. The driver must
+    /// then report completions before it steps.
     #[inline]
     #[must_use]
     pub fn is_overdue(&self, now: Nanos) -> bool {
         self.tenants.iter().any(|tenant| tenant.deadline().is_some_and(|at| now >= at))
     }
 
-    /// Whether a tenant ends when the system is silent for too long.
+    /// Returns whether any tenant has a response deadline.
     #[must_use]
     pub fn has_deadlines(&self) -> bool {
         self.tenants.iter().any(|t| t.plan.response_deadline > 0)
     }
 
-    /// What every tenant issued.
+    /// Returns the issued queries of every tenant.
     #[must_use]
-    pub fn into_issued(self) -> Vec<Issued> {
+    pub fn into_issued(self) -> Vec<IssueSummary> {
         self.tenants.into_iter().map(Tenant::into_issued).collect()
     }
 }
 
-/// A run that extends itself under `early_stopping = "extend"` ends after this
-/// many minimum durations (Server: or durations of its trace, if that is longer)
-/// unless `max_duration_ms` says otherwise.
+/// Length limit of a run under `early_stopping = "extend"`, in minimum durations (Server: in
+/// durations of its trace, if that is longer). `max_duration_ms` overrides it.
 pub const EXTENSION_CAP: u64 = 10;

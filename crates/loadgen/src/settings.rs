@@ -1,9 +1,21 @@
-//! What was asked for: every setting of a test, its unit, its default, and
-//! where its value came from.
+//! Settings of a test: each with its unit, its default and the origin of its value.
 //!
-//! One table, [`FIELDS`], is the source of the struct, of the flags and
-//! configuration keys of the command line, and of `dyno info settings`. What
-//! the settings *mean* for the chosen scenario is [`crate::plan`].
+//! One table, [`FIELDS`], is the source of the struct, of the flags and configuration keys of the
+//! command line, and of `dyno info settings`. [`crate::plan`] resolves what the settings mean for
+//! the chosen scenario.
+//!
+//! ```
+//! use dyno_loadgen::settings::{Origin, Settings};
+//!
+//! let mut settings = Settings::default();
+//! let origin = Origin::Flag("--set".into());
+//! settings.set("server_target_qps", "250", origin.clone()).unwrap();
+//! assert_eq!(settings.values.server_target_qps, 250.0);
+//! assert_eq!(settings.origin("server_target_qps"), Some(&origin));
+//!
+//! let error = settings.set("server_target_latency", "1", origin).unwrap_err();
+//! assert!(error.to_string().contains("the nearest key is `server_target_latency_ns`"));
+//! ```
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,7 +46,7 @@ pub enum Scenario {
     Offline,
 }
 
-/// What a test does.
+/// Mode of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TestMode {
     /// An accuracy run followed by a performance run.
@@ -47,8 +59,8 @@ pub enum TestMode {
     FindPeakPerformance,
 }
 
-/// When Server queries arrive. The rules know only [`Arrivals::Poisson`]; a
-/// result under any other process is labelled so.
+/// Arrival process of Server queries. The rules allow only [`Arrivals::Poisson`]; a result under
+/// another process is labeled as such.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Arrivals {
     /// Exponential gaps: the Server scenario of the rules.
@@ -59,8 +71,8 @@ pub enum Arrivals {
     /// Gamma-distributed gaps with this shape (> 0); 1 is Poisson, below 1 is
     /// burstier, above 1 is smoother. The mean rate stays `target_qps`.
     Gamma(f64),
-    /// Groups of this many queries (>= 1) arrive at one instant; the instants
-    /// are Poisson, so that the mean rate stays `target_qps`.
+    /// Groups of this many queries (>= 1) arrive at one instant. The instants are Poisson, and the
+    /// mean rate stays `target_qps`.
     Burst(u32),
     /// This many queries (>= 1) in flight: closed loop, latency from issue.
     Concurrency(u32),
@@ -68,7 +80,7 @@ pub enum Arrivals {
     Replay(Arc<[Nanos]>),
 }
 
-/// Which release of the reference the query trace is to equal.
+/// Releases of the reference whose query trace is reproduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TraceRules {
     /// LoadGen 6.0.6 and later: the performance set is a permutation of the
@@ -79,17 +91,17 @@ pub enum TraceRules {
     UpTo5_1,
 }
 
-/// When a run whose percentile is still in doubt ends.
+/// When the early-stopping criterion is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EarlyStopping {
-    /// Judged once, after the run, as the reference does.
+    /// Once, after the run, as in the reference.
     #[default]
     AfterRun,
-    /// As the appendix of the rules describes it: after the minimum duration
-    /// further queries are issued until the criterion is met or the maximum
-    /// duration is over. Repeated looks inflate the false-pass rate.
+    /// During the run, as in the appendix of the rules: after the minimum duration further queries
+    /// are issued until the criterion is met or the maximum duration is over. Repeated looks
+    /// inflate the false-pass rate.
     Extend,
-    /// Not judged, as in the rounds before the rules had it (v0.5 and v0.7).
+    /// Never, as in the rounds before the rule existed (v0.5 and v0.7).
     Never,
 }
 
@@ -99,7 +111,7 @@ macro_rules! named {
             /// Every value, in the reference's order.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The spelling of settings and logs.
+            /// Returns the spelling in settings and logs.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
@@ -123,16 +135,16 @@ macro_rules! named {
     };
 }
 
-/// A type that a setting can have: how it reads and prints.
+/// Type of a setting: how its values are parsed and printed.
 pub trait Setting: Sized {
-    /// What is accepted, for help texts.
+    /// Accepted values, for help texts.
     const KIND: &'static str;
-    /// Reads a value, or says what was expected.
+    /// Parses a value.
     ///
     /// # Errors
     /// A sentence fragment that begins with "expected".
     fn parse(text: &str) -> Result<Self, String>;
-    /// The value in the spelling that [`Setting::parse`] reads.
+    /// Returns the value in the spelling that [`Setting::parse`] accepts.
     fn show(&self) -> String;
 }
 
@@ -209,18 +221,17 @@ impl Setting for Arrivals {
 /// One row of [`FIELDS`].
 #[derive(Clone, Copy)]
 pub struct Field {
-    /// The reference's name of the field in C++ and Rust, and the key of
-    /// `dyno.toml` and of the flags.
+    /// Name of the field in C++ and Rust, and the key in `dyno.toml` and in flags.
     pub name: &'static str,
-    /// What is accepted.
+    /// Accepted values.
     pub kind: &'static str,
-    /// Unit, or "" where there is none.
+    /// Unit; "" without one.
     pub unit: &'static str,
-    /// One sentence.
+    /// Help text of one sentence.
     pub help: &'static str,
-    /// The value as text.
+    /// Returns the value as text.
     pub get: fn(&TestSettings) -> String,
-    /// Sets the value from text.
+    /// Parses and sets the value.
     pub set: fn(&mut TestSettings, &str) -> Result<(), String>,
 }
 
@@ -232,9 +243,8 @@ impl fmt::Debug for Field {
 
 macro_rules! settings {
     ($($name:ident : $type:ty = $default:expr, $unit:literal, $help:literal;)+) => {
-        /// Everything that can be asked of a test: the reference's fields under
-        /// the reference's names, then Dyno's own (each with the reference's
-        /// behaviour as its default).
+        /// Values of all settings: the fields of the reference under its names, then Dyno's own
+        /// (whose defaults are the behavior of the reference).
         #[derive(Debug, Clone, PartialEq)]
         pub struct TestSettings {
             $(#[doc = $help] #[doc = concat!("\n\nUnit: ", $unit, ".")] pub $name: $type,)+
@@ -312,30 +322,29 @@ settings! {
     repetition: Repetition = Repetition::Once, "", "Performance runs: one, several of which all must be VALID and the lowest counts (v0.5: minimum:5), or several VALID ones in a row at a load that each failure lowers (v0.7: confirm:5).";
 }
 
-/// Where a value came from. Shown beside it in reports and in error messages.
+/// Origin of a value, shown in reports and in error messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Origin {
-    /// Nobody set it.
+    /// Default value.
     #[default]
     Default,
-    /// The built-in table for a model (LoadGen's `mlperf.conf`).
+    /// Built-in table of a model (LoadGen's `mlperf.conf`).
     BuiltIn {
-        /// The row that matched, such as `resnet50.*.performance_sample_count_override`.
+        /// Matching row, such as `resnet50.*.performance_sample_count_override`.
         key: String,
     },
-    /// A rule book, as the code that holds it names the rule: such as
-    /// `round v5.1, resnet`.
+    /// Rule book, with the name of the rule: such as `round v5.1, resnet`.
     Rules(String),
-    /// A configuration file.
+    /// Configuration file.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// An environment variable.
+    /// Environment variable.
     Environment(String),
-    /// A command-line flag.
+    /// Command-line flag.
     Flag(String),
     /// Code that calls the library, or a profile built into the command line.
     Code(&'static str),
@@ -355,10 +364,10 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Settings that remember, field by field, where each value came from.
+/// Settings with the origin of each value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The values. Writing a field here keeps its old origin; prefer [`Settings::set`].
+    /// Values. Writing a field here does not update its origin; prefer [`Settings::set`].
     pub values: TestSettings,
     origins: Vec<Origin>,
 }
@@ -375,16 +384,16 @@ impl From<TestSettings> for Settings {
     }
 }
 
-/// A field that got another value, as `audit.config:3: mode PerformanceOnly -> AccuracyOnly`.
+/// A changed field, displayed as `audit.config:3: mode PerformanceOnly -> AccuracyOnly`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The field.
+    /// Name of the field.
     pub key: &'static str,
-    /// Its value before.
+    /// Previous value.
     pub from: String,
-    /// Its value now.
+    /// New value.
     pub to: String,
-    /// Who changed it.
+    /// Origin of the change.
     pub origin: Origin,
 }
 
@@ -394,22 +403,22 @@ impl fmt::Display for Change {
     }
 }
 
-/// A setting that could not be set.
+/// Error of [`Settings::set`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetError {
-    /// No such field.
+    /// No field has this name.
     UnknownKey {
-        /// What was given.
+        /// The given name.
         key: String,
-        /// The field whose name is nearest.
+        /// Field with the nearest name.
         nearest: &'static str,
     },
-    /// The value does not read.
+    /// The value cannot be parsed.
     BadValue {
-        /// The field.
+        /// Name of the field.
         key: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
         /// "expected ...".
         expected: String,
@@ -450,8 +459,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Notes where a field came from that was written through
-    /// [`Settings::values`], by code that has its value as a number already.
+    /// Records the origin of a field that was written through [`Settings::values`], for code that
+    /// has the value as a number already.
     ///
     /// # Panics
     /// If there is no such field.
@@ -460,8 +469,8 @@ impl Settings {
         self.origins[at] = origin;
     }
 
-    /// The fields whose value differs from an earlier state of these settings,
-    /// in the order of [`FIELDS`].
+    /// Returns the fields whose values differ from an earlier state of these settings, in the order
+    /// of [`FIELDS`].
     #[must_use]
     pub fn changes_since(&self, earlier: &Self) -> Vec<Change> {
         earlier
@@ -477,25 +486,25 @@ impl Settings {
             .collect()
     }
 
-    /// Each field with its value as text and its origin.
+    /// Returns each field with its value as text and its origin.
     pub fn rows(&self) -> impl Iterator<Item = (&'static Field, String, &Origin)> {
         FIELDS.iter().zip(&self.origins).map(|(f, o)| (f, (f.get)(&self.values), o))
     }
 
-    /// Where a field's value came from.
+    /// Returns the origin of a field's value.
     #[must_use]
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         FIELDS.iter().position(|f| f.name == key).map(|at| &self.origins[at])
     }
 }
 
-/// The field whose name is nearest to `key` by edit distance.
+/// Returns the field whose name is nearest to `key` by edit distance.
 #[must_use]
 pub fn nearest_field(key: &str) -> &'static str {
     nearest(key, FIELDS.iter().map(|f| f.name)).unwrap_or("scenario")
 }
 
-/// The candidate with the smallest edit distance to `word`.
+/// Returns the candidate with the smallest edit distance to `word`.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates.min_by_key(|candidate| edit_distance(word, candidate))
 }

@@ -1,27 +1,46 @@
-//! The query trace: which samples are loaded, which query holds which of them,
-//! and when it is due. Bit-identical to the reference for equal seeds.
+//! The query trace: which samples are loaded, which query holds which samples, and when each query
+//! is due. It is bit-identical to the reference for equal seeds.
 //!
-//! A [`Trace`] draws one query after the other in memory that does not grow
-//! with their number.
+//! A [`Trace`] draws one query after the other. Its memory does not grow with their number.
+//!
+//! ```
+//! use dyno_loadgen::plan::{Library, Plan};
+//! use dyno_loadgen::settings::TestSettings;
+//! use dyno_loadgen::trace::{Trace, loadable_sets};
+//!
+//! let plan =
+//!     Plan::resolve(&TestSettings::default(), Library { total: 8, performance: 4 }).unwrap();
+//! let sets = loadable_sets(&plan, false, 8);
+//! assert_eq!(sets[0].samples.len(), 4);
+//! let mut trace = Trace::new(&plan, &sets[0], false);
+//! let mut indices = Vec::new();
+//! let due = trace.next_query(&mut indices);
+//! assert_eq!((due, indices.len()), (Some(0), 1));
+//! ```
+
+mod selection;
 
 use crate::clock::{Nanos, SECOND};
-use crate::plan::{AccuracyLog, Load, Plan, SampleChoice};
+use crate::plan::{Load, Plan, SampleChoice};
 use crate::qsl::SampleIndex;
 use crate::rng::Mt19937;
 use crate::settings::{Arrivals, Scenario, TraceRules};
 
-/// A set of samples that is in memory at once, in load order.
+pub use selection::LogSelection;
+pub(crate) use selection::ResponseFilter;
+
+/// Set of samples that is loaded at once, in load order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedSet {
-    /// What is loaded. MultiStream pads it with its own beginning, so that a
-    /// query of contiguous samples may start anywhere.
+    /// Loaded samples. MultiStream pads the set with its own beginning, so that a query of
+    /// contiguous samples may start anywhere.
     pub samples: Vec<SampleIndex>,
-    /// How many there are without the padding.
+    /// Number of samples without the padding.
     pub end: usize,
 }
 
-/// The sets that a run goes through: one for a performance run, as many as it
-/// takes for an accuracy run.
+/// Returns the sets of a run: one for a performance run; as many as needed for all samples of an
+/// accuracy run.
 ///
 /// `total` is the number of samples in the library.
 #[must_use]
@@ -45,7 +64,7 @@ pub fn loadable_sets(plan: &Plan, accuracy: bool, total: usize) -> Vec<LoadedSet
     let sets = order.chunks(in_memory).map(|chunk| {
         let mut samples = chunk.to_vec();
         samples.reserve_exact(padding);
-        // Reads the growing set, so that a set shorter than the padding repeats.
+        // Copies from the growing set, so that a set shorter than the padding repeats.
         for i in 0..padding {
             samples.push(samples[i]);
         }
@@ -54,12 +73,12 @@ pub fn loadable_sets(plan: &Plan, accuracy: bool, total: usize) -> Vec<LoadedSet
     if accuracy { sets.collect() } else { sets.take(1).collect() }
 }
 
-/// What a trace came to.
+/// Size of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Generated {
-    /// Queries.
+pub struct TraceSize {
+    /// Number of queries.
     pub queries: u64,
-    /// Samples in each.
+    /// Samples in each query.
     pub samples_per_query: u64,
     /// When the query after the last one would be due.
     pub duration: Nanos,
@@ -73,7 +92,7 @@ pub struct Trace {
     sample_rng: Mt19937,
     gaps: Gaps,
     samples_per_query: usize,
-    /// Queries to generate at least; grows by whole permutations in equal-issue mode.
+    /// Minimum number of queries; grows by whole permutations in equal-issue mode.
     min_queries: u64,
     duration: Nanos,
     whole_permutations: bool,
@@ -82,23 +101,23 @@ pub struct Trace {
     next_at: Nanos,
 }
 
-/// How the next query finds its samples in the loaded set.
+/// How the samples of the next query are chosen from the loaded set.
 #[derive(Debug, Clone)]
 enum Chooser {
-    /// At these positions, one after the other.
+    /// The samples at these positions, one after the other.
     Permutation { positions: Vec<u32>, next: usize },
-    /// At this position; an Offline query repeats the one sample there.
+    /// The samples at this position; an Offline query repeats the one sample there.
     Same { at: usize, repeated: bool },
-    /// Equal-issue: permutation after permutation of the whole set.
+    /// Equal-issue mode: permutation after permutation of the whole set.
     EqualIssue(EqualIssue),
-    /// Anywhere before `end`, with replacement.
+    /// A random position before `end`, with replacement.
     Random { end: u32 },
-    /// The whole set over and over, up to the size of the one query.
+    /// The whole set, repeated up to the size of the single query.
     Whole { shuffled: bool },
 }
 
 impl Trace {
-    /// The trace of a run of `plan` over `set`.
+    /// Returns the trace of a run of `plan` over `set`.
     #[must_use]
     pub fn new(plan: &Plan, set: &LoadedSet, accuracy: bool) -> Self {
         let scenario = plan.scenario();
@@ -119,8 +138,8 @@ impl Trace {
             min_queries = set_len / samples_per_query.max(1);
         }
 
-        // The generator is drawn from in this order whether or not the
-        // permutations are used, because the reference does.
+        // The permutations are drawn in this order whether or not they are used, as in the
+        // reference.
         let mut sample_rng = Mt19937::new(plan.seeds.sample_index);
         let stride = if scenario == Scenario::MultiStream { samples_per_query as usize } else { 1 };
         let permutation = |rng: &mut Mt19937| {
@@ -135,8 +154,8 @@ impl Trace {
 
         let chooser = match (plan.choice, accuracy_order) {
             (SampleChoice::Same(at), _) => {
-                // The reference reads past the last set of an accuracy run,
-                // which may be shorter than the others.
+                // The last set of an accuracy run may be shorter than the others; the reference
+                // reads past it.
                 let at = usize::try_from(at).ok().filter(|&at| at < set.end).unwrap_or(0);
                 Chooser::Same { at, repeated: offline }
             }
@@ -171,8 +190,8 @@ impl Trace {
         }
     }
 
-    /// Draws the next query: appends its samples to `indices` and returns when
-    /// it is due. `None` at the end of the trace.
+    /// Draws the next query: appends its samples to `indices` and returns when it is due; `None` at
+    /// the end of the trace.
     #[inline]
     pub fn next_query(&mut self, indices: &mut Vec<SampleIndex>) -> Option<Nanos> {
         if self.last_at >= self.duration && self.generated >= self.min_queries {
@@ -181,8 +200,8 @@ impl Trace {
         self.beyond(indices)
     }
 
-    /// Draws a query even past the end of the trace. `None` where nothing is
-    /// left to draw from: every sample was issued, or the recorded times are over.
+    /// Draws a query even past the end of the trace. Returns `None` if none is left: every sample
+    /// was issued, or the recorded times are over.
     #[inline]
     pub fn beyond(&mut self, indices: &mut Vec<SampleIndex>) -> Option<Nanos> {
         let at = self.gaps.due(self.generated, self.next_at)?;
@@ -199,23 +218,23 @@ impl Trace {
         Some(at)
     }
 
-    /// What has been drawn so far.
+    /// Returns the size of the trace drawn so far.
     #[must_use]
-    pub fn generated(&self) -> Generated {
-        Generated {
+    pub fn generated(&self) -> TraceSize {
+        TraceSize {
             queries: self.generated,
             samples_per_query: self.samples_per_query as u64,
             duration: self.next_at,
         }
     }
 
-    /// Samples in each query.
+    /// Returns the samples in each query.
     #[must_use]
     pub fn samples_per_query(&self) -> usize {
         self.samples_per_query
     }
 
-    /// The least number of queries and the expected number, for reserving memory.
+    /// Returns an upper estimate of the number of queries, for reserving memory.
     #[must_use]
     pub fn expected_queries(&self, target_qps: f64) -> u64 {
         let by_duration = target_qps * (self.duration as f64 / SECOND as f64);
@@ -260,8 +279,8 @@ impl Trace {
     }
 }
 
-/// A shuffled order of positions, or that of the library where queries arrive at recorded
-/// times: a recorded trace tells what came when, and query k is its k-th sample.
+/// Returns the shuffled positions unchanged, except for recorded arrival times: there the positions
+/// are in the order of the library, because query k of a recording is its k-th sample.
 fn as_recorded(mut positions: Vec<u32>, plan: &Plan, set: &LoadedSet) -> Vec<u32> {
     if let Load::Server(server) = &plan.load
         && let Arrivals::Replay(_) = server.arrivals
@@ -271,11 +290,11 @@ fn as_recorded(mut positions: Vec<u32>, plan: &Plan, set: &LoadedSet) -> Vec<u32
     positions
 }
 
-/// Permutation after permutation of the positions `0..n`: a list of whole
-/// permutations, each a shuffle of the one before, gone through cyclically.
+/// Permutation after permutation of the positions `0..n`: a cyclic list of permutations, each a
+/// shuffle of the one before.
 ///
-/// The list is as long as the trace. It is drawn twice instead of kept: once to
-/// advance the generator that the other choices draw from, once query by query.
+/// The list is as long as the trace. It is drawn twice instead of stored: once to advance the
+/// generator that the other choices use, and once query by query.
 #[derive(Debug, Clone)]
 struct EqualIssue {
     at_start: Mt19937,
@@ -300,7 +319,7 @@ impl EqualIssue {
             next: n,
             positions,
             permutation: 0,
-            // The reference divides by zero when the list is empty.
+            // At least 1: the reference divides by zero if the list is empty.
             permutations: permutations.max(1),
         }
     }
@@ -322,10 +341,10 @@ impl EqualIssue {
     }
 }
 
-/// The gaps between queries.
+/// Gaps between queries.
 #[derive(Debug, Clone)]
 enum Gaps {
-    /// Closed loops and the one query of Offline: an estimate that is logged.
+    /// Closed loops and the single query of Offline: an estimate for the log.
     Period(Nanos),
     Exponential {
         rng: Mt19937,
@@ -368,7 +387,7 @@ impl Gaps {
         }
     }
 
-    /// When query `sequence` is due, if there is one.
+    /// Returns when query `sequence` is due, if it exists.
     #[inline]
     fn due(&self, sequence: u64, next_at: Nanos) -> Option<Nanos> {
         match self {
@@ -377,7 +396,7 @@ impl Gaps {
         }
     }
 
-    /// When the query after one at `at` is due; `sequence` is its number.
+    /// Returns when the query after one at `at` is due; `sequence` is its number.
     #[inline]
     fn after(&mut self, at: Nanos, sequence: u64) -> Nanos {
         // Truncation of seconds to whole nanoseconds, as the reference does.
@@ -396,73 +415,4 @@ impl Gaps {
         };
         at.saturating_add(gap)
     }
-}
-
-/// Which responses of a run go to the accuracy log.
-///
-/// Each sample has a value drawn when it is generated, from one generator with
-/// the default seed for the whole test; the seed of the audit only shifts all
-/// values by one offset.
-#[derive(Debug, Clone)]
-pub enum LogSelection {
-    /// All of them: accuracy runs.
-    All,
-    /// None: performance runs without an audit.
-    None,
-    /// Those whose shifted value is at most `probability`.
-    Sampled {
-        /// Draws the values in order.
-        values: Mt19937,
-        /// Shift, in [0, 1).
-        offset: f64,
-        /// Threshold, in [0, 1].
-        probability: f64,
-    },
-}
-
-impl LogSelection {
-    /// The selection of a run before which the test generated
-    /// `samples_generated` samples.
-    #[must_use]
-    pub fn new(plan: &Plan, accuracy: bool, samples_generated: u64) -> Self {
-        if accuracy {
-            return Self::All;
-        }
-        let probability = logged_share(plan);
-        if probability <= 0.0 {
-            return Self::None;
-        }
-        let mut values = Mt19937::new(Mt19937::DEFAULT_SEED);
-        values.discard(2 * samples_generated);
-        let offset = Mt19937::new(plan.seeds.accuracy_log).canonical();
-        Self::Sampled { values, offset, probability }
-    }
-
-    /// Whether the next sample's response is logged.
-    pub fn next_sample(&mut self) -> bool {
-        match self {
-            Self::All => true,
-            Self::None => false,
-            Self::Sampled { values, offset, probability } => {
-                let shifted = values.canonical() + *offset;
-                (if shifted >= 1.0 { shifted - 1.0 } else { shifted }) <= *probability
-            }
-        }
-    }
-}
-
-/// The share of responses that a performance run logs.
-fn logged_share(plan: &Plan) -> f64 {
-    let AccuracyLog { probability, sampling_target } = plan.accuracy_log;
-    if sampling_target == 0 {
-        return probability;
-    }
-    let min_duration_ms = (plan.min_duration / crate::clock::MILLISECOND) as f64;
-    let by_rate = (plan.target_qps * min_duration_ms / 1_000.0) as u64;
-    let expected = if plan.scenario() == Scenario::Offline {
-        by_rate.max(plan.min_sample_count)
-    } else {
-        (by_rate * plan.samples_per_query).max(plan.min_query_count * plan.samples_per_query)
-    };
-    sampling_target as f64 / expected.max(1) as f64
 }

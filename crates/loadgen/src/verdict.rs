@@ -1,4 +1,22 @@
-//! Whether a performance run counts, why not, and what to do about it.
+//! The verdict on a performance run: whether it counts, why not, and what to do about it.
+//!
+//! ```
+//! use dyno_loadgen::metrics::Metrics;
+//! use dyno_loadgen::plan::{Library, Plan};
+//! use dyno_loadgen::record::Record;
+//! use dyno_loadgen::session::EndReason;
+//! use dyno_loadgen::settings::TestSettings;
+//! use dyno_loadgen::verdict::{Verdict, judge};
+//!
+//! let library = Library { total: 1, performance: 1 };
+//! let plan = Plan::resolve(&TestSettings::default(), library).unwrap();
+//! let metrics = Metrics::from_record(&Record::default(), &plan);
+//! let Verdict::Invalid(violations) = judge(&metrics, &plan, EndReason::Aborted).verdict else {
+//!     panic!("an empty run is INVALID")
+//! };
+//! let last = violations.last().unwrap().to_string();
+//! assert_eq!(last, "the run was aborted; run it again to the end");
+//! ```
 
 mod wording;
 
@@ -6,168 +24,166 @@ use crate::clock::Nanos;
 use crate::early_stopping::{Look, Params, look};
 use crate::metrics::{self, Distribution, Estimates, Intervals, Metrics};
 use crate::plan::{Load, Plan, Tokens};
-use crate::session::Ended;
+use crate::session::EndReason;
 use crate::settings::{EarlyStopping, Scenario};
 
 /// Whether a run counts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It does.
+    /// The run counts.
     Valid,
-    /// It does not, for these reasons (at least one).
+    /// The run does not count, for these reasons (at least one).
     Invalid(Vec<Violation>),
 }
 
-/// A latency that a Server bound limits.
+/// Kind of time that a Server bound limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bounded {
-    /// From the scheduled time to the answer.
+pub enum BoundedTime {
+    /// Time from the due time to the answer.
     Latency,
-    /// From the scheduled time to the first token.
+    /// Time from the due time to the first token.
     FirstToken,
-    /// Between tokens after the first.
+    /// Time between tokens after the first.
     TimePerOutputToken,
 }
 
-/// One reason why a run does not count. Displays as a sentence with what to do.
+/// Reason why a run does not count. It displays as a sentence with advice.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Server: too large a share of the samples was over a bound.
+    /// Server: too many samples were over a bound.
     Bound {
-        /// Which bound.
-        bounded: Bounded,
-        /// The share that must meet it, in (0, 1).
+        /// Kind of the bounded time.
+        bounded: BoundedTime,
+        /// Share that must meet it, in (0, 1).
         percentile: f64,
-        /// The bound, ns.
+        /// Bound, ns.
         bound: Nanos,
-        /// The percentile of the answered samples, ns.
+        /// Value at that percentile of the answered samples, ns.
         measured: i64,
         /// Samples over the bound, failed and missing ones included.
         over: u64,
-        /// Samples in all.
+        /// Total samples.
         samples: u64,
     },
-    /// MultiStream at a fixed interval: too large a share of the queries made the
-    /// next one skip an interval.
+    /// MultiStream at a fixed interval: too many queries made the next one skip an interval.
     Intervals {
-        /// The share that must skip none, in (0, 1).
+        /// Share of queries that must not skip, in (0, 1).
         percentile: f64,
-        /// The interval, ns.
+        /// Interval, ns.
         interval: Nanos,
         /// Samples in a query.
         streams: u64,
         /// Queries that skipped, unanswered ones included.
         over: u64,
-        /// Queries in all.
+        /// Total queries.
         queries: u64,
         /// Intervals skipped.
         skipped: u64,
-        /// Queries that the client noticed too late.
+        /// Queries whose completion the client noticed too late.
         by_client: u64,
     },
     /// The run was too short.
     Duration {
-        /// Decides what to do; `None` is MultiStream at a fixed interval.
+        /// Scenario, which determines the advice; `None` is MultiStream at a fixed interval.
         scenario: Option<Scenario>,
-        /// How long it was, ns.
+        /// Duration of the run, ns.
         lasted: Nanos,
-        /// How long it must be, ns.
+        /// Minimum duration, ns.
         minimum: Nanos,
     },
-    /// Too few queries were issued, or too few samples done.
+    /// Too few queries were issued, or too few samples were answered or failed.
     Count {
         /// Queries issued.
         queries: u64,
-        /// Queries that must be.
+        /// Minimum queries.
         minimum_queries: u64,
         /// Samples answered or failed.
         samples: u64,
-        /// Samples that must be.
+        /// Minimum samples.
         minimum_samples: u64,
     },
     /// The percentile is not certain enough.
     EarlyStopping {
-        /// Queries that it takes beyond those of the run.
+        /// Queries needed beyond those of the run.
         further: u64,
     },
-    /// The client itself was late, so that the latencies are partly its own.
+    /// The client was late, so that it caused a part of the latencies.
     ClientLag {
-        /// Where on the distribution it is judged, in (0, 1).
+        /// Percentile at which the lag is judged, in (0, 1).
         percentile: f64,
-        /// The client's lag there, ns.
+        /// Lag of the client at that percentile, ns.
         measured: i64,
         /// `max_client_lag_ns`.
         budget: Nanos,
     },
-    /// Samples never came back.
+    /// Samples were never answered.
     Missing {
-        /// How many.
+        /// Number of samples.
         samples: u64,
     },
     /// The system failed samples in a scenario where each one counts.
     Failed {
-        /// How many.
+        /// Number of samples.
         samples: u64,
     },
     /// The run was aborted.
     Aborted,
-    /// A part of the load was lost with the worker that issued it.
+    /// A worker was lost, and with it its part of the load.
     Lost {
-        /// Which one, from 0.
+        /// Index of the worker.
         worker: u32,
-        /// Workers.
-        of: u32,
+        /// Number of workers.
+        workers: u32,
     },
 }
 
-/// What early stopping says of one kind of time.
+/// Result of early stopping for one kind of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Finding {
-    /// Server.
+    /// Server: the queries over the bound.
     Bound {
         /// Queries issued.
         queries: u64,
         /// Queries over the bound.
         over: u64,
-        /// Further queries it takes; 0 if the criterion is met.
+        /// Further queries needed; 0 if the criterion is met.
         deficit: u64,
     },
-    /// SingleStream and MultiStream.
+    /// SingleStream and MultiStream: estimates of percentiles.
     Estimated(Estimates),
 }
 
-/// What early stopping says of a run.
+/// Result of early stopping for a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EarlyStoppingResult {
-    /// Offline and MultiStream at a fixed interval have no criterion, or nobody
-    /// wants it judged.
+    /// No result: Offline and MultiStream at a fixed interval have no criterion, or the policy is
+    /// [`EarlyStopping::Never`].
     None,
-    /// Of the latency.
+    /// Result for the latency.
     Latency(Finding),
-    /// Of tokens. The time to first token is judged only if the time per output
-    /// token passes, as in the reference.
+    /// Results for tokens. The time to first token is judged only if the time per output token
+    /// passes, as in the reference.
     Tokens {
-        /// Of the time to first token, if judged.
+        /// Result for the time to first token, if judged.
         first_token: Option<Finding>,
-        /// Of the time per output token.
+        /// Result for the time per output token.
         time_per_output_token: Finding,
     },
 }
 
-/// The reference's advice for its three recommendations, each empty where the
-/// condition is met.
+/// The reference's advice on its three conditions, each empty if the condition is met.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recommendations {
-    /// On the latency bound.
+    /// Advice on the latency bound.
     pub performance: String,
-    /// On the minimum duration.
+    /// Advice on the minimum duration.
     pub min_duration: String,
-    /// On the minimum of queries.
+    /// Advice on the minimum of queries.
     pub min_queries: String,
 }
 
-/// All that is judged of a performance run.
+/// Verdict on a performance run, with the result of each condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// Whether the run counts.
@@ -180,12 +196,12 @@ pub struct Judgement {
     pub min_queries_met: bool,
     /// Whether the percentile is certain enough.
     pub early_stopping_met: bool,
-    /// What early stopping says.
+    /// Result of early stopping.
     pub early_stopping: EarlyStoppingResult,
-    /// Whether the client kept within its budget, if one is set and the client
-    /// had a schedule to keep.
+    /// Whether the lag of the client was within its budget; `None` without a budget, or if queries
+    /// are not due at set times.
     pub client_lag_met: Option<bool>,
-    /// What a reader must know to read the verdict right.
+    /// Notes that are needed to interpret the verdict.
     pub notes: Vec<&'static str>,
 }
 
@@ -198,12 +214,12 @@ pub const EXTENDED_RUN_NOTE: &str = "The run could be extended until the early-s
 
 /// Judges a performance run. An accuracy run has no verdict.
 ///
-/// The first four conditions are the reference's. Dyno adds that nothing may be
-/// missing, that only Server may fail samples (there they are over the bound),
-/// that the client kept within its budget, and that nobody aborted the run.
+/// The first four conditions are those of the reference. Dyno adds four: no sample may be missing,
+/// only Server may have failed samples (they count as over the bound), the lag of the client must
+/// be within its budget, and the run must not be aborted.
 #[must_use]
-pub fn judge(metrics: &Metrics, plan: &Plan, ended: Ended) -> Judgement {
-    let mut judging = Judging { metrics, plan, violations: Vec::new() };
+pub fn judge(metrics: &Metrics, plan: &Plan, ended: EndReason) -> Judgement {
+    let mut judging = Judge { metrics, plan, violations: Vec::new() };
     let performance_met = judging.performance();
     let min_duration_met = judging.duration();
     let min_queries_met = judging.count();
@@ -225,36 +241,41 @@ pub fn judge(metrics: &Metrics, plan: &Plan, ended: Ended) -> Judgement {
     }
 }
 
-/// Whether a Server run meets its bounds, or MultiStream at a fixed interval its
-/// share of skipped intervals, at the target percentile, failed and missing
-/// samples counting as over; `None` in the other scenarios.
+/// Returns whether a Server run meets its bounds, or MultiStream at a fixed interval its share of
+/// skipped intervals, at the target percentile. Failed and missing samples count as over. `None` in
+/// other scenarios.
 ///
-/// This alone steers the search for the peak.
+/// The search for the peak depends only on this condition.
 #[must_use]
 pub fn performance_met(metrics: &Metrics, plan: &Plan) -> Option<bool> {
-    Judging { metrics, plan, violations: Vec::new() }.performance()
+    Judge { metrics, plan, violations: Vec::new() }.performance()
 }
 
-/// Whether a lower load may mend all that is wrong with a run: too many latencies
-/// over a bound, skipped intervals, an end because queries piled up. What an idle
-/// system would have had as well (errors, too few queries, too short a run) stays.
+/// Returns whether a lower load may fix all violations: too many latencies over a bound, skipped
+/// intervals, or an end because queries piled up. Violations that an idle system would also have
+/// (errors, too few queries, too short a run) are not fixed by a lower load.
 #[must_use]
-pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ended: Ended) -> bool {
-    // A system that refuses, or is too slow by its own clock, has too much to do.
+pub fn is_of_load(
+    violations: &[Violation],
+    metrics: &Metrics,
+    plan: &Plan,
+    ended: EndReason,
+) -> bool {
+    // Rejections and timeouts are signs of overload.
     let failed = &metrics.failed;
     let broken = failed.disconnected + failed.internal + failed.not_whole();
-    let piled_up = matches!(ended, Ended::TooManyOutstanding { .. });
+    let piled_up = matches!(ended, EndReason::TooManyOutstanding { .. });
     violations.iter().all(|violation| match violation {
         Violation::Bound { percentile, samples, .. } => {
             samples - broken > metrics::rank(*samples, *percentile)
         }
-        // What the client noticed late it would have noticed as late of fewer streams.
+        // The client would notice completions late with fewer streams, too.
         Violation::Intervals { over, by_client, .. } => {
             let allowed = metrics.intervals.map_or(0, |intervals| intervals.allowed);
             over - by_client > allowed
         }
         Violation::EarlyStopping { .. } => {
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             piled_up || look(metrics.query_count, broken, &params) == Look::Met
         }
         Violation::Duration { .. } | Violation::Count { .. } => piled_up,
@@ -266,13 +287,13 @@ pub fn is_of_load(violations: &[Violation], metrics: &Metrics, plan: &Plan, ende
     })
 }
 
-struct Judging<'a> {
+struct Judge<'a> {
     metrics: &'a Metrics,
     plan: &'a Plan,
     violations: Vec<Violation>,
 }
 
-impl Judging<'_> {
+impl Judge<'_> {
     fn performance(&mut self) -> Option<bool> {
         if let Some(intervals) = self.metrics.intervals {
             return Some(self.intervals(&intervals));
@@ -284,18 +305,18 @@ impl Judging<'_> {
         if let Some(Tokens::Measured { ttft, tpot }) = self.plan.tokens {
             let first_token = self.metrics.first_token;
             let per_token = self.metrics.time_per_output_token;
-            self.bound(Bounded::FirstToken, ttft, first_token, over.first_token);
+            self.bound(BoundedTime::FirstToken, ttft, first_token, over.first_token);
             let over = over.time_per_output_token;
-            self.bound(Bounded::TimePerOutputToken, tpot, per_token, over);
+            self.bound(BoundedTime::TimePerOutputToken, tpot, per_token, over);
         } else {
             let latency = Some(self.metrics.latency);
-            self.bound(Bounded::Latency, server.target_latency, latency, over.latency);
+            self.bound(BoundedTime::Latency, server.target_latency, latency, over.latency);
         }
         Some(self.violations.len() == before)
     }
 
-    /// The reference asks whether the count of intervals at the percentile is
-    /// below 2, which says the same of the queries that skipped.
+    /// The reference checks that the count of intervals at the percentile is below 2, which is
+    /// equivalent.
     fn intervals(&mut self, found: &Intervals) -> bool {
         let queries = self.metrics.query_count;
         let met = queries > 0 && found.over <= found.allowed;
@@ -313,10 +334,15 @@ impl Judging<'_> {
         met
     }
 
-    /// "The percentile is within the bound" said in counts: the value at its
-    /// index is, so more than index values are. Counts know what to do with
-    /// samples that have no latency.
-    fn bound(&mut self, bounded: Bounded, bound: Nanos, times: Option<Distribution>, over: u64) {
+    /// Checks that the percentile is within the bound, by counts: the value at index `rank` is
+    /// within it if more than `rank` values are. Counts include samples without a latency.
+    fn bound(
+        &mut self,
+        bounded: BoundedTime,
+        bound: Nanos,
+        times: Option<Distribution>,
+        over: u64,
+    ) {
         let (samples, percentile) = (self.metrics.issued_samples(), self.plan.percentile());
         if samples - over > metrics::rank(samples, percentile) {
             return;
@@ -385,7 +411,7 @@ impl Judging<'_> {
         Some(met)
     }
 
-    fn completeness(&mut self, ended: Ended) {
+    fn completeness(&mut self, ended: EndReason) {
         let failed = self.metrics.failed.total();
         if failed > 0 && self.plan.scenario() != Scenario::Server {
             self.violations.push(Violation::Failed { samples: failed });
@@ -394,8 +420,10 @@ impl Judging<'_> {
             self.violations.push(Violation::Missing { samples: self.metrics.missing });
         }
         match ended {
-            Ended::Aborted => self.violations.push(Violation::Aborted),
-            Ended::Lost { worker, of } => self.violations.push(Violation::Lost { worker, of }),
+            EndReason::Aborted => self.violations.push(Violation::Aborted),
+            EndReason::Lost { worker, workers } => {
+                self.violations.push(Violation::Lost { worker, workers })
+            }
             _ => {}
         }
     }
@@ -408,7 +436,7 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
     let (latency, first_token, per_token) = match (&plan.load, metrics.estimates) {
         (Load::Offline, _) => return EarlyStoppingResult::None,
         (Load::Server(_), _) => {
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             let finding = |over| {
                 let queries = metrics.query_count;
                 let deficit = match look(queries, over, &params) {
@@ -422,10 +450,10 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
             (finding(over.latency), tokens.0, tokens.1)
         }
         (_, Some(estimates)) => {
-            // MultiStream has no estimates of tokens and shows those of the
-            // query latency in their place, as the reference does.
+            // MultiStream has no estimates of tokens; those of the query latency are shown instead,
+            // as in the reference.
             let or_latency =
-                |of: Option<Estimates>| Finding::Estimated(of.unwrap_or(estimates.latency));
+                |tokens: Option<Estimates>| Finding::Estimated(tokens.unwrap_or(estimates.latency));
             (
                 Finding::Estimated(estimates.latency),
                 or_latency(estimates.first_token),
@@ -445,13 +473,13 @@ fn early_stopping_result(metrics: &Metrics, plan: &Plan) -> EarlyStoppingResult 
 }
 
 impl Finding {
-    /// Whether the criterion is met.
+    /// Returns whether the criterion is met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.further() == 0
     }
 
-    /// Further queries that it takes at least.
+    /// Returns the minimum number of further queries needed.
     #[must_use]
     pub fn further(&self) -> u64 {
         match self {
@@ -465,7 +493,7 @@ impl Finding {
 }
 
 impl EarlyStoppingResult {
-    /// Whether the criterion is met by all that was judged.
+    /// Returns whether all judged criteria are met.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.unmet().is_none()
@@ -482,7 +510,7 @@ impl EarlyStoppingResult {
         findings.into_iter().flatten().find(|finding| !finding.is_met())
     }
 
-    /// The estimates that the detail log shows: those of the kind judged last.
+    /// Returns the estimates for the detail log: those of the kind judged last.
     #[must_use]
     pub fn logged_estimates(&self) -> Option<&Estimates> {
         let last = match self {

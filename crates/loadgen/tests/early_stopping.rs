@@ -20,7 +20,7 @@ const REFERENCE: [(f64, [u64; 11]); 5] = [
     (0.999, [4603, 6635, 8401, 10039, 11597, 13100, 14561, 15989, 17390, 18770, 20130]),
 ];
 
-/// The same for larger t: (percentile, t, `h_min`).
+/// Values for larger t: (percentile, t, `h_min`).
 const REFERENCE_LARGE: [(f64, u64, u64); 15] = [
     (0.90, 20, 305),
     (0.90, 50, 631),

@@ -12,7 +12,7 @@ use dyno_experiment::compare::{
 };
 use dyno_experiment::{Control, End, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::compare::{Looks, MARGIN, Metric, RISK};
+use dyno_loadgen::compare::{LookPolicy, MARGIN, Metric, RISK};
 use dyno_results::run_directory::free_folder;
 use dyno_results::units;
 use dyno_results::write::pretty;
@@ -113,7 +113,7 @@ Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, 
 with --strict, 2 usage, or runs that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
 
 /// What is compared, and how often.
-type Compared = (Sides, Looks);
+type Compared = (Sides, LookPolicy);
 
 impl Compare {
     /// Compares.
@@ -145,7 +145,7 @@ impl Compare {
         Err(Failure::usage(problem).hint("what is neither better nor worse is equivalent"))
     }
 
-    fn question(&self, looks: Looks) -> Question {
+    fn question(&self, looks: LookPolicy) -> Question {
         // Alone, two folders or one of interleaved runs.
         let is_interleaved = self.is_played() || self.runs.len() == 1;
         let default_margin = if self.threshold > 0.0 { self.threshold } else { MARGIN };
@@ -199,7 +199,7 @@ impl Compare {
         };
         let mut sides = Sides { runs, configs: None };
         interleave::place(&mut sides);
-        Ok(Ok((sides, Looks::One)))
+        Ok(Ok((sides, LookPolicy::One)))
     }
 
     fn play(&self) -> Result<Result<Compared, Exit>, Failure> {
@@ -276,8 +276,8 @@ impl Compare {
 /// Pairs that `--until-decided` plays at least.
 const PAIRS_FEWEST: u16 = 2;
 
-fn looks(until_decided: bool) -> Looks {
-    if until_decided { Looks::Any } else { Looks::One }
+fn looks(until_decided: bool) -> LookPolicy {
+    if until_decided { LookPolicy::Any } else { LookPolicy::One }
 }
 
 /// A number of slices.

@@ -13,7 +13,7 @@ use dyno_experiment::test::{Test, TestTenant};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::Keep;
+use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 use dyno_results::write::pretty;
 
@@ -137,7 +137,7 @@ impl ProbeCommand {
         let plan = Plan::resolve(&settings.values, system.library_size())
             .map_err(|errors| Failure::usage(errors.describe(&settings)))?;
         let tenant = TestTenant { name: None, settings, plan, messages };
-        let (tenants, keep) = (vec![tenant], Keep::Results);
+        let (tenants, keep) = (vec![tenant], RecordRetention::Results);
         // It shows each answer, and also that all of them failed.
         Ok(Test { scenario, mode, tenants, keep, fails_fast: false })
     }

@@ -17,7 +17,7 @@ use dyno_loadgen::log;
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::run::{self, Keep, RunLog, Tenant};
+use dyno_loadgen::run::{self, RecordRetention, RunLog, Tenant};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_results::units::duration;
 use dyno_results::write::pretty;
@@ -120,7 +120,7 @@ impl Lateness {
             min_query_count: 1,
             ..TestSettings::default()
         });
-        let lag = Metrics::of(&run.record, &run.plan).lag.unwrap_or_default();
+        let lag = Metrics::from_record(&run.record, &run.plan).lag.unwrap_or_default();
         Self { p50_ns: lag.percentiles[0], p99_ns: lag.percentiles[4], max_ns: lag.max }
     }
 }
@@ -151,7 +151,7 @@ fn play(settings: TestSettings) -> RunLog {
     let tenant =
         Tenant { settings: settings.into(), plan, library: &library, messages: Vec::new() };
     let mut driver = RealTime::new(Arc::new(Null));
-    let log = run::run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run::run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0);
     log.runs().last().expect("a test has a run").clone()
 }
 

@@ -88,7 +88,7 @@ impl Worker {
                 "joined {} as worker {} of {}",
                 self.join,
                 share.index + 1,
-                share.of
+                share.clients
             ));
             let consent = Consent { grants: self.allow.clone(), is_local: member.is_local() };
             let mut rig = WorkerRig::new(consent, share, console());

@@ -116,7 +116,7 @@ impl Seen {
                 self.over += if time > bound.limit { answered.stands_for } else { 0 };
             }
         }
-        let waits_over = |waiting: &&dyno_loadgen::drive::Waiting| {
+        let waits_over = |waiting: &&dyno_loadgen::drive::WaitingQuery| {
             let bound = goals.bound(waiting.tenant).filter(|bound| !bound.of_first_token);
             bound.is_some_and(|bound| glance.now.saturating_sub(waiting.due) > bound.limit)
         };
@@ -186,7 +186,7 @@ pub mod examples {
     //! Runs as they look halfway through, for tests of what draws them.
 
     use dyno_loadgen::clock::{MILLISECOND, SECOND};
-    use dyno_loadgen::drive::Answered;
+    use dyno_loadgen::drive::AnsweredQuery;
 
     use super::*;
     use dyno_experiment::goals::Bound;
@@ -224,7 +224,14 @@ pub mod examples {
                 };
                 let due = (second - 1) * SECOND + i * MILLISECOND;
                 let client_lag = Some(1_000 + i * 2);
-                Answered { tenant: 0, due, latency, first_token: None, client_lag, stands_for: 1 }
+                AnsweredQuery {
+                    tenant: 0,
+                    due,
+                    latency,
+                    first_token: None,
+                    client_lag,
+                    stands_for: 1,
+                }
             });
             live.saw(&Glance {
                 epoch: 1,
@@ -243,7 +250,7 @@ pub mod examples {
 #[cfg(test)]
 mod tests {
     use dyno_loadgen::clock::{MILLISECOND, SECOND};
-    use dyno_loadgen::drive::Waiting;
+    use dyno_loadgen::drive::WaitingQuery;
 
     use super::*;
 
@@ -267,7 +274,7 @@ mod tests {
         let mut live = examples::server();
         let share = live.seen.share_over().unwrap();
         assert!((share - 0.002).abs() < 1e-9, "{share}");
-        let waits = |due| Waiting { tenant: 0, due, stands_for: 32 };
+        let waits = |due| WaitingQuery { tenant: 0, due, stands_for: 32 };
         let glance = Glance {
             waiting: vec![waits(31 * SECOND), waits(32 * SECOND - 5 * MILLISECOND)],
             ..live.seen.last.clone()

@@ -2,7 +2,9 @@
 
 use dyno_experiment::compare::metric::{self, percent};
 use dyno_experiment::compare::{Report, TestReport, verdict_name};
-use dyno_loadgen::compare::{Doubt, Finding, Looks, Metric, Omitted, POWER, Row, TooFew, Verdict};
+use dyno_loadgen::compare::{
+    DataShortage, Doubt, Finding, LookPolicy, Metric, OmittedMetric, POWER, Row, Verdict,
+};
 use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::units::{duration, rate};
@@ -50,8 +52,8 @@ const FOLDERS_MOST: usize = 5;
 pub fn confidence(report: &Report) -> String {
     let together = 100.0 * (1.0 - report.question.risk);
     let looks = match report.question.looks {
-        Looks::One => "",
-        Looks::Any => ", however often one looks",
+        LookPolicy::One => "",
+        LookPolicy::Any => ", however often one looks",
     };
     let margin = metric::share(report.question.margin);
     let threshold = match report.question.threshold {
@@ -108,8 +110,8 @@ fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
 const SINGLE: [usize; 2] = [1, 1];
 
 /// That a metric is, and why.
-pub fn left_out(omitted: &Omitted) -> String {
-    let (title, TooFew { values, needed }) = (metric::title(omitted.metric), omitted.reason);
+pub fn left_out(omitted: &OmittedMetric) -> String {
+    let (title, DataShortage { values, needed }) = (metric::title(omitted.metric), omitted.reason);
     format!("{title} is left out: it takes {needed} values in each run, and one has {values}")
 }
 

@@ -202,7 +202,7 @@ impl Compared {
             labels: report.labels.clone(),
             threshold: report.question.threshold,
             margin: report.question.margin,
-            until_decided: report.question.looks == compare::Looks::Any,
+            until_decided: report.question.looks == compare::LookPolicy::Any,
             between_runs: report.between_runs,
             remarks: report.remarks.clone(),
             tests: report.tests.iter().map(Test::of).collect(),
@@ -261,8 +261,8 @@ impl Row {
 }
 
 impl Omitted {
-    fn of(omitted: &compare::Omitted) -> Self {
-        let compare::TooFew { values, needed } = omitted.reason;
+    fn of(omitted: &compare::OmittedMetric) -> Self {
+        let compare::DataShortage { values, needed } = omitted.reason;
         Self { metric: metric::name(omitted.metric), values, needed }
     }
 }

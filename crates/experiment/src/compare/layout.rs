@@ -122,7 +122,7 @@ impl Layout {
     fn read_side(&self, directory: &Path, pair: usize, side: usize) -> Result<Played, Failure> {
         let read = |slice: usize| {
             let mut run = Played::read(&self.folder(directory, Place { pair, side, slice }))?;
-            let position = slices::position((pair, side, slice), self.slices, self.seed);
+            let position = slices::position(pair, side, slice, self.slices, self.seed);
             for run in run.tests.iter_mut().flat_map(|test| &mut test.observations) {
                 run.position = Some(position);
             }

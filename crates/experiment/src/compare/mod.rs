@@ -11,7 +11,7 @@ mod source;
 mod told;
 
 use dyno_loadgen::compare::{
-    self, Comparison, Doubt, Finding, Looks, Metric, Pairing, Series, Verdict,
+    self, Comparison, Doubt, Finding, LookPolicy, Metric, Pairing, Series, Verdict,
 };
 use dyno_results::summary::State;
 
@@ -33,7 +33,7 @@ pub struct Question {
     /// Changes up to this share are equivalent (>= 0).
     pub margin: f64,
     /// How often the comparison is made while pairs are added.
-    pub looks: Looks,
+    pub looks: LookPolicy,
     /// Standard deviation between runs of one system, as a share (>= 0), assumed
     /// where each side has a single run in real time.
     pub between_runs: f64,

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
-use dyno_loadgen::drive::real::Announce;
+use dyno_loadgen::drive::real::RunAnnouncer;
 use dyno_loadgen::rng::Mt19937;
 use dyno_results::summary::observer::{Loss, Pause};
 
@@ -82,7 +82,7 @@ impl Heart {
     }
 
     /// Notes when each run begins; for [`dyno_loadgen::drive::real::RealTime::announce`].
-    pub fn announce(&self) -> Announce {
+    pub fn announce(&self) -> RunAnnouncer {
         let (clock, run_began) = (self.clock, self.run_began.clone());
         Arc::new(move |responder| {
             if let Some(responder) = responder {

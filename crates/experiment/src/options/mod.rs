@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::config::{Conf, ConfType, ConfigWarning, built_in_models};
+use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
-use dyno_loadgen::run::{Message, Severity};
 use dyno_loadgen::settings::{
     FIELDS, Origin, Scenario, Settings, TestMode, nearest, nearest_field,
 };

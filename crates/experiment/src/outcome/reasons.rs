@@ -5,8 +5,8 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::Estimate;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
-use dyno_loadgen::session::Ended;
-use dyno_loadgen::verdict::{Bounded, EarlyStoppingResult, Finding, Verdict, Violation};
+use dyno_loadgen::session::EndReason;
+use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
 use dyno_results::summary::{Cause, Reason, ReasonKind};
 use dyno_results::units::{count, duration, percentile};
 
@@ -25,7 +25,7 @@ pub struct Context<'a> {
 pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let Verdict::Invalid(violations) = &report.judgement.verdict else { return Vec::new() };
     let (run, metrics) = (report.run, &report.metrics);
-    if run.ended == Ended::Aborted && metrics.query_count == 0 {
+    if run.ended == EndReason::Aborted && metrics.query_count == 0 {
         // The run was over before its first query: there is nothing else to tell.
         return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
     }
@@ -33,7 +33,7 @@ pub fn of(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let judged = Judged { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
     // What a run lacks because it was ended early is no reason of its own.
-    let is_cut = run.ended == Ended::Aborted;
+    let is_cut = run.ended == EndReason::Aborted;
     let follows = |violation: &Violation| {
         matches!(
             violation,
@@ -112,11 +112,11 @@ fn allowed(samples: u64, percentile: f64) -> u64 {
 }
 
 /// A time limit with its percentile, such as `p99 <= 50.0 ms` or `TTFT p99 <= 2.00 s`.
-fn limit(bounded: Bounded, at: f64, bound: Nanos) -> String {
+fn limit(bounded: BoundedTime, at: f64, bound: Nanos) -> String {
     let of = match bounded {
-        Bounded::Latency => "",
-        Bounded::FirstToken => "TTFT ",
-        Bounded::TimePerOutputToken => "TPOT ",
+        BoundedTime::Latency => "",
+        BoundedTime::FirstToken => "TTFT ",
+        BoundedTime::TimePerOutputToken => "TPOT ",
     };
     format!("{of}{} <= {}", percentile(at), span(bound))
 }
@@ -126,12 +126,12 @@ fn span(ns: Nanos) -> String {
 }
 
 /// The bounds that a Server run is judged by.
-fn bounds(plan: &Plan) -> Vec<(Bounded, Nanos)> {
+fn bounds(plan: &Plan) -> Vec<(BoundedTime, Nanos)> {
     match (&plan.load, plan.tokens) {
         (Load::Server(_), Some(Tokens::Measured { ttft, tpot })) => {
-            vec![(Bounded::FirstToken, ttft), (Bounded::TimePerOutputToken, tpot)]
+            vec![(BoundedTime::FirstToken, ttft), (BoundedTime::TimePerOutputToken, tpot)]
         }
-        (Load::Server(server), _) => vec![(Bounded::Latency, server.target_latency)],
+        (Load::Server(server), _) => vec![(BoundedTime::Latency, server.target_latency)],
         _ => Vec::new(),
     }
 }
@@ -153,7 +153,7 @@ impl Judged<'_> {
     /// What ended the run before it was complete.
     fn end(&self) -> Option<Reason> {
         let text = match self.report.run.ended {
-            Ended::TooManyOutstanding { issued, outstanding } => {
+            EndReason::TooManyOutstanding { issued, outstanding } => {
                 let most = self.plan().max_async_queries;
                 let advice = match self.failures.are_overload() {
                     true => "; lower the load, or raise server_max_async_queries",
@@ -167,9 +167,9 @@ impl Judged<'_> {
                     count(most)
                 )
             }
-            Ended::Deadline { missing } => return Some(silent(self.plan(), missing)),
-            Ended::Aborted => Violation::Aborted.to_string(),
-            Ended::Lost { worker, of } => Violation::Lost { worker, of }.to_string(),
+            EndReason::Deadline { missing } => return Some(silent(self.plan(), missing)),
+            EndReason::Aborted => Violation::Aborted.to_string(),
+            EndReason::Lost { worker, workers } => Violation::Lost { worker, workers }.to_string(),
             _ => return None,
         };
         Some(Reason::new(ReasonKind::Ended, text))
@@ -223,9 +223,9 @@ impl Judged<'_> {
         let (at, samples) = (self.plan().percentile(), self.answered() + self.lost());
         let of = |(bounded, bound)| {
             let over = match bounded {
-                Bounded::Latency => over.latency,
-                Bounded::FirstToken => over.first_token,
-                Bounded::TimePerOutputToken => over.time_per_output_token,
+                BoundedTime::Latency => over.latency,
+                BoundedTime::FirstToken => over.first_token,
+                BoundedTime::TimePerOutputToken => over.time_per_output_token,
             };
             AgainstBound {
                 name: limit(bounded, at, bound),
@@ -329,9 +329,9 @@ impl Judged<'_> {
     /// The setting that ended the run.
     fn why_short(&self) -> String {
         match self.report.run.ended {
-            Ended::MaxQueryCount { .. } => "; raise max_query_count".into(),
-            Ended::MaxDuration { .. } => "; raise max_duration_ms".into(),
-            Ended::RanOut => "; the generated queries ran out: raise min_duration_ms, or the \
+            EndReason::MaxQueryCount { .. } => "; raise max_query_count".into(),
+            EndReason::MaxDuration { .. } => "; raise max_duration_ms".into(),
+            EndReason::RanOut => "; the generated queries ran out: raise min_duration_ms, or the \
                               expected rate"
                 .into(),
             _ => String::new(),
@@ -389,13 +389,13 @@ impl Judged<'_> {
     }
 
     /// What is not certain enough.
-    fn unmet(&self) -> Option<(Bounded, Finding)> {
+    fn unmet(&self) -> Option<(BoundedTime, Finding)> {
         let findings = match self.report.judgement.early_stopping {
             EarlyStoppingResult::None => [None, None],
-            EarlyStoppingResult::Latency(finding) => [Some((Bounded::Latency, finding)), None],
+            EarlyStoppingResult::Latency(finding) => [Some((BoundedTime::Latency, finding)), None],
             EarlyStoppingResult::Tokens { first_token, time_per_output_token } => [
-                Some((Bounded::TimePerOutputToken, time_per_output_token)),
-                first_token.map(|finding| (Bounded::FirstToken, finding)),
+                Some((BoundedTime::TimePerOutputToken, time_per_output_token)),
+                first_token.map(|finding| (BoundedTime::FirstToken, finding)),
             ],
         };
         findings.into_iter().flatten().find(|(_, finding)| !finding.is_met())

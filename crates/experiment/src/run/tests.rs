@@ -2,7 +2,7 @@
 //! mode and tenant, and refused if the machine cannot hold them.
 
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::Keep;
+use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
 use dyno_results::units;
 
@@ -121,8 +121,8 @@ pub fn tests(
 }
 
 /// A trace shows the samples of every run.
-fn keep(options: &Options) -> Keep {
-    if options.run.trace_log { Keep::Every } else { Keep::Results }
+fn keep(options: &Options) -> RecordRetention {
+    if options.run.trace_log { RecordRetention::Every } else { RecordRetention::Results }
 }
 
 fn resolve(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Search, Step};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 use dyno_results::run_directory::{free_folder, make_way};
 use dyno_results::search::{
@@ -181,7 +181,7 @@ impl Job {
             let mut limits = self.limits.iter();
             let is_kept = |limit: Option<&Limit>| limit.is_some_and(|l| !is_of_client(l));
             told.blocks.retain(|_| is_kept(limits.next()));
-            self.search.tell(told);
+            self.search.observe(told);
         }
         before.unfinished.iter().for_each(|run| self.search.lose(run.took_ns));
         before.disturbed.iter().for_each(|run| self.search.lose(run.took_ns));
@@ -290,7 +290,7 @@ impl Job {
     fn tell(&mut self, told: Told) -> Result<String, Failure> {
         let Told { observation, point, reasons, .. } = told;
         self.over_at += observation.took;
-        self.search.tell(observation);
+        self.search.observe(observation);
         self.state.peak = self.search.peak().map(|peak| self.peak(peak));
         if let (true, Some(folder)) = (point.passed, &point.folder) {
             self.state.confirmed = Some(Confirmed { load: point.load, folder: folder.clone() });
@@ -366,7 +366,10 @@ impl Job {
             return Ok(made);
         }
         let is_early = is_failing
-            || matches!(run.ended, Ended::TooManyOutstanding { .. } | Ended::MaxDuration { .. });
+            || matches!(
+                run.ended,
+                EndReason::TooManyOutstanding { .. } | EndReason::MaxDuration { .. }
+            );
         let mut observation = self.observe(probe, &[run], took);
         observation.overloaded = is_early && self.load == Load::Qps;
         observation.passed = !is_failing && self.search.keeps_all(&observation);
@@ -405,7 +408,7 @@ impl Job {
     /// Whether a run has none.
     fn without_result(&self, log: &TestLog, took: Nanos) -> Option<Made> {
         match log.runs().last()?.ended {
-            Ended::Deadline { missing } => Some(Made::Silent { missing }),
+            EndReason::Deadline { missing } => Some(Made::Silent { missing }),
             _ if !log.complete || took > self.search.left() => Some(Made::Ended { took }),
             _ => None,
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::log::reports;
 use dyno_loadgen::plan::Plan;
-use dyno_loadgen::run::Keep;
+use dyno_loadgen::run::RecordRetention;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_number::evaluate::Samples;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
@@ -123,7 +123,7 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
         scenario: Scenario::Offline,
         mode: TestMode::AccuracyOnly,
         tenants: vec![tenant],
-        keep: Keep::Results,
+        keep: RecordRetention::Results,
         fails_fast: false,
     };
     let control = Control { watch: &quiet(), interrupt: Some(interrupt), most: None };

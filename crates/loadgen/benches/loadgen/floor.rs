@@ -52,13 +52,13 @@ pub enum Pattern {
     Offline,
 }
 
-/// What was measured.
-pub struct Measured {
+/// Measurements of the floor.
+pub struct FloorMeasurement {
     /// Seconds to draw schedule and samples.
     pub prepare_s: f64,
     /// Seconds from the first issue to the last completion.
     pub run_s: f64,
-    /// The six percentiles, so that nobody optimises them away.
+    /// The six percentiles, so that they are not optimized away.
     pub percentiles: Vec<Nanos>,
 }
 
@@ -138,7 +138,7 @@ impl Floor {
 }
 
 /// Plays `queries` queries (Offline: samples) against a system.
-pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> Measured {
+pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> FloorMeasurement {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let preparing = Clock::start();
     let mut floor = prepared(pattern, queries);
@@ -171,5 +171,5 @@ pub fn play(pattern: Pattern, queries: usize, system: &dyn System) -> Measured {
         .iter()
         .map(|q| *latencies.select_nth_unstable((queries as f64 * q) as usize).1)
         .collect();
-    Measured { prepare_s, run_s, percentiles }
+    FloorMeasurement { prepare_s, run_s, percentiles }
 }

@@ -14,21 +14,21 @@ use std::sync::atomic::Ordering;
 use dyno_loadgen::clock::{Clock, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome};
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::share::Share;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::trace::loadable_sets;
 
 use floor::Pattern;
-use system::{Inline, Stamped, System, Under};
+use system::{Inline, MeasuredSystem, StampedSystem, System};
 
 const SCHEDULE_SEED: u64 = 3_066_443_479_025_735_752;
 const PERCENTILES: [f64; 6] = [0.50, 0.90, 0.95, 0.97, 0.99, 0.999];
@@ -56,17 +56,17 @@ fn plan(settings: &TestSettings) -> Arc<Plan> {
 }
 
 /// Plays one run of Dyno against a system.
-fn play(settings: &TestSettings, system: Arc<impl System + 'static>) -> Played {
+fn play(settings: &TestSettings, system: Arc<impl System + 'static>) -> RunOutcome {
     let plan = plan(settings);
     let set = loadable_sets(&plan, false, SAMPLES as usize).swap_remove(0);
     let tenant = JobTenant { plan, set: &set, samples_before: 0 };
     let job = Job { tenants: vec![tenant], accuracy: false, share: Share::WHOLE, epoch: 1 };
-    let played = RealTime::new(Arc::new(Under(system))).play(&job);
+    let played = RealTime::new(Arc::new(MeasuredSystem(system))).play(&job);
     assert_eq!(played.tenants[0].record.missing(), 0);
     played
 }
 
-fn seconds(played: &Played) -> f64 {
+fn seconds(played: &RunOutcome) -> f64 {
     (played.finished_at - played.started_at) as f64 / 1e9
 }
 
@@ -84,7 +84,7 @@ struct Rounds {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Better {
+enum Direction {
     Lower,
     Higher,
 }
@@ -95,7 +95,7 @@ impl Rounds {
         &self,
         name: &str,
         unit: &str,
-        better: Better,
+        better: Direction,
         mut ours: impl FnMut() -> f64,
         mut floor: impl FnMut() -> f64,
     ) {
@@ -109,7 +109,7 @@ impl Rounds {
             all_floors.push(floor());
         }
         let (ours, peer) = (median(all_ours), median(all_floors));
-        let ratio = if better == Better::Lower { peer / ours } else { ours / peer };
+        let ratio = if better == Direction::Lower { peer / ours } else { ours / peer };
         println!(
             "{{\"name\": \"{name}\", \"ours\": {}, \"peer\": {}, \"ratio\": {}, \"unit\": \"{unit}\"}}",
             rounded(ours),
@@ -145,7 +145,7 @@ fn single_stream(rounds: &Rounds) {
     rounds.figure(
         "loadgen.single_stream_ns",
         "ns/query",
-        Better::Lower,
+        Direction::Lower,
         || {
             let played = play(&settings(Scenario::SingleStream, queries, 1.0), inline());
             seconds(&played) * 1e9 / queries as f64
@@ -171,7 +171,7 @@ fn schedule(queries: u64, qps: f64) -> Vec<Nanos> {
 /// Lateness at a quantile, measured by the system's own clock against the
 /// schedule computed from the seed.
 fn lateness(qps: f64, queries: u64, quantile: f64, ours: bool) -> Nanos {
-    let system = Arc::new(Stamped::new(queries as usize));
+    let system = Arc::new(StampedSystem::new(queries as usize));
     if ours {
         play(&settings(Scenario::Server, queries, qps), system.clone());
     } else {
@@ -192,7 +192,7 @@ fn held(rounds: &Rounds, ours: bool) -> f64 {
 fn server(rounds: &Rounds) {
     let unit = "queries/s with p99 lateness below 100 us";
     let (ours, floor) = (|| held(rounds, true), || held(rounds, false));
-    rounds.figure("loadgen.server_held_qps", unit, Better::Higher, ours, floor);
+    rounds.figure("loadgen.server_held_qps", unit, Direction::Higher, ours, floor);
 
     let loads = [("1k", 1e3, 2_000), ("10k", 1e4, 10_000), ("100k", 1e5, 100_000)];
     let late = |qps, queries, quantile, ours| {
@@ -203,7 +203,7 @@ fn server(rounds: &Rounds) {
             rounds.figure(
                 &format!("loadgen.server_lateness_{label}_ns.{name}"),
                 "ns",
-                Better::Lower,
+                Direction::Lower,
                 || late(qps, queries, quantile, true),
                 || late(qps, queries, quantile, false),
             );
@@ -212,7 +212,7 @@ fn server(rounds: &Rounds) {
     let worst = |ours| loads.iter().map(|&(_, qps, n)| late(qps, n, 0.5, ours)).fold(0.0, f64::max);
     let unit = "ns, worst of 1k, 10k and 100k queries/s";
     let (ours, floor) = (|| worst(true), || worst(false));
-    rounds.figure("loadgen.server_lateness_p50_ns", unit, Better::Lower, ours, floor);
+    rounds.figure("loadgen.server_lateness_p50_ns", unit, Direction::Lower, ours, floor);
 }
 
 fn offline(rounds: &Rounds) {
@@ -220,7 +220,7 @@ fn offline(rounds: &Rounds) {
     rounds.figure(
         "loadgen.offline_samples_per_s",
         "samples/s",
-        Better::Higher,
+        Direction::Higher,
         || samples as f64 / seconds(&play(&settings(Scenario::Offline, samples, 1.0), inline())),
         || samples as f64 / floor::play(Pattern::Offline, samples as usize, &*inline()).run_s,
     );
@@ -231,7 +231,7 @@ fn offline(rounds: &Rounds) {
         rounds.figure(
             &format!("loadgen.complete_{batch}_ns"),
             "ns/sample",
-            Better::Lower,
+            Direction::Lower,
             || {
                 let system = system();
                 play(&settings(Scenario::Offline, samples, 1.0), system.clone());
@@ -251,7 +251,7 @@ fn prepare(rounds: &Rounds) {
     rounds.figure(
         "loadgen.prepare_ns",
         "ns/query",
-        Better::Lower,
+        Direction::Lower,
         || {
             let played = play(&settings(Scenario::Server, queries, 1e8), inline());
             (played.generated.1 - played.generated.0) as f64 / queries as f64
@@ -278,12 +278,12 @@ fn memory(rounds: &Rounds) {
         ("loadgen.server_10m_bytes", "bytes, 10 M Server queries issued and recorded", "dyno"),
         ("loadgen.server_10m_judged_bytes", "bytes, the same with its statistics", "dyno-judged"),
     ] {
-        rounds.figure(name, unit, Better::Lower, || child(who), || child("floor"));
+        rounds.figure(name, unit, Direction::Lower, || child(who), || child("floor"));
     }
     rounds.figure(
         "loadgen.offline_bytes_per_sample",
         "bytes/sample, what the system is handed included",
-        Better::Lower,
+        Direction::Lower,
         || child("dyno-offline") / queries as f64,
         || child("floor-offline") / queries as f64,
     );
@@ -306,7 +306,7 @@ fn peak_memory_of(who: &str, queries: u64) {
         let wanted = settings(scenario, queries, 1e8);
         let played = play(&wanted, inline());
         if who == "dyno-judged" {
-            let metrics = Metrics::of(&played.tenants[0].record, &plan(&wanted));
+            let metrics = Metrics::from_record(&played.tenants[0].record, &plan(&wanted));
             assert_eq!(metrics.sample_count, queries);
         }
     } else {
@@ -341,7 +341,7 @@ fn shortest(rounds: &Rounds) {
     rounds.figure(
         "loadgen.shortest_run_ms",
         "ms, test of 100 queries with its logs",
-        Better::Lower,
+        Direction::Lower,
         || {
             let clock = Clock::start();
             let tenants = [Tenant {
@@ -351,8 +351,9 @@ fn shortest(rounds: &Rounds) {
                 messages: Vec::new(),
             }];
             let mut files = LogFiles::open(&logs, None, 1 << 16).expect("log files open");
-            let mut driver = RealTime::new(Arc::new(Under(inline())));
-            let log = run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0);
+            let mut driver = RealTime::new(Arc::new(MeasuredSystem(inline())));
+            let log =
+                run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}).swap_remove(0);
             files.write(&log).expect("log files are written");
             clock.now() as f64 / 1e6
         },
@@ -402,7 +403,7 @@ fn simulation(rounds: &Rounds) {
     rounds.figure(
         "loadgen.simulated_queries_per_s",
         "queries/s",
-        Better::Higher,
+        Direction::Higher,
         || {
             let clock = Clock::start();
             let plan = plan(&wanted);

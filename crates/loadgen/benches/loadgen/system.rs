@@ -50,13 +50,13 @@ impl System for Inline {
 }
 
 /// Stamps each issue by a clock of its own, outside of what is measured.
-pub struct Stamped {
+pub struct StampedSystem {
     clock: Clock,
     stamps: Vec<AtomicU64>,
     next: AtomicUsize,
 }
 
-impl Stamped {
+impl StampedSystem {
     pub fn new(queries: usize) -> Self {
         let stamps: Vec<AtomicU64> = (0..queries).map(|_| AtomicU64::new(1)).collect();
         Self { clock: Clock::start(), stamps, next: AtomicUsize::new(0) }
@@ -75,7 +75,7 @@ impl Stamped {
     }
 }
 
-impl System for Stamped {
+impl System for StampedSystem {
     #[inline]
     fn issue(&self, samples: &[QuerySample], sink: &dyn Sink) {
         let at = self.next.load(Ordering::Relaxed);
@@ -86,9 +86,9 @@ impl System for Stamped {
 }
 
 /// A [`System`] as Dyno's system under test.
-pub struct Under<S>(pub std::sync::Arc<S>);
+pub struct MeasuredSystem<S>(pub std::sync::Arc<S>);
 
-impl<S: System> SystemUnderTest for Under<S> {
+impl<S: System> SystemUnderTest for MeasuredSystem<S> {
     fn name(&self) -> &str {
         "bench"
     }

@@ -9,10 +9,10 @@ use crate::sessions::{Order, Session, all};
 
 const PERCENTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
-/// Of an interval of its own, not of a family.
+/// Confidence of a single interval, not of a family.
 const RISK: f64 = 0.05;
 
-/// Blocks are drawn so many times: enough for the fifth largest to be a limit.
+/// Number of draws of blocks: enough for the fifth largest to be a limit.
 const RESAMPLES: usize = 200;
 
 type Interval = (f64, f64);

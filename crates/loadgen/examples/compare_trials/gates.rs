@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use dyno_loadgen::compare::{
-    Comparison, Looks, Metric, Options, Pairing, Run, Series, Verdict, compare, slices,
+    Comparison, LookPolicy, Metric, Options, Pairing, Run, Series, Verdict, compare, slices,
 };
 use dyno_loadgen::rng::Mt19937;
 
@@ -38,18 +38,18 @@ const PAIRS_FEWEST: usize = 2;
 struct Gate {
     name: &'static str,
     pairs: usize,
-    looks: Looks,
+    looks: LookPolicy,
     margin: f64,
 }
 
 const GATES: [Gate; 4] = [
-    Gate { name: "--interleave 2", pairs: 2, looks: Looks::One, margin: 0.05 },
-    Gate { name: "--interleave 3", pairs: 3, looks: Looks::One, margin: 0.05 },
-    Gate { name: "--interleave 10 --margin 10%", pairs: 10, looks: Looks::One, margin: 0.1 },
+    Gate { name: "--interleave 2", pairs: 2, looks: LookPolicy::One, margin: 0.05 },
+    Gate { name: "--interleave 3", pairs: 3, looks: LookPolicy::One, margin: 0.05 },
+    Gate { name: "--interleave 10 --margin 10%", pairs: 10, looks: LookPolicy::One, margin: 0.1 },
     Gate {
         name: "--until-decided 60s",
         pairs: PAIRS_UNTIL_DECIDED,
-        looks: Looks::Any,
+        looks: LookPolicy::Any,
         margin: 0.05,
     },
 ];
@@ -69,7 +69,7 @@ struct Counts {
 
 /// What multiplies latencies: of one trial, slice by slice in the order of play.
 struct Machine {
-    /// Of the trial.
+    /// Number of the trial.
     seed: u64,
     random: Mt19937,
     deviation: f64,
@@ -102,7 +102,7 @@ fn pair(machine: &mut Machine, number: usize, factor: f64) -> [Vec<Run>; 2] {
     let mut sides = [Vec::new(), Vec::new()];
     for side in slices::order(number, SLICES, machine.seed) {
         let slice = sides[side].len();
-        let at = slices::position((number, side, slice), SLICES, machine.seed);
+        let at = slices::position(number, side, slice, SLICES, machine.seed);
         let seed = (machine.seed * RUNS_MOST + at as u64) * 2;
         let factor = if side == 1 { factor } else { 1.0 };
         #[expect(
@@ -145,7 +145,7 @@ impl Gate {
                 all.extend(new);
             }
             let played = number + 1;
-            let is_look = self.looks == Looks::Any && played >= PAIRS_FEWEST;
+            let is_look = self.looks == LookPolicy::Any && played >= PAIRS_FEWEST;
             if played < self.pairs && !is_look {
                 continue;
             }
@@ -197,7 +197,7 @@ fn percent(count: u64, trials: f64) -> f64 {
 
 /// The worst of each figure over the deviations.
 #[derive(Debug)]
-struct Worst {
+struct WorstFigures {
     false_alarm: f64,
     equivalent_at_ten_pairs: f64,
     detects_twice: f64,
@@ -208,7 +208,7 @@ struct Worst {
 pub fn print(trials: u64) {
     eprintln!("Gates: % of trials; a deviation has {} memories of {trials} trials", MEMORIES.len());
     eprintln!("{:30} {:>9} {:>6}", "", "deviation", "slower");
-    let mut worst = Worst {
+    let mut worst = WorstFigures {
         false_alarm: 0.0,
         equivalent_at_ten_pairs: 100.0,
         detects_twice: 100.0,
@@ -216,7 +216,7 @@ pub fn print(trials: u64) {
     };
     for gate in GATES {
         for deviation in DEVIATIONS {
-            let is_quick = gate.pairs == PAIRS_FEWEST || gate.looks == Looks::Any;
+            let is_quick = gate.pairs == PAIRS_FEWEST || gate.looks == LookPolicy::Any;
             for factor in [1.0, 2.0].into_iter().filter(|factor| *factor < 2.0 || is_quick) {
                 let mut all = Counts::default();
                 for (memory, number) in MEMORIES.into_iter().zip(0..) {
@@ -233,34 +233,35 @@ pub fn print(trials: u64) {
 
 fn print_row(gate: Gate, deviation: f64, factor: f64, counts: Counts) {
     let trials = counts.trials();
-    let of = |count: u64| percent(count, trials);
+    let share = |count: u64| percent(count, trials);
     eprintln!(
         "{:30} {:>7} % {factor:>5}x  worse {:5.1}  better {:4.1}  equivalent {:5.1}  inconclusive {:5.1}  \
          different {:4.1}  pairs {:4.1}",
         gate.name,
         100.0 * deviation,
-        of(counts.worse),
-        of(counts.better),
-        of(counts.equivalent),
-        of(counts.inconclusive),
-        of(counts.different),
+        share(counts.worse),
+        share(counts.better),
+        share(counts.equivalent),
+        share(counts.inconclusive),
+        share(counts.different),
         counts.pairs as f64 / trials,
     );
 }
 
-impl Worst {
+impl WorstFigures {
     fn add(&mut self, gate: Gate, counts: Counts, factor: f64) {
-        let of = |count: u64| percent(count, counts.trials());
+        let share = |count: u64| percent(count, counts.trials());
         if factor > 1.0 {
             self.twice_passes += counts.better + counts.equivalent;
-            if gate.looks == Looks::Any {
-                self.detects_twice = self.detects_twice.min(of(counts.worse));
+            if gate.looks == LookPolicy::Any {
+                self.detects_twice = self.detects_twice.min(share(counts.worse));
             }
             return;
         }
-        self.false_alarm = self.false_alarm.max(of(counts.worse + counts.better));
+        self.false_alarm = self.false_alarm.max(share(counts.worse + counts.better));
         if gate.pairs == 10 {
-            self.equivalent_at_ten_pairs = self.equivalent_at_ten_pairs.min(of(counts.equivalent));
+            self.equivalent_at_ten_pairs =
+                self.equivalent_at_ten_pairs.min(share(counts.equivalent));
         }
     }
 

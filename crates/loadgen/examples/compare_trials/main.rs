@@ -1,12 +1,12 @@
-//! How often `dyno compare` raises a false alarm, and how often it sees a change,
-//! on systems whose truth is known.
+//! How often `dyno compare` raises a false alarm, and how often it sees a change, on systems whose
+//! truth is known.
 //!
-//! Figures as JSON lines on stdout, tables on stderr. With `--gates`, only gates in
-//! slices are tried, whose figures `bench/truth` prints; with `--designs`, three ways
-//! to find the interval of a percentile are compared.
+//! Figures as JSON lines on stdout, tables on stderr. With `--gates`, only gates in slices are
+//! tried, whose figures `bench/truth` prints; with `--designs`, three ways to find the interval of
+//! a percentile are compared.
 //!
-//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT] [--gates] [--designs]`
-//! `--case` takes only the cases whose name contains the text.
+//! `cargo run --release -p dyno-loadgen --example compare_trials -- [--trials N] [--case TEXT]
+//! [--gates] [--designs]` `--case` takes only the cases whose name contains the text.
 
 mod designs;
 mod gates;
@@ -21,7 +21,7 @@ use crate::systems::System;
 /// Percent by which the candidate is slower.
 const EFFECTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
-/// As `dyno compare` asks for Server runs, with what these runs have.
+/// Options of `dyno compare` for Server runs, with the metrics of these runs.
 fn options(session: &Session) -> Options {
     let percentile = |p| Metric::Percentile(Series::Latency, p);
     let mut further = vec![
@@ -32,11 +32,11 @@ fn options(session: &Session) -> Options {
         Metric::Throughput,
     ];
     match session.system {
-        System::Failing(_) => further.push(Metric::Failures),
+        System::MassFailure(_) => further.push(Metric::Failures),
         System::Tokens => {
             let series = [Series::FirstToken, Series::TimePerOutputToken];
-            let of = |s| [0.5, 0.99].map(|p| Metric::Percentile(s, p));
-            further.extend(series.into_iter().flat_map(of));
+            let metrics = |s| [0.5, 0.99].map(|p| Metric::Percentile(s, p));
+            further.extend(series.into_iter().flat_map(metrics));
         }
         _ => {}
     }
@@ -53,12 +53,12 @@ struct Shares {
     worse: f64,
     /// The interval of the headline has no limit, or drift could explain it.
     unknown: f64,
-    /// Of these, because runs drifted.
+    /// Inconclusive because runs drifted.
     drifted: f64,
 }
 
 impl Shares {
-    fn of(session: &Session, trials: u64, factor: f64) -> Self {
+    fn measure(session: &Session, trials: u64, factor: f64) -> Self {
         let mut shares = Self::default();
         let one = 100.0 / trials as f64;
         for trial in 0..trials {
@@ -87,7 +87,7 @@ fn false_alarms(sessions: &[Session], trials: u64) {
     eprintln!("{:62} any  worse  cannot tell  (drift)", "");
     let mut worst: f64 = 0.0;
     for session in sessions {
-        let shares = Shares::of(session, trials, 1.0);
+        let shares = Shares::measure(session, trials, 1.0);
         worst = worst.max(shares.different);
         tell(session.name, &shares);
     }
@@ -101,7 +101,7 @@ fn false_alarms(sessions: &[Session], trials: u64) {
     );
     eprintln!("Not counted above, because nothing in these runs tells:");
     for session in sessions::unseen() {
-        tell(session.name, &Shares::of(&session, trials, 1.0));
+        tell(session.name, &Shares::measure(&session, trials, 1.0));
     }
 }
 
@@ -114,7 +114,8 @@ fn power(sessions: &[Session], trials: u64) {
     eprintln!("Power: the candidate is slower by so much; % of {trials} found worse");
     eprintln!("{:62}{}", "", EFFECTS.map(|e| format!("{e:5} %")).join(" "));
     for session in sessions {
-        let found = EFFECTS.map(|percent| Shares::of(session, trials, 1.0 + percent / 100.0).worse);
+        let found =
+            EFFECTS.map(|percent| Shares::measure(session, trials, 1.0 + percent / 100.0).worse);
         eprintln!("{:60}  {}", session.name, found.map(|share| format!("{share:7.1}")).join(""));
         for (percent, share) in EFFECTS.iter().zip(found) {
             println!(

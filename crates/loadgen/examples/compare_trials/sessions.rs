@@ -79,7 +79,8 @@ pub fn all() -> Vec<Session> {
 
 fn of_one_run() -> Vec<Session> {
     use System::{
-        ClosedLoop, Failing, HeavyTail, Independent, Queue, Rounded, Throttled, Tokens, TwoValues,
+        ClosedLoop, HeavyTail, Independent, MassFailure, Queue, Rounded, Throttled, Tokens,
+        TwoValues,
     };
     let single = |name, system| Session { name, system, ..SINGLE };
     let paired = Session { pairing: Pairing::InOrder, same_arrivals: true, ..SINGLE };
@@ -106,13 +107,13 @@ fn of_one_run() -> Vec<Session> {
         single("one run a side, 1 or 2 ms, 200 alike in a row", TwoValues(200)),
         single("one run a side, lognormal in ms, 10 alike in a row", Rounded(10)),
         single("one run a side, lognormal in ms, 200 alike in a row", Rounded(200)),
-        single("one run a side, 2 % fail, 50 in a row", Failing(50)),
+        single("one run a side, 2 % fail, 50 in a row", MassFailure(50)),
         single("one run a side, tokens, latencies alike", Tokens),
     ]
 }
 
 fn of_several_runs() -> Vec<Session> {
-    use System::{Failing, Independent, Queue, Rounded};
+    use System::{Independent, MassFailure, Queue, Rounded};
     let interleaved = |name, system| Session { name, system, ..INTERLEAVED };
     let apart = Session { pairing: Pairing::None, same_arrivals: false, ..INTERLEAVED };
     let after = Session { order: Order::OneAfterTheOther(5, 5), ..apart };
@@ -136,7 +137,7 @@ fn of_several_runs() -> Vec<Session> {
         },
         Session {
             name: "3 + 3 interleaved, 2 % fail, 50 in a row",
-            system: Failing(50),
+            system: MassFailure(50),
             order: Order::Interleaved(3),
             ..INTERLEAVED
         },

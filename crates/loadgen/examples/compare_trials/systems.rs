@@ -26,7 +26,7 @@ pub enum System {
     /// Lognormal to the millisecond, the same for so many queries in a row.
     Rounded(usize),
     /// As [`System::Independent`]; two in a hundred queries fail, so many in a row.
-    Failing(usize),
+    MassFailure(usize),
     /// As [`System::Independent`], with tokens; each latency resembles the one
     /// before.
     Tokens,
@@ -75,7 +75,7 @@ impl System {
         }
         let mut run = to_run(&scheduled, &latency, self.grain(), factor);
         match self {
-            Self::Failing(row) => run.failed = failing(queries, row, &mut service),
+            Self::MassFailure(row) => run.failed = failing(queries, row, &mut service),
             Self::Tokens => {
                 run.first_token = run.latency.iter().map(|latency| latency / 4).collect();
                 run.time_per_output_token =

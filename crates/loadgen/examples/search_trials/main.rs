@@ -5,7 +5,7 @@
 //! `cargo run --release -p dyno-loadgen --example search_trials [-- TRIALS [SYSTEM]]`
 //!
 //! TRIALS (by default 26) is for each system; SYSTEM is part of a name. With
-//! `-v` as a further argument each trial is told.
+//! `-v` as a further argument each trial is printed.
 
 mod systems;
 
@@ -14,11 +14,11 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{Report, reports};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::run::{Keep, RunLog, Tenant, TestLog, run};
+use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, TestLog, run};
 use dyno_loadgen::search::{
     End, Limit, Observation, Outcome, Purpose, Quantity, Rules, Search, Step, Unit,
 };
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 
 use systems::Case;
@@ -78,7 +78,7 @@ fn play(case: &Case, rate: f64, duration: Nanos, most_outstanding: u64, seed: u6
         Tenant { settings: Settings::from(settings), plan, library: &Numbers, messages: vec![] };
     let mut system = (case.build)(seed.wrapping_mul(7_919));
     let mut driver = VirtualTime::new(&mut *system, WallTime { unix_ns: 0 });
-    run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).swap_remove(0)
+    run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0)
 }
 
 /// Whether a run keeps all limits, over all its queries.
@@ -126,15 +126,15 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         let log = play(case, probe.load, probe.duration, patience, seed * 1_000 + probe.number);
         let run = log.runs().next().expect("one run");
         let blocks = case.limits.iter().map(|l| l.blocks(&run.record, probe.duration)).collect();
-        // As the command: what its limits count, and what the run says of itself.
+        // As in the command: the counts of its limits and the verdict of the run.
         let is_valid = match probe.purpose {
             Purpose::Confirm { .. } => reports(&log).iter().all(Report::is_valid),
             Purpose::Bracket | Purpose::Refine => true,
         };
-        search.tell(Observation {
+        search.observe(Observation {
             probe,
             took: run.finished_at,
-            overloaded: matches!(run.ended, Ended::TooManyOutstanding { .. }),
+            overloaded: matches!(run.ended, EndReason::TooManyOutstanding { .. }),
             passed: is_valid && keeps_all(case, run),
             blocks,
         });
@@ -193,12 +193,12 @@ impl Totals {
         self.runs += other.runs;
     }
 
-    fn share(&self, of: u32) -> f64 {
-        f64::from(of) / f64::from(self.trials)
+    fn share(&self, count: u32) -> f64 {
+        f64::from(count) / f64::from(self.trials)
     }
 
     fn line(&self, name: &str, peak: f64) -> String {
-        let mean = |of: Nanos| of as f64 / 1e9 / f64::from(self.trials);
+        let mean = |sum: Nanos| sum as f64 / 1e9 / f64::from(self.trials);
         format!(
             "{{\"name\":\"search.trials\",\"system\":\"{name}\",\"peak_qps\":{peak:.2},\
              \"trials\":{},\"within_2_percent\":{:.4},\"confirmed\":{:.4},\

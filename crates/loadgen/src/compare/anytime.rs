@@ -1,31 +1,28 @@
-//! Limits that hold at every look: runs may be added until the result is
-//! conclusive, and the probability that any of the intervals misses the truth stays
-//! below the risk.
+//! Limits that hold at every look: runs may be added until the result is conclusive, and the
+//! probability that any interval misses the true value stays below the risk.
 //!
-//! The interval holds every mean that a Bayes factor does not reject. Its
-//! alternative draws the mean, in standard deviations, from a normal distribution
-//! with variance `1 / PRIOR`; the standard deviation is unknown on both sides and
-//! has the scale-invariant prior. This factor is a nonnegative martingale with
-//! expectation 1 where the mean is true, so that by Ville's inequality it ever
-//! exceeds `1 / risk` with a probability of at most `risk`.
+//! The interval contains every mean that a Bayes factor does not reject. Its alternative draws the
+//! mean, in standard deviations, from a normal distribution with variance `1 / PRIOR`; the standard
+//! deviation is unknown on both sides and has the scale-invariant prior. This factor is a
+//! nonnegative martingale with expectation 1 where the mean is true, so that by Ville's inequality
+//! it ever exceeds `1 / risk` with a probability of at most `risk`.
 //!
-//! Sources: Lai, "On confidence sequences", 1976; Wang and Ramdas, "Anytime-valid
-//! t-tests and confidence sequences for Gaussian means with unknown variance", 2025;
-//! Robbins, "Statistical methods related to the law of the iterated logarithm",
-//! 1970, for a known variance.
+//! Sources: Lai, "On confidence sequences", 1976; Wang and Ramdas, "Anytime-valid t-tests and
+//! confidence sequences for Gaussian means with unknown variance", 2025; Robbins, "Statistical
+//! methods related to the law of the iterated logarithm", 1970, for a known variance.
 
 /// How often a comparison is made while runs are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Looks {
-    /// Once, after a number of runs that was chosen before.
+pub enum LookPolicy {
+    /// Once, after a fixed number of runs.
     One,
-    /// After any number of them.
+    /// After any number of runs.
     Any,
 }
 
-/// Observations that the prior is worth. Small values make few observations
-/// decide large effects; 0.2 makes four of them enough for a first interval, and
-/// costs a tenth at twenty.
+/// Weight of the prior, in observations. With small values few observations are enough for large
+/// effects. With 0.2, four observations give a first interval, and the interval of twenty is a
+/// tenth wider.
 const PRIOR: f64 = 0.2;
 
 /// Returns how many standard errors of the mean of `count` observations the limits
@@ -38,10 +35,7 @@ pub fn student(count: f64, risk: f64) -> f64 {
     // mean explains exceeds 1 - rest.
     let rest = (risk * risk * PRIOR / all).powf(1.0 / count);
     let room = rest * all - PRIOR;
-    match room > 0.0 {
-        true => ((count - 1.0) * (1.0 - rest) * all / room).sqrt(),
-        false => f64::INFINITY,
-    }
+    if room > 0.0 { ((count - 1.0) * (1.0 - rest) * all / room).sqrt() } else { f64::INFINITY }
 }
 
 /// Returns how many standard errors the limits are away where the variance is
@@ -79,8 +73,8 @@ mod tests {
         assert_eq!(student(2.0, RISK), f64::INFINITY);
     }
 
-    /// Of 2,000 trials, more than this many at a true probability of 5 % are a
-    /// chance of one in a thousand.
+    /// Maximum number of misses: at a true probability of 5 %, more of 2,000 have a probability of
+    /// 0.001.
     const MISSES_MOST: u32 = 131;
     const TRIALS: u64 = 2_000;
 

@@ -1,32 +1,31 @@
-//! Whether runs changed with time, and whether that could pass for a difference
-//! between the sides.
+//! Drift of runs over time, and whether it could explain a difference between the sides.
 
 use super::between::{Interval, Moments};
 use super::probability::{student, student_two_sided};
 
-/// A trend over the order in which runs were played, common to both sides.
+/// Trend over the order in which runs were played, common to both sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
     /// Change from one run to the next, on the scale of the metric.
     pub per_run: f64,
     /// Probability of a trend at least as steep without any drift.
     pub chance: f64,
-    /// How much of the difference between the sides it could be, at most.
+    /// Maximum difference between the sides that the drift could explain.
     pub explains: f64,
 }
 
-/// Trends that chance alone makes so rarely are told.
+/// Maximum probability of a trend by chance at which the drift is reported.
 pub const CHANCE: f64 = 0.05;
 
-/// The trend of runs at these positions; none if they are too few, or if nothing
-/// varies.
+/// Returns the trend of the runs, given as positions and values; `None` if there are too few runs,
+/// or if the values do not vary.
 ///
-/// A least-squares line with one slope and an offset for each side: a true
-/// difference between the sides is no trend.
-pub fn of(baseline: &[(f64, f64)], candidate: &[(f64, f64)]) -> Option<Drift> {
+/// The trend is a least-squares line with one slope and one offset per side, so that a true
+/// difference between the sides is not a trend.
+pub fn estimate(baseline: &[(f64, f64)], candidate: &[(f64, f64)]) -> Option<Drift> {
     let sides = [baseline, candidate].map(|side| {
         let (positions, values): (Vec<f64>, Vec<f64>) = side.iter().copied().unzip();
-        (Moments::of(&positions), Moments::of(&values), positions, values)
+        (Moments::from_values(&positions), Moments::from_values(&values), positions, values)
     });
     let freedom = (baseline.len() + candidate.len()) as f64 - 3.0;
     if freedom < FREEDOM_FEWEST {
@@ -51,18 +50,18 @@ pub fn of(baseline: &[(f64, f64)], candidate: &[(f64, f64)]) -> Option<Drift> {
     Some(Drift { per_run, chance, explains: steepest * apart })
 }
 
-/// Fewer degrees of freedom tell no trend.
+/// Minimum degrees of freedom for a trend.
 const FREEDOM_FEWEST: f64 = 3.0;
 
 impl Drift {
-    /// Whether it is told.
+    /// Returns whether the drift is reported.
     #[must_use]
     pub fn is_seen(&self) -> bool {
         self.chance < CHANCE
     }
 
-    /// Whether a difference that matters (one beyond `threshold`, a share) could
-    /// matter by its doing alone.
+    /// Returns whether the drift alone could explain that a difference exceeds `threshold` (a
+    /// share).
     #[must_use]
     pub fn could_explain(&self, difference: &Interval, threshold: f64) -> bool {
         let higher = difference.low - threshold.ln_1p();
@@ -78,7 +77,7 @@ mod tests {
 
     const STEP: f64 = 0.01;
 
-    /// Ten runs of which each is `STEP` above the one before, with a little noise.
+    /// Returns runs, each `STEP` above the one before, with a little noise.
     fn runs(positions: [f64; 5]) -> Vec<(f64, f64)> {
         positions.map(|p| (p, STEP * p + 0.001 * (p * 7.0).sin())).to_vec()
     }
@@ -89,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_trend_explains_what_one_side_after_the_other_shows() {
-        let drift = of(&runs([0., 1., 2., 3., 4.]), &runs([5., 6., 7., 8., 9.])).unwrap();
+        let drift = estimate(&runs([0., 1., 2., 3., 4.]), &runs([5., 6., 7., 8., 9.])).unwrap();
         assert!(drift.is_seen() && (drift.per_run - STEP).abs() < 1e-3, "{drift:?}");
         assert!(drift.could_explain(&interval(0.04, 0.06), 0.0));
         assert!(!drift.could_explain(&interval(0.08, 0.12), 0.0), "more than the trend makes");
@@ -101,7 +100,7 @@ mod tests {
 
     #[test]
     fn alternating_runs_leave_a_trend_little_to_explain() {
-        let drift = of(&runs([0., 3., 4., 7., 8.]), &runs([1., 2., 5., 6., 9.])).unwrap();
+        let drift = estimate(&runs([0., 3., 4., 7., 8.]), &runs([1., 2., 5., 6., 9.])).unwrap();
         assert!(drift.is_seen() && drift.explains < 0.3 * STEP, "{drift:?}");
         assert!(!drift.could_explain(&interval(STEP, 2.0 * STEP), 0.0));
     }
@@ -112,8 +111,8 @@ mod tests {
             positions.map(|p| (p, offset + 0.001 * (p * 7.0).sin())).to_vec()
         };
         let baseline = flat(0.0, [0., 1., 2., 3., 4.]);
-        let drift = of(&baseline, &flat(0.3, [5., 6., 7., 8., 9.])).unwrap();
+        let drift = estimate(&baseline, &flat(0.3, [5., 6., 7., 8., 9.])).unwrap();
         assert!(!drift.is_seen(), "{drift:?}");
-        assert_eq!(of(&baseline[..1], &baseline[..1]), None, "two runs show no trend");
+        assert_eq!(estimate(&baseline[..1], &baseline[..1]), None, "two runs show no trend");
     }
 }

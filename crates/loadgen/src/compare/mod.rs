@@ -1,129 +1,141 @@
-//! Whether one side of a comparison is better or worse than the other, from the
-//! latencies of single queries.
+//! Compares two sides by the latencies of single queries: whether one side is better or worse.
 //!
-//! With one run a side, limits come from batches of the run ([`within`]) and are
-//! widened by an assumed deviation between runs ([`Options::between_runs`]). With
-//! several runs, each run is one observation ([`between`]) and the deviation is
-//! measured. A run may be played in slices that alternate with those of the other
-//! side; then two slices of each side are one observation. Where runs are added
-//! until the result is conclusive, limits hold at every look ([`anytime`]).
+//! With one run per side, limits come from batches of the run ([`within`]) and are widened by an
+//! assumed deviation between runs ([`Options::between_runs`]). With several runs, each run is one
+//! observation ([`between`]) and the deviation is measured. A run may be played in slices that
+//! alternate with those of the other side; then two slices of each side are one observation. If
+//! runs are added until the result is conclusive, limits hold at every look ([`anytime`]).
 //!
-//! All limits of a comparison hold together with the stated confidence, and a
-//! verdict follows from them alone: the false alarms of the whole comparison
-//! stay below [`Options::risk`]. `examples/compare_trials` measures both.
+//! All limits of a comparison hold together with the stated confidence, and the verdict follows
+//! only from them: the probability of a false alarm in the whole comparison stays below
+//! [`Options::risk`]. `examples/compare_trials` measures both.
+//!
+//! ```
+//! use dyno_loadgen::compare::{Metric, Options, Pairing, Run, Series, Verdict, compare};
+//!
+//! let run = |offset: u64| Run {
+//!     latency: (0..1_000).map(|query| 1_000_000 + offset + query * 7_919 % 1_000).collect(),
+//!     ..Run::default()
+//! };
+//! let median = Metric::Percentile(Series::Latency, 0.5);
+//! let options = Options::new(median, Vec::new(), Pairing::None);
+//! let comparison = compare(&[run(0)], &[run(200_000)], &options);
+//! assert_eq!(comparison.verdict, Verdict::Worse);
+//! assert!((comparison.rows[0].change.value - 0.2).abs() < 0.001);
+//! ```
 
-pub mod alone;
 mod anytime;
 mod between;
 mod drift;
 mod probability;
+pub mod single_run;
 pub mod slices;
 mod verdict;
 mod within;
 
 use crate::clock::{Nanos, SECOND};
 
-pub use self::anytime::Looks;
+pub use self::anytime::LookPolicy;
 pub use self::between::Interval;
 pub use self::drift::Drift;
 pub use self::verdict::{Doubt, Finding, Verdict};
-pub use self::within::{BATCHES, TooFew};
+pub use self::within::{BATCHES, DataShortage};
 
 use self::between::Moments;
 use self::probability::normal;
 use self::verdict::{DriftEffect, Tolerance};
 use self::within::{Estimate, Share};
 
-/// What a run left, in columns in the order of its schedule.
+/// Data of a run, in columns in the order of its schedule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
-    /// Of the answered queries, ns.
+    /// Latencies of the answered queries, ns.
     pub latency: Vec<Nanos>,
-    /// Of the queries whose first token is known, ns after they were scheduled.
+    /// Times to first token, ns after the due time, of queries whose first token is known.
     pub first_token: Vec<Nanos>,
-    /// Of the queries with several tokens, ns.
+    /// Times per output token, ns, of queries with several tokens.
     pub time_per_output_token: Vec<Nanos>,
-    /// When queries were answered, ns since the start, ascending.
+    /// Completion times of queries, ns since the start, ascending.
     pub completed: Vec<Nanos>,
-    /// Of every query, whether it failed.
+    /// Per query: whether it failed.
     pub failed: Vec<bool>,
-    /// Queries that one record stands for (above 0).
+    /// Number of queries that one record represents (> 0).
     pub stride: f64,
-    /// When it was played among all runs of the comparison, if that is known.
+    /// Position in the playing order of all runs of the comparison, if known.
     pub position: Option<f64>,
 }
 
-/// Times of a query.
+/// Kind of time of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Series {
-    /// From scheduled to answered.
+    /// Time from the due time to the answer.
     Latency,
-    /// From scheduled to the first token.
+    /// Time from the due time to the first token.
     FirstToken,
-    /// Between tokens.
+    /// Time between tokens.
     TimePerOutputToken,
 }
 
-/// What is compared.
+/// Metric that is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
-    /// A percentile, in (0, 1).
+    /// Percentile, in (0, 1).
     Percentile(Series, f64),
-    /// The mean.
+    /// Mean.
     Mean(Series),
-    /// Answers a second.
+    /// Answers per second.
     Throughput,
-    /// The share of queries that failed.
+    /// Share of failed queries.
     Failures,
 }
 
 impl Metric {
-    /// Whether more of it is better.
+    /// Returns whether higher values are better.
     #[must_use]
     pub fn is_better_high(self) -> bool {
         self == Self::Throughput
     }
 
-    /// Whether its difference is in shares of all queries; else it is in shares
-    /// of the baseline's value.
+    /// Returns whether its difference is a share of all queries; otherwise it is a share of the
+    /// baseline's value.
     #[must_use]
     pub fn is_absolute(self) -> bool {
         self == Self::Failures
     }
 }
 
-/// How runs of the two sides belong together.
+/// Correspondence between the runs of the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairing {
-    /// Not at all.
+    /// No correspondence.
     None,
-    /// Run `i` of one side was played beside run `i` of the other; of single
-    /// runs, query `i` was scheduled at the same time.
+    /// Run `i` of one side was played beside run `i` of the other side. For single runs, query `i`
+    /// was scheduled at the same time.
     InOrder,
 }
 
-/// What is asked for.
+/// Options of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The metric that has most of the risk.
+    /// Metric with most of the risk.
     pub headline: Metric,
-    /// The others.
+    /// Further metrics.
     pub further: Vec<Metric>,
-    /// How runs belong together.
+    /// Correspondence between the runs.
     pub pairing: Pairing,
-    /// Changes up to this share of the baseline's value are neither better nor worse
-    /// (>= 0). Of failures, which are no share of it, every change is.
+    /// Changes up to this share of the baseline's value are neither better nor worse (>= 0). It
+    /// does not apply to failures, where every change counts.
     pub threshold: f64,
     /// Changes up to this share of the baseline's value are equivalent (>= 0).
     pub margin: f64,
     /// Probability of any false alarm among all metrics, in (0, 1).
     pub risk: f64,
-    /// How often the comparison is made while runs are added.
-    pub looks: Looks,
+    /// When the comparison is evaluated while runs are added.
+    pub looks: LookPolicy,
     /// Standard deviation of the logarithm of a metric between runs of one system
-    /// (>= 0), assumed where each side has a single run.
+    /// (>= 0), assumed if each side has a single run.
     pub between_runs: f64,
-    /// Runs in a row that may be pooled into one observation where each alone has
+    /// Maximum number of consecutive runs that are pooled into one observation if single runs have
     /// too few values (>= 1); for [`Pairing::InOrder`].
     pub pooled_most: usize,
 }
@@ -145,61 +157,61 @@ impl Options {
             threshold: 0.0,
             margin: MARGIN,
             risk: RISK,
-            looks: Looks::One,
+            looks: LookPolicy::One,
             between_runs: 0.0,
             pooled_most: 1,
         }
     }
 }
 
-/// The headline's part of the risk, if it is not alone. The others share the rest
-/// evenly: theirs must be large changes to count.
+/// Part of the risk for the headline if there are further metrics. These share the rest evenly, so
+/// that only large changes of them count.
 const HEADLINE_PART: f64 = 0.8;
 
-/// The power at which [`Row::detectable`] is told.
+/// Statistical power of [`Row::detectable`].
 pub const POWER: f64 = 0.8;
 
-/// One metric of both sides.
+/// Comparison of one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// Metric.
     pub metric: Metric,
-    /// Of the baseline: ns, answers a second, or a share. Of several runs, the
-    /// geometric mean.
+    /// Value of the baseline: ns, answers per second, or a share. The geometric mean of several
+    /// runs.
     pub baseline: f64,
-    /// Of the candidate.
+    /// Value of the candidate.
     pub candidate: f64,
-    /// From baseline to candidate, as a share of the baseline; a difference of
-    /// shares for [`Metric::Failures`]. 0.02 is 2 % more.
+    /// Change from baseline to candidate, as a share of the baseline; a difference of shares for
+    /// [`Metric::Failures`]. 0.02 is 2 % more.
     pub change: Interval,
-    /// Of this row's limits, such that those of all rows hold together.
+    /// Confidence of the limits of this row, chosen such that those of all rows hold together.
     pub confidence: f64,
-    /// The smallest change that would have been found in [`POWER`] of all
-    /// comparisons like this one; infinite if none.
+    /// Smallest change that is found in [`POWER`] of all such comparisons; infinite if there is
+    /// none.
     pub detectable: f64,
-    /// Its trend over all runs.
+    /// Trend over all runs.
     pub drift: Option<Drift>,
-    /// What follows.
+    /// Conclusion.
     pub finding: Finding,
 }
 
 /// A metric that could not be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Omitted {
-    /// Which.
+pub struct OmittedMetric {
+    /// Metric.
     pub metric: Metric,
-    /// Why.
-    pub reason: TooFew,
+    /// Why it could not be compared.
+    pub reason: DataShortage,
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// The headline first, if it could be compared.
+    /// Compared metrics; the headline is first, if it could be compared.
     pub rows: Vec<Row>,
-    /// What could not.
-    pub omitted: Vec<Omitted>,
-    /// Of all.
+    /// Metrics that could not be compared.
+    pub omitted: Vec<OmittedMetric>,
+    /// Conclusion of the whole comparison.
     pub verdict: Verdict,
 }
 
@@ -221,7 +233,7 @@ pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Compar
         };
         match sides.row(metric, risk) {
             Ok(row) => rows.push(row),
-            Err(reason) => omitted.push(Omitted { metric, reason }),
+            Err(reason) => omitted.push(OmittedMetric { metric, reason }),
         }
     }
     let verdict = Verdict::new(&rows, options.headline);
@@ -234,7 +246,7 @@ struct Sides<'a> {
     options: &'a Options,
 }
 
-/// What the two sides have of a metric, and how they differ.
+/// Values of a metric on both sides, and their difference.
 struct Difference {
     baseline: f64,
     candidate: f64,
@@ -243,8 +255,8 @@ struct Difference {
 }
 
 impl Comparison {
-    /// Makes these metrics inconclusive because of the runs' conditions. A metric that
-    /// is worse stays worse unless `also_worse`.
+    /// Makes metrics inconclusive because of the conditions of the runs. A metric that is worse
+    /// stays worse unless `also_worse` is set.
     pub fn doubt(
         &mut self,
         headline: Metric,
@@ -262,7 +274,7 @@ impl Comparison {
 }
 
 impl Sides<'_> {
-    fn row(&self, metric: Metric, risk: f64) -> Result<Row, TooFew> {
+    fn row(&self, metric: Metric, risk: f64) -> Result<Row, DataShortage> {
         let found = match (metric, self.baseline, self.candidate) {
             (Metric::Failures, ..) => self.failures(risk)?,
             (_, [a], [b]) => self.of_single_runs(a, b, metric, risk)?,
@@ -277,9 +289,10 @@ impl Sides<'_> {
             reach: found.drift.filter(Drift::is_seen).map_or(0.0, |drift| drift.explains),
         };
         let detectable = found.interval.detectable(risk);
-        let (change, detectable) = match metric.is_absolute() {
-            true => (found.interval, detectable),
-            false => (found.interval.exponential(), detectable.exp_m1()),
+        let (change, detectable) = if metric.is_absolute() {
+            (found.interval, detectable)
+        } else {
+            (found.interval.exponential(), detectable.exp_m1())
         };
         let finding = Finding::new(metric, &change, tolerance, drift);
         let confidence = 1.0 - risk;
@@ -293,9 +306,9 @@ impl Sides<'_> {
         candidate: &Run,
         metric: Metric,
         risk: f64,
-    ) -> Result<Difference, TooFew> {
+    ) -> Result<Difference, DataShortage> {
         let [a, b] = estimates([baseline, candidate], metric, risk)?;
-        // A query that failed on one side only would shift all that follow.
+        // Queries do not correspond after a query that failed on one side only.
         let is_paired =
             self.options.pairing == Pairing::InOrder && baseline.failed == candidate.failed;
         let interval = between::single(&a, &b, is_paired);
@@ -307,7 +320,7 @@ impl Sides<'_> {
         })
     }
 
-    fn of_several_runs(&self, metric: Metric, risk: f64) -> Result<Difference, TooFew> {
+    fn of_several_runs(&self, metric: Metric, risk: f64) -> Result<Difference, DataShortage> {
         let is_paired =
             self.options.pairing == Pairing::InOrder && self.baseline.len() == self.candidate.len();
         if !is_paired {
@@ -331,8 +344,8 @@ impl Sides<'_> {
         candidate: &[Run],
         metric: Metric,
         risk: f64,
-    ) -> Result<Difference, TooFew> {
-        let each = |runs: &[Run]| -> Result<Vec<f64>, TooFew> {
+    ) -> Result<Difference, DataShortage> {
+        let each = |runs: &[Run]| -> Result<Vec<f64>, DataShortage> {
             runs.iter().map(|run| estimate_alone(run, metric)).collect()
         };
         let (a, b) = (each(baseline)?, each(candidate)?);
@@ -342,15 +355,15 @@ impl Sides<'_> {
             }
             _ => between::independent(&a, &b, risk),
         };
-        let mean = |values: &[f64]| Moments::of(values).mean.exp();
+        let mean = |values: &[f64]| Moments::from_values(values).mean.exp();
         let drift = self.drift((baseline, &a), (candidate, &b));
         Ok(Difference { baseline: mean(&a), candidate: mean(&b), interval, drift })
     }
 
-    fn failures(&self, risk: f64) -> Result<Difference, TooFew> {
+    fn failures(&self, risk: f64) -> Result<Difference, DataShortage> {
         let [mut a, mut b] = [self.baseline, self.candidate].map(|runs| share(runs, risk));
         if let (Ok(a), Ok(b)) = (&mut a, &mut b) {
-            // A side without failures does not say how they cluster.
+            // A side without failures does not show how failures cluster.
             let clustered = |one: &Share| one.independent / one.trials;
             let most = clustered(a).min(clustered(b));
             a.independent = most * a.trials;
@@ -358,8 +371,8 @@ impl Sides<'_> {
         }
         let (a, b) = (a?, b?);
         let reach = match self.options.looks {
-            Looks::One => normal(risk / 2.0),
-            Looks::Any => anytime::normal(self.baseline.len() as f64, risk),
+            LookPolicy::One => normal(risk / 2.0),
+            LookPolicy::Any => anytime::normal(self.baseline.len() as f64, risk),
         };
         let interval = between::shares(a, b, reach);
         Ok(Difference { baseline: a.value, candidate: b.value, interval, drift: None })
@@ -369,15 +382,15 @@ impl Sides<'_> {
         let placed = |(runs, values): (&[Run], &[f64])| -> Option<Vec<(f64, f64)>> {
             runs.iter().zip(values).map(|(run, &value)| Some((run.position?, value))).collect()
         };
-        drift::of(&placed(baseline)?, &placed(candidate)?)
+        drift::estimate(&placed(baseline)?, &placed(candidate)?)
     }
 }
 
 impl Run {
-    /// Pools runs that were played one after the other, such as the slices of one.
+    /// Pools consecutive runs, such as the slices of a run.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there are no runs.
     #[must_use]
     pub fn pool(runs: &[Self]) -> Self {
         let first = runs.first().expect("at least one run is pooled");
@@ -404,21 +417,23 @@ impl Run {
         }
     }
 
-    /// Time from one answer to the next.
+    /// Returns the times between answers.
     fn gaps(&self) -> Vec<Nanos> {
         let before = std::iter::once(&0).chain(&self.completed);
         self.completed.iter().zip(before).map(|(at, before)| at.saturating_sub(*before)).collect()
     }
 
-    /// ln of answers a second, where ln of the mean gap in ns is this.
+    /// Returns the logarithm of the answers per second for the logarithm of the mean gap in ns.
     fn log_rate(&self, log_gap: f64) -> f64 {
         (self.stride * SECOND as f64).ln() - log_gap
     }
 }
 
-/// The logarithm of a metric of two runs, with limits.
-fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], TooFew> {
-    let each = |of: &dyn Fn(&Run) -> Result<Estimate, TooFew>| Ok([of(runs[0])?, of(runs[1])?]);
+/// Returns the logarithm of a metric of two runs, with limits.
+fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], DataShortage> {
+    let each = |estimate: &dyn Fn(&Run) -> Result<Estimate, DataShortage>| {
+        Ok([estimate(runs[0])?, estimate(runs[1])?])
+    };
     match metric {
         Metric::Percentile(series, p) => {
             within::percentiles(runs.map(|run| run.times(series)), p, risk)
@@ -432,8 +447,8 @@ fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2]
     }
 }
 
-/// The logarithm of a metric of one run.
-fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, TooFew> {
+/// Returns the logarithm of a metric of one run.
+fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
     match metric {
         Metric::Percentile(series, p) => within::percentile_alone(run.times(series), p),
         Metric::Mean(series) => within::mean_alone(run.times(series)),
@@ -442,9 +457,9 @@ fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, TooFew> {
     }
 }
 
-/// The share of failures on one side. Of several runs, their differences say how
+/// Returns the share of failures on one side. With several runs, their differences show how
 /// failures cluster.
-fn share(runs: &[Run], risk: f64) -> Result<Share, TooFew> {
+fn share(runs: &[Run], risk: f64) -> Result<Share, DataShortage> {
     match runs {
         [run] => within::share(&run.failed, risk),
         runs => {

@@ -1,10 +1,10 @@
-//! Distribution functions that intervals need: Student's t, the normal, and the
-//! binomial for a number of trials that is no whole number.
+//! Distribution functions of intervals: Student's t, the normal distribution, and the binomial
+//! distribution for any real number of trials.
 //!
-//! All of them are the regularised incomplete beta function, here by its
+//! All but the normal distribution are the regularized incomplete beta function, computed by its
 //! continued fraction (Abramowitz and Stegun 26.5.8) in Lentz's form.
 
-/// P(X <= `x`) for a beta variable: `I_x(a, b)`, `a` and `b` above 0.
+/// Returns P(X <= `x`) for a beta variable: `I_x(a, b)`, `a` and `b` above 0.
 fn beta_at_most(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -12,7 +12,7 @@ fn beta_at_most(x: f64, a: f64, b: f64) -> f64 {
     if x >= 1.0 {
         return 1.0;
     }
-    // The fraction converges fast on this side of the mean only.
+    // The fraction converges fast only on this side of the mean.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - beta_at_most(1.0 - x, b, a);
     }
@@ -21,7 +21,7 @@ fn beta_at_most(x: f64, a: f64, b: f64) -> f64 {
     log_front.exp() / fraction(x, a, b)
 }
 
-/// `1 + d_1 / (1 + d_2 / (1 + ...))`.
+/// Returns the continued fraction `1 + d_1 / (1 + d_2 / (1 + ...))`.
 fn fraction(x: f64, a: f64, b: f64) -> f64 {
     /// Enough for parameters up to 10^9: it takes about their square root.
     const TERMS: u32 = 100_000;
@@ -46,7 +46,7 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// ln of the gamma function, for x above 0: Stirling's series from 15 on, and the
+/// Returns the logarithm of the gamma function for x above 0: Stirling's series from 15 on, and the
 /// recurrence below.
 fn log_gamma(x: f64) -> f64 {
     let (mut x, mut product) = (x, 1.0);
@@ -61,20 +61,20 @@ fn log_gamma(x: f64) -> f64 {
     (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series - product.ln()
 }
 
-/// P(T <= `t`) for Student's t with `freedom` (> 0) degrees.
+/// Returns P(T <= `t`) for Student's t with `freedom` (> 0) degrees.
 fn student_at_most(t: f64, freedom: f64) -> f64 {
     let tail = 0.5 * beta_at_most(freedom / (freedom + t * t), freedom / 2.0, 0.5);
     if t > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The probability that Student's t with `freedom` degrees is at least as far
+/// Returns the probability that Student's t with `freedom` degrees is at least as far
 /// from 0 as `t`, on either side.
 #[must_use]
 pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     beta_at_most(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The value that Student's t with `freedom` (> 0) degrees exceeds with
+/// Returns the value that Student's t with `freedom` (> 0) degrees exceeds with
 /// probability `tail`, in (0, 0.5].
 #[must_use]
 pub fn student(tail: f64, freedom: f64) -> f64 {
@@ -85,16 +85,16 @@ pub fn student(tail: f64, freedom: f64) -> f64 {
     root(0.0, 1.0 / tail, |t| student_at_most(t, freedom) - (1.0 - tail))
 }
 
-/// With more degrees of freedom, Student's t is normal to five digits.
+/// Degrees of freedom above which Student's t equals the normal distribution to five digits.
 const FREEDOM_OF_NORMAL: f64 = 1e5;
 
-/// The value that a standard normal exceeds with probability `tail`, in (0, 0.5].
+/// Returns the value that a standard normal variable exceeds with probability `tail`, in (0, 0.5].
 #[must_use]
 pub fn normal(tail: f64) -> f64 {
     root(0.0, 38.0, |x| tail - normal_above(x))
 }
 
-/// P(X > `x`) for a standard normal and `x >= 0`, absolute error below 1e-15.
+/// Returns P(X > `x`) for a standard normal variable and `x >= 0`, absolute error below 1e-15.
 ///
 /// Source: Marsaglia, "Evaluating the normal distribution", 2004.
 fn normal_above(x: f64) -> f64 {
@@ -107,7 +107,7 @@ fn normal_above(x: f64) -> f64 {
     (0.5 - sum * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()).max(0.0)
 }
 
-/// The largest count `k`, as a real number, with P(X <= k) <= `tail` for X
+/// Returns the largest count `k`, as a real number, with P(X <= k) <= `tail` for X
 /// binomial of `trials` (any number above 0) with `probability`; -1 if not even
 /// `k = 0` is that unlikely.
 #[must_use]
@@ -126,7 +126,7 @@ fn at_most(k: f64, trials: f64, probability: f64) -> f64 {
     beta_at_most(1.0 - probability, trials - k, k + 1.0)
 }
 
-/// Where a function that grows from `low` to `high` changes its sign.
+/// Returns where a function that increases from `low` to `high` changes its sign.
 fn root(low: f64, high: f64, grows: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (low, high);
     for _ in 0..100 {

@@ -1,20 +1,18 @@
-//! The order of runs of two sides that are played in turn, and what of them is one
-//! observation.
+//! The order of runs of two sides that are played in turn, and which slices form one observation.
 //!
-//! A run may be played in slices. Four slices in the order A B B A, or B A A B, are
-//! one observation: the two of each side are pooled, so that a steady drift of the
-//! machine falls on both alike. Which of the two orders it is, a coin decides. So
-//! the sign of whatever the machine does to an observation is that coin's, and
-//! observations of equal systems are not correlated, however slowly or regularly
-//! the machine changes.
+//! A run may be played in slices. Four slices in the order A B B A, or B A A B, are one
+//! observation: the two slices of each side are pooled, so that a steady drift of the machine
+//! affects both sides equally. The order of each observation is random. Any remaining effect of the
+//! machine therefore has a random sign, and observations of equal systems are uncorrelated, however
+//! slowly or regularly the machine changes.
 
 use super::Run;
 use crate::rng::Mt19937;
 
-/// The baseline and the candidate.
+/// Number of sides: baseline and candidate.
 const SIDES: usize = 2;
 
-/// Slices of one side that are one observation.
+/// Slices per side in one observation.
 const POOLED: usize = 2;
 
 /// Returns the side (0 or 1) of each run of pair `pair`, in the order in which they
@@ -28,7 +26,7 @@ pub fn order(pair: usize, slices: usize, seed: u64) -> Vec<usize> {
         return if pair.is_multiple_of(2) { vec![0, 1] } else { vec![1, 0] };
     }
     assert!(slices > 0 && slices.is_multiple_of(POOLED), "{slices} slices");
-    // A generator of its own for each pair: any of them can be resumed.
+    // Each pair has its own generator, so that a comparison can be resumed at any pair.
     let mut random = Mt19937::new(seed.wrapping_mul(PAIRS_OF_SEED).wrapping_add(pair as u64));
     let mut four = |_| match random.bounded(2) {
         0 => [0, 1, 1, 0],
@@ -37,15 +35,15 @@ pub fn order(pair: usize, slices: usize, seed: u64) -> Vec<usize> {
     (0..slices / POOLED).flat_map(&mut four).collect()
 }
 
-/// More pairs than a comparison plays.
+/// Seeds reserved per comparison: more than it has pairs.
 const PAIRS_OF_SEED: u64 = 1 << 20;
 
-/// Returns the place among all runs of slice `slice` of `side` in pair `pair`.
+/// Returns the position of a slice among all runs: slice `slice` of `side` in pair `pair`.
 ///
 /// # Panics
-/// As [`order`].
+/// If `slices`, those of one side, are neither 1 nor even.
 #[must_use]
-pub fn position((pair, side, slice): (usize, usize, usize), slices: usize, seed: u64) -> f64 {
+pub fn position(pair: usize, side: usize, slice: usize, slices: usize, seed: u64) -> f64 {
     let sides = order(pair, slices, seed);
     let mut places = (0..sides.len()).filter(|&at| sides[at] == side);
     let within = places.nth(slice).unwrap_or(0);
@@ -73,8 +71,8 @@ mod tests {
         for (pair, slices) in [(0, 2), (3, 4), (7, 8)] {
             for observation in 0..observations_per_pair(slices) {
                 let sum = |side: usize| -> f64 {
-                    let of = |i: usize| position((pair, side, 2 * observation + i), slices, 5);
-                    of(0) + of(1)
+                    let place = |i: usize| position(pair, side, 2 * observation + i, slices, 5);
+                    place(0) + place(1)
                 };
                 assert!((sum(0) - sum(1)).abs() < 1e-9, "{pair} {slices}");
             }
@@ -89,7 +87,7 @@ mod tests {
         let mut places: Vec<u64> = Vec::new();
         for pair in 0..3 {
             for run in 0..16 {
-                places.push(position((pair, run / 8, run % 8), 8, 9) as u64);
+                places.push(position(pair, run / 8, run % 8, 8, 9) as u64);
             }
         }
         places.sort_unstable();
@@ -100,7 +98,7 @@ mod tests {
     fn without_slices_pairs_take_turns() {
         let sides: Vec<usize> = (0..5).flat_map(|pair| order(pair, 1, 3)).collect();
         assert_eq!(sides, [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]);
-        let sum = |side| (0..4).map(|pair| position((pair, side, 0), 1, 3)).sum::<f64>();
+        let sum = |side| (0..4).map(|pair| position(pair, side, 0, 1, 3)).sum::<f64>();
         assert!((sum(0) - sum(1)).abs() < 1e-9);
     }
 }

@@ -1,4 +1,4 @@
-//! What intervals conclude: for one metric, and for the whole comparison.
+//! Conclusions from intervals: for one metric, and for the whole comparison.
 
 use super::between::Interval;
 use super::{Metric, Row};
@@ -6,11 +6,9 @@ use super::{Metric, Row};
 /// Conclusion of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// The interval lies on the good side of 0 and of the threshold, and not within
-    /// the margin.
+    /// The interval is on the better side of 0 and of the threshold, and not within the margin.
     Better,
-    /// The interval lies on the bad side of 0 and of the threshold, and not within
-    /// the margin.
+    /// The interval is on the worse side of 0 and of the threshold, and not within the margin.
     Worse,
     /// The whole interval lies within the margin.
     Equivalent,
@@ -21,18 +19,17 @@ pub enum Finding {
 /// Why a metric is inconclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// The interval reaches beyond the margin, and excludes neither 0 nor changes
-    /// below the threshold.
+    /// The interval exceeds the margin, and excludes neither 0 nor changes below the threshold.
     Wide,
-    /// The interval has no limit on a side that would show a difference.
+    /// There are too few values: the interval has no limit on a side.
     TooFew,
     /// A drift of the runs could explain the difference.
     Drift,
-    /// The two sides do not measure the same, or one of them has no valid result.
+    /// The conditions of the two sides differ, or one side has no valid result.
     Conditions,
 }
 
-/// Which changes matter.
+/// Changes that are tolerated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tolerance {
     /// Changes up to this are neither better nor worse (>= 0).
@@ -41,22 +38,18 @@ pub(super) struct Tolerance {
     pub margin: f64,
 }
 
-/// Failures up to this share more or less are equivalent, unless there is a
-/// difference.
+/// Changes of the share of failures up to this are equivalent, unless the interval excludes 0.
 const FAILURES_MARGIN: f64 = 0.01;
 
 impl Tolerance {
-    /// Returns the tolerance of a metric. Every change of failures matters.
+    /// Returns the tolerance of a metric. Failures have no threshold.
     pub fn for_metric(self, metric: Metric) -> Self {
-        match metric.is_absolute() {
-            true => Self { threshold: 0.0, margin: FAILURES_MARGIN },
-            false => self,
-        }
+        if metric.is_absolute() { Self { threshold: 0.0, margin: FAILURES_MARGIN } } else { self }
     }
 }
 
 impl Finding {
-    /// Returns what a change concludes; `drift` is on the same scale.
+    /// Returns the conclusion from a change; `drift` is on the same scale.
     pub(super) fn new(
         metric: Metric,
         change: &Interval,
@@ -67,7 +60,7 @@ impl Finding {
         let Tolerance { threshold, margin } = tolerance;
         let (is_higher, is_lower) = (low > threshold, high < -threshold);
         let is_within = |reach: f64| -margin <= low - reach && high + reach <= margin;
-        // Of failures every difference counts, also one within the margin.
+        // Every difference of failures counts, even within the margin.
         let is_difference = is_higher || is_lower;
         if is_within(drift.reach) && !(metric.is_absolute() && is_difference) {
             return Self::Equivalent;
@@ -86,25 +79,25 @@ impl Finding {
         }
     }
 
-    /// Whether candidate and baseline differ by more than the threshold.
+    /// Returns whether candidate and baseline differ by more than the threshold.
     #[must_use]
     pub fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
     }
 
-    /// Whether more runs could change it.
+    /// Returns whether the finding is conclusive; otherwise more runs could decide.
     #[must_use]
     pub fn is_conclusive(self) -> bool {
         !matches!(self, Self::Inconclusive(_))
     }
 }
 
-/// What a drift of the runs could do to a change.
+/// Possible effect of a drift of the runs on a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct DriftEffect {
-    /// Whether it could be all of the part that matters.
+    /// Whether the drift could explain the change beyond the threshold.
     pub could_explain: bool,
-    /// How far it could move the limits (>= 0).
+    /// Maximum shift of the limits by the drift (>= 0).
     pub reach: f64,
 }
 

@@ -1,63 +1,61 @@
-//! What one run says of a metric: an estimate and its limits, where neighbouring
-//! queries resemble each other.
+//! Estimate of a metric from one run, with limits, for runs whose neighboring queries are
+//! correlated.
 //!
-//! A run is cut into [`BATCHES`] batches. How much the batches differ says how
-//! many independent queries the run is worth, whatever correlates the queries
-//! (a queue, a clock frequency, pauses). A percentile's limits are then order
-//! statistics: the ranks between which the binomial distribution of that many
-//! queries keeps the percentile. No density is estimated, and where too few
-//! queries lie beyond the percentile there is no upper limit.
+//! A run is cut into [`BATCHES`] batches. The differences between batches determine the equivalent
+//! number of independent queries, for any kind of correlation (a queue, a clock frequency, pauses).
+//! The limits of a percentile are order statistics: the ranks between which the percentile lies by
+//! the binomial distribution for that number of queries. No density is estimated. There is no upper
+//! limit if too few queries are beyond the percentile.
 //!
-//! Sources: Woodruff, "Confidence intervals for medians and other position
-//! measures", 1952; Korn and Graubard, "Confidence intervals for proportions
-//! with small expected number of positive counts", 1998, for the number of
-//! independent observations; Schmeiser, "Batch size effects in the analysis of
-//! simulation output", 1982, for few and long batches.
+//! Sources: Woodruff, "Confidence intervals for medians and other position measures", 1952; Korn
+//! and Graubard, "Confidence intervals for proportions with small expected number of positive
+//! counts", 1998, for the number of independent observations; Schmeiser, "Batch size effects in the
+//! analysis of simulation output", 1982, for few and long batches.
 
 use super::probability::{binomial_low, normal, student};
 use crate::metrics::rank;
 
-/// Few, so that a batch is much longer than what correlates its queries.
+/// Number of batches: few, so that a batch is much longer than the correlation of its queries.
 pub const BATCHES: usize = 20;
 
-/// Values that a batch needs at least.
+/// Minimum number of values per batch.
 const BATCH_FEWEST: usize = 5;
 
-/// Values beyond a percentile without which it is not estimated.
+/// Minimum number of values beyond a percentile.
 const BEYOND_FEWEST: f64 = 5.0;
 
-/// How many values a metric has, and how many it takes.
+/// Shortage of data: a metric has fewer values than it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooFew {
-    /// In the run that has the fewest.
+pub struct DataShortage {
+    /// Values in the run that has the fewest.
     pub values: u64,
-    /// At least.
+    /// Minimum number of values.
     pub needed: u64,
 }
 
-/// An estimate on a scale on which differences count: logarithms, or shares.
+/// Estimate as a logarithm, or as a share.
 #[derive(Debug, Clone)]
 pub struct Estimate {
-    /// The metric.
+    /// Value of the metric.
     pub value: f64,
-    /// From the lower limit up to the value (>= 0).
+    /// Distance from the lower limit to the value (>= 0).
     pub below: f64,
-    /// From the value up to the upper limit (>= 0); infinite where there is none.
+    /// Distance from the value to the upper limit (>= 0); infinite without one.
     pub above: f64,
-    /// Of the batches, in the direction in which the metric grows.
+    /// Values of the batches, which increase with the metric.
     pub batches: Vec<f64>,
 }
 
-/// ln of percentile `p` on both sides; values stand in the order of their runs.
+/// Returns the logarithm of percentile `p` for both sides; values are in the order of their runs.
 ///
-/// The side whose queries resemble each other more says so for both. A run that
-/// happened to miss its system's bursts would else take its low percentile for
-/// certain: false alarms of a queue at load 0.8 were twice as many.
+/// Both sides use the mean of their design effects. Otherwise a run that happened to miss the
+/// bursts of its system would have too narrow limits: false alarms of a queue at load 0.8 were
+/// twice as many.
 ///
 /// # Errors
-/// If there are too few values to estimate it at all.
-pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2], TooFew> {
-    let [a, b] = sides.map(|values| Percentile::of(values, p));
+/// If there are too few values.
+pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2], DataShortage> {
+    let [a, b] = sides.map(|values| Percentile::from_values(values, p));
     let (a, b) = (a?, b?);
     let effect = 0.5 * (a.effect + b.effect);
     Ok([a.limited(effect, risk), b.limited(effect, risk)])
@@ -66,14 +64,14 @@ pub fn percentiles(sides: [&[u64]; 2], p: f64, risk: f64) -> Result<[Estimate; 2
 struct Percentile {
     p: f64,
     sorted: Vec<u64>,
-    /// The share of values beyond it, in each batch.
+    /// Share of values beyond the percentile, per batch.
     over: Vec<f64>,
-    /// How many queries are worth one.
+    /// Design effect: number of queries that are equivalent to one independent query.
     effect: f64,
 }
 
 impl Percentile {
-    fn of(values: &[u64], p: f64) -> Result<Self, TooFew> {
+    fn from_values(values: &[u64], p: f64) -> Result<Self, DataShortage> {
         let sorted = sorted(values, p)?;
         let value = at(&sorted, p);
         let batches = |is_beyond: &dyn Fn(u64) -> bool| {
@@ -84,16 +82,16 @@ impl Percentile {
             let batches = means(values.len(), BATCHES, sum);
             (design_effect(&batches, values.len() as f64, share), batches)
         };
-        // Where latencies tie, the percentile stands on a step of their
-        // distribution: next to nothing may lie above it, or next to everything
-        // at or above it, and the other end of the step says how they cluster.
+        // If latencies tie, the percentile is on a step of their distribution: almost no value may
+        // be above it, or almost all values at or above it. The other end of the step then shows
+        // how they cluster.
         let above = batches(&|other| other > value);
         let from = batches(&|other| other >= value);
         let (effect, over) = if from.0 > above.0 { from } else { above };
         Ok(Self { p, over, effect, sorted })
     }
 
-    /// With limits as of queries of which `effect` are worth one.
+    /// Returns the estimate, with limits for this design effect.
     fn limited(self, effect: f64, risk: f64) -> Estimate {
         let count = self.sorted.len() as f64;
         let independent = independent(count, effect, BATCHES, risk);
@@ -103,7 +101,7 @@ impl Percentile {
             ..0.0 => f64::INFINITY,
             low => value - log((low * count).floor()),
         };
-        // The same from the other end.
+        // The upper limit, by symmetry.
         let above = match binomial_low(independent, 1.0 - self.p, risk / 2.0) / independent {
             ..0.0 => f64::INFINITY,
             beyond => log(((1.0 - beyond) * count).ceil()) - value,
@@ -112,15 +110,15 @@ impl Percentile {
     }
 }
 
-/// ln of percentile `p` alone.
+/// Returns the logarithm of percentile `p` without limits.
 ///
 /// # Errors
 /// If there are too few values.
-pub fn percentile_alone(values: &[u64], p: f64) -> Result<f64, TooFew> {
+pub fn percentile_alone(values: &[u64], p: f64) -> Result<f64, DataShortage> {
     sorted(values, p).map(|sorted| ln(at(&sorted, p) as f64))
 }
 
-fn sorted(values: &[u64], p: f64) -> Result<Vec<u64>, TooFew> {
+fn sorted(values: &[u64], p: f64) -> Result<Vec<u64>, DataShortage> {
     let beyond = (BEYOND_FEWEST / (1.0 - p).min(p)).ceil();
     enough(values.len(), (BATCHES * BATCH_FEWEST).max(index(beyond, usize::MAX)))?;
     let mut sorted = values.to_vec();
@@ -128,17 +126,17 @@ fn sorted(values: &[u64], p: f64) -> Result<Vec<u64>, TooFew> {
     Ok(sorted)
 }
 
-/// As the logs take percentiles: without interpolation.
+/// Returns percentile `p` without interpolation, as in the logs.
 #[expect(clippy::cast_possible_truncation, reason = "a rank is below the length of a slice")]
 fn at(sorted: &[u64], p: f64) -> u64 {
     sorted[rank(sorted.len() as u64, p) as usize]
 }
 
-/// ln of the mean of `values`, which stand in the order of the run.
+/// Returns the logarithm of the mean of `values`, which are in the order of the run.
 ///
 /// # Errors
-/// If there are too few.
-pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, TooFew> {
+/// If there are too few values.
+pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, DataShortage> {
     enough(values.len(), BATCHES * BATCH_FEWEST)?;
     let sum = |range: std::ops::Range<usize>| values[range].iter().map(|&v| v as f64).sum::<f64>();
     let batches = means(values.len(), BATCHES, sum);
@@ -148,50 +146,50 @@ pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, TooFew> {
     Ok(Estimate { value: ln(mean), below: reach, above: reach, batches })
 }
 
-/// ln of the mean alone.
+/// Returns the logarithm of the mean without limits.
 ///
 /// # Errors
 /// If there is no value.
-pub fn mean_alone(values: &[u64]) -> Result<f64, TooFew> {
+pub fn mean_alone(values: &[u64]) -> Result<f64, DataShortage> {
     enough(values.len(), 1)?;
     Ok(ln(values.iter().map(|&v| v as f64).sum::<f64>() / values.len() as f64))
 }
 
-/// A share of events and what it rests on.
+/// Share of events, with its numbers of trials.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     /// Events / trials.
     pub value: f64,
     /// Trials.
     pub trials: f64,
-    /// How many independent trials would be as uncertain.
+    /// Number of independent trials with the same uncertainty.
     pub independent: f64,
 }
 
-/// The share of `events`, which stand in the order of the run.
+/// Returns the share of `events`, which are in the order of the run.
 ///
-/// A run may be as short as it likes: shares have limits of their own. Batches of
-/// few queries do not see what correlates more of them, so that no fewer than a
-/// batch needs at least are then worth one.
+/// Short runs are accepted, because shares have their own limits. Batches of few queries do not
+/// show longer correlations; the design effect of a short run is therefore at least
+/// [`BATCH_FEWEST`].
 ///
 /// # Errors
-/// If there are too few.
-pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
+/// If there are fewer than two events.
+pub fn share(events: &[bool], risk: f64) -> Result<Share, DataShortage> {
     enough(events.len(), 2)?;
     let batches = means(events.len(), BATCHES.min(events.len()), |range| count(&events[range]));
     let is_short = events.len() < BATCHES * BATCH_FEWEST;
     let least = if is_short { BATCH_FEWEST as f64 } else { 1.0 };
-    Ok(of_parts(&batches, count(events), events.len() as f64, (risk, least)))
+    Ok(of_parts(&batches, count(events), events.len() as f64, risk, least))
 }
 
-/// The share of events of several runs.
+/// Returns the share of events of several runs.
 pub fn share_of_runs(runs: &[&[bool]], risk: f64) -> Share {
     let trials: usize = runs.iter().map(|run| run.len()).sum();
     let shares: Vec<f64> = runs.iter().map(|run| count(run) / run.len().max(1) as f64).collect();
-    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, (risk, 1.0))
+    of_parts(&shares, runs.iter().map(|run| count(run)).sum(), trials as f64, risk, 1.0)
 }
 
-fn of_parts(shares: &[f64], events: f64, trials: f64, (risk, least): (f64, f64)) -> Share {
+fn of_parts(shares: &[f64], events: f64, trials: f64, risk: f64, least: f64) -> Share {
     let value = events / trials.max(1.0);
     let effect = design_effect(shares, trials, value).max(least);
     Share { value, trials, independent: independent(trials, effect, shares.len(), risk) }
@@ -201,14 +199,15 @@ fn count(events: &[bool]) -> f64 {
     events.iter().filter(|&&event| event).count() as f64
 }
 
-fn enough(values: usize, needed: usize) -> Result<(), TooFew> {
-    match values >= needed {
-        true => Ok(()),
-        false => Err(TooFew { values: values as u64, needed: needed as u64 }),
+fn enough(values: usize, needed: usize) -> Result<(), DataShortage> {
+    if values >= needed {
+        Ok(())
+    } else {
+        Err(DataShortage { values: values as u64, needed: needed as u64 })
     }
 }
 
-/// The mean of each batch, from its sum.
+/// Returns the mean of each batch, from its sum.
 fn means(count: usize, batches: usize, sum: impl Fn(std::ops::Range<usize>) -> f64) -> Vec<f64> {
     let bound = |batch: usize| batch * count / batches;
     let mean = |batch| {
@@ -219,10 +218,10 @@ fn means(count: usize, batches: usize, sum: impl Fn(std::ops::Range<usize>) -> f
     (0..batches).map(mean).collect()
 }
 
-/// The variance of the mean of batches.
+/// Returns the variance of the mean of batches.
 ///
-/// Neighbouring batches that still resemble each other would make it too
-/// small: it grows as it does for an autoregressive process.
+/// It is corrected for the correlation of neighboring batches as for an autoregressive process;
+/// otherwise it would be too small.
 fn variance_of_mean(batches: &[f64]) -> f64 {
     let count = batches.len() as f64;
     let mean = batches.iter().sum::<f64>() / count;
@@ -233,12 +232,12 @@ fn variance_of_mean(batches: &[f64]) -> f64 {
     squares / (count - 1.0) / count * (1.0 + correlation) / (1.0 - correlation)
 }
 
-/// Beyond this, a run is so short that its batches say nothing.
+/// Maximum correlation: above it, a run is too short for its batches to be useful.
 const CORRELATION_MOST: f64 = 0.9;
 
-/// How many observations are worth one independent one, by how much the shares
-/// of batches vary; at least 1: batches more alike than chance makes them are
-/// chance, too. A share of 0 or 1 says nothing of it.
+/// Returns the design effect: how many observations are equivalent to one independent observation,
+/// from the variation of the batches. At least 1, because batches can be more alike by chance. 1
+/// for a share of 0 or 1, which has no variation.
 fn design_effect(batches: &[f64], count: f64, share: f64) -> f64 {
     match share * (1.0 - share) / count {
         of_one if of_one > 0.0 => (variance_of_mean(batches) / of_one).max(1.0),
@@ -246,8 +245,8 @@ fn design_effect(batches: &[f64], count: f64, share: f64) -> f64 {
     }
 }
 
-/// Independent observations in `count`; fewer than `effect` says, because it
-/// comes from few batches.
+/// Returns the number of independent observations in `count`; fewer than `count / effect`, because
+/// `effect` is estimated from few batches.
 fn independent(count: f64, effect: f64, batches: usize, risk: f64) -> f64 {
     let freedom = (batches - 1) as f64;
     let by_few = (normal(risk / 2.0) / student(risk / 2.0, freedom)).powi(2);

@@ -1,12 +1,11 @@
-//! The built-in table: what the rules fix for every test and for each model.
+//! The built-in table: values that the rules fix for every test and for each model.
 //!
-//! Values of LoadGen 6.0.17 (SPEC section 2.5), as our own table. Rows of its
-//! text that no release reads (`Server.target_duration`,
-//! `Offline.target_latency_percentile`) are left out.
+//! It has the values of LoadGen 6.0.17 (SPEC section 2.5). Rows that no release reads
+//! (`Server.target_duration`, `Offline.target_latency_percentile`) are left out.
 
 use super::grammar::Entry;
 
-/// Scenario, name, value.
+/// Row of the table: scenario, name, value.
 type Row = (&'static str, &'static str, &'static str);
 
 const PSC: &str = "performance_sample_count_override";
@@ -17,7 +16,7 @@ const LATENCY: &str = "target_latency";
 const TTFT: &str = "ttft_latency";
 const TPOT: &str = "tpot_latency";
 
-/// Each model with its rows; `*` is every model.
+/// Rows of each model; `*` is every model.
 #[rustfmt::skip]
 const TABLE: &[(&str, &[Row])] = &[
     ("*", &[
@@ -73,7 +72,7 @@ const TABLE: &[(&str, &[Row])] = &[
     ("gpt-oss-120b-interactive", &[("*", PSC, "6396"), ("*", "accuracy_sample_count_override", "4395"), ("*", CAT, "1"), ("*", TOKENS, "1"), ("Server", LATENCY, "0"), ("Server", TTFT, "2000"), ("Server", TPOT, "15")]),
 ];
 
-/// The models that the built-in table knows.
+/// Returns the models of the built-in table.
 pub fn built_in_models() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|(model, _)| *model).filter(|model| *model != "*")
 }

@@ -1,4 +1,4 @@
-//! The lines of a `.conf` file: `key = value`, with the reference's quirks.
+//! Grammar of `.conf` files: lines `key = value`, with the quirks of the reference.
 
 use super::number::{strtod, strtoull};
 
@@ -15,37 +15,37 @@ pub(super) struct Entry {
     pub values: usize,
 }
 
-/// A line that is accepted and sets nothing, though it is no comment.
+/// A line that is accepted and sets nothing, but is not a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Idle {
+pub(super) struct IdleLine {
     /// Line, from 1.
     pub line: usize,
-    /// The line.
+    /// Text of the line.
     pub text: String,
 }
 
-/// A line that voids its file.
+/// A line that makes its file unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadLine {
     /// Line, from 1.
     pub line: usize,
-    /// The line.
+    /// Text of the line.
     pub text: String,
-    /// What was expected, and what was found.
+    /// Expected and found content.
     pub expected: String,
-    /// Whether it is bad behind the ` = `.
+    /// Whether the error is in the value.
     pub in_value: bool,
 }
 
-/// What a text says.
+/// Parsed lines of a text.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub entries: Vec<Entry>,
-    pub idle: Vec<Idle>,
+    pub idle: Vec<IdleLine>,
     pub bad: Vec<BadLine>,
 }
 
-/// Reads every line; a bad one does not hide the next.
+/// Parses all lines, including those after a bad one.
 pub(super) fn read(text: &str) -> Lines {
     let mut lines = Lines::default();
     for (at, text) in text.split('\n').enumerate() {
@@ -56,7 +56,7 @@ pub(super) fn read(text: &str) -> Lines {
 
 impl Lines {
     fn read(&mut self, line: usize, text: &str) {
-        // What C calls space; other Unicode white space belongs to a token.
+        // White space of C; other Unicode white space belongs to a token.
         let mut tokens =
             text.split([' ', '\t', '\x0b', '\x0c', '\r']).filter(|token| !token.is_empty());
         let bad = |expected| {
@@ -64,14 +64,14 @@ impl Lines {
             BadLine { line, text, expected, in_value: false }
         };
         let bad_value = |expected| BadLine { in_value: true, ..bad(expected) };
-        let idle = || Idle { line, text: text.trim().to_string() };
+        let idle = || IdleLine { line, text: text.trim().to_string() };
         let key = match tokens.next() {
             None | Some("#") => return,
             Some(key) => key,
         };
         match tokens.next() {
             Some("=") => {}
-            // `#word` alone is a key to the reference, and a comment to its author.
+            // The reference parses `#word` alone as a key; it is meant as a comment.
             None if key.starts_with('#') => return,
             None | Some("#") => return self.idle.push(idle()),
             Some(_) if key.starts_with('#') => {
@@ -102,7 +102,7 @@ impl Lines {
     }
 }
 
-/// Whether the whole text is one number to C.
+/// Returns whether C parses the whole text as one number.
 fn is_number(text: &str) -> bool {
     strtoull(text).1 == text.len() || strtod(text).1 == text.len()
 }

@@ -1,41 +1,42 @@
-//! Which key of a `.conf` file sets which field, how, and from which files.
+//! Keys of `.conf` files: the field that each sets, how its value is parsed, and which files may
+//! set it.
 
 use super::ConfType;
 use super::number::{strtod, strtoull};
 use crate::settings::{Scenario, TestMode, TestSettings};
 
-/// A key: the last part of `model.scenario.name`.
+/// Key: the last part of `model.scenario.name`.
 pub(super) struct Key {
     pub name: &'static str,
-    /// The scenario it is looked up under; none is the scenario of the test.
+    /// Scenario under which it is looked up; `None` is the scenario of the test.
     pub scenario: Option<Scenario>,
-    /// Whether the built-in table alone may set it.
+    /// Whether only the built-in table may set it.
     built_in_only: bool,
-    /// The field that must be true for this key to be read.
+    /// Field that must be true for this key to be read.
     pub needs: Option<Flag>,
-    /// The field of [`TestSettings`].
+    /// Field of [`TestSettings`].
     pub field: &'static str,
-    pub reads: Reads,
+    pub reads: ValueReader,
 }
 
-/// A field that switches another key on.
+/// Field that enables another key.
 #[derive(Clone, Copy)]
 pub(super) struct Flag {
     pub name: &'static str,
     pub is_set: fn(&TestSettings) -> bool,
 }
 
-/// How a value is read. The factors turn the unit of the key into that of the field.
-pub(super) enum Reads {
+/// How a value is parsed. Factors convert the unit of the key to that of the field.
+pub(super) enum ValueReader {
     /// 0 to 3, in the order of [`TestMode::ALL`].
     Mode,
-    /// 1 is true, everything else false.
+    /// 1 is true, other values are false.
     One(fn(&mut TestSettings) -> &mut bool),
-    /// 0 is false, everything else true.
+    /// 0 is false, other values are true.
     NonZero(fn(&mut TestSettings) -> &mut bool),
     /// A whole number.
     Whole(fn(&mut TestSettings) -> &mut u64, u64),
-    /// A whole number that passes through a C `int`: 2^32 - 1 becomes 2^64 - 1.
+    /// A whole number that is converted through a C `int`: 2^32 - 1 becomes 2^64 - 1.
     Int(fn(&mut TestSettings) -> &mut u64),
     /// A number.
     Number(fn(&mut TestSettings) -> &mut f64, f64),
@@ -45,7 +46,7 @@ const MS_TO_NS: u64 = 1_000_000;
 const MS_TO_NS_F64: f64 = 1e6;
 const PERCENT: f64 = 0.01;
 
-const fn key(name: &'static str, field: &'static str, reads: Reads) -> Key {
+const fn key(name: &'static str, field: &'static str, reads: ValueReader) -> Key {
     Key { name, scenario: None, built_in_only: false, needs: None, field, reads }
 }
 
@@ -65,35 +66,36 @@ impl Key {
         self
     }
 
-    /// Whether a file of this type may set it.
+    /// Returns whether a configuration of this type may set it.
     pub fn is_read_from(&self, conf_type: ConfType) -> bool {
         conf_type == ConfType::BuiltIn || !self.built_in_only
     }
 
-    /// Whether a row under this scenario word, `*` included, can set it.
+    /// Returns whether a row under this scenario word, `*` included, can set it.
     pub fn is_read_under(&self, word: &str) -> bool {
         word == "*" || self.scenario.is_none_or(|scenario| scenario.name() == word)
     }
 
-    /// The whole number that this key makes of a text, if it reads whole numbers.
+    /// Returns the whole number that this key parses from a text; `None` if the key has other
+    /// values.
     pub fn whole(&self, text: &str) -> Option<u64> {
-        (!matches!(self.reads, Reads::Number(..))).then(|| strtoull(text).0)
+        (!matches!(self.reads, ValueReader::Number(..))).then(|| strtoull(text).0)
     }
 
-    /// Sets the field, or returns false for a mode that does not exist.
+    /// Sets the field; returns false for an unknown mode.
     pub fn set(&self, settings: &mut TestSettings, text: &str) -> bool {
         let whole = strtoull(text).0;
         match &self.reads {
-            Reads::Mode => {
+            ValueReader::Mode => {
                 let mode = usize::try_from(whole).ok().and_then(|at| TestMode::ALL.get(at));
                 settings.mode = *mode.unwrap_or(&settings.mode);
                 return mode.is_some();
             }
-            Reads::One(field) => *field(settings) = whole == 1,
-            Reads::NonZero(field) => *field(settings) = whole != 0,
-            Reads::Whole(field, factor) => *field(settings) = whole.wrapping_mul(*factor),
-            Reads::Int(field) => *field(settings) = through_int(whole),
-            Reads::Number(field, factor) => *field(settings) = strtod(text).0 * factor,
+            ValueReader::One(field) => *field(settings) = whole == 1,
+            ValueReader::NonZero(field) => *field(settings) = whole != 0,
+            ValueReader::Whole(field, factor) => *field(settings) = whole.wrapping_mul(*factor),
+            ValueReader::Int(field) => *field(settings) = through_int(whole),
+            ValueReader::Number(field, factor) => *field(settings) = strtod(text).0 * factor,
         }
         true
     }
@@ -113,10 +115,10 @@ const MEASURES_TOKENS: Flag =
 const INFERS_TOKENS: Flag =
     Flag { name: "infer_token_latencies", is_set: |s| s.infer_token_latencies };
 
-use Reads::{Int, Mode, NonZero, Number, One, Whole};
 use Scenario::{MultiStream, Offline, Server, SingleStream};
+use ValueReader::{Int, Mode, NonZero, Number, One, Whole};
 
-/// Every key, in an order in which a key that another one needs comes first.
+/// All keys. A key that another key needs precedes it.
 ///
 /// Source: SPEC section 2.4.
 #[rustfmt::skip]

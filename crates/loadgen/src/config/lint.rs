@@ -1,114 +1,114 @@
-//! What a `.conf` file says in vain, or otherwise than it looks.
+//! Warnings about lines of a `.conf` file that have no effect, or a surprising one.
 
 use std::fmt;
 
 use super::grammar::Entry;
-use super::keys::{KEYS, Key, Reads};
+use super::keys::{KEYS, Key, ValueReader};
 use super::number::strtoull;
 use super::{Conf, ConfType, Source, built_in_models};
 use crate::settings::{Scenario, nearest};
 
-/// A line of a file that is accepted and yet not what it seems.
+/// Warning about a line that is accepted but has no effect, or a surprising one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigWarning {
-    /// The file.
+    /// Source of the line.
     pub source: Source,
     /// Line, from 1.
     pub line: usize,
-    /// What is the matter.
+    /// Kind of the warning.
     pub kind: WarningKind,
 }
 
-/// What is the matter with a line.
+/// Kind of a warning about a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarningKind {
-    /// It sets nothing, as `key=value` without spaces.
+    /// The line sets nothing, such as `key=value` without spaces.
     SetsNothing {
-        /// The line.
+        /// Text of the line.
         text: String,
     },
-    /// There is no such key.
+    /// No key has this name.
     UnknownKey {
-        /// What was given.
+        /// The given key.
         key: String,
-        /// The key that is nearest.
+        /// Nearest key.
         nearest: String,
     },
-    /// Releases of the reference had or have it in their files, and none reads it.
+    /// The key occurs in files of the reference, but no release reads it.
     NeverRead {
-        /// The key.
+        /// Key of the line.
         key: String,
     },
-    /// The key exists, but under another scenario.
+    /// The key belongs to another scenario.
     WrongScenario {
-        /// What was given.
+        /// The given key.
         key: String,
-        /// Where it would be read.
+        /// Scenario under which it is read.
         read_under: &'static str,
     },
-    /// The built-in table alone may set it.
+    /// Only the built-in table may set the key.
     BuiltInOnly {
-        /// The key.
+        /// Key of the line.
         key: String,
     },
-    /// No test looks for rows of this model.
+    /// The row is for another model.
     OtherModel {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The model that is looked for, or `*`.
+        /// Model of the test, or `*`.
         model: String,
     },
-    /// The value reads as another number than it looks.
+    /// The value is parsed as a different number than it seems.
     ReadAs {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The value as it stands there.
+        /// Text of the value.
         text: String,
-        /// What the key makes of it.
+        /// Parsed value.
         number: u64,
     },
-    /// A flag that is neither 0 nor 1.
+    /// The value of a flag is neither 0 nor 1.
     Flag {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The value as it stands there.
+        /// Text of the value.
         text: String,
-        /// What the key makes of it.
+        /// Parsed value.
         is_set: bool,
     },
-    /// A mode that is none of 0 to 3; the mode stays as it was.
+    /// The mode is not 0 to 3; the mode is unchanged.
     UnknownMode {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The value as it stands there.
+        /// Text of the value.
         text: String,
     },
     /// A later line sets the same key.
     Overwritten {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The later line.
+        /// Number of the later line.
         by: usize,
     },
-    /// There are several values, of which the last counts.
+    /// The line has several values; the last one counts.
     SeveralValues {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The value that counts.
+        /// Last value.
         last: String,
     },
-    /// It is not read because another setting is false.
+    /// The key is not read because another setting is false.
     Needs {
-        /// The key.
+        /// Key of the line.
         key: String,
-        /// The setting that must be true.
+        /// Setting that must be true.
         flag: &'static str,
     },
 }
 
 impl ConfigWarning {
-    /// Whether `dyno run` refuses the file for it: nobody writes such a line on purpose.
+    /// Returns whether `dyno run` rejects the file because of it: such a line is always a mistake.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self.kind, WarningKind::SetsNothing { .. } | WarningKind::UnknownKey { .. })
@@ -170,10 +170,10 @@ impl fmt::Display for ConfigWarning {
 }
 
 impl Conf {
-    /// What is silently ignored or surprising, in the order of the lines.
+    /// Returns warnings about ignored and surprising lines, in the order of the lines.
     ///
-    /// With the `model` of the test, rows of models that neither it nor the
-    /// built-in table knows are named, too.
+    /// With the `model` of the test, this includes rows of models that are neither that model nor
+    /// in the built-in table.
     #[must_use]
     pub fn lint(&self, conf_type: ConfType, model: Option<&str>) -> Vec<ConfigWarning> {
         let mut warnings = Vec::new();
@@ -208,7 +208,7 @@ impl Conf {
     }
 }
 
-/// The model and the key of a row, or why nothing ever reads it.
+/// Returns the model and the key of a row, or why it is never read.
 fn find(row: &str) -> Result<(&str, &'static Key), WarningKind> {
     // Model names have dots (`wan-2.2-t2v-a14b`), scenarios and names have none.
     let mut parts = row.rsplitn(3, '.');
@@ -243,7 +243,7 @@ fn nearest_key(model: &str, word: &str, name: &str) -> String {
     format!("{model}.{}.{name}", scenario.map_or(word, Scenario::name))
 }
 
-/// Why a row with a good key is not read by this test.
+/// Returns why a row with a valid key is not read by this test.
 fn unmatched(
     entry: &Entry,
     row_model: &str,
@@ -265,7 +265,7 @@ fn unmatched(
         .then(|| WarningKind::OtherModel { key: key(), model: looked_for.to_string() })
 }
 
-/// Whether the value reads otherwise than it looks.
+/// Returns a warning if the value is parsed differently than it seems.
 fn misread(entry: &Entry, found: &Key) -> Option<WarningKind> {
     let number = found.whole(&entry.value)?;
     let (key, text) = (entry.key.clone(), entry.value.clone());
@@ -276,9 +276,9 @@ fn misread(entry: &Entry, found: &Key) -> Option<WarningKind> {
         return Some(WarningKind::ReadAs { key, text, number });
     }
     match &found.reads {
-        Reads::Mode if number > 3 => Some(WarningKind::UnknownMode { key, text }),
-        Reads::One(_) | Reads::NonZero(_) if number > 1 => {
-            let is_set = matches!(found.reads, Reads::NonZero(_));
+        ValueReader::Mode if number > 3 => Some(WarningKind::UnknownMode { key, text }),
+        ValueReader::One(_) | ValueReader::NonZero(_) if number > 1 => {
+            let is_set = matches!(found.reads, ValueReader::NonZero(_));
             Some(WarningKind::Flag { key, text, is_set })
         }
         _ => None,

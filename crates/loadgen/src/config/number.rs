@@ -1,14 +1,14 @@
-//! Numbers as C reads them: the longest prefix that is one.
+//! Numbers as C parses them: the longest prefix that is a number.
 //!
-//! Configuration files mean what `strtoull` and `strtod` make of them, so that
+//! The values of configuration files are those of `strtoull` and `strtod`, so that
 //! `010` is 8, `0x1F` is 31 and `1e3` is 1000 or 1, depending on the key.
 //! Source: ISO C11, 7.22.1.3 and 7.22.1.4, in the "C" locale.
 
-/// `strtoull` with base 0: the value of the longest prefix that is a whole
+/// Parses like `strtoull` with base 0: returns the value of the longest prefix that is a whole
 /// number, and its length in bytes (0 if there is none).
 ///
-/// A value that does not fit gives [`u64::MAX`]; `-1` gives it, too, because a
-/// sign negates modulo 2^64.
+/// A value that does not fit gives [`u64::MAX`]; `-1` gives it, too, because a sign negates modulo
+/// 2^64.
 pub(super) fn strtoull(text: &str) -> (u64, usize) {
     let bytes = text.as_bytes();
     let (negative, start) = sign(bytes);
@@ -21,7 +21,7 @@ pub(super) fn strtoull(text: &str) -> (u64, usize) {
     if end == start {
         return (0, 0);
     }
-    // Digits only, so the one way to fail is a value that does not fit.
+    // There are only digits, so that the only error is overflow.
     match u64::from_str_radix(&text[start..end], radix) {
         Ok(value) if negative => (value.wrapping_neg(), end),
         Ok(value) => (value, end),
@@ -29,8 +29,8 @@ pub(super) fn strtoull(text: &str) -> (u64, usize) {
     }
 }
 
-/// `strtod`: the value of the longest prefix that is a number, and its length
-/// in bytes (0 if there is none). Hexadecimal, infinite and NaN are numbers.
+/// Parses like `strtod`: returns the value of the longest prefix that is a number, and its length
+/// in bytes (0 if there is none). Hexadecimal numbers, infinity and NaN are accepted.
 pub(super) fn strtod(text: &str) -> (f64, usize) {
     let bytes = text.as_bytes();
     let (negative, start) = sign(bytes);
@@ -45,7 +45,7 @@ pub(super) fn strtod(text: &str) -> (f64, usize) {
     (if negative { -value } else { value }, start + length)
 }
 
-/// Whether there is a minus, and the length of the sign.
+/// Returns whether there is a minus, and the length of the sign.
 fn sign(bytes: &[u8]) -> (bool, usize) {
     match bytes.first() {
         Some(b'-') => (true, 1),
@@ -71,7 +71,7 @@ fn named(bytes: &[u8]) -> Option<(f64, usize)> {
     if !begins("nan") {
         return None;
     }
-    // `nan(...)` carries a payload that nobody reads.
+    // The payload of `nan(...)` is ignored.
     let payload = match bytes.get(3) {
         Some(b'(') => prefix(&bytes[4..], |b| b.is_ascii_alphanumeric() || b == b'_'),
         _ => return Some((f64::NAN, 3)),
@@ -98,7 +98,7 @@ fn decimal(bytes: &[u8], text: &str) -> Option<(f64, usize)> {
 
 fn hexadecimal(bytes: &[u8]) -> Option<(f64, usize)> {
     let [b'0', b'x' | b'X', ..] = bytes else { return None };
-    // 60 bits and a sticky one are more than the 53 of a double needs.
+    // 60 bits and a sticky bit are enough to round to the 53 bits of a double.
     let (mut mantissa, mut sticky, mut power) = (0u64, false, 0i64);
     let (mut digits, mut fraction, mut end) = (0, false, 2);
     while let Some(&byte) = bytes.get(end) {
@@ -129,7 +129,7 @@ fn hexadecimal(bytes: &[u8]) -> Option<(f64, usize)> {
     Some((times_power_of_two(value, power), end))
 }
 
-/// The exponent behind `letter` and its length with the letter, if there is one.
+/// Returns the exponent after `letter` and its length including the letter, if there is one.
 fn exponent(bytes: &[u8], letter: u8) -> Option<(i64, usize)> {
     if !bytes.first()?.eq_ignore_ascii_case(&letter) {
         return None;
@@ -142,7 +142,8 @@ fn exponent(bytes: &[u8], letter: u8) -> Option<(i64, usize)> {
     (digits > 0).then_some((if negative { -magnitude } else { magnitude }, 1 + signed + digits))
 }
 
-/// Exact but for results below 2^-1022, which may be off in their last bit.
+/// Multiplies by a power of two. Exact, except that results below 2^-1022 may differ in the last
+/// bit.
 fn times_power_of_two(mut value: f64, power: i64) -> f64 {
     // Beyond this every finite double is 0 or infinite.
     let mut left = power.clamp(-4000, 4000);

@@ -18,7 +18,7 @@ fn conf(text: &str) -> Conf {
     Conf::parse(text, path()).unwrap()
 }
 
-/// What a text makes of the defaults in a Server test of `resnet50`.
+/// Returns the effect of a text on the defaults, in a Server test of `resnet50`.
 fn applied(text: &str, conf_type: ConfType) -> Settings {
     let mut settings = Settings::default();
     conf(text).apply(&mut settings, "resnet50", "Server", conf_type);
@@ -49,7 +49,7 @@ fn lines_that_are_accepted() {
         ("# *.*.min_duration = 5", default),
         ("*.*.min_duration # = 5", default),
         ("#comment", default),
-        // Nothing is set, and nothing is said.
+        // Nothing is set, without a warning.
         ("*.*.min_duration=5", default),
         ("*.*.min_duration", default),
         ("*.*.min_duration =", default),

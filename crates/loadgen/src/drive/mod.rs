@@ -1,24 +1,24 @@
-//! The two drivers that play a session: in real time and in virtual time.
+//! The two drivers of a session: [`real`] for real time and [`sim`] for virtual time.
 
 mod glance;
+mod join;
 pub mod real;
 pub mod sim;
 
 use std::sync::Arc;
 
-pub use glance::{Answered, Glance, Waiting};
+pub use glance::{AnsweredQuery, Glance, WaitingQuery};
+pub use join::join;
 
 use crate::clock::{Nanos, WallTime};
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Plan, Tokens};
 use crate::record::Record;
-use crate::run::Process;
-use crate::session::{Ended, Lane, Session};
+use crate::session::{EndReason, Lane, Session};
 use crate::share::{Numbering, Share};
-use crate::trace::{Generated, LoadedSet, LogSelection};
+use crate::trace::{LoadedSet, LogSelection, ResponseFilter, TraceSize};
 
-/// One run to be played: per tenant a plan, the set that is loaded, and the
-/// responses that are logged.
+/// One run for a driver to play.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The tenants.
@@ -27,19 +27,19 @@ pub struct Job<'a> {
     pub accuracy: bool,
     /// The part of the load that this client issues.
     pub share: Share,
-    /// Tells this run's response ids from those of earlier runs.
+    /// Distinguishes the response ids of this run from those of earlier runs.
     pub epoch: u16,
 }
 
 /// One tenant's part of a [`Job`].
 #[derive(Debug)]
 pub struct JobTenant<'a> {
-    /// Its plan.
+    /// Plan of the tenant.
     pub plan: Arc<Plan>,
-    /// What is loaded.
+    /// Loaded samples.
     pub set: &'a LoadedSet,
-    /// Samples that the test generated before this run, which decide what of it
-    /// is logged.
+    /// Samples that the test generated before this run. They determine which responses of this
+    /// run are logged.
     pub samples_before: u64,
 }
 
@@ -53,19 +53,28 @@ impl Job<'_> {
         Session::part(&tenants, self.accuracy, self.share, lane)
     }
 
-    /// Which responses are logged of a tenant's `samples` samples.
-    fn kept(&self, tenant: usize, numbering: &Numbering, samples: usize) -> Kept {
+    /// Returns which responses to a tenant's `samples` samples are logged.
+    fn response_filter(
+        &self,
+        tenant: usize,
+        numbering: &Numbering,
+        samples: usize,
+    ) -> ResponseFilter {
         let JobTenant { plan, samples_before, .. } = &self.tenants[tenant];
-        Kept::new(LogSelection::new(plan, self.accuracy, *samples_before), numbering, samples)
+        ResponseFilter::new(
+            LogSelection::new(plan, self.accuracy, *samples_before),
+            numbering,
+            samples,
+        )
     }
 }
 
-/// What a driver returns of a run.
+/// What a driver returns after a run.
 #[derive(Debug)]
-pub struct Played {
-    /// Per tenant.
-    pub tenants: Vec<PlayedTenant>,
-    /// When the traces were generated: begin and end by the clock of the test.
+pub struct RunOutcome {
+    /// One outcome per tenant.
+    pub tenants: Vec<TenantOutcome>,
+    /// Begin and end of trace generation, by the clock of the test.
     pub generated: (Nanos, Nanos),
     /// Start of the run by the clock of the test.
     pub started_at: Nanos,
@@ -73,93 +82,61 @@ pub struct Played {
     pub started_wall: WallTime,
     /// End of the run by the clock of the test.
     pub finished_at: Nanos,
-    /// What the driver could not do as asked, for the log.
+    /// Error message for the log, if the driver could not run exactly as planned.
     pub error: Option<String>,
 }
 
-/// What a driver returns of one tenant.
+/// What a driver returns for one tenant.
 #[derive(Debug)]
-pub struct PlayedTenant {
+pub struct TenantOutcome {
     /// Why issuing stopped.
-    pub ended: Ended,
-    /// What the trace came to.
-    pub generated: Generated,
-    /// What happened.
+    pub ended: EndReason,
+    /// Size of the generated trace.
+    pub generated: TraceSize,
+    /// Measurements of the run.
     pub record: Record,
+}
+
+/// Process and thread that a log names as its writer. All fields are 0 in virtual time, where
+/// no output may depend on the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
 }
 
 /// Plays runs. Implemented for real time by [`real::RealTime`] and for virtual
 /// time by [`sim::VirtualTime`].
 pub trait Driver {
-    /// The epoch of the ids of a test's `run`-th run, counted from 1.
+    /// Returns the epoch of the response ids of run number `run` of a test, from 1.
     ///
-    /// Never 0, so that no id of a first run looks like an id of none. Epochs
-    /// wrap after 65,535 runs.
+    /// An epoch is never 0, so that no id equals the reserved id 0. Epochs repeat after 65,535
+    /// runs.
     fn epoch(&mut self, run: u32) -> u16 {
         u16::try_from(run % 65_535 + 1).expect("at most 65,535")
     }
-    /// Name of the system under test.
+    /// Returns the name of the system under test.
     fn system_name(&self) -> String;
-    /// The clock of the test, in ns; the drivers' own notion of now.
+    /// Returns the time by the clock of the test, in ns.
     fn now(&self) -> Nanos;
-    /// The wall-clock time now.
+    /// Returns the wall-clock time now.
     fn wall_now(&self) -> WallTime;
-    /// The process and thread that the logs name.
+    /// Returns the process and thread that the logs name.
     fn process(&self) -> Process;
     /// Plays one run to its end.
-    fn play(&mut self, job: &Job<'_>) -> Played;
-    /// Whether somebody asked for an end of the test.
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome;
+    /// Returns whether the test was aborted.
     fn aborted(&self) -> bool;
 }
 
-/// Which responses of a run are kept for the accuracy log.
-#[derive(Debug)]
-enum Kept {
-    None,
-    All,
-    /// A bit a sample of the generated trace.
-    Some(Vec<u64>),
-}
-
-impl Kept {
-    fn new(mut logged: LogSelection, numbering: &Numbering, samples: usize) -> Self {
-        match logged {
-            LogSelection::None => Self::None,
-            LogSelection::All => Self::All,
-            LogSelection::Sampled { .. } => {
-                let mut words = vec![0; samples.div_ceil(64)];
-                let mut drawn = 0;
-                for sample in 0..samples {
-                    // Those of other clients have their values, too.
-                    let number = numbering.of(sample as u64);
-                    (drawn..number).for_each(|_| _ = logged.next_sample());
-                    words[sample / 64] |= u64::from(logged.next_sample()) << (sample % 64);
-                    drawn = number + 1;
-                }
-                Self::Some(words)
-            }
-        }
-    }
-
-    #[inline]
-    fn keeps(&self, sequence: u64) -> bool {
-        match self {
-            Self::None => false,
-            Self::All => true,
-            Self::Some(words) => {
-                let sample = sequence as usize;
-                words.get(sample / 64).is_some_and(|word| word >> (sample % 64) & 1 == 1)
-            }
-        }
-    }
-}
-
-/// Judges the early-stopping criterion of a Server run that is still on.
+/// Evaluates the early-stopping criterion of a Server run in progress.
 ///
-/// A sample counts once its fate is known: when it is complete, or when it has
-/// been outstanding for longer than its bound. The rest count neither way.
+/// A sample counts once it is decided: when it is complete, or when it has been outstanding for
+/// longer than its bound. Undecided samples are ignored.
 fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
-    let params = Params::of(&plan.early_stopping, plan.percentile());
+    let params = Params::new(&plan.early_stopping, plan.percentile());
     let failed: std::collections::HashSet<u64> = record.failed.iter().map(|f| f.0).collect();
     let bounds = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => [Bound::FirstToken(ttft), Bound::Tpot(tpot)],
@@ -191,7 +168,7 @@ enum Bound {
 }
 
 impl Bound {
-    /// Whether a sample is over the bound; `None` while that is open.
+    /// Returns whether a sample is over the bound; `None` while that is undecided.
     fn exceeded(self, record: &Record, sample: usize, now: Nanos) -> Option<bool> {
         let due = record.scheduled(sample);
         let done = Some(record.completed_at[sample]).filter(|&at| at != 0);
@@ -206,8 +183,8 @@ impl Bound {
             },
             Self::Tpot(limit) => {
                 let (at, first) = (done?, record.first_token_at[sample]);
-                // Of one token or fewer there is no time per output token; the
-                // verdict counts such a sample as within the bound.
+                // A sample of one token or none has no time per output token; the verdict counts
+                // it as within the bound.
                 let after_first =
                     u64::try_from(record.tokens[sample].saturating_sub(1)).unwrap_or(0);
                 let spent = at.saturating_sub(first);

@@ -1,16 +1,18 @@
-//! The driver in virtual time: an event loop that jumps from one event to the
-//! next. The same seeds give the same bytes.
+//! The driver in virtual time: an event loop that jumps from one event to the next. Equal seeds
+//! give byte-identical logs.
 
 use std::ops::ControlFlow;
 
-use super::glance::{CHOSEN_AT_ONCE, Chosen, Followed};
-use super::{Driver, Glance, Job, Kept, Played, PlayedTenant, look};
+use super::glance::{ChosenQuery, FollowedQueries};
+use super::{Driver, Glance, Job, Process, RunOutcome, TenantOutcome, look};
 use crate::clock::{Nanos, WallTime};
 use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
-use crate::run::Process;
-use crate::session::{Issue, Issued, Session, Step};
-use crate::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
+use crate::session::{Issue, IssueSummary, Session, Step};
+use crate::sut::{
+    CHOSEN_AT_ONCE, ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
+};
+use crate::trace::ResponseFilter;
 
 /// Plays sessions against a [`SimulatedSystem`] in virtual time.
 pub struct VirtualTime<'a> {
@@ -18,20 +20,20 @@ pub struct VirtualTime<'a> {
     /// Virtual time of the whole test, over all its runs.
     elapsed: Nanos,
     origin: WallTime,
-    onlooker: Option<&'a mut Onlooker<'a>>,
+    observer: Option<&'a mut SimObserver<'a>>,
     is_aborted: bool,
 }
 
-/// Called now and then while a run is played, on the thread that plays it. A
-/// break ends the test.
-pub type Onlooker<'a> = dyn FnMut(&mut View<'_>) -> ControlFlow<()> + 'a;
+/// Callback that is called every few thousand events of a run, on the thread that plays it.
+/// Returning `Break` ends the test.
+pub type SimObserver<'a> = dyn FnMut(&mut View<'_>) -> ControlFlow<()> + 'a;
 
-/// A run in virtual time, as its onlooker finds it.
+/// State of a run in virtual time, as passed to its observer.
 pub struct View<'a> {
     run: &'a SimulatedRun,
     session: &'a Session,
-    follows: &'a mut Followed,
-    /// Per tenant: queries that earlier glances have chosen from.
+    follows: &'a mut FollowedQueries,
+    /// Per tenant: queries covered by earlier glances.
     seen: &'a mut [usize],
     now: Nanos,
 }
@@ -43,17 +45,17 @@ impl std::fmt::Debug for VirtualTime<'_> {
 }
 
 impl<'a> VirtualTime<'a> {
-    /// A driver whose test begins at this wall-clock time, which is a setting
-    /// here: nothing in a simulated test depends on when it is run.
+    /// Returns a driver whose test begins at this wall-clock time. Nothing in a simulated test
+    /// depends on the real time.
     pub fn new(system: &'a mut dyn SimulatedSystem, origin: WallTime) -> Self {
-        Self { system, elapsed: 0, origin, onlooker: None, is_aborted: false }
+        Self { system, elapsed: 0, origin, observer: None, is_aborted: false }
     }
 
-    /// Shows each run to `onlooker` every few thousand events. What it does with
-    /// that changes no result, unless it breaks.
+    /// Sets an observer that is called every few thousand events. It cannot change results except
+    /// by ending the test.
     #[must_use]
-    pub fn onlooker(mut self, onlooker: &'a mut Onlooker<'a>) -> Self {
-        self.onlooker = Some(onlooker);
+    pub fn observer(mut self, observer: &'a mut SimObserver<'a>) -> Self {
+        self.observer = Some(observer);
         self
     }
 }
@@ -65,14 +67,14 @@ impl std::fmt::Debug for View<'_> {
 }
 
 impl View<'_> {
-    /// Time of the run, ns.
+    /// Returns the time since the start of the run, ns.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// Counts, and the latencies of about a thousand of the queries issued since
-    /// the last glance, evenly spread, once they are answered.
+    /// Returns counts, and the latencies of answered queries. About a thousand evenly spread
+    /// queries are sampled between two glances.
     pub fn glance(&mut self) -> Glance {
         let Self { run, session, now, .. } = *self;
         let mut glance = Glance { epoch: run.epoch, now, ..Glance::default() };
@@ -97,7 +99,7 @@ impl View<'_> {
             };
             let every = ((issued - from) as u64).div_ceil(CHOSEN_AT_ONCE).max(1);
             for query in (from..issued).step_by(every as usize) {
-                self.follows.follow(Chosen {
+                self.follows.follow(ChosenQuery {
                     tenant,
                     first: query as u64 * samples,
                     samples,
@@ -142,26 +144,26 @@ impl Driver for VirtualTime<'_> {
         self.is_aborted
     }
 
-    fn play(&mut self, job: &Job<'_>) -> Played {
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome {
         let started_at = self.elapsed;
         let started_wall = self.wall_now();
         let mut session = job.session();
         let mut run = SimulatedRun::new(job, &session, started_at);
-        let mut watch = self.onlooker.as_deref_mut().map(|onlooker| Watch {
-            onlooker,
-            follows: Followed::default(),
+        let mut watch = self.observer.as_deref_mut().map(|observer| Watch {
+            observer,
+            follows: FollowedQueries::default(),
             seen: vec![0; job.tenants.len()],
             looks_at: 0,
         });
         let (finished, end) = run.play(&mut session, self.system, &mut watch);
         self.is_aborted |= end.is_break();
         self.elapsed += finished;
-        // Ids that belong to no tenant of this run are told once.
+        // Ids that belong to no tenant of this run are reported once.
         run.tenants[0].record.misuse.add(run.foreign);
         let issued = session.into_issued();
         let tenants =
             issued.into_iter().zip(run.tenants).map(|(issued, columns)| columns.finish(issued));
-        Played {
+        RunOutcome {
             tenants: tenants.collect(),
             generated: (started_at, started_at),
             started_at,
@@ -172,31 +174,31 @@ impl Driver for VirtualTime<'_> {
     }
 }
 
-/// One tenant's columns while a run goes on.
+/// Columns of one tenant during a run.
 struct Columns {
     record: Record,
-    kept: Kept,
+    filter: ResponseFilter,
     completed: u64,
     tokens: bool,
 }
 
-/// The onlooker of one run.
+/// Observer of one run, and its state.
 struct Watch<'w, 'o> {
-    onlooker: &'w mut Onlooker<'o>,
-    follows: Followed,
+    observer: &'w mut SimObserver<'o>,
+    follows: FollowedQueries,
     seen: Vec<usize>,
-    /// The number of events at which it looks next.
+    /// Number of events after which the observer is called next.
     looks_at: u64,
 }
 
-/// Events between two calls of an onlooker: a fraction of a millisecond.
+/// Events between two calls of an observer. They take a fraction of a millisecond of real time.
 const EVENTS_BETWEEN_LOOKS: u64 = 4_096;
 
 impl Watch<'_, '_> {
     fn look(&mut self, run: &SimulatedRun, session: &Session, now: Nanos) -> ControlFlow<()> {
         self.looks_at = run.events + EVENTS_BETWEEN_LOOKS;
         let (follows, seen) = (&mut self.follows, &mut self.seen[..]);
-        (self.onlooker)(&mut View { run, session, follows, seen, now })
+        (self.observer)(&mut View { run, session, follows, seen, now })
     }
 }
 
@@ -205,13 +207,13 @@ struct SimulatedRun {
     /// Queries issued and events of the system.
     events: u64,
     epoch: u16,
-    /// Time of the test at the start of the run. Sessions count from the start
-    /// of their run, systems from the start of the test: what a system has left
-    /// to do from an earlier run takes its time in this one.
+    /// Time of the test at the start of the run. Sessions count time from the start of their run;
+    /// systems count from the start of the test, because work left over from an earlier run delays
+    /// this one.
     base: Nanos,
-    /// Completions of one event; kept for its memory.
+    /// Completions of one event; reused to avoid allocations.
     completions: Vec<SimulatedCompletion>,
-    /// The answer to one sample; kept for its memory.
+    /// Answer to one sample; reused to avoid allocations.
     answer: Vec<u8>,
     foreign: Misuse,
 }
@@ -224,7 +226,7 @@ impl SimulatedRun {
                 completed_at: Vec::with_capacity(session.generated_samples(at)),
                 ..Record::default()
             },
-            kept: job.kept(at, &session.numbering(at), session.generated_samples(at)),
+            filter: job.response_filter(at, &session.numbering(at), session.generated_samples(at)),
             completed: 0,
             tokens: tenant.plan.measures_tokens(),
         };
@@ -239,8 +241,7 @@ impl SimulatedRun {
         }
     }
 
-    /// Plays to the end and returns the time that it then is, and whether the
-    /// onlooker ended it.
+    /// Plays the run to its end; returns the end time and whether the observer ended it.
     fn play(
         &mut self,
         session: &mut Session,
@@ -265,8 +266,8 @@ impl SimulatedRun {
                     self.issue(&issue, now, system);
                 }
                 Step::WaitUntil(time) => {
-                    // Everything before the time of the next query, which comes
-                    // last among events of the same instant.
+                    // Process all events up to the due time: a query comes after the events of
+                    // the same instant.
                     while let Some(at) = self.next_event(system).filter(|&at| at <= time) {
                         now = now.max(at);
                         self.advance(now, system);
@@ -285,7 +286,7 @@ impl SimulatedRun {
                             self.advance(now, system);
                         }
                         (_, Some(until)) => now = until,
-                        // Nothing will ever happen: what is outstanding is missing.
+                        // No event will ever come: outstanding samples are missing.
                         (_, None) => session.give_up(),
                     }
                     self.report(session, now);
@@ -309,7 +310,7 @@ impl SimulatedRun {
         (now, end)
     }
 
-    /// When something next happens in the system, by the time of the run.
+    /// Returns when the next event of the system is, in time of the run.
     #[inline]
     fn next_event(&self, system: &dyn SimulatedSystem) -> Option<Nanos> {
         system.next_event().map(|at| at.saturating_sub(self.base))
@@ -380,7 +381,7 @@ impl SimulatedRun {
                     record.first_token_at[sample] =
                         completion.first_token_at.map_or(0, |at| at.saturating_sub(base));
                 }
-                if columns.kept.keeps(sequence) {
+                if columns.filter.keeps(sequence) {
                     self.answer.clear();
                     system.answer(id, &mut self.answer);
                     let length = self.answer.len();
@@ -404,7 +405,7 @@ impl SimulatedRun {
 }
 
 impl Columns {
-    fn finish(self, issued: Issued) -> PlayedTenant {
+    fn finish(self, issued: IssueSummary) -> TenantOutcome {
         let record = Record {
             samples_per_query: issued.samples_per_query,
             // Virtual time has no client that could lag.
@@ -413,6 +414,6 @@ impl Columns {
             indices: issued.indices,
             ..self.record
         };
-        PlayedTenant { ended: issued.ended, generated: issued.generated, record }
+        TenantOutcome { ended: issued.ended, generated: issued.generated, record }
     }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::{LoadGen, error, lock};
-use crate::config::{Applied, Conf, ConfType, ConfigError, WarningKind};
-use crate::run::Message;
+use crate::config::{Conf, ConfType, ConfigEffect, ConfigError, WarningKind};
+use crate::message::Message;
 use crate::settings::{Settings, TestSettings};
 
 /// Key of the reference's log for configuration files.
@@ -19,16 +19,16 @@ const UNREADABLE: i32 = -2;
 const BAD_LINES: i32 = -22;
 
 impl LoadGen {
-    /// Sets what a configuration file says for a model and a scenario (a word to
-    /// look up; it does not set the scenario).
+    /// Applies a configuration file for a model and a scenario (a word to look up; it does not set
+    /// the scenario).
     ///
-    /// `conf_type` 1 is the user's file: the first such call in a process
-    /// applies the built-in table before it, later ones do not and are an error
-    /// in the next test's detail log. 0 is the built-in table alone (`path` is
-    /// not read), 2 an audit's file; other values read the file as the user's.
+    /// `conf_type` 1 is the user's file: the first such call in a process applies the built-in
+    /// table before it; later calls do not, and are an error in the detail log of the next test. 0
+    /// is only the built-in table (`path` is ignored), and 2 is the file of an audit; other values
+    /// read the file as the user's.
     ///
-    /// Returns 0, -22 if a line breaks the grammar, or -2 if the file cannot be
-    /// read; the next test's detail log says more. Source: SPEC section 2.4.
+    /// Returns 0, -22 if a line breaks the grammar, or -2 if the file cannot be read. The detail
+    /// log of the next test has the details. Source: SPEC section 2.4.
     pub fn from_config(
         &self,
         settings: &mut TestSettings,
@@ -52,8 +52,8 @@ impl LoadGen {
         let code = match file {
             None => OK,
             Some(Ok(conf)) => {
-                let of = if conf_type == 2 { ConfType::Audit } else { ConfType::User };
-                apply(&conf, of);
+                let conf_type = if conf_type == 2 { ConfType::Audit } else { ConfType::User };
+                apply(&conf, conf_type);
                 OK
             }
             Some(Err(problem)) => {
@@ -76,7 +76,7 @@ impl LoadGen {
     }
 }
 
-/// The reference's messages on a file that cannot be used.
+/// Returns the reference's messages on a file that cannot be used.
 pub(super) fn bad_lines(problem: &ConfigError) -> Vec<Message> {
     let texts = match problem {
         ConfigError::Unreadable { path, .. } => {
@@ -98,8 +98,8 @@ pub(super) fn bad_lines(problem: &ConfigError) -> Vec<Message> {
     texts.into_iter().map(|text| error(INVALID_CONFIG, text)).collect()
 }
 
-/// The reference's messages on rows that it takes for errors.
-pub(super) fn invalid_modes(applied: &Applied) -> impl Iterator<Item = Message> {
+/// Returns the reference's messages on rows that it reports as errors.
+pub(super) fn invalid_modes(applied: &ConfigEffect) -> impl Iterator<Item = Message> {
     let is_mode = |kind: &WarningKind| matches!(kind, WarningKind::UnknownMode { .. });
     let modes = applied.warnings.iter().filter(|warning| is_mode(&warning.kind)).count();
     let text = "Invalid value passed to Mode key in config.";

@@ -1,51 +1,52 @@
-//! The run that is on, where every completing thread finds it.
+//! The current run, shared with all completing threads.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use crate::drive::real::{Alone, Responder};
+use crate::sut::{CachePadded, Responder};
 
-/// The responder of the run that is on, if one is.
+/// The responder of the current run, if there is one.
 ///
-/// A thread that completes often keeps a copy, so that finding the run costs it
-/// one load; a lock would double the atomic operations of a completion. The copy
-/// is given up at the thread's first completion in a later run, or when it ends.
-pub(super) struct Current {
-    /// Names what `run` holds: another number each time that it changes.
-    generation: Alone<AtomicU64>,
+/// A thread that completes often keeps a copy, so that it finds the run with one load; a lock would
+/// double the atomic operations of a completion. The copy is dropped at the thread's first
+/// completion in a later run, or when the thread ends.
+pub(super) struct CurrentRun {
+    /// Number of the content of `run`; it changes with each new content.
+    generation: CachePadded<AtomicU64>,
     run: RwLock<Option<Responder>>,
 }
 
-/// A thread keeps a copy from this completion of a run on: one that completes
-/// everything in a few calls gains nothing, and would keep the run's memory.
+/// Number of completion calls in a run after which a thread keeps a copy. A thread with few calls
+/// gains nothing from a copy, which would only keep the memory of the run alive.
 const CALLS_BEFORE_COPY: u32 = 64;
 
-/// What a thread knows of the run that it last completed samples of.
-struct Known {
+/// A thread's copy of the responder of its last run.
+struct ThreadCopy {
     generation: Cell<u64>,
     calls: Cell<u32>,
     copy: RefCell<Option<Responder>>,
 }
 
 thread_local! {
-    static KNOWN: Known = const {
-        Known { generation: Cell::new(0), calls: Cell::new(0), copy: RefCell::new(None) }
+    static THREAD_COPY: ThreadCopy = const {
+        ThreadCopy { generation: Cell::new(0), calls: Cell::new(0), copy: RefCell::new(None) }
     };
 }
 
-impl Current {
+impl CurrentRun {
     pub(super) const fn new() -> Self {
-        Self { generation: Alone(AtomicU64::new(0)), run: RwLock::new(None) }
+        Self { generation: CachePadded(AtomicU64::new(0)), run: RwLock::new(None) }
     }
 
-    /// What `f` makes of the run, or `None` while none is on. `f` may call this.
+    /// Returns the result of `f` for the current run, or `None` without one. `f` may call this
+    /// function.
     #[inline]
     pub(super) fn with<T>(&self, f: impl FnOnce(&Responder) -> T) -> Option<T> {
         let mut f = Some(f);
         let mut call = |run: &Responder| f.take().map(|f| f(run));
         let generation = self.generation.0.load(Ordering::Acquire);
-        let known = KNOWN.try_with(|known| {
+        let known = THREAD_COPY.try_with(|known| {
             if known.generation.get() != generation {
                 return None;
             }
@@ -58,17 +59,17 @@ impl Current {
         }
     }
 
-    /// Looks the run up, and keeps a copy if this thread has done so often.
+    /// Looks the run up and keeps a copy if this thread has called often.
     #[cold]
     fn with_lock<T>(
         &self,
         generation: u64,
         mut call: impl FnMut(&Responder) -> Option<T>,
     ) -> Option<T> {
-        // A copy, so that a callback under `call` does not wait for whoever ends the run.
+        // Cloned, so that the lock is not held during `call`, which may end the run.
         let run = self.run.read().unwrap_or_else(PoisonError::into_inner).clone();
-        // Fails where the thread is ending; then nothing is kept.
-        let _ = KNOWN.try_with(|known| known.meet(generation, run.as_ref()));
+        // Fails if the thread is ending; then no copy is kept.
+        let _ = THREAD_COPY.try_with(|known| known.update(generation, run.as_ref()));
         call(&run?)
     }
 
@@ -78,12 +79,12 @@ impl Current {
 
     pub(super) fn withdraw(&self) {
         self.set(None);
-        // An issuing thread that completed samples itself keeps nothing.
-        let _ = KNOWN.try_with(|known| known.meet(0, None));
+        // An issuing thread that completed samples itself drops its copy.
+        let _ = THREAD_COPY.try_with(|known| known.update(0, None));
     }
 
     fn set(&self, run: Option<Responder>) {
-        // Over all load generators, because a thread knows one run.
+        // Shared by all load generators, because a thread has one copy.
         static GENERATIONS: AtomicU64 = AtomicU64::new(1);
         let mut place = self.run.write().unwrap_or_else(PoisonError::into_inner);
         *place = run;
@@ -92,9 +93,9 @@ impl Current {
     }
 }
 
-impl Known {
-    fn meet(&self, generation: u64, run: Option<&Responder>) {
-        // In use by a call further up: that one's run is over, or still on.
+impl ThreadCopy {
+    fn update(&self, generation: u64, run: Option<&Responder>) {
+        // In use by a call further up the stack.
         let Ok(mut copy) = self.copy.try_borrow_mut() else { return };
         if self.generation.replace(generation) != generation {
             self.calls.set(0);

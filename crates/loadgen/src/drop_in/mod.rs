@@ -1,10 +1,20 @@
-//! The reference's process-wide interface, for the languages it is bound to:
-//! `StartTest`, `QuerySamplesComplete`, `FirstTokenComplete`, `AbortTest`,
-//! `RegisterIssueQueryThread` and `FromConfig`.
+//! The reference's process-wide interface, for the languages it is bound to: `StartTest`,
+//! `QuerySamplesComplete`, `FirstTokenComplete`, `AbortTest`, `RegisterIssueQueryThread` and
+//! `FromConfig`.
 //!
-//! A process has one [`LoadGen`] and runs one test at a time. Everything that
-//! the reference would crash on is a [`StartError`], or an error in the detail
-//! log. Source: SPEC sections 1, 4 and 8.
+//! A process has one [`LoadGen`] and runs one test at a time. Cases in which the reference would
+//! crash are a [`StartError`] or an error in the detail log. Source: SPEC sections 1, 4 and 8.
+//!
+//! ```
+//! use dyno_loadgen::drop_in::{LoadGen, NoRunError, NoTestError};
+//! use dyno_loadgen::sut::{Response, ResponseId};
+//!
+//! static LOADGEN: LoadGen = LoadGen::new();
+//!
+//! assert_eq!(LOADGEN.abort(), Err(NoTestError));
+//! let late = Response::empty(ResponseId(1));
+//! assert_eq!(LOADGEN.complete(&[late]), Err(NoRunError { samples: 1 }));
+//! ```
 
 mod config;
 mod current;
@@ -20,29 +30,32 @@ use crate::config::Conf;
 use crate::drive::Driver;
 use crate::drive::real::{IssueThreads, Monitor, RealTime};
 use crate::log::{LogError, LogFiles, LogSettings, expected_bytes};
-use crate::plan::{InReference, Library, Plan, SettingsErrors, SettingsProblem, apply_test05};
+use crate::message::{Message, Severity};
+use crate::plan::{
+    Library, Plan, ReferenceBehavior, SettingsErrors, SettingsProblem, apply_test05,
+};
 use crate::qsl::SampleLibrary;
-use crate::run::{Event, Keep, Message, Severity, Tenant, TestLog, run};
+use crate::run::{Event, RecordRetention, Tenant, TestLog, run};
 use crate::settings::{Scenario, Settings, TestSettings};
 use crate::sut::{AsResponse, SystemUnderTest};
 
 use config::{bad_lines, invalid_modes};
-use current::Current;
+use current::CurrentRun;
 use timestamps::Timestamps;
 
-/// The load generator of a process.
+/// Load generator of a process.
 pub struct LoadGen {
-    current: Current,
+    current: CurrentRun,
     is_running: AtomicBool,
-    /// Of the test that is on.
+    /// Monitor of the running test.
     monitor: Mutex<Option<Monitor>>,
-    /// Waits for the test that is on, or for the next one.
+    /// Issue threads of the running test, or of the next one.
     issue_threads: Mutex<Option<Arc<IssueThreads>>>,
-    /// Calls of `FromConfig` for a user's file.
+    /// Number of `FromConfig` calls with a user's file.
     user_configs: AtomicU64,
-    /// What the next test's log is told first.
+    /// Messages for the log of the next test.
     pending: Mutex<Vec<Message>>,
-    /// Samples that were completed while no run was on.
+    /// Samples completed outside of a run.
     late_samples: AtomicU64,
 }
 
@@ -58,21 +71,19 @@ impl Default for LoadGen {
     }
 }
 
-/// Why a test was not run, or its logs were not written.
+/// Error of [`LoadGen::start_test`]: the test was not run, or its logs were not written.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Another test is on in this process.
+    /// Another test is running in this process.
     AlreadyRunning,
-    /// The settings make no sense, not even to the reference. The detail log
-    /// says so, too.
+    /// Even the reference cannot run the settings. The detail log has the problems, too.
     Settings(SettingsErrors),
-    /// The logs cannot be opened, or not be written.
+    /// The logs cannot be opened or written.
     Log {
-        /// What happened.
+        /// Error of the log files.
         error: LogError,
-        /// Where the logs of the finished test are instead, if they could be
-        /// written anywhere.
+        /// Folder with the logs of the finished test instead, if they could be written there.
         rescued: Option<PathBuf>,
     },
 }
@@ -95,15 +106,15 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Samples were completed while no run was on: after the end of the test, or
-/// before its begin. They are ignored, and the next test's detail log says so.
+/// Error: samples were completed outside of a run, before or after the test. They are ignored, and
+/// reported in the detail log of the next test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRun {
-    /// How many.
+pub struct NoRunError {
+    /// Number of samples.
     pub samples: usize,
 }
 
-impl fmt::Display for NoRun {
+impl fmt::Display for NoRunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.samples;
         write!(
@@ -114,30 +125,30 @@ impl fmt::Display for NoRun {
     }
 }
 
-impl std::error::Error for NoRun {}
+impl std::error::Error for NoRunError {}
 
-/// There is no test to abort.
+/// Error: no test is running that could be aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoTest;
+pub struct NoTestError;
 
-impl fmt::Display for NoTest {
+impl fmt::Display for NoTestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no test is running, there is nothing to abort")
     }
 }
 
-impl std::error::Error for NoTest {}
+impl std::error::Error for NoTestError {}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LoadGen {
-    /// A load generator that runs no test yet.
+    /// Returns a load generator without a running test.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            current: Current::new(),
+            current: CurrentRun::new(),
             is_running: AtomicBool::new(false),
             monitor: Mutex::new(None),
             issue_threads: Mutex::new(None),
@@ -147,13 +158,13 @@ impl LoadGen {
         }
     }
 
-    /// Runs a test in real time and writes its logs; returns when all is done.
-    /// An audit's file, if there is one, overrides settings.
+    /// Runs a test in real time, writes its logs, and returns. The file of an audit, if it exists,
+    /// overrides settings.
     ///
-    /// After an [abort](LoadGen::abort) the logs are written as well, and say so.
+    /// After an [abort](LoadGen::abort) the logs are written, too, and report the abort.
     ///
     /// # Errors
-    /// [`StartError`]; each says what to do.
+    /// [`StartError`]; its message states what to do.
     pub fn start_test(
         &'static self,
         system: Arc<dyn SystemUnderTest>,
@@ -162,7 +173,7 @@ impl LoadGen {
         logs: &LogSettings,
         audit_config: &Path,
     ) -> Result<(), StartError> {
-        let running = Running::begin(self)?;
+        let running = RunningTest::begin(self)?;
         let mut messages = self.take_pending();
         let mut settings = Settings::from(settings.clone());
         apply_audit(&mut settings, audit_config, &mut messages);
@@ -171,21 +182,21 @@ impl LoadGen {
             messages.push(warning("Test05 flag detected Overriding random seeds"));
         }
         let timestamps = Timestamps::new(settings.values.print_timestamps);
-        // Before the library is asked, which may take long: there is a test to abort.
+        // Before the library is called, which may take long: the test can be aborted from here on.
         let mut driver = running.driver(system, &timestamps);
         let reported = Library {
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
         };
         let (plan, problems) = Plan::resolve_as_reference(&settings.values, reported);
-        // A search for a peak that does not exist is told by the run.
-        let told_here = problems.iter().filter(|problem| !is_told_by_the_run(problem));
+        // The run itself reports a search without a peak.
+        let told_here = problems.iter().filter(|problem| !is_reported_by_run(problem));
         messages.extend(told_here.flat_map(SettingsProblem::messages));
-        let stops = |p: &SettingsProblem| p.stops() && !is_told_by_the_run(p);
+        let stops = |p: &SettingsProblem| p.stops() && !is_reported_by_run(p);
         let stopping: Vec<_> = problems.into_iter().filter(stops).collect();
 
-        // A closed loop issues as much as the system answers; what its settings
-        // expect is often careless, and no reason to refuse a test.
+        // A closed loop issues as much as the system answers. Its expected latency is often far off
+        // and must not cause an error.
         let is_known = matches!(plan.scenario(), Scenario::Server | Scenario::Offline);
         let known = is_known && stopping.is_empty();
         let expected = if known { expected_bytes(&plan, logs.enable_trace) } else { 0 };
@@ -193,70 +204,71 @@ impl LoadGen {
         let mut files = LogFiles::open(logs, None, expected).map_err(failed)?;
         let tenant = Tenant { settings, plan, library, messages };
         if !stopping.is_empty() {
-            // The logs that lie there are of this test, and say why it did not run.
-            files.write(&log_of_nothing(tenant, &driver)).map_err(failed)?;
+            // The logs of this test state why it did not run.
+            files.write(&log_without_runs(tenant, &driver)).map_err(failed)?;
             return Err(StartError::Settings(SettingsErrors(stopping)));
         }
-        let keep = if logs.enable_trace { Keep::Every } else { Keep::Results };
+        let keep =
+            if logs.enable_trace { RecordRetention::Every } else { RecordRetention::Results };
         let log = run(&mut driver, &[tenant], keep, &mut |begins| timestamps.expect(begins))
             .swap_remove(0);
         write_or_rescue(&mut files, &log, logs)
     }
 
-    /// Ends the test that is on, as soon as its issuing thread notices: at once
-    /// while it issues, within a tenth of a second while it waits. From any thread.
+    /// Ends the running test as soon as its issuing thread notices: at once while it issues, within
+    /// 0.1 s while it waits. May be called from any thread.
     ///
     /// # Errors
-    /// [`NoTest`].
-    pub fn abort(&self) -> Result<(), NoTest> {
-        lock(&self.monitor).as_ref().map(Monitor::abort).ok_or(NoTest)
+    /// [`NoTestError`] if no test is running.
+    pub fn abort(&self) -> Result<(), NoTestError> {
+        lock(&self.monitor).as_ref().map(Monitor::abort).ok_or(NoTestError)
     }
 
-    /// Registers the calling thread to issue Server queries of the test that is
-    /// on, or of the next one, and returns when that test is over.
+    /// Registers the calling thread to issue Server queries of the running test, or of the next
+    /// one, and returns when that test is over.
     pub fn register_issue_thread(&self) {
         self.issue_threads().serve();
     }
 
-    /// Completes samples; the time is read once, on entry. From any thread.
+    /// Completes samples; the time is read once, on entry. May be called from any thread.
     ///
     /// # Errors
-    /// [`NoRun`].
+    /// [`NoRunError`] if no run is in progress.
     #[inline]
-    pub fn complete<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRun> {
+    pub fn complete<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRunError> {
         let done = self.current.with(|run| run.complete(responses));
         done.ok_or_else(|| self.late(responses.len()))
     }
 
-    /// As [`LoadGen::complete`], and calls `fetch` for each response that is to
-    /// be logged, after it is stamped and before its payload is read.
+    /// Completes samples and calls `fetch` for each logged response, after its time was stamped and
+    /// before its payload is read.
     ///
     /// # Errors
-    /// [`NoRun`].
+    /// [`NoRunError`] if no run is in progress.
     pub fn complete_fetching<R: AsResponse>(
         &self,
         responses: &mut [R],
         fetch: &mut dyn FnMut(&mut R),
-    ) -> Result<(), NoRun> {
+    ) -> Result<(), NoRunError> {
         let samples = responses.len();
         let done = self.current.with(|run| run.complete_fetching(responses, fetch));
         done.ok_or_else(|| self.late(samples))
     }
 
-    /// Reports the first tokens of samples. From any thread.
+    /// Reports the first tokens of samples. May be called from any thread.
     ///
     /// # Errors
-    /// [`NoRun`].
-    pub fn first_token<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRun> {
+    /// [`NoRunError`] if no run is in progress.
+    pub fn first_token<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRunError> {
         let done = self.current.with(|run| run.first_token(responses));
         done.ok_or_else(|| self.late(responses.len()))
     }
 
     #[cold]
-    fn late(&self, samples: usize) -> NoRun {
-        let no_run = NoRun { samples };
+    fn late(&self, samples: usize) -> NoRunError {
+        let no_run = NoRunError { samples };
         if samples > 0 && self.late_samples.fetch_add(samples as u64, Ordering::Relaxed) == 0 {
-            // Where nobody listens, `eprintln!` would panic.
+            // `eprintln!` would panic on a closed stderr.
             let _ = writeln!(std::io::stderr(), "dyno: {no_run}");
         }
         no_run
@@ -277,46 +289,46 @@ impl LoadGen {
     }
 }
 
-/// The one test that is on. Whatever ends it, the next one finds the process
-/// as this one found it.
-struct Running {
-    of: &'static LoadGen,
+/// The running test. Dropping it restores the state of the load generator for the next test.
+struct RunningTest {
+    loadgen: &'static LoadGen,
     issue_threads: Arc<IssueThreads>,
 }
 
-impl Running {
-    fn begin(of: &'static LoadGen) -> Result<Self, StartError> {
-        if of.is_running.swap(true, Ordering::Acquire) {
+impl RunningTest {
+    fn begin(loadgen: &'static LoadGen) -> Result<Self, StartError> {
+        if loadgen.is_running.swap(true, Ordering::Acquire) {
             return Err(StartError::AlreadyRunning);
         }
-        Ok(Self { of, issue_threads: of.issue_threads() })
+        Ok(Self { loadgen, issue_threads: loadgen.issue_threads() })
     }
 
     fn driver(&self, system: Arc<dyn SystemUnderTest>, timestamps: &Timestamps) -> RealTime {
-        let (of, timestamps) = (self.of, timestamps.clone());
+        let loadgen = self.loadgen;
+        let timestamps = timestamps.clone();
         let announce = move |run: Option<&_>| {
             match run {
-                Some(responder) => of.current.publish(responder),
-                None => of.current.withdraw(),
+                Some(responder) => loadgen.current.publish(responder),
+                None => loadgen.current.withdraw(),
             }
             timestamps.mark(run.is_some());
         };
         let driver = RealTime::new(system)
             .issue_threads(self.issue_threads.clone())
             .announce(Arc::new(announce));
-        *lock(&of.monitor) = Some(driver.monitor());
+        *lock(&loadgen.monitor) = Some(driver.monitor());
         driver
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTest {
     fn drop(&mut self) {
-        self.of.current.withdraw();
-        *lock(&self.of.monitor) = None;
-        // Whoever registers from now on waits for the next test.
-        *lock(&self.of.issue_threads) = None;
+        self.loadgen.current.withdraw();
+        *lock(&self.loadgen.monitor) = None;
+        // Threads that register from now on wait for the next test.
+        *lock(&self.loadgen.issue_threads) = None;
         self.issue_threads.close();
-        self.of.is_running.store(false, Ordering::Release);
+        self.loadgen.is_running.store(false, Ordering::Release);
     }
 }
 
@@ -329,15 +341,15 @@ fn warning(text: impl Into<String>) -> Message {
     Message { at: 0, key, severity: Severity::Warning, text: text.into() }
 }
 
-fn is_told_by_the_run(problem: &SettingsProblem) -> bool {
-    matches!(problem.in_reference, InReference::Stops { key: config::INVALID_CONFIG })
+fn is_reported_by_run(problem: &SettingsProblem) -> bool {
+    matches!(problem.in_reference, ReferenceBehavior::Stops { key: config::INVALID_CONFIG })
 }
 
 fn apply_audit(settings: &mut Settings, path: &Path, messages: &mut Vec<Message>) {
     if !path.exists() {
         return;
     }
-    // The reference says so whatever the file is called.
+    // The reference writes this text for any file name.
     messages.push(warning(
         "Found Audit Config file (audit.config). Overriding TestSettings from audit.config file.",
     ));
@@ -347,8 +359,8 @@ fn apply_audit(settings: &mut Settings, path: &Path, messages: &mut Vec<Message>
     }
 }
 
-/// The log of a test that did not run.
-fn log_of_nothing(tenant: Tenant<'_>, driver: &RealTime) -> TestLog {
+/// Returns the log of a test that did not run.
+fn log_without_runs(tenant: Tenant<'_>, driver: &RealTime) -> TestLog {
     TestLog {
         sut_name: driver.system_name(),
         sut_name_duration: 0,
@@ -361,11 +373,11 @@ fn log_of_nothing(tenant: Tenant<'_>, driver: &RealTime) -> TestLog {
         plan: tenant.plan,
         events: tenant.messages.into_iter().map(Event::Message).collect(),
         complete: false,
-        sought: None,
+        search: None,
     }
 }
 
-/// Writes the logs; if that fails, writes them to the system's temporary folder.
+/// Writes the logs; after an error, writes them to the system's temporary folder instead.
 fn write_or_rescue(
     files: &mut LogFiles,
     log: &TestLog,

@@ -1,13 +1,13 @@
-//! `print_timestamps`: begin and end of a performance run on stdout.
+//! `print_timestamps`: prints begin and end of a performance run on stdout.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
 use crate::clock::{Clock, MILLISECOND, SECOND, WallTime};
-use crate::run::Beginning;
+use crate::run::RunStart;
 
-/// Prints the lines that a power meter's scripts wait for. Nothing unless asked.
+/// Prints the lines that scripts of power meters wait for, if enabled.
 #[derive(Debug, Clone)]
 pub(super) struct Timestamps {
     state: Arc<Mutex<State>>,
@@ -15,13 +15,13 @@ pub(super) struct Timestamps {
 
 #[derive(Debug)]
 enum State {
-    /// Not asked for.
+    /// Disabled.
     Off,
     /// No performance run is expected.
     Idle,
     /// A performance run comes next.
     Expected,
-    /// It began at this wall-clock time, by this clock.
+    /// A performance run began at this wall-clock time, with this clock.
     Begun(WallTime, Clock),
 }
 
@@ -31,8 +31,8 @@ impl Timestamps {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A run will begin.
-    pub(super) fn expect(&self, beginning: Beginning<'_>) {
+    /// Records that a run will begin.
+    pub(super) fn expect(&self, beginning: RunStart<'_>) {
         let mut state = lock(&self.state);
         if !matches!(*state, State::Off) {
             let accuracy = beginning.purpose == "accuracy";
@@ -40,7 +40,7 @@ impl Timestamps {
         }
     }
 
-    /// It has begun, or is over. The spelling is the reference's.
+    /// Prints the begin or the end of a run. The spelling is that of the reference.
     pub(super) fn mark(&self, begins: bool) {
         let mut state = lock(&self.state);
         let now = WallTime::now();
@@ -72,7 +72,7 @@ impl Timestamps {
     }
 }
 
-/// Nobody listening is no reason to lose a run, which `println!` would do.
-fn print(to: &mut dyn Write, lines: &str) {
-    let _ = to.write_all(lines.as_bytes());
+/// Prints lines and ignores errors: `println!` would panic on a closed stdout and lose the run.
+fn print(out: &mut dyn Write, lines: &str) {
+    let _ = out.write_all(lines.as_bytes());
 }

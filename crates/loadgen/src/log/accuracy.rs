@@ -1,4 +1,4 @@
-//! `mlperf_log_accuracy.json`: the responses that are kept, one a line.
+//! `mlperf_log_accuracy.json`: the logged responses, one per line.
 
 use std::io::{self, Write};
 
@@ -44,7 +44,7 @@ fn write_entry(out: &mut Stream, run: &RunLog, response: &LoggedResponse) -> io:
     write_hex(out, response.data)?;
     out.buffer.push(b'"');
     if run.plan.measures_tokens() {
-        // Offline has no first token that anybody waits for.
+        // Offline has no first token.
         if run.plan.scenario() != Scenario::Offline {
             out.buffer.extend_from_slice(b", \"token_data\" : \"");
             write_hex(out, response.first_token.unwrap_or_default())?;

@@ -1,4 +1,4 @@
-//! `mlperf_log_detail.txt`: every setting, event and result, one JSON object a line.
+//! `mlperf_log_detail.txt`: every setting, event and result, one JSON object per line.
 
 use std::io::{self, Write};
 
@@ -7,15 +7,13 @@ use super::format::{iso_datetime, power_datetime};
 use super::lines::Lines;
 use super::report::{EarlyStoppingKind, Report};
 use crate::clock::{MILLISECOND, WallTime};
+use crate::message::{Message, NOTE, Severity};
 use crate::metrics::{Distribution, Intervals, PERCENTILES, Rates, TokenRates};
 use crate::plan::Load;
 use crate::qsl::SampleIndex;
-use crate::run::{Event, Message, RunLog, Severity, Span, TestLog};
-use crate::session::Ended;
+use crate::run::{Event, RunLog, Span, TestLog};
+use crate::session::EndReason;
 use crate::settings::{Arrivals, FIELDS, Origin, Repetition, Scenario};
-
-/// Key of what the reference does not say, and nobody counts.
-pub(crate) const NOTE: &str = "dyno_note";
 
 /// Writes the log and returns how many errors and warnings it has.
 ///
@@ -23,8 +21,8 @@ pub(crate) const NOTE: &str = "dyno_note";
 /// The file could not be written.
 pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Result<Counts> {
     let mut lines = Lines::new(file, log.process);
-    // What was found while settings were resolved precedes them, as in the
-    // reference, with our notes on it; what was found before the test precedes all.
+    // Messages of the resolution precede the settings, as in the reference, together with Dyno's
+    // notes; messages from before the test precede everything.
     let is_notice = |event: &&Event| {
         matches!(event, Event::Message(Message { severity, key, .. })
             if *severity != Severity::Info || *key == NOTE)
@@ -39,7 +37,7 @@ pub fn write(log: &TestLog, reports: &[Report], file: &mut dyn Write) -> io::Res
     write_effective(&mut lines, log)?;
     write_own_settings(&mut lines, log)?;
     let mut reports = reports.iter();
-    // A result ends with the count of errors, and the last one counts this one, too.
+    // A result ends with the number of errors; the last result includes this error.
     let is_result = |event: &Event| matches!(event, Event::Result { .. });
     let last = log.events.iter().rposition(is_result).unwrap_or(log.events.len()).max(notices);
     write_events(&mut lines, &log.events[notices..last], &mut reports)?;
@@ -168,11 +166,11 @@ fn write_effective(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     lines.line("effective_sample_index_rng_seed", plan.seeds.sample_index)?;
     lines.line("effective_schedule_rng_seed", plan.seeds.schedule)?;
     lines.line("effective_accuracy_log_rng_seed", plan.seeds.accuracy_log)?;
-    // As asked for: a share above 1 logs every response, as 1 does.
+    // The requested value: a share above 1 logs every response, like 1.
     lines.line("effective_accuracy_log_probability", s.accuracy_log_probability)?;
     lines.line("effective_accuracy_log_sampling_target", plan.accuracy_log.sampling_target)?;
     lines.line("effective_print_timestamps", plan.print_timestamps)?;
-    // As asked for, even where both are set and one wins.
+    // The requested values, even if both are set and only one is effective.
     lines.line("effective_performance_issue_unique", s.performance_issue_unique)?;
     lines.line("effective_performance_issue_same", s.performance_issue_same)?;
     let same_index = plan.performance_issue_same_index;
@@ -182,8 +180,8 @@ fn write_effective(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     lines.line("effective_sample_concatenate_permutation", plan.concatenate_permutation)
 }
 
-/// What only Dyno has: its own settings that are not at their defaults, and
-/// where values came from that a file or flag set.
+/// Writes what only Dyno has: its own settings that differ from their defaults, and the origins of
+/// set values.
 fn write_own_settings(lines: &mut Lines, log: &TestLog) -> io::Result<()> {
     let combined = super::combined_fingerprint();
     lines.line("dyno_fingerprint", combined.as_str())?;
@@ -245,11 +243,11 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     lines.line("generated_query_duration", run.generated_duration)?;
     let last = run.last();
     lines.at = run.started_at + last.last_issue;
-    // Before the end, as where the reference meets it.
+    // Before the end of the run, where the reference detects it.
     write_misuse(lines, run)?;
     write_end(lines, run)?;
     lines.at = run.finished_at;
-    // There is no logger thread that could be contended. Parsers expect the keys.
+    // Dyno has no logger thread, but parsers expect the keys.
     for counter in [
         "logger_swap_request_slots_retry_count",
         "logger_swap_request_slots_retry_retry_count",
@@ -268,47 +266,47 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
 fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     const THREAD: &str = "IssueQueryThread 0 Ending early: ";
     match run.ended {
-        Ended::TraceIssued => Ok(()),
-        Ended::Naturally if run.accuracy => Ok(()),
-        Ended::Naturally => lines.line(
+        EndReason::TraceIssued => Ok(()),
+        EndReason::Naturally if run.accuracy => Ok(()),
+        EndReason::Naturally => lines.line(
             "generic_message",
             "Ending naturally: Minimum query count and test duration met.",
         ),
-        Ended::RanOut => lines.errors(
+        EndReason::RanOut => lines.errors(
             "Ending early: Ran out of generated queries to issue before the minimum query count \
              and test duration were reached. Please update the relevant expected latency or \
              target qps in the TestSettings so they are more accurate.",
             1,
         ),
-        Ended::MaxQueryCount { issued } => {
+        EndReason::MaxQueryCount { issued } => {
             lines.errors(&format!("{THREAD}Max query count reached. query_count {issued}"), 1)
         }
-        Ended::MaxDuration { at } => {
+        EndReason::MaxDuration { at } => {
             lines.errors(&format!("{THREAD}Max test duration reached. duration_ns {at}"), 1)
         }
-        Ended::TooManyOutstanding { issued, outstanding } => lines.errors(
+        EndReason::TooManyOutstanding { issued, outstanding } => lines.errors(
             &format!(
                 "{THREAD}Too many outstanding queries. issued {issued} outstanding {outstanding}"
             ),
             1,
         ),
-        Ended::Deadline { missing } => lines.errors(
+        EndReason::Deadline { missing } => lines.errors(
             &format!(
                 "Ending early: nothing completed for response_deadline_ms, {missing} samples \
                  never came back."
             ),
             1,
         ),
-        Ended::Aborted => lines.errors("Ending early: the test was aborted.", 1),
-        Ended::Lost { worker, of } => {
-            lines.errors(&format!("Ending early: worker {} of {of} was lost.", worker + 1), 1)
+        EndReason::Aborted => lines.errors("Ending early: the test was aborted.", 1),
+        EndReason::Lost { worker, workers } => {
+            lines.errors(&format!("Ending early: worker {} of {workers} was lost.", worker + 1), 1)
         }
     }
 }
 
 fn write_misuse(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     let misuse = &run.record.misuse;
-    // The texts are the reference's, its apostrophe included.
+    // The texts are those of the reference, including its misplaced apostrophe.
     for (times, text) in [
         (misuse.duplicate, "Attempted to complete a sample twice."),
         (misuse.stale, "Received completion for an old sample."),
@@ -391,26 +389,27 @@ fn invalid_reason(report: &Report) -> String {
 
 fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
     let estimates = report.judgement.early_stopping.logged_estimates();
-    let target = estimates.map_or(0, |of| of.target.latency);
+    let target = estimates.map_or(0, |estimates| estimates.target.latency);
     match report.metrics.rates {
         Rates::SingleStream { with_overhead, without_overhead } => {
-            let tail = estimates.and_then(|of| of.tail).map_or(0, |tail| tail.latency);
+            let tail =
+                estimates.and_then(|estimates| estimates.tail).map_or(0, |tail| tail.latency);
             lines.line("result_qps_with_loadgen_overhead", with_overhead)?;
             lines.line("result_qps_without_loadgen_overhead", without_overhead)?;
             lines.line("early_stopping_latency_ss", target)?;
             lines.line("early_stopping_latency_ms", tail)
         }
         Rates::MultiStream => {
-            let of = report.metrics.query_latency.unwrap_or_default();
-            lines.line("result_min_query_latency_ns", of.min)?;
-            lines.line("result_max_query_latency_ns", of.max)?;
-            lines.line("result_mean_query_latency_ns", of.mean)?;
+            let latency = report.metrics.query_latency.unwrap_or_default();
+            lines.line("result_min_query_latency_ns", latency.min)?;
+            lines.line("result_max_query_latency_ns", latency.max)?;
+            lines.line("result_mean_query_latency_ns", latency.mean)?;
             if let Some(found) = &report.metrics.intervals {
                 let streams = report.run.plan.samples_per_query;
                 lines.line("dyno_result_samples_per_query", streams)?;
                 write_intervals(lines, found)?;
             }
-            write_percentiles(lines, "result_", "_percentile_per_query_latency_ns", &of)?;
+            write_percentiles(lines, "result_", "_percentile_per_query_latency_ns", &latency)?;
             lines.line("early_stopping_latency_ms", target)
         }
         Rates::Server { scheduled, completed } => {
@@ -427,8 +426,8 @@ fn write_rates(lines: &mut Lines, report: &Report) -> io::Result<()> {
     }
 }
 
-/// The counts under the keys of the releases that had a fixed interval, the sums
-/// under ours.
+/// Writes the counts under the keys of the releases with a fixed interval, and the sums under keys
+/// of Dyno.
 fn write_intervals(lines: &mut Lines, found: &Intervals) -> io::Result<()> {
     for (percentile, count) in PERCENTILES.iter().zip(found.percentiles) {
         let key =
@@ -445,21 +444,21 @@ fn write_latencies(
     lines: &mut Lines,
     prefix: &str,
     suffix: &str,
-    of: &Distribution,
+    times: &Distribution,
 ) -> io::Result<()> {
-    lines.line(&format!("{prefix}min{suffix}"), of.min)?;
-    lines.line(&format!("{prefix}max{suffix}"), of.max)?;
-    lines.line(&format!("{prefix}mean{suffix}"), of.mean)?;
-    write_percentiles(lines, prefix, &format!("_percentile{suffix}"), of)
+    lines.line(&format!("{prefix}min{suffix}"), times.min)?;
+    lines.line(&format!("{prefix}max{suffix}"), times.max)?;
+    lines.line(&format!("{prefix}mean{suffix}"), times.mean)?;
+    write_percentiles(lines, prefix, &format!("_percentile{suffix}"), times)
 }
 
 fn write_percentiles(
     lines: &mut Lines,
     prefix: &str,
     suffix: &str,
-    of: &Distribution,
+    times: &Distribution,
 ) -> io::Result<()> {
-    for (percentile, value) in PERCENTILES.iter().zip(of.percentiles) {
+    for (percentile, value) in PERCENTILES.iter().zip(times.percentiles) {
         lines.line(&format!("{prefix}{:.2}{suffix}", 100.0 * percentile), value)?;
     }
     Ok(())
@@ -497,7 +496,7 @@ fn write_tokens(lines: &mut Lines, report: &Report) -> io::Result<()> {
     }
 }
 
-/// What the reference does not measure.
+/// Writes results that the reference does not measure.
 fn write_own_results(lines: &mut Lines, report: &Report) -> io::Result<()> {
     let metrics = &report.metrics;
     if let Some(lag) = metrics.client_lag {

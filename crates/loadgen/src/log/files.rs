@@ -1,4 +1,4 @@
-//! The files of the logs: opened before the run, written after it.
+//! Log files: opened before the run and written after it.
 
 use std::fmt;
 use std::fs::File;
@@ -14,22 +14,22 @@ use crate::plan::Plan;
 use crate::run::TestLog;
 use crate::settings::{Scenario, TestMode};
 
-/// Where the logs go and what they are called: the reference's output settings.
+/// Output settings of the reference: folder and names of the log files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
-    /// An existing folder.
+    /// Existing folder of the files.
     pub outdir: PathBuf,
-    /// What file names begin with.
+    /// Prefix of file names.
     pub prefix: String,
-    /// What precedes `.txt` and `.json`.
+    /// Suffix of file names, before `.txt` and `.json`.
     pub suffix: String,
-    /// Adds the time of opening after the prefix, in UTC.
+    /// Adds the time of opening in UTC after the prefix.
     pub prefix_with_datetime: bool,
-    /// Prints the detail log too.
+    /// Also prints the detail log.
     pub copy_detail_to_stdout: bool,
-    /// Prints the summary too.
+    /// Also prints the summary.
     pub copy_summary_to_stdout: bool,
-    /// Without it the trace file is empty.
+    /// Writes the trace; otherwise the trace file is empty.
     pub enable_trace: bool,
 }
 
@@ -48,8 +48,8 @@ impl Default for LogSettings {
 }
 
 impl LogSettings {
-    /// The paths of summary, detail, accuracy and trace, in this order. `tenant`
-    /// is the tenant's name in a test of several.
+    /// Returns the paths of summary, detail, accuracy and trace, in this order. `tenant` is the
+    /// name of the tenant if a test has several.
     #[must_use]
     pub fn paths(&self, tenant: Option<&str>, opened: WallTime) -> [PathBuf; 4] {
         let mut prefix = self.prefix.clone();
@@ -73,14 +73,14 @@ impl LogSettings {
     }
 }
 
-/// A file that could not be written.
+/// File that could not be opened or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedFile {
-    /// Which.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// Kind of the error.
     pub kind: io::ErrorKind,
-    /// What the system said.
+    /// Message of the operating system.
     pub message: String,
 }
 
@@ -90,7 +90,7 @@ impl FailedFile {
     }
 }
 
-/// Why the logs cannot be opened or written.
+/// Error when log files are opened or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogError {
@@ -98,19 +98,19 @@ pub enum LogError {
     Open(FailedFile),
     /// Before the run: the disk is too full for what the run will write.
     NoSpace {
-        /// The folder.
+        /// Folder of the files.
         outdir: PathBuf,
-        /// Bytes that the logs will take, about.
+        /// Estimated size of the logs, bytes.
         needed: u64,
-        /// Bytes free.
+        /// Free space, bytes.
         free: u64,
     },
-    /// After the run: some files are not whole. The measurement is still in
-    /// memory; open other [`LogFiles`] and write again.
+    /// After the run: some files are incomplete. The measurements are still in memory; open other
+    /// [`LogFiles`] and write again.
     Write {
-        /// Files that are whole.
+        /// Complete files.
         written: Vec<PathBuf>,
-        /// Files that are not.
+        /// Incomplete files.
         failed: Vec<FailedFile>,
     },
 }
@@ -157,8 +157,8 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// About how many bytes the logs of a test take, responses not counted (their
-/// size is the system's secret until it answers). Too much rather than too little.
+/// Returns an upper estimate of the size of the logs of a test in bytes, without responses, whose
+/// size is unknown before the run.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -191,7 +191,7 @@ pub fn expected_bytes(plan: &Plan, enable_trace: bool) -> u64 {
         .saturating_add(loaded.saturating_mul(LOADED))
 }
 
-/// The four open files of one tenant.
+/// Open log files of one tenant.
 #[derive(Debug)]
 pub struct LogFiles {
     settings: LogSettings,
@@ -200,9 +200,9 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Creates or empties all four files, and checks that the disk has room for
-    /// `expected_bytes` (see [`expected_bytes`]; 0 checks nothing), so that a run
-    /// of an hour does not end with nowhere to put it.
+    /// Creates or empties all four files and checks that the disk has room for `expected_bytes`
+    /// (see [`expected_bytes`]; 0 disables the check), so that a long run does not end without
+    /// space for its logs.
     ///
     /// # Errors
     /// [`LogError::Open`] or [`LogError::NoSpace`]; both say what to do.
@@ -217,7 +217,7 @@ impl LogFiles {
             Err(error) => Err(LogError::Open(FailedFile::new(&path, &error))),
         };
         let files = [open(summary)?, open(detail)?, open(accuracy)?, open(trace)?];
-        // After opening, because that gives back the space of older logs.
+        // After opening, because that frees the space of older logs.
         match free_bytes(&settings.outdir) {
             Some(free) if free < expected_bytes => Err(LogError::NoSpace {
                 outdir: settings.outdir.clone(),
@@ -228,30 +228,30 @@ impl LogFiles {
         }
     }
 
-    /// Paths of summary, detail, accuracy and trace.
+    /// Returns the paths of summary, detail, accuracy and trace.
     #[must_use]
     pub fn paths(&self) -> [&Path; 4] {
         self.files.each_ref().map(|(path, _)| path.as_path())
     }
 
-    /// Writes all four files; computes the reports on the way.
+    /// Computes the reports and writes all four files.
     ///
     /// # Errors
-    /// As [`LogFiles::write_reports`].
+    /// [`LogError::Write`] lists the complete and the incomplete files.
     pub fn write(&mut self, log: &TestLog) -> Result<(), LogError> {
         self.write_reports(log, &reports(log))
     }
 
-    /// Writes all four files. One that fails does not keep the others from being
-    /// written, and nothing is taken from the log: it can be written again.
+    /// Writes all four files. After an error in one file the others are still written, and the log
+    /// can be written again.
     ///
     /// `reports` is what [`reports`] returned for this log.
     ///
     /// # Errors
-    /// [`LogError::Write`] says which files are whole and which are not.
+    /// [`LogError::Write`] lists the complete and the incomplete files.
     pub fn write_reports(&mut self, log: &TestLog, reports: &[Report]) -> Result<(), LogError> {
-        // The counts of the summary come from the detail log; where that fails
-        // to reach the disk, they are taken from a copy in memory.
+        // The detail log is formatted in memory, because the summary needs its counts even if the
+        // file cannot be written.
         let mut detail_text = Vec::new();
         let counts = detail::write(log, reports, &mut detail_text).expect("memory does not fail");
         let summary_text = summary::text(log, reports, counts);
@@ -272,7 +272,7 @@ impl LogFiles {
                 Err(error) => failed.push(FailedFile::new(path, &error)),
             }
         }
-        // Nobody listening on stdout is no reason to fail.
+        // A closed stdout is not an error.
         if self.settings.copy_detail_to_stdout {
             let _ = io::stdout().write_all(&detail_text);
         }
@@ -283,8 +283,8 @@ impl LogFiles {
     }
 }
 
-/// A file that was written before starts again; what is no regular file cannot
-/// and need not.
+/// Empties a file that was written before. Other files than regular ones cannot and need not be
+/// emptied.
 fn emptied(file: &mut File) -> io::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;

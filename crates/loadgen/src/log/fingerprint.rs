@@ -1,25 +1,25 @@
-//! Which code wrote a log: a hash of every source file of this crate, taken when
-//! it was built.
+//! Fingerprint of the code that wrote a log: a hash of every source file of this crate at build
+//! time.
 
 use std::io;
 use std::path::Path;
 
 use super::{sha1, sources};
 
-/// Each source file as `/src/lib.rs` with its SHA-1 at build time, sorted by name.
+/// Returns each source file as `/src/lib.rs` with its SHA-1 at build time, sorted by name.
 #[must_use]
 pub fn fingerprint() -> &'static [(&'static str, &'static str)] {
     include!(concat!(env!("OUT_DIR"), "/fingerprint.rs"))
 }
 
-/// One hash for all of them: the SHA-1 of the lines `name hash`.
+/// Returns one hash for all files: the SHA-1 of the lines `name hash`.
 #[must_use]
 pub fn combined_fingerprint() -> String {
     combined(fingerprint().iter().copied())
 }
 
-/// The hashes of a source checkout, to compare with [`fingerprint`]. `root` is
-/// the folder of this crate (with `build.rs` and `src/`).
+/// Returns the hashes of a source checkout, to compare with [`fingerprint`]. `root` is the folder
+/// of this crate (with `build.rs` and `src/`).
 ///
 /// # Errors
 /// A file or folder that cannot be read.
@@ -27,7 +27,7 @@ pub fn recompute_fingerprint(root: &Path) -> io::Result<Vec<(String, String)>> {
     sources::hashes(root, sha1::hex)
 }
 
-/// The combined hash of a list as [`recompute_fingerprint`] returns it.
+/// Returns the combined hash of a list of files and hashes, such as from [`recompute_fingerprint`].
 pub fn combined<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let lines: String = files.map(|(file, hash)| format!("{file} {hash}\n")).collect();
     sha1::hex(lines.as_bytes())

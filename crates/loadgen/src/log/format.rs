@@ -1,42 +1,6 @@
-//! Numbers and strings as the reference prints them, and fast integers.
+//! JSON strings, dates, and fast formatting of integers.
 
 use crate::clock::{CivilTime, WallTime};
-
-/// `%g` with 6 significant digits: the default format of a C++ stream.
-///
-/// Rust and glibc both round the exact binary value half to even, so the digits
-/// agree; only the choice of notation is ours to make.
-#[must_use]
-pub fn general(value: f64) -> String {
-    const DIGITS: i32 = 6;
-    if value.is_nan() {
-        // Its sign means nothing and depends on the compiler.
-        return "nan".into();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "inf".into() } else { "-inf".into() };
-    }
-    let scientific = format!("{:.*e}", (DIGITS - 1) as usize, value);
-    let (mantissa, exponent) = scientific.split_once('e').expect("`e` format has an exponent");
-    let exponent: i32 = exponent.parse().expect("`e` format has a decimal exponent");
-    if (-4..DIGITS).contains(&exponent) {
-        let decimals = usize::try_from(DIGITS - 1 - exponent).expect("exponent is below DIGITS");
-        without_trailing_zeros(&format!("{value:.decimals$}")).to_string()
-    } else {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        format!("{}e{sign}{:02}", without_trailing_zeros(mantissa), exponent.abs())
-    }
-}
-
-fn without_trailing_zeros(number: &str) -> &str {
-    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
-}
-
-/// `%.2f`, with C's spelling of what is not finite.
-#[must_use]
-pub fn fixed2(value: f64) -> String {
-    if value.is_finite() { format!("{value:.2}") } else { general(value) }
-}
 
 /// Appends a JSON string with its quotes.
 pub fn push_json_string(out: &mut Vec<u8>, text: &str) {
@@ -65,8 +29,8 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Appends an integer in decimal. A trace has a dozen per query, and `write!`
-/// costs three times as much.
+/// Appends an integer in decimal. A trace has a dozen integers per query, and `write!` takes three
+/// times as long.
 pub fn push_u64(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
@@ -112,14 +76,14 @@ pub fn push_milliseconds(out: &mut Vec<u8>, ns: u64) {
     push_decimal(out, ns, 1_000_000, 6);
 }
 
-/// `2026-11-21T01:16:16Z`, in UTC.
+/// Formats a time in UTC as `2026-11-21T01:16:16Z`.
 #[must_use]
 pub fn iso_datetime(at: WallTime) -> String {
     let CivilTime { year, month, day, hour, minute, second, .. } = at.utc();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// `11-21-2026 01:16:16.119`, in UTC: the form that power loggers read.
+/// Formats a time in UTC as `11-21-2026 01:16:16.119`, for power loggers.
 #[must_use]
 pub fn power_datetime(at: WallTime) -> String {
     let CivilTime { year, month, day, hour, minute, second, millisecond } = at.utc();
@@ -129,50 +93,6 @@ pub fn power_datetime(at: WallTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn general_equals_printf_percent_g() {
-        // Expected values printed by glibc 2.36 with printf("%g").
-        for (value, expected) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (1.0, "1"),
-            (200.0, "200"),
-            (203.009, "203.009"),
-            (1.162_96e-6, "1.16296e-06"),
-            (833.333_333_333, "833.333"),
-            (0.99, "0.99"),
-            (0.999_999_5, "1"),
-            (0.999_999_499, "0.999999"),
-            (100_000.0, "100000"),
-            (999_999.4, "999999"),
-            (999_999.5, "1e+06"),
-            (1_000_000.0, "1e+06"),
-            (1_234_567.0, "1.23457e+06"),
-            (0.0001, "0.0001"),
-            (0.000_099_999_94, "9.99999e-05"),
-            (0.000_099_999_96, "0.0001"),
-            (1e-5, "1e-05"),
-            (200_002.5, "200002"),
-            (100_001.5, "100002"),
-            (1.797_693_134_862_315_7e308, "1.79769e+308"),
-            (5e-324, "4.94066e-324"),
-            (-12_345_678.9, "-1.23457e+07"),
-            (f64::INFINITY, "inf"),
-            (f64::NEG_INFINITY, "-inf"),
-        ] {
-            assert_eq!(general(value), expected, "{value:e}");
-        }
-        assert_eq!(general(f64::NAN.copysign(-1.0)), "nan");
-    }
-
-    #[test]
-    fn fixed_formats_round_half_to_even_on_exact_ties() {
-        assert_eq!(fixed2(0.125), "0.12");
-        assert_eq!(fixed2(0.375), "0.38");
-        assert_eq!(fixed2(1e15), "1000000000000000.00");
-        assert_eq!(fixed2(f64::INFINITY), "inf");
-    }
 
     #[test]
     fn integers_and_decimals_of_every_length() {

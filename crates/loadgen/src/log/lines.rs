@@ -1,16 +1,18 @@
-//! The lines of the detail log: keys, values, and where they come from.
+//! Lines of the detail log: keys, values, and their source lines.
 
 use std::io::{self, Write};
 use std::panic::Location;
 
 use super::Counts;
-use super::format::{general, push_json_string, push_milliseconds, push_u64};
+use super::format::{push_json_string, push_milliseconds, push_u64};
 use super::stream::Stream;
 use crate::clock::Nanos;
+use crate::drive::Process;
+use crate::message::{Message, Severity};
+use crate::printf::general;
 use crate::qsl::SampleIndex;
-use crate::run::{Message, Process, Severity};
 
-/// The value of a line.
+/// Value of a line.
 pub(super) enum Field<'a> {
     Text(&'a str),
     Whole(u64),
@@ -33,33 +35,33 @@ field_from!(
     bool => Flag, &'a [SampleIndex] => List, &'a [(&'a str, &'a str)] => Map,
 );
 
-/// Writes lines and counts the grave ones.
+/// Writes lines and counts errors and warnings.
 pub(super) struct Lines<'a> {
     out: Stream<'a>,
-    /// Time of the lines that follow, ns since the origin of the log.
+    /// Time of the following lines, ns since the origin of the log.
     pub at: Nanos,
     process: Process,
     counts: Counts,
 }
 
 impl<'a> Lines<'a> {
-    /// Lines into `file`, told by this process.
+    /// Returns a writer of lines to `file` that name this process.
     pub fn new(file: &'a mut dyn Write, process: Process) -> Self {
         Self { out: Stream::new(file), at: 0, process, counts: Counts::default() }
     }
 
-    /// Errors and warnings so far.
+    /// Returns the errors and warnings so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Writes what is left.
+    /// Writes the buffered lines and returns the counts.
     pub fn finish(mut self) -> io::Result<Counts> {
         self.out.write()?;
         Ok(self.counts)
     }
 
-    /// A line for the reader.
+    /// Writes an informational line.
     #[track_caller]
     pub fn line<'f>(&mut self, key: &str, value: impl Into<Field<'f>>) -> io::Result<()> {
         self.put(key, &value.into(), Severity::Info)
@@ -71,7 +73,7 @@ impl<'a> Lines<'a> {
         self.put(message.key, &Field::Text(&message.text), message.severity)
     }
 
-    /// An error that happened `times` times. Beyond a handful one line says it.
+    /// Writes an error that occurred `times` times. More than a few are written as one line.
     #[track_caller]
     pub fn errors(&mut self, text: &str, times: u64) -> io::Result<()> {
         const SPELT_OUT: u64 = 8;

@@ -1,14 +1,25 @@
 //! The four log files of a test, `mlperf_log_{summary.txt,detail.txt,accuracy.json,trace.json}`:
-//! written after the run from what it left in memory, and read back.
+//! written after the run from its record in memory, and read back.
 //!
-//! Keys, texts, order and number formats are the reference's; where Dyno
-//! deviates, the line is valid JSON and the reference's is not.
+//! Keys, texts, order and number formats are those of the reference. Dyno only deviates in lines
+//! that are not valid JSON in the reference. [`reports`] computes the results of a
+//! [`TestLog`](crate::run::TestLog), [`LogFiles`] writes its files, and [`read`] parses them:
+//!
+//! ```
+//! use dyno_loadgen::log::read::read_summary;
+//!
+//! let text = "Result is : VALID\n\nNo warnings encountered during test.\n\n\
+//!             No errors encountered during test.\n";
+//! let (summary, problems) = read_summary(text);
+//! assert_eq!(summary.value("Result is"), Some("VALID"));
+//! assert_eq!((summary.errors, problems.len()), (Some(0), 0));
+//! ```
 
 mod accuracy;
 mod detail;
 mod files;
 mod fingerprint;
-pub(crate) mod format;
+mod format;
 mod lines;
 pub mod read;
 mod report;
@@ -18,12 +29,11 @@ mod stream;
 mod summary;
 mod trace;
 
-pub(crate) use detail::NOTE;
 pub use files::{FailedFile, LogError, LogFiles, LogSettings, expected_bytes};
 pub use fingerprint::{combined, combined_fingerprint, fingerprint, recompute_fingerprint};
 pub use report::{Report, reports, reports_by};
 
-/// Grave messages of a test.
+/// Numbers of errors and warnings of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Errors.

@@ -1,39 +1,40 @@
-//! What is said of a performance run: the input of the summary and of the last
-//! part of the detail log.
+//! Reports of performance runs: the input of the summary and of the last part of the detail log.
 
 use crate::metrics::{Definitions, Metrics};
 use crate::run::{RunLog, TestLog};
 use crate::verdict::{EarlyStoppingResult, Finding, Judgement, Verdict, Violation, judge};
 
-/// A performance run that is reported, with its numbers and its verdict.
+/// Report of a performance run: its metrics and its verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report<'a> {
     /// The run.
     pub run: &'a RunLog,
-    /// Its numbers.
+    /// Metrics of the run.
     pub metrics: Metrics,
-    /// Whether it counts.
+    /// Verdict on the run.
     pub judgement: Judgement,
 }
 
-/// One report for each [`crate::run::Event::Result`] of a test, in order, by the reference's
-/// definitions. Sorts all latencies: compute it once and hand it to
-/// [`super::LogFiles::write_reports`].
+/// Returns one report for each [`crate::run::Event::Result`] of a test, in order, by the
+/// definitions of the reference. This orders all latencies: compute the reports once and pass them
+/// to [`super::LogFiles::write_reports`].
 #[must_use]
 pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
     reports_by(log, Definitions::Reference, Definitions::Reference)
 }
 
-/// The same reports with figures and verdicts by these definitions, for readers that are not of
-/// LoadGen's logs. The verdict of a run under the rules needs the reference's.
+/// Returns the reports with metrics and verdicts by these definitions, for outputs other than the
+/// logs of LoadGen. The verdict of a run under the rules needs the definitions of the reference.
 #[must_use]
 pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> Vec<Report<'_>> {
     let report = |run| {
         let run: &RunLog = run;
-        let metrics = Metrics::by(figures, &run.record, &run.plan);
-        let judgement = match judged == figures || !run.plan.measures_tokens() {
-            true => judge(&metrics, &run.plan, run.ended),
-            false => judge(&Metrics::by(judged, &run.record, &run.plan), &run.plan, run.ended),
+        let metrics = Metrics::with_definitions(figures, &run.record, &run.plan);
+        let judgement = if judged == figures || !run.plan.measures_tokens() {
+            judge(&metrics, &run.plan, run.ended)
+        } else {
+            let metrics = Metrics::with_definitions(judged, &run.record, &run.plan);
+            judge(&metrics, &run.plan, run.ended)
         };
         Report { run, metrics, judgement }
     };
@@ -41,14 +42,13 @@ pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> V
 }
 
 impl Report<'_> {
-    /// Whether the run counts.
+    /// Returns whether the run is VALID.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.judgement.verdict == Verdict::Valid
     }
 
-    /// Advice on each violation for which the reference has no condition: what
-    /// only Dyno judges.
+    /// Returns advice on violations of conditions that the reference does not have.
     pub(super) fn own_advice(&self) -> impl Iterator<Item = String> {
         let violations = match &self.judgement.verdict {
             Verdict::Valid => &[][..],
@@ -62,7 +62,7 @@ impl Report<'_> {
             .map(ToString::to_string)
     }
 
-    /// The kinds and texts of early stopping, in order.
+    /// Returns the kinds and texts of early stopping, in order.
     pub(super) fn early_stopping_texts(&self) -> Vec<(EarlyStoppingKind, String)> {
         match &self.judgement.early_stopping {
             EarlyStoppingResult::None if self.run.plan.measures_tokens() => {
@@ -86,7 +86,7 @@ impl Report<'_> {
     }
 }
 
-/// What an early-stopping text is about.
+/// Kind of time of an early-stopping text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EarlyStoppingKind {
     Latency,

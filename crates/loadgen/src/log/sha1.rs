@@ -1,7 +1,7 @@
-//! SHA-1, for names of source files only; nothing here is secret. Also compiled
-//! into the build script, which is why it uses nothing of the crate.
+//! SHA-1, only for fingerprints of source files. The build script also compiles this file, so that
+//! it uses nothing of the crate.
 
-/// The SHA-1 of `data` in lower-case hexadecimal.
+/// Returns the SHA-1 of `data` in lower-case hexadecimal.
 ///
 /// Source: FIPS 180-4, section 6.1.
 pub fn hex(data: &[u8]) -> String {

@@ -1,11 +1,11 @@
-//! Which files make up this crate. Also compiled into the build script, which is
-//! why it uses nothing of the crate.
+//! Source files of this crate. The build script also compiles this file, so that it uses nothing of
+//! the crate.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// Every source file under `root` (a folder with `build.rs` and `src/`), as
-/// `/src/lib.rs`, with its hash, sorted by name.
+/// Returns every source file under `root` (a folder with `build.rs` and `src/`) as `/src/lib.rs`
+/// with its hash, sorted by name.
 pub fn hashes(root: &Path, hash: fn(&[u8]) -> String) -> io::Result<Vec<(String, String)>> {
     let mut found = vec![("/build.rs".to_string(), hash(&fs::read(root.join("build.rs"))?))];
     walk(&root.join("src"), "/src", hash, &mut found)?;

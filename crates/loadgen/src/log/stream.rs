@@ -1,18 +1,16 @@
-//! Large files in few writes, which a second thread does while the first one
-//! formats.
+//! Output stream for large files: few writes, done by a second thread while the first one formats.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-/// Bytes gathered before a write.
+/// Bytes buffered before a write.
 const BUFFER_BYTES: usize = 2 << 20;
 
-/// A buffer that formatters append to directly, and that empties itself into the
-/// file between entries.
+/// Buffer that formatters append to directly and that is written to the file between entries.
 pub struct Stream<'a> {
-    /// What is not yet written.
+    /// Bytes that are not written yet.
     pub buffer: Vec<u8>,
     sink: Sink<'a>,
 }
@@ -20,13 +18,13 @@ pub struct Stream<'a> {
 enum Sink<'a> {
     /// Written by the thread that formats.
     Direct(&'a mut dyn Write),
-    /// As well, until it proves to be large.
+    /// Written by the thread that formats, until the file becomes large.
     Small(File),
-    /// Written by a thread of its own.
+    /// Written by a separate thread.
     Large(Writer),
 }
 
-/// A thread that writes buffers and hands them back.
+/// Thread that writes buffers and returns them.
 struct Writer {
     full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
@@ -34,7 +32,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// `None` where there is no thread to be had.
+    /// Starts the thread; `None` if the operating system starts none.
     fn start(mut file: File) -> Option<Self> {
         let (full, to_write) = sync_channel::<Vec<u8>>(1);
         let (hand_back, empty) = channel();
@@ -42,7 +40,7 @@ impl Writer {
             for mut buffer in to_write {
                 file.write_all(&buffer)?;
                 buffer.clear();
-                // Nobody takes it back when all is formatted.
+                // Fails after the last entry, when the receiver is gone.
                 let _ = hand_back.send(buffer);
             }
             Ok(())
@@ -50,7 +48,7 @@ impl Writer {
         Some(Self { full, empty, thread: thread.ok()? })
     }
 
-    /// Waits until all is written.
+    /// Waits until all buffers are written.
     fn finish(self) -> io::Result<()> {
         drop(self.full);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -62,23 +60,23 @@ fn empty_buffer() -> Vec<u8> {
 }
 
 impl<'a> Stream<'a> {
-    /// A stream into whatever takes bytes.
+    /// Returns a stream into any writer.
     pub fn new(file: &'a mut dyn Write) -> Self {
         Self { buffer: empty_buffer(), sink: Sink::Direct(file) }
     }
 
-    /// To be called after each entry: writes if enough has gathered.
+    /// Writes the buffer if it is full; must be called after each entry.
     #[inline]
     pub fn entry_done(&mut self) -> io::Result<()> {
         if self.buffer.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
     }
 
-    /// Bytes that still fit before a write is due.
+    /// Returns the number of bytes that fit before a write is due.
     pub fn room(&self) -> usize {
         BUFFER_BYTES.saturating_sub(self.buffer.len())
     }
 
-    /// Writes what is there, or has it written.
+    /// Writes the buffer, or passes it to the writing thread.
     pub fn write(&mut self) -> io::Result<()> {
         if let Sink::Small(file) = &self.sink
             && let Some(writer) = Writer::start(file.try_clone()?)
@@ -91,7 +89,7 @@ impl<'a> Stream<'a> {
             Sink::Large(writer) => {
                 let empty = writer.empty.try_recv().unwrap_or_else(|_| empty_buffer());
                 let full = std::mem::replace(&mut self.buffer, empty);
-                // Fails if the thread has failed; `finish` tells why.
+                // Fails if the thread has failed; `finish` returns its error.
                 return writer.full.send(full).map_err(|_| io::ErrorKind::BrokenPipe.into());
             }
         }
@@ -99,15 +97,14 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// Writes what is left, if `formatted` says that all is there, and returns
-    /// the first error.
+    /// Writes the rest of the buffer if `formatted` is `Ok`, and returns the first error.
     pub fn finish(mut self, formatted: io::Result<()>) -> io::Result<()> {
         let written = formatted.and_then(|()| match &mut self.sink {
             Sink::Small(file) => file.write_all(&self.buffer),
             _ => self.write(),
         });
         match self.sink {
-            // What the thread says is the cause of what this one met.
+            // The error of the thread is the cause of the one here.
             Sink::Large(writer) => writer.finish().and(written),
             _ => written,
         }
@@ -115,7 +112,7 @@ impl<'a> Stream<'a> {
 }
 
 impl Stream<'static> {
-    /// A stream into a file, from a second thread if it becomes large.
+    /// Returns a stream into a file that is written by a second thread if it becomes large.
     pub fn overlapped(file: &File) -> io::Result<Self> {
         Ok(Self { buffer: empty_buffer(), sink: Sink::Small(file.try_clone()?) })
     }

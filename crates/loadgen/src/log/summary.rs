@@ -1,20 +1,20 @@
-//! `mlperf_log_summary.txt`: what a person reads first.
+//! `mlperf_log_summary.txt`: the summary for readers.
 
 use std::fmt::Write;
 
 use super::Counts;
-use super::format::{fixed2, general};
 use super::report::{EarlyStoppingKind, Report};
 use crate::clock::MILLISECOND;
 use crate::metrics::{Distribution, PERCENTILES, Rates, TokenRates};
 use crate::plan::Tokens;
+use crate::printf::{fixed2, general};
 use crate::run::TestLog;
 use crate::verdict::EarlyStoppingResult;
 
 const RULE: &str = "================================================";
 
-/// The whole text. A test without a reported run (accuracy only) has the two
-/// counts alone.
+/// Returns the text of the summary. A test without a reported run (accuracy only) has only the two
+/// counts.
 #[must_use]
 pub fn text(log: &TestLog, reports: &[Report], counts: Counts) -> String {
     let mut out = String::new();
@@ -38,11 +38,11 @@ fn trailer(counts: Counts) -> String {
     format!("\n{warnings}\n\n{errors}\n")
 }
 
-type Written = std::fmt::Result;
+type WriteResult = std::fmt::Result;
 
-fn write_report(out: &mut String, log: &TestLog, report: &Report) -> Written {
+fn write_report(out: &mut String, log: &TestLog, report: &Report) -> WriteResult {
     writeln!(out, "{RULE}\nMLPerf Results Summary\n{RULE}")?;
-    // A name with a line end must not be able to forge a line.
+    // A line end in a name must not forge a line.
     writeln!(out, "SUT name : {}", log.sut_name.replace(char::is_control, " "))?;
     writeln!(out, "Scenario : {}", report.run.plan.scenario())?;
     writeln!(out, "Mode     : {}", log.plan.mode)?;
@@ -58,7 +58,7 @@ fn write_report(out: &mut String, log: &TestLog, report: &Report) -> Written {
     write_parameters(out, log, report)
 }
 
-fn write_headline(out: &mut String, report: &Report) -> Written {
+fn write_headline(out: &mut String, report: &Report) -> WriteResult {
     let metrics = &report.metrics;
     let percent = 100.0 * report.run.plan.percentile();
     match metrics.rates {
@@ -104,7 +104,7 @@ fn yes_no(met: bool) -> &'static str {
     if met { "Yes" } else { "NO" }
 }
 
-fn write_validity(out: &mut String, report: &Report) -> Written {
+fn write_validity(out: &mut String, report: &Report) -> WriteResult {
     let judgement = &report.judgement;
     writeln!(out, "Result is : {}", if report.is_valid() { "VALID" } else { "INVALID" })?;
     if let Some(met) = judgement.performance_met {
@@ -112,7 +112,7 @@ fn write_validity(out: &mut String, report: &Report) -> Written {
     }
     writeln!(out, "  Min duration satisfied : {}", yes_no(judgement.min_duration_met))?;
     writeln!(out, "  Min queries satisfied : {}", yes_no(judgement.min_queries_met))?;
-    // The releases without early stopping did not say that there was none.
+    // Releases without early stopping have no such line.
     let is_offline = matches!(report.metrics.rates, Rates::Offline { .. });
     let is_judged = is_offline || judgement.early_stopping != EarlyStoppingResult::None;
     if is_judged {
@@ -134,17 +134,17 @@ fn write_validity(out: &mut String, report: &Report) -> Written {
         return Ok(());
     }
     for (kind, text) in report.early_stopping_texts() {
-        let of = match kind {
+        let label = match kind {
             EarlyStoppingKind::Latency => "",
             EarlyStoppingKind::FirstToken => "TTFT ",
             EarlyStoppingKind::TimePerOutputToken => "TPOT ",
         };
-        writeln!(out, "{of}Early Stopping Result:\n{text}")?;
+        writeln!(out, "{label}Early Stopping Result:\n{text}")?;
     }
     Ok(())
 }
 
-fn write_rates(out: &mut String, report: &Report) -> Written {
+fn write_rates(out: &mut String, report: &Report) -> WriteResult {
     match report.metrics.rates {
         Rates::SingleStream { with_overhead, without_overhead } => {
             writeln!(out, "QPS w/ loadgen overhead         : {}", fixed2(with_overhead))?;
@@ -160,8 +160,8 @@ fn write_rates(out: &mut String, report: &Report) -> Written {
     }
 }
 
-/// The blocks of the releases that had a fixed interval, in their words.
-fn write_intervals(out: &mut String, report: &Report) -> Written {
+/// Writes the blocks of releases with a fixed interval, in their words.
+fn write_intervals(out: &mut String, report: &Report) -> WriteResult {
     let plan = &report.run.plan;
     let (qps, ms) = (plan.target_qps, 1_000.0 / plan.target_qps);
     let (qps, ms) = (general(qps), general(ms));
@@ -173,31 +173,31 @@ fn write_intervals(out: &mut String, report: &Report) -> Written {
     let target = plan.target_latency();
     let target_ms = general(target as f64 / MILLISECOND as f64);
     writeln!(out, "\nPer-query latency:  \"target_ns\" : {target}, \"target_ms\" : {target_ms}")?;
-    let of = report.metrics.query_latency.unwrap_or_default();
-    write_percentiles(out, &of, "percentile latency (ns)   ")?;
+    let latency = report.metrics.query_latency.unwrap_or_default();
+    write_percentiles(out, &latency, "percentile latency (ns)   ")?;
     writeln!(out, "\nPer-sample latency:")
 }
 
-fn write_latencies(out: &mut String, report: &Report) -> Written {
+fn write_latencies(out: &mut String, report: &Report) -> WriteResult {
     let metrics = &report.metrics;
-    let of = match metrics.intervals {
+    let latency = match metrics.intervals {
         Some(_) => metrics.latency,
         None => metrics.query_latency.unwrap_or(metrics.latency),
     };
-    writeln!(out, "Min latency (ns)                : {}", of.min)?;
-    writeln!(out, "Max latency (ns)                : {}", of.max)?;
-    writeln!(out, "Mean latency (ns)               : {}", of.mean)?;
-    write_percentiles(out, &of, "percentile latency (ns)   ")
+    writeln!(out, "Min latency (ns)                : {}", latency.min)?;
+    writeln!(out, "Max latency (ns)                : {}", latency.max)?;
+    writeln!(out, "Mean latency (ns)               : {}", latency.mean)?;
+    write_percentiles(out, &latency, "percentile latency (ns)   ")
 }
 
-fn write_percentiles(out: &mut String, of: &Distribution, label: &str) -> Written {
-    for (percentile, value) in PERCENTILES.iter().zip(of.percentiles) {
+fn write_percentiles(out: &mut String, times: &Distribution, label: &str) -> WriteResult {
+    for (percentile, value) in PERCENTILES.iter().zip(times.percentiles) {
         writeln!(out, "{:.2} {label}: {value}", 100.0 * percentile)?;
     }
     Ok(())
 }
 
-fn write_tokens(out: &mut String, report: &Report) -> Written {
+fn write_tokens(out: &mut String, report: &Report) -> WriteResult {
     let metrics = &report.metrics;
     writeln!(out)?;
     let Some(TokenRates::Measured { with_overhead, without_overhead, completed, .. }) =
@@ -227,7 +227,7 @@ fn write_tokens(out: &mut String, report: &Report) -> Written {
     write_percentiles(out, &each, "percentile time to output token (ns)   ")
 }
 
-fn write_parameters(out: &mut String, log: &TestLog, report: &Report) -> Written {
+fn write_parameters(out: &mut String, log: &TestLog, report: &Report) -> WriteResult {
     let plan = &report.run.plan;
     let requested = &log.requested.values;
     writeln!(out, "samples_per_query : {}", plan.samples_per_query)?;

@@ -1,8 +1,8 @@
 //! `mlperf_log_trace.json`: the run for a trace viewer, in the Chrome trace format.
 //!
-//! Everything is derived after the run from the record, so that tracing costs
-//! the run nothing. What the record does not hold is not invented: `IssueQuery`
-//! has its begin and no length, and there is no logger thread to show.
+//! The trace is derived from the record after the run, so that tracing does not affect the run.
+//! Data that the record does not hold is left out: `IssueQuery` has a begin but no length, and
+//! there is no logger thread.
 
 use std::io;
 
@@ -28,14 +28,14 @@ struct Trace<'a> {
     pid: u64,
 }
 
-/// One sample as the trace shows it; times in ns since the origin of the log.
+/// One sample of the trace; times are ns since the origin of the log.
 struct Row {
     sequence: u64,
     query: u64,
     index: u64,
     scheduled: Nanos,
     issued: Nanos,
-    /// `None` if it never was.
+    /// `None` if it was never complete.
     completed: Option<Nanos>,
 }
 
@@ -76,7 +76,7 @@ impl Trace<'_> {
         push_microseconds(&mut self.out.buffer, at);
     }
 
-    /// An event with a length.
+    /// Writes an event with a length.
     fn span(&mut self, name: &str, span: Span, count: Option<usize>) {
         self.text("{\"name\":\"");
         self.text(name);
@@ -112,7 +112,7 @@ impl Trace<'_> {
         for (q, &issued) in record.issued_at.iter().enumerate() {
             let issued = run.started_at + issued;
             let scheduled = run.started_at + record.scheduled(q);
-            // Queries that were coalesced went out in one call, with one stamp.
+            // Coalesced queries were issued in one call, with one stamp.
             let coalesced = coalesces && q > 0 && record.issued_at[q - 1] == record.issued_at[q];
             if !coalesced {
                 self.span("IssueQuery", Span { begin: issued, end: issued }, None);
@@ -144,7 +144,7 @@ impl Trace<'_> {
         Ok(())
     }
 
-    /// A counter of the two parts of a latency.
+    /// Writes a counter event with the two parts of a latency.
     fn latency(&mut self, name: &str, row: &Row, done: Option<Nanos>) {
         let Some(done) = done else { return };
         self.text("{\"name\":\"");
@@ -156,8 +156,7 @@ impl Trace<'_> {
         self.text("}},\n");
     }
 
-    /// Begin and end of something that overlaps others. A sample that never came
-    /// back has no end.
+    /// Writes the begin and end events of an overlapping span. A missing sample has no end.
     fn pair(&mut self, name: &str, row: &Row, done: Option<Nanos>) {
         self.begin_of_pair(name, 'b', row, row.scheduled);
         self.number(",\"args\":{\"sample_seq\":", row.sequence);

@@ -1,22 +1,22 @@
-//! Two definitions of what tokens come to; `docs/fidelity.md` compares them.
+//! Two definitions of token metrics; `docs/fidelity.md` compares them.
 
 use super::span;
 use crate::clock::Nanos;
 
-/// What is a token, and what is the time per output token.
+/// Definitions of the token count and of the time per output token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Definitions {
-    /// As LoadGen has it, for logs in its format, the drop-in, and runs under the rules: a count
-    /// below 2 is 0 tokens, and the time per output token is then negative.
+    /// Definitions of LoadGen, for logs in its format, the drop-in, and runs under the rules: a
+    /// count below 2 is 0 tokens, and the time per output token is then negative.
     #[default]
     Reference,
-    /// Each token counts. The time per output token is that between the first token and the
-    /// last, and is defined where there are two of them at different times.
+    /// Each token counts. The time per output token is the mean time between the first token and
+    /// the last; it is defined for at least two tokens at different times.
     Native,
 }
 
 impl Definitions {
-    /// Name in files.
+    /// Returns the name in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -25,19 +25,19 @@ impl Definitions {
         }
     }
 
-    /// Time per output token of a sample with so many tokens, whose first came at `first` and
-    /// which was complete at `last`, in ns; `None` where it is not defined.
+    /// Returns the time per output token in ns of a sample with `tokens` tokens, whose first token
+    /// came at `first` and which was complete at `last`; `None` if it is not defined.
     #[must_use]
     pub fn time_per_output_token(self, first: Nanos, last: Nanos, tokens: i64) -> Option<i64> {
         match self {
-            // The reference reports counts below 2 as errors and goes on with 0.
+            // The reference reports counts below 2 as errors and continues with 0.
             Self::Reference => Some(span(first, last) / (if tokens < 2 { -1 } else { tokens - 1 })),
             Self::Native => (tokens >= 2 && first != 0 && last > first)
                 .then(|| span(first, last) / (tokens - 1)),
         }
     }
 
-    /// What a count of tokens adds to the total.
+    /// Returns what a count of tokens adds to the total.
     pub(super) fn counted(self, tokens: i64) -> i64 {
         match self {
             Self::Reference if tokens < 2 => 0,

@@ -1,17 +1,17 @@
-//! What is reported of a list of times: found by selection, without sorting.
+//! Distribution of a list of times, computed by selection without sorting.
 
 use crate::early_stopping::Estimate;
 
-/// The percentiles that every distribution has.
+/// Percentiles of every distribution.
 pub const PERCENTILES: [f64; 6] = [0.50, 0.90, 0.95, 0.97, 0.99, 0.999];
 
-/// What is reported of a list of times, all in ns.
+/// Distribution of a list of times, in ns.
 ///
-/// Signed, because a time per output token is negative where a system reports
-/// no tokens. All zeros when `count` is 0.
+/// Values are signed, because a time per output token is negative if a system reports no tokens.
+/// All values are 0 if `count` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Distribution {
-    /// How many.
+    /// Number of times.
     pub count: u64,
     /// Smallest.
     pub min: i64,
@@ -19,23 +19,22 @@ pub struct Distribution {
     pub max: i64,
     /// Sum / count, truncated towards zero.
     pub mean: i64,
-    /// At [`PERCENTILES`]: `sorted[floor(count * q)]`, no interpolation.
+    /// Values at [`PERCENTILES`]: `sorted[floor(count * q)]`, without interpolation.
     pub percentiles: [i64; 6],
-    /// At the plan's target percentile.
+    /// Value at the plan's target percentile.
     pub target: i64,
 }
 
 /// Early-stopping estimates of one kind of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimates {
-    /// At the plan's target percentile.
+    /// Estimate at the plan's target percentile.
     pub target: Estimate,
-    /// At the 99th percentile; SingleStream only.
+    /// Estimate at the 99th percentile; SingleStream only.
     pub tail: Option<Estimate>,
 }
 
-/// The distribution of `values`, which are put in another order, and the
-/// latencies of the estimates, if any.
+/// Returns the distribution of `values`, which it reorders, and the estimates with their latencies.
 pub(super) fn summarize(
     values: &mut [i64],
     target: f64,
@@ -83,16 +82,16 @@ pub(super) fn summarize(
     (distribution, estimates)
 }
 
-/// The reference's index of percentile `q` among `count` sorted values.
+/// Returns the index of percentile `q` among `count` sorted values, as in the reference.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounding down")]
 pub(crate) fn rank(count: u64, q: f64) -> u64 {
     ((count as f64 * q) as u64).min(count.saturating_sub(1))
 }
 
-/// Moves to each of the ascending `ranks` the value that sorting would put
-/// there. `values` is the part of the whole that starts at `offset`.
+/// Moves the value that sorting would put there to each of the ascending `ranks`. `values` is the
+/// part of the list that starts at `offset`.
 ///
-/// Splitting near the middle first halves what the other ranks must look at.
+/// Splitting near the middle first halves the work for the other ranks.
 fn place(values: &mut [i64], ranks: &[usize], offset: usize) {
     let middle = offset + values.len() / 2;
     let Some(chosen) = (0..ranks.len()).min_by_key(|&at| ranks[at].abs_diff(middle)) else {

@@ -5,34 +5,33 @@ use crate::clock::{Nanos, SECOND};
 use crate::plan::Plan;
 use crate::record::Record;
 
-/// How many intervals lay between a query and the next one. One is as it should
-/// be; each more is an interval that the query made the next one skip.
+/// Numbers of intervals between a query and the next one. One is expected; each further interval
+/// was skipped because of the query.
 ///
-/// Of the last query, which has no next one, its latency in intervals counts,
-/// rounded up. The counts and their percentiles are the reference's (v0.5 to
-/// v1.0); which intervals the client itself skipped is ours.
+/// The last query counts with its latency in intervals, rounded up. The counts and their
+/// percentiles are those of the reference (v0.5 to v1.0). Dyno adds which intervals the client
+/// skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Intervals {
-    /// At [`PERCENTILES`].
+    /// Values at [`PERCENTILES`].
     pub percentiles: [u64; 6],
-    /// At the plan's target percentile.
+    /// Value at the plan's target percentile.
     pub target: u64,
-    /// Queries that were not answered whole or made the next one skip.
+    /// Queries that were not completely answered or made the next one skip.
     pub over: u64,
-    /// Of a run of so many queries, how many may be: one less than its part beyond
-    /// the target percentile, for the reference's index.
+    /// Maximum of `over` for the number of queries of the run: one less than the part beyond the
+    /// target percentile, because of the index that the reference uses.
     pub allowed: u64,
     /// Intervals skipped in all.
     pub skipped: u64,
-    /// Queries that were complete in time for a tick that was skipped all the
-    /// same, or would have been had the client not issued them late. They are
-    /// among those over.
+    /// Queries that were complete in time for a skipped tick, or would have been if the client had
+    /// issued them on time. They are included in `over`.
     pub by_client: u64,
 }
 
 impl Intervals {
-    /// `None` unless the plan has a fixed interval.
-    pub(super) fn of(record: &Record, plan: &Plan) -> Option<Self> {
+    /// Returns the intervals of a run; `None` unless the plan has a fixed interval.
+    pub(super) fn from_record(record: &Record, plan: &Plan) -> Option<Self> {
         plan.interval()?;
         let queries = record.query_count();
         let samples = record.samples_per_query.max(1);
@@ -49,21 +48,19 @@ impl Intervals {
             let due = record.scheduled(query);
             let stamps = record.completed_at.get(query * samples..).unwrap_or_default();
             let stamps = &stamps[..stamps.len().min(samples)];
-            let done = match stamps.len() == samples && !stamps.contains(&0) {
-                true => stamps.iter().copied().max(),
-                false => None,
-            };
+            let is_complete = stamps.len() == samples && !stamps.contains(&0);
+            let done = if is_complete { stamps.iter().copied().max() } else { None };
             let next = (query + 1 < queries).then(|| record.scheduled(query + 1));
             let count = match (next, done) {
                 (Some(next), _) => tick_at(plan, next) - tick_at(plan, due),
                 (None, Some(done)) => in_intervals(plan, done.saturating_sub(due)),
-                // It never was complete.
+                // It was never complete.
                 (None, None) => 2,
             };
             let own_failure = done.is_none() || failed.get(query).is_some_and(|&failed| failed);
             found.over += u64::from(count > 1 || own_failure);
             found.skipped += count.saturating_sub(1);
-            // A query that the client issued late is answered late.
+            // The lag of the client delays the answer.
             let lag = record.client_lag.get(query).map_or(0, |lag| Nanos::from(*lag));
             let next_tick = plan.tick(tick_at(plan, due) + 1);
             let in_time = done.is_some_and(|done| next_tick >= done.saturating_sub(lag));
@@ -80,7 +77,7 @@ impl Intervals {
     }
 }
 
-/// The number of the tick at which something was due.
+/// Returns the number of the tick at which a query was due.
 fn tick_at(plan: &Plan, due: Nanos) -> u64 {
     (due as f64 / SECOND as f64 * plan.target_qps).round() as u64
 }

@@ -1,30 +1,29 @@
-//! The part of a plan that belongs to the scenario: rate, percentile, arrivals,
-//! bounds and the search for the peak.
+//! Resolves the settings of the scenario: rate, percentile, arrivals, bounds and the search for the
+//! peak.
 
-use super::problem::InReference;
+use super::problem::ReferenceBehavior;
 use super::resolve::{INVALID_SETTINGS, Resolution};
 use super::{Load, PeakSettings, Server, Tokens};
 use crate::clock::SECOND;
-use crate::log::format::general;
+use crate::printf::general;
 use crate::search::Unit;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 
-/// Decimals of the peak rate that are still distinct at any rate a system reaches.
+/// Maximum decimals of the peak rate: more are not distinct at rates that systems reach.
 const PEAK_DECIMALS_MAX: i32 = 9;
 
-/// Threads that the logger of the reference can serve.
+/// Maximum number of issue threads: the limit of the reference's logger.
 const ISSUE_THREADS_MAX: u64 = 1_024;
 
 impl Resolution<'_> {
-    /// Queries/s that the trace assumes. The reference takes 1 for a negative
-    /// rate of Server and Offline; the same stands in for every other value that
-    /// gives no period.
+    /// Returns the rate of the trace, queries/s. The reference uses 1 for a negative rate of Server
+    /// and Offline; 1 also replaces every other value without a period.
     pub(super) fn target_qps(&mut self) -> f64 {
         let s = self.settings;
         if self.has_interval() {
             return self.interval_qps();
         }
-        let one = || InReference::Replaced { by: "1 query/s".into() };
+        let one = || ReferenceBehavior::Replaced { by: "1 query/s".into() };
         let latency = |ns: f64| SECOND as f64 / ns;
         let (field, given, rate) = match s.scenario {
             Scenario::SingleStream => {
@@ -52,24 +51,23 @@ impl Resolution<'_> {
                 ("a rate above 0 samples/s", "set it to the throughput that the system may reach")
             }
         };
-        // 0 and infinity keep their meaning where the reference survives them:
-        // a latency of 0 ns is a trace without gaps, a throughput of 0 leaves
-        // the query at its minimum. What then has no end is caught as a trace
-        // that is too long.
+        // 0 and infinity are kept if the reference survives them: a latency of 0 ns is a trace
+        // without gaps, and a throughput of 0 leaves the query at its minimum. An endless trace is
+        // detected later as too long.
         let survives = rate >= 0.0 && !(s.scenario == Scenario::Server && rate == 0.0);
-        let in_reference = if survives { InReference::Runs } else { one() };
+        let in_reference = if survives { ReferenceBehavior::Runs } else { one() };
         self.problem(&[field], expected, change, in_reference);
         let has_rate = matches!(s.scenario, Scenario::Server | Scenario::Offline);
         if has_rate && given < 0.0 {
             let given = general(given);
-            self.told_as(format!(
+            self.set_reference_text(format!(
                 "Invalid value for {field} requested. requested: {given} using: 1"
             ));
         }
         if survives { rate } else { 1.0 }
     }
 
-    /// Which token metrics there are.
+    /// Returns the token metrics.
     pub(super) fn tokens(&mut self) -> Option<Tokens> {
         let s = self.settings;
         let inferring = matches!(s.scenario, Scenario::Server | Scenario::Offline);
@@ -78,14 +76,14 @@ impl Resolution<'_> {
                 &["use_token_latencies", "infer_token_latencies"],
                 "at most one of them",
                 "tokens are either measured or inferred",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         } else if s.infer_token_latencies && inferring && s.token_latency_scaling_factor == 0 {
             self.problem(
                 &["infer_token_latencies", "token_latency_scaling_factor"],
                 "a factor of at least 1 token/sample",
                 "set the factor to the mean number of output tokens of a sample",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         let bounds = s.server_ttft_latency.min(s.server_tpot_latency);
@@ -94,7 +92,7 @@ impl Resolution<'_> {
                 &["server_ttft_latency", "server_tpot_latency"],
                 "bounds above 0 ns",
                 "no system meets a bound of 0 ns",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         if s.use_token_latencies {
@@ -106,7 +104,7 @@ impl Resolution<'_> {
         }
     }
 
-    /// What only the chosen scenario has.
+    /// Returns the settings of the chosen scenario.
     pub(super) fn load(&mut self, has_tokens: bool) -> Load {
         let s = self.settings;
         let defaults = TestSettings::default();
@@ -116,7 +114,7 @@ impl Resolution<'_> {
                 &["mode", "scenario"],
                 "scenario Server, or MultiStream with multi_stream_target_qps",
                 "only Server has a rate to search for, and only a fixed interval a number of streams",
-                InReference::Stops { key: "error_invalid_config" },
+                ReferenceBehavior::Stops { key: "error_invalid_config" },
             );
         }
         match s.scenario {
@@ -149,7 +147,7 @@ impl Resolution<'_> {
         } else {
             format!("the default is {default}")
         };
-        let by = InReference::Replaced { by: format!("the default {default}") };
+        let by = ReferenceBehavior::Replaced { by: format!("the default {default}") };
         self.problem(&[field], "a fraction above 0 and below 1", change, by);
         default
     }
@@ -161,7 +159,7 @@ impl Resolution<'_> {
                 &["server_target_latency_ns"],
                 "a bound above 0 ns",
                 "no system meets a bound of 0 ns",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         let default_percentile = TestSettings::default().server_target_latency_percentile;
@@ -172,7 +170,7 @@ impl Resolution<'_> {
                 &["server_num_issue_query_threads", "server_arrivals"],
                 "issue threads with Poisson arrivals only",
                 "set the threads to 0",
-                InReference::Replaced { by: "the calling thread".into() },
+                ReferenceBehavior::Replaced { by: "the calling thread".into() },
             );
             issue_threads = 0;
         }
@@ -181,7 +179,7 @@ impl Resolution<'_> {
                 &["server_num_issue_query_threads", "early_stopping"],
                 "issue threads with early stopping judged after the run",
                 "set the threads to 0, or early_stopping to after-run",
-                InReference::Replaced { by: "the calling thread".into() },
+                ReferenceBehavior::Replaced { by: "the calling thread".into() },
             );
             issue_threads = 0;
         }
@@ -190,7 +188,7 @@ impl Resolution<'_> {
                 &["server_num_issue_query_threads"],
                 format!("at most {ISSUE_THREADS_MAX} threads"),
                 "no machine issues faster from more",
-                InReference::Replaced { by: format!("{ISSUE_THREADS_MAX} threads") },
+                ReferenceBehavior::Replaced { by: format!("{ISSUE_THREADS_MAX} threads") },
             );
             issue_threads = ISSUE_THREADS_MAX;
         }
@@ -228,7 +226,7 @@ impl Resolution<'_> {
             _ => None,
         };
         if let Some(expected) = complaint {
-            let by = InReference::Replaced { by: "Poisson arrivals".into() };
+            let by = ReferenceBehavior::Replaced { by: "Poisson arrivals".into() };
             self.problem(&["server_arrivals"], expected, "correct the arrival process", by);
             return Arrivals::Poisson;
         }
@@ -237,7 +235,7 @@ impl Resolution<'_> {
                 &["server_arrivals", "server_max_async_queries"],
                 "no more queries at once than may be outstanding",
                 "raise the limit, or set it to 0 for none",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         s.server_arrivals.clone()
@@ -253,7 +251,7 @@ impl Resolution<'_> {
                 &["server_find_peak_qps_boundary_step_size"],
                 "a factor above 0",
                 "1 doubles the rate at each step",
-                InReference::Replaced { by: format!("the default {default_step}") },
+                ReferenceBehavior::Replaced { by: format!("the default {default_step}") },
             );
             step_size = default_step;
         }
@@ -264,7 +262,7 @@ impl Resolution<'_> {
                 &["server_find_peak_qps_decimals_of_precision"],
                 format!("0 to {PEAK_DECIMALS_MAX} decimals"),
                 "no measurement tells finer rates apart",
-                InReference::Replaced { by: format!("{decimals} decimals") },
+                ReferenceBehavior::Replaced { by: format!("{decimals} decimals") },
             );
         }
         if matches!(arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_)) {
@@ -272,10 +270,10 @@ impl Resolution<'_> {
                 &["mode", "server_arrivals"],
                 "arrivals that have a rate",
                 "choose poisson, constant, gamma or burst",
-                InReference::Stops { key: INVALID_SETTINGS },
+                ReferenceBehavior::Stops { key: INVALID_SETTINGS },
             );
         }
-        // A search that is not asked for cannot be wrong.
+        // Without a search its settings cannot be wrong.
         if s.mode != TestMode::FindPeakPerformance {
             self.problems.truncate(problems_before);
         }

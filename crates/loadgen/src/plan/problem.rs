@@ -1,22 +1,21 @@
-//! Settings that make no sense together, said in a way that tells what to change.
+//! Problems of settings: what is wrong and what to change.
 
 use std::fmt;
 
 use super::resolve::INVALID_SETTINGS;
-use crate::log::NOTE;
-use crate::run::{Message, Severity};
+use crate::message::{Message, NOTE, Severity};
 use crate::settings::{Origin, Settings};
 
-/// What the drop-in, which must accept what the reference accepts, does about a
-/// [`SettingsProblem`].
+/// Behavior of the drop-in for a [`SettingsProblem`]. The drop-in must accept what the reference
+/// accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum InReference {
-    /// Runs as asked.
+pub enum ReferenceBehavior {
+    /// Runs with the settings as they are.
     Runs,
-    /// Runs with another value: the one that the reference takes, or a safe one
-    /// where its behaviour is undefined.
+    /// Runs with another value: the value that the reference uses, or a safe one if its behavior is
+    /// undefined.
     Replaced {
-        /// The value that is used, with its unit.
+        /// Value that is used, with its unit.
         by: String,
     },
     /// Does not run.
@@ -26,42 +25,42 @@ pub enum InReference {
     },
 }
 
-/// A setting, or a combination of settings, that `dyno run` refuses.
+/// A setting, or a combination of settings, that `dyno run` rejects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsProblem {
-    /// The fields in question and their values. `library.total` and
-    /// `library.performance` stand for what the sample library reports.
+    /// Fields and their values. `library.total` and `library.performance` are the counts that the
+    /// sample library reports.
     pub given: Vec<(&'static str, String)>,
-    /// What would have been accepted.
+    /// Accepted values.
     pub expected: String,
-    /// What to change.
+    /// Advice on what to change.
     pub change: String,
-    /// What the drop-in does about it.
-    pub in_reference: InReference,
-    /// The error in the reference's own detail log, if it notices.
+    /// Behavior of the drop-in.
+    pub in_reference: ReferenceBehavior,
+    /// Error in the reference's detail log, if the reference detects the problem.
     pub reference_text: Option<String>,
 }
 
 impl SettingsProblem {
-    /// Whether even the drop-in cannot run this.
+    /// Returns whether the drop-in cannot run these settings either.
     #[must_use]
     pub fn stops(&self) -> bool {
-        matches!(self.in_reference, InReference::Stops { .. })
+        matches!(self.in_reference, ReferenceBehavior::Stops { .. })
     }
 
-    /// Its entries in the detail log of the drop-in: the reference's error if it
-    /// has one, and what to change as a note that counts as nothing, so that
-    /// the log has as many errors and warnings as the reference's. Where the
-    /// reference would crash or hang, ours is an error.
+    /// Returns the entries in the detail log of the drop-in: the reference's error if it has one,
+    /// and a note that states what to change. Notes are not counted, so that the log has as many
+    /// errors and warnings as the reference's. Dyno reports an error if the reference would crash
+    /// or hang.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         let error = |key, text| Message { at: 0, key, severity: Severity::Error, text };
         let ours = match &self.in_reference {
-            InReference::Stops { key } => error(key, format!("{self}. The test is not run.")),
-            InReference::Replaced { by } if self.reference_text.is_none() => {
+            ReferenceBehavior::Stops { key } => error(key, format!("{self}. The test is not run.")),
+            ReferenceBehavior::Replaced { by } if self.reference_text.is_none() => {
                 error(INVALID_SETTINGS, format!("{self}. Running with {by}."))
             }
-            InReference::Runs | InReference::Replaced { .. } => {
+            ReferenceBehavior::Runs | ReferenceBehavior::Replaced { .. } => {
                 Message { at: 0, key: NOTE, severity: Severity::Info, text: format!("{self}.") }
             }
         };
@@ -69,7 +68,7 @@ impl SettingsProblem {
         theirs.into_iter().chain([ours]).collect()
     }
 
-    /// The problem with the origin of each value, such as
+    /// Describes the problem with the origin of each value, such as
     /// `` `server_target_qps` is 0 (user.conf:3) ``.
     #[must_use]
     pub fn describe(&self, settings: &Settings) -> String {
@@ -96,12 +95,12 @@ impl fmt::Display for SettingsProblem {
     }
 }
 
-/// Every problem of a group of settings (at least one).
+/// All problems of a group of settings (at least one).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsErrors(pub Vec<SettingsProblem>);
 
 impl SettingsErrors {
-    /// One line a problem, with the origin of each value.
+    /// Describes each problem on one line, with the origin of each value.
     #[must_use]
     pub fn describe(&self, settings: &Settings) -> String {
         let lines: Vec<String> = self.0.iter().map(|p| p.describe(settings)).collect();

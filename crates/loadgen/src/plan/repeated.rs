@@ -1,13 +1,13 @@
-//! How often a performance run is made, checked against what can be repeated.
+//! Resolves the repetition of performance runs, and checks that the load can be repeated.
 
-use super::problem::InReference;
+use super::problem::ReferenceBehavior;
 use super::resolve::Resolution;
 use super::{Load, StreamPacing};
 use crate::settings::{Arrivals, Repetition, TestMode};
 
 impl Resolution<'_> {
-    /// The repetition, with its decrement said, unless a search has to find the rate
-    /// that it is a share of.
+    /// Returns the repetition with its decrement resolved, unless the decrement is a share of a
+    /// rate that a search must first find.
     pub(super) fn repetition(&mut self, load: &Load) -> Repetition {
         let s = self.settings;
         let (given, problems_before) = (s.repetition, self.problems.len());
@@ -19,7 +19,7 @@ impl Resolution<'_> {
             Repetition::Minimum(runs) => Repetition::Minimum(runs),
             Repetition::Confirm { runs, decrement } => self.confirm(load, runs, decrement),
         };
-        // What is not repeated cannot be wrong.
+        // Accuracy runs are not repeated, so that their repetition cannot be wrong.
         if s.mode == TestMode::AccuracyOnly {
             self.problems.truncate(problems_before);
         }
@@ -63,9 +63,10 @@ impl Resolution<'_> {
                 Some(given)
             }
             Some(_) => {
-                let expected = match is_whole {
-                    true => "a decrement of at least 1 whole stream",
-                    false => "a decrement above 0 queries/s",
+                let expected = if is_whole {
+                    "a decrement of at least 1 whole stream"
+                } else {
+                    "a decrement above 0 queries/s"
                 };
                 let change = "leave it out for 1 % of the rate, or one stream";
                 return self.refuse(&["repetition", field], expected, change);
@@ -80,7 +81,7 @@ impl Resolution<'_> {
         expected: &'static str,
         change: &'static str,
     ) -> Repetition {
-        let by = InReference::Replaced { by: "one run".into() };
+        let by = ReferenceBehavior::Replaced { by: "one run".into() };
         self.problem(fields, expected, change, by);
         Repetition::Once
     }

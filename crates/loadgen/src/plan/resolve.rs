@@ -1,26 +1,25 @@
-//! From settings to a plan: the reference's arithmetic, and every check of it.
+//! Resolves settings to a plan, with the arithmetic and the checks of the reference.
 //!
-//! One resolution collects the problems it meets and goes on with a safe value.
-//! [`Plan::resolve`] refuses if there is any; [`Plan::resolve_as_reference`]
-//! hands them to the caller's log.
+//! A resolution collects problems and continues with safe values. [`Plan::resolve`] fails if there
+//! are problems; [`Plan::resolve_as_reference`] returns them for the log.
 
-use super::problem::{InReference, SettingsErrors, SettingsProblem};
-use super::{AccuracyLog, Criterion, Library, Load, Plan, SampleChoice, Seeds};
+use super::problem::{ReferenceBehavior, SettingsErrors, SettingsProblem};
+use super::{AccuracyLog, Library, Load, Plan, SampleChoice, Seeds};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
-use crate::early_stopping;
+use crate::early_stopping::{self, Criterion};
 use crate::settings::{
     Arrivals, Change, FIELDS, Origin, Scenario, Settings, TestMode, TestSettings,
 };
 
-/// The longest trace that is generated, in samples. At the rate of five million
-/// samples a second it lasts a quarter of an hour, and fills 100 GB of memory.
+/// Maximum length of a trace, in samples. At five million samples/s it lasts a quarter of an hour
+/// and fills 100 GB of memory.
 pub const MAX_TRACE_SAMPLES: u64 = 1 << 32;
 
-/// Key of the reference's log for settings that make no sense.
+/// Key of the reference's log for invalid settings.
 pub(super) const INVALID_SETTINGS: &str = "error_invalid_test_settings";
 
 impl Plan {
-    /// What the settings mean, refusing what makes no sense: the way of `dyno run`.
+    /// Resolves the settings and rejects invalid ones, as `dyno run` does.
     ///
     /// # Errors
     /// [`SettingsErrors`] holds every problem, not just the first.
@@ -29,11 +28,11 @@ impl Plan {
         if problems.is_empty() { Ok(plan) } else { Err(SettingsErrors(problems)) }
     }
 
-    /// What the settings mean to the reference: the way of the drop-in.
+    /// Resolves the settings like the reference, as the drop-in does.
     ///
-    /// Where the reference divides by zero, loops for ever or reads past an
-    /// array, the plan holds a safe value and a problem says which. The plan must
-    /// not be run if a problem [stops](SettingsProblem::stops) it.
+    /// If the reference would divide by zero, loop forever or read past an array, the plan has a
+    /// safe value and a problem states which. The plan must not be run if a problem
+    /// [stops](SettingsProblem::stops) it.
     #[must_use]
     pub fn resolve_as_reference(
         settings: &TestSettings,
@@ -47,11 +46,10 @@ impl Plan {
     }
 }
 
-/// Audit TEST05: a performance run with the alternative seeds. Call it after
-/// the audit file, before the settings are logged as requested; a warning
-/// belongs into the log if `test05` is set.
+/// Applies audit TEST05: a performance run with the alternative seeds. Call it after the audit file
+/// and before the settings are logged as requested; log a warning if `test05` is set.
 ///
-/// Resolving does the same once more, which changes nothing.
+/// Resolving applies it again, which changes nothing.
 pub fn apply_test05(settings: &mut Settings) -> Vec<Change> {
     let before = settings.clone();
     if replace_for_test05(&mut settings.values) {
@@ -62,9 +60,9 @@ pub fn apply_test05(settings: &mut Settings) -> Vec<Change> {
     settings.changes_since(&before)
 }
 
-/// Raises the minimum query count to what the rules' formula asks for where
-/// somebody chose a percentile other than the scenario's own and left the count
-/// alone (the built-in table is nobody). A percentile needs the more queries the nearer it is to 1.
+/// Raises the minimum query count to the formula of the rules, if the caller set a percentile other
+/// than the default of the scenario and did not set the count. Values of the built-in table do not
+/// count as set. A percentile near 1 needs more queries.
 pub fn raise_query_count_for_percentile(settings: &mut Settings) -> Vec<Change> {
     let before = settings.clone();
     let (values, usual) = (&settings.values, TestSettings::default());
@@ -106,14 +104,14 @@ fn replace_for_test05(settings: &mut TestSettings) -> bool {
     settings.test05
 }
 
-/// A resolution on its way: what is read, and the problems met so far.
+/// State of a resolution: its input and the problems found so far.
 pub(super) struct Resolution<'a> {
     pub(super) settings: &'a TestSettings,
     library: Library,
     pub(super) problems: Vec<SettingsProblem>,
 }
 
-/// Size of a query, how many there are, and for how long they are issued.
+/// Size of a query, number of queries, and how long they are issued.
 struct Shape {
     samples_per_query: u64,
     min_query_count: u64,
@@ -175,13 +173,13 @@ impl Resolution<'_> {
         }
     }
 
-    /// Collects a problem with these fields.
+    /// Adds a problem with these fields.
     pub(super) fn problem(
         &mut self,
         fields: &[&'static str],
         expected: impl Into<String>,
         change: impl Into<String>,
-        in_reference: InReference,
+        in_reference: ReferenceBehavior,
     ) {
         let given = fields.iter().map(|&name| (name, self.given(name))).collect();
         let (expected, change) = (expected.into(), change.into());
@@ -195,8 +193,8 @@ impl Resolution<'_> {
         });
     }
 
-    /// Adds the text of the reference's log to the problem collected last.
-    pub(super) fn told_as(&mut self, text: String) {
+    /// Sets the text of the reference's log for the last problem.
+    pub(super) fn set_reference_text(&mut self, text: String) {
         let last = self.problems.last_mut().expect("a problem was collected just before");
         last.reference_text = Some(text);
     }
@@ -216,11 +214,11 @@ impl Resolution<'_> {
         self.settings.mode != TestMode::AccuracyOnly
     }
 
-    /// P. At least 1.
+    /// Returns the size of the performance set, at least 1.
     fn performance_sample_count(&mut self) -> u64 {
         let Library { total, performance } = self.library;
         let asked = self.settings.performance_sample_count_override;
-        let stops = InReference::Stops { key: INVALID_SETTINGS };
+        let stops = ReferenceBehavior::Stops { key: INVALID_SETTINGS };
         let expected_size = format!("1 to {} samples in the library", u32::MAX);
         if total == 0 {
             let change = "check where the samples come from";
@@ -233,20 +231,20 @@ impl Resolution<'_> {
                 &["performance_sample_count_override", "library.total"],
                 format!("at most the {total} samples of the library"),
                 "lower it, or set it to 0 for what the library reports",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         } else if asked == 0 && performance == 0 {
             self.problem(
                 &["performance_sample_count_override", "library.performance"],
                 "at least 1 performance sample",
                 "set the override, or let the library report how many samples fit in memory",
-                InReference::Replaced { by: format!("all {total} samples") },
+                ReferenceBehavior::Replaced { by: format!("all {total} samples") },
             );
         }
         [asked, performance, total].into_iter().find(|&n| n > 0).unwrap_or(1)
     }
 
-    /// A.
+    /// Returns the number of samples of an accuracy run.
     fn accuracy_sample_count(&mut self) -> u64 {
         let total = self.library.total;
         let asked = self.settings.accuracy_sample_count_override;
@@ -255,7 +253,7 @@ impl Resolution<'_> {
                 &["accuracy_sample_count_override", "library.total"],
                 format!("at most the {total} samples of the library"),
                 "lower it, or set it to 0 for the whole library",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         if asked == 0 { total } else { asked }
@@ -265,7 +263,7 @@ impl Resolution<'_> {
         let s = self.settings;
         let (unique, same) = (s.performance_issue_unique, s.performance_issue_same);
         let position = s.performance_issue_same_index;
-        // The reference looks at "same" first for Offline, at "unique" first elsewhere.
+        // The reference checks "same" first for Offline, "unique" first for other scenarios.
         let same_wins = same && (s.scenario == Scenario::Offline || !unique);
         let loaded = performance_sample_count.min(self.library.total.max(1));
         let beyond = position >= loaded;
@@ -274,7 +272,7 @@ impl Resolution<'_> {
                 &["performance_issue_same_index"],
                 format!("a position below the {loaded} samples of the performance set"),
                 "lower it",
-                InReference::Replaced { by: "position 0".into() },
+                ReferenceBehavior::Replaced { by: "position 0".into() },
             );
         }
         if same && position >= performance_sample_count {
@@ -283,10 +281,10 @@ impl Resolution<'_> {
                     &["performance_issue_same_index", "performance_issue_unique"],
                     "an index within the performance set",
                     "lower it; it is not used, because each sample is issued once",
-                    InReference::Runs,
+                    ReferenceBehavior::Runs,
                 );
             }
-            self.told_as(format!(
+            self.set_reference_text(format!(
                 "Sample Idx to be repeated in performance_issue_same mode cannot be greater than \
                  loaded performance_sample_count. performance_issue_same_index: {position} \
                  performance_sample_count: {performance_sample_count}"
@@ -297,9 +295,9 @@ impl Resolution<'_> {
                 &["performance_issue_unique", "performance_issue_same"],
                 "at most one of them",
                 "unset one",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
-            self.told_as(
+            self.set_reference_text(
                 "Performance_issue_unique and performance_issue_same, both cannot be true at the \
                  same time. performance_issue_unique: 1 performance_issue_same: 1"
                     .into(),
@@ -319,7 +317,7 @@ impl Resolution<'_> {
         let mut target_duration = nanos(s.min_duration_ms);
         let samples_per_query = match s.scenario {
             Scenario::Offline if s.performance_issue_unique => performance_sample_count,
-            // 1.1: the query is a tenth longer than the run must last.
+            // 1.1: the query is a tenth longer than the minimum duration.
             Scenario::Offline => min_query_count.max(truncated(1.1 * min_duration_s * target_qps)),
             Scenario::MultiStream => s.multi_stream_samples_per_query,
             Scenario::SingleStream | Scenario::Server => 1,
@@ -331,8 +329,8 @@ impl Resolution<'_> {
                 target_duration = 0;
             }
             Scenario::SingleStream if s.sample_concatenate_permutation => {
-                // The reference pads by the library's own count, whatever the
-                // override says, and by a whole one where nothing is to be padded.
+                // The reference pads by the library's own count, independent of the override, and
+                // by a whole set even if no padding is needed.
                 let set = [self.library.performance, performance_sample_count];
                 let set = set.into_iter().find(|&n| n > 0).unwrap_or(1);
                 let expected = truncated(2.0 * min_duration_s * target_qps);
@@ -350,7 +348,7 @@ impl Resolution<'_> {
     }
 
     fn at_least_one_sample(&mut self, samples_per_query: u64) -> u64 {
-        let one = InReference::Replaced { by: "1 sample in a query".into() };
+        let one = ReferenceBehavior::Replaced { by: "1 sample in a query".into() };
         if samples_per_query > 0 {
             return samples_per_query;
         }
@@ -377,7 +375,7 @@ impl Resolution<'_> {
         if min_query_count > 0 || !self.runs_performance() || s.performance_issue_unique {
             return min_query_count;
         }
-        let one = InReference::Replaced { by: "a minimum of 1 query".into() };
+        let one = ReferenceBehavior::Replaced { by: "a minimum of 1 query".into() };
         if s.scenario == Scenario::Server && s.sample_concatenate_permutation {
             self.problem(
                 &["min_query_count", "sample_concatenate_permutation"],
@@ -406,7 +404,7 @@ impl Resolution<'_> {
                 &["max_duration_ms", "min_duration_ms"],
                 "a maximum of at least the minimum",
                 "such a run ends before it can be valid; set the maximum to 0 for none",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         if s.max_query_count > 0 && s.max_query_count < shape.min_query_count {
@@ -415,7 +413,7 @@ impl Resolution<'_> {
                 &["max_query_count", "min_query_count"],
                 format!("a maximum of at least the {needed} queries of a valid run"),
                 "raise it, or set it to 0 for none",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
     }
@@ -439,15 +437,14 @@ impl Resolution<'_> {
             Load::Offline => ("offline_expected_qps", 0.0),
         };
         let duration_s = duration_s * (shape.target_duration as f64 / SECOND as f64);
-        // A closed loop has a trace of its expected rate.
+        // The trace of a closed loop has its expected rate.
         let paced = !matches!(load, Load::Server(s) if matches!(s.arrivals, Arrivals::Replay(_)));
-        // Between arrivals lie whole ns, so that above 1e9 queries/s the trace
-        // would stand still.
+        // Gaps are whole ns, so that above 1e9 queries/s all queries would be due at once.
         let stands_still = target_qps > SECOND as f64;
-        let in_duration = match duration_s > 0.0 && paced {
-            true if stands_still => f64::INFINITY,
-            true => duration_s * target_qps,
-            false => 0.0,
+        let in_duration = if duration_s > 0.0 && paced {
+            if stands_still { f64::INFINITY } else { duration_s * target_qps }
+        } else {
+            0.0
         };
         let queries = in_duration.max(shape.min_query_count as f64);
         if queries * shape.samples_per_query as f64 <= MAX_TRACE_SAMPLES as f64 {
@@ -461,7 +458,7 @@ impl Resolution<'_> {
             &fields,
             format!("a trace of at most {MAX_TRACE_SAMPLES} samples"),
             "lower the rate, the duration or the count",
-            InReference::Stops { key: INVALID_SETTINGS },
+            ReferenceBehavior::Stops { key: INVALID_SETTINGS },
         );
     }
 
@@ -473,7 +470,7 @@ impl Resolution<'_> {
                 &["accuracy_log_probability"],
                 "a fraction from 0 to 1",
                 "1 logs every response",
-                InReference::Runs,
+                ReferenceBehavior::Runs,
             );
         }
         share
@@ -490,7 +487,7 @@ impl Resolution<'_> {
                 &["early_stopping_confidence"],
                 "a fraction above 0 and below 1",
                 "the rules use 0.99",
-                InReference::Replaced { by: format!("the default {confidence}") },
+                ReferenceBehavior::Replaced { by: format!("the default {confidence}") },
             );
         }
         if !(tolerance >= 0.0 && tolerance < percentile) {
@@ -499,7 +496,7 @@ impl Resolution<'_> {
                 &["early_stopping_tolerance"],
                 format!("a fraction of at least 0 and below the percentile {percentile}"),
                 "the rules use 0",
-                InReference::Replaced { by: format!("the default {tolerance}") },
+                ReferenceBehavior::Replaced { by: format!("the default {tolerance}") },
             );
         }
         Criterion { policy: s.early_stopping, confidence, tolerance }
@@ -510,14 +507,14 @@ fn nanos(milliseconds: u64) -> Nanos {
     milliseconds.saturating_mul(MILLISECOND)
 }
 
-/// As C++ converts, where that is defined: towards zero. `as` saturates, and
-/// takes NaN as 0.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "said above")]
+/// Truncates towards zero, as C++ does for values in range. Other values saturate, and NaN becomes
+/// 0.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "documented above")]
 fn truncated(value: f64) -> u64 {
     value as u64
 }
 
-/// A recorded trace is too long for a message; its beginning tells which it is.
+/// Shortens a value for a message: a recorded trace is identified by its beginning.
 fn shortened(value: String) -> String {
     const CHARS_MAX: usize = 60;
     match value.char_indices().nth(CHARS_MAX) {

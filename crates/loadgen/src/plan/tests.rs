@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::run::Severity;
+use crate::message::Severity;
 use crate::settings::{Origin, Repetition, Settings, TestSettings};
 
 const LIBRARY: Library = Library { total: 200, performance: 64 };
@@ -128,16 +128,16 @@ fn tokens_are_measured_or_inferred() {
 
 #[test]
 fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
-    use InReference::Runs;
-    let replaced = |by: &str| InReference::Replaced { by: by.into() };
-    let stops = || InReference::Stops { key: "error_invalid_test_settings" };
+    use ReferenceBehavior::Runs;
+    let replaced = |by: &str| ReferenceBehavior::Replaced { by: by.into() };
+    let stops = || ReferenceBehavior::Stops { key: "error_invalid_test_settings" };
     let server = ("scenario", "Server");
     let offline = ("scenario", "Offline");
     let multi = ("scenario", "MultiStream");
     let peak = ("mode", "FindPeakPerformance");
     let p = "server_target_latency_percentile";
     #[rustfmt::skip]
-    let cases: &[(Rows<'_>, &str, InReference)] = &[
+    let cases: &[(Rows<'_>, &str, ReferenceBehavior)] = &[
         (&[server, (p, "0")], "`server_target_latency_percentile` is 0: expected a fraction above 0 and below 1", replaced("the default 0.99")),
         (&[server, (p, "99")], "did you mean 0.99?", replaced("the default 0.99")),
         (&[server, (p, "NaN")], "below 1", replaced("the default 0.99")),
@@ -174,7 +174,7 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         (&[("early_stopping_tolerance", "-0.1")], "below the percentile 0.9", replaced("the default 0")),
         (&[("accuracy_log_probability", "1.5")], "from 0 to 1", Runs),
         (&[("accuracy_log_probability", "NaN")], "from 0 to 1", Runs),
-        (&[peak], "expected scenario Server", InReference::Stops { key: "error_invalid_config" }),
+        (&[peak], "expected scenario Server", ReferenceBehavior::Stops { key: "error_invalid_config" }),
         (&[server, peak, ("server_find_peak_qps_boundary_step_size", "0")], "a factor above 0", replaced("the default 1")),
         (&[server, peak, ("server_find_peak_qps_decimals_of_precision", "-1")], "0 to 9 decimals", replaced("0 decimals")),
         (&[server, peak, ("server_arrivals", "concurrency:4")], "arrivals that have a rate", stops()),
@@ -191,7 +191,7 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
 }
 
 #[track_caller]
-fn check_refusals(cases: &[(Rows<'_>, &str, InReference)]) {
+fn check_refusals(cases: &[(Rows<'_>, &str, ReferenceBehavior)]) {
     for (rows, text, in_reference) in cases {
         let (message, plan, problem) = refusal(rows, LIBRARY);
         assert!(message.contains(text), "{rows:?}: {message}");
@@ -202,14 +202,14 @@ fn check_refusals(cases: &[(Rows<'_>, &str, InReference)]) {
 
 #[test]
 fn a_fixed_interval_and_a_repetition_are_refused_where_they_make_no_sense() {
-    let replaced = |by: &str| InReference::Replaced { by: by.into() };
-    let stops = || InReference::Stops { key: "error_invalid_test_settings" };
+    let replaced = |by: &str| ReferenceBehavior::Replaced { by: by.into() };
+    let stops = || ReferenceBehavior::Stops { key: "error_invalid_test_settings" };
     let server = ("scenario", "Server");
     let multi = ("scenario", "MultiStream");
     let peak = ("mode", "FindPeakPerformance");
     let ms = "multi_stream_target_qps";
     #[rustfmt::skip]
-    let cases: &[(Rows<'_>, &str, InReference)] = &[
+    let cases: &[(Rows<'_>, &str, ReferenceBehavior)] = &[
         (&[multi, (ms, "-20")], "a rate of 0.001 to 1000000 queries/s; 20 is an interval of 50 ms", replaced("1 query/s")),
         (&[multi, (ms, "1e-300")], "0.001 to 1000000", replaced("1 query/s")),
         (&[multi, (ms, "NaN")], "multi_stream_target_qps", replaced("1 query/s")),
@@ -217,7 +217,7 @@ fn a_fixed_interval_and_a_repetition_are_refused_where_they_make_no_sense() {
         (&[multi, (ms, "20"), ("early_stopping", "extend")], "no early stopping at a fixed interval", replaced("a run that is not extended")),
         (&[multi, (ms, "20"), ("server_num_issue_query_threads", "2")], "no issue threads at a fixed interval", replaced("the calling thread")),
         (&[multi, (ms, "20"), ("min_query_count", "4_294_967_296")], "`multi_stream_target_qps` is 20 and `min_duration_ms`", stops()),
-        (&[multi, peak], "or MultiStream with multi_stream_target_qps", InReference::Stops { key: "error_invalid_config" }),
+        (&[multi, peak], "or MultiStream with multi_stream_target_qps", ReferenceBehavior::Stops { key: "error_invalid_config" }),
         (&[("repetition", "minimum:0")], "at least 1 run", replaced("one run")),
         (&[server, ("repetition", "confirm:0:1")], "at least 1 run", replaced("one run")),
         (&[("repetition", "confirm:5")], "a load that a failure can lower; choose minimum:RUNS", replaced("one run")),
@@ -377,7 +377,7 @@ fn effective_settings_equal_those_of_the_reference_for_random_settings() {
     assert!(cases.len() >= 60);
 }
 
-/// Where the reference's logs are, if this machine has them.
+/// Returns the folder of the reference's logs, if this machine has it.
 fn shared() -> Option<PathBuf> {
     let path = std::env::var_os("DYNO_SHARED").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
@@ -513,19 +513,19 @@ fn a_fixed_interval_is_a_rate_and_a_number_of_streams() {
 
 #[test]
 fn a_repetition_has_a_decrement() {
-    let of = |rows: Rows<'_>| plan(rows).repetition;
+    let repetition = |rows: Rows<'_>| plan(rows).repetition;
     let confirm = |decrement| Repetition::Confirm { runs: 5, decrement: Some(decrement) };
     let rule = ("repetition", "confirm:5");
     let server = [("scenario", "Server"), ("server_target_qps", "300")];
-    assert_eq!(of(&[server[0], server[1], rule]), confirm(3.0), "1 % of the rate");
+    assert_eq!(repetition(&[server[0], server[1], rule]), confirm(3.0), "1 % of the rate");
     // Of the rate that is found, not of the one that a search begins with.
-    let found = of(&[server[0], server[1], rule, ("mode", "FindPeakPerformance")]);
+    let found = repetition(&[server[0], server[1], rule, ("mode", "FindPeakPerformance")]);
     assert_eq!(found, Repetition::Confirm { runs: 5, decrement: None });
     let multi = [("scenario", "MultiStream"), ("multi_stream_target_qps", "20")];
-    assert_eq!(of(&[multi[0], multi[1], rule]), confirm(1.0), "one stream");
-    assert_eq!(of(&[multi[0], multi[1], ("repetition", "confirm:5:2")]), confirm(2.0));
-    assert_eq!(of(&[("repetition", "minimum:5")]), Repetition::Minimum(5));
-    // An accuracy run is not repeated, whatever is said.
+    assert_eq!(repetition(&[multi[0], multi[1], rule]), confirm(1.0), "one stream");
+    assert_eq!(repetition(&[multi[0], multi[1], ("repetition", "confirm:5:2")]), confirm(2.0));
+    assert_eq!(repetition(&[("repetition", "minimum:5")]), Repetition::Minimum(5));
+    // An accuracy run is never repeated.
     let accuracy = ("mode", "AccuracyOnly");
-    assert_eq!(of(&[accuracy, ("repetition", "confirm:5")]), Repetition::Once);
+    assert_eq!(repetition(&[accuracy, ("repetition", "confirm:5")]), Repetition::Once);
 }

@@ -2,20 +2,19 @@
 
 use super::LoggedResponse;
 
-/// Bytes of the responses that are logged, in completion order.
+/// Logged responses in completion order.
 ///
-/// A response is a head of 8-byte words (sequence number, bytes of data; where
-/// there are tokens also their count and the bytes of the first one) and the
-/// bytes themselves.
+/// A response is stored as a head of 8-byte words (sequence number, length of the data; with tokens
+/// also their count and the length of the first token plus 1), followed by the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Responses {
-    /// Each is full when the next one begins. They grow by adding one, so that
-    /// no byte is copied twice.
+    /// Each segment is full when the next one begins. Segments never grow, so that no byte is
+    /// copied twice.
     segments: Vec<Vec<u8>>,
     len: usize,
 }
 
-/// Set in the sequence number if tokens and a first token follow.
+/// Flag in the sequence number: a token count and a first token follow.
 const HAS_TOKENS: u64 = 1 << 63;
 const FIRST_SEGMENT: usize = 4 << 10;
 const LARGEST_SEGMENT: usize = 4 << 20;
@@ -32,7 +31,7 @@ impl Responses {
         word(response.data.len() as u64);
         if has_tokens {
             word(response.tokens.cast_unsigned());
-            // One more, so that none differs from an empty one.
+            // Plus 1, to distinguish a missing first token from an empty one.
             word(response.first_token.map_or(0, |bytes| bytes.len() as u64 + 1));
         }
         segment.extend_from_slice(response.data);
@@ -50,14 +49,14 @@ impl Responses {
         self.segments.last_mut().expect("one with room is the last")
     }
 
-    /// Several lists as one, in their order.
+    /// Concatenates several lists.
     #[must_use]
     pub fn joined(lists: Vec<Self>) -> Self {
         let len = lists.iter().map(Self::len).sum();
         Self { segments: lists.into_iter().flat_map(|list| list.segments).collect(), len }
     }
 
-    /// Forgets the responses of samples from this one on.
+    /// Removes the responses to samples with this sequence number and later ones.
     pub(crate) fn keep_below(&mut self, samples: u64) {
         let mut kept = Self::default();
         for response in self.iter().filter(|response| response.sequence < samples) {
@@ -66,25 +65,25 @@ impl Responses {
         *self = kept;
     }
 
-    /// How many.
+    /// Returns the number of responses.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no responses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All of them, in completion order.
+    /// Returns all responses, in completion order.
     pub fn iter(&self) -> impl Iterator<Item = LoggedResponse<'_>> {
         self.segments.iter().flat_map(|segment| Entries { rest: segment })
     }
 }
 
-/// Equal if the responses are, however they lie in segments.
+/// Compares the responses, independent of their segments.
 impl PartialEq for Responses {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -93,7 +92,7 @@ impl PartialEq for Responses {
 
 impl Eq for Responses {}
 
-/// The responses of a segment.
+/// Iterator over the responses of a segment.
 struct Entries<'a> {
     rest: &'a [u8],
 }

@@ -1,28 +1,27 @@
-//! Several performance runs for one result: the search for the peak, and runs
-//! that are repeated before their result counts.
+//! Several performance runs for one result: the search for the peak, and repetitions.
 
 use std::sync::Arc;
 
-use super::{Event, Keep, Loading, Severity, Sought, Test};
+use super::{Event, Loading, RecordRetention, SearchSummary, Test};
 use crate::clock::SECOND;
+use crate::message::Severity;
 use crate::metrics::{Metrics, Rates};
-use crate::peak::{Answer, End, Failure, Next, PeakSearch, Purpose};
+use crate::peak::{Answer, End, Failure, PeakSearch, PeakStep, Purpose};
 use crate::plan::{MAX_TRACE_SAMPLES, Plan};
 use crate::search::Unit;
 use crate::settings::TestMode;
 use crate::trace::LoadedSet;
 use crate::verdict::{Verdict, is_of_load, judge, performance_met};
 
-/// Most samples in a query that are tried: more of them say nothing but how much
-/// memory there is.
+/// Maximum samples in a query that a search tries: larger queries only measure the memory.
 const MOST_STREAMS: f64 = 1_048_576.0;
 
-/// What a run must be.
+/// Condition for a run to pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Demand {
-    /// Within its bounds: that alone steers a search.
+    /// Its bounds are met: the only condition in a search.
     Bounds,
-    /// VALID.
+    /// Its verdict is VALID.
     Verdict,
 }
 
@@ -38,40 +37,40 @@ impl From<Purpose> for Demand {
 /// A run that may be the result.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    /// Among the performance runs, from 0.
+    /// Number among the performance runs, from 0.
     number: usize,
-    /// How good it was; a lower one is worse.
+    /// Goodness of its result; higher is better.
     good: f64,
 }
 
-/// Why a run did not pass.
-struct Missed {
+/// Reason why a run did not pass.
+struct FailedRun {
     answer: Answer,
-    /// In words.
+    /// Reason as text.
     why: String,
 }
 
-/// A search on its way.
-struct Searching {
+/// State of a search in progress.
+struct SearchState {
     search: PeakSearch,
     unit: Unit,
     mode: TestMode,
-    /// Loads above this are not tried.
+    /// Maximum load that is tried.
     highest: f64,
     is_bisecting: bool,
-    /// The set that is loaded for all further runs, once there is one.
+    /// Set that is loaded for all further runs, once bisection begins.
     loaded: Option<Vec<LoadedSet>>,
-    /// Runs that were told of.
+    /// Runs recorded so far.
     made: usize,
-    /// The last run that passed, or all in a row that had to be VALID.
+    /// The last run that passed, or all VALID runs of the repetition.
     candidates: Vec<Candidate>,
-    /// Number of the first run of the repetition at this load, made or not.
+    /// Number of the first run of the repetition at this load, whether or not it has run.
     repeated_from: usize,
-    /// Why the last run failed that did.
+    /// Reason of the last failed run.
     failure: Option<String>,
 }
 
-impl Searching {
+impl SearchState {
     fn new(plan: &Plan) -> Self {
         let (load, unit) = (plan.peak_load(), plan.peak().map_or(Unit::Rate, |peak| peak.unit));
         let search = match (plan.mode, plan.peak()) {
@@ -104,7 +103,7 @@ impl Searching {
         }
     }
 
-    /// What a run is for, in the reference's words where it has any.
+    /// Returns the purpose of a run, in the reference's words if it has any.
     fn describe(&self, purpose: Purpose, load: f64) -> String {
         let load = self.show(load);
         match purpose {
@@ -122,18 +121,18 @@ impl Searching {
                      {upper}): {load}"
                 )
             }
-            Purpose::Confirm { run, of } if self.mode == TestMode::FindPeakPerformance => {
-                format!("FindPeakPerformance: Confirming {load}, run {run} of {of}")
+            Purpose::Confirm { run, runs } if self.mode == TestMode::FindPeakPerformance => {
+                format!("FindPeakPerformance: Confirming {load}, run {run} of {runs}")
             }
-            Purpose::Confirm { run, of } => format!("Repetition: run {run} of {of} at {load}"),
+            Purpose::Confirm { run, runs } => format!("Repetition: run {run} of {runs} at {load}"),
         }
     }
 
-    /// Takes in what a run was like: how good it was, or why it did not pass.
-    fn tell(&mut self, purpose: Purpose, told: Result<f64, Missed>) {
+    /// Records the result of a run: its goodness, or why it did not pass.
+    fn record(&mut self, purpose: Purpose, result: Result<f64, FailedRun>) {
         let (number, demand) = (self.made, Demand::from(purpose));
         self.made += 1;
-        match told {
+        match result {
             Ok(good) => {
                 let first = match demand {
                     Demand::Bounds => number,
@@ -143,13 +142,13 @@ impl Searching {
                 self.candidates.push(Candidate { number, good });
                 self.search.answer(Answer::Passed);
             }
-            Err(Missed { answer, why }) => {
+            Err(FailedRun { answer, why }) => {
                 if demand == Demand::Verdict {
                     self.candidates.clear();
                 }
                 self.failure = Some(why);
                 self.search.answer(answer);
-                if !matches!(self.search.next(), Next::Over(_)) {
+                if !matches!(self.search.next(), PeakStep::Over(_)) {
                     self.repeated_from = self.made;
                 }
             }
@@ -159,14 +158,14 @@ impl Searching {
         }
     }
 
-    /// Which run is the result of a search that found a load: the last that passed,
-    /// or the lowest of those that had to be VALID.
+    /// Returns which run is the result of a search that found a load: the last run that passed, or
+    /// the worst of the runs that had to be VALID.
     fn runs_back(&self) -> usize {
         let lowest = self.candidates.iter().min_by(|a, b| a.good.total_cmp(&b.good));
         lowest.map_or(0, |lowest| self.made.saturating_sub(lowest.number + 1))
     }
 
-    /// What to do about an end without a load.
+    /// Returns advice for an end without a load.
     fn advice(&self, because: Failure) -> String {
         match because {
             Failure::Base | Failure::OneLoad => String::new(),
@@ -187,7 +186,7 @@ impl Test<'_, '_> {
     pub(super) fn find_peak(&mut self) {
         self.note("Starting FindPeakPerformance mode");
         if self.tenants[0].plan.peak().is_none() {
-            self.say(
+            self.log_message(
                 "error_invalid_config",
                 Severity::Error,
                 "Finding peak performance is only supported in Server scenarios.",
@@ -197,64 +196,67 @@ impl Test<'_, '_> {
         self.search();
     }
 
-    /// Makes the runs that the mode and the repetition ask for.
+    /// Runs the search or repetition of the plan.
     pub(super) fn search(&mut self) {
-        let mut searching = Searching::new(&self.tenants[0].plan);
+        let mut state = SearchState::new(&self.tenants[0].plan);
         let end = loop {
-            let next = searching.search.next();
-            // A search that failed has its last run for its result.
-            if self.keep == Keep::Results && !matches!(next, Next::Over(End::Failed { .. })) {
-                self.drop_records(&searching.candidates);
+            let next = state.search.next();
+            // The last run of a failed search is its result.
+            if self.keep == RecordRetention::Results
+                && !matches!(next, PeakStep::Over(End::Failed { .. }))
+            {
+                self.drop_records(&state.candidates);
             }
             let (load, purpose) = match next {
-                Next::Run { load, purpose } => (load, purpose),
-                Next::Over(end) => break Some(end),
+                PeakStep::Run { load, purpose } => (load, purpose),
+                PeakStep::Over(end) => break Some(end),
             };
             if let Purpose::Bracket { lower, upper } = purpose
-                && upper > searching.highest
+                && upper > state.highest
             {
-                let highest = match searching.unit {
-                    // Such a rate says more of the client's memory than of the system.
+                let highest = match state.unit {
+                    // A higher rate measures the client's memory more than the system.
                     Unit::Rate => lower,
-                    Unit::Whole => searching.highest,
+                    Unit::Whole => state.highest,
                 };
                 if lower >= highest {
-                    self.end_of_range(&searching);
+                    self.end_of_range(&state);
                 }
-                searching.search.end_of_range(highest);
+                state.search.end_of_range(highest);
                 continue;
             }
             if let Purpose::Bisect { lower, upper } = purpose
-                && !searching.is_bisecting
+                && !state.is_bisecting
             {
-                self.begin_bisection(&mut searching, lower, upper);
+                self.begin_bisection(&mut state, lower, upper);
             }
-            let text = searching.describe(purpose, load);
+            let text = state.describe(purpose, load);
             self.note(&text);
-            self.run_at(&searching, load, &text);
+            self.run_at(&state, load, &text);
             if self.is_over() {
                 break None;
             }
-            let told = self.last_run(purpose.into());
-            searching.tell(purpose, told);
+            let result = self.last_run(purpose.into());
+            state.record(purpose, result);
         };
-        self.conclude(&searching, end);
+        self.conclude(&state, end);
         self.result(match end {
-            Some(End::Found { .. }) => searching.runs_back(),
+            Some(End::Found { .. }) => state.runs_back(),
             _ => 0,
         });
         for log in &mut self.logs {
-            log.sought = Some(Sought { end, repeated: searching.repeated_from..searching.made });
+            log.search = Some(SearchSummary { end, repeated: state.repeated_from..state.made });
         }
-        if let Some(sets) = &searching.loaded {
+        if let Some(sets) = &state.loaded {
             self.unload(sets);
         }
     }
 
-    /// Drops the records of all runs that can no longer be the result. What is to
-    /// be logged of them stays.
+    /// Drops the records of all runs that cannot be the result any more, except records with logged
+    /// responses.
     fn drop_records(&mut self, candidates: &[Candidate]) {
-        let is_candidate = |number: usize| candidates.iter().any(|of| of.number == number);
+        let is_candidate =
+            |number: usize| candidates.iter().any(|candidate| candidate.number == number);
         for log in &mut self.logs {
             let runs = log.events.iter_mut().filter_map(|event| match event {
                 Event::Run(run) if !run.accuracy => Some(run),
@@ -268,10 +270,10 @@ impl Test<'_, '_> {
         }
     }
 
-    fn run_at(&mut self, searching: &Searching, load: f64, text: &str) {
+    fn run_at(&mut self, state: &SearchState, load: f64, text: &str) {
         let mut plans = self.plans();
         plans[0] = Arc::new(plans[0].at_load(load));
-        match &searching.loaded {
+        match &state.loaded {
             Some(sets) => self.one_run(text, &plans, sets, false, Loading::Done),
             None => {
                 let sets = self.sets(&plans, false).swap_remove(0);
@@ -280,13 +282,13 @@ impl Test<'_, '_> {
         }
     }
 
-    /// Tells the bounds, and loads for all runs to come. The set of another
-    /// number of streams has another padding.
-    fn begin_bisection(&mut self, searching: &mut Searching, lower: f64, upper: f64) {
-        searching.is_bisecting = true;
-        let (lower, upper) = (searching.show(lower), searching.show(upper));
+    /// Logs the bounds and loads the samples for all further runs. Numbers of streams are excepted,
+    /// because each has its own padding of the set.
+    fn begin_bisection(&mut self, state: &mut SearchState, lower: f64, upper: f64) {
+        state.is_bisecting = true;
+        let (lower, upper) = (state.show(lower), state.show(upper));
         self.note(&format!("FindPeakPerformance: Found boundaries: [{lower}, {upper})"));
-        if searching.unit == Unit::Whole {
+        if state.unit == Unit::Whole {
             return;
         }
         let sets = self.sets(&self.plans(), false).swap_remove(0);
@@ -294,28 +296,29 @@ impl Test<'_, '_> {
         for (log, set) in self.logs.iter_mut().zip(&sets) {
             log.events.push(Event::Loaded { span, samples: set.samples.clone() });
         }
-        searching.loaded = Some(sets);
+        state.loaded = Some(sets);
     }
 
-    /// Whether every tenant's last run is as it must be, and how good that of the
-    /// first is; or else what to do about it.
-    fn last_run(&self, demand: Demand) -> Result<f64, Missed> {
-        let (mut good, mut missed) = (None, None::<Missed>);
+    /// Returns the goodness of the first tenant's last run if the last runs of all tenants meet
+    /// `demand`; otherwise the gravest reason.
+    fn last_run(&self, demand: Demand) -> Result<f64, FailedRun> {
+        let (mut good, mut missed) = (None, None::<FailedRun>);
         for run in self.logs.iter().filter_map(|log| log.runs().last()) {
-            let metrics = Metrics::of(&run.record, &run.plan);
+            let metrics = Metrics::from_record(&run.record, &run.plan);
             let judgement = judge(&metrics, &run.plan, run.ended);
             let of_this = match (&judgement.verdict, demand) {
                 (Verdict::Invalid(violations), Demand::Verdict) => {
                     let whys: Vec<String> = violations.iter().map(ToString::to_string).collect();
-                    let answer = match is_of_load(violations, &metrics, &run.plan, run.ended) {
-                        true => Answer::TooMuch,
-                        false => Answer::NotOfLoad,
+                    let answer = if is_of_load(violations, &metrics, &run.plan, run.ended) {
+                        Answer::TooMuch
+                    } else {
+                        Answer::NotOfLoad
                     };
-                    Some(Missed { answer, why: whys.join("; ") })
+                    Some(FailedRun { answer, why: whys.join("; ") })
                 }
                 (_, Demand::Bounds) if performance_met(&metrics, &run.plan) == Some(false) => {
                     let why = judgement.recommendations().performance;
-                    Some(Missed { answer: Answer::TooMuch, why })
+                    Some(FailedRun { answer: Answer::TooMuch, why })
                 }
                 _ => None,
             };
@@ -329,32 +332,32 @@ impl Test<'_, '_> {
         missed.map_or(Ok(good.unwrap_or(0.0)), Err)
     }
 
-    fn end_of_range(&mut self, searching: &Searching) {
-        let text = match searching.unit {
+    fn end_of_range(&mut self, state: &SearchState) {
+        let text = match state.unit {
             Unit::Rate => format!(
                 "FindPeakPerformance: Found no rate that fails; none above {} can be issued",
-                searching.show(searching.highest)
+                state.show(state.highest)
             ),
             Unit::Whole => format!(
                 "FindPeakPerformance: Found no number of streams that fails; {} is the highest \
                  that can be issued",
-                searching.show(searching.highest)
+                state.show(state.highest)
             ),
         };
-        self.say("warning_generic_message", Severity::Warning, &text);
+        self.log_message("warning_generic_message", Severity::Warning, &text);
     }
 
-    /// Says what came of a search: the load found, or why the last run failed.
-    fn conclude(&mut self, searching: &Searching, end: Option<End>) {
-        let searches = searching.mode == TestMode::FindPeakPerformance;
-        let why = searching.failure.as_ref().map_or("", |why| why);
+    /// Logs the end of a search: the load found, or why the last run failed.
+    fn conclude(&mut self, state: &SearchState, end: Option<End>) {
+        let searches = state.mode == TestMode::FindPeakPerformance;
+        let why = state.failure.as_ref().map_or("", |why| why);
         match end {
             Some(End::Found { load }) if searches => {
-                let load = searching.show(load);
+                let load = state.show(load);
                 self.note(&format!("FindPeakPerformance: Found peak performance field: {load}"));
             }
             Some(End::Found { load }) => {
-                let (load, runs) = (searching.show(load), searching.candidates.len());
+                let (load, runs) = (state.show(load), state.candidates.len());
                 let told = match runs {
                     1 => format!("Repetition: 1 VALID run at {load}"),
                     _ => format!("Repetition: {runs} VALID runs at {load}; the lowest counts"),
@@ -366,29 +369,29 @@ impl Test<'_, '_> {
                     "FindPeakPerformance: Initial lower bound does not satisfy performance \
                      constraints, msg: {why}"
                 );
-                self.say("error_runtime", Severity::Error, &text);
+                self.log_message("error_runtime", Severity::Error, &text);
             }
             Some(End::Failed { because, .. }) if searches => {
-                let what = match searching.unit {
+                let what = match state.unit {
                     Unit::Rate => "rate",
                     Unit::Whole => "number of streams",
                 };
-                let advice = searching.advice(because);
+                let advice = state.advice(because);
                 let text =
                     format!("FindPeakPerformance: No {what} was confirmed, msg: {why}{advice}");
-                self.say("error_runtime", Severity::Error, &text);
+                self.log_message("error_runtime", Severity::Error, &text);
             }
             Some(End::Failed { because, .. }) => {
-                let advice = searching.advice(because);
+                let advice = state.advice(because);
                 self.note(&format!("Repetition: the last run is INVALID: {why}{advice}"));
             }
-            // The end of the test has a reason of its own.
+            // The reason for the end of the test is already logged.
             None => {}
         }
     }
 }
 
-/// The higher the better: the number that is the result of its scenario.
+/// Returns the goodness of a run, the result of its scenario; higher is better.
 fn goodness(metrics: &Metrics) -> f64 {
     match (metrics.rates, &metrics.intervals) {
         (Rates::Server { completed, .. }, _) => completed,
@@ -400,14 +403,14 @@ fn goodness(metrics: &Metrics) -> f64 {
     }
 }
 
-/// The highest rate that a trace of the plan's duration can have: between
-/// arrivals lie whole ns, and the number of samples is bounded.
+/// Returns the highest rate of a trace of the plan's duration: gaps between arrivals are whole ns,
+/// and the number of samples is limited.
 fn highest_rate(plan: &Plan) -> f64 {
     let duration_s = plan.target_duration as f64 / SECOND as f64;
     (MAX_TRACE_SAMPLES as f64 / duration_s).min(SECOND as f64)
 }
 
-/// The most streams that a trace of the plan's length can have.
+/// Returns the maximum number of streams of a trace of the plan's duration.
 fn most_streams(plan: &Plan) -> f64 {
     let duration_s = plan.target_duration as f64 / SECOND as f64;
     let queries = (2.0 * duration_s * plan.target_qps).max(plan.min_query_count as f64);

@@ -1,72 +1,67 @@
-//! Where one limit is reached, judged from all runs made so far.
+//! Estimates the load at which one limit is reached, from all runs so far.
 //!
-//! Near the load `x` at which the allowed share `a` is reached, the odds of
-//! being over the bound are taken as a power of the load:
-//! `logit p(load) = logit a + b ln(load / x)`, with `b > 0` unknown. (In a queue
-//! the tail falls exponentially with the distance from saturation, which is this
-//! to first order.) `x` and `b` get a posterior on a grid, from flat priors of
-//! their logarithms.
+//! Near the load `x` at which the allowed share `a` is reached, the odds of being over the bound
+//! are modeled as a power of the load: `logit p(load) = logit a + b ln(load / x)`, with `b > 0`
+//! unknown. (In a queue the tail falls exponentially with the distance from saturation, which is
+//! this model to first order.) The posterior of `x` and `b` is computed on a grid, from flat priors
+//! of their logarithms.
 //!
-//! Queries near each other in time are over a bound together, so the counts are
-//! no binomials: a number of queries, the dispersion, counts as one. How far the
-//! runs are from what `x` and `b` expect (their deviance) estimates it, along
-//! with how the stretches within each run go together. It is not known exactly
-//! either: integrated over its posterior, the likelihood of a sum of deviances
-//! `D` of `m` runs is `(n s + D) ^ -((n + m) / 2)`, where `s` is the dispersion
-//! seen within the runs, worth `n` runs.
+//! Queries near each other in time are over a bound together, so that the counts are not binomial:
+//! a number of queries, the dispersion, counts as one. It is estimated from the deviance of the
+//! runs from the model, and from the correlation of the stretches within each run. The dispersion
+//! is itself uncertain: integrated over its posterior, the likelihood of a sum of deviances `D` of
+//! `m` runs is `(n s + D) ^ -((n + m) / 2)`, where `s` is the dispersion within the runs, with a
+//! weight of `n` runs.
 //!
-//! A run whose share is far from the allowed one says on which side it is, and
-//! not how far: there the power need not hold.
+//! A run whose share is far from the allowed one only determines the side: there the power law need
+//! not hold.
 
 use super::limit::Block;
 
-/// One run, as one limit sees it.
+/// Data of one run for one limit.
 #[derive(Debug, Clone)]
 pub struct Datum {
-    /// Logarithm of its load.
+    /// Logarithm of the load.
     pub ln_load: f64,
-    /// The stretches that count, in order.
+    /// Stretches that count, in order.
     pub blocks: Vec<Block>,
 }
 
-/// The posterior of the load at which a limit is reached.
+/// Posterior of the load at which a limit is reached.
 #[derive(Debug, Clone)]
 pub struct Fit {
     /// Logarithms of loads, evenly spaced.
     grid: Vec<f64>,
     /// Probability that the limit is reached below the upper edge of each cell.
     cumulated: Vec<f64>,
-    /// By which power of the load the odds grow.
+    /// Power of the load with which the odds grow.
     pub slope: f64,
-    /// Queries that count as one.
+    /// Number of queries that count as one.
     pub dispersion: f64,
 }
 
-/// Grid over the load. The range is narrowed until a cell is small enough.
+/// Cells of the grid over the load. The range is narrowed until a cell is small enough.
 const CELLS: usize = 64;
 const ROUNDS: usize = 6;
-/// Slopes, in equal steps of the logarithm. Below lies what hardly depends on
-/// the load, above what is a step at any tolerance.
+/// Slopes in equal steps of the logarithm. Lower slopes hardly depend on the load; higher ones are
+/// a step at any tolerance.
 const SLOPES: usize = 14;
 const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
-/// Odds that differ from the allowed ones by more than this factor say nothing
-/// but the side.
+/// Odds that differ from the allowed ones by more than this factor only determine the side.
 const FAR: f64 = 30.0;
-/// Before the dispersion can be seen, the overs of a run on the boundary are
-/// taken to be this many independent events.
+/// Assumed number of independent events among the queries over the bound, for a run on the
+/// boundary, before the dispersion is known.
 const EVENTS_A_RUN: f64 = 4.0;
-/// What the runs say of their own dispersion weighs as much as this many runs
-/// that differ from each other.
+/// Weight of the dispersion within the runs, as a number of runs.
 const WITHIN_WEIGHT: f64 = 6.0;
-/// Where no run near the boundary was ever over the bound, nothing is learnt of
-/// the dispersion; what was taken for it then counts as this many runs, or a
-/// limit that is nowhere near would never be excluded.
+/// Weight of the assumed dispersion, as a number of runs, if no run near the boundary was over the
+/// bound. Without this weight, a limit that is far away would never be excluded.
 const UNSEEN_WORTH: f64 = 8.0;
-/// Lags (in stretches) up to which correlation within a run is seen.
+/// Maximum lag, in stretches, of the correlation within a run.
 const LAGS: usize = 10;
 
-/// Counts of a datum.
+/// Counts of one run.
 #[derive(Debug, Clone, Copy)]
 struct Counts {
     ln_load: f64,
@@ -74,15 +69,14 @@ struct Counts {
     share: f64,
 }
 
-/// Where the last round found the limit.
+/// Position of the limit in the last round.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     center: f64,
     slope: f64,
 }
 
-/// The dispersion before the runs are compared: its value, and as many runs it
-/// is worth.
+/// Prior of the dispersion: its value, and its weight as a number of runs.
 #[derive(Debug, Clone, Copy)]
 struct Prior {
     value: f64,
@@ -90,13 +84,13 @@ struct Prior {
 }
 
 impl Fit {
-    /// From at least one run.
-    pub fn of(data: &[Datum], allowed: f64) -> Self {
-        let counts: Vec<Counts> = data.iter().filter_map(Counts::of).collect();
+    /// Fits the data of at least one run.
+    pub fn from_runs(data: &[Datum], allowed: f64) -> Self {
+        let counts: Vec<Counts> = data.iter().filter_map(Counts::from_datum).collect();
         let whole = prior_range(&counts, allowed);
         let (mut range, mut place) = (whole, None);
         let mut prior = first_prior(&counts, allowed);
-        let mut fit = Self::on(&counts, allowed, range, place, prior);
+        let mut fit = Self::on_grid(&counts, allowed, range, place, prior);
         for round in 1..ROUNDS {
             let (low, middle, high) = (fit.quantile(0.001), fit.quantile(0.5), fit.quantile(0.999));
             let cell = fit.step();
@@ -108,12 +102,12 @@ impl Fit {
             place = Some(found);
             let margin = 0.5 * (high - low) + cell;
             range = ((low - margin).max(whole.0), (high + margin).min(whole.1));
-            fit = Self::on(&counts, allowed, range, place, prior);
+            fit = Self::on_grid(&counts, allowed, range, place, prior);
         }
         fit
     }
 
-    fn on(
+    fn on_grid(
         counts: &[Counts],
         allowed: f64,
         range: (f64, f64),
@@ -152,7 +146,7 @@ impl Fit {
         Self { grid, cumulated, slope: (ln_slope / total).exp(), dispersion }
     }
 
-    /// Whether much of the posterior was cut off by a range that is not the whole.
+    /// Returns whether a narrowed range cuts off much of the posterior.
     fn leans_on_edge(&self, range: (f64, f64), whole: (f64, f64)) -> bool {
         let below = range.0 > whole.0 && self.cumulated[0] > 1e-3;
         let above = range.1 < whole.1 && 1.0 - self.cumulated[self.grid.len() - 2] > 1e-3;
@@ -163,8 +157,7 @@ impl Fit {
         if self.grid.len() > 1 { self.grid[1] - self.grid[0] } else { 1e-9 }
     }
 
-    /// The logarithm of the load below which the limit is reached with this
-    /// probability.
+    /// Returns the logarithm of the load below which the limit is reached with this probability.
     pub fn quantile(&self, probability: f64) -> f64 {
         let at = self.cumulated.partition_point(|&c| c < probability).min(self.grid.len() - 1);
         let before = if at == 0 { 0.0 } else { self.cumulated[at - 1] };
@@ -172,7 +165,7 @@ impl Fit {
         self.grid[at] + (inside.clamp(0.0, 1.0) - 0.5) * self.step()
     }
 
-    /// Probability that the limit is not yet reached at this load.
+    /// Returns the probability that the limit is not yet reached at this load.
     pub fn kept(&self, ln_load: f64) -> f64 {
         let step = self.step();
         let position = (ln_load - (self.grid[0] - 0.5 * step)) / step;
@@ -189,7 +182,7 @@ impl Fit {
 }
 
 impl Counts {
-    fn of(datum: &Datum) -> Option<Self> {
+    fn from_datum(datum: &Datum) -> Option<Self> {
         let queries: u64 = datum.blocks.iter().map(|block| block.queries).sum();
         let over: u64 = datum.blocks.iter().map(|block| block.over).sum();
         (queries > 0).then(|| Self {
@@ -199,8 +192,8 @@ impl Counts {
         })
     }
 
-    /// Twice the logarithm of how much likelier the counts are under their own
-    /// share, for each slope and load.
+    /// Adds the deviance of the counts for each slope and load: twice the log-likelihood ratio to
+    /// their own share.
     fn add_deviances(&self, allowed: f64, grid: &[f64], slopes: &[f64], deviances: &mut [f64]) {
         let (base, far) = (logit(allowed), FAR.ln());
         let share = self.share.clamp(logistic(base - far), logistic(base + far));
@@ -221,9 +214,9 @@ impl Place {
     }
 }
 
-/// Loads at which the limit may be reached at all.
+/// Returns the range of loads at which the limit may be reached, as logarithms.
 fn prior_range(counts: &[Counts], allowed: f64) -> (f64, f64) {
-    // As far as a doubling may have jumped, and a little more.
+    // A little more than a doubling.
     const ROOM: f64 = 1.0;
     let loads = |passes: bool| {
         let side = counts.iter().filter(move |run| (run.share <= allowed) == passes);
@@ -244,10 +237,10 @@ fn first_prior(counts: &[Counts], allowed: f64) -> Prior {
     Prior { value: (mean * allowed / EVENTS_A_RUN).max(1.0), worth: 1.0 }
 }
 
-/// What the stretches of runs near the boundary say of the dispersion.
+/// Returns the prior of the dispersion from the stretches of runs near the boundary.
 fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
     let (mut runs, mut variance, mut sum) = (0.0, 0.0, 0.0);
-    for (run, counts) in data.iter().filter_map(|run| Some((run, Counts::of(run)?))) {
+    for (run, counts) in data.iter().filter_map(|run| Some((run, Counts::from_datum(run)?))) {
         let is_far = counts.share * (1.0 - allowed) > FAR * allowed * (1.0 - counts.share);
         if !place.is_near(run.ln_load) || is_far || counts.share == 0.0 {
             continue;
@@ -268,9 +261,8 @@ fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
     Prior { value, worth: worth + first.worth }
 }
 
-/// Variance of the sum of a correlated series around its own mean (Bartlett's
-/// window). That mean hides the part that the window is of the series, which is
-/// made up for.
+/// Returns the variance of the sum of a correlated series around its own mean (Bartlett's window).
+/// It is corrected for the variance that subtracting the mean removes.
 fn long_run(series: &[f64]) -> f64 {
     let lags = LAGS.min(series.len() / 3);
     let hidden = (lags + 1) as f64 / series.len().max(1) as f64;
@@ -290,13 +282,13 @@ fn logistic(z: f64) -> f64 {
     1.0 / (1.0 + (-z).exp())
 }
 
-/// `p ln p + (1 - p) ln(1 - p)`.
+/// Returns `p ln p + (1 - p) ln(1 - p)`.
 fn entropy(p: f64) -> f64 {
-    let of = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
-    of(p) + of(1.0 - p)
+    let term = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
+    term(p) + term(1.0 - p)
 }
 
-/// `ln(1 + exp(z))` without overflow.
+/// Returns `ln(1 + exp(z))` without overflow.
 fn softplus(z: f64) -> f64 {
     z.max(0.0) + (-z.abs()).exp().ln_1p()
 }

@@ -1,27 +1,27 @@
-//! What a load must keep: a bound, and the share of queries that may be over it.
+//! Limits of a search: a bound, and the share of queries that may be over it.
 
 use std::collections::HashSet;
 
 use crate::clock::Nanos;
 use crate::record::Record;
 
-/// What is bounded of a query.
+/// Quantity of a query that is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Quantity {
-    /// From the scheduled time to the last answer.
+    /// Time from the due time to the last answer.
     Latency,
-    /// From the scheduled time to the first token.
+    /// Time from the due time to the first token.
     FirstToken,
-    /// Between tokens after the first.
+    /// Time between tokens after the first.
     TimePerOutputToken,
-    /// Whether the system failed it; has no bound.
+    /// Whether the query failed; has no bound.
     Errors,
-    /// How late the client itself issued it.
+    /// Lateness of the issue caused by the client.
     ClientLag,
 }
 
 impl Quantity {
-    /// Whether it grows while queries pile up.
+    /// Returns whether the quantity grows while queries pile up.
     #[must_use]
     pub fn waits(self) -> bool {
         matches!(self, Self::Latency | Self::FirstToken)
@@ -30,29 +30,29 @@ impl Quantity {
 
 /// A limit: at most the share `allowed` of the queries may be over `bound`.
 ///
-/// "p99 <= 100 ms" is a share of 0.01 over 100 ms. Queries that fail or never
-/// come back are over every bound but that of the client's lag.
+/// "p99 <= 100 ms" is a share of 0.01 over 100 ms. Queries that fail or are never answered are over
+/// every bound except that of the client lag.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
-    /// What.
+    /// Bounded quantity.
     pub quantity: Quantity,
-    /// In (0, 1).
+    /// Share that may be over the bound, in (0, 1).
     pub allowed: f64,
-    /// In ns; means nothing for errors.
+    /// Bound in ns; ignored for errors.
     pub bound: Nanos,
 }
 
-/// Queries of one stretch of a run.
+/// Query counts of one stretch of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Block {
-    /// How many were due in it.
+    /// Queries due in the stretch.
     pub queries: u64,
-    /// How many of them were over the bound.
+    /// Queries over the bound.
     pub over: u64,
 }
 
 impl Block {
-    /// All of them in one.
+    /// Returns the sum of several stretches.
     #[must_use]
     pub fn sum(blocks: &[Self]) -> Self {
         let add =
@@ -61,33 +61,33 @@ impl Block {
     }
 }
 
-/// Stretches of equal length that a run is cut into. Queries near each other in
-/// time are over a bound together, and their number says how strongly.
+/// Number of stretches of equal length per run. They show how strongly queries near each other in
+/// time are over a bound together.
 pub const BLOCKS: usize = 40;
 
 impl Limit {
-    /// Whether these stretches together keep it.
+    /// Returns whether these stretches together keep the limit.
     #[must_use]
     pub fn is_kept(&self, blocks: &[Block]) -> bool {
         let all = Block::sum(blocks);
         all.over as f64 <= self.allowed * all.queries as f64
     }
 
-    /// The queries of each stretch of a run of about this length, ns.
+    /// Returns the counts of each stretch of a run of about this length, ns.
     #[must_use]
     pub fn blocks(&self, record: &Record, duration: Nanos) -> Vec<Block> {
         self.blocks_after(record, duration, |_| 0)
     }
 
-    /// The same stretches with every query counted from when the client could have issued it: what
-    /// is over the bound here is over it without the client's lag.
+    /// Returns the counts without the lag of the client: the times of each query count from its due
+    /// time plus that lag.
     #[must_use]
     pub fn blocks_without_lag(&self, record: &Record, duration: Nanos) -> Vec<Block> {
         let lag = |query: usize| record.client_lag.get(query).copied().unwrap_or(0).into();
         self.blocks_after(record, duration, lag)
     }
 
-    /// The stretches with the times of each query counted from so long after it was due.
+    /// Returns the counts with times counted from `later` ns after the due time of each query.
     fn blocks_after(
         &self,
         record: &Record,
@@ -117,7 +117,7 @@ impl Limit {
         blocks
     }
 
-    /// Of a sample that did not fail.
+    /// Returns whether a sample that did not fail is over the bound.
     fn is_over(&self, record: &Record, sample: usize, due: Nanos) -> bool {
         let done = record.completed_at[sample];
         if done == 0 {

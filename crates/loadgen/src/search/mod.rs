@@ -1,193 +1,179 @@
-//! The search for the highest load that keeps several limits at once. Pure: it
-//! says which load to run for how long, and is told what the run was like.
+//! The search for the highest load that keeps several limits at once. It is pure: it returns which
+//! load to run and for how long, and takes the observations of the run.
 //!
-//! Doubling brackets the peak with short runs. Then further short runs, each
-//! with its own arrivals, are placed where the peak may lie, and all of them
-//! together say where it is and how certain that is ([`fit`]). When it is
-//! certain enough, a full run at a load that should pass confirms it; if that
-//! fails, it counts like the others, and a lower load is tried.
+//! Doubling brackets the peak with short runs. Further short runs, each with its own arrivals, are
+//! placed where the peak may lie. All runs together estimate the peak and its uncertainty
+//! ([`fit`]). When the estimate is certain enough, a full run at a load that should pass confirms
+//! it. If that run fails, it counts like the others, and a lower load is tried.
 //!
-//! A short run flatters, since it begins with an empty queue: its beginning does
-//! not count, and runs become longer as the search becomes more certain, so that
-//! what bias is left stays below the error of chance.
+//! Short runs are biased towards low latencies, because they begin with an empty queue. Their
+//! beginning is therefore ignored, and runs become longer as the search becomes more certain, so
+//! that the remaining bias stays below the random error.
+//!
+//! ```
+//! use dyno_loadgen::clock::{MILLISECOND, SECOND};
+//! use dyno_loadgen::search::{Limit, Purpose, Quantity, Rules, Search, Step, Unit};
+//!
+//! let limit =
+//!     Limit { quantity: Quantity::Latency, allowed: 0.01, bound: 100 * MILLISECOND };
+//! let search = Search::new(Rules {
+//!     limits: vec![limit],
+//!     from: 10.0,
+//!     to: None,
+//!     unit: Unit::Rate,
+//!     tolerance: 0.02,
+//!     short: SECOND,
+//!     full: 60 * SECOND,
+//!     full_queries: 1_000,
+//!     full_runs: 1,
+//!     most_queries: 1_000_000,
+//!     max_time: 3_600 * SECOND,
+//!     confirmations: 3,
+//! });
+//! let Step::Run(probe) = search.next() else { panic!("the search begins with a run") };
+//! assert_eq!((probe.load, probe.purpose), (10.0, Purpose::Bracket));
+//! ```
 
 mod fit;
 mod limit;
 mod peak;
+mod rules;
 
 pub use limit::{BLOCKS, Block, Limit, Quantity};
 pub use peak::Peak;
+pub use rules::{Rules, Unit};
 
 use crate::clock::{Nanos, SECOND};
 
-/// What is searched, and how long it may take.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rules {
-    /// All must be kept; at least one.
-    pub limits: Vec<Limit>,
-    /// The first load that is run (> 0).
-    pub from: f64,
-    /// The highest load that is tried.
-    pub to: Option<f64>,
-    /// What a load is.
-    pub unit: Unit,
-    /// Relative: the peak is found when it is known to within this.
-    pub tolerance: f64,
-    /// Length of the first runs, ns.
-    pub short: Nanos,
-    /// Length of a run that counts, ns.
-    pub full: Nanos,
-    /// Queries of a run that counts, at least.
-    pub full_queries: u64,
-    /// Runs of that length that a confirmation makes (>= 1).
-    pub full_runs: u32,
-    /// Queries of a run that does not count, at most: millions say enough.
-    pub most_queries: u64,
-    /// Of all runs together, ns: none is begun that would end later.
-    pub max_time: Nanos,
-    /// Full runs that are tried at most; 0 does not confirm.
-    pub confirmations: u32,
-}
-
-/// What a load is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// Queries per second.
-    Rate,
-    /// A whole number: queries in flight, or samples in a query.
-    Whole,
-}
-
-/// Why a run is made.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Looking for a load that fails.
+    /// Search for a load that fails.
     Bracket,
-    /// Making the peak more certain.
+    /// Make the estimate of the peak more certain.
     Refine,
-    /// The run that counts.
+    /// Full run that confirms the peak.
     Confirm {
-        /// Which try it is, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
 }
 
-/// A run to be made.
+/// A run that the search requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probe {
-    /// From 0; probes of different numbers need different arrivals.
+    /// Number of the probe, from 0. Each probe needs different arrivals.
     pub number: u64,
-    /// The load.
+    /// Load.
     pub load: f64,
-    /// For how long queries are issued, ns.
+    /// How long queries are issued, ns.
     pub duration: Nanos,
-    /// Why.
+    /// Purpose.
     pub purpose: Purpose,
 }
 
-/// What to do next.
+/// Next step of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Run this, and answer with [`Search::tell`].
+    /// Run this probe and answer with [`Search::observe`].
     Run(Probe),
     /// The search is over.
     Done(Outcome),
 }
 
-/// What a run was like.
+/// Observations of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
-    /// What was run.
+    /// Probe that was run.
     pub probe: Probe,
-    /// How long it took in all, ns.
+    /// Total time of the run, ns.
     pub took: Nanos,
-    /// It was ended early because queries piled up: every limit of latency is
-    /// over.
+    /// Whether it was ended early because queries piled up; it then exceeds every latency limit.
     pub overloaded: bool,
-    /// Of a confirming run: whether it counts and keeps every limit.
+    /// Whether a confirming run is valid and keeps every limit.
     pub passed: bool,
-    /// For each limit, the stretches of the run.
+    /// Counts of each stretch, per limit.
     pub blocks: Vec<Vec<Block>>,
 }
 
 /// How a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// A full run at [`Outcome::confirmed`] counts and keeps every limit.
+    /// A full run at [`Outcome::confirmed`] is valid and keeps every limit.
     Confirmed,
-    /// The peak is known well enough, and nobody asked for a confirmation.
+    /// The peak is known to within the tolerance; no confirmation was requested.
     Estimated,
     /// No full run passed.
     Unconfirmed,
-    /// The time was over first; what is known is told.
+    /// The time limit was reached first.
     OutOfTime,
-    /// Whether a run passes hardly depends on its load: something else decides.
+    /// The result of a run hardly depends on its load.
     Unclear,
-    /// No load passes, down to the lowest one that was tried.
+    /// No load passes, down to the lowest load tried.
     NothingPasses,
-    /// Every load passes, up to the highest one that was tried.
+    /// Every load passes, up to the highest load tried.
     NothingFails,
 }
 
-/// The result.
+/// Result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// How it ended.
     pub end: End,
-    /// Where the peak is, if it was bracketed.
+    /// Estimate of the peak, if it was bracketed.
     pub peak: Option<Peak>,
-    /// The load at which a full run passed.
+    /// Load at which a full run passed.
     pub confirmed: Option<f64>,
 }
 
-/// The search.
+/// State of a search.
 #[derive(Debug, Clone)]
 pub struct Search {
     rules: Rules,
     observations: Vec<Observation>,
-    /// Where the peak is by what was told, once it is bracketed.
+    /// Estimate of the peak, once it is bracketed.
     peak: Option<Peak>,
-    /// Time of runs of which nothing was told, ns.
+    /// Time of runs without observations, ns.
     lost: Nanos,
 }
 
-/// Doublings or halvings until the search gives up.
+/// Maximum number of doublings or halvings.
 const MOST_BRACKETS: usize = 40;
-/// Runs near the peak before its interval is believed.
+/// Minimum number of refining runs before the interval of the peak is trusted.
 const LEAST_REFINEMENTS: usize = 16;
-/// Refining runs are spread at least this many tolerances to each side.
+/// Minimum spread of refining runs to each side of the peak, in tolerances.
 const LEAST_SPREAD: f64 = 2.0;
-/// A peak that is known to this many tolerances is confirmed when there is no time
-/// to know it better.
+/// Uncertainty of the peak, in tolerances, up to which it is confirmed if no time is left to refine
+/// it.
 const NEARLY: f64 = 3.0;
-/// What a full run confirmed stays confirmed while the peak is known to this many
-/// tolerances: that run moves the peak a little, too.
+/// Uncertainty of the peak, in tolerances, up to which a confirmation remains valid: the confirming
+/// run itself moves the estimate a little.
 const SETTLED: f64 = 1.5;
-/// Queries in flight, or samples in a query, at most: more of them say nothing
-/// but how much memory there is.
+/// Maximum queries in flight, or samples in a query: more of them only measure the memory.
 const MOST_WHOLE: f64 = 1_048_576.0;
-/// After this many refining runs a peak whose interval is still wider than this
-/// (in logarithms: a factor of 4) will not be found.
+/// Number of refining runs after which the search gives up if the interval of the peak is still
+/// wider than [`WIDE`] (a logarithm: a factor of 4).
 const MOST_WIDE: usize = 40;
 const WIDE: f64 = 1.4;
-/// Refining runs, at most, if time does not end them before.
+/// Maximum number of refining runs.
 const MOST_REFINEMENTS: usize = 200;
-/// Each refining run is about this part of all of them so far.
+/// Divisor for the length of a refining run: the total length of all refining runs so far, divided
+/// by this.
 const GROWTH: u64 = 8;
-/// The longest refining run, in lengths of the first ones.
+/// Maximum length of a refining run, in lengths of the first runs.
 const LONGEST: u64 = 15;
-/// A run is ended when this many times the overs that are allowed wait.
+/// A run is ended when this many times the allowed number of queries over the bound are waiting.
 const FAR_OVER: f64 = 10.0;
-/// However low the load is.
+/// Minimum number of outstanding queries at which a run is ended.
 const FEWEST_OUTSTANDING: f64 = 100.0;
-/// The beginning of a run that does not count, as a part of it.
+/// Divisor for the ignored beginning of a run: its length divided by this.
 const BEGINNING: u64 = 5;
 
 impl Search {
-    /// Nothing is known yet.
+    /// Returns a search without observations.
     ///
     /// # Panics
-    /// If there is no limit, or the load to begin with is not above 0.
+    /// If there is no limit, or the first load is not above 0.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         assert!(!rules.limits.is_empty(), "a search needs a limit");
@@ -195,70 +181,70 @@ impl Search {
         Self { rules, observations: Vec::new(), peak: None, lost: 0 }
     }
 
-    /// What is searched.
+    /// Returns the rules.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// What was told, in order.
+    /// Returns all observations, in order.
     #[must_use]
     pub fn observations(&self) -> &[Observation] {
         &self.observations
     }
 
-    /// Where the peak is by what was told, once it is bracketed.
+    /// Returns the estimate of the peak, once it is bracketed.
     #[must_use]
     pub fn peak(&self) -> Option<&Peak> {
         self.peak.as_ref()
     }
 
-    /// Time of all runs so far, ns.
+    /// Returns the time of all runs so far, ns.
     #[must_use]
     pub fn spent(&self) -> Nanos {
-        let told = self.observations.iter().map(|told| told.took);
-        told.fold(self.lost, Nanos::saturating_add)
+        let observation = self.observations.iter().map(|observation| observation.took);
+        observation.fold(self.lost, Nanos::saturating_add)
     }
 
-    /// What is left of the time, ns: a run that is not over by then is to be
-    /// ended, and [`Search::lose`] to be told of it.
+    /// Returns the remaining time, ns. A run that takes longer must be ended and reported to
+    /// [`Search::lose`].
     #[must_use]
     pub fn left(&self) -> Nanos {
         self.rules.max_time.saturating_sub(self.spent())
     }
 
-    /// Tells that a run took this long, ns, and that nothing is known of it.
+    /// Records a run without observations that took this long, ns.
     pub fn lose(&mut self, took: Nanos) {
         self.lost = self.lost.saturating_add(took);
     }
 
-    /// Whether a run kept this limit, by its own counts.
+    /// Returns whether a run kept this limit, by its own counts.
     #[must_use]
-    pub fn is_kept(&self, told: &Observation, limit: usize) -> bool {
-        self.rules.limits[limit].is_kept(&self.counted(told, limit))
+    pub fn is_kept(&self, observation: &Observation, limit: usize) -> bool {
+        self.rules.limits[limit].is_kept(&self.counted(observation, limit))
     }
 
-    /// Whether a run kept every limit, by its own counts.
+    /// Returns whether a run kept every limit, by its own counts.
     #[must_use]
-    pub fn keeps_all(&self, told: &Observation) -> bool {
-        (0..self.rules.limits.len()).all(|limit| self.is_kept(told, limit))
+    pub fn keeps_all(&self, observation: &Observation) -> bool {
+        (0..self.rules.limits.len()).all(|limit| self.is_kept(observation, limit))
     }
 
-    /// Tells what the run was like that [`Search::next`] asked for.
-    pub fn tell(&mut self, observation: Observation) {
+    /// Records the observation of the run that [`Search::next`] requested.
+    pub fn observe(&mut self, observation: Observation) {
         self.observations.push(observation);
         self.peak = self.is_bracketed().then(|| self.estimate());
     }
 
-    /// What to do next. Changes nothing.
+    /// Returns the next step without changing the state.
     #[must_use]
     pub fn next(&self) -> Step {
         let Some(peak) = &self.peak else { return self.bracket() };
         let attempts = self.attempts();
         let is_certain = self.is_certain(peak);
-        // A search that goes on with a smaller tolerance has to know more first.
-        let last = self.observations.last().filter(|told| told.is_confirmed());
-        let confirmed = last.map(|told| told.probe.load);
+        // A search that continues with a smaller tolerance must first become more certain.
+        let last = self.observations.last().filter(|observation| observation.is_confirmed());
+        let confirmed = last.map(|observation| observation.probe.load);
         if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
             return self.done(End::Confirmed, confirmed);
         }
@@ -272,7 +258,7 @@ impl Search {
                 return Step::Run(probe);
             }
         }
-        // Out of time: a full run still says something where the peak is nearly known.
+        // Out of time: a full run is still useful if the peak is nearly known.
         if !is_certain && !self.is_within(NEARLY, peak) {
             let is_over = self.refinements() < MOST_REFINEMENTS;
             return self.done(if is_over { End::OutOfTime } else { End::Unclear }, None);
@@ -304,8 +290,11 @@ impl Search {
     /// The highest load that passed and the lowest one that failed.
     fn bounds(&self) -> (Option<f64>, Option<f64>) {
         let loads = |passes: bool| {
-            let side = self.observations.iter().filter(move |told| self.keeps_all(told) == passes);
-            side.map(|told| told.probe.load)
+            let side = self
+                .observations
+                .iter()
+                .filter(move |observation| self.keeps_all(observation) == passes);
+            side.map(|observation| observation.probe.load)
         };
         (loads(true).reduce(f64::max), loads(false).reduce(f64::min))
     }
@@ -335,7 +324,7 @@ impl Search {
             Unit::Rate => load,
             Unit::Whole => load.round(),
         };
-        let tried = self.observations.iter().any(|told| told.probe.load == load);
+        let tried = self.observations.iter().any(|observation| observation.probe.load == load);
         if (load < 1.0 || tried) && self.rules.unit == Unit::Whole {
             return self.done(End::NothingPasses, None);
         }
@@ -352,38 +341,41 @@ impl Search {
         Step::Run(self.probe(load, duration, Purpose::Bracket))
     }
 
-    /// How long a run at a lower load must be, ns, so that it does not pass by
-    /// having too few queries: as many as make it sure to miss, if its share over
-    /// a bound were that of the load that failed.
+    /// Returns how long a run at a lower load must be, ns, so that it does not pass by having too
+    /// few queries: with the share over a bound of the failed load, it would fail almost certainly.
     fn length_that_can_pass(&self, failed: f64, load: f64) -> f64 {
-        // A run without any over the bound is then a chance of 5 %.
+        // The chance of a run without any query over the bound is then 5 %.
         const EVENTS: f64 = 3.0;
-        let told = self.observations.iter().filter(|told| told.probe.load == failed);
-        let share = |told: &Observation| {
-            let of = |limit: usize| {
-                let all = Block::sum(&self.counted(told, limit));
+        let observation =
+            self.observations.iter().filter(|observation| observation.probe.load == failed);
+        let share = |observation: &Observation| {
+            let share_over = |limit: usize| {
+                let all = Block::sum(&self.counted(observation, limit));
                 let share = all.over as f64 / all.queries.max(1) as f64;
-                if self.is_kept(told, limit) { 0.0 } else { share }
+                if self.is_kept(observation, limit) { 0.0 } else { share }
             };
-            (0..self.rules.limits.len()).map(of).fold(0.0, f64::max)
+            (0..self.rules.limits.len()).map(share_over).fold(0.0, f64::max)
         };
-        let share = told.map(share).fold(0.0, f64::max).max(1e-9);
+        let share = observation.map(share).fold(0.0, f64::max).max(1e-9);
         match self.rules.unit {
             Unit::Rate => EVENTS / (share * load) * SECOND as f64,
             Unit::Whole => 0.0,
         }
     }
 
-    /// The longest run that does not count, ns.
+    /// Returns the maximum length of a short run, ns.
     fn longest(&self) -> Nanos {
         self.rules.short.saturating_mul(LONGEST)
     }
 
     fn refinements(&self) -> usize {
-        self.observations.iter().filter(|told| told.probe.purpose == Purpose::Refine).count()
+        self.observations
+            .iter()
+            .filter(|observation| observation.probe.purpose == Purpose::Refine)
+            .count()
     }
 
-    /// Whether the peak is known to within the tolerance.
+    /// Returns whether the peak is known to within the tolerance.
     fn is_certain(&self, peak: &Peak) -> bool {
         let narrow = match self.rules.unit {
             Unit::Rate => false,
@@ -397,15 +389,17 @@ impl Search {
         peak.half_width() <= tolerances * self.rules.tolerance
     }
 
-    /// How long a run of this length takes in all, ns: as much longer as those did
-    /// that kept every limit, since a run is over when all is answered.
+    /// Returns the total time of a run of this length, ns: it includes the time to answer the last
+    /// queries, as observed in runs that kept every limit.
     fn takes(&self, duration: Nanos) -> Nanos {
-        let longer = |told: &Observation| told.took.saturating_sub(self.lasts(&told.probe));
-        let kept = self.observations.iter().filter(|told| self.keeps_all(told));
+        let longer = |observation: &Observation| {
+            observation.took.saturating_sub(self.lasts(&observation.probe))
+        };
+        let kept = self.observations.iter().filter(|observation| self.keeps_all(observation));
         duration.saturating_add(kept.map(longer).max().unwrap_or(0))
     }
 
-    /// How long its queries are issued for, ns, in all its runs.
+    /// Returns how long queries are issued, ns, in all runs of a probe.
     fn lasts(&self, probe: &Probe) -> Nanos {
         match probe.purpose {
             Purpose::Confirm { .. } => {
@@ -415,12 +409,13 @@ impl Search {
         }
     }
 
-    /// The next run is placed by a sequence that fills the posterior evenly.
+    /// Returns the next refining run. Its load comes from a sequence that fills the posterior
+    /// evenly.
     fn refinement(&self, peak: &Peak) -> Probe {
         let number = self.refinements() as u64;
         let placed = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
-        // Never so close that the slope is lost, or that an error at the
-        // beginning is not found out.
+        // Not too close to the peak: otherwise the slope stays unknown, and an early error is not
+        // detected.
         let wider = (LEAST_SPREAD * self.rules.tolerance / peak.half_width()).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
         let load = self.rules.to.map_or(load, |to| load.min(to));
@@ -429,13 +424,14 @@ impl Search {
             Unit::Whole => load.round().max(1.0),
         };
         let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
-        let so_far =
-            refining.map(|told| told.probe.duration).fold(0, |sum: Nanos, d| sum.saturating_add(d));
+        let so_far = refining
+            .map(|observation| observation.probe.duration)
+            .fold(0, |sum: Nanos, d| sum.saturating_add(d));
         let duration = (so_far / GROWTH).clamp(self.rules.short, self.longest());
         self.probe(load, duration, Purpose::Refine)
     }
 
-    /// How long a run at this load must be to count, ns.
+    /// Returns the length of a full run at this load, ns.
     #[must_use]
     pub fn full_at(&self, load: f64) -> Nanos {
         let by_count = match self.rules.unit {
@@ -445,32 +441,32 @@ impl Search {
         self.rules.full.max(by_count as Nanos)
     }
 
-    /// How long a confirmation at this load takes at least, ns.
+    /// Returns the minimum time of a confirmation at this load, ns.
     #[must_use]
     pub fn confirmation_at(&self, load: f64) -> Nanos {
         self.full_at(load).saturating_mul(u64::from(self.rules.full_runs))
     }
 
-    /// Queries outstanding at which a run of rates fails for certain, because
-    /// more of them have waited for longer than a bound than may be over it;
-    /// 0 if nothing of that kind is known. A confirming run is not ended early.
+    /// Returns the number of outstanding queries at which a run at a rate is certain to fail,
+    /// because more queries have waited longer than a bound than may be over it; 0 if there is no
+    /// such number. A confirming run is not ended early.
     #[must_use]
     pub fn most_outstanding(&self, probe: &Probe) -> u64 {
         if self.rules.unit == Unit::Whole || matches!(probe.purpose, Purpose::Confirm { .. }) {
             return 0;
         }
-        // Arrivals within the bound, and some more than chance adds to them.
+        // More than the random excess over the mean arrivals within the bound.
         const MORE: f64 = 1.5;
-        let of = |limit: &Limit| {
+        let most = |limit: &Limit| {
             let seconds = |ns: Nanos| ns as f64 / SECOND as f64;
             let over = limit.allowed * seconds(probe.duration);
             probe.load * (MORE * seconds(limit.bound) + FAR_OVER * over) + FEWEST_OUTSTANDING
         };
         let bounded = self.rules.limits.iter().filter(|l| l.quantity.waits());
-        bounded.map(of).reduce(f64::min).map_or(0, |most| most as u64)
+        bounded.map(most).reduce(f64::min).map_or(0, |most| most as u64)
     }
 
-    /// Whether there is time for a run of this length, and for a confirmation.
+    /// Returns whether there is time for a run of this length and for a confirmation.
     fn fits(&self, duration: Nanos, peak: &Peak) -> bool {
         let confirming = match self.rules.confirmations {
             0 => 0,
@@ -483,14 +479,16 @@ impl Search {
         both <= self.left()
     }
 
-    /// Full runs that did not pass.
+    /// Returns the number of failed confirmations.
     fn attempts(&self) -> u32 {
-        self.observations.iter().filter(|told| told.is_failed_attempt()).count() as u32
+        self.observations.iter().filter(|observation| observation.is_failed_attempt()).count()
+            as u32
     }
 
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
         let mut load = peak.load_that_passes(self.full_at(peak.load), &self.rules);
-        let before = self.observations.iter().rev().find(|told| told.is_failed_attempt());
+        let before =
+            self.observations.iter().rev().find(|observation| observation.is_failed_attempt());
         if let Some(before) = before {
             let lower = match self.rules.unit {
                 Unit::Rate => before.probe.load * (-self.missed_by(before, peak)).exp(),
@@ -511,26 +509,26 @@ impl Search {
         Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
     }
 
-    /// How far below a full run that failed the next one is: what it missed its
-    /// limits by, since it will have the same arrivals, and a little more.
+    /// Returns how far below a failed full run the next one is, as a logarithm: by how much it
+    /// missed its limits (the next run has the same arrivals), and a little more.
     fn missed_by(&self, failed: &Observation, peak: &Peak) -> f64 {
         let tolerance = self.rules.tolerance;
-        let of = |(at, limit): (usize, &Limit)| {
+        let missed = |(at, limit): (usize, &Limit)| {
             peak.missed_by(at, Block::sum(&failed.blocks[at]), limit.allowed)
         };
-        let most = self.rules.limits.iter().enumerate().map(of).fold(0.0, f64::max);
+        let most = self.rules.limits.iter().enumerate().map(missed).fold(0.0, f64::max);
         most.clamp(0.0, 2.0 * tolerance) + tolerance / 4.0
     }
 
-    /// The stretches of a run that count.
+    /// Returns the stretches of a run that count for a limit.
     #[must_use]
-    pub fn counted(&self, told: &Observation, limit: usize) -> Vec<Block> {
-        let blocks = &told.blocks[limit];
-        if told.overloaded && self.rules.limits[limit].quantity.waits() {
+    pub fn counted(&self, observation: &Observation, limit: usize) -> Vec<Block> {
+        let blocks = &observation.blocks[limit];
+        if observation.overloaded && self.rules.limits[limit].quantity.waits() {
             let queries = blocks.iter().map(|b| b.queries).sum::<u64>().max(1);
             return vec![Block { queries, over: queries }];
         }
-        let duration = told.probe.duration.max(1);
+        let duration = observation.probe.duration.max(1);
         let left_out = (duration / BEGINNING).min(self.rules.short);
         let first = (left_out as u128 * blocks.len() as u128).div_ceil(u128::from(duration));
         blocks[usize::try_from(first).unwrap_or(0).min(blocks.len())..].to_vec()
@@ -538,14 +536,14 @@ impl Search {
 
     fn estimate(&self) -> Peak {
         let fits = self.rules.limits.iter().enumerate().map(|(at, limit)| {
-            let datum = |told: &Observation| fit::Datum {
-                ln_load: told.probe.load.ln(),
-                blocks: self.counted(told, at),
+            let datum = |observation: &Observation| fit::Datum {
+                ln_load: observation.probe.load.ln(),
+                blocks: self.counted(observation, at),
             };
             let data: Vec<fit::Datum> = self.observations.iter().map(datum).collect();
-            fit::Fit::of(&data, limit.allowed)
+            fit::Fit::from_runs(&data, limit.allowed)
         });
-        Peak::of(fits.collect(), self.rules.unit)
+        Peak::from_fits(fits.collect(), self.rules.unit)
     }
 }
 
@@ -559,7 +557,7 @@ impl Observation {
     }
 }
 
-/// The sequence 1/2, 1/4, 3/4, 1/8, 5/8, ...
+/// Returns element `number` of the sequence 1/2, 1/4, 3/4, 1/8, 5/8, ...
 fn van_der_corput(mut number: u64) -> f64 {
     let (mut value, mut part) = (0.0, 0.5);
     while number > 0 {

@@ -1,21 +1,21 @@
-//! Where the peak is: the lowest of the loads at which the limits are reached.
+//! The peak: the lowest of the loads at which the limits are reached.
 
 use super::fit::Fit;
 use super::{Block, Rules, Unit};
 use crate::clock::{Nanos, SECOND};
 
-/// The peak by what is known, with its uncertainty.
+/// Estimate of the peak, with its uncertainty.
 #[derive(Debug, Clone)]
 pub struct Peak {
-    /// The best guess; of whole loads the highest that passes.
+    /// Best estimate; for whole loads the highest that passes.
     pub load: f64,
-    /// The peak is as likely below this as above.
+    /// Median of the posterior.
     pub middle: f64,
-    /// With 95 % certainty the peak is not below,
+    /// Lower end of the interval that holds the peak with a probability of 95 %.
     pub low: f64,
-    /// and not above.
+    /// Upper end of that interval.
     pub high: f64,
-    /// Probability that each limit is the one that binds.
+    /// Probability that each limit is the binding one.
     pub binds: Vec<f64>,
     fits: Vec<Fit>,
 }
@@ -27,21 +27,21 @@ impl PartialEq for Peak {
     }
 }
 
-/// Part of the posterior that the interval leaves out. It covers the peak less
-/// often than the rest of the posterior says, in about 95 % of the trials of
-/// `examples/search_trials`: a search ends when its interval happens to be narrow.
+/// Part of the posterior outside the interval. The interval covers the peak in about 95 % of the
+/// trials of `examples/search_trials`, less often than this value implies, because a search ends
+/// when its interval happens to be narrow.
 const OUTSIDE: f64 = 0.02;
-/// That interval in standard deviations, to each side.
+/// Half width of that interval, in standard deviations.
 const DEVIATIONS: f64 = 2.33;
-/// A full run should pass with this probability (as a normal quantile: 80 %).
+/// Probability that a full run passes, as a normal quantile: 80 %.
 const PASSES: f64 = 0.84;
-/// What early stopping asks on top, as a normal quantile: 99 %.
+/// Confidence of early stopping, as a normal quantile: 99 %.
 const EARLY_STOPPING: f64 = 2.33;
-/// Points at which the binding limit is weighed.
+/// Number of points at which the binding limit is evaluated.
 const POINTS: usize = 64;
 
 impl Peak {
-    pub(super) fn of(fits: Vec<Fit>, unit: Unit) -> Self {
+    pub(super) fn from_fits(fits: Vec<Fit>, unit: Unit) -> Self {
         let mut peak =
             Self { load: 0.0, middle: 0.0, low: 0.0, high: 0.0, binds: Vec::new(), fits };
         let whole = |load: f64| match unit {
@@ -55,19 +55,19 @@ impl Peak {
         peak
     }
 
-    /// Which limit most likely binds.
+    /// Returns the limit that most likely binds.
     #[must_use]
     pub fn binding(&self) -> usize {
         let most = (0..self.binds.len()).max_by(|&a, &b| self.binds[a].total_cmp(&self.binds[b]));
         most.unwrap_or(0)
     }
 
-    /// Half the width of the interval of 95 % of the posterior, relative.
+    /// Returns the relative half width of the interval of 95 % of the posterior.
     pub(super) fn half_width(&self) -> f64 {
         (self.high / self.low).ln() / 2.0 * (1.96 / DEVIATIONS)
     }
 
-    /// The load below which the peak lies with this probability.
+    /// Returns the load below which the peak lies with this probability.
     #[must_use]
     pub fn quantile(&self, probability: f64) -> f64 {
         let ends = |fit: &Fit| (fit.quantile(0.0), fit.quantile(1.0));
@@ -81,34 +81,33 @@ impl Peak {
         (low + (high - low) / 2.0).exp()
     }
 
-    /// The share of the peak's distribution in which each limit is the first
-    /// that is reached.
+    /// Returns the share of the posterior in which each limit is reached first.
     fn weigh(&self) -> Vec<f64> {
         let points: Vec<f64> =
             (0..=POINTS).map(|at| self.quantile(at as f64 / POINTS as f64).ln()).collect();
-        let of = |fit: &Fit| -> f64 {
+        let hazard_sum = |fit: &Fit| -> f64 {
             let hazard = |pair: &[f64]| {
                 let (before, after) = (fit.kept(pair[0]), fit.kept(pair[1]));
                 if before <= 0.0 { 0.0 } else { 1.0 - after / before }
             };
             points.windows(2).map(hazard).sum()
         };
-        let hazards: Vec<f64> = self.fits.iter().map(of).collect();
+        let hazards: Vec<f64> = self.fits.iter().map(hazard_sum).collect();
         let total: f64 = hazards.iter().sum();
         hazards.iter().map(|hazard| hazard / total.max(1e-300)).collect()
     }
 
-    /// By how much (of the logarithm of the load) a full run missed this limit,
-    /// and what early stopping asks on top.
+    /// Returns by how much of the logarithm of the load a full run missed this limit, including the
+    /// margin of early stopping.
     pub(super) fn missed_by(&self, limit: usize, all: Block, allowed: f64) -> f64 {
         let share = all.over as f64 / all.queries.max(1) as f64;
         let binomial = ((1.0 - allowed) / (all.queries.max(1) as f64 * allowed)).sqrt();
         ((share / allowed).max(1e-9).ln() + EARLY_STOPPING * binomial) / self.fits[limit].slope
     }
 
-    /// A load a little below the peak, where a full run of this length should
-    /// pass: below it by what chance does to such a run, by what is not known of
-    /// the peak, and by what early stopping asks.
+    /// Returns a load slightly below the peak at which a full run of this length should pass. The
+    /// margin covers the random error of such a run, the uncertainty of the peak, and early
+    /// stopping.
     pub(super) fn load_that_passes(&self, full: Nanos, rules: &Rules) -> f64 {
         let binding = self.binding();
         let (fit, allowed) = (&self.fits[binding], rules.limits[binding].allowed);
@@ -116,7 +115,7 @@ impl Peak {
             Unit::Rate => self.load * full as f64 / SECOND as f64,
             Unit::Whole => return self.load,
         };
-        // Standard deviations of the logarithm of the share over the bound.
+        // Standard deviation of the logarithm of the share over the bound.
         let binomial = ((1.0 - allowed) / (queries * allowed)).sqrt();
         let chance = binomial * fit.dispersion.sqrt() / fit.slope;
         let unknown = (self.high / self.low).ln() / (2.0 * DEVIATIONS);

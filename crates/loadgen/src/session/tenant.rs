@@ -1,8 +1,8 @@
-//! One tenant of a session: pacing, end conditions, and the wait for the rest.
+//! One tenant of a session: pacing, end conditions, and the wait for outstanding samples.
 
 use std::sync::Arc;
 
-use super::{EXTENSION_CAP, Ended, Issue, Issued, Lane};
+use super::{EXTENSION_CAP, EndReason, Issue, IssueSummary, Lane};
 use crate::clock::Nanos;
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Load, Plan, StreamPacing};
@@ -10,17 +10,16 @@ use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::share::{Numbering, Share};
 use crate::sut::InFlight;
-use crate::trace::{Generated, LoadedSet, Trace};
+use crate::trace::{LoadedSet, Trace, TraceSize};
 
-/// Most queries in one call when they coalesce. A client that is further behind
-/// than this lists them in memory that is in the caches already: listing them
-/// all at once would put it back by more than it gains.
+/// Maximum number of coalesced queries per call. It keeps the list of samples in the caches: a
+/// client that is far behind would lose more time by listing all queries at once than it gains.
 const MOST_COALESCED: usize = 4_096;
 
-/// When a tenant's next query may go out.
+/// When a tenant's next query may be issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pacing {
-    /// When it is due, whatever has become of earlier ones.
+    /// When it is due, whether or not earlier ones are complete.
     OpenLoop { coalesce: bool },
     /// When fewer than this many queries are outstanding.
     ClosedLoop { in_flight: u64 },
@@ -31,18 +30,18 @@ pub(super) enum Pacing {
 #[derive(Debug)]
 pub(super) enum State {
     Issuing,
-    /// The early-stopping criterion is looked at. `last` if all is complete.
+    /// The early-stopping criterion is evaluated. `last` is set if all samples are complete.
     Looking {
         last: bool,
     },
-    /// All is issued; waiting for the rest to complete.
+    /// All queries are issued; waiting for outstanding samples.
     Draining {
         look_again: bool,
     },
     Done,
 }
 
-pub(super) enum Next {
+pub(super) enum TenantStep {
     Ready { due: Nanos },
     Wait { until: Option<Nanos>, on_completion: bool },
     Look,
@@ -54,40 +53,40 @@ pub(super) struct Tenant {
     pub(super) plan: Arc<Plan>,
     accuracy: bool,
     pub(super) pacing: Pacing,
-    /// Which queries of the trace this client issues; those it numbers from 0.
+    /// Queries of the trace that this client issues. It numbers them from 0.
     share: Share,
-    /// Which of them this thread does.
+    /// Queries of the share that this thread issues.
     lane: Lane,
-    /// Draws queries beyond the generated ones, where the plan allows it.
+    /// Draws queries beyond the generated ones, if the plan allows it.
     trace: Trace,
-    pub(super) generated: Generated,
-    /// When each query of this lane is due, for open loops. At a fixed interval
-    /// when each query issued was due, and the next one once that is known.
+    pub(super) generated: TraceSize,
+    /// Open loops: when each query of this lane is due. Fixed interval: when each issued query was
+    /// due, and the next one once its tick is known.
     pub(super) scheduled: Vec<Nanos>,
     /// The samples of each query of this lane.
     pub(super) indices: Vec<SampleIndex>,
     pub(super) samples_per_query: usize,
-    /// Queries of this lane that are known so far.
+    /// Queries of this lane drawn so far.
     pub(super) known: usize,
-    /// Queries of this lane that are issued.
+    /// Queries of this lane issued so far.
     pub(super) issued: usize,
     pub(super) completed_samples: u64,
     min_queries: u64,
     max_queries: u64,
-    /// Queries that early stopping wants beyond the trace.
+    /// Queries that early stopping needs beyond the trace.
     further: u64,
-    /// Added to due times after a pause for a last look.
+    /// Added to due times after a pause for a final look.
     shift: Nanos,
-    /// When something was last completed, or issued into an idle system.
+    /// Time of the last completion, or of the last issue to an idle system.
     progress_at: Nanos,
-    /// In a closed loop: since when the next query could go out.
+    /// Closed loop: since when the next query could be issued.
     ready_since: Nanos,
-    /// At a fixed interval: the last tick that was taken, from 1; 0 is the start.
+    /// Fixed interval: the last tick with a query, from 1; 0 is the start.
     tick: u64,
-    /// Time of the last issue, until the end conditions have been looked at.
+    /// Time of the last issue, until its end conditions are checked.
     unchecked: Option<Nanos>,
     pub(super) state: State,
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<EndReason>,
 }
 
 impl Tenant {
@@ -118,8 +117,8 @@ impl Tenant {
             && pacing != Pacing::FixedInterval
             && matches!(plan.scenario(), Scenario::SingleStream | Scenario::MultiStream)
         {
-            // The appendix of the rules: go on until one query may be over.
-            let params = Params::of(&plan.early_stopping, plan.percentile());
+            // The appendix of the rules: continue until one query may be over the bound.
+            let params = Params::new(&plan.early_stopping, plan.percentile());
             min_queries = min_queries.max(early_stopping::minimum_queries(1, &params));
         }
         let mut tenant = Self {
@@ -128,7 +127,7 @@ impl Tenant {
             pacing,
             share,
             lane,
-            generated: Generated::default(),
+            generated: TraceSize::default(),
             scheduled: Vec::new(),
             indices: Vec::new(),
             samples_per_query: 1,
@@ -151,7 +150,7 @@ impl Tenant {
         tenant
     }
 
-    /// How many samples are in flight at once.
+    /// Returns how many samples are in flight.
     pub(super) fn in_flight(&self) -> InFlight {
         match self.pacing {
             Pacing::ClosedLoop { in_flight } => {
@@ -164,10 +163,10 @@ impl Tenant {
         }
     }
 
-    /// Draws the whole trace, keeping this lane's queries.
+    /// Draws the whole trace and keeps the queries of this lane.
     fn generate(&mut self) {
         self.samples_per_query = self.trace.samples_per_query();
-        let parts = self.lane.of * u64::from(self.share.of);
+        let parts = self.lane.lanes * u64::from(self.share.clients);
         let expected = self.trace.expected_queries(self.plan.target_qps) / parts + 1;
         let expected = usize::try_from(expected).unwrap_or(usize::MAX);
         if self.plan.scenario() == Scenario::Offline {
@@ -180,11 +179,11 @@ impl Tenant {
         }
         let mut skipped = Vec::new();
         let offline = self.plan.scenario() == Scenario::Offline;
-        // The queries of the share are numbered on.
+        // Queries of the share are numbered consecutively.
         let mut numbers = 0..;
         for sequence in 0.. {
             let number = self.is_shared(sequence, offline).then(|| numbers.next()).flatten();
-            let mine = number.is_some_and(|n: u64| n % self.lane.of == self.lane.index);
+            let mine = number.is_some_and(|n: u64| n % self.lane.lanes == self.lane.index);
             let indices = if mine { &mut self.indices } else { &mut skipped };
             let Some(at) = self.trace.next_query(indices) else { break };
             skipped.clear();
@@ -207,15 +206,16 @@ impl Tenant {
         }
     }
 
-    /// Whether a query of the trace is in the share. That of Offline is in all.
+    /// Returns whether a query of the trace is in the share. The single query of Offline is in
+    /// every share.
     fn is_shared(&self, sequence: u64, offline: bool) -> bool {
         let most = self.plan.max_query_count;
-        // Of the whole trace the end conditions cut off what is too much.
+        // With the whole trace, the end conditions enforce the maximum.
         let is_wanted = self.share == Share::WHOLE || self.accuracy || most == 0 || sequence < most;
         offline || (self.share.has(sequence) && is_wanted)
     }
 
-    /// Where the samples of the share stand in the trace.
+    /// Returns the mapping of the samples of the share to positions in the trace.
     pub(super) fn numbering(&self) -> Numbering {
         match self.plan.scenario() {
             Scenario::Offline => {
@@ -226,7 +226,7 @@ impl Tenant {
         }
     }
 
-    /// Whether one more query is known or can be drawn.
+    /// Returns whether a further query is drawn or can be drawn.
     #[inline]
     fn has_query(&mut self) -> bool {
         self.issued < self.known || self.draw_beyond()
@@ -270,9 +270,9 @@ impl Tenant {
     }
 
     #[inline]
-    pub(super) fn next(&mut self, now: Nanos) -> Next {
-        // After the issue and not with it, because what the system answered
-        // meanwhile is not outstanding.
+    pub(super) fn next(&mut self, now: Nanos) -> TenantStep {
+        // Checked after the issue call, because samples that the system answered meanwhile are
+        // not outstanding.
         if let Some(at) = self.unchecked.take()
             && matches!(self.state, State::Issuing)
         {
@@ -290,7 +290,7 @@ impl Tenant {
                         self.end_of_trace();
                     }
                 }
-                State::Looking { .. } => return Next::Look,
+                State::Looking { .. } => return TenantStep::Look,
                 State::Draining { look_again } => {
                     if self.outstanding_samples() == 0 {
                         let looks = look_again && self.extends();
@@ -300,52 +300,53 @@ impl Tenant {
                         self.ended = Some(ended);
                         self.state = State::Done;
                     } else {
-                        return Next::Wait { until: self.deadline(), on_completion: true };
+                        return TenantStep::Wait { until: self.deadline(), on_completion: true };
                     }
                 }
-                State::Done => return Next::Done,
+                State::Done => return TenantStep::Done,
             }
         }
     }
 
     #[inline]
-    fn next_query(&mut self, now: Nanos) -> Next {
+    fn next_query(&mut self, now: Nanos) -> TenantStep {
         match self.pacing {
             Pacing::OpenLoop { .. } => {
                 let due = self.scheduled[self.issued];
                 if due <= now {
-                    Next::Ready { due }
+                    TenantStep::Ready { due }
                 } else {
                     let until = self.deadline().map_or(due, |d| d.min(due));
-                    Next::Wait { until: Some(until), on_completion: false }
+                    TenantStep::Wait { until: Some(until), on_completion: false }
                 }
             }
             Pacing::ClosedLoop { in_flight } => {
                 let room = in_flight * self.samples_per_query as u64;
                 if self.outstanding_samples() + self.samples_per_query as u64 <= room {
-                    Next::Ready { due: self.ready_since }
+                    TenantStep::Ready { due: self.ready_since }
                 } else {
-                    Next::Wait { until: self.deadline(), on_completion: true }
+                    TenantStep::Wait { until: self.deadline(), on_completion: true }
                 }
             }
             Pacing::FixedInterval => self.next_at_tick(now),
         }
     }
 
-    /// A query is due at the first tick after the last query's that is not over
-    /// when that one is seen to be complete: the ticks before are skipped.
-    fn next_at_tick(&mut self, now: Nanos) -> Next {
+    /// Returns the next step at a fixed interval: a query is due at the first tick that has not
+    /// passed when the last query is seen to be complete. Earlier ticks are skipped.
+    fn next_at_tick(&mut self, now: Nanos) -> TenantStep {
         if self.scheduled.len() == self.issued {
             if self.outstanding_samples() > 0 {
-                return Next::Wait { until: self.deadline(), on_completion: true };
+                return TenantStep::Wait { until: self.deadline(), on_completion: true };
             }
             self.tick = self.plan.tick_from(self.tick + 1, now);
             self.scheduled.push(self.plan.tick(self.tick));
         }
         let due = self.scheduled[self.issued];
-        match due <= now {
-            true => Next::Ready { due },
-            false => Next::Wait { until: Some(due), on_completion: false },
+        if due <= now {
+            TenantStep::Ready { due }
+        } else {
+            TenantStep::Wait { until: Some(due), on_completion: false }
         }
     }
 
@@ -356,25 +357,25 @@ impl Tenant {
             .then(|| self.progress_at.saturating_add(limit))
     }
 
-    fn overdue(&self, now: Nanos) -> Option<Ended> {
+    fn overdue(&self, now: Nanos) -> Option<EndReason> {
         let missing = self.outstanding_samples();
-        self.deadline().filter(|&at| now >= at).map(|_| Ended::Deadline { missing })
+        self.deadline().filter(|&at| now >= at).map(|_| EndReason::Deadline { missing })
     }
 
     fn end_of_trace(&mut self) {
         let open = matches!(self.pacing, Pacing::OpenLoop { .. });
-        // Queries that are wanted and cannot be drawn: the recorded times are
-        // over, or every sample was issued. Another look would not help.
+        // Further queries cannot be drawn: the recorded times are over, or every sample was
+        // issued. Another look would not help.
         let gave_out = self.further > 0;
         if open && self.extends() && !gave_out && self.plan.scenario() == Scenario::Server {
             self.state = State::Looking { last: false };
             return;
         }
         let complete = open || self.accuracy;
-        self.end(if complete { Ended::TraceIssued } else { Ended::RanOut });
+        self.end(if complete { EndReason::TraceIssued } else { EndReason::RanOut });
     }
 
-    fn end(&mut self, why: Ended) {
+    fn end(&mut self, why: EndReason) {
         self.ended = Some(why);
         self.state = State::Draining { look_again: false };
     }
@@ -398,7 +399,7 @@ impl Tenant {
         self.call(tenant, first, self.issued)
     }
 
-    /// The call that hands over these queries of the lane.
+    /// Returns the call that issues queries `first..end` of the lane.
     #[inline]
     pub(super) fn call(&self, tenant: usize, first: usize, end: usize) -> Issue<'_> {
         let spq = self.samples_per_query;
@@ -408,15 +409,15 @@ impl Tenant {
         };
         Issue {
             tenant,
-            first_query: first as u64 * self.lane.of + self.lane.index,
-            stride: self.lane.of,
+            first_query: first as u64 * self.lane.lanes + self.lane.index,
+            stride: self.lane.lanes,
             queries: end - first,
             scheduled,
             indices: &self.indices[first * spq..end * spq],
         }
     }
 
-    /// The end conditions after an issue at `now`, in the reference's order.
+    /// Checks the end conditions after an issue at `now`, in the order of the reference.
     #[inline]
     fn check_end(&mut self, now: Nanos) {
         let (plan, issued) = (&self.plan, self.issued as u64);
@@ -429,26 +430,27 @@ impl Tenant {
                 limit => self.share.part(limit).max(1),
             };
             (limit != 0 && outstanding > limit)
-                .then_some(Ended::TooManyOutstanding { issued, outstanding })
+                .then_some(EndReason::TooManyOutstanding { issued, outstanding })
         } else {
-            (issued >= self.min_queries && now >= plan.target_duration).then_some(Ended::Naturally)
+            (issued >= self.min_queries && now >= plan.target_duration)
+                .then_some(EndReason::Naturally)
         };
         let ended = ended.or_else(|| {
             let limit = self.max_queries;
             (plan.max_query_count != 0 && issued >= limit)
-                .then_some(Ended::MaxQueryCount { issued })
+                .then_some(EndReason::MaxQueryCount { issued })
         });
         let ended = ended.or_else(|| {
             let limit = self.max_duration();
-            (limit != 0 && now > limit).then_some(Ended::MaxDuration { at: now })
+            (limit != 0 && now > limit).then_some(EndReason::MaxDuration { at: now })
         });
         if let Some(why) = ended {
             self.end(why);
         }
     }
 
-    /// The maximum duration, 0 for none. What a run adds to itself always has
-    /// an end; what it must issue in any case is not cut short for it.
+    /// Returns the maximum duration; 0 means no limit. Extensions of a run are always limited, but
+    /// the queries that the plan requires are never cut short by that limit.
     fn max_duration(&self) -> Nanos {
         let plan = &self.plan;
         if plan.max_duration != 0 || !self.extends() {
@@ -476,17 +478,17 @@ impl Tenant {
         match look {
             Look::Met if last => self.state = State::Done,
             Look::Met => {
-                self.ended = Some(Ended::TraceIssued);
+                self.ended = Some(EndReason::TraceIssued);
                 self.state = State::Draining { look_again: true };
             }
             Look::Further(_) if now > self.max_duration() => {
-                self.end(Ended::MaxDuration { at: now });
+                self.end(EndReason::MaxDuration { at: now });
             }
             Look::Further(queries) => {
                 self.further = queries.max(1);
                 let due = self.trace.generated().duration.saturating_add(self.shift);
                 if last {
-                    // Arrivals stood still while the system drained.
+                    // Arrivals paused while the system drained.
                     self.shift += now.saturating_sub(due);
                 }
                 self.ended = None;
@@ -500,11 +502,11 @@ impl Tenant {
             || (self.plan.max_async_queries != 0 && !self.accuracy)
     }
 
-    pub(super) fn into_issued(mut self) -> Issued {
+    pub(super) fn into_issued(mut self) -> IssueSummary {
         self.scheduled.truncate(self.issued);
         self.indices.truncate(self.issued * self.samples_per_query);
-        Issued {
-            ended: self.ended.unwrap_or(Ended::Aborted),
+        IssueSummary {
+            ended: self.ended.unwrap_or(EndReason::Aborted),
             generated: self.generated,
             scheduled_at: self.scheduled,
             indices: self.indices,

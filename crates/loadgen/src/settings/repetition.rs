@@ -1,34 +1,32 @@
-//! How often a performance run is made, and which of the runs is the result.
+//! Repetition of performance runs: how many runs, and which one is the result.
 
 use super::Setting;
 
-/// What the runs of a test must show before its result counts.
+/// How often a performance run is repeated before its result counts.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Repetition {
-    /// One run is the result: the rules since v1.0.
+    /// One run is the result: rules since v1.0.
     #[default]
     Once,
-    /// This many runs (>= 1), all of which must be VALID; the lowest is the
-    /// result. v0.5 asks for five of Server.
+    /// This many runs (>= 1), all of which must be VALID; the lowest is the result. v0.5 requires
+    /// five for Server.
     Minimum(u32),
-    /// This many runs (>= 1) at one load must be VALID one after the other. A
-    /// run that is not lowers the load, and all runs are made anew. v0.7 asks
-    /// for five of Server and MultiStream.
+    /// This many consecutive runs (>= 1) at one load must be VALID. An INVALID run lowers the load,
+    /// and all runs start over. v0.7 requires five for Server and MultiStream.
     Confirm {
-        /// How many.
+        /// Number of runs.
         runs: u32,
-        /// What the load is lowered by: queries/s, or streams. `None` is 1 % of
-        /// the rate that is confirmed first, or one stream.
+        /// Amount by which the load is lowered: queries/s, or streams. `None` is 1 % of the first
+        /// rate to be confirmed, or one stream.
         decrement: Option<f64>,
     },
 }
 
 impl Repetition {
-    /// What a rate is lowered by where nobody says: this share of the one that is
-    /// confirmed first.
+    /// Default amount by which a rate is lowered, as a share of the first rate to be confirmed.
     pub const DECREMENT_SHARE: f64 = 0.01;
 
-    /// Runs that must be VALID.
+    /// Returns the number of runs that must be VALID.
     #[must_use]
     pub fn runs(&self) -> u32 {
         match self {

@@ -1,15 +1,15 @@
-//! The words of a verdict: the reference's texts, and Dyno's own.
+//! Texts of a verdict: those of the reference, and Dyno's own.
 
 use std::fmt;
 
-use super::{Bounded, Finding, Judgement, Recommendations, Verdict, Violation};
+use super::{BoundedTime, Finding, Judgement, Recommendations, Verdict, Violation};
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::early_stopping::Estimate;
 use crate::metrics::Estimates;
 use crate::settings::Scenario;
 
 impl Finding {
-    /// The text of the logs.
+    /// Returns the text for the logs.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -60,16 +60,16 @@ fn estimates_text(estimates: &Estimates) -> String {
 const REDUCE_QPS: &str = "Reduce target QPS to improve latency.";
 
 impl Violation {
-    /// The reference's advice, where it has any.
+    /// Returns the reference's advice, if it has any.
     #[must_use]
     pub fn recommendation(&self) -> Option<String> {
         Some(match self {
-            Self::Bound { bounded: Bounded::Latency, .. } => REDUCE_QPS.into(),
+            Self::Bound { bounded: BoundedTime::Latency, .. } => REDUCE_QPS.into(),
             // The spelling is the reference's.
-            Self::Bound { bounded: Bounded::FirstToken, .. } => {
+            Self::Bound { bounded: BoundedTime::FirstToken, .. } => {
                 format!("TTFT constrain not met: {REDUCE_QPS}")
             }
-            Self::Bound { bounded: Bounded::TimePerOutputToken, .. } => {
+            Self::Bound { bounded: BoundedTime::TimePerOutputToken, .. } => {
                 format!("TPOT constrain not met: {REDUCE_QPS}")
             }
             Self::Intervals { .. } => "Reduce samples per query to improve latency.".into(),
@@ -102,7 +102,7 @@ impl Violation {
 }
 
 impl Judgement {
-    /// The reference's recommendations.
+    /// Returns the reference's recommendations.
     #[must_use]
     pub fn recommendations(&self) -> Recommendations {
         let mut texts = Recommendations::default();
@@ -126,7 +126,7 @@ impl Judgement {
     }
 }
 
-impl fmt::Display for Bounded {
+impl fmt::Display for BoundedTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Latency => "latency",
@@ -137,7 +137,7 @@ impl fmt::Display for Bounded {
 }
 
 impl Violation {
-    /// What exceeds a bound, and by how much. Where nothing was answered there is no latency.
+    /// Writes what exceeds a bound, and by how much. Without answers there is no latency.
     fn write_bound(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Bound { bounded, percentile, bound, measured, over, samples } = self else {
             return Ok(());
@@ -159,7 +159,7 @@ impl Violation {
         )
     }
 
-    /// What was skipped, and what to do.
+    /// Writes which intervals were skipped, and advice.
     fn write_intervals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Intervals { interval, streams, over, skipped, by_client, .. } = self else {
             return Ok(());
@@ -237,9 +237,9 @@ impl fmt::Display for Violation {
                 counted(*samples, "sample")
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),
-            Self::Lost { worker, of } => write!(
+            Self::Lost { worker, workers } => write!(
                 f,
-                "worker {} of {of} was lost while the run was on, and what it measured with it; \
+                "worker {} of {workers} was lost while the run was on, and what it measured with it; \
                  see what became of it, and run again",
                 worker + 1
             ),
@@ -247,12 +247,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// So many of these, such as `1 sample`.
+/// Returns a count with its noun, such as `1 sample`.
 fn counted(count: u64, one: &str) -> String {
     format!("{count} {one}{}", if count == 1 { "" } else { "s" })
 }
 
-/// How a run comes to last longer.
+/// Returns advice for a longer run.
 fn longer(scenario: Option<Scenario>) -> &'static str {
     match scenario {
         None => "it ended early, see why in the detail log",
@@ -273,7 +273,7 @@ fn longer(scenario: Option<Scenario>) -> &'static str {
     }
 }
 
-/// A time span for readers: three decimals of the largest unit that is not 0.
+/// Time span that displays three decimals of its largest unit that is not 0.
 struct Span(Nanos);
 
 impl fmt::Display for Span {

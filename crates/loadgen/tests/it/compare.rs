@@ -3,8 +3,8 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{
-    Doubt, Finding, Metric, Omitted, Options, Pairing, RISK, Row, Run, Series, TooFew, Verdict,
-    compare,
+    DataShortage, Doubt, Finding, Metric, OmittedMetric, Options, Pairing, RISK, Row, Run, Series,
+    Verdict, compare,
 };
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::settings::TestSettings;
@@ -38,7 +38,7 @@ fn queue(load: f64, queries: u64, seed: u64, factor: f64) -> Run {
     Run { latency, completed, failed, stride: 1.0, ..Run::default() }
 }
 
-/// Latencies that resemble their neighbours, times a factor of the whole run.
+/// Returns correlated latencies, times a factor for the whole run.
 fn alike(queries: usize, random: &mut Mt19937, factor: f64) -> Run {
     let mut level = random.normal();
     let mut draw = |_| {
@@ -168,10 +168,10 @@ fn what_runs_differ_by_is_in_the_intervals_of_several_runs() {
                 (0..5).map(&mut run).collect()
             };
             let (same, again, slower) = (side(1.0), side(1.0), side(1.3));
-            let of = |a: &[Run], b: &[Run]| compare(a, b, &options(P50, pairing));
-            let null = of(&same, &again);
+            let compared = |a: &[Run], b: &[Run]| compare(a, b, &options(P50, pairing));
+            let null = compared(&same, &again);
             alarms += u64::from(null.rows.iter().any(|row| row.finding.is_difference()));
-            found_worse += u64::from(of(&same, &slower).verdict == Verdict::Worse);
+            found_worse += u64::from(compared(&same, &slower).verdict == Verdict::Worse);
         }
         let most = (TRIALS as f64 * RISK) as u64;
         assert!(alarms <= most, "{pairing:?}: {alarms} of {TRIALS}");
@@ -215,14 +215,14 @@ fn the_same_run_twice_does_not_differ_at_all() {
 fn too_few_queries_are_told_and_nothing_is_made_of_them() {
     let found =
         compare(&[queue(0.5, 90, 1, 1.0)], &[queue(0.5, 90, 2, 1.0)], &options(P99, Pairing::None));
-    let reason = TooFew { values: 90, needed: 500 };
-    assert!(found.omitted.contains(&Omitted { metric: P99, reason }), "{:?}", found.omitted);
+    let reason = DataShortage { values: 90, needed: 500 };
+    assert!(found.omitted.contains(&OmittedMetric { metric: P99, reason }), "{:?}", found.omitted);
     let is_of_failures = |row: &Row| row.metric == Metric::Failures;
     assert!(found.rows.iter().all(is_of_failures), "{:?}", found.rows);
     assert_eq!(found.verdict, Verdict::Inconclusive);
     let none = compare(&[Run::default()], &[Run::default()], &options(P99, Pairing::None));
     assert_eq!((none.rows.len(), none.verdict), (0, Verdict::Inconclusive));
-    // Enough to name the percentile, too few to say that it is not twice as high.
+    // Enough for an estimate of the percentile, too few to exclude twice its value.
     let (a, b) = (queue(0.9, 600, 1, 1.0), queue(0.9, 600, 2, 1.0));
     let found = compare(&[a], &[b], &options(P99, Pairing::None));
     assert_eq!(found.rows[0].finding, TOO_FEW, "{:?}", found.rows[0]);
@@ -238,16 +238,16 @@ fn failures_are_compared_as_shares_and_bursts_count_once() {
     let none = failing(&|_| false);
     let spread = failing(&|query| query % 50 == 0);
     let burst = failing(&|query| (500..540).contains(&query));
-    let of = |a: &Run, b: &Run| {
+    let compared = |a: &Run, b: &Run| {
         let options = options(Metric::Failures, Pairing::None);
         compare(std::slice::from_ref(a), std::slice::from_ref(b), &options).rows.remove(0)
     };
-    let row = of(&none, &spread);
+    let row = compared(&none, &spread);
     assert_eq!((row.baseline, row.candidate, row.finding), (0.0, 0.02, Finding::Worse));
-    assert_eq!(of(&spread, &none).finding, Finding::Better);
+    assert_eq!(compared(&spread, &none).finding, Finding::Better);
     let wide = Finding::Inconclusive(Doubt::Wide);
-    assert_eq!(of(&none, &burst).finding, wide, "one event is no rate");
-    assert_eq!(of(&none, &none).finding, Finding::Equivalent);
+    assert_eq!(compared(&none, &burst).finding, wide, "one event is no rate");
+    assert_eq!(compared(&none, &none).finding, Finding::Equivalent);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_threshold_says_which_changes_matter() {
         let mut run = |i: u64| alike(4_000, &mut Mt19937::new(100 * i + seed), factor);
         (0..8).map(&mut run).collect()
     };
-    // The same seeds: pairs differ by the factor alone.
+    // With equal seeds, pairs differ only by the factor.
     let finding = |factor: f64, threshold: f64| {
         let options = Options { threshold, margin: threshold, ..options(MEAN, Pairing::InOrder) };
         compare(&side(1.0, 1), &side(factor, 1), &options).rows[0].finding

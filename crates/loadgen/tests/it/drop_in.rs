@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::drop_in::{LoadGen, NoTest, StartError};
+use dyno_loadgen::drop_in::{LoadGen, NoTestError, StartError};
 use dyno_loadgen::log::read::{open_accuracy, read_detail_file};
 use dyno_loadgen::log::{LogError, LogSettings};
 use dyno_loadgen::qsl::SampleLibrary;
@@ -187,7 +187,7 @@ fn a_library_without_samples_is_an_error_that_the_log_tells() {
 #[test]
 fn an_abort_from_another_thread_ends_a_silent_test() {
     let process = process();
-    assert_eq!(process.abort(), Err(NoTest));
+    assert_eq!(process.abort(), Err(NoTestError));
     let outdir = folder("abort");
     let aborter = Mutex::new(None);
     let issue = move |_: &[QuerySample]| {
@@ -257,13 +257,13 @@ fn threads_that_complete_at_flush_and_exit_leave_a_whole_result() {
     }
 }
 
-/// A response whose payload is brought only when it is asked for.
-struct Lazy {
+/// A response whose payload is fetched only on request.
+struct LazyResponse {
     id: ResponseId,
     payload: Vec<u8>,
 }
 
-impl AsResponse for Lazy {
+impl AsResponse for LazyResponse {
     fn id(&self) -> ResponseId {
         self.id
     }
@@ -282,15 +282,15 @@ fn payloads_are_fetched_for_logged_responses_only_and_may_complete_others() {
     let fetched = Arc::new(AtomicUsize::new(0));
     let count = fetched.clone();
     let issue = move |samples: &[QuerySample]| {
-        let mut lazy: Vec<Lazy> =
-            ids(samples).into_iter().map(|id| Lazy { id, payload: Vec::new() }).collect();
+        let mut lazy: Vec<LazyResponse> =
+            ids(samples).into_iter().map(|id| LazyResponse { id, payload: Vec::new() }).collect();
         let completed_inside = AtomicBool::new(false);
         process
             .complete_fetching(&mut lazy, &mut |response| {
                 count.fetch_add(1, Ordering::Relaxed);
                 response.payload = response.id.sequence().to_le_bytes().to_vec();
                 if !completed_inside.swap(true, Ordering::Relaxed) {
-                    // An id of nobody's: neither deadlock nor harm.
+                    // An unknown id: neither a deadlock nor another effect.
                     process.complete(&[ResponseId(1)]).unwrap();
                 }
             })
@@ -410,10 +410,10 @@ fn an_audit_file_overrides_settings_and_the_log_says_so() {
     assert!(grave(&outdir)[0].1.contains("Found Audit Config file"), "{:?}", grave(&outdir));
 }
 
-/// A library that aborts the test when it is asked how large it is.
-struct Aborting(&'static LoadGen, NullLibrary);
+/// A library that aborts the test when its size is requested.
+struct AbortingLibrary(&'static LoadGen, NullLibrary);
 
-impl SampleLibrary for Aborting {
+impl SampleLibrary for AbortingLibrary {
     fn name(&self) -> &str {
         self.1.name()
     }
@@ -437,7 +437,7 @@ fn an_abort_while_the_library_is_asked_its_size_is_an_abort() {
     let process = process();
     let outdir = folder("early-abort");
     let logs = LogSettings { outdir: outdir.clone(), ..LogSettings::default() };
-    let library = Aborting(process, NullLibrary::new(100, 100));
+    let library = AbortingLibrary(process, NullLibrary::new(100, 100));
     let system = Arc::new(Harness(inline(process), || ()));
     let settings = settings(Scenario::SingleStream, 700);
     process.start_test(system, &library, &settings, &logs, &outdir.join("none")).unwrap();

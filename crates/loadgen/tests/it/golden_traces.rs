@@ -1,6 +1,6 @@
 //! Query traces equal those of LoadGen 6.0.17, bit for bit.
 //!
-//! `testdata/traces/README.md` tells where the golden cases come from. With
+//! `testdata/traces/README.md` describes the origin of the golden cases. With
 //! `DYNO_PEER_TRACES` set to a directory, the cases in it are compared too
 //! (`cargo xtask peers loadgen` makes hundreds of them with the wheel).
 
@@ -11,7 +11,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::config::{Conf, ConfType};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_loadgen::run::{Keep, RunLog, run};
+use dyno_loadgen::run::{RecordRetention, RunLog, run};
 use dyno_loadgen::settings::{FIELDS, Scenario, Settings, TestSettings};
 use dyno_loadgen::trace::{Trace, loadable_sets};
 use serde_json::Value;
@@ -79,7 +79,7 @@ fn check(path: &Path) {
 
     let mut system = Echo::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log = run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}).swap_remove(0);
 
     let phases = case["phases"].as_array().unwrap();
     let runs: Vec<&RunLog> = log.runs().collect();

@@ -6,7 +6,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::run::{RunLog, TestLog};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::verdict::{Verdict, Violation, judge};
@@ -78,7 +78,7 @@ fn last(log: &TestLog) -> &RunLog {
 }
 
 fn judged(run: &RunLog) -> (Metrics, Verdict) {
-    let metrics = Metrics::of(&run.record, &run.plan);
+    let metrics = Metrics::from_record(&run.record, &run.plan);
     let verdict = judge(&metrics, &run.plan, run.ended).verdict;
     (metrics, verdict)
 }
@@ -202,7 +202,7 @@ proptest! {
         let run = last(&log);
         let (due, mut counts) = naive(qps, &service);
         prop_assert_eq!(&run.record.scheduled_at, &due);
-        prop_assert_eq!(run.ended, Ended::Naturally);
+        prop_assert_eq!(run.ended, EndReason::Naturally);
         prop_assert_eq!(run.record.query_count(), service.len());
         let (metrics, _) = judged(run);
         let found = metrics.intervals.unwrap();
@@ -230,18 +230,18 @@ fn a_run_ends_as_the_others_do() {
     };
     let base = every_50_ms(2, 10);
     let long = TestSettings { min_duration_ms: 2_000, ..base.clone() };
-    assert_eq!(ended(&long, &mut echo(MS)), (Ended::Naturally, 40), "tick 40 is at 2 s");
+    assert_eq!(ended(&long, &mut echo(MS)), (EndReason::Naturally, 40), "tick 40 is at 2 s");
     let few = TestSettings { max_query_count: 4, ..long.clone() };
-    assert_eq!(ended(&few, &mut echo(MS)), (Ended::MaxQueryCount { issued: 4 }, 4));
+    assert_eq!(ended(&few, &mut echo(MS)), (EndReason::MaxQueryCount { issued: 4 }, 4));
     let short = TestSettings { max_duration_ms: 180, ..long.clone() };
-    assert_eq!(ended(&short, &mut echo(MS)), (Ended::MaxDuration { at: 200 * MS }, 4));
+    assert_eq!(ended(&short, &mut echo(MS)), (EndReason::MaxDuration { at: 200 * MS }, 4));
     // A system so slow that it skips three of four intervals still ends in time.
-    assert_eq!(ended(&long, &mut echo(160 * MS)), (Ended::Naturally, 11));
+    assert_eq!(ended(&long, &mut echo(160 * MS)), (EndReason::Naturally, 11));
     let deadline = TestSettings { response_deadline_ms: 500, ..base.clone() };
     let mut silent = Echo { silent_from: Some(6), ..echo(MS) };
-    assert_eq!(ended(&deadline, &mut silent), (Ended::Deadline { missing: 2 }, 4));
+    assert_eq!(ended(&deadline, &mut silent), (EndReason::Deadline { missing: 2 }, 4));
     let mut silent = Echo { silent_from: Some(6), ..echo(MS) };
-    assert_eq!(ended(&base, &mut silent), (Ended::Deadline { missing: 2 }, 4));
+    assert_eq!(ended(&base, &mut silent), (EndReason::Deadline { missing: 2 }, 4));
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn early_stopping_has_no_say_at_a_fixed_interval() {
     // 10 queries are far too few for a percentile.
     let log = simulate(&every_50_ms(1, 10), &mut Batches::new(|_| MS));
     assert_eq!(judged(last(&log)).1, Verdict::Valid);
-    // As it has none where nobody wants it.
+    // No criterion is judged.
     let single = TestSettings { min_query_count: 10, ..settings(Scenario::SingleStream) };
     let never = TestSettings { early_stopping: EarlyStopping::Never, ..single.clone() };
     let valid = |wanted| judged(last(&simulate(wanted, &mut Batches::new(|_| MS)))).1;

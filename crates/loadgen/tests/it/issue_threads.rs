@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
-use dyno_loadgen::run::{Keep, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
 
 use crate::null::{NullLibrary, tenant};
-use crate::real_time::{Does, answer, assert_sound, play, play_with, settings};
+use crate::real_time::{FunctionSystem, answer, assert_sound, play, play_with, settings};
 
 fn lanes(count: u64, queries: u64) -> TestSettings {
     TestSettings {
@@ -31,7 +31,7 @@ fn pool_of(threads: usize) -> (Arc<IssueThreads>, Vec<thread::JoinHandle<()>>) {
 #[test]
 fn a_panic_of_the_system_is_the_callers_and_the_threads_stay() {
     let (pool, workers) = pool_of(2);
-    let system = Does(|samples: &[QuerySample], responder: &_| {
+    let system = FunctionSystem(|samples: &[QuerySample], responder: &_| {
         assert!(samples[0].id.sequence() != 5, "broken system");
         answer(samples, responder);
     });
@@ -41,7 +41,7 @@ fn a_panic_of_the_system_is_the_callers_and_the_threads_stay() {
     }));
     assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"broken system"));
     assert_eq!(pool.registered(), 2);
-    let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool.clone());
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool.clone());
     assert_sound(&play_with(&lanes(2, 50), driver).record);
     pool.close();
     for worker in workers {
@@ -63,7 +63,7 @@ fn a_pool_that_closes_during_a_run_finishes_it() {
             pool.close();
         }
     });
-    let system = Does(move |samples: &[QuerySample], responder: &_| {
+    let system = FunctionSystem(move |samples: &[QuerySample], responder: &_| {
         let _ = entered.lock().unwrap().send(());
         answer(samples, responder);
     });
@@ -73,8 +73,8 @@ fn a_pool_that_closes_during_a_run_finishes_it() {
     for worker in workers {
         worker.join().unwrap();
     }
-    // Nobody is left, and nobody will come: the driver brings its own threads.
-    let driver = RealTime::new(Arc::new(Does(answer))).issue_threads(pool);
+    // No thread is registered: the driver starts its own.
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool);
     assert_sound(&play_with(&lanes(2, 50), driver).record);
 }
 
@@ -95,7 +95,7 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
         accuracy_log_probability: 1.0,
         ..lanes(2, 4_000)
     };
-    let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+    let system = FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
         if samples[0].id.sequence().is_multiple_of(2) {
             let _ = sender.lock().unwrap().send((samples[0].id, responder.clone()));
         } else {
@@ -104,12 +104,12 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
     });
     let library = NullLibrary::new(100, 100);
     let mut driver = RealTime::new(Arc::new(system));
-    let log =
-        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     drop(driver);
     worker.join().unwrap();
     let record = &log.runs().last().unwrap().record;
-    assert!(matches!(log.runs().last().unwrap().ended, Ended::TooManyOutstanding { .. }));
+    assert!(matches!(log.runs().last().unwrap().ended, EndReason::TooManyOutstanding { .. }));
     assert_sound(record);
     assert_eq!(record.responses.len(), record.indices.len());
 }
@@ -119,6 +119,6 @@ fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
     let wanted = TestSettings { early_stopping: EarlyStopping::Extend, ..lanes(2, 100) };
     let wanted = TestSettings { server_target_latency_ns: 60_000_000_000, ..wanted };
     let run = play(&wanted, answer);
-    assert_eq!(run.ended, Ended::TraceIssued);
+    assert_eq!(run.ended, EndReason::TraceIssued);
     assert!(run.record.query_count() >= 459);
 }

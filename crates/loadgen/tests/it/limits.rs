@@ -2,7 +2,7 @@
 
 use dyno_loadgen::plan::{Library, MAX_TRACE_SAMPLES, Plan, SettingsProblem};
 use dyno_loadgen::run::TestLog;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode, TestSettings};
 
 use crate::real_time;
@@ -13,7 +13,7 @@ fn times_beyond_the_clock_saturate() {
     // A deadline that is never reached.
     let patient = TestSettings { response_deadline_ms: u64::MAX, ..settings(Scenario::Server) };
     let patient = TestSettings { server_target_qps: 1_000.0, ..patient };
-    assert_eq!(play(&patient, &mut echo(1_000)).ended, Ended::TraceIssued);
+    assert_eq!(play(&patient, &mut echo(1_000)).ended, EndReason::TraceIssued);
     let wanted = TestSettings {
         response_deadline_ms: u64::MAX,
         ..real_time::settings(Scenario::Offline, 10)
@@ -26,7 +26,7 @@ fn times_beyond_the_clock_saturate() {
         min_duration_ms: u64::MAX,
         ..settings(Scenario::SingleStream)
     };
-    assert_eq!(play(&accuracy, &mut echo(1_000)).ended, Ended::TraceIssued);
+    assert_eq!(play(&accuracy, &mut echo(1_000)).ended, EndReason::TraceIssued);
 
     // An expected latency of ages: the trace is only an estimate.
     let slow = TestSettings {
@@ -35,7 +35,7 @@ fn times_beyond_the_clock_saturate() {
         ..settings(Scenario::SingleStream)
     };
     let run = play(&slow, &mut echo(1_000));
-    assert_eq!((run.ended, run.record.query_count()), (Ended::Naturally, 10));
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::Naturally, 10));
 }
 
 #[test]

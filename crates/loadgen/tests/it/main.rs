@@ -11,7 +11,7 @@ mod limits;
 mod logs;
 mod misbehaving;
 mod null;
-mod onlooker;
+mod observer;
 mod peak;
 mod queueing;
 mod real_time;

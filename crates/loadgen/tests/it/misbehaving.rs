@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use dyno_loadgen::record::Failure;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestSettings};
 use dyno_loadgen::sut::{Response, ResponseId};
 
@@ -37,7 +37,7 @@ fn a_deadline_spares_a_system_that_answers_while_queries_go_out_late() {
         std::thread::park_timeout(std::time::Duration::from_millis(2));
         answer(samples, responder);
     });
-    assert_eq!(run.ended, Ended::TraceIssued);
+    assert_eq!(run.ended, EndReason::TraceIssued);
     assert_sound(&run.record);
 }
 
@@ -51,7 +51,7 @@ fn outstanding_queries_are_counted_after_the_system_took_the_query() {
         ..settings(Scenario::Server, 400)
     };
     let run = play(&burst, answer);
-    assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, 400));
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::TraceIssued, 400));
 
     // Each query is answered when the next one comes: one is outstanding.
     let one = TestSettings { server_max_async_queries: 1, ..settings(Scenario::Server, 400) };
@@ -65,7 +65,7 @@ fn outstanding_queries_are_counted_after_the_system_took_the_query() {
             answer(samples, responder);
         }
     });
-    assert_eq!((run.ended, run.record.query_count()), (Ended::TraceIssued, 400));
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::TraceIssued, 400));
 }
 
 #[test]

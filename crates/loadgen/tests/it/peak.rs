@@ -1,7 +1,7 @@
 //! The search for the peak where it goes wrong, in virtual time.
 
 use dyno_loadgen::run::{Event, TestLog};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{EarlyStopping, Repetition, Scenario, TestMode, TestSettings};
 
 use crate::null::Echo;
@@ -55,7 +55,7 @@ fn a_silent_system_is_not_told_to_be_slow() {
     let mut system = Echo { silent_from: Some(10), ..echo(1_000) };
     let logs = play_many(&[wanted], &mut system);
     assert!(!logs[0].complete);
-    assert!(matches!(logs[0].runs().last().unwrap().ended, Ended::Deadline { .. }));
+    assert!(matches!(logs[0].runs().last().unwrap().ended, EndReason::Deadline { .. }));
     assert!(!texts(&logs[0]).iter().any(|text| text.contains("Initial lower bound")));
 }
 

@@ -8,7 +8,7 @@ use dyno_loadgen::early_stopping::{Params, false_pass_rate};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Keep, TestLog, run};
+use dyno_loadgen::run::{RecordRetention, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::verdict;
@@ -50,7 +50,8 @@ impl<F: FnMut() -> Nanos> SimulatedSystem for OneServer<F> {
 pub fn simulate(settings: &TestSettings, system: &mut dyn SimulatedSystem) -> TestLog {
     let library = NullLibrary::new(1_000, 1_000);
     let mut driver = VirtualTime::new(system, WallTime { unix_ns: 0 });
-    run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0)
+    run(&mut driver, &[tenant(settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0)
 }
 
 pub fn server(qps: f64, queries: u64) -> TestSettings {
@@ -72,7 +73,7 @@ fn mean_latency(load: f64, queries: u64, service: impl FnMut() -> Nanos) -> f64 
     let log = simulate(&server(load * MU, queries), &mut OneServer::new(service));
     let run = log.runs().next().unwrap();
     assert_eq!(run.record.missing(), 0);
-    Metrics::of(&run.record, &run.plan).latency.mean as f64
+    Metrics::from_record(&run.record, &run.plan).latency.mean as f64
 }
 
 fn assert_within_one_percent(got: f64, want: f64, what: &str) {
@@ -105,7 +106,7 @@ fn mean_wait_of_m_m_1() {
     }
 }
 
-/// Runs exactly on the boundary pass as often as the binomial distribution says.
+/// Runs exactly on the boundary pass as often as the binomial distribution predicts.
 #[test]
 fn boundary_runs_pass_as_often_as_exact_probability_says() {
     const RUNS: u32 = 10_000;
@@ -127,7 +128,7 @@ fn boundary_runs_pass_as_often_as_exact_probability_says() {
             // One query a second: nothing queues, each latency is drawn anew.
             let log = simulate(&settings, &mut OneServer::new(&mut latency));
             let run = log.result().unwrap();
-            let metrics = Metrics::of(&run.record, &run.plan);
+            let metrics = Metrics::from_record(&run.record, &run.plan);
             passed += u32::from(verdict::judge(&metrics, &run.plan, run.ended).early_stopping_met);
         }
         let mean = f64::from(RUNS) * expected;

@@ -6,21 +6,21 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use dyno_loadgen::drive::real::{
-    AnswerWindow, Failing, IssueThreads, RealTime, Responder, Waiting,
+    AnswerWindow, IssueThreads, MassFailure, RealTime, Responder, WaitStrategy,
 };
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::{Failure, Misuse, Record};
-use dyno_loadgen::run::{Keep, RunLog, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, RunLog, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
 use crate::null::{NullLibrary, tenant};
 
-/// A system that does with each query what a function says.
-pub struct Does<F>(pub F);
+/// A system that calls a function with each query.
+pub struct FunctionSystem<F>(pub F);
 
-impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for Does<F> {
+impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for FunctionSystem<F> {
     fn name(&self) -> &str {
         "does"
     }
@@ -47,8 +47,8 @@ pub fn settings(scenario: Scenario, queries: u64) -> TestSettings {
 
 pub fn play_with(settings: &TestSettings, mut driver: RealTime) -> RunLog {
     let library = NullLibrary::new(100, 100);
-    let log =
-        run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     log.runs().last().unwrap().clone()
 }
 
@@ -56,7 +56,7 @@ pub fn play(
     settings: &TestSettings,
     issue: impl Fn(&[QuerySample], &Responder) + Send + Sync + 'static,
 ) -> RunLog {
-    play_with(settings, RealTime::new(Arc::new(Does(issue))))
+    play_with(settings, RealTime::new(Arc::new(FunctionSystem(issue))))
 }
 
 pub fn assert_sound(record: &Record) {
@@ -117,10 +117,10 @@ fn a_parked_issuer_is_woken_by_each_completion() {
         }
     });
     let sender = Mutex::new(sender);
-    for waiting in [Waiting::Auto, Waiting::Sleep, Waiting::Spin] {
+    for waiting in [WaitStrategy::Auto, WaitStrategy::Sleep, WaitStrategy::Spin] {
         let sender = sender.lock().unwrap().clone();
         let sender = Mutex::new(sender);
-        let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+        let system = FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
             sender.lock().unwrap().send((samples.to_vec(), responder.clone())).unwrap();
         });
         let driver = RealTime::new(Arc::new(system)).waiting(waiting);
@@ -151,7 +151,7 @@ fn misuse_is_counted_and_changes_nothing() {
             responder.fail(&[bad], Failure::Internal);
             responder.first_token(&[Response::empty(bad)]);
         }
-        // The same id three times in one batch, between a bad one.
+        // One id three times in a batch, with an unknown one between.
         let responses = [id, id, ResponseId(id.0 + 7), id].map(Response::empty);
         responder.complete(&responses);
     });
@@ -168,7 +168,7 @@ fn a_completion_of_an_earlier_run_changes_nothing() {
     let kept = Arc::new(Mutex::new(None::<(ResponseId, Responder)>));
     let system = {
         let kept = kept.clone();
-        Does(move |samples: &[QuerySample], responder: &Responder| {
+        FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
             if let Some((id, old)) =
                 kept.lock().unwrap().replace((samples[0].id, responder.clone()))
             {
@@ -231,7 +231,7 @@ fn tokens_are_recorded_with_their_misuse() {
     assert_eq!(record.tokens[..4], [5, 5, -3, 1]);
     assert!(record.first_token_at[0] > 0 && record.first_token_at[1] == 0);
     assert_eq!(record.misuse.first_token_missing, 100);
-    // The reference tells a second first token from one that is late.
+    // The reference distinguishes a second first token from a late one.
     assert_eq!((record.misuse.first_token_late, record.misuse.duplicate), (100, 100));
     assert_eq!((record.misuse.tokens_negative, record.misuse.tokens_one), (100, 100));
 }
@@ -294,7 +294,7 @@ fn responses_of_an_accuracy_run_are_copied() {
 
 #[test]
 fn an_abort_ends_a_run_that_waits() {
-    let driver = RealTime::new(Arc::new(Does(|_: &[QuerySample], _: &Responder| {})));
+    let driver = RealTime::new(Arc::new(FunctionSystem(|_: &[QuerySample], _: &Responder| {})));
     let monitor = driver.monitor();
     let aborter = thread::spawn(move || {
         while monitor.progress().is_none_or(|(issued, ..)| issued == 0) {
@@ -304,14 +304,14 @@ fn an_abort_ends_a_run_that_waits() {
     });
     let run = play_with(&settings(Scenario::SingleStream, 10), driver);
     aborter.join().unwrap();
-    assert_eq!((run.ended, run.record.missing()), (Ended::Aborted, 1));
+    assert_eq!((run.ended, run.record.missing()), (EndReason::Aborted, 1));
 }
 
 #[test]
 fn a_silent_system_ends_by_the_deadline() {
     let wanted = TestSettings { response_deadline_ms: 20, ..settings(Scenario::MultiStream, 10) };
     let run = play(&wanted, |samples, responder| answer(&samples[1..], responder));
-    assert_eq!(run.ended, Ended::Deadline { missing: 1 });
+    assert_eq!(run.ended, EndReason::Deadline { missing: 1 });
     assert_eq!(run.record.missing(), 1);
 }
 
@@ -334,7 +334,7 @@ fn issue_threads_issue_each_query_once_test_after_test() {
     for _ in 0..2 {
         let seen = threads_seen.clone();
         let main = thread::current().id();
-        let system = Does(move |samples: &[QuerySample], responder: &Responder| {
+        let system = FunctionSystem(move |samples: &[QuerySample], responder: &Responder| {
             seen.fetch_add(usize::from(thread::current().id() != main), Ordering::Relaxed);
             answer(samples, responder);
         });
@@ -390,7 +390,7 @@ fn a_fixed_interval_issues_at_ticks_and_never_two_queries_at_once() {
     });
     assert_sound(&run.record);
     let record = &run.record;
-    assert_eq!((run.ended, record.query_count()), (Ended::Naturally, 100));
+    assert_eq!((run.ended, record.query_count()), (EndReason::Naturally, 100));
     assert_eq!(record.client_lag.len(), 100);
     for (query, &due) in record.scheduled_at.iter().enumerate() {
         assert_eq!(due, run.plan.tick((due as f64 / 1e6).round() as u64), "on a tick");
@@ -401,7 +401,7 @@ fn a_fixed_interval_issues_at_ticks_and_never_two_queries_at_once() {
             assert!(before.iter().all(|&done| done <= record.issued_at[query]));
         }
     }
-    let skipped = Metrics::of(record, &run.plan).intervals.unwrap().skipped;
+    let skipped = Metrics::from_record(record, &run.plan).intervals.unwrap().skipped;
     assert!(skipped >= 20, "two of each ten: {skipped}");
 }
 
@@ -413,7 +413,7 @@ fn an_abort_ends_a_repetition_and_a_run_between_ticks() {
         repetition: Repetition::Minimum(5),
         ..settings(Scenario::MultiStream, 3)
     };
-    let driver = RealTime::new(Arc::new(Does(answer)));
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer)));
     let monitor = driver.monitor();
     let aborts = thread::spawn(move || {
         while monitor.progress().is_none() {
@@ -423,7 +423,7 @@ fn an_abort_ends_a_repetition_and_a_run_between_ticks() {
     });
     let run = play_with(&wanted, driver);
     aborts.join().unwrap();
-    assert_eq!((run.ended, run.record.query_count()), (Ended::Aborted, 0));
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::Aborted, 0));
 }
 
 fn fails(samples: &[QuerySample], responder: &Responder) {
@@ -433,18 +433,18 @@ fn fails(samples: &[QuerySample], responder: &Responder) {
 #[test]
 fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
     for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server] {
-        let driver = RealTime::new(Arc::new(Does(fails)));
+        let driver = RealTime::new(Arc::new(FunctionSystem(fails)));
         let monitor = driver.monitor();
         monitor.fail_fast(true);
         let run = play_with(&settings(scenario, 5_000), driver);
-        assert_eq!(run.ended, Ended::Aborted, "{scenario}");
+        assert_eq!(run.ended, EndReason::Aborted, "{scenario}");
         let queries = 20_usize.div_ceil(run.record.samples_per_query);
         assert_eq!(run.record.query_count(), queries, "{scenario}");
         let (window, failed, answers) = (AnswerWindow::First, 20, 20);
-        let failing = Failing { tenant: 0, window, failed, answers };
+        let failing = MassFailure { tenant: 0, window, failed, answers };
         assert_eq!(monitor.failing(), Some(failing), "{scenario}");
     }
-    let driver = RealTime::new(Arc::new(Does(fails)));
+    let driver = RealTime::new(Arc::new(FunctionSystem(fails)));
     let monitor = driver.monitor();
     let run = play_with(&settings(Scenario::SingleStream, 300), driver);
     assert_eq!((run.record.query_count(), monitor.failing()), (300, None), "it is not asked for");
@@ -453,20 +453,26 @@ fn a_system_that_fails_all_of_its_first_answers_ends_the_run() {
 #[test]
 fn a_system_learns_that_the_run_is_over() {
     // A query of 1,000 samples, of which each is looked at before it is answered.
-    let driver = RealTime::new(Arc::new(Does(|samples: &[QuerySample], responder: &Responder| {
-        for sample in samples.iter().take_while(|_| !responder.is_over()) {
-            match sample.id.sequence() {
-                0..500 => answer(&[*sample], responder),
-                _ => fails(&[*sample], responder),
+    let driver = RealTime::new(Arc::new(FunctionSystem(
+        |samples: &[QuerySample], responder: &Responder| {
+            for sample in samples.iter().take_while(|_| !responder.is_over()) {
+                match sample.id.sequence() {
+                    0..500 => answer(&[*sample], responder),
+                    _ => fails(&[*sample], responder),
+                }
             }
-        }
-    })));
+        },
+    )));
     let monitor = driver.monitor();
     monitor.fail_fast(true);
     let run = play_with(&settings(Scenario::Offline, 1_000), driver);
     // 101 failures are more than half of the last 200 answers.
     assert_eq!((run.record.failed.len(), run.record.missing()), (101, 399));
-    assert_eq!(run.ended, Ended::Aborted);
+    assert_eq!(run.ended, EndReason::Aborted);
     assert_eq!(monitor.failing().unwrap().window, AnswerWindow::Last);
-    assert_eq!(Metrics::of(&run.record, &run.plan).sample_count, 500, "the answers are kept");
+    assert_eq!(
+        Metrics::from_record(&run.record, &run.plan).sample_count,
+        500,
+        "the answers are kept"
+    );
 }

@@ -18,12 +18,12 @@ use crate::scenarios::{echo, play_many, settings};
 const MS: Nanos = 1_000_000;
 
 fn is_valid(run: &RunLog) -> bool {
-    let metrics = Metrics::of(&run.record, &run.plan);
+    let metrics = Metrics::from_record(&run.record, &run.plan);
     judge(&metrics, &run.plan, run.ended).verdict == Verdict::Valid
 }
 
 fn completed(run: &RunLog) -> f64 {
-    match Metrics::of(&run.record, &run.plan).rates {
+    match Metrics::from_record(&run.record, &run.plan).rates {
         Rates::Server { completed, .. } => completed,
         other => panic!("{other:?}"),
     }
@@ -44,7 +44,7 @@ fn texts(log: &TestLog) -> Vec<&str> {
 }
 
 fn end(log: &TestLog) -> Option<End> {
-    log.sought.as_ref()?.end
+    log.search.as_ref()?.end
 }
 
 fn confirm(runs: u32, decrement: Option<f64>) -> Repetition {
@@ -229,12 +229,12 @@ fn a_load_is_not_lowered_for_what_that_does_not_mend() {
 fn intervals_that_the_client_skipped_are_not_of_the_load() {
     let log = simulate(&every_50_ms(4, 200), &mut Batches::new(|_| 75 * MS));
     let run = log.result().unwrap();
-    let metrics = Metrics::of(&run.record, &run.plan);
+    let metrics = Metrics::from_record(&run.record, &run.plan);
     let Verdict::Invalid(mut violations) = judge(&metrics, &run.plan, run.ended).verdict else {
         panic!("VALID")
     };
     let allowed = metrics.intervals.unwrap().allowed;
-    // As if the client had noticed all but so many of them late.
+    // The client noticed all but this many of them late.
     for (by_system, expected) in [(200, true), (allowed + 1, true), (allowed, false), (0, false)] {
         let [Violation::Intervals { over: 200, by_client, .. }] = &mut violations[..] else {
             panic!("{violations:?}")
@@ -267,7 +267,7 @@ fn early_stopping_lowers_the_load_only_where_it_can() {
         );
         assert_eq!(log.runs().count(), runs, "{queries} queries");
         let run = log.result().unwrap();
-        let metrics = Metrics::of(&run.record, &run.plan);
+        let metrics = Metrics::from_record(&run.record, &run.plan);
         let violations = judge(&metrics, &run.plan, run.ended).verdict;
         let Verdict::Invalid(violations) = violations else { panic!("{queries}: VALID") };
         assert!(matches!(violations[..], [Violation::EarlyStopping { .. }]), "{violations:?}");

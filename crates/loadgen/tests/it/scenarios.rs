@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::run::{Keep, RunLog, TestLog, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, RunLog, TestLog, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Scenario, TestMode, TestSettings, TraceRules,
 };
@@ -30,7 +30,12 @@ pub fn settings(scenario: Scenario) -> TestSettings {
 pub fn play_many(all: &[TestSettings], system: &mut Echo) -> Vec<TestLog> {
     let libraries: Vec<_> = all.iter().map(|_| NullLibrary::new(100, 20)).collect();
     let tenants: Vec<_> = all.iter().zip(&libraries).map(|(s, l)| tenant(s, l)).collect();
-    run(&mut VirtualTime::new(system, WallTime { unix_ns: 0 }), &tenants, Keep::Every, &mut |_| {})
+    run(
+        &mut VirtualTime::new(system, WallTime { unix_ns: 0 }),
+        &tenants,
+        RecordRetention::Every,
+        &mut |_| {},
+    )
 }
 
 pub fn play(settings: &TestSettings, system: &mut Echo) -> RunLog {
@@ -60,7 +65,7 @@ fn an_offline_query_repeats_the_set_in_load_order() {
         play(&TestSettings { min_query_count: 50, ..settings(Scenario::Offline) }, &mut system);
     let want: Vec<_> = run.loaded.iter().cycle().take(50).copied().collect();
     assert_eq!(system.queries, [(0, 0, want)]);
-    assert_eq!(run.ended, Ended::Naturally);
+    assert_eq!(run.ended, EndReason::Naturally);
 }
 
 #[test]
@@ -71,7 +76,7 @@ fn single_stream_issues_when_the_last_query_is_complete() {
     let times: Vec<Nanos> = system.queries.iter().map(|q| q.0).collect();
     let want: Vec<Nanos> = (0..=200).map(|i| i * 2 * MS).collect();
     assert_eq!(times, want, "ends at the first query issued at or after the minimum duration");
-    assert_eq!(run.ended, Ended::Naturally);
+    assert_eq!(run.ended, EndReason::Naturally);
 }
 
 #[test]
@@ -82,19 +87,22 @@ fn end_conditions_are_told_apart() {
 
     // Expected latency 1 ms, true latency 0.1 ms: for 100 ms the trace covers 200 ms.
     let ran_out = TestSettings { min_duration_ms: 100, ..single.clone() };
-    assert_eq!(ended(&ran_out, MS / 10), Ended::RanOut);
+    assert_eq!(ended(&ran_out, MS / 10), EndReason::RanOut);
     let goes_on = TestSettings { continue_trace: true, ..ran_out };
     let run = play(&goes_on, &mut echo(MS / 10));
-    assert_eq!((run.ended, run.record.query_count()), (Ended::Naturally, 1_001));
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::Naturally, 1_001));
     assert_eq!(run.generated_queries, 201);
 
     let few = TestSettings { max_query_count: 5, ..single.clone() };
-    assert_eq!(ended(&few, MS), Ended::MaxQueryCount { issued: 5 });
+    assert_eq!(ended(&few, MS), EndReason::MaxQueryCount { issued: 5 });
     let short = TestSettings { max_duration_ms: 10, ..single };
-    assert_eq!(ended(&short, 3 * MS), Ended::MaxDuration { at: 12 * MS });
-    assert_eq!(ended(&server, MS), Ended::TraceIssued);
+    assert_eq!(ended(&short, 3 * MS), EndReason::MaxDuration { at: 12 * MS });
+    assert_eq!(ended(&server, MS), EndReason::TraceIssued);
     let narrow = TestSettings { server_max_async_queries: 3, ..server };
-    assert_eq!(ended(&narrow, 1_000 * MS), Ended::TooManyOutstanding { issued: 4, outstanding: 4 });
+    assert_eq!(
+        ended(&narrow, 1_000 * MS),
+        EndReason::TooManyOutstanding { issued: 4, outstanding: 4 }
+    );
 }
 
 #[test]
@@ -107,7 +115,9 @@ fn a_silent_system_ends_by_the_deadline_with_what_is_missing() {
         };
         let mut system = Echo { silent_from: Some(10), ..echo(MS) };
         let run = play(&wanted, &mut system);
-        let Ended::Deadline { missing } = run.ended else { panic!("{scenario}: {:?}", run.ended) };
+        let EndReason::Deadline { missing } = run.ended else {
+            panic!("{scenario}: {:?}", run.ended)
+        };
         assert_eq!(missing, run.record.missing() as u64, "{scenario}");
         assert!(missing > 0, "{scenario}");
     }
@@ -252,7 +262,7 @@ fn tenants_are_judged_each_by_its_own_bound() {
         .iter()
         .map(|log| {
             let run = log.result().unwrap();
-            let metrics = dyno_loadgen::metrics::Metrics::of(&run.record, &run.plan);
+            let metrics = dyno_loadgen::metrics::Metrics::from_record(&run.record, &run.plan);
             dyno_loadgen::verdict::judge(&metrics, &run.plan, run.ended).performance_met
         })
         .collect();
@@ -267,7 +277,8 @@ fn accuracy_issues_every_sample_and_unloads_what_it_loads() {
         let mut system = echo(MS);
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
         let log =
-            run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+            run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
+                .swap_remove(0);
         let mut issued: Vec<_> = log.runs().flat_map(|r| r.record.indices.clone()).collect();
         issued.sort_unstable();
         issued.dedup();
@@ -314,12 +325,12 @@ fn extend_goes_on_until_the_percentile_is_certain() {
     let server = play(&wanted, &mut echo(MS));
     let queries = server.record.query_count();
     assert!((459..470).contains(&queries), "{queries}");
-    assert_eq!(server.ended, Ended::TraceIssued);
+    assert_eq!(server.ended, EndReason::TraceIssued);
 
     // Every query is over: ends at the cap.
     let hopeless = TestSettings { max_duration_ms: 1_000, ..wanted };
     let server = play(&hopeless, &mut echo(200 * MS));
-    assert!(matches!(server.ended, Ended::MaxDuration { .. }), "{:?}", server.ended);
+    assert!(matches!(server.ended, EndReason::MaxDuration { .. }), "{:?}", server.ended);
 }
 
 fn any_settings() -> impl Strategy<Value = TestSettings> {
@@ -387,9 +398,9 @@ fn a_system_keeps_its_time_and_its_work_from_run_to_run() {
 }
 
 /// Answers each query, and a sample of an earlier run with it.
-struct Confused(Echo);
+struct WrongIdSystem(Echo);
 
-impl dyno_loadgen::sut::SimulatedSystem for Confused {
+impl dyno_loadgen::sut::SimulatedSystem for WrongIdSystem {
     fn name(&self) -> &str {
         "confused"
     }
@@ -426,10 +437,10 @@ impl dyno_loadgen::sut::SimulatedSystem for Confused {
 fn foreign_ids_are_counted_in_virtual_time_too() {
     let library = NullLibrary::new(100, 20);
     let wanted = settings(Scenario::SingleStream);
-    let mut system = Confused(echo(MS));
+    let mut system = WrongIdSystem(echo(MS));
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log =
-        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     let misuse = log.runs().last().unwrap().record.misuse;
     // The first of them has the reserved id 0, which is of no run.
     assert_eq!((misuse.stale, misuse.unknown), (99, 101));

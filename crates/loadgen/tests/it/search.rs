@@ -5,12 +5,12 @@
 use dyno_loadgen::clock::{Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::rng::Mt19937;
-use dyno_loadgen::run::{Keep, run};
+use dyno_loadgen::run::{RecordRetention, run};
 use dyno_loadgen::search::{
     BLOCKS, Block, End, Limit, Observation, Outcome, Probe, Purpose, Quantity, Rules, Search, Step,
     Unit,
 };
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 
 use crate::null::{NullLibrary, tenant};
@@ -40,12 +40,12 @@ fn latency(allowed: f64, bound: Nanos) -> Limit {
     Limit { quantity: Quantity::Latency, allowed, bound }
 }
 
-/// Searches, with what `play` says of each run.
+/// Runs a search with the observations that `play` returns.
 fn play(rules: Rules, play: &mut dyn FnMut(&Search, Probe) -> Observation) -> (Outcome, Search) {
     let mut search = Search::new(rules);
     loop {
         match search.next() {
-            Step::Run(probe) => search.tell(play(&search, probe)),
+            Step::Run(probe) => search.observe(play(&search, probe)),
             Step::Done(outcome) => return (outcome, search),
         }
     }
@@ -66,15 +66,15 @@ fn run_of_queue(search: &Search, probe: Probe, seed: u64) -> Observation {
     let mut system = OneServer::new(|| (random.exponential(1_000.0) * 1e9) as Nanos);
     let library = NullLibrary::new(1_000, 1_000);
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    let log =
-        run(&mut driver, &[tenant(&settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(&settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
     let run = log.runs().next().unwrap();
     let limit = search.rules().limits[0];
     let blocks = limit.blocks(&run.record, probe.duration);
     Observation {
         probe,
         took: run.finished_at,
-        overloaded: matches!(run.ended, Ended::TooManyOutstanding { .. }),
+        overloaded: matches!(run.ended, EndReason::TooManyOutstanding { .. }),
         passed: limit.is_kept(&blocks),
         blocks: vec![blocks],
     }
@@ -105,7 +105,7 @@ fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
     assert!(spent < 0.5 * plain, "{} of the time of plain bisection", spent / plain);
 }
 
-/// What an ideal system says whose share over the bound is this.
+/// Returns the observation of an ideal system with this share over the bound.
 fn exact(share: f64, probe: Probe) -> Observation {
     let queries = 1_000;
     let block = Block { queries, over: (share * queries as f64).round() as u64 };
@@ -148,7 +148,7 @@ fn no_run_is_begun_that_would_end_too_late() {
         let rules = Rules { max_time, ..rules(latency(0.1, 1), 100.0, Unit::Rate) };
         let peak = 50.0 + 1_000.0 * random.canonical();
         // Answers take their time once all is issued, and a run that is not over in
-        // time is ended and says nothing, as the command does it.
+        // time is ended without an observation, as in the command.
         let mut search = Search::new(rules);
         let outcome = loop {
             let probe = match search.next() {
@@ -158,7 +158,7 @@ fn no_run_is_begun_that_would_end_too_late() {
             let share = 0.1 * (probe.load / peak).powi(20) * (0.5 + random.canonical());
             let took = probe.duration + (3.0 * random.canonical() * SECOND as f64) as Nanos;
             match took <= search.left() {
-                true => search.tell(Observation { took, ..exact(share.min(1.0), probe) }),
+                true => search.observe(Observation { took, ..exact(share.min(1.0), probe) }),
                 false => search.lose(search.left()),
             }
         };
@@ -208,7 +208,7 @@ fn what_was_confirmed_within_more_is_searched_further_within_less() {
     assert_eq!(outcome.end, End::Confirmed);
     let goes_on = |tolerance: f64, max_time: Nanos| {
         let mut further = Search::new(Rules { tolerance, max_time, ..wide.clone() });
-        search.observations().iter().for_each(|told| further.tell(told.clone()));
+        search.observations().iter().for_each(|told| further.observe(told.clone()));
         further
     };
     let again = goes_on(0.05, wide.max_time);
@@ -217,7 +217,7 @@ fn what_was_confirmed_within_more_is_searched_further_within_less() {
     let before = further.observations().len();
     let end = loop {
         match further.next() {
-            Step::Run(probe) => further.tell(noisy(&search, probe)),
+            Step::Run(probe) => further.observe(noisy(&search, probe)),
             Step::Done(outcome) => break outcome,
         }
     };
@@ -227,7 +227,7 @@ fn what_was_confirmed_within_more_is_searched_further_within_less() {
     let told = &further.observations()[before..];
     let confirms = |told: &Observation| matches!(told.probe.purpose, Purpose::Confirm { .. });
     assert!(told.len() > 1 && told.last().is_some_and(confirms), "and is confirmed anew");
-    // Without the time for it, what was confirmed is not what was asked for.
+    // Without enough time, the confirmation is not at the requested tolerance.
     let late = goes_on(0.001, search.spent());
     assert!(matches!(late.next(), Step::Done(Outcome { end: End::OutOfTime, .. })));
 }

@@ -6,27 +6,27 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, PlayedTenant};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, TenantOutcome, join};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::record::{Failure, Outcome};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
-use dyno_loadgen::share::{Indivisible, Share, divisible, join};
+use dyno_loadgen::share::{IndivisibleLoad, Share, divisible};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_loadgen::trace::loadable_sets;
 use proptest::prelude::*;
 
 const LIBRARY: Library = Library { total: 50, performance: 40 };
 
-/// What becomes of a sample depends on nothing but which one it is.
+/// A system whose answer to a sample depends only on its index.
 #[derive(Default)]
-struct ByIndex {
+struct IndexedSystem {
     events: BinaryHeap<std::cmp::Reverse<(Nanos, u64, u32)>>,
-    /// Of the last advance.
+    /// Completions of the last advance.
     answered: Vec<(u64, u32)>,
 }
 
-impl SimulatedSystem for ByIndex {
+impl SimulatedSystem for IndexedSystem {
     fn name(&self) -> &str {
         "by index"
     }
@@ -59,26 +59,26 @@ impl SimulatedSystem for ByIndex {
     }
 }
 
-fn played(settings: &TestSettings, accuracy: bool, share: Share) -> PlayedTenant {
+fn played(settings: &TestSettings, accuracy: bool, share: Share) -> TenantOutcome {
     let plan = Arc::new(Plan::resolve(settings, LIBRARY).unwrap());
     let set = loadable_sets(&plan, accuracy, 50).swap_remove(0);
-    let mut system = ByIndex::default();
+    let mut system = IndexedSystem::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
     let tenants = vec![JobTenant { plan, set: &set, samples_before: 7 }];
     driver.play(&Job { tenants, accuracy, share, epoch: 1 }).tenants.swap_remove(0)
 }
 
-fn joined(settings: &TestSettings, accuracy: bool, of: u32) -> PlayedTenant {
+fn joined(settings: &TestSettings, accuracy: bool, clients: u32) -> TenantOutcome {
     let plan = Plan::resolve(settings, LIBRARY).unwrap();
-    let shares = (0..of).map(|index| Share { index, of });
+    let shares = (0..clients).map(|index| Share { index, clients });
     join(&plan, shares.map(|share| played(settings, accuracy, share)).collect())
 }
 
-fn assert_same(a: &PlayedTenant, b: &PlayedTenant) {
+fn assert_same(a: &TenantOutcome, b: &TenantOutcome) {
     assert_eq!(a.ended, b.ended);
     assert_eq!(a.generated, b.generated);
     // Samples that complete at the same instant have no order.
-    let sorted = |part: &PlayedTenant| {
+    let sorted = |part: &TenantOutcome| {
         let mut failed = part.record.failed.clone();
         failed.sort_unstable();
         let mut responses: Vec<_> = part
@@ -91,7 +91,7 @@ fn assert_same(a: &PlayedTenant, b: &PlayedTenant) {
         (failed, responses)
     };
     assert_eq!(sorted(a), sorted(b));
-    let bare = |part: &PlayedTenant| {
+    let bare = |part: &TenantOutcome| {
         let mut record = part.record.clone();
         record.failed.clear();
         record.responses = Default::default();
@@ -108,8 +108,9 @@ fn divisible_settings() -> impl Strategy<Value = (TestSettings, bool)> {
         Just(Arrivals::Burst(3)),
         Just(Arrivals::Replay([5, 5, 900, 70_000_000, 90_000_000].into())),
     ];
-    let of = (any::<u64>(), arrivals, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    of.prop_map(|(seed, arrivals, offline, accuracy, equal, tokens)| {
+    let fields =
+        (any::<u64>(), arrivals, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    fields.prop_map(|(seed, arrivals, offline, accuracy, equal, tokens)| {
         let settings = TestSettings {
             scenario: if offline { Scenario::Offline } else { Scenario::Server },
             mode: if accuracy { TestMode::AccuracyOnly } else { TestMode::PerformanceOnly },
@@ -137,8 +138,8 @@ proptest! {
     fn any_number_of_workers_measures_what_one_does((settings, accuracy) in divisible_settings()) {
         let whole = played(&settings, accuracy, Share::WHOLE);
         prop_assert!(whole.record.query_count() > 0);
-        for of in [1, 2, 4, 7] {
-            assert_same(&whole, &joined(&settings, accuracy, of));
+        for clients in [1, 2, 4, 7] {
+            assert_same(&whole, &joined(&settings, accuracy, clients));
         }
     }
 }
@@ -170,21 +171,22 @@ fn queries_in_flight_are_divided() {
         continue_trace: true,
         ..TestSettings::default()
     };
-    let of = 4;
-    let parts: Vec<_> =
-        (0..of).map(|index| played(&settings, false, Share { index, of }).record).collect();
+    let clients = 4;
+    let parts: Vec<_> = (0..clients)
+        .map(|index| played(&settings, false, Share { index, clients }).record)
+        .collect();
     for (part, in_flight) in parts.iter().zip([2, 2, 1, 1]) {
         let begun_together = part.issued_at.iter().filter(|&&at| at == 0).count();
         assert_eq!(begun_together, in_flight);
     }
-    let whole = joined(&settings, false, of);
-    assert_eq!(whole.ended, Ended::Naturally);
+    let whole = joined(&settings, false, clients);
+    assert_eq!(whole.ended, EndReason::Naturally);
     let queries: usize = parts.iter().map(dyno_loadgen::record::Record::query_count).sum();
     assert_eq!(whole.record.query_count(), queries, "none that was measured is left out");
     // As long as every worker goes on, the samples are those of the trace.
     let shortest = parts.iter().map(dyno_loadgen::record::Record::query_count).min().unwrap();
     let alone = played(&settings, false, Share::WHOLE).record;
-    let same = (shortest * of as usize).min(alone.query_count());
+    let same = (shortest * clients as usize).min(alone.query_count());
     assert!(same >= 100);
     assert_eq!(whole.record.indices[..same], alone.indices[..same]);
 }
@@ -202,10 +204,10 @@ fn what_waits_for_itself_cannot_be_divided() {
     };
     let single = plan(Scenario::SingleStream, Arrivals::Poisson, EarlyStopping::AfterRun);
     assert_eq!(divisible(&single, 1), Ok(()));
-    assert_eq!(divisible(&single, 2), Err(Indivisible::OneAtATime(Scenario::SingleStream)));
+    assert_eq!(divisible(&single, 2), Err(IndivisibleLoad::OneAtATime(Scenario::SingleStream)));
     let few = plan(Scenario::Server, Arrivals::Concurrency(3), EarlyStopping::AfterRun);
     assert_eq!(divisible(&few, 3), Ok(()));
     assert!(divisible(&few, 4).unwrap_err().to_string().contains("3 queries in flight"));
     let extended = plan(Scenario::Server, Arrivals::Poisson, EarlyStopping::Extend);
-    assert_eq!(divisible(&extended, 2), Err(Indivisible::Extended));
+    assert_eq!(divisible(&extended, 2), Err(IndivisibleLoad::Extended));
 }

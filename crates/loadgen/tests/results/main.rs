@@ -5,14 +5,13 @@ mod metrics;
 mod verdict;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::plan::{
-    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server,
-};
+use dyno_loadgen::early_stopping::Criterion;
+use dyno_loadgen::plan::{AccuracyLog, Load, PeakSettings, Plan, SampleChoice, Seeds, Server};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::Unit;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Repetition, TestMode, TraceRules};
 
-/// A plan that asks for nothing: any run that passes early stopping is valid.
+/// A plan without minimums: every run that passes early stopping is valid.
 fn plan(load: Load) -> Plan {
     Plan {
         load,

@@ -1,5 +1,5 @@
 use dyno_loadgen::metrics::{
-    Definitions, Distribution, FinalQuery, Metrics, OverBound, PERCENTILES, Rates, TokenRates,
+    Definitions, Distribution, FinalQuery, Metrics, OverBoundCounts, PERCENTILES, Rates, TokenRates,
 };
 use dyno_loadgen::plan::{Load, PeakSettings, Plan, StreamPacing, Tokens};
 use dyno_loadgen::record::{Failure, Record};
@@ -22,7 +22,7 @@ fn assert_close(found: f64, expected: f64) {
 #[test]
 fn percentiles_are_the_values_at_the_rounded_down_index() {
     let descending: Vec<u64> = (1..=100).rev().collect();
-    let metrics = Metrics::of(&every(1000, &descending), &plan(SINGLE_STREAM));
+    let metrics = Metrics::from_record(&every(1000, &descending), &plan(SINGLE_STREAM));
     // Index 100 * 0.9 = 90 holds 91; there is no interpolation.
     assert_eq!(
         metrics.latency,
@@ -47,7 +47,7 @@ fn server_counts_from_the_schedule_and_rates_from_the_last_query() {
         completed_at: vec![50, 350, 260, 900, 500],
         ..Record::default()
     };
-    let metrics = Metrics::of(&record, &server(0.5, 100));
+    let metrics = Metrics::from_record(&record, &server(0.5, 100));
     assert_eq!((metrics.query_count, metrics.sample_count), (5, 5));
     assert_eq!(
         metrics.latency,
@@ -60,7 +60,7 @@ fn server_counts_from_the_schedule_and_rates_from_the_last_query() {
             target: 100,
         }
     );
-    assert_eq!(metrics.over, OverBound { latency: 2, ..OverBound::default() });
+    assert_eq!(metrics.over, OverBoundCounts { latency: 2, ..OverBoundCounts::default() });
     assert_eq!(metrics.max_latency, 600);
     // The fourth query is complete later, but the fifth is the last issued.
     assert_eq!(metrics.final_query, FinalQuery { scheduled: 400, issued: 400, done: 500 });
@@ -76,7 +76,7 @@ fn single_stream_rates_with_and_without_overhead() {
     let mut record = record(&[0, 10, 30], &[8, 15, 30]);
     record.scheduled_at.clear();
     record.client_lag.clear();
-    let metrics = Metrics::of(&record, &plan(SINGLE_STREAM));
+    let metrics = Metrics::from_record(&record, &plan(SINGLE_STREAM));
     let Rates::SingleStream { with_overhead, without_overhead } = metrics.rates else {
         panic!("rates of another scenario: {:?}", metrics.rates);
     };
@@ -94,7 +94,8 @@ fn multi_stream_waits_for_the_last_sample_of_a_query() {
         completed_at: vec![20, 35, 130, 110],
         ..Record::default()
     };
-    let metrics = Metrics::of(&record, &Plan { samples_per_query: 2, ..plan(MULTI_STREAM) });
+    let metrics =
+        Metrics::from_record(&record, &Plan { samples_per_query: 2, ..plan(MULTI_STREAM) });
     let of_queries = metrics.query_latency.unwrap();
     assert_eq!((metrics.query_count, metrics.sample_count), (2, 4));
     assert_eq!((of_queries.count, of_queries.min, of_queries.max), (2, 25, 30));
@@ -113,7 +114,7 @@ fn an_interval_that_the_client_noticed_too_late_is_told_apart() {
     // before tick 4 and followed at tick 5 all the same, the last takes 1.5.
     let plan = Plan { target_qps: 1e7, ..plan(load) };
     let record = record(&[100, 300, 500, 600], &[150, 60, 100, 150]);
-    let metrics = Metrics::of(&record, &plan);
+    let metrics = Metrics::from_record(&record, &plan);
     let found = metrics.intervals.unwrap();
     assert_eq!(found.percentiles, [2, 2, 2, 2, 2, 2]);
     assert_eq!((found.over, found.skipped, found.by_client), (3, 3, 1));
@@ -129,7 +130,7 @@ fn an_interval_that_was_skipped_for_a_late_issue_is_the_clients() {
     // The first query takes 60 of 100 ns once it is issued, the second 140.
     let record =
         Record { client_lag: vec![90, 30, 0], ..record(&[100, 300, 500], &[150, 170, 60]) };
-    let found = Metrics::of(&record, &plan).intervals.unwrap();
+    let found = Metrics::from_record(&record, &plan).intervals.unwrap();
     assert_eq!((found.over, found.by_client), (2, 1));
 }
 
@@ -141,12 +142,12 @@ fn offline_divides_by_the_longest_latency() {
         completed_at: vec![105, 205, 155, 55],
         ..Record::default()
     };
-    let metrics = Metrics::of(&record, &plan(Load::Offline));
+    let metrics = Metrics::from_record(&record, &plan(Load::Offline));
     assert_eq!(metrics.rates, Rates::Offline { samples: 4.0 / 200e-9 });
     assert_eq!((metrics.max_latency, metrics.estimates), (200, None));
     let inferred =
         Plan { tokens: Some(Tokens::Inferred { scaling_factor: 21 }), ..plan(Load::Offline) };
-    let metrics = Metrics::of(&record, &inferred);
+    let metrics = Metrics::from_record(&record, &inferred);
     assert_eq!(metrics.token_rates, Some(TokenRates::Inferred { tokens: 84.0 / 200e-9 }));
 }
 
@@ -164,7 +165,7 @@ fn token_server(ttft: u64, tpot: u64) -> Plan {
 
 #[test]
 fn tokens_have_their_own_distributions() {
-    let metrics = Metrics::of(&token_record(), &token_server(35, 20));
+    let metrics = Metrics::from_record(&token_record(), &token_server(35, 20));
     let first_token = metrics.first_token.unwrap();
     assert_eq!((first_token.count, first_token.min, first_token.max), (3, 30, 60));
     assert_eq!((first_token.mean, first_token.target), (43, 40));
@@ -172,7 +173,10 @@ fn tokens_have_their_own_distributions() {
     let per_token = metrics.time_per_output_token.unwrap();
     assert_eq!((per_token.min, per_token.target, per_token.max), (-100, 17, 110));
     assert_eq!((per_token.mean, metrics.token_count), (9, 7));
-    assert_eq!(metrics.over, OverBound { latency: 3, first_token: 2, time_per_output_token: 1 });
+    assert_eq!(
+        metrics.over,
+        OverBoundCounts { latency: 3, first_token: 2, time_per_output_token: 1 }
+    );
     let Some(TokenRates::Measured {
         with_overhead,
         without_overhead,
@@ -193,8 +197,9 @@ fn a_single_token_counts_and_has_no_time_per_output_token() {
     // Five tokens, one token, and two tokens at once.
     let record =
         Record { tokens: vec![5, 1, 2], first_token_at: vec![30, 140, 360], ..token_record() };
-    let native =
-        |record: &Record| Metrics::by(Definitions::Native, record, &token_server(1000, 10));
+    let native = |record: &Record| {
+        Metrics::with_definitions(Definitions::Native, record, &token_server(1000, 10))
+    };
     let metrics = native(&record);
     // (101 - 30) / 4.
     let per_token = metrics.time_per_output_token.unwrap();
@@ -216,9 +221,12 @@ fn a_single_token_counts_and_has_no_time_per_output_token() {
 #[test]
 fn the_reference_keeps_its_arithmetic_of_tokens() {
     let (record, plan) = (token_record(), token_server(35, 20));
-    assert_eq!(Metrics::of(&record, &plan), Metrics::by(Definitions::Reference, &record, &plan));
-    let native = Metrics::by(Definitions::Native, &record, &plan);
-    let reference = Metrics::of(&record, &plan);
+    assert_eq!(
+        Metrics::from_record(&record, &plan),
+        Metrics::with_definitions(Definitions::Reference, &record, &plan)
+    );
+    let native = Metrics::with_definitions(Definitions::Native, &record, &plan);
+    let reference = Metrics::from_record(&record, &plan);
     assert_eq!(reference.time_per_output_token.unwrap().min, -100);
     assert_eq!(native.time_per_output_token.unwrap().min, 17);
     // Nothing but tokens differs.
@@ -229,7 +237,7 @@ fn the_reference_keeps_its_arithmetic_of_tokens() {
 #[test]
 fn a_token_count_without_a_gap_is_taken_as_none() {
     let record = Record { tokens: vec![1, -3, 0], ..token_record() };
-    let metrics = Metrics::of(&record, &token_server(35, 20));
+    let metrics = Metrics::from_record(&record, &token_server(35, 20));
     let per_token = metrics.time_per_output_token.unwrap();
     assert_eq!((per_token.min, per_token.max), (-110, -71));
     assert_eq!(metrics.token_count, 0);
@@ -237,9 +245,9 @@ fn a_token_count_without_a_gap_is_taken_as_none() {
 
 #[test]
 fn neighbouring_values_are_told_apart() {
-    let metrics = Metrics::of(&every(100, &[6, 5, 6, 6, 6]), &plan(SINGLE_STREAM));
+    let metrics = Metrics::from_record(&every(100, &[6, 5, 6, 6, 6]), &plan(SINGLE_STREAM));
     assert_eq!(metrics.latency.percentiles, [6; 6]);
-    let metrics = Metrics::of(&every(100, &[6, 5, 5, 5, 5]), &plan(SINGLE_STREAM));
+    let metrics = Metrics::from_record(&every(100, &[6, 5, 5, 5, 5]), &plan(SINGLE_STREAM));
     assert_eq!(metrics.latency.percentiles, [5, 6, 6, 6, 6, 6]);
 }
 
@@ -247,12 +255,12 @@ fn neighbouring_values_are_told_apart() {
 fn a_missing_first_token_is_over_the_bound_and_no_latency() {
     let mut record = token_record();
     record.first_token_at[0] = 0;
-    let metrics = Metrics::of(&record, &token_server(1000, 1000));
+    let metrics = Metrics::from_record(&record, &token_server(1000, 1000));
     assert_eq!(metrics.first_token.unwrap().count, 2);
     assert_eq!((metrics.over.first_token, metrics.over.time_per_output_token), (1, 1));
 
     record.first_token_at = vec![0; 3];
-    let metrics = Metrics::of(&record, &token_server(1000, 1000));
+    let metrics = Metrics::from_record(&record, &token_server(1000, 1000));
     assert_eq!((metrics.first_token, metrics.time_per_output_token), (None, None));
     assert_eq!((metrics.token_count, metrics.over.first_token), (7, 3));
 }
@@ -262,7 +270,7 @@ fn failed_and_missing_samples_are_over_the_bound_and_never_throughput() {
     let mut record = every(100, &[10, 20, 30, 40, 5000]);
     record.failed = vec![(1, Failure::TimedOut), (4, Failure::Rejected)];
     record.completed_at[2] = 0;
-    let metrics = Metrics::of(&record, &server(0.5, 1000));
+    let metrics = Metrics::from_record(&record, &server(0.5, 1000));
     assert_eq!((metrics.query_count, metrics.sample_count, metrics.missing), (5, 2, 1));
     assert_eq!((metrics.failed.timed_out, metrics.failed.rejected), (1, 1));
     assert_eq!(metrics.failed.total(), 2);
@@ -282,7 +290,7 @@ fn a_query_with_a_failed_sample_has_no_latency() {
         failed: vec![(2, Failure::Internal)],
         ..Record::default()
     };
-    let metrics = Metrics::of(&record, &plan(MULTI_STREAM));
+    let metrics = Metrics::from_record(&record, &plan(MULTI_STREAM));
     assert_eq!((metrics.query_latency.unwrap().count, metrics.sample_count), (1, 4));
     // The last query was never done: the last completion of the run stands in.
     assert_eq!((metrics.missing, metrics.final_query.done), (1, 210));
@@ -290,14 +298,14 @@ fn a_query_with_a_failed_sample_has_no_latency() {
 
 #[test]
 fn single_queries_and_empty_records_have_no_finite_rates() {
-    let one = Metrics::of(&every(100, &[50]), &server(0.99, 100));
+    let one = Metrics::from_record(&every(100, &[50]), &server(0.99, 100));
     let Rates::Server { scheduled, completed } = one.rates else { panic!("{:?}", one.rates) };
     assert!(scheduled.is_nan(), "0 / 0, as the reference prints it");
     assert_eq!((completed, one.latency.target), (0.0, 50));
 
     for load in [SINGLE_STREAM, MULTI_STREAM, server(0.99, 100).load, Load::Offline] {
         let tokens = Some(Tokens::Measured { ttft: 1, tpot: 1 });
-        let none = Metrics::of(&Record::default(), &Plan { tokens, ..plan(load) });
+        let none = Metrics::from_record(&Record::default(), &Plan { tokens, ..plan(load) });
         assert_eq!((none.query_count, none.sample_count, none.latency.max), (0, 0, 0));
         assert_eq!(none.latency, Distribution::default());
     }
@@ -330,7 +338,7 @@ proptest! {
         percentile in 0.01..0.9999_f64,
     ) {
         let record = every(1000, &latencies);
-        let metrics = Metrics::of(&record, &plan(Load::SingleStream { percentile }));
+        let metrics = Metrics::from_record(&record, &plan(Load::SingleStream { percentile }));
         prop_assert_eq!(metrics.latency, by_sorting(&latencies, percentile));
 
         let mut sorted = latencies;
@@ -356,7 +364,7 @@ proptest! {
                 _ => {}
             }
         }
-        let metrics = Metrics::of(&record, &server(0.9, bound));
+        let metrics = Metrics::from_record(&record, &server(0.9, bound));
         prop_assert_eq!(metrics.issued_samples(), fates.len() as u64);
         let within = |(latency, fate): &&(u64, u8)| *fate > 1 && *latency <= bound;
         let within = fates.iter().filter(within).count() as u64;

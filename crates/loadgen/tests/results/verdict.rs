@@ -1,10 +1,10 @@
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::record::{Failure, Record};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::EarlyStopping;
 use dyno_loadgen::verdict::{
-    Bounded, EXTENDED_RUN_NOTE, EarlyStoppingResult, Judgement, Recommendations, Verdict,
+    BoundedTime, EXTENDED_RUN_NOTE, EarlyStoppingResult, Judgement, Recommendations, Verdict,
     Violation, judge, performance_met,
 };
 
@@ -13,7 +13,7 @@ use crate::{every, plan, server};
 const SINGLE_STREAM: Load = Load::SingleStream { percentile: 0.9 };
 
 fn judged(record: &Record, plan: &Plan) -> Judgement {
-    judge(&Metrics::of(record, plan), plan, Ended::Naturally)
+    judge(&Metrics::from_record(record, plan), plan, EndReason::Naturally)
 }
 
 /// The kinds of the violations, as the names of their variants.
@@ -89,7 +89,7 @@ fn a_failing_server_run_gets_the_texts_of_the_reference() {
 #[test]
 fn a_system_that_only_fails_has_no_latency_to_lower() {
     let bound = Violation::Bound {
-        bounded: Bounded::Latency,
+        bounded: BoundedTime::Latency,
         percentile: 0.99,
         bound: 10,
         measured: 0,
@@ -107,7 +107,7 @@ fn the_bound_holds_at_the_index_of_the_percentile() {
     let with_over = |over: usize| {
         let latencies: Vec<u64> = (0..100).map(|at| if at < over { 11 } else { 10 }).collect();
         let plan = server(0.90, 10);
-        performance_met(&Metrics::of(&every(100, &latencies), &plan), &plan)
+        performance_met(&Metrics::from_record(&every(100, &latencies), &plan), &plan)
     };
     assert_eq!((with_over(9), with_over(10)), (Some(true), Some(false)));
 }
@@ -204,16 +204,16 @@ fn server_tolerates_failures_within_its_percentile_only() {
 fn incomplete_runs_do_not_count() {
     let mut record = every(100, &[10; 1000]);
     let plan = server(0.90, 10);
-    let aborted = judge(&Metrics::of(&record, &plan), &plan, Ended::Aborted);
+    let aborted = judge(&Metrics::from_record(&record, &plan), &plan, EndReason::Aborted);
     assert_eq!(kinds(&aborted), ["Aborted"]);
 
     record.completed_at[999] = 0;
-    let metrics = Metrics::of(&record, &plan);
-    assert_eq!(kinds(&judge(&metrics, &plan, Ended::Deadline { missing: 1 })), ["Missing"]);
+    let metrics = Metrics::from_record(&record, &plan);
+    assert_eq!(kinds(&judge(&metrics, &plan, EndReason::Deadline { missing: 1 })), ["Missing"]);
 
-    let empty = Metrics::of(&Record::default(), &plan);
+    let empty = Metrics::from_record(&Record::default(), &plan);
     assert_eq!(
-        kinds(&judge(&empty, &plan, Ended::Aborted)),
+        kinds(&judge(&empty, &plan, EndReason::Aborted)),
         ["Bound", "Count", "EarlyStopping", "Aborted"]
     );
 }

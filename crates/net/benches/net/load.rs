@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dyno_loadgen::clock::{MILLISECOND, SECOND};
 use dyno_loadgen::drive::real::RealTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, Played};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome};
 use dyno_loadgen::plan::{Library as Samples, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::settings::{Scenario, TestSettings};
@@ -180,7 +180,7 @@ fn client(protocol: Arc<dyn Protocol>, address: &str, options: Options) -> (Arc<
     (Arc::new(client), library)
 }
 
-fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> Played {
+fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> RunOutcome {
     let total = library.total_sample_count() as u64;
     let plan = Plan::resolve(settings, Samples { total, performance: total });
     let plan = Arc::new(plan.expect("the settings are sound"));

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::drive::PlayedTenant;
+use dyno_loadgen::drive::TenantOutcome;
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record, Responses};
-use dyno_loadgen::session::Ended;
-use dyno_loadgen::trace::Generated;
+use dyno_loadgen::session::EndReason;
+use dyno_loadgen::trace::TraceSize;
 
 use super::wire::{self, Column};
 
@@ -57,18 +57,18 @@ fn responses(responses: &Responses) -> Vec<u8> {
 }
 
 /// What is said of a tenant besides its columns.
-pub(super) fn told(part: &PlayedTenant) -> wire::PlayedTenant {
-    let Generated { queries, samples_per_query, duration } = part.generated;
+pub(super) fn told(part: &TenantOutcome) -> wire::PlayedTenant {
+    let TraceSize { queries, samples_per_query, duration } = part.generated;
     let ended = match part.ended {
-        Ended::TraceIssued => vec![0],
-        Ended::Naturally => vec![1],
-        Ended::RanOut => vec![2],
-        Ended::MaxQueryCount { issued } => vec![3, issued],
-        Ended::MaxDuration { at } => vec![4, at],
-        Ended::TooManyOutstanding { issued, outstanding } => vec![5, issued, outstanding],
-        Ended::Deadline { missing } => vec![6, missing],
-        Ended::Aborted => vec![7],
-        Ended::Lost { worker, of } => vec![8, worker.into(), of.into()],
+        EndReason::TraceIssued => vec![0],
+        EndReason::Naturally => vec![1],
+        EndReason::RanOut => vec![2],
+        EndReason::MaxQueryCount { issued } => vec![3, issued],
+        EndReason::MaxDuration { at } => vec![4, at],
+        EndReason::TooManyOutstanding { issued, outstanding } => vec![5, issued, outstanding],
+        EndReason::Deadline { missing } => vec![6, missing],
+        EndReason::Aborted => vec![7],
+        EndReason::Lost { worker, workers } => vec![8, worker.into(), workers.into()],
     };
     let m = part.record.misuse;
     wire::PlayedTenant {
@@ -90,7 +90,7 @@ pub(super) fn told(part: &PlayedTenant) -> wire::PlayedTenant {
 }
 
 /// The part of a run that a worker sent; `None` if it makes no sense.
-pub(super) fn part(told: &wire::PlayedTenant, mut arrived: Arrived) -> Option<PlayedTenant> {
+pub(super) fn part(told: &wire::PlayedTenant, mut arrived: Arrived) -> Option<TenantOutcome> {
     let mut take = |column| arrived.remove(&column).unwrap_or_default();
     let samples_per_query = usize::try_from(told.samples_per_query).ok()?.max(1);
     let record = Record {
@@ -108,8 +108,8 @@ pub(super) fn part(told: &wire::PlayedTenant, mut arrived: Arrived) -> Option<Pl
         ..Record::default()
     };
     let [queries, samples_per_query, duration] = told.generated[..] else { return None };
-    let generated = Generated { queries, samples_per_query, duration };
-    let part = PlayedTenant { ended: ended(&told.ended)?, generated, record };
+    let generated = TraceSize { queries, samples_per_query, duration };
+    let part = TenantOutcome { ended: ended(&told.ended)?, generated, record };
     is_consistent(&part.record).then_some(part)
 }
 
@@ -130,16 +130,16 @@ fn is_consistent(record: &Record) -> bool {
         && record.responses.iter().all(|response| is_sample(response.sequence))
 }
 
-fn ended(words: &[u64]) -> Option<Ended> {
+fn ended(words: &[u64]) -> Option<EndReason> {
     Some(match *words {
-        [0] => Ended::TraceIssued,
-        [1] => Ended::Naturally,
-        [2] => Ended::RanOut,
-        [3, issued] => Ended::MaxQueryCount { issued },
-        [4, at] => Ended::MaxDuration { at },
-        [5, issued, outstanding] => Ended::TooManyOutstanding { issued, outstanding },
-        [6, missing] => Ended::Deadline { missing },
-        [7] => Ended::Aborted,
+        [0] => EndReason::TraceIssued,
+        [1] => EndReason::Naturally,
+        [2] => EndReason::RanOut,
+        [3, issued] => EndReason::MaxQueryCount { issued },
+        [4, at] => EndReason::MaxDuration { at },
+        [5, issued, outstanding] => EndReason::TooManyOutstanding { issued, outstanding },
+        [6, missing] => EndReason::Deadline { missing },
+        [7] => EndReason::Aborted,
         _ => return None,
     })
 }
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    fn parts() -> impl Strategy<Value = PlayedTenant> {
+    fn parts() -> impl Strategy<Value = TenantOutcome> {
         let queries = prop::collection::vec((any::<u64>(), any::<u32>()), 0..20);
         (queries, 1_usize..4, any::<bool>(), 0_u64..8).prop_map(|(queries, spq, tokens, end)| {
             let samples = queries.len() * spq;
@@ -254,8 +254,8 @@ mod tests {
                 5 => vec![5, 78, 79],
                 _ => vec![end],
             };
-            let generated = Generated { queries: 9, samples_per_query: 2, duration: end };
-            PlayedTenant { ended: ended(&words).unwrap(), generated, record }
+            let generated = TraceSize { queries: 9, samples_per_query: 2, duration: end };
+            TenantOutcome { ended: ended(&words).unwrap(), generated, record }
         })
     }
 

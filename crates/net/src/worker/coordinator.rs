@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::drive::Glance;
-use dyno_loadgen::drive::real::{AnswerWindow, Failing};
+use dyno_loadgen::drive::real::{AnswerWindow, MassFailure};
 
 use super::door::{self, Role};
 use super::peer::{Event, Peer};
@@ -149,7 +149,7 @@ pub struct Coordinator {
     lost: Mutex<Option<Lost>>,
     pub(super) is_aborted: AtomicBool,
     /// The failures of a worker that ended the test.
-    failing: Mutex<Option<(Failing, Option<String>)>>,
+    failing: Mutex<Option<(MassFailure, Option<String>)>>,
     /// What was seen of clocks and starts, over all runs.
     pub(super) precision: Mutex<Precision>,
     /// Of the last run.
@@ -445,7 +445,7 @@ impl Coordinator {
     /// Ends the test because the system failed most answers of a worker.
     pub(super) fn found(&self, failing: wire::Failing) {
         let window = if failing.is_last { AnswerWindow::Last } else { AnswerWindow::First };
-        let found = Failing {
+        let found = MassFailure {
             tenant: failing.tenant as usize,
             window,
             failed: failing.failed,
@@ -457,7 +457,7 @@ impl Coordinator {
 
     /// The failures of a worker that ended the test, with what the system said.
     #[must_use]
-    pub fn failing(&self) -> Option<(Failing, Option<String>)> {
+    pub fn failing(&self) -> Option<(MassFailure, Option<String>)> {
         lock(&self.failing).clone()
     }
 

@@ -5,15 +5,13 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
-use dyno_loadgen::drive::{Driver, Job, Played, PlayedTenant};
+use dyno_loadgen::drive::{self, Driver, Job, Process, RunOutcome, TenantOutcome};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Record;
-use dyno_loadgen::run::Process;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
-use dyno_loadgen::share;
-use dyno_loadgen::trace::Generated;
+use dyno_loadgen::trace::TraceSize;
 
 use super::columns::{self, Arrived};
 use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, Lost, WorkerShare, lock};
@@ -107,7 +105,7 @@ impl Driver for Distributed<'_> {
         self.coordinator.is_aborted.load(Ordering::Relaxed)
     }
 
-    fn play(&mut self, job: &Job<'_>) -> Played {
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome {
         let mut run = Run::new(self.coordinator, job);
         if let Some(lost) = self.coordinator.lost() {
             run.error = Some(lost.to_string());
@@ -296,14 +294,14 @@ impl<'a> Run<'a> {
     }
 
     /// The record that the parts of all workers make up.
-    fn finish(mut self, job: &Job<'_>) -> Played {
-        let mut parts: Vec<Vec<PlayedTenant>> = job.tenants.iter().map(|_| Vec::new()).collect();
+    fn finish(mut self, job: &Job<'_>) -> RunOutcome {
+        let mut parts: Vec<Vec<TenantOutcome>> = job.tenants.iter().map(|_| Vec::new()).collect();
         let mut shares = Vec::new();
         for at in 0..self.played.len() {
             let Some(played) = self.played[at].take() else { continue };
             let mut arrived = std::mem::take(&mut self.arrived[at]);
             let report = arrived.first_mut().and_then(|first| first.remove(&Column::Report));
-            let told: Option<Vec<PlayedTenant>> =
+            let told: Option<Vec<TenantOutcome>> =
                 played.tenants.iter().zip(arrived).map(|(t, a)| columns::part(t, a)).collect();
             match told.filter(|told| told.len() == parts.len()) {
                 Some(told) => {
@@ -325,17 +323,17 @@ impl<'a> Run<'a> {
         self.note_precision();
         let lost = self.coordinator.lost();
         let of = self.coordinator.workers();
-        let join = |(parts, tenant): (Vec<PlayedTenant>, &dyno_loadgen::drive::JobTenant<'_>)| {
+        let join = |(parts, tenant): (Vec<TenantOutcome>, &dyno_loadgen::drive::JobTenant<'_>)| {
             let mut whole = match parts.is_empty() {
-                false => share::join(&tenant.plan, parts),
+                false => drive::join(&tenant.plan, parts),
                 true => nothing(),
             };
             if let Some(lost) = &lost {
-                whole.ended = Ended::Lost { worker: lost.worker, of };
+                whole.ended = EndReason::Lost { worker: lost.worker, workers: of };
             }
             whole
         };
-        Played {
+        RunOutcome {
             tenants: parts.into_iter().zip(&job.tenants).map(join).collect(),
             generated: (self.begun_at, self.armed_at),
             started_at: self.started_at,
@@ -350,11 +348,11 @@ impl<'a> Run<'a> {
         &self,
         at: usize,
         played: &wire::Played,
-        parts: &[PlayedTenant],
+        parts: &[TenantOutcome],
         report: Vec<u8>,
     ) -> WorkerShare {
         let peer = &self.coordinator.peers[at];
-        let lag = |part: &PlayedTenant| {
+        let lag = |part: &TenantOutcome| {
             let mut lag = part.record.client_lag.clone();
             lag.sort_unstable();
             lag
@@ -387,7 +385,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Where the samples of each part stand in the record that [`share::join`] makes of the parts:
+/// Where the samples of each part stand in the record that [`drive::join`] makes of the parts:
 /// parts whose samples are numbered are joined, and the numbers are looked up.
 fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
     let mut next = 0_u32;
@@ -401,23 +399,27 @@ fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
             completed_at: record.completed_at.clone(),
             ..Record::default()
         };
-        PlayedTenant { ended: Ended::TraceIssued, generated: Generated::default(), record: numbers }
+        TenantOutcome {
+            ended: EndReason::TraceIssued,
+            generated: TraceSize::default(),
+            record: numbers,
+        }
     };
-    let numbered: Vec<PlayedTenant> = parts.iter().map(numbered).collect();
+    let numbered: Vec<TenantOutcome> = parts.iter().map(numbered).collect();
     let mut places: Vec<Vec<usize>> =
         parts.iter().map(|part| vec![0; part.indices.len()]).collect();
     if numbered.is_empty() {
         return places;
     }
     let mut slots: Vec<&mut usize> = places.iter_mut().flatten().collect();
-    for (place, number) in share::join(plan, numbered).record.indices.into_iter().enumerate() {
+    for (place, number) in drive::join(plan, numbered).record.indices.into_iter().enumerate() {
         *slots[number as usize] = place;
     }
     places
 }
 
 /// What was measured when nobody was there to measure it.
-fn nothing() -> PlayedTenant {
+fn nothing() -> TenantOutcome {
     let record = Record { samples_per_query: 1, ..Record::default() };
-    PlayedTenant { ended: Ended::Aborted, generated: Generated::default(), record }
+    TenantOutcome { ended: EndReason::Aborted, generated: TraceSize::default(), record }
 }

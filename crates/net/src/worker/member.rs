@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos};
 use dyno_loadgen::drive::real::{AnswerWindow, Monitor, StartGate};
-use dyno_loadgen::drive::{Driver, Job, JobTenant, Played, PlayedTenant};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome, TenantOutcome};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
@@ -63,7 +63,7 @@ pub trait Rig {
     fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String>;
     /// Returns what the coordinator's side gets of a run besides its record, in a format of its
     /// own. Called after each run.
-    fn report(&self, _job: &Job<'_>, _played: &Played) -> Vec<u8> {
+    fn report(&self, _job: &Job<'_>, _played: &RunOutcome) -> Vec<u8> {
         Vec::new()
     }
 }
@@ -288,7 +288,7 @@ impl Member {
         let silence = Some(Duration::from_nanos(welcome.silence.max(1)));
         stream.set_read_timeout(silence).map_err(unreachable)?;
         stream.set_write_timeout(silence).map_err(unreachable)?;
-        let share = Share { index: welcome.index, of: welcome.of.max(1) };
+        let share = Share { index: welcome.index, clients: welcome.of.max(1) };
         let shared = Arc::new(Shared {
             clock: Clock::start(),
             writer: Mutex::new(stream.try_clone().map_err(unreachable)?),
@@ -445,11 +445,11 @@ impl Member {
 
     fn send(
         &self,
-        played: &Played,
+        played: &RunOutcome,
         report: Vec<u8>,
         failing: Option<wire::Failing>,
     ) -> Result<(), MemberError> {
-        let of_tenant = |(tenant, part): (u32, &PlayedTenant)| {
+        let of_tenant = |(tenant, part): (u32, &TenantOutcome)| {
             columns::columns(&part.record).into_iter().map(move |column| (tenant, column))
         };
         let columns = (0..).zip(&played.tenants).flat_map(of_tenant);

@@ -324,7 +324,7 @@ pub struct Failing {
 /// What a worker says of one tenant.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct PlayedTenant {
-    /// Which [end](dyno_loadgen::session::Ended), in their order, and its numbers.
+    /// Which [end](dyno_loadgen::session::EndReason), in their order, and its numbers.
     #[prost(uint64, repeated, tag = "1")]
     pub ended: Vec<u64>,
     /// Queries, samples in each, duration.

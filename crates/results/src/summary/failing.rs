@@ -25,7 +25,7 @@ const ADVICE: &str = "Check the system and what is sent to it; --fail-fast off m
 
 impl Failing {
     /// Failures as a run found them, with what the system said.
-    pub fn new(found: real::Failing, words: Option<String>) -> Self {
+    pub fn new(found: real::MassFailure, words: Option<String>) -> Self {
         let window = match found.window {
             AnswerWindow::First => "first",
             AnswerWindow::Last => "last",
@@ -74,10 +74,11 @@ mod tests {
     fn the_words_of_the_system_are_in_the_reason() {
         let words = Some("HTTP status 401: no key".into());
         let found =
-            real::Failing { tenant: 0, window: AnswerWindow::First, failed: 20, answers: 20 };
+            real::MassFailure { tenant: 0, window: AnswerWindow::First, failed: 20, answers: 20 };
         let all = Failing::new(found, words);
         assert_eq!(all.sentence(), "all of the first 20 answers failed: HTTP status 401: no key");
-        let last = real::Failing { window: AnswerWindow::Last, failed: 101, answers: 180, ..found };
+        let last =
+            real::MassFailure { window: AnswerWindow::Last, failed: 101, answers: 180, ..found };
         let reason = Failing::new(last, None).reason();
         let begin = "The run was ended because 101 of the last 180 answers failed. Check ";
         assert!(reason.starts_with(begin), "{reason}");

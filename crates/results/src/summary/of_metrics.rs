@@ -5,7 +5,7 @@ use dyno_loadgen::early_stopping::{self, Params, largest_overlatency, minimum_qu
 use dyno_loadgen::metrics;
 use dyno_loadgen::plan::{self, Load, Tokens};
 use dyno_loadgen::record::Record;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
 
 use super::goodput::goodput;
@@ -21,7 +21,7 @@ impl Metrics {
         judgement: &Judgement,
         plan: &plan::Plan,
         record: &Record,
-        (ended, lasted_ns): (Ended, Nanos),
+        (ended, lasted_ns): (EndReason, Nanos),
     ) -> Self {
         let lost = m.failed.total() + m.missing;
         Self {
@@ -72,7 +72,7 @@ impl Metrics {
 }
 
 /// The counts over the bounds that are judged.
-fn over_bound(over: &metrics::OverBound, plan: &plan::Plan) -> OverBound {
+fn over_bound(over: &metrics::OverBoundCounts, plan: &plan::Plan) -> OverBound {
     match (&plan.load, plan.tokens) {
         (Load::Server(_), Some(Tokens::Measured { .. })) => OverBound {
             latency: None,
@@ -141,17 +141,17 @@ impl From<metrics::TokenRates> for TokenRates {
     }
 }
 
-fn name_of_end(ended: Ended) -> &'static str {
+fn name_of_end(ended: EndReason) -> &'static str {
     match ended {
-        Ended::TraceIssued => "trace issued",
-        Ended::Naturally => "minimum reached",
-        Ended::RanOut => "ran out of generated queries",
-        Ended::MaxQueryCount { .. } => "maximum of queries",
-        Ended::MaxDuration { .. } => "maximum duration",
-        Ended::TooManyOutstanding { .. } => "too many outstanding",
-        Ended::Deadline { .. } => "deadline",
-        Ended::Aborted => "aborted",
-        Ended::Lost { .. } => "worker lost",
+        EndReason::TraceIssued => "trace issued",
+        EndReason::Naturally => "minimum reached",
+        EndReason::RanOut => "ran out of generated queries",
+        EndReason::MaxQueryCount { .. } => "maximum of queries",
+        EndReason::MaxDuration { .. } => "maximum duration",
+        EndReason::TooManyOutstanding { .. } => "too many outstanding",
+        EndReason::Deadline { .. } => "deadline",
+        EndReason::Aborted => "aborted",
+        EndReason::Lost { .. } => "worker lost",
     }
 }
 
@@ -160,7 +160,7 @@ fn early_stopping_of(
     plan: &plan::Plan,
     estimates: Option<metrics::ScenarioEstimates>,
 ) -> Vec<EarlyStopping> {
-    let params = Params::of(&plan.early_stopping, plan.percentile());
+    let params = Params::new(&plan.early_stopping, plan.percentile());
     let entry = |of: &str, finding: Finding| EarlyStopping {
         of: of.into(),
         percentile: params.percentile,

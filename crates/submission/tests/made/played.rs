@@ -10,7 +10,7 @@ use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Outcome;
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_rules::Round;
@@ -62,7 +62,7 @@ impl SteadySystem {
         let library = Images(samples);
         let tenant = Tenant { settings, plan, library: &library, messages: Vec::new() };
         let mut time = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-        let logs = run(&mut time, &[tenant], Keep::Every, &mut |_| {});
+        let logs = run(&mut time, &[tenant], RecordRetention::Every, &mut |_| {});
         fs::create_dir_all(folder).unwrap();
         let settings = LogSettings { outdir: folder.to_owned(), ..LogSettings::default() };
         LogFiles::open(&settings, None, 0).unwrap().write(&logs[0]).unwrap();

@@ -15,7 +15,7 @@ use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
@@ -214,7 +214,7 @@ fn through_dyno(
         }
         _ => Arc::new(Inline::new(Arc::clone(engine))),
     };
-    let logs = run(&mut RealTime::new(system), &[tenant], Keep::Every, &mut |_| ());
+    let logs = run(&mut RealTime::new(system), &[tenant], RecordRetention::Every, &mut |_| ());
     let record = &logs[0].runs().next().unwrap().record;
     assert_eq!(record.missing(), 0, "{:?}", engine.trouble());
     let last = record.completed_at.iter().max().copied().unwrap();

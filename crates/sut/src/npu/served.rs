@@ -5,7 +5,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan, SettingsErrors};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
-use dyno_loadgen::run::{Keep, Tenant, TestLog, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
 use dyno_npu::bounds::load;
@@ -77,7 +77,7 @@ impl Served {
         let tenants = networks.map(tenant).collect::<Result<Vec<_>, _>>()?;
         let mut system = Npu::new(self.deployment.clone(), Npus::ONE, self.batching);
         let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-        Ok(run(&mut driver, &tenants, Keep::Every, &mut |_| {}))
+        Ok(run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}))
     }
 
     /// Of each network, the share of its queries that are over its limit in such a test.
@@ -86,7 +86,7 @@ impl Served {
     /// As of [`test`](Self::test).
     pub fn late(&self, rates: &[f64], seconds: f64) -> Result<Vec<f64>, SettingsErrors> {
         let share = |log: &TestLog| {
-            let metrics = log.runs().map(|run| Metrics::of(&run.record, &run.plan));
+            let metrics = log.runs().map(|run| Metrics::from_record(&run.record, &run.plan));
             let counts = metrics.map(|of| (of.over.latency as f64, of.issued_samples() as f64));
             let (over, all) = counts.fold((0.0, 0.0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
             over / f64::max(all, 1.0)
@@ -102,7 +102,7 @@ impl Served {
         let rarest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         let logs = self.test(rates, queries / rarest)?;
         Ok(logs.iter().flat_map(TestLog::runs).all(|run| {
-            let metrics = Metrics::of(&run.record, &run.plan);
+            let metrics = Metrics::from_record(&run.record, &run.plan);
             judge(&metrics, &run.plan, run.ended).verdict == Verdict::Valid
         }))
     }

@@ -3,7 +3,7 @@
 use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan, Seeds};
-use dyno_loadgen::run::{Keep, Tenant, TestLog, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_sut::cheat::{Cheat, END, Form, Images, Told, Trick};
 use dyno_sut::digits;
@@ -23,7 +23,7 @@ fn play(trick: Trick, images: Images, settings: TestSettings) -> TestLog {
         library: &images,
         messages: Vec::new(),
     };
-    run(&mut driver, &[tenant], Keep::Every, &mut |_| {}).remove(0)
+    run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).remove(0)
 }
 
 fn settings(scenario: Scenario, mode: TestMode) -> TestSettings {

@@ -10,7 +10,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::{Failure, Record};
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, SimulatedSystem, SystemUnderTest};
 use dyno_sut::batch::{self, Policy, Simulated};
@@ -32,7 +32,7 @@ fn play(driver: &mut dyn Driver, settings: TestSettings) -> Record {
         library: &DigitsLibrary,
         messages: Vec::new(),
     };
-    let logs = run(driver, &[tenant], Keep::Every, &mut |_| ());
+    let logs = run(driver, &[tenant], RecordRetention::Every, &mut |_| ());
     logs[0].runs().next().unwrap().record.clone()
 }
 

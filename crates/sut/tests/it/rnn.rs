@@ -11,7 +11,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::{Failure, Record};
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
 use dyno_rnn::engine::{Engine as Recurrent, EngineOptions};
@@ -33,7 +33,7 @@ fn play(driver: &mut dyn Driver, library: &dyn SampleLibrary, settings: TestSett
     let total = library.total_sample_count() as u64;
     let plan = Plan::resolve(&settings, Library { total, performance: total }).unwrap();
     let tenant = Tenant { settings: Settings::from(settings), plan, library, messages: Vec::new() };
-    let logs = run(driver, &[tenant], Keep::Every, &mut |_| ());
+    let logs = run(driver, &[tenant], RecordRetention::Every, &mut |_| ());
     logs[0].runs().next().unwrap().record.clone()
 }
 

@@ -5,7 +5,7 @@ use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::RunLog;
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_results::search::{self, Counts, Load, Peak, Point, limits};
 
 use super::{Job, Told};
@@ -61,7 +61,7 @@ impl Job {
             run.record.query_count().checked_sub(1).map_or(0, |at| run.record.scheduled(at));
         match (self.load, run.ended) {
             (Load::Qps, _) => probe.duration,
-            (_, Ended::MaxQueryCount { .. }) => issued,
+            (_, EndReason::MaxQueryCount { .. }) => issued,
             // Runs of a fixed number of queries may last longer than they must.
             _ => probe.duration.max(issued),
         }
@@ -73,7 +73,7 @@ impl Job {
         run: &RunLog,
         folder: Option<String>,
     ) -> Point {
-        let metrics = Metrics::of(&run.record, &run.plan);
+        let metrics = Metrics::from_record(&run.record, &run.plan);
         let timed = metrics.query_latency.unwrap_or(metrics.latency);
         let took = (run.finished_at - run.started_at).max(1) as f64 / SECOND as f64;
         let throughput = match metrics.rates {

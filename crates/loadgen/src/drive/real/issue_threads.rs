@@ -1,5 +1,4 @@
-//! Registered issue threads: Server queries issued from several threads, each
-//! taking every n-th.
+//! Registered issue threads: several threads issue Server queries, each thread every n-th query.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,11 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
-use crate::drive::{Job, Played};
-use crate::session::{Issued, Lane, Session, Step};
+use crate::drive::{Job, RunOutcome};
+use crate::session::{IssueSummary, Lane, Session, Step};
 
-/// Threads of the caller's that wait for queries to issue. They may be
-/// registered before or after a test starts, and serve one test after another.
+/// Pool of threads that the caller registers to issue queries. Threads may be registered before or
+/// after a test starts, and serve one test after another.
 #[derive(Default)]
 pub struct IssueThreads {
     state: Mutex<PoolState>,
@@ -20,14 +19,13 @@ pub struct IssueThreads {
 
 #[derive(Default)]
 struct PoolState {
-    /// One for each registered thread, in the order of registration; `None` is
-    /// free again.
+    /// One seat per registered thread, in the order of registration; `None` is a free seat.
     seats: Vec<Option<Seat>>,
     closed: bool,
 }
 
-/// What a registered thread is to do next. A lane has a thread of its own: one
-/// that has issued its lane does not take the next one's, which would be late.
+/// Next work of a registered thread. Each lane has its own thread: a thread that has issued its
+/// lane takes no other, whose queries would be late.
 type Seat = Option<Work>;
 
 impl PoolState {
@@ -35,7 +33,7 @@ impl PoolState {
         self.seats.iter().flatten().count()
     }
 
-    /// Takes the first free seat.
+    /// Takes the first free seat and returns its index.
     fn sit_down(&mut self) -> usize {
         let free = self.seats.iter().position(Option::is_none).unwrap_or(self.seats.len());
         self.seats.resize_with(self.seats.len().max(free + 1), || None);
@@ -53,7 +51,7 @@ impl std::fmt::Debug for IssueThreads {
 }
 
 impl IssueThreads {
-    /// A pool with no threads yet.
+    /// Returns a pool without threads.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -75,7 +73,7 @@ impl IssueThreads {
                     work();
                     state = self.state();
                 }
-                // What was submitted before is still worked off.
+                // Work submitted before the close is still done.
                 None if state.closed => break,
                 None => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -86,14 +84,13 @@ impl IssueThreads {
         self.changed.notify_all();
     }
 
-    /// Threads registered now.
+    /// Returns the number of registered threads.
     #[must_use]
     pub fn registered(&self) -> usize {
         self.state().registered()
     }
 
-    /// Waits until `n` threads are registered, for `timeout_ms` at most, and
-    /// returns how many are.
+    /// Waits until `n` threads are registered, at most `timeout_ms`, and returns how many are.
     #[must_use]
     pub fn wait_for(&self, n: usize, timeout_ms: u64) -> usize {
         let timeout = std::time::Duration::from_millis(timeout_ms);
@@ -103,14 +100,14 @@ impl IssueThreads {
         waited.map_or_else(|e| e.into_inner().0.registered(), |(state, _)| state.registered())
     }
 
-    /// Sends all threads home once they have issued what they have begun;
-    /// [`IssueThreads::serve`] returns. Later tests issue from threads of their own.
+    /// Releases all threads after their current work: [`IssueThreads::serve`] returns. Later tests
+    /// issue from threads of their own.
     pub fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    /// Hands work to the `thread`-th of the threads, or back if there is none.
+    /// Submits work to thread number `thread`; returns the work if there is no such thread.
     fn submit(&self, thread: usize, work: Work) -> Result<(), Work> {
         let mut state = self.state();
         let closed = state.closed;
@@ -118,25 +115,25 @@ impl IssueThreads {
             return Err(work);
         };
         *seat = Some(work);
-        // All, because those who wait for registrations wait here too.
+        // Wakes all, because threads that wait for registrations use the same condition.
         self.changed.notify_all();
         Ok(())
     }
 }
 
-/// Threads are waited for this long, as the reference does.
+/// Time limit for the registration of threads, in ms, as in the reference.
 const REGISTRATION_TIMEOUT_MS: u64 = 10_000;
-/// Meanwhile an abort is noticed within this.
+/// Interval at which an abort is checked meanwhile, in ms.
 const REGISTRATION_GLANCE_MS: u64 = 50;
 
-/// Threads of the driver's, which end with this.
+/// Threads that the driver starts; dropping this ends them.
 struct OwnThreads {
     pool: Arc<IssueThreads>,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl OwnThreads {
-    /// As many of `wanted` as the system starts.
+    /// Starts up to `wanted` threads, as many as the operating system allows.
     fn start(wanted: u64) -> Self {
         let pool = IssueThreads::new();
         let start = |number| {
@@ -160,13 +157,13 @@ impl Drop for OwnThreads {
     fn drop(&mut self) {
         self.pool.close();
         for thread in self.threads.drain(..) {
-            // Panics of the system's were caught and told by the lane.
+            // The lane has caught and reported panics of the system.
             let _ = thread.join();
         }
     }
 }
 
-type LaneResult = (Vec<Issued>, Vec<Columns>);
+type LaneResult = (Vec<IssueSummary>, Vec<Columns>);
 
 /// Plays a run of one tenant from `lanes` threads.
 pub(super) fn play(
@@ -174,7 +171,7 @@ pub(super) fn play(
     job: &Job<'_>,
     lanes: u64,
     generate_begin: Nanos,
-) -> Played {
+) -> RunOutcome {
     let registered = driver.issue_threads.as_ref().map_or(0, |pool| {
         let wanted = usize::try_from(lanes).unwrap_or(usize::MAX);
         let mut registered = 0;
@@ -186,21 +183,22 @@ pub(super) fn play(
         }
         registered
     }) as u64;
-    // Nobody came to the pool: the driver brings its own threads, before the run
-    // begins, because there may be fewer than are wanted.
+    // No thread was registered: the driver starts its own before the run begins, because fewer
+    // than wanted may start.
     let own = (registered == 0).then(|| OwnThreads::start(lanes));
     let pool = own.as_ref().map(|own| own.pool.clone()).or(driver.issue_threads.clone());
-    let of = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
-    assert!(of > 0, "the system starts no thread to issue from");
+    let threads = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
+    assert!(threads > 0, "the system starts no thread to issue from");
     let mismatch =
-        (of < lanes || driver.issue_threads.is_some() && registered < lanes).then(|| {
+        (threads < lanes || driver.issue_threads.is_some() && registered < lanes).then(|| {
             format!(
                 "Mismatch between settings and number of registered IssueQueryThreads! \
              settings.server_num_issue_query_threads = {lanes} but {registered} threads \
-             registered. {of} threads issue."
+             registered. {threads} threads issue."
             )
         });
-    let sessions: Vec<Session> = (0..of).map(|index| job.lane(Lane { index, of })).collect();
+    let sessions: Vec<Session> =
+        (0..threads).map(|index| job.lane(Lane { index, lanes: threads })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
     let slabs = slabs(job, &sessions[0], &[samples], driver.shards());
     driver.expect(&sessions[0]);
@@ -213,14 +211,14 @@ pub(super) fn play(
     let mut run = StartedRun::start(driver, job, &sessions[0], slabs);
     let lanes = issue_lanes(&run, pool.as_deref(), sessions.into_iter().zip(issuers));
     let ((issued, columns), deadline) = merged(&lanes);
-    // All that was issued, also what lies behind a gap.
+    // All issued samples, including those after a gap.
     let samples: usize = lanes.iter().map(|(_, columns)| columns[0].samples).sum();
     let ended = run.drain(samples as u64, deadline, &job.tenants[0].plan);
-    let issued = Issued { ended: ended.unwrap_or(issued.ended), ..issued };
-    Played { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
+    let issued = IssueSummary { ended: ended.unwrap_or(issued.ended), ..issued };
+    RunOutcome { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
 }
 
-/// Issues each lane from a thread, of the pool's where there is one.
+/// Issues each lane from a thread of the pool, or from a new thread if the pool has none left.
 fn issue_lanes(
     run: &StartedRun,
     pool: Option<&IssueThreads>,
@@ -232,17 +230,17 @@ fn issue_lanes(
         let mut lane_run = run.for_lane();
         let sender = sender.clone();
         let work = move || {
-            // A panic of the system's is the caller's panic; a thread of the
-            // pool goes on to serve.
+            // A panic of the system is passed on to the caller; the pool's thread continues to
+            // serve.
             let issued = catch_unwind(AssertUnwindSafe(|| {
                 lane_run.issue_lane(&mut session, &mut issuer);
             }));
             if issued.is_err() {
-                // The other lanes need not go on.
+                // Stop the other lanes.
                 lane_run.monitor.abort();
             }
             drop(lane_run);
-            // The receiver is gone only if the test was torn down.
+            // Fails only if the test was torn down.
             let _ = sender.send((lane, issued.map(|()| (session.into_issued(), issuer.tenants))));
         };
         let work = match pool {
@@ -256,7 +254,7 @@ fn issue_lanes(
     drop(sender);
     let mut reported: Vec<_> = receiver.into_iter().collect();
     for thread in own_threads {
-        // It has reported, with its panic if there was one.
+        // It has already reported, including a panic.
         let _ = thread.join();
     }
     reported.sort_unstable_by_key(|(lane, _)| *lane);
@@ -267,7 +265,7 @@ fn issue_lanes(
 }
 
 impl StartedRun {
-    /// The same run, for another issuing thread.
+    /// Returns a handle to this run for another issuing thread.
     fn for_lane(&self) -> Self {
         Self {
             system: self.system.clone(),
@@ -282,8 +280,7 @@ impl StartedRun {
         }
     }
 
-    /// Issues one lane's queries; the calling thread of the test waits for the
-    /// completions.
+    /// Issues the queries of one lane. The calling thread of the test waits for the completions.
     fn issue_lane(&mut self, session: &mut Session, issuer: &mut Issuer) {
         let _punctual = PunctualThread::enter();
         if self.monitor.is_aborted() {
@@ -313,8 +310,8 @@ impl StartedRun {
         }
     }
 
-    /// Reports completions so that what is outstanding in the lane is what all
-    /// lanes together have outstanding: the limits are on that.
+    /// Reports completions such that the lane sees the outstanding queries of all lanes together,
+    /// because the limits apply to all lanes.
     fn report_lane(&self, session: &mut Session, issuer: &Issuer, now: Nanos) {
         let issued = self.monitor.issued_by_lanes();
         let complete = self.responder.run.slabs[0].completed();
@@ -323,14 +320,14 @@ impl StartedRun {
         session.completed(0, mine.saturating_sub(outstanding), now);
     }
 
-    /// Flushes and waits until `samples` samples are complete. Returns why it
-    /// stopped waiting, if they never were.
+    /// Flushes the system and waits until `samples` samples are complete. Returns the reason if it
+    /// stopped waiting before.
     fn drain(
         &mut self,
         samples: u64,
         last_issue: Nanos,
         plan: &crate::plan::Plan,
-    ) -> Option<crate::session::Ended> {
+    ) -> Option<crate::session::EndReason> {
         self.system.flush();
         let run = self.responder.run.clone();
         let (mut seen, mut progress_at) = (run.slabs[0].completed(), last_issue);
@@ -351,28 +348,27 @@ impl StartedRun {
             if complete != seen {
                 (seen, progress_at) = (complete, now);
             } else if until.is_some_and(|until| now >= until) {
-                return Some(crate::session::Ended::Deadline { missing: samples - seen });
+                return Some(crate::session::EndReason::Deadline { missing: samples - seen });
             }
             if self.monitor.is_aborted() {
-                return Some(crate::session::Ended::Aborted);
+                return Some(crate::session::EndReason::Aborted);
             }
         }
         None
     }
 }
 
-/// The queries of all lanes in their order, and the time of the last issue.
+/// Merges the queries of all lanes in their order; also returns the time of the last issue.
 ///
-/// Lanes that ended at different places leave gaps; the result ends before the
-/// first gap.
-fn merged(lanes: &[LaneResult]) -> ((Issued, Columns), Nanos) {
-    let of = lanes.len();
+/// Lanes that ended at different queries leave gaps. The result ends before the first gap.
+fn merged(lanes: &[LaneResult]) -> ((IssueSummary, Columns), Nanos) {
+    let count = lanes.len();
     let per_lane = |lane: usize| lanes[lane].0[0].queries;
-    let queries = (0..of).map(|lane| per_lane(lane) * of + lane).min().unwrap_or(0);
+    let queries = (0..count).map(|lane| per_lane(lane) * count + lane).min().unwrap_or(0);
     let mut columns = Columns { samples: queries, ..Columns::default() };
     let (mut scheduled_at, mut indices) = (Vec::new(), Vec::new());
     for query in 0..queries {
-        let ((issued, noted), at) = (&lanes[query % of], query / of);
+        let ((issued, noted), at) = (&lanes[query % count], query / count);
         scheduled_at.push(issued[0].scheduled_at[at]);
         indices.push(issued[0].indices[at]);
         columns.issued_at.push(noted[0].issued_at[at]);
@@ -380,12 +376,12 @@ fn merged(lanes: &[LaneResult]) -> ((Issued, Columns), Nanos) {
     }
     let last_issue = columns.issued_at.iter().copied().max().unwrap_or(0);
     let first = &lanes[0].0[0];
-    // One lane that ended early tells why the run did.
+    // The reason of the first lane that ended early counts.
     let ended = lanes
         .iter()
         .map(|lane| lane.0[0].ended)
-        .find(|e| !matches!(e, crate::session::Ended::TraceIssued));
-    let issued = Issued {
+        .find(|e| !matches!(e, crate::session::EndReason::TraceIssued));
+    let issued = IssueSummary {
         ended: ended.unwrap_or(first.ended),
         generated: first.generated,
         scheduled_at,

@@ -1,13 +1,12 @@
-//! Hands queries to the system under test, and records when.
+//! Issues queries to the system under test and records when.
 
 use super::StartedRun;
 use super::lag::ClientLag;
-use super::slab::Slab;
 use crate::clock::Nanos;
 use crate::session::{Issue, Session};
-use crate::sut::{QuerySample, ResponseId, SampleMemory, SystemUnderTest};
+use crate::sut::{QuerySample, ResponseId, SampleMemory, Slab, SystemUnderTest};
 
-/// What one issuing thread notes of each query.
+/// Columns that one issuing thread records per query.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     pub(super) issued_at: Vec<Nanos>,
@@ -16,26 +15,25 @@ pub(super) struct Columns {
     pub(super) samples: usize,
 }
 
-/// Hands queries to the system.
+/// Issues queries to the system.
 pub(super) struct Issuer {
     pub(super) tenants: Vec<Columns>,
-    /// The samples of the query that is handed over lie at its begin.
+    /// Memory of the system; the samples of a query are at its start.
     memory: SampleMemory,
-    /// Or here, where more queries coalesce than `memory` has room for.
+    /// Used instead if more queries coalesce than `memory` has room for.
     coalesced: Vec<QuerySample>,
-    /// Which query `memory` holds already, if any: tenant, number of its first
-    /// sample, number of samples. Offline hands over millions of samples, whose
-    /// list would otherwise be built within the timed part; Server queries are
-    /// built while their time is awaited.
+    /// The query that `memory` already holds: tenant, number of its first sample, number of
+    /// samples. Offline issues millions of samples, whose list must be built before the timed part;
+    /// Server queries are built while the thread waits for their due time.
     built: Option<(usize, u64, usize)>,
-    /// How much of the lateness of a query is the client's own.
+    /// Splits the lateness of queries into the client's part and the system's.
     pub(super) lag: ClientLag,
-    /// Whether onlookers see its queries: the notes have one writer.
+    /// Whether it writes notes for observers; only one thread may.
     pub(super) is_noted: bool,
 }
 
 impl Issuer {
-    /// Reserves memory for all queries that are generated.
+    /// Returns an issuer with memory for all generated queries.
     pub(super) fn new(session: &Session, epoch: u16, system: &dyn SystemUnderTest) -> Self {
         let columns = |tenant| {
             let queries = session.generated_queries(tenant);
@@ -61,7 +59,7 @@ impl Issuer {
         issuer
     }
 
-    /// Lists the samples of a query, unless they are listed already.
+    /// Lists the samples of a query, unless `memory` already holds it.
     #[inline]
     fn build(&mut self, issue: &Issue<'_>, epoch: u16) {
         let samples_per_query = issue.indices.len() / issue.queries;
@@ -88,8 +86,8 @@ impl Issuer {
         }
     }
 
-    /// Does ahead of time what can be done before a query is due, and returns
-    /// its tenant's slab and how many samples are issued with it.
+    /// Prepares a query before it is due. Returns its tenant's slab and the number of samples
+    /// issued up to and including the query.
     #[inline]
     pub(super) fn prepare<'r>(
         &mut self,
@@ -117,8 +115,7 @@ impl Issuer {
         let listed = if samples <= self.memory.len() { &self.memory } else { &self.coalesced[..] };
         run.system.issue(&listed[..samples], &run.responder);
 
-        // Noted after the call, so that nothing stands between the time at
-        // which the query was due and the system.
+        // Recorded after the call, so that it does not delay the query.
         if issue.stride != 1 {
             run.monitor.count_of_lane(issue.queries as u64);
         }
@@ -138,7 +135,7 @@ impl Issuer {
         columns.samples += issue.indices.len();
     }
 
-    /// Notes a call at `now` for onlookers.
+    /// Writes the notes of a call at `now` for observers.
     #[cold]
     #[inline(never)]
     fn note(&self, run: &StartedRun, issue: &Issue<'_>, now: Nanos) {
@@ -158,12 +155,12 @@ impl Issuer {
     }
 }
 
-/// An empty vector whose memory has been touched, so that the page faults fall
-/// before the timed part.
+/// Returns an empty vector whose memory has been written to, so that page faults occur before the
+/// timed part.
 ///
-/// `with` must not be zero, which the allocator provides without touching anything.
-fn touched<T: Clone>(capacity: usize, with: T) -> Vec<T> {
-    let mut column = vec![with; capacity];
+/// `value` must not be zero, because the allocator provides zeroed memory without touching it.
+fn touched<T: Clone>(capacity: usize, value: T) -> Vec<T> {
+    let mut column = vec![value; capacity];
     column.clear();
     column
 }

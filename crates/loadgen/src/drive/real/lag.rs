@@ -4,10 +4,10 @@ use crate::clock::Nanos;
 
 /// Splits the lateness of each query into the system's part and the client's.
 ///
-/// The system causes what its own `issue` call takes: until it returns, nothing further can be
-/// issued. All else is the client's, and stays the client's down to the last query of the
-/// backlog that it leads to: after a pause of the client, the queries that were due in the pause
-/// are issued back to back, each of them late because of the client.
+/// The system causes the time that its own `issue` call takes: until the call returns, no further
+/// query can be issued. The client causes all other lateness, and that of the whole backlog that
+/// follows: after a pause of the client, the queries that were due in the pause are issued back to
+/// back, each of them late because of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ClientLag {
     /// When the system last returned from taking a query.
@@ -16,8 +16,8 @@ pub(super) struct ClientLag {
     backlog: Nanos,
 }
 
-/// Shorter delays of the client leave no backlog. Otherwise the usual fractions of a microsecond
-/// would add up to milliseconds behind a system that is overloaded for long.
+/// Minimum delay of the client that counts as a backlog, in ns. Without it, the usual fractions of
+/// a microsecond would add up to milliseconds behind a system that is overloaded for long.
 const LEAST_PAUSE: Nanos = 50_000;
 
 impl ClientLag {
@@ -41,7 +41,8 @@ impl ClientLag {
         self.free_at = now;
     }
 
-    /// The client's backlog, as far as a query due at `due` was late when the system returned.
+    /// Returns the client's backlog, limited to how late a query due at `due` was when the system
+    /// returned.
     #[inline]
     fn inherited(&self, due: Nanos) -> Nanos {
         self.backlog.min(self.free_at.saturating_sub(due))
@@ -57,13 +58,13 @@ mod tests {
     /// Plays queries `(due, issued, time that the system takes)` and returns each one's lag.
     fn lags(queries: &[(Nanos, Nanos, Nanos)]) -> Vec<Nanos> {
         let mut lag = ClientLag::default();
-        let of = |&(due, issued, takes): &(Nanos, Nanos, Nanos)| {
+        let play = |&(due, issued, takes): &(Nanos, Nanos, Nanos)| {
             let found = lag.of_query(due, issued);
             lag.issued(due, issued);
             lag.returned(issued + takes);
             found
         };
-        queries.iter().map(of).collect()
+        queries.iter().map(play).collect()
     }
 
     #[test]

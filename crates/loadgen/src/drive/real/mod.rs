@@ -1,60 +1,74 @@
-//! The driver in real time: threads, clocks, waiting, and the completion slab.
+//! The driver in real time: issuing threads, waiting, and monitoring.
 
-mod failing;
 mod issue_threads;
 mod issuer;
 mod lag;
 mod monitor;
-mod notes;
-mod responder;
-mod slab;
 mod start;
 mod wait;
 
 use std::sync::Arc;
 
-pub use failing::{AnswerWindow, FIRST_ANSWERS, Failing, LAST_ANSWERS};
 pub use issue_threads::IssueThreads;
-pub use monitor::{Monitor, Onlooker};
-pub use responder::Responder;
+pub use monitor::{Monitor, RunObserver};
 pub use start::StartGate;
-pub use wait::Waiting;
+pub use wait::WaitStrategy;
+
+pub use crate::sut::{AnswerWindow, FIRST_ANSWERS, LAST_ANSWERS, MassFailure, Responder};
 
 use issuer::{Columns, Issuer};
-use monitor::{Shape, Watched};
-use notes::Notes;
-use responder::{RunState, next_epoch};
-pub(crate) use slab::Alone;
-use slab::Slab;
+use monitor::{Shape, WatchedRun};
 use wait::{PunctualThread, Waiter};
 
-use super::{Driver, Job, Played, PlayedTenant, look};
+use super::{Driver, Job, Process, RunOutcome, TenantOutcome, look};
 use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
-use crate::run::Process;
-use crate::session::{Issued, Session, Step};
-use crate::sut::SystemUnderTest;
+use crate::session::{IssueSummary, Session, Step};
+use crate::sut::{Notes, RunState, Slab, Stamps, SystemUnderTest, next_epoch};
 
-/// Most counters that completing threads are spread over.
+/// Maximum number of shards that completing threads are spread over.
 const MOST_SHARDS: usize = 16;
 
 /// Plays sessions against a [`SystemUnderTest`] in real time.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dyno_loadgen::drive::Driver;
+/// use dyno_loadgen::drive::real::{RealTime, WaitStrategy};
+/// use dyno_loadgen::sut::{QuerySample, Responder, Response, SystemUnderTest};
+///
+/// struct Echo;
+///
+/// impl SystemUnderTest for Echo {
+///     fn name(&self) -> &str {
+///         "echo"
+///     }
+///     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+///         samples.iter().for_each(|sample| responder.complete(&[Response::empty(sample.id)]));
+///     }
+///     fn flush(&self) {}
+/// }
+///
+/// let driver = RealTime::new(Arc::new(Echo)).waiting(WaitStrategy::Sleep);
+/// assert_eq!(driver.system_name(), "echo");
+/// ```
 pub struct RealTime {
     system: Arc<dyn SystemUnderTest>,
-    waiting: Waiting,
+    waiting: WaitStrategy,
     clock: Clock,
-    /// Cores that this process may use; asking costs a tenth of a millisecond.
+    /// Cores that this process may use. Cached, because the query takes a tenth of a millisecond.
     cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
-    announce: Option<Announce>,
+    announce: Option<RunAnnouncer>,
     start: Option<StartGate>,
     monitor: Monitor,
 }
 
-/// Told of the responder of each run when it begins, and `None` when it is over.
-pub type Announce = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
+/// Callback that receives the responder of each run when it begins, and `None` when it is over.
+pub type RunAnnouncer = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
 
 impl std::fmt::Debug for RealTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,12 +77,12 @@ impl std::fmt::Debug for RealTime {
 }
 
 impl RealTime {
-    /// A driver that issues from the thread that calls [`Driver::play`].
+    /// Returns a driver that issues from the thread that calls [`Driver::play`].
     #[must_use]
     pub fn new(system: Arc<dyn SystemUnderTest>) -> Self {
         Self {
             system,
-            waiting: Waiting::Auto,
+            waiting: WaitStrategy::Auto,
             clock: Clock::start(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
@@ -78,30 +92,30 @@ impl RealTime {
         }
     }
 
-    /// How the issuing thread waits.
+    /// Sets how the issuing thread waits.
     #[must_use]
-    pub fn waiting(mut self, waiting: Waiting) -> Self {
+    pub fn waiting(mut self, waiting: WaitStrategy) -> Self {
         self.waiting = waiting;
         self
     }
 
-    /// Threads that issue in place of the calling one, where the plan asks for them.
+    /// Sets the threads that issue instead of the calling one, if the plan has issue threads.
     #[must_use]
     pub fn issue_threads(mut self, threads: Arc<IssueThreads>) -> Self {
         self.issue_threads = Some(threads);
         self
     }
 
-    /// Announces each run to `to`, on the thread that plays it: for systems whose
-    /// threads find the responder in a place of their own. What `to` keeps it
-    /// gives up when the run is over, or the stamps of the run are copied.
+    /// Sets a callback that is called with the responder of each run, on the thread that plays it:
+    /// for systems whose threads do not receive the responder otherwise. The callback should drop
+    /// its responder when the run is over; otherwise the stamps of the run must be copied.
     #[must_use]
-    pub fn announce(mut self, to: Announce) -> Self {
-        self.announce = Some(to);
+    pub fn announce(mut self, announcer: RunAnnouncer) -> Self {
+        self.announce = Some(announcer);
         self
     }
 
-    /// Prepares the system for what the run has in flight.
+    /// Passes the number of samples in flight to the system.
     fn expect(&self, session: &Session) {
         let in_flight = (0..session.tenant_count()).map(|tenant| session.in_flight(tenant));
         self.system.expect(&in_flight.collect::<Vec<_>>());
@@ -111,7 +125,7 @@ impl RealTime {
         self.cores.next_power_of_two().min(MOST_SHARDS)
     }
 
-    /// A handle to watch and to abort the test from another thread.
+    /// Returns a handle to observe and to abort the test from another thread.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         self.monitor.clone()
@@ -147,7 +161,7 @@ impl Driver for RealTime {
         self.monitor.is_aborted()
     }
 
-    fn play(&mut self, job: &Job<'_>) -> Played {
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome {
         let generate_begin = self.clock.now();
         let lanes = issuing_threads(job);
         if lanes > 1 || (lanes == 1 && self.issue_threads.is_some()) {
@@ -168,7 +182,7 @@ impl Driver for RealTime {
     }
 }
 
-/// Threads that the plan wants to issue; 0 is the calling one.
+/// Returns the number of issuing threads in the plan; 0 means the calling thread.
 fn issuing_threads(job: &Job<'_>) -> u64 {
     match (&job.tenants[..], job.tenants.first().map(|t| &t.plan.load)) {
         ([_], Some(Load::Server(server))) => server.issue_threads,
@@ -176,13 +190,14 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
     }
 }
 
-/// `samples` are those of all lanes, of which `session` is one.
+/// Returns the slabs of all tenants. `samples` has the samples of all lanes per tenant; `session`
+/// is one of the lanes.
 fn slabs(job: &Job<'_>, session: &Session, samples: &[usize], shards: usize) -> Box<[Slab]> {
-    let of = |(tenant, &samples): (usize, &usize)| {
-        let kept = job.kept(tenant, &session.numbering(tenant), samples);
+    let slab = |(tenant, &samples): (usize, &usize)| {
+        let kept = job.response_filter(tenant, &session.numbering(tenant), samples);
         Slab::new(samples, job.tenants[tenant].plan.measures_tokens(), kept, shards)
     };
-    samples.iter().enumerate().map(of).collect()
+    samples.iter().enumerate().map(slab).collect()
 }
 
 /// A run whose clock has started.
@@ -191,7 +206,7 @@ struct StartedRun {
     responder: Responder,
     waiter: Waiter,
     monitor: Monitor,
-    announce: Option<Announce>,
+    announce: Option<RunAnnouncer>,
     clock: Clock,
     epoch: u16,
     started_at: Nanos,
@@ -199,17 +214,16 @@ struct StartedRun {
 }
 
 impl StartedRun {
-    /// `session` is that of the thread that notes for onlookers.
+    /// Starts the clock of a run. `session` is that of the thread that writes notes for observers.
     fn start(driver: &RealTime, job: &Job<'_>, session: &Session, slabs: Box<[Slab]>) -> Self {
         let monitor = driver.monitor.clone();
         let system = driver.system.clone();
         let tenants = 0..session.tenant_count();
-        let notes = match monitor.is_looked_at() {
-            true => {
-                let queries = tenants.clone().map(|t| session.generated_queries(t)).sum::<usize>();
-                Notes::expecting(queries as u64)
-            }
-            false => Notes::none(),
+        let notes = if monitor.is_looked_at() {
+            let queries = tenants.clone().map(|t| session.generated_queries(t)).sum::<usize>();
+            Notes::expecting(queries as u64)
+        } else {
+            Notes::none()
         };
         let shapes = tenants.map(|tenant| Shape {
             samples_per_query: session.samples_per_query(tenant) as u64,
@@ -219,11 +233,10 @@ impl StartedRun {
         let started_at = driver.begin();
         let started_wall = WallTime::now();
         let clock = driver.clock.shifted(started_at);
-        let shared = (monitor.control(), notes);
-        let run = RunState::new(clock, job.epoch, slabs, shared, driver.shards());
+        let run = RunState::new(clock, job.epoch, slabs, monitor.control(), notes, driver.shards());
         let responder = Responder { run: Arc::new(run) };
         let (to_watch, epoch) = (responder.clone(), job.epoch);
-        monitor.watch(Some(Watched { responder: to_watch, epoch, shapes }));
+        monitor.watch(Some(WatchedRun { responder: to_watch, epoch, shapes }));
         if let Some(announce) = &driver.announce {
             announce(Some(&responder));
         }
@@ -303,8 +316,7 @@ impl StartedRun {
         }
     }
 
-    /// Waits a stage towards the time of the next query, short enough to notice
-    /// an abort.
+    /// Waits for the time of the next query, in steps short enough to notice an abort.
     fn wait_until(&mut self, session: &mut Session, time: Nanos) -> Nanos {
         let now = self.clock.now();
         if self.monitor.is_aborted() {
@@ -347,7 +359,7 @@ impl StartedRun {
             completed_at: slab.completed_at(columns.samples),
             first_token_at: slab.first_token_at(columns.samples),
             tokens: slab.token_counts(columns.samples),
-            // Read after the stamps: a stamped failure is among them.
+            // Read after the stamps, so that every stamped failure is included.
             failed: slab.failed(),
             ..Record::default()
         };
@@ -357,16 +369,15 @@ impl StartedRun {
     fn finish(
         self,
         generated: (Nanos, Nanos),
-        issued: Vec<Issued>,
+        issued: Vec<IssueSummary>,
         columns: Vec<Columns>,
-    ) -> Played {
+    ) -> RunOutcome {
         let finished_at = self.started_at + self.clock.now();
         self.monitor.watch(None);
         if let Some(announce) = &self.announce {
             announce(None);
         }
-        // Alone unless the system keeps a responder; then its stamps can be
-        // moved out instead of copied.
+        // The stamps can be moved out instead of copied, unless the system keeps a responder.
         let has_times = self.responder.run.misuse.has_times();
         let (slabs, mut misuse) = match Arc::try_unwrap(self.responder.run) {
             Ok(run) => (Slabs::Owned(run.slabs.into_vec()), run.misuse.total()),
@@ -396,11 +407,11 @@ impl StartedRun {
             if has_times {
                 record.clamp_to_issue();
             }
-            // Ids that belong to no tenant of this run are told once.
+            // Ids that belong to no tenant of this run are reported once.
             record.misuse.add(std::mem::take(&mut misuse));
-            tenants.push(PlayedTenant { ended, generated, record });
+            tenants.push(TenantOutcome { ended, generated, record });
         }
-        Played {
+        RunOutcome {
             tenants,
             generated,
             started_at: self.started_at,
@@ -418,7 +429,7 @@ enum Slabs {
 }
 
 impl Slabs {
-    fn into_stamps(self, columns: &[Columns]) -> Vec<slab::Stamps> {
+    fn into_stamps(self, columns: &[Columns]) -> Vec<Stamps> {
         match self {
             Self::Owned(slabs) => {
                 slabs.into_iter().zip(columns).map(|(s, c)| s.into_stamps(c.samples)).collect()
@@ -430,10 +441,10 @@ impl Slabs {
     }
 }
 
-/// When all is issued and more samples than this are outstanding, the issuing
-/// thread looks now and then. To follow each completion would slow it down: the
-/// counters would go from core to core, or a system call wake a parked thread.
+/// When all queries are issued and more samples than this are outstanding, the issuing thread
+/// polls. Following each completion would slow the system down: counters would move between
+/// cores, or system calls would wake a parked thread.
 const LAST_SAMPLES: u64 = 64;
 
-/// An abort is noticed within this while the issuing thread waits.
+/// Maximum time in which a waiting issuing thread notices an abort, in ns.
 const ABORT_NOTICED_WITHIN: Nanos = 50_000_000;

@@ -1,15 +1,13 @@
-//! What another thread sees of a run in real time, and how it ends it.
+//! The monitor: lets another thread observe and end a run in real time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Responder;
-use super::failing::{Control, Failing};
-use super::slab::Slab;
 use crate::clock::Nanos;
-use crate::drive::glance::{Chosen, Followed, Glance};
+use crate::drive::glance::{ChosenQuery, FollowedQueries, Glance};
+use crate::sut::{Control, MassFailure, Responder, Slab};
 
-/// What another thread may see of a run, and how it may end it.
+/// Handle for other threads to observe the runs of a test and to end the test.
 #[derive(Debug, Clone, Default)]
 pub struct Monitor {
     shared: Arc<State>,
@@ -18,48 +16,48 @@ pub struct Monitor {
 #[derive(Debug, Default)]
 struct State {
     control: Arc<Control>,
-    /// Whether the runs from now on are to note queries.
+    /// Whether later runs write notes for observers.
     is_looked_at: AtomicBool,
-    /// Queries that several threads have issued; 0 where one does.
+    /// Queries issued by several threads; 0 with a single issuing thread.
     issued_by_lanes: AtomicU64,
-    run: Mutex<Option<Watched>>,
+    run: Mutex<Option<WatchedRun>>,
 }
 
-/// A run that is on.
+/// A run in progress.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedRun {
     pub(super) responder: Responder,
     pub(super) epoch: u16,
-    /// Of each tenant.
+    /// Query shape per tenant.
     pub(super) shapes: Vec<Shape>,
 }
 
-/// What the queries of a tenant look like.
+/// Shape of the queries of a tenant.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// At least 1.
+    /// Samples in each query (>= 1).
     pub(super) samples_per_query: u64,
-    /// Whether it is a single query that is due at once.
+    /// Whether it is the single query of Offline.
     pub(super) is_offline: bool,
 }
 
 impl Monitor {
-    /// Ends the test as soon as the issuing thread notices: at once while it
-    /// issues, within a tenth of a second while it waits.
+    /// Ends the test as soon as the issuing thread notices: at once while it issues, within 0.1 s
+    /// while it waits.
     pub fn abort(&self) {
         self.shared.control.abort();
     }
 
-    /// Whether runs from now on end, as by [`Monitor::abort`], when all of a tenant's first
+    /// Sets whether later runs end, as by [`Monitor::abort`], when all of a tenant's first
     /// [`FIRST_ANSWERS`](super::FIRST_ANSWERS) answers failed, or more than half of its last
-    /// [`LAST_ANSWERS`](super::LAST_ANSWERS). They do not at first.
+    /// [`LAST_ANSWERS`](super::LAST_ANSWERS). The default is off.
     pub fn fail_fast(&self, is_on: bool) {
         self.shared.control.fail_fast(is_on);
     }
 
-    /// The failures that ended the test; `None` if others or nothing did.
+    /// Returns the failures that ended the test; `None` if it did not end because of failures.
     #[must_use]
-    pub fn failing(&self) -> Option<Failing> {
+    pub fn failing(&self) -> Option<MassFailure> {
         self.shared.control.failing()
     }
 
@@ -67,15 +65,15 @@ impl Monitor {
         self.shared.control.clone()
     }
 
-    /// Whether [`Monitor::abort`] was called.
+    /// Returns whether the test was aborted.
     #[inline]
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.shared.control.is_aborted()
     }
 
-    /// Queries issued and samples complete in the run that is on, and its time
-    /// in ns; `None` between runs.
+    /// Returns the issued queries, the completed samples and the time in ns of the run in progress;
+    /// `None` between runs.
     #[must_use]
     pub fn progress(&self) -> Option<(u64, u64, Nanos)> {
         let run = self.run();
@@ -85,16 +83,16 @@ impl Monitor {
         })
     }
 
-    /// Somebody who looks at latencies, too, from the next run on.
+    /// Returns an observer of latencies, for the next run and later ones.
     #[must_use]
-    pub fn onlooker(&self) -> Onlooker {
+    pub fn observer(&self) -> RunObserver {
         self.shared.is_looked_at.store(true, Ordering::Relaxed);
-        Onlooker {
+        RunObserver {
             monitor: self.clone(),
             epoch: 0,
             read: 0,
             issued: 0,
-            follows: Followed::default(),
+            follows: FollowedQueries::default(),
         }
     }
 
@@ -110,17 +108,17 @@ impl Monitor {
         self.shared.issued_by_lanes.fetch_add(queries, Ordering::Relaxed);
     }
 
-    pub(super) fn watch(&self, run: Option<Watched>) {
+    pub(super) fn watch(&self, run: Option<WatchedRun>) {
         self.shared.issued_by_lanes.store(0, Ordering::Relaxed);
         *self.run() = run;
     }
 
-    fn run(&self) -> MutexGuard<'_, Option<Watched>> {
+    fn run(&self) -> MutexGuard<'_, Option<WatchedRun>> {
         self.shared.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl WatchedRun {
     fn slabs(&self) -> &[Slab] {
         &self.responder.run.slabs
     }
@@ -135,7 +133,7 @@ impl Watched {
             glance.issued_queries += samples / shape.samples_per_query;
         }
         if issued_by_lanes > 0 {
-            // The lanes' numbers leave gaps; each of their queries is one sample.
+            // Sequence numbers of lanes leave gaps; each of their queries is one sample.
             (glance.issued_queries, glance.issued_samples) = (issued_by_lanes, issued_by_lanes);
         }
         glance.now = self.responder.run.clock.now();
@@ -143,31 +141,29 @@ impl Watched {
     }
 }
 
-/// Looks at the latencies of a run that is on, from a thread of its own, a few
-/// times a second.
+/// Observer of a run in progress: reads its latencies from another thread, a few times a second.
 ///
-/// Counts are exact. Latencies are those of an evenly spread share of the
-/// queries (each 2^k-th, about a thousand between two glances; of Offline a
-/// thousand samples; of several issuing threads the first one's), counted from
-/// the due time. Queries that are outstanding are followed until they are
-/// answered, so that slow ones are not left out; 4,096 at the most.
+/// Counts are exact. Latencies are those of an evenly spread sample of the queries: every 2^k-th
+/// query, about a thousand between two glances; in Offline a thousand samples; with several issuing
+/// threads only queries of the first. Latencies count from the due time. Outstanding queries are
+/// followed until they are answered, at most 4,096 of them, so that slow queries are included.
 ///
-/// It costs the issuing thread four stores for each query that is looked at, and
-/// the completing threads nothing but the cache lines that are read.
+/// An observer costs the issuing thread four stores per sampled query. Completing threads only
+/// share the cache lines that it reads.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct RunObserver {
     monitor: Monitor,
-    /// The run that was last looked at.
+    /// Epoch of the run at the last glance.
     epoch: u16,
-    /// Notes that were read of it.
+    /// Notes read of that run.
     read: u64,
-    /// Queries that it had issued.
+    /// Queries issued at the last glance.
     issued: u64,
-    follows: Followed,
+    follows: FollowedQueries,
 }
 
-impl Onlooker {
-    /// Looks at the run that is on; `None` between runs.
+impl RunObserver {
+    /// Returns the progress of the current run; `None` between runs.
     pub fn glance(&mut self) -> Option<Glance> {
         let run = self.monitor.run();
         let watched = run.as_ref()?;
@@ -186,7 +182,7 @@ impl Onlooker {
             let tenant = usize::from(note.first.tenant());
             let shape = shapes[tenant];
             if !shape.is_offline {
-                self.follows.follow(Chosen {
+                self.follows.follow(ChosenQuery {
                     tenant,
                     first: note.first.sequence(),
                     samples: shape.samples_per_query,

@@ -1,4 +1,4 @@
-//! When a run begins: at once, or when somebody says so.
+//! Start of a run: at once, or at a time that a gate sets.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use super::wait::Waiter;
 use super::{ABORT_NOTICED_WITHIN, RealTime};
 use crate::clock::{Clock, Nanos};
 
-/// Asked when a run is ready to begin: says when by the driver's clock it does,
-/// once that is known; `None` if it does not. A time that is over is that of the
-/// run's start all the same, and what was due since then is late.
+/// Callback that is called when a run is ready. It blocks until the start time is known and returns
+/// it, by the driver's clock; `None` starts the run at once. If that time has passed, the run still
+/// counts from it, and queries due since then are late.
 pub type StartGate = Arc<dyn Fn() -> Option<Nanos> + Send + Sync>;
 
 impl RealTime {
-    /// Asks this when each run begins: for clients that begin together.
+    /// Sets a gate that is called before each run: for clients that begin together.
     #[must_use]
     pub fn start(mut self, gate: StartGate) -> Self {
         self.start = Some(gate);
         self
     }
 
-    /// The clock by which a [`StartGate`] tells times.
+    /// Returns the clock of the driver, which [`StartGate`] times refer to.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// When the run that is ready begins: now, or when the gate says.
+    /// Waits for the start of a run and returns its time: now, or the time of the gate.
     pub(super) fn begin(&self) -> Nanos {
         let Some(at) = self.start.as_ref().and_then(|gate| gate()) else {
             return self.clock.now();

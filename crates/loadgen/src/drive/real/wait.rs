@@ -1,5 +1,5 @@
-//! Waiting in real time: sleep until shortly before the time, spin the rest;
-//! for completions spin briefly, then park.
+//! Waiting in real time: sleep until shortly before the time, then spin; for completions spin
+//! briefly, then park.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use crate::clock::{Clock, Nanos};
 
 /// How the issuing thread waits for the time of the next query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Waiting {
-    /// Spin where there is a core to spare, else sleep only.
+pub enum WaitStrategy {
+    /// Spin if the process has more than one core, otherwise sleep only.
     #[default]
     Auto,
-    /// Sleep to a guard before the time, then spin: least lateness, needs a core.
+    /// Sleep until a guard time before the due time, then spin: least lateness, but needs a core.
     Spin,
-    /// Sleep only: a few microseconds late, leaves the core to the system.
+    /// Sleep only: a few microseconds late, but leaves the core to the system.
     Sleep,
 }
 
-/// Sleeps end this long before the time at first; adapted to what is seen.
+/// Initial guard: sleeps end this long before the due time, in ns. It adapts to observed overshoot.
 const FIRST_GUARD: Nanos = 60_000;
 const LEAST_GUARD: Nanos = 20_000;
 const MOST_GUARD: Nanos = 500_000;
 
-/// Longest spin for a completion before the thread parks.
+/// Maximum spin for a completion before the thread parks, in ns.
 const MOST_SPIN: Nanos = 100_000;
 const LEAST_SPIN: Nanos = 200;
 const FIRST_SPIN: Nanos = 20_000;
@@ -30,10 +30,10 @@ const FIRST_SPIN: Nanos = 20_000;
 const FIRST_NAP: Nanos = 20_000;
 const LONGEST_NAP: Nanos = 1_000_000;
 
-/// While it lives, sleeps of the thread that made it end when they should.
+/// Guard that sets the timer slack of its thread to 1 ns, so that sleeps end on time.
 ///
-/// The default timer slack of 50 us would be added to every sleep. The thread is
-/// the caller's and gets its own back: what sleeps in it later is no business of ours.
+/// The default timer slack of 50 us would be added to every sleep. The previous slack is restored
+/// on drop, because the thread belongs to the caller.
 pub(super) struct PunctualThread {
     #[cfg(target_os = "linux")]
     slack: Option<std::num::NonZeroU64>,
@@ -65,21 +65,21 @@ impl Drop for PunctualThread {
 pub(super) struct Waiter {
     clock: Clock,
     spins: bool,
-    /// How long before the time a sleep ends.
+    /// Time before the due time at which a sleep ends.
     guard: Nanos,
-    /// How long to spin for a completion before parking.
+    /// Time to spin for a completion before parking.
     spin: Nanos,
-    /// How long the next nap lasts.
+    /// Length of the next nap.
     nap: Nanos,
 }
 
 impl Waiter {
-    /// A waiter by this clock.
-    pub(super) fn new(clock: Clock, waiting: Waiting, cores: usize) -> Self {
+    /// Returns a waiter that uses this clock.
+    pub(super) fn new(clock: Clock, waiting: WaitStrategy, cores: usize) -> Self {
         let spins = match waiting {
-            Waiting::Auto => cores > 1,
-            Waiting::Spin => true,
-            Waiting::Sleep => false,
+            WaitStrategy::Auto => cores > 1,
+            WaitStrategy::Spin => true,
+            WaitStrategy::Sleep => false,
         };
         Self {
             clock,
@@ -90,11 +90,10 @@ impl Waiter {
         }
     }
 
-    /// Waits a stage towards `time` and returns the time that it then is: a
-    /// first call sleeps to the guard before it, the next one spins to it.
+    /// Waits for `time` in two stages and returns the current time: the first call sleeps until the
+    /// guard time before it, the next call spins until it.
     ///
-    /// What the caller does between the two stages is warm in the caches when
-    /// the time comes.
+    /// Data that the caller uses between the two stages is in the caches when the time comes.
     #[expect(clippy::disallowed_methods, reason = "the driver waits here")]
     pub(super) fn towards(&mut self, time: Nanos) -> Nanos {
         let mut now = self.clock.now();
@@ -112,8 +111,8 @@ impl Waiter {
         now
     }
 
-    /// Moves the guard to where about one sleep in a thousand overshoots it:
-    /// up by a tenth at an overshoot, down by a ten-thousandth otherwise.
+    /// Adapts the guard so that about one sleep in a thousand overshoots it: up by a tenth after an
+    /// overshoot, down by a ten-thousandth otherwise.
     fn adapt_guard(&mut self, woken: Nanos, time: Nanos) {
         if woken > time {
             self.guard = (self.guard + self.guard / 10).min(MOST_GUARD);
@@ -122,8 +121,8 @@ impl Waiter {
         }
     }
 
-    /// Sleeps while others work off what was issued; longer each time, so that
-    /// the end is noticed within a fifth of what it took, and within 1 ms.
+    /// Sleeps while the system completes the issued samples. Each nap is a quarter longer than the
+    /// last, up to 1 ms, so that the end is noticed within a fifth of the total wait.
     #[expect(clippy::disallowed_methods, reason = "the driver waits here")]
     pub(super) fn nap(&mut self, until: Option<Nanos>) {
         let left = until.map_or(self.nap, |until| until.saturating_sub(self.clock.now()));
@@ -131,9 +130,9 @@ impl Waiter {
         self.nap = (self.nap + self.nap / 4).min(LONGEST_NAP);
     }
 
-    /// Returns when `ready` holds or `until` has passed, or after a while, so that
-    /// the caller notices an abort. `announce` tells the
-    /// completing threads that this one parks, before `ready` is asked again.
+    /// Returns when `ready` holds or `until` has passed, and after [`LONGEST_PARK`] at the latest,
+    /// so that the caller notices an abort. `announce` is called before each park and before
+    /// `ready` is checked again; completing threads then wake this thread.
     pub(super) fn completion(
         &mut self,
         until: Option<Nanos>,
@@ -142,12 +141,12 @@ impl Waiter {
         withdraw: impl Fn(),
     ) {
         let mut rounds = 0_u32;
-        // What was answered while it was issued costs no look at the clock.
+        // Completions during the issue call cost no clock read.
         let mut is_ready = ready();
         let begin = if is_ready { 0 } else { self.clock.now() };
         loop {
             if is_ready {
-                // A spin that pays is worth a longer one next time.
+                // The spin succeeded: allow a longer one next time.
                 self.spin = (self.spin * 2).min(if self.spins { MOST_SPIN } else { LEAST_SPIN });
                 return;
             }
@@ -159,11 +158,11 @@ impl Waiter {
             }
         }
         self.spin = (self.spin / 2).max(LEAST_SPIN);
-        // However often somebody wakes this thread for nothing.
+        // A limit that also holds if this thread is often woken without a completion.
         let latest = until.unwrap_or(Nanos::MAX).min(begin + LONGEST_PARK);
         loop {
-            // Anew each time: whoever wakes this thread takes the announcement
-            // back, and may have completed nothing (a duplicate, say).
+            // Announced before each park: a thread that wakes this one withdraws the
+            // announcement, and may have completed nothing (for example a duplicate).
             announce();
             let now = self.clock.now();
             if ready() || now >= latest {
@@ -175,7 +174,7 @@ impl Waiter {
     }
 }
 
-/// An abort is noticed at the latest after this.
+/// Longest park, in ns: the latest time in which an abort is noticed.
 const LONGEST_PARK: Nanos = 100_000_000;
 
 #[cfg(test)]
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_park_is_announced_even_after_a_wake_up_for_nothing() {
-        let mut waiter = Waiter::new(Clock::start(), Waiting::Sleep, 1);
+        let mut waiter = Waiter::new(Clock::start(), WaitStrategy::Sleep, 1);
         let (announced, wakes) = (Cell::new(false), Cell::new(0));
         let ready = || {
             // What a completing thread does that changes nothing for the waiter:
@@ -214,7 +213,7 @@ mod tests {
 
     #[test]
     fn wake_ups_for_nothing_do_not_keep_the_caller_from_an_abort() {
-        let mut waiter = Waiter::new(Clock::start(), Waiting::Sleep, 1);
+        let mut waiter = Waiter::new(Clock::start(), WaitStrategy::Sleep, 1);
         let looks = Cell::new(0_u64);
         let ready = || {
             looks.set(looks.get() + 1);

@@ -1,5 +1,4 @@
-//! `mlperf_log_accuracy.json`, one entry at a time: the file may be larger than
-//! memory.
+//! Parser of `mlperf_log_accuracy.json`, one entry at a time: the file may be larger than memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -8,32 +7,31 @@ use std::str::FromStr;
 
 use super::{LogReadProblem, ProblemKind};
 
-/// A kept response.
+/// Entry of an accuracy log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccuracyEntry {
     /// Line of the file, from 1.
     pub line: usize,
     /// Sequence number of the sample within the test.
     pub seq_id: u64,
-    /// Which sample of the data set.
+    /// Index in the data set.
     pub qsl_idx: u64,
-    /// What the system answered.
+    /// Answer of the system.
     pub data: Vec<u8>,
-    /// What came with the first token.
+    /// Payload of the first token.
     pub token_data: Option<Vec<u8>>,
     /// Output tokens.
     pub token_count: Option<i64>,
 }
 
-/// Reads an accuracy log entry by entry, and ends with a problem if the log does
-/// not end as it should.
+/// Reads an accuracy log entry by entry. Its last item is a problem if the log is incomplete.
 ///
-/// Of the log nothing is kept: digits are decoded as they are read, because an answer
-/// may have a hundred million of them in one line.
+/// Digits are decoded as they are read, because an answer may have a hundred million of them in one
+/// line.
 #[derive(Debug)]
 pub struct AccuracyReader<R> {
     source: R,
-    /// Of the last byte that was looked at, from 1.
+    /// Line of the last byte that was examined, from 1.
     line: usize,
     /// Whether the next byte is the first of another line.
     starts_line: bool,
@@ -52,7 +50,7 @@ enum State {
     Next,
     /// After the closing bracket: nothing more.
     Done,
-    /// After a problem, of which what follows cannot be told apart.
+    /// After a problem: the following entries cannot be identified.
     Lost,
 }
 
@@ -60,11 +58,11 @@ const LAYOUT: ProblemKind =
     ProblemKind::Foreign { expected: "an entry such as { \"seq_id\" : 0, ... }" };
 const CUT: ProblemKind = ProblemKind::Truncated { expected: "the rest of an entry" };
 
-/// A key or a number.
+/// Key or number.
 #[derive(Default)]
 struct Word {
     bytes: [u8; 32],
-    /// More than there is room for where it is too long.
+    /// Length; larger than the array if the word is too long.
     length: usize,
 }
 
@@ -76,7 +74,7 @@ impl Word {
         self.length += more.len();
     }
 
-    /// Nothing where it is too long.
+    /// Returns the bytes; empty if the word is too long.
     fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
@@ -96,8 +94,8 @@ impl<R: BufRead> AccuracyReader<R> {
         Self { source, line: 0, starts_line: true, state: State::Start }
     }
 
-    /// The next entry, whose data is appended to `data` and is not in the entry: one
-    /// buffer may hold the answers of many.
+    /// Returns the next entry and appends its data to `data` instead of the entry, so that one
+    /// buffer can hold many answers.
     pub fn next_into(
         &mut self,
         data: &mut Vec<u8>,
@@ -145,13 +143,13 @@ impl<R: BufRead> AccuracyReader<R> {
         }
     }
 
-    /// A short entry that the buffer holds whole and that is written as LoadGen writes it:
-    /// nearly all of a log of a million. Of another one nothing is consumed.
+    /// Parses a short entry that is complete in the buffer and in the exact form of LoadGen, as
+    /// almost all entries of large logs are. Returns `None` and consumes nothing for other entries.
     fn entry_as_written(
         &mut self,
         data: &mut Vec<u8>,
     ) -> Result<Option<AccuracyEntry>, ProblemKind> {
-        /// What is read twice of one that is longer.
+        /// Maximum length; the beginning of a longer entry is read twice.
         const SHORT: usize = 1 << 12;
         let (line, start) = (self.line, data.len());
         let buffer = self.buffer()?;
@@ -166,7 +164,7 @@ impl<R: BufRead> AccuracyReader<R> {
         Ok(Some(AccuracyEntry { line, seq_id, qsl_idx, ..AccuracyEntry::default() }))
     }
 
-    /// An entry, after its brace.
+    /// Parses an entry after its brace.
     fn entry(&mut self, data: &mut Vec<u8>) -> Result<AccuracyEntry, ProblemKind> {
         let mut entry = AccuracyEntry { line: self.line, ..AccuracyEntry::default() };
         let (mut seq_id, mut qsl_idx, mut has_data) = (None, None, false);
@@ -208,11 +206,11 @@ impl<R: BufRead> AccuracyReader<R> {
         if has_data { Ok(entry) } else { Err(missing("data")) }
     }
 
-    /// Some of what comes next; empty at the end.
+    /// Returns the next buffered bytes; empty at the end.
     #[inline]
     fn buffer(&mut self) -> Result<&[u8], ProblemKind> {
         loop {
-            // Not returned from the match: what is borrowed there would stay so.
+            // Not returned from the match, because the borrow would last too long.
             match self.source.fill_buf() {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -222,7 +220,7 @@ impl<R: BufRead> AccuracyReader<R> {
         self.source.fill_buf().map_err(|error| ProblemKind::Io { message: error.to_string() })
     }
 
-    /// The next byte that is no space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     fn peek(&mut self) -> Result<Option<u8>, ProblemKind> {
         loop {
@@ -236,7 +234,7 @@ impl<R: BufRead> AccuracyReader<R> {
         }
     }
 
-    /// Skips spaces and consumes `byte` if it is next.
+    /// Skips white space and consumes `byte` if it is next.
     #[inline]
     fn eat(&mut self, byte: u8) -> Result<bool, ProblemKind> {
         let found = self.peek()?.ok_or(CUT)? == byte;
@@ -274,13 +272,13 @@ impl<R: BufRead> AccuracyReader<R> {
         number.ok_or(ProblemKind::Field { field })
     }
 
-    /// Consumes a string of hexadecimal digits, two a byte, and appends what it says.
+    /// Consumes a string of hexadecimal digits, two per byte, and appends the bytes.
     fn hex(&mut self, field: &'static str, bytes: &mut Vec<u8>) -> Result<(), ProblemKind> {
         let bad = || ProblemKind::Field { field };
         if !self.eat(b'"')? {
             return Err(bad());
         }
-        // The first digit of a pair that the buffer parts.
+        // First digit of a pair that is split between two buffers.
         let mut parted = None;
         loop {
             let buffer = self.buffer()?;
@@ -318,8 +316,8 @@ impl<R: BufRead> Iterator for AccuracyReader<R> {
     }
 }
 
-/// Both numbers of an entry that `text` begins with, whose data is appended; and how many
-/// bytes follow it.
+/// Parses the entry at the start of `text` and appends its data. Returns both numbers and how many
+/// bytes follow.
 fn as_written(text: &[u8], data: &mut Vec<u8>) -> Option<(u64, u64, usize)> {
     let (seq_id, rest) = number(text.strip_prefix(b"{ \"seq_id\" : ")?)?;
     let (qsl_idx, rest) = number(rest.strip_prefix(b", \"qsl_idx\" : ")?)?;
@@ -328,9 +326,9 @@ fn as_written(text: &[u8], data: &mut Vec<u8>) -> Option<(u64, u64, usize)> {
     Some((seq_id, qsl_idx, rest.len()))
 }
 
-/// A number that text begins with, and what follows it.
+/// Parses the number at the start of `text`; returns it and the rest.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    /// Any number of so many digits fits.
+    /// Maximum digits: every number with this many digits fits.
     const MOST: usize = 19;
     let digits = text.iter().take(MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
     if !(1..=MOST).contains(&digits) {
@@ -340,8 +338,8 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((number.iter().fold(0, |value, digit| 10 * value + u64::from(digit - b'0')), rest))
 }
 
-/// Appends what pairs of digits say, as many as `digits` begins with, and returns how
-/// many digits these are.
+/// Decodes the pairs of digits at the start of `digits`, appends the bytes, and returns the number
+/// of digits read.
 fn decode(digits: &[u8], bytes: &mut Vec<u8>) -> usize {
     const BLOCK: usize = 32;
     let (pairs, _) = digits.as_chunks::<2>();
@@ -376,7 +374,7 @@ fn pair(high: u8, low: u8) -> Option<u8> {
     ((high | low) & 0xf0 == 0).then_some(high << 4 | low)
 }
 
-/// The value of a digit; something above 15 for what is none.
+/// Returns the value of a digit; a value above 15 for other bytes.
 #[inline]
 fn digit(byte: u8) -> u8 {
     let (decimal, letter) = (byte.wrapping_sub(b'0'), (byte | 0x20).wrapping_sub(b'a'));

@@ -1,4 +1,4 @@
-//! Whether a summary and a detail log tell the same story.
+//! Compares a summary with a detail log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,18 +6,18 @@ use std::fmt;
 use super::detail::{Detail, Value};
 use super::summary::Summary;
 
-/// A line of the summary that the detail log contradicts.
+/// Line of the summary that the detail log contradicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disagreement {
     /// Line of the summary, from 1.
     pub line: usize,
-    /// Its label.
+    /// Label of the line.
     pub label: String,
-    /// Its value.
+    /// Value of the line.
     pub summary: String,
-    /// The key of the detail log.
+    /// Key of the detail log.
     pub key: String,
-    /// That key's value.
+    /// Value of that key.
     pub detail: String,
 }
 
@@ -28,8 +28,8 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// Labels of the summary and the keys that must agree: of several keys, the
-/// first that the detail log has.
+/// Labels of the summary and the keys that must agree. The first key that the detail log has
+/// counts.
 const PAIRS: &[(&str, &[&str])] = &[
     ("SUT name", &["sut_name"]),
     ("Scenario", &["effective_scenario"]),
@@ -66,10 +66,10 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("max_duration (ms)", &["effective_max_duration_ms"]),
 ];
 
-/// A value of the detail log, as far as a summary can contradict it.
+/// Value of the detail log in the form that a summary is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Said<'a> {
-    /// Ours, where the reference has `nan` or `inf`.
+pub enum ComparedValue<'a> {
+    /// Null, which Dyno writes for `nan` and `inf` of the reference.
     Null,
     /// `true` or `false`.
     Flag(bool),
@@ -79,11 +79,11 @@ pub enum Said<'a> {
     Number(f64),
     /// A string.
     Text(&'a str),
-    /// What no field of a summary is.
+    /// A list or a map, which a summary never has.
     Other,
 }
 
-impl<'a> From<&'a Value> for Said<'a> {
+impl<'a> From<&'a Value> for ComparedValue<'a> {
     fn from(value: &'a Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -97,7 +97,7 @@ impl<'a> From<&'a Value> for Said<'a> {
     }
 }
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for ComparedValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("null"),
@@ -110,30 +110,31 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-/// Every line of the summary whose value is not that of the detail log, as far
-/// as the digits of both allow to tell.
+/// Returns every line of the summary whose value differs from the detail log, within the precision
+/// of both.
 #[must_use]
 pub fn disagreements(summary: &Summary<'_>, detail: &Detail) -> Vec<Disagreement> {
-    disagreements_with(summary, |key| detail.value(key).map(Said::from))
+    disagreements_with(summary, |key| detail.value(key).map(ComparedValue::from))
 }
 
-/// As [`disagreements`], with what the detail log says of a key.
+/// Returns every line of the summary whose value differs from `detail`, which returns the value of
+/// a key.
 #[must_use]
 pub fn disagreements_with<'a>(
     summary: &Summary<'_>,
-    detail: impl Fn(&str) -> Option<Said<'a>>,
+    detail: impl Fn(&str) -> Option<ComparedValue<'a>>,
 ) -> Vec<Disagreement> {
     let mut found = Vec::new();
     let changes_load = changes_load(&detail);
-    let mut of = Of::Queries;
+    let mut latencies = LatencyKind::Queries;
     for (line, label, value) in &summary.fields {
         if *label == "Per-sample latency" {
-            of = Of::Samples;
+            latencies = LatencyKind::Samples;
         }
         if changes_load && LOADS.contains(label) {
-            continue; // The summary shows the load found, the detail log the one begun with.
+            continue; // The summary has the found load, the detail log the first one.
         }
-        let Some((key, known)) = counterpart(label, of, &detail) else { continue };
+        let Some((key, known)) = counterpart(label, latencies, &detail) else { continue };
         if !agrees(value, known) {
             found.push(Disagreement {
                 line: *line,
@@ -147,34 +148,34 @@ pub fn disagreements_with<'a>(
     found
 }
 
-/// Whose latencies a summary shows, where it shows those of queries at all.
+/// Kind of latencies in the current part of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum LatencyKind {
     Queries,
-    /// After those of the queries, at a fixed interval.
+    /// Latencies of samples, after those of queries, at a fixed interval.
     Samples,
 }
 
-/// Labels of what a search or a confirmation changes.
+/// Labels that a search or a confirmation changes.
 const LOADS: [&str; 2] = ["target_qps", "samples_per_query"];
 
-/// Whether the result may be of another load than the one that was asked for.
-fn changes_load<'a>(detail: &impl Fn(&str) -> Option<Said<'a>>) -> bool {
+/// Returns whether the result may have another load than the requested one.
+fn changes_load<'a>(detail: &impl Fn(&str) -> Option<ComparedValue<'a>>) -> bool {
     let is = |key: &str, fits: fn(&str) -> bool| {
-        detail(key).is_some_and(|value| matches!(value, Said::Text(text) if fits(text)))
+        detail(key).is_some_and(|value| matches!(value, ComparedValue::Text(text) if fits(text)))
     };
     is("effective_test_mode", |mode| mode == "FindPeakPerformance")
         || is("dyno_repetition", |rule| rule.starts_with("confirm"))
 }
 
-/// The key that corresponds to a label, with its value.
+/// Returns the key that corresponds to a label, with its value.
 fn counterpart<'a>(
     label: &str,
-    of: Of,
-    detail: &impl Fn(&str) -> Option<Said<'a>>,
-) -> Option<(Cow<'static, str>, Said<'a>)> {
+    latencies: LatencyKind,
+    detail: &impl Fn(&str) -> Option<ComparedValue<'a>>,
+) -> Option<(Cow<'static, str>, ComparedValue<'a>)> {
     let find = |key: Cow<'static, str>| {
-        let is_other = of == Of::Samples && key.contains("query_latency");
+        let is_other = latencies == LatencyKind::Samples && key.contains("query_latency");
         let value = if is_other { None } else { detail(&key) };
         value.map(|value| (key, value))
     };
@@ -198,23 +199,23 @@ fn counterpart<'a>(
     }
 }
 
-fn agrees(summary: &str, detail: Said<'_>) -> bool {
+fn agrees(summary: &str, detail: ComparedValue<'_>) -> bool {
     let near = |detail| summary.parse().is_ok_and(|summary: f64| close(summary, detail));
     match detail {
-        Said::Flag(true) => matches!(summary, "Yes" | "1"),
-        Said::Flag(false) => matches!(summary, "NO" | "0"),
-        Said::Text(text) => text.trim() == summary,
-        Said::Whole(number) => match summary.parse::<u64>() {
+        ComparedValue::Flag(true) => matches!(summary, "Yes" | "1"),
+        ComparedValue::Flag(false) => matches!(summary, "NO" | "0"),
+        ComparedValue::Text(text) => text.trim() == summary,
+        ComparedValue::Whole(number) => match summary.parse::<u64>() {
             Ok(summary) => summary == number,
             Err(_) => near(number as f64),
         },
-        Said::Number(number) => near(number),
-        Said::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
-        Said::Other => false,
+        ComparedValue::Number(number) => near(number),
+        ComparedValue::Null => summary.parse().is_ok_and(|value: f64| !value.is_finite()),
+        ComparedValue::Other => false,
     }
 }
 
-/// Equal as far as two decimals on one side and six digits on the other tell.
+/// Returns whether two values are equal to two decimals on one side and six digits on the other.
 fn close(summary: f64, detail: f64) -> bool {
     summary.total_cmp(&detail).is_eq()
         || (summary - detail).abs() <= 0.005_001 + 5.001e-6 * detail.abs()

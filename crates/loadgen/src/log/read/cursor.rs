@@ -1,6 +1,6 @@
-//! The few pieces of JSON that the logs are made of.
+//! Parser of the JSON elements in the logs.
 
-/// A position in a line.
+/// Position in a line.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     text: &'a [u8],
@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         &self.text[self.at..]
     }
 
-    /// The next byte that is no space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         loop {
@@ -27,7 +27,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips spaces and consumes `byte` if it is next.
+    /// Skips white space and consumes `byte` if it is next.
     #[inline]
     pub fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
@@ -35,7 +35,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Consumes a string without escapes and returns what is between its quotes.
+    /// Consumes a string without escapes and returns its content.
     pub fn plain_string(&mut self) -> Option<&'a [u8]> {
         if !self.eat(b'"') {
             return None;
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
         Some(&body[..end])
     }
 
-    /// Consumes a JSON string and decodes it; `None` if it is not a valid one.
+    /// Consumes and decodes a JSON string; `None` if it is invalid.
     pub fn string(&mut self) -> Option<String> {
         if !self.eat(b'"') {
             return None;
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         self.word()?.parse().ok()
     }
 
-    /// Whether nothing but spaces is left.
+    /// Returns whether only white space is left.
     pub fn at_end(&mut self) -> bool {
         self.peek().is_none()
     }

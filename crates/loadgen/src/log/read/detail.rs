@@ -1,5 +1,5 @@
-//! `mlperf_log_detail.txt`, tolerant of what the reference writes: strings that
-//! are not escaped, `nan` and `inf`, and a lone `]` for an empty list.
+//! Parser of `mlperf_log_detail.txt`. It accepts what the reference writes: unescaped strings,
+//! `nan` and `inf`, and a single `]` for an empty list.
 
 use std::path::Path;
 use std::{fs, io};
@@ -8,37 +8,37 @@ use super::cursor::Cursor;
 use super::{LogReadProblem, ProblemKind};
 use crate::clock::Nanos;
 
-/// A number as the log has it: the text is exact, the values are read from it.
+/// Number with its exact text in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Number {
-    /// The digits in the log.
+    /// Text of the number.
     pub text: String,
 }
 
 impl Number {
-    /// The number; may be NaN or infinite.
+    /// Returns the number, which may be NaN or infinite.
     #[must_use]
     pub fn as_f64(&self) -> f64 {
         self.text.parse().unwrap_or(f64::NAN)
     }
 
-    /// The number, if it is whole and not negative.
+    /// Returns the number if it is whole and not negative.
     #[must_use]
     pub fn as_u64(&self) -> Option<u64> {
         self.text.parse().ok()
     }
 }
 
-/// What a key stands for.
+/// Value of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Ours, where the reference has `nan` or `inf`.
+    /// Null, which Dyno writes for `nan` and `inf` of the reference.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A number.
     Number(Number),
-    /// A string: decoded where it is valid JSON, else as it stands.
+    /// A string: decoded if it is valid JSON, otherwise unchanged.
     Text(String),
     /// A list of whole numbers.
     List(Vec<u64>),
@@ -46,7 +46,7 @@ pub enum Value {
     Map(Vec<(String, String)>),
 }
 
-/// A line of the log.
+/// Line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Line, from 1.
@@ -55,43 +55,42 @@ pub struct Entry {
     pub key: String,
     /// Value.
     pub value: Value,
-    /// When, in ns since the origin of the log.
+    /// Time in ns since the origin of the log.
     pub at: Nanos,
-    /// Counted as an error.
+    /// Whether it counts as an error.
     pub is_error: bool,
-    /// Counted as a warning.
+    /// Whether it counts as a warning.
     pub is_warning: bool,
     /// Source file that wrote it.
     pub file: String,
     /// Line of that file.
     pub line_no: u64,
-    /// Process.
+    /// Process id.
     pub pid: u64,
-    /// Thread.
+    /// Thread id.
     pub tid: u64,
 }
 
-/// A detail log.
+/// Parsed detail log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Detail {
-    /// Every line that reads, in order.
+    /// All readable lines, in order.
     pub entries: Vec<Entry>,
 }
 
 impl Detail {
-    /// The value of a key; of the last line that has it, as the official parsers
-    /// take it.
+    /// Returns the value of a key from the last line that has it, like the official parsers.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&Value> {
         self.entries.iter().rev().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The values of a key, in order.
+    /// Returns all values of a key, in order.
     pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Value> {
         self.entries.iter().filter(move |entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// A whole number.
+    /// Returns the value of a key if it is a whole number.
     #[must_use]
     pub fn whole(&self, key: &str) -> Option<u64> {
         match self.value(key)? {
@@ -100,7 +99,7 @@ impl Detail {
         }
     }
 
-    /// A number.
+    /// Returns the value of a key if it is a number.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<f64> {
         match self.value(key)? {
@@ -109,7 +108,7 @@ impl Detail {
         }
     }
 
-    /// A string.
+    /// Returns the value of a key if it is a string.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.value(key)? {
@@ -118,7 +117,7 @@ impl Detail {
         }
     }
 
-    /// A truth value.
+    /// Returns the value of a key if it is a boolean.
     #[must_use]
     pub fn flag(&self, key: &str) -> Option<bool> {
         match self.value(key)? {
@@ -127,22 +126,22 @@ impl Detail {
         }
     }
 
-    /// The lines that are errors.
+    /// Returns the lines that count as errors.
     pub fn errors(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.is_error)
     }
 }
 
-/// Reads a detail log from its file.
+/// Reads and parses the file of a detail log; also returns the problems of unreadable lines.
 ///
 /// # Errors
-/// The file cannot be read. Lines that cannot be read are collected.
+/// If the file cannot be read.
 pub fn read_detail_file(path: &Path) -> io::Result<(Detail, Vec<LogReadProblem>)> {
     let bytes = fs::read(path)?;
     Ok(read_detail(&String::from_utf8_lossy(&bytes)))
 }
 
-/// Reads a detail log.
+/// Parses a detail log; also returns the problems of unreadable lines.
 #[must_use]
 pub fn read_detail(text: &str) -> (Detail, Vec<LogReadProblem>) {
     let mut detail = Detail::default();
@@ -169,7 +168,7 @@ fn read_line(line: usize, text: &str) -> Result<Entry, ProblemKind> {
     let (_, rest) = text.split_once(START).ok_or(foreign)?;
     let field = |field| ProblemKind::Field { field };
     let (key, rest) = rest.split_once("\", \"value\": ").ok_or(field("key"))?;
-    // From the right, because a string of the reference may contain anything.
+    // Searched from the right, because an unescaped string may contain anything.
     let (value, rest) = rest.rsplit_once(", \"time_ms\": ").ok_or(field("value"))?;
     let (time, rest) = rest.split_once(", \"namespace\": ").ok_or(field("time_ms"))?;
     let tail = |name: &'static str| after(rest, name).ok_or(ProblemKind::Field { field: name });
@@ -192,13 +191,13 @@ fn read_line(line: usize, text: &str) -> Result<Entry, ProblemKind> {
     })
 }
 
-/// The text of a field of the metadata, up to the comma or brace after it.
+/// Returns the text of a metadata field, up to the next comma or brace.
 fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("\"{name}\": "))?;
     Some(&rest[..rest.find([',', '}'])?])
 }
 
-/// Reads `12.000345` ms as ns without rounding.
+/// Parses milliseconds such as `12.000345` as ns without rounding.
 fn milliseconds(text: &str) -> Option<Nanos> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 6 || !fraction.bytes().all(|b| b.is_ascii_digit()) {

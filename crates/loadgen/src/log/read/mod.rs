@@ -1,8 +1,7 @@
-//! Reads the four log files back: Dyno's own and the reference's, whose detail
+//! Parsers of the four log files: Dyno's own and the reference's, whose detail
 //! and trace logs are not always valid JSON.
 //!
-//! Readers collect what they cannot read instead of stopping, name the line, and
-//! never panic, whatever the bytes.
+//! Readers collect unreadable lines with their numbers instead of stopping, and never panic.
 
 mod accuracy;
 mod agree;
@@ -14,47 +13,47 @@ mod trace;
 use std::fmt;
 
 pub use accuracy::{AccuracyEntry, AccuracyReader, open_accuracy};
-pub use agree::{Disagreement, Said, disagreements, disagreements_with};
+pub use agree::{ComparedValue, Disagreement, disagreements, disagreements_with};
 pub use detail::{Detail, Entry, Number, Value, read_detail, read_detail_file};
 pub use summary::{Summary, read_summary};
 pub use trace::{TraceEvent, TraceReader, TraceSample, record_of, samples_of};
 
-/// A line of a log that does not read.
+/// Problem with a line of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogReadProblem {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Kind of the problem.
     pub kind: ProblemKind,
 }
 
-/// What can be wrong with a line of a log.
+/// Kind of a problem with a line of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// Something else than a line of this log.
+    /// The line does not belong to this log.
     Foreign {
-        /// What such a line looks like.
+        /// Expected form of a line.
         expected: &'static str,
     },
-    /// A field is missing or does not read.
+    /// A field is missing or cannot be parsed.
     Field {
         /// Name of the field.
         field: &'static str,
     },
-    /// The value of a key does not read.
+    /// The value of a key cannot be parsed.
     Value {
-        /// The key.
+        /// Name of the key.
         key: String,
     },
     /// The file ends before it is complete.
     Truncated {
-        /// What should have come.
+        /// Expected content.
         expected: &'static str,
     },
-    /// The file could not be read any further.
+    /// The rest of the file could not be read.
     Io {
-        /// What the system said.
+        /// Message of the operating system.
         message: String,
     },
 }

@@ -1,41 +1,40 @@
-//! `mlperf_log_summary.txt`: labels with values, and blocks of text.
+//! Parser of `mlperf_log_summary.txt`: labels with values, and blocks of text.
 
 use super::{LogReadProblem, ProblemKind};
 
-/// A summary log, of a text that is kept elsewhere.
+/// Parsed summary log, which borrows from its text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary<'t> {
-    /// Each `label : value` in order, with its line.
+    /// Each `label : value` in order, with its line number.
     pub fields: Vec<(usize, &'t str, &'t str)>,
     /// The lines under `Recommendations:`, with their line ends.
     pub recommendations: String,
     /// The lines under each early-stopping headline, with the headline.
     pub early_stopping: Vec<(String, String)>,
-    /// Warnings that the trailer counts; `None` where there is no trailer (the
-    /// run was interrupted).
+    /// Number of warnings in the trailer; `None` without a trailer (the run was interrupted).
     pub warnings: Option<u64>,
-    /// Errors that the trailer counts.
+    /// Number of errors in the trailer.
     pub errors: Option<u64>,
 }
 
 impl<'t> Summary<'t> {
-    /// The value of a label, such as `Result is` or `target_qps`.
+    /// Returns the value of a label, such as `Result is` or `target_qps`.
     #[must_use]
     pub fn value(&self, label: &str) -> Option<&'t str> {
         self.fields.iter().find(|(_, l, _)| *l == label).map(|(_, _, value)| *value)
     }
 }
 
-/// Which block of text the lines that begin with ` *` belong to.
+/// Block of text that lines beginning with ` *` belong to.
 enum Block {
     None,
     Recommendations,
     EarlyStopping,
-    /// The note on equal issue, which has no values and ends at an empty line.
+    /// Note on equal issue: it has no values and ends at an empty line.
     Note,
 }
 
-/// Reads a summary log.
+/// Parses a summary log; also returns the problems found.
 #[must_use]
 pub fn read_summary(text: &str) -> (Summary<'_>, Vec<LogReadProblem>) {
     let mut summary = Summary::default();
@@ -94,7 +93,8 @@ fn is_layout(line: &str) -> bool {
     line.bytes().all(|b| b == b'=') || titles.contains(&line)
 }
 
-/// `No errors encountered during test.` or `3 ERRORS encountered. See ...`.
+/// Parses `No errors encountered during test.` or `3 ERRORS encountered. See ...`; returns the
+/// count.
 fn trailer(line: &str, what: &str) -> Option<u64> {
     let (count, rest) = line.split_once(' ')?;
     let (noun, rest) = rest.split_once(' ')?;

@@ -1,5 +1,5 @@
-//! `mlperf_log_trace.json`, line by line: the reference's file as a whole is not
-//! JSON, because some of its strings are quoted twice.
+//! Parser of `mlperf_log_trace.json`, line by line: the file of the reference is not valid JSON as
+//! a whole, because some of its strings are quoted twice.
 
 use std::io::BufRead;
 
@@ -8,27 +8,27 @@ use super::{LogReadProblem, ProblemKind};
 use crate::clock::Nanos;
 use crate::record::Record;
 
-/// One event of a trace.
+/// Event of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceEvent {
     /// Line of the file, from 1.
     pub line: usize,
-    /// Such as `Sample` or `IssueQuery`.
+    /// Name, such as `Sample` or `IssueQuery`.
     pub name: String,
     /// The phase of the trace format: `X`, `C`, `b`, `e`, `n` or `M`.
     pub phase: char,
-    /// When, in ns since the origin of the trace.
+    /// Time in ns since the origin of the trace.
     pub ts: Nanos,
-    /// How long, ns; for phase `X`.
+    /// Length in ns, for phase `X`.
     pub dur: Option<Nanos>,
-    /// Links the events of one sample.
+    /// Id that links the events of one sample.
     pub id: Option<u64>,
-    /// The arguments that are whole numbers.
+    /// Arguments that are whole numbers.
     pub args: Vec<(String, u64)>,
 }
 
 impl TraceEvent {
-    /// A numeric argument.
+    /// Returns a numeric argument.
     #[must_use]
     pub fn arg(&self, name: &str) -> Option<u64> {
         self.args.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
@@ -45,7 +45,7 @@ pub struct TraceReader<R> {
 }
 
 impl<R: BufRead> TraceReader<R> {
-    /// Reads from `source`.
+    /// Returns a reader of `source`.
     pub fn new(source: R) -> Self {
         Self { source, bytes: Vec::new(), line: 0, ended: false }
     }
@@ -84,7 +84,7 @@ impl<R: BufRead> Iterator for TraceReader<R> {
     }
 }
 
-/// The event of a line; `None` for the opening line and for empty ones.
+/// Parses the event of a line; returns `None` for the opening line and for empty lines.
 fn read_event(line: usize, bytes: &[u8]) -> Result<Option<TraceEvent>, ProblemKind> {
     let text = bytes.trim_ascii();
     if text.is_empty() || text.starts_with(b"{\"traceEvents\"") {
@@ -118,8 +118,8 @@ fn read_event(line: usize, bytes: &[u8]) -> Result<Option<TraceEvent>, ProblemKi
                 event.dur = Some(cursor.word().and_then(microseconds).ok_or(bad("dur"))?);
             }
             b"id" => event.id = Some(cursor.integer().ok_or(bad("id"))?),
-            // The arguments come last. Those that are not numbers may be quoted
-            // twice and are of no interest.
+            // The arguments come last. Arguments that are not numbers may be quoted twice and are
+            // ignored.
             b"args" => {
                 read_args(&mut cursor, &mut event.args);
                 return if text.ends_with(b"}},") || text.ends_with(b"}}") {
@@ -159,7 +159,7 @@ fn read_args(cursor: &mut Cursor, args: &mut Vec<(String, u64)>) {
     }
 }
 
-/// Reads microseconds with up to three decimals as ns, without rounding.
+/// Parses microseconds with up to three decimals as ns, without rounding.
 fn microseconds(text: &str) -> Option<Nanos> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
@@ -169,24 +169,24 @@ fn microseconds(text: &str) -> Option<Nanos> {
     whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(nanos)
 }
 
-/// What a trace says of one sample.
+/// Data of one sample in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceSample {
     /// Sequence number of the sample within the test.
     pub sample_seq: u64,
     /// Sequence number of its query within the test.
     pub query_seq: u64,
-    /// Which sample of the data set.
+    /// Index in the data set.
     pub sample_idx: u64,
     /// When its query was due, ns since the origin of the trace.
     pub scheduled_at: Nanos,
-    /// Issue, in ns after it was due.
+    /// Time from the due time to the issue, ns.
     pub issue_start_ns: u64,
-    /// Completion, in ns after it was due; `None` if it never came.
+    /// Time from the due time to the completion, ns; `None` if it never completed.
     pub complete_ns: Option<u64>,
 }
 
-/// The samples of a trace in order of their sequence numbers.
+/// Returns the samples of a trace in the order of their sequence numbers, and the problems found.
 pub fn samples_of<R: BufRead>(reader: TraceReader<R>) -> (Vec<TraceSample>, Vec<LogReadProblem>) {
     let mut samples = Vec::new();
     let mut problems = Vec::new();
@@ -216,12 +216,11 @@ fn sample(event: &TraceEvent) -> Result<TraceSample, ProblemKind> {
     })
 }
 
-/// Rebuilds the columns of a run from its samples (those of one run, in order of
-/// their sequence numbers), or `None` if they are not whole queries of
-/// `samples_per_query` samples.
+/// Rebuilds the record of a run from its samples, which are in the order of their sequence numbers.
+/// Returns `None` if they are not complete queries of `samples_per_query` samples.
 ///
-/// `started_at` is the start of the run in ns since the origin of the trace; the
-/// due times are kept where `scheduled` says that queries were due at set times.
+/// `started_at` is the start of the run in ns since the origin of the trace. `scheduled` states
+/// whether queries were due at set times.
 #[must_use]
 pub fn record_of(
     samples: &[TraceSample],

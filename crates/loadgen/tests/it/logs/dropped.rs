@@ -7,14 +7,14 @@ use std::path::Path;
 use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{LogFiles, LogSettings};
-use dyno_loadgen::run::{Keep, TestLog, run};
+use dyno_loadgen::run::{RecordRetention, TestLog, run};
 use dyno_loadgen::settings::{Repetition, TestMode, TestSettings};
 
 use crate::interval::{Batches, every_50_ms};
 use crate::null::{NullLibrary, tenant};
 
 /// At most 9 streams pass.
-fn play(keep: Keep, settings: &TestSettings) -> TestLog {
+fn play(keep: RecordRetention, settings: &TestSettings) -> TestLog {
     let library = NullLibrary::new(1_000, 1_000);
     let mut system = Batches::new(|streams| streams as u64 * 5_000_000 + 1_000);
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
@@ -23,11 +23,11 @@ fn play(keep: Keep, settings: &TestSettings) -> TestLog {
 
 /// Per run its number of streams, and whether its record is there.
 fn kept(log: &TestLog) -> Vec<(u64, bool)> {
-    let of = |run: &dyno_loadgen::run::RunLog| {
+    let kept = |run: &dyno_loadgen::run::RunLog| {
         assert_eq!(run.dropped.is_some(), run.record.issued_at.is_empty());
         (run.plan.samples_per_query, run.dropped.is_none())
     };
-    log.runs().map(of).collect()
+    log.runs().map(kept).collect()
 }
 
 /// Summary and detail log.
@@ -45,38 +45,39 @@ fn texts(name: &str, log: &TestLog) -> [String; 2] {
 fn only_records_of_runs_that_can_be_the_result_stay_in_memory() {
     let peak = TestMode::FindPeakPerformance;
     let confirm = |runs| Repetition::Confirm { runs, decrement: None };
-    let of =
+    let settings =
         |streams, repetition, mode| TestSettings { repetition, mode, ..every_50_ms(streams, 40) };
     let (dropped, left) = (|n| (n, false), |n| (n, true));
     for (name, settings, expected) in [
         (
             "lowered",
-            of(12, confirm(5), TestMode::PerformanceOnly),
+            settings(12, confirm(5), TestMode::PerformanceOnly),
             [[12, 11, 10].map(dropped).to_vec(), [9; 5].map(left).to_vec()].concat(),
         ),
         (
             "found",
-            of(1, confirm(2), peak),
+            settings(1, confirm(2), peak),
             [[1, 2, 4, 8, 16, 12, 10, 9].map(dropped).to_vec(), [9; 2].map(left).to_vec()].concat(),
         ),
         // The last one that passed.
         (
             "searched",
-            of(1, Repetition::Once, peak),
+            settings(1, Repetition::Once, peak),
             [[1, 2, 4, 8, 16, 12, 10].map(dropped).to_vec(), vec![left(9)]].concat(),
         ),
         // What passed is not the last one.
         (
             "below",
-            of(3, Repetition::Once, peak),
+            settings(3, Repetition::Once, peak),
             vec![dropped(3), dropped(6), dropped(12), left(9), dropped(10)],
         ),
-        ("failed", of(12, Repetition::Minimum(5), TestMode::PerformanceOnly), vec![left(12)]),
+        ("failed", settings(12, Repetition::Minimum(5), TestMode::PerformanceOnly), vec![left(12)]),
     ] {
-        let (some, all) = (play(Keep::Results, &settings), play(Keep::Every, &settings));
+        let (some, all) =
+            (play(RecordRetention::Results, &settings), play(RecordRetention::Every, &settings));
         assert_eq!(kept(&some), expected, "{name}");
         assert!(kept(&all).iter().all(|(_, is_kept)| *is_kept), "{name}");
-        // Whatever is dropped, nobody misses it.
+        // Dropped records change neither log.
         assert_eq!(some.result(), all.result(), "{name}");
         assert!(some.repeated().eq(all.repeated()), "{name}");
         assert_eq!(texts("some", &some), texts("all", &all), "{name}");
@@ -90,7 +91,7 @@ fn responses_that_are_to_be_logged_are_kept_with_their_records() {
         accuracy_log_probability: 1.0,
         ..every_50_ms(12, 40)
     };
-    let log = play(Keep::Results, &wanted);
+    let log = play(RecordRetention::Results, &wanted);
     assert!(kept(&log).iter().all(|(_, is_kept)| *is_kept));
     assert_eq!(kept(&log).len(), 8);
 }

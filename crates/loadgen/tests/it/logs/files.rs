@@ -5,17 +5,20 @@ use std::fs;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::{MILLISECOND, WallTime};
+use dyno_loadgen::drive::Process;
+use dyno_loadgen::early_stopping::Criterion;
 use dyno_loadgen::log::read::{
     TraceReader, Value, open_accuracy, read_detail_file, read_summary, record_of, samples_of,
 };
 use dyno_loadgen::log::{LogError, LogFiles, LogSettings, combined_fingerprint, expected_bytes};
+use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{
-    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
+    AccuracyLog, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, Tokens,
 };
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record};
-use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
 use dyno_loadgen::search::Unit;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Origin, Repetition, Scenario, Settings, TestMode, TraceRules,
 };
@@ -100,7 +103,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
         generated_queries: 3,
         generated_samples_per_query: 1,
         generated_duration: 3_000_000,
-        ended: Ended::Naturally,
+        ended: EndReason::Naturally,
         record,
         dropped: None,
         load: Span { begin: 10_000, end: 12_000 },
@@ -135,7 +138,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
             Event::Result { runs_back: 0, at: 810_000 },
         ],
         complete: true,
-        sought: None,
+        search: None,
     }
 }
 
@@ -348,7 +351,7 @@ fn a_run_of_one_query_has_null_where_the_reference_has_nan() {
 fn misuse_and_messages_are_counted_in_both_logs() {
     let mut log = test_log(plan(Load::SingleStream { percentile: 0.9 }), record());
     let run = run_of(&mut log);
-    run.ended = Ended::MaxQueryCount { issued: 3 };
+    run.ended = EndReason::MaxQueryCount { issued: 3 };
     run.record.misuse = Misuse { duplicate: 2, unknown: 50, ..Misuse::default() };
     let audit = Message {
         at: 1_000,

@@ -1,4 +1,4 @@
-//! Tests played in virtual time: what their logs say is what happened.
+//! Logs of tests in virtual time agree with what happened.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -12,7 +12,7 @@ use dyno_loadgen::log::read::{
 };
 use dyno_loadgen::log::{LogFiles, LogSettings, reports};
 use dyno_loadgen::record::Outcome;
-use dyno_loadgen::run::{Event, Keep, TestLog, run};
+use dyno_loadgen::run::{Event, RecordRetention, TestLog, run};
 use dyno_loadgen::settings::{Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use serde_json::Value as Json;
@@ -63,8 +63,8 @@ fn check(name: &str, settings: &TestSettings) -> TestLog {
     let mut worker = Worker::default();
     let origin = WallTime { unix_ns: 1_795_223_776_000_000_000 };
     let mut driver = VirtualTime::new(&mut worker, origin);
-    let log =
-        run(&mut driver, &[tenant(settings, &library)], Keep::Every, &mut |_| {}).swap_remove(0);
+    let log = run(&mut driver, &[tenant(settings, &library)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0);
 
     let outdir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("played").join(name);
     fs::create_dir_all(&outdir).unwrap();
@@ -197,7 +197,7 @@ fn a_fixed_interval_is_told_in_the_words_of_the_releases_that_had_it() {
     let run = log.result().unwrap();
     let queries = run.record.query_count() as u64;
     assert_eq!(detail.whole("dyno_skipping_queries"), Some(queries));
-    // Recounted from when the trace says that queries were due; ticks are cut off
+    // Recounted from the due times in the trace; ticks are truncated
     // to whole ns.
     let due = &run.record.scheduled_at;
     let skipped = |pair: &[Nanos]| (pair[1] - pair[0] + 1) / 50_000_000 - 1;

@@ -1,35 +1,36 @@
 //! What Dyno would keep of a test, rebuilt from the reference's logs of it.
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
-use dyno_loadgen::early_stopping::{Estimate, Params};
+use dyno_loadgen::drive::Process;
+use dyno_loadgen::early_stopping::{Criterion, Estimate, Params};
 use dyno_loadgen::log::Report;
 use dyno_loadgen::log::read::{AccuracyEntry, Detail, Entry, Summary, Value};
+use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::metrics::{
-    Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBound, PERCENTILES, Rates,
-    ScenarioEstimates, TokenRates,
+    Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBoundCounts, PERCENTILES,
+    Rates, ScenarioEstimates, TokenRates,
 };
 use dyno_loadgen::plan::{
-    AccuracyLog, Criterion, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, StreamPacing,
-    Tokens,
+    AccuracyLog, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, StreamPacing, Tokens,
 };
 use dyno_loadgen::record::{LoggedResponse, Record};
-use dyno_loadgen::run::{Event, Message, Process, RunLog, Severity, Span, TestLog};
+use dyno_loadgen::run::{Event, RunLog, Span, TestLog};
 use dyno_loadgen::search::Unit;
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Origin, Repetition, Scenario, Setting, Settings, TestMode, TraceRules,
 };
 use dyno_loadgen::verdict::{Judgement, judge};
 
-/// A test with what its logs say of the reported run.
-pub struct Rebuilt {
+/// A test with the reported run of its logs.
+pub struct RebuiltTest {
     pub log: TestLog,
     pub reported: Option<RunLog>,
     pub metrics: Option<Metrics>,
     pub judgement: Option<Judgement>,
 }
 
-impl Rebuilt {
+impl RebuiltTest {
     pub fn reports(&self) -> Vec<Report<'_>> {
         let Some(run) = &self.reported else { return Vec::new() };
         let metrics = self.metrics.clone().unwrap();
@@ -37,7 +38,7 @@ impl Rebuilt {
     }
 }
 
-pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntry]) -> Rebuilt {
+pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntry]) -> RebuiltTest {
     let requested = settings(detail);
     let plan = plan(detail);
     let mut events = events(detail, &plan);
@@ -70,9 +71,9 @@ pub fn test_log(detail: &Detail, summary: &Summary<'_>, accuracy: &[AccuracyEntr
         plan,
         events,
         complete: true,
-        sought: None,
+        search: None,
     };
-    Rebuilt { log, reported, metrics, judgement }
+    RebuiltTest { log, reported, metrics, judgement }
 }
 
 fn whole(detail: &Detail, key: &str) -> u64 {
@@ -185,7 +186,7 @@ fn events(detail: &Detail, plan: &Plan) -> Vec<Event> {
                 let Value::List(loaded) = &entry.value else { panic!("a list") };
                 let samples = loaded.iter().map(|&i| u32::try_from(i).unwrap()).collect();
                 let span = Span { begin: entry.at, end: entry.at };
-                // A search loads once for several runs, and says so in between.
+                // A search loads once for several runs and logs that between them.
                 if detail.entries[at + 1].key == "generic_message" {
                     events.push(Event::Loaded { span, samples });
                 } else {
@@ -218,7 +219,7 @@ fn empty_run(plan: &Plan) -> RunLog {
         generated_queries: 0,
         generated_samples_per_query: 0,
         generated_duration: 0,
-        ended: Ended::TraceIssued,
+        ended: EndReason::TraceIssued,
         record: Record::default(),
         dropped: None,
         load: Span::default(),
@@ -250,14 +251,14 @@ fn message(entry: &Entry) -> Message {
     Message { at: entry.at, key, severity, text: text(entry).into() }
 }
 
-fn ended(text: &str) -> Option<Ended> {
+fn ended(text: &str) -> Option<EndReason> {
     let number = || text.rsplit(' ').next().unwrap().parse().unwrap();
     if text.starts_with("Ending naturally") {
-        Some(Ended::Naturally)
+        Some(EndReason::Naturally)
     } else if text.starts_with("Ending early: Ran out") {
-        Some(Ended::RanOut)
+        Some(EndReason::RanOut)
     } else if text.contains("Max query count reached") {
-        Some(Ended::MaxQueryCount { issued: number() })
+        Some(EndReason::MaxQueryCount { issued: number() })
     } else {
         None
     }
@@ -301,9 +302,9 @@ fn metrics(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Metrics {
         sample_count,
         failed: FailureCounts::default(),
         missing: 0,
-        over: OverBound {
+        over: OverBoundCounts {
             latency: detail.whole("result_overlatency_query_count").unwrap_or(0),
-            ..OverBound::default()
+            ..OverBoundCounts::default()
         },
         intervals: None,
         latency,
@@ -420,7 +421,7 @@ fn estimates(detail: &Detail, plan: &Plan, queries: u64) -> Option<ScenarioEstim
     if matches!(plan.load, Load::Server(_) | Load::Offline) {
         return None;
     }
-    let of = |key: &str| {
+    let finding = |key: &str| {
         let text = detail.text(key)?;
         let mut found = text
             .split("percentile estimate: ")
@@ -439,9 +440,9 @@ fn estimates(detail: &Detail, plan: &Plan, queries: u64) -> Option<ScenarioEstim
         tail: None,
     };
     Some(ScenarioEstimates {
-        latency: of("early_stopping_result").unwrap_or(none),
-        first_token: of("early_stopping_ttft_result"),
-        time_per_output_token: of("early_stopping_tpot_result"),
+        latency: finding("early_stopping_result").unwrap_or(none),
+        first_token: finding("early_stopping_ttft_result"),
+        time_per_output_token: finding("early_stopping_tpot_result"),
     })
 }
 

@@ -129,7 +129,7 @@ fn the_summary_is_the_references_byte_for_byte() {
 
 #[test]
 fn the_detail_log_has_the_references_keys_and_values_in_its_order() {
-    // What the reference says of its own build, and what only Dyno says.
+    // Lines about the build of the reference, and lines that only Dyno writes.
     let own = |key: &str| key.starts_with("loadgen_") || key.starts_with("dyno_");
     for folder in folders() {
         let detail = detail_of(&folder);
@@ -170,7 +170,7 @@ fn the_accuracy_log_is_the_references_byte_for_byte() {
 }
 
 /// The runs whose traces show every sample, rebuilt with all their times.
-fn traced() -> Vec<(PathBuf, rebuild::Rebuilt, Detail)> {
+fn traced() -> Vec<(PathBuf, rebuild::RebuiltTest, Detail)> {
     let mut traced = Vec::new();
     for folder in folders() {
         if !folder.to_string_lossy().ends_with("-PerformanceOnly-trace") {
@@ -211,7 +211,7 @@ fn metrics_of_a_traced_run_are_those_of_its_detail_log() {
         else {
             panic!("there is a run");
         };
-        let metrics = Metrics::of(&run.record, &run.plan);
+        let metrics = Metrics::from_record(&run.record, &run.plan);
         let logged = rebuilt.metrics.as_ref().unwrap();
         let place = folder.display();
         assert_eq!(metrics.latency, logged.latency, "{place}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::drive::real::RealTime;
-use dyno_loadgen::drive::{Driver, Job, JobTenant, Played, PlayedTenant};
+use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome, TenantOutcome};
 use dyno_loadgen::plan::{Library as Samples, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::{Scenario, TestSettings};
@@ -44,7 +44,7 @@ pub fn settings(scenario: Scenario, queries: u64, qps: f64) -> TestSettings {
 }
 
 /// Plays one run, of which all answers are kept.
-pub fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> PlayedTenant {
+pub fn play(client: &Arc<Client>, library: &Library, settings: &TestSettings) -> TenantOutcome {
     play_timed(client, library, settings).0.tenants.swap_remove(0)
 }
 
@@ -53,7 +53,7 @@ pub fn play_timed(
     client: &Arc<Client>,
     library: &Library,
     settings: &TestSettings,
-) -> (Played, Clock) {
+) -> (RunOutcome, Clock) {
     let total = library.total_sample_count() as u64;
     let samples = Samples { total, performance: total };
     let settings = TestSettings { accuracy_log_probability: 1.0, ..settings.clone() };

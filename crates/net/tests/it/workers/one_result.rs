@@ -3,7 +3,7 @@
 use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{LogFiles, LogSettings};
-use dyno_loadgen::run::{Event, Keep, RunLog, TestLog, run};
+use dyno_loadgen::run::{Event, RecordRetention, RunLog, TestLog, run};
 use dyno_loadgen::settings::{Arrivals, Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::verdict::Verdict;
 
@@ -12,7 +12,8 @@ use super::rig::{ByIndex, Numbers, Time, gathered, played, tenant};
 fn alone(settings: &TestSettings) -> TestLog {
     let mut system = ByIndex::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    run(&mut driver, &[tenant(settings, &Numbers)], Keep::Every, &mut |_| {}).swap_remove(0)
+    run(&mut driver, &[tenant(settings, &Numbers)], RecordRetention::Every, &mut |_| {})
+        .swap_remove(0)
 }
 
 /// The log without what belongs to the place and the time of the test.

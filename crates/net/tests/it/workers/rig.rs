@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use dyno_loadgen::clock::{Clock, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::drive::{Driver, Job, Played};
+use dyno_loadgen::drive::{Driver, Job, Process, RunOutcome};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::{Failure, Outcome};
-use dyno_loadgen::run::{Keep, Process, Tenant, TestLog, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
 use dyno_net::worker::coordinator::{Coordinator, Listen, Listening};
@@ -106,7 +106,7 @@ impl Driver for Gated {
     fn aborted(&self) -> bool {
         false
     }
-    fn play(&mut self, job: &Job<'_>) -> Played {
+    fn play(&mut self, job: &Job<'_>) -> RunOutcome {
         let _ = self.1.wait();
         VirtualTime::new(&mut self.0, WallTime { unix_ns: 0 }).play(job)
     }
@@ -126,7 +126,7 @@ impl Rig for TestRig {
         &Numbers
     }
     /// The samples of the first tenant.
-    fn report(&self, _job: &Job<'_>, played: &Played) -> Vec<u8> {
+    fn report(&self, _job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let indices = played.tenants[0].record.indices.iter();
         indices.flat_map(|index| index.to_le_bytes()).collect()
     }
@@ -197,5 +197,5 @@ pub fn played(coordinator: &Coordinator, settings: &TestSettings) -> TestLog {
     let system = ("by index", SIZE);
     let mut driver = coordinator.begin(system, settings.scenario, vec![settings.clone()]);
     let tenants = [tenant(settings, &library)];
-    run(&mut driver, &tenants, Keep::Every, &mut |_| {}).swap_remove(0)
+    run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}).swap_remove(0)
 }

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 
 use dyno_loadgen::clock::{Clock, SECOND};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_net::worker::coordinator::{GatherError, Listen, Listening};
 use dyno_net::worker::member::{Join, Member, MemberError};
@@ -53,7 +53,7 @@ fn a_worker_that_goes_away_ends_the_run_with_a_reason() {
     let lost_index = half.join().unwrap();
     assert!(clock.now() < 60 * SECOND, "the run would last ten minutes");
     let run = log.runs().next().unwrap();
-    assert_eq!(run.ended, Ended::Lost { worker: lost_index, of: 2 });
+    assert_eq!(run.ended, EndReason::Lost { worker: lost_index, workers: 2 });
     let reports = dyno_loadgen::log::reports(&log);
     assert!(!reports[0].is_valid());
     let lost = coordinator.lost().unwrap().to_string();
@@ -97,7 +97,7 @@ fn what_was_measured_before_an_abort_is_kept() {
         run.join().unwrap()
     });
     let run = log.runs().next().unwrap();
-    assert_eq!(run.ended, Ended::Aborted);
+    assert_eq!(run.ended, EndReason::Aborted);
     assert!(run.record.query_count() >= 50);
     drop(coordinator);
     for thread in threads {
@@ -208,7 +208,7 @@ fn a_worker_that_is_interrupted_says_so() {
         goes_on.store(false, std::sync::atomic::Ordering::Relaxed);
         run.join().unwrap()
     });
-    assert_eq!(log.runs().next().unwrap().ended, Ended::Lost { worker: 0, of: 1 });
+    assert_eq!(log.runs().next().unwrap().ended, EndReason::Lost { worker: 0, workers: 1 });
     let lost = coordinator.lost().unwrap().to_string();
     assert_eq!(lost, "worker 1 left: a thread: it was interrupted");
     let ended = worker.join().unwrap().unwrap_err();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use dyno_loadgen::log::read::{Said, disagreements_with, read_summary};
+use dyno_loadgen::log::read::{ComparedValue, disagreements_with, read_summary};
 
 use crate::check::catalogue::{RUN_SUMMARY, RUN_SUMMARY_EMPTY};
 use crate::check::issues::{Issues, Location};
@@ -100,16 +100,16 @@ fn estimates_in(text: &str) -> impl Iterator<Item = (f64, f64)> {
 }
 
 /// Converts a value for comparison with a summary.
-fn said(value: &Value) -> Said<'_> {
+fn said(value: &Value) -> ComparedValue<'_> {
     match value {
-        Value::Null => Said::Null,
-        Value::Bool(flag) => Said::Flag(*flag),
+        Value::Null => ComparedValue::Null,
+        Value::Bool(flag) => ComparedValue::Flag(*flag),
         Value::Number(number) => match (number.as_u64(), number.as_f64()) {
-            (Some(whole), _) => Said::Whole(whole),
-            (None, number) => Said::Number(number.unwrap_or(f64::NAN)),
+            (Some(whole), _) => ComparedValue::Whole(whole),
+            (None, number) => ComparedValue::Number(number.unwrap_or(f64::NAN)),
         },
-        Value::String(text) => Said::Text(text),
-        Value::Array(_) | Value::Object(_) => Said::Other,
+        Value::String(text) => ComparedValue::Text(text),
+        Value::Array(_) | Value::Object(_) => ComparedValue::Other,
     }
 }
 

@@ -8,7 +8,7 @@ use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::run::{Keep, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
@@ -36,7 +36,7 @@ fn recorded(
     let plan = Plan::resolve(&settings, Library { total, performance: total }).unwrap();
     let tenant = Tenant { settings: Settings::from(settings), plan, library, messages: Vec::new() };
     let mut driver = RealTime::new(Arc::new(system));
-    let logs = run(&mut driver, &[tenant], Keep::Every, &mut |_| ());
+    let logs = run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| ());
     logs[0].runs().next().unwrap().record.clone()
 }
 

@@ -1,36 +1,38 @@
-//! What the issuing thread notes for onlookers: of every so-manieth query when
-//! it was due, in a ring that it alone writes. Without an onlooker nothing is
-//! noted, and with one about a thousand queries between two of its glances.
+//! Notes of the issuing thread for observers: the due time of every n-th query, in a ring that
+//! only this thread writes. Without an observer nothing is noted. With one, about a thousand
+//! queries are noted between two glances.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::glance::CHOSEN_AT_ONCE;
-use super::slab::Alone;
+use super::ResponseId;
+use super::slab::CachePadded;
 use crate::clock::Nanos;
-use crate::sut::ResponseId;
 
-/// Notes that the ring holds: more than are wanted between two glances, because
-/// the rate of the next ones is not known.
+/// Maximum number of queries chosen per glance.
+pub(crate) const CHOSEN_AT_ONCE: u64 = 1_024;
+
+/// Capacity of the ring: larger than the number of notes wanted between two glances, because the
+/// rate of the following queries is unknown.
 const SLOTS: u64 = 4 * CHOSEN_AT_ONCE;
 
-/// Glances that a run is expected to last for at least; only the part before the
-/// first one is noted by this.
+/// Assumed minimum number of glances per run. It sets the share of queries noted before the first
+/// glance.
 const LEAST_GLANCES: u64 = 64;
 
-/// No number but 0 has none of these bits.
+/// Mask of a ring that notes no query: only number 0 has none of these bits.
 const NOTHING: u64 = u64::MAX;
 
-/// Stored in place of a client lag where queries are due when they are issued.
+/// Stored instead of a client lag for queries that are due when they are issued.
 const NO_LAG: u64 = u64::MAX;
 
-/// The ring.
+/// Ring of notes.
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     /// A query is noted if its number has none of these bits.
     mask: AtomicU64,
     /// Notes written so far.
-    written: Alone<AtomicU64>,
-    /// Empty if nobody looks on.
+    written: CachePadded<AtomicU64>,
+    /// Empty without an observer.
     slots: Box<[Slot]>,
 }
 
@@ -44,46 +46,50 @@ struct Slot {
 
 /// One query, as noted when it was issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Note {
-    /// Of its first sample.
-    pub(super) first: ResponseId,
+pub(crate) struct Note {
+    /// Id of its first sample.
+    pub(crate) first: ResponseId,
     /// When it was due.
-    pub(super) due: Nanos,
-    /// The client's own lag, where queries are due at set times.
-    pub(super) client_lag: Option<Nanos>,
-    /// Queries that are issued for each one noted.
-    pub(super) stands_for: u64,
+    pub(crate) due: Nanos,
+    /// Lag caused by the client; `None` unless queries are due at set times.
+    pub(crate) client_lag: Option<Nanos>,
+    /// Queries issued per noted query.
+    pub(crate) stands_for: u64,
 }
 
 impl Notes {
-    /// Notes of a run nobody looks at.
-    pub(super) fn none() -> Self {
-        Self { mask: AtomicU64::new(NOTHING), written: Alone::default(), slots: Box::default() }
+    /// Returns empty notes, for a run without an observer.
+    pub(crate) fn none() -> Self {
+        Self {
+            mask: AtomicU64::new(NOTHING),
+            written: CachePadded::default(),
+            slots: Box::default(),
+        }
     }
 
-    /// Notes for an onlooker of a run of about this many queries.
-    pub(super) fn expecting(queries: u64) -> Self {
+    /// Returns notes for an observer of a run of about this many queries.
+    pub(crate) fn expecting(queries: u64) -> Self {
         let slots = (0..SLOTS).map(|_| Slot::default()).collect();
         let notes = Self { slots, ..Self::none() };
         notes.aim(queries / LEAST_GLANCES);
         notes
     }
 
-    /// From now on about [`CHOSEN_AT_ONCE`] of so many queries are noted.
-    pub(super) fn aim(&self, queries: u64) {
+    /// Sets the share of noted queries: about [`CHOSEN_AT_ONCE`] of the next `queries`.
+    pub(crate) fn aim(&self, queries: u64) {
         let every = queries.div_ceil(CHOSEN_AT_ONCE).max(1).next_power_of_two();
         self.mask.store(every - 1, Ordering::Relaxed);
     }
 
-    /// Whether the query of this number is to be noted.
+    /// Returns whether the query with this number is noted.
     #[inline]
-    pub(super) fn wants(&self, number: u64) -> bool {
+    pub(crate) fn wants(&self, number: u64) -> bool {
         number & self.mask.load(Ordering::Relaxed) == 0
     }
 
-    /// Notes those of a call's queries that are to be noted. Only one thread
-    /// writes. `first`, `due` and `client_lag` tell of the i-th of the call.
-    pub(super) fn write(
+    /// Writes the notes of one call. Only one thread may write. `note` returns the id, the due time
+    /// and the client lag of query i of the call.
+    pub(crate) fn write(
         &self,
         number: u64,
         queries: u64,
@@ -94,9 +100,8 @@ impl Notes {
         for i in (0..queries).filter(|i| (number + i) & mask == 0) {
             let Some(slot) = self.slots.get((written % SLOTS) as usize) else { return };
             let (first, due, client_lag) = note(i);
-            // Released one by one: who reads any of them sees that the notes
-            // before this one are written, and so that this slot is not the old
-            // one any more.
+            // Each store releases: a reader of any of these values sees the earlier notes and
+            // therefore knows that this slot was overwritten.
             slot.first.store(first.0, Ordering::Release);
             slot.due.store(due, Ordering::Release);
             slot.client_lag.store(client_lag.unwrap_or(NO_LAG), Ordering::Release);
@@ -106,9 +111,9 @@ impl Notes {
         }
     }
 
-    /// Hands over the notes from number `from` on that the ring still holds, and
-    /// returns how many have been written in all.
-    pub(super) fn read(&self, from: u64, mut to: impl FnMut(Note)) -> u64 {
+    /// Passes the notes from number `from` on that the ring still holds to `visit`, and returns how
+    /// many notes have been written in all.
+    pub(crate) fn read(&self, from: u64, mut visit: impl FnMut(Note)) -> u64 {
         if self.slots.is_empty() {
             return 0;
         }
@@ -121,9 +126,9 @@ impl Notes {
                 client_lag: Some(slot.client_lag.load(Ordering::Acquire)).filter(|&l| l != NO_LAG),
                 stands_for: slot.stands_for.load(Ordering::Acquire),
             };
-            // Whoever writes note `number + SLOTS` has written all before it.
+            // Note `number + SLOTS` overwrites this slot after all notes before it.
             if self.written.0.load(Ordering::Acquire) < number + SLOTS {
-                to(note);
+                visit(note);
             }
         }
         end
@@ -134,8 +139,8 @@ impl Notes {
 mod tests {
     use super::*;
 
-    fn note(of: u64) -> (ResponseId, Nanos, Option<Nanos>) {
-        (ResponseId::new(1, 0, of), of + 1, Some(of + 2))
+    fn note(sequence: u64) -> (ResponseId, Nanos, Option<Nanos>) {
+        (ResponseId::new(1, 0, sequence), sequence + 1, Some(sequence + 2))
     }
 
     #[test]

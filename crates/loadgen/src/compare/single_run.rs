@@ -1,72 +1,81 @@
-//! What one run says of itself: limits of its own figures. They hold for runs
-//! like this one; how much runs vary among themselves is not in them.
+//! Confidence limits of the figures of a single run. They cover the variation within the run, but
+//! not the variation between runs.
+//!
+//! ```
+//! use dyno_loadgen::compare::single_run::share;
+//!
+//! let failed: Vec<bool> = (0..1_000).map(|query| query % 100 == 0).collect();
+//! let failures = share(&failed, 0.05).unwrap();
+//! assert_eq!(failures.value, 0.01);
+//! assert!(failures.low < 0.01 && 0.01 < failures.high);
+//! ```
 
 use super::probability::normal;
-use super::within::{self, TooFew, mean, percentiles};
+use super::within::{self, DataShortage, mean, percentiles};
 use crate::clock::Nanos;
 
-/// Factors of a figure: with confidence `1 - risk` the true one lies between the
-/// two multiples of it.
+/// Factors of a figure: with confidence `1 - risk` the true value lies between the figure times
+/// `low` and the figure times `high`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
-    /// In (0, 1].
+    /// Lower factor, in (0, 1].
     pub low: f64,
-    /// At least 1; infinite if the run says nothing of how high it may be.
+    /// Upper factor, at least 1; infinite if the run has no upper limit.
     pub high: f64,
 }
 
-/// Of percentile `p` of these latencies, which stand in the order of the run.
+/// Returns the factors of percentile `p` of these latencies, which are in the order of the run.
 ///
 /// # Errors
-/// If there are too few.
-pub fn percentile(latencies: &[Nanos], p: f64, risk: f64) -> Result<Factors, TooFew> {
-    let [of, _] = percentiles([latencies, latencies], p, risk)?;
-    Ok(Factors { low: (-of.below).exp(), high: of.above.exp() })
+/// If there are too few latencies.
+pub fn percentile(latencies: &[Nanos], p: f64, risk: f64) -> Result<Factors, DataShortage> {
+    let [estimate, _] = percentiles([latencies, latencies], p, risk)?;
+    Ok(Factors { low: (-estimate.below).exp(), high: estimate.above.exp() })
 }
 
-/// Of the rate of these completions, ns since the start, in ascending order: from
-/// the mean of the times between them.
+/// Returns the factors of the rate of these completions, from the mean time between them.
+/// `completed` is in ns since the start, ascending.
 ///
 /// # Errors
-/// If there are too few.
-pub fn rate(completed: &[Nanos], risk: f64) -> Result<Factors, TooFew> {
+/// If there are too few completions.
+pub fn rate(completed: &[Nanos], risk: f64) -> Result<Factors, DataShortage> {
     let between: Vec<Nanos> =
         completed.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-    let of = mean(&between, risk)?;
+    let gap = mean(&between, risk)?;
     // Longer times are a lower rate.
-    Ok(Factors { low: (-of.above).exp(), high: of.below.exp() })
+    Ok(Factors { low: (-gap.above).exp(), high: gap.below.exp() })
 }
 
-/// A share with its limits.
+/// Share with its limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Share {
-    /// Events by trials.
+pub struct ShareLimits {
+    /// Events divided by trials.
     pub value: f64,
     /// With confidence `1 - risk` the true share is at least this.
     pub low: f64,
-    /// And at most this.
+    /// With confidence `1 - risk` the true share is at most this.
     pub high: f64,
-    /// How many independent trials would be as uncertain.
+    /// Number of independent trials with the same uncertainty.
     pub independent: f64,
 }
 
-/// Standard deviations that limits with 95 % confidence lie away.
+/// Distance of limits with 95 % confidence from the mean, in standard deviations.
 pub const DEVIATIONS: f64 = 1.959_964;
 
-/// The share of these events, which stand in the order of the run, by Wilson's interval for
-/// as many independent trials as they are worth.
+/// Returns the share of these events with its limits: Wilson's interval for the equivalent number
+/// of independent trials. The events are in the order of the run.
 ///
 /// # Errors
-/// If there are too few.
-pub fn share(events: &[bool], risk: f64) -> Result<Share, TooFew> {
+/// If there are too few events.
+pub fn share(events: &[bool], risk: f64) -> Result<ShareLimits, DataShortage> {
     let within::Share { value, independent, .. } = within::share(events, risk)?;
     let square = normal(risk / 2.0).powi(2) / independent;
     let middle = (value + square / 2.0) / (1.0 + square);
     let reach = (square * (value * (1.0 - value) + square / 4.0)).sqrt() / (1.0 + square);
-    // Of no event, and of nothing but events, rounding would leave a trace.
+    // Shares of 0 and 1 exactly: rounding would leave a small difference.
     let low = if value == 0.0 { 0.0 } else { (middle - reach).max(0.0) };
     let high = if value == 1.0 { 1.0 } else { (middle + reach).min(1.0) };
-    Ok(Share { value, low, high, independent })
+    Ok(ShareLimits { value, low, high, independent })
 }
 
 #[cfg(test)]
@@ -76,7 +85,8 @@ mod tests {
 
     const RISK: f64 = 0.05;
     const TRIALS: u32 = 400;
-    /// Of 400 trials at 95 %, fewer than this are a chance of one in a thousand.
+    /// Minimum number of covering intervals: with 95 % coverage, fewer of 400 have a probability of
+    /// 0.001.
     const COVERED_FEWEST: u32 = 365;
 
     /// Exponential times with a mean of 1 ms; each is the one before with this

@@ -1,37 +1,37 @@
-//! The completion slab: where completions of any thread, in any order and any
-//! batch, are stamped without a lock, an allocation or a system call.
+//! The completion slab: stamps completions of any thread, in any order and in batches of any
+//! size, without a lock, an allocation or a system call.
 //!
-//! One stamp per sample and a bitmap of claims. A completion claims its bit
-//! with one `fetch_or` per touched word of 64 samples, which settles duplicate
-//! ids; then it stores the stamp. A reader that finds a claim but no stamp has
-//! read between the two and takes it as not complete yet.
+//! It has one stamp per sample and a bitmap of claims. A completion claims its bits with one
+//! `fetch_or` per word of 64 samples, which detects duplicate ids, and then stores the stamps. A
+//! reader that finds a claim without a stamp has read between the two; it treats the sample as
+//! not complete yet.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::super::Kept;
-use super::failing::{Failures, Noted};
+use super::failing::{FailureNote, Failures};
+use super::{AsResponse, ResponseId};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
-use crate::sut::{AsResponse, ResponseId};
+use crate::trace::ResponseFilter;
 
-/// Samples in a chunk. Chunks are allocated before the run; only a run that
-/// goes on past its trace allocates more, on the issuing thread.
+/// Samples in a chunk. Chunks are allocated before the run. Only a run that continues past its
+/// trace allocates more, on the issuing thread.
 const CHUNK_SAMPLES: usize = 1 << 16;
 const WORD_SAMPLES: usize = 64;
-/// 2^14 chunks of 2^16 samples: a run that goes on past its trace may come to a
-/// billion samples.
+/// Minimum number of chunk slots. 2^14 chunks of 2^16 samples let a run that continues past its
+/// trace reach a billion samples.
 const LEAST_SLOTS: usize = 1 << 14;
 
-/// Chunks that a run with a trace of this many samples may come to.
+/// Returns the maximum number of chunks of a run with a trace of this many samples.
 fn chunk_slots(samples: usize) -> usize {
     LEAST_SLOTS.max(samples.div_ceil(CHUNK_SAMPLES).saturating_mul(2))
 }
 
-/// A value alone on its cache line (two, because prefetchers pair them).
+/// A value padded to two cache lines: prefetchers fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Alone<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
 #[derive(Debug)]
 struct Chunk {
@@ -49,8 +49,7 @@ struct TokenColumns {
 
 fn zeroed(n: usize) -> Box<[AtomicU64]> {
     let column: Box<[AtomicU64]> = (0..n).map(|_| AtomicU64::new(0)).collect();
-    // The allocator may hand out untouched pages; the faults belong here and
-    // not between two stamps.
+    // Touch each page, so that page faults occur here and not between two stamps.
     for page in column.iter().step_by(512) {
         page.store(0, Ordering::Relaxed);
     }
@@ -74,15 +73,15 @@ impl Chunk {
 
 /// All samples of one tenant in one run.
 #[derive(Debug)]
-pub(super) struct Slab {
+pub(crate) struct Slab {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
-    /// Samples issued so far: ids from here on are unknown.
-    issued: Alone<AtomicU64>,
-    /// Samples complete, counted by each completing thread apart.
-    completed: Box<[Alone<AtomicU64>]>,
+    /// Samples issued so far; larger ids are unknown.
+    issued: CachePadded<AtomicU64>,
+    /// Samples complete, counted per shard of completing threads.
+    completed: Box<[CachePadded<AtomicU64>]>,
     tokens: bool,
-    kept: Kept,
-    responses: Box<[Alone<Mutex<Responses>>]>,
+    kept: ResponseFilter,
+    responses: Box<[CachePadded<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
     failed: Mutex<Failures>,
     duplicate: AtomicU64,
@@ -91,15 +90,15 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// A slab with memory for `samples` samples, and for more on demand.
-    pub(super) fn new(samples: usize, tokens: bool, kept: Kept, shards: usize) -> Self {
+    /// Returns a slab with memory for `samples` samples; it grows on demand.
+    pub(crate) fn new(samples: usize, tokens: bool, kept: ResponseFilter, shards: usize) -> Self {
         let slab = Self {
             chunks: (0..chunk_slots(samples)).map(|_| OnceLock::new()).collect(),
-            issued: Alone::default(),
-            completed: (0..shards).map(|_| Alone::default()).collect(),
+            issued: CachePadded::default(),
+            completed: (0..shards).map(|_| CachePadded::default()).collect(),
             tokens,
             kept,
-            responses: (0..shards).map(|_| Alone::default()).collect(),
+            responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
             failed: Mutex::default(),
             duplicate: AtomicU64::new(0),
@@ -110,9 +109,9 @@ impl Slab {
         slab
     }
 
-    /// Makes room for `samples` samples in all.
+    /// Allocates memory for `samples` samples in all.
     #[inline]
-    pub(super) fn provide(&self, samples: usize) {
+    pub(crate) fn provide(&self, samples: usize) {
         let chunks = samples.div_ceil(CHUNK_SAMPLES);
         assert!(chunks <= self.chunks.len(), "a run is not extended beyond 2^30 samples");
         if chunks > 0 && self.chunks[chunks - 1].get().is_none() {
@@ -122,37 +121,37 @@ impl Slab {
         }
     }
 
-    /// Admits ids below `samples`; called before the query is handed over.
+    /// Admits ids below `samples`; called before the query is issued.
     #[inline]
-    pub(super) fn admit(&self, samples: u64) {
+    pub(crate) fn admit(&self, samples: u64) {
         self.issued.0.store(samples, Ordering::Release);
     }
 
-    /// As [`Slab::admit`] where several threads issue.
-    pub(super) fn admit_at_least(&self, samples: u64) {
+    /// Admits ids below `samples`, for runs with several issuing threads.
+    pub(crate) fn admit_at_least(&self, samples: u64) {
         self.issued.0.fetch_max(samples, Ordering::Release);
     }
 
-    /// Samples issued by now.
-    pub(super) fn issued(&self) -> u64 {
+    /// Returns the samples issued so far.
+    pub(crate) fn issued(&self) -> u64 {
         self.issued.0.load(Ordering::Acquire)
     }
 
-    /// Samples complete by now, failed ones included.
+    /// Returns the samples complete so far, failed ones included.
     #[inline]
-    pub(super) fn completed(&self) -> u64 {
+    pub(crate) fn completed(&self) -> u64 {
         self.completed.iter().map(|shard| shard.0.load(Ordering::SeqCst)).sum()
     }
 
-    /// Stamps the responses of `run`, whose ids follow each other within one
-    /// word. `None` if some were never issued; then nothing is stamped.
+    /// Stamps the responses of `run`, which have consecutive ids within one word. Returns `None`
+    /// and stamps nothing if some of the ids were never issued.
     #[inline]
-    pub(super) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<Stamped> {
+    pub(crate) fn stamp<R: AsResponse>(&self, run: &[R], at: Nanos) -> Option<StampedBatch> {
         let sequence = run[0].id().sequence();
         let (chunk, within, mask) = self.admitted(sequence, run.len())?;
         let claims = &chunk.claims[within / WORD_SAMPLES];
         let before = if run.len() == 1 {
-            // Asked for this way, one sample is one `bts` and not a loop.
+            // Written this way, one sample compiles to one `bts` instead of a loop.
             let bit = 1 << (within % WORD_SAMPLES);
             claims.fetch_or(bit, Ordering::AcqRel) & bit
         } else {
@@ -180,27 +179,28 @@ impl Slab {
             self.duplicate.fetch_add(u64::from(duplicates.count_ones()), Ordering::Relaxed);
         }
         let fresh = (mask & !duplicates) >> (within % WORD_SAMPLES);
-        Some(Stamped { fresh })
+        Some(StampedBatch { fresh })
     }
 
     /// Counts a response to a sample that was never issued.
     #[cold]
-    pub(super) fn count_unknown(&self) {
+    pub(crate) fn count_unknown(&self) {
         self.unknown.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether any responses are logged.
+    /// Returns whether any responses are logged.
     #[inline]
-    pub(super) fn logs(&self) -> bool {
-        !matches!(self.kept, Kept::None)
+    pub(crate) fn logs(&self) -> bool {
+        !matches!(self.kept, ResponseFilter::None)
     }
 
-    /// Whether the response to this sample is logged.
-    pub(super) fn keeps(&self, id: ResponseId) -> bool {
+    /// Returns whether the response to this sample is logged.
+    pub(crate) fn keeps(&self, id: ResponseId) -> bool {
         self.kept.keeps(id.sequence())
     }
 
-    /// Chunk, position in it and mask of samples that were issued.
+    /// Returns the chunk of these samples, their position in it and their mask; `None` if some were
+    /// never issued.
     #[inline]
     fn admitted(&self, sequence: u64, len: usize) -> Option<(&Chunk, usize, u64)> {
         let end = sequence.checked_add(len as u64)?;
@@ -214,13 +214,13 @@ impl Slab {
         Some((chunk, within, mask))
     }
 
-    /// Copies the responses that are logged, of those just stamped; the first is
-    /// to `first`, whatever it says after a program has fetched its payload.
-    pub(super) fn keep<R: AsResponse>(
+    /// Copies the logged responses among those just stamped. `first` is the id of the first
+    /// response as it was stamped: fetching a payload may have changed the response.
+    pub(crate) fn keep<R: AsResponse>(
         &self,
         first: ResponseId,
         run: &[R],
-        stamped: Stamped,
+        stamped: StampedBatch,
         shard: usize,
     ) {
         let mut responses = self.responses[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -243,7 +243,7 @@ impl Slab {
     }
 
     /// Stamps a first token. The token columns exist only in runs that measure tokens.
-    pub(super) fn first_token<R: AsResponse>(&self, response: &R, at: Nanos) {
+    pub(crate) fn first_token<R: AsResponse>(&self, response: &R, at: Nanos) {
         let sequence = response.id().sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
@@ -266,16 +266,16 @@ impl Slab {
     }
 
     /// Stamps a failure of a sample that is not complete.
-    pub(super) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> Noted {
+    pub(crate) fn fail(&self, id: ResponseId, why: Failure, at: Nanos) -> FailureNote {
         let sequence = id.sequence();
         let Some((chunk, within, mask)) = self.admitted(sequence, 1) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
-            return Noted::Stale;
+            return FailureNote::Stale;
         };
         let before = chunk.claims[within / WORD_SAMPLES].fetch_or(mask, Ordering::AcqRel);
         if before & mask != 0 {
             self.duplicate.fetch_add(1, Ordering::Relaxed);
-            return Noted::Stale;
+            return FailureNote::Stale;
         }
         let answers = self.completed() + 1;
         let noted = self.failures().add(sequence, why, answers);
@@ -285,37 +285,37 @@ impl Slab {
 
     /// Adds to the count of complete samples; after all stamps are stored.
     #[inline]
-    pub(super) fn count(&self, fresh: u64, shard: usize) {
-        // Sequentially consistent, because a waiter announces that it parks
-        // and then reads this, while a completion adds to this and then reads
-        // whether somebody is parked: one of the two must see the other.
+    pub(crate) fn count(&self, fresh: u64, shard: usize) {
+        // Sequentially consistent: a waiter announces that it parks and then reads this count; a
+        // completion adds to this count and then reads the announcement. One of the two must see
+        // the other.
         self.completed[shard].0.fetch_add(fresh, Ordering::SeqCst);
     }
 
-    /// Completion stamps of the first `samples` samples; 0 is not complete.
-    pub(super) fn completed_at(&self, samples: usize) -> Vec<Nanos> {
+    /// Returns the completion stamps of the first `samples` samples; 0 means not complete.
+    pub(crate) fn completed_at(&self, samples: usize) -> Vec<Nanos> {
         self.column(samples, |chunk| Some(&chunk.completed_at[..]), AtomicU64::load)
     }
 
-    /// First-token stamps of the first `samples` samples; 0 is none.
-    pub(super) fn first_token_at(&self, samples: usize) -> Vec<Nanos> {
+    /// Returns the first-token stamps of the first `samples` samples; 0 means none.
+    pub(crate) fn first_token_at(&self, samples: usize) -> Vec<Nanos> {
         self.column(samples, |c| c.tokens.as_ref().map(|t| &t.first_at[..]), AtomicU64::load)
     }
 
-    /// Token counts of the first `samples` samples.
-    pub(super) fn token_counts(&self, samples: usize) -> Vec<i64> {
+    /// Returns the token counts of the first `samples` samples.
+    pub(crate) fn token_counts(&self, samples: usize) -> Vec<i64> {
         self.column(samples, |c| c.tokens.as_ref().map(|t| &t.counts[..]), AtomicI64::load)
     }
 
     fn column<A, T>(
         &self,
         samples: usize,
-        of: impl Fn(&Chunk) -> Option<&[A]>,
+        values_of: impl Fn(&Chunk) -> Option<&[A]>,
         load: impl Fn(&A, Ordering) -> T,
     ) -> Vec<T> {
         let mut column = Vec::with_capacity(samples);
         for chunk in self.chunks.iter().map_while(|chunk| chunk.get()) {
-            let Some(values) = of(chunk) else { return Vec::new() };
+            let Some(values) = values_of(chunk) else { return Vec::new() };
             let left = samples - column.len();
             column.extend(values.iter().take(left).map(|v| load(v, Ordering::Acquire)));
         }
@@ -326,31 +326,31 @@ impl Slab {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Failures so far.
-    pub(super) fn failed(&self) -> Vec<(u64, Failure)> {
+    /// Returns the failures so far.
+    pub(crate) fn failed(&self) -> Vec<(u64, Failure)> {
         self.failures().list.clone()
     }
 
-    /// How many failures there are so far.
-    pub(super) fn failed_count(&self) -> u64 {
+    /// Returns the number of failures so far.
+    pub(crate) fn failed_count(&self) -> u64 {
         self.failures().list.len() as u64
     }
 
-    /// The completion stamp of a sample, for onlookers.
-    pub(super) fn completion_of(&self, sample: u64) -> Option<Nanos> {
+    /// Returns the completion stamp of a sample, for observers.
+    pub(crate) fn completion_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         Some(chunk.completed_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
-    /// The first-token stamp of a sample, for onlookers.
-    pub(super) fn first_token_of(&self, sample: u64) -> Option<Nanos> {
+    /// Returns the first-token stamp of a sample, for observers.
+    pub(crate) fn first_token_of(&self, sample: u64) -> Option<Nanos> {
         let (chunk, within, _) = self.admitted(sample, 1)?;
         let columns = chunk.tokens.as_ref()?;
         Some(columns.first_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
-    /// A copy of all that was stamped for the first `samples` samples.
-    pub(super) fn stamps(&self, samples: usize) -> Stamps {
+    /// Returns a copy of all stamps of the first `samples` samples.
+    pub(crate) fn stamps(&self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);
         stamps.completed_at = self.completed_at(samples);
         stamps.first_token_at = self.first_token_at(samples);
@@ -358,8 +358,8 @@ impl Slab {
         stamps
     }
 
-    /// As [`Slab::stamps`], giving memory back chunk by chunk.
-    pub(super) fn into_stamps(mut self, samples: usize) -> Stamps {
+    /// Moves out all stamps of the first `samples` samples, freeing memory chunk by chunk.
+    pub(crate) fn into_stamps(mut self, samples: usize) -> Stamps {
         let mut stamps = self.take_rest(samples);
         stamps.completed_at.reserve_exact(samples);
         if self.tokens {
@@ -382,10 +382,10 @@ impl Slab {
         stamps
     }
 
-    /// What is kept beside the columns, of the first `samples` samples: lanes
-    /// that ended at different places have issued more than is told.
+    /// Takes responses, failures and misuse counts of the first `samples` samples. Lanes that ended
+    /// at different queries may have issued more samples than the record holds.
     fn take_rest(&self, samples: usize) -> Stamps {
-        let lock = |shard: &Alone<Mutex<Responses>>| {
+        let lock = |shard: &CachePadded<Mutex<Responses>>| {
             std::mem::take(&mut *shard.0.lock().unwrap_or_else(PoisonError::into_inner))
         };
         let mut responses = Responses::joined(self.responses.iter().map(lock).collect());
@@ -408,37 +408,37 @@ impl Slab {
     }
 }
 
-/// Which of a run of responses were not complete before.
+/// Which responses of a batch were not complete before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stamped {
-    /// Bit i is response i of the run.
+pub(crate) struct StampedBatch {
+    /// Bit i is set if response i of the batch is new.
     fresh: u64,
 }
 
-impl Stamped {
-    /// One response, which was not.
-    pub(super) const ONE: Self = Self { fresh: 1 };
+impl StampedBatch {
+    /// A batch of one new response.
+    pub(crate) const ONE: Self = Self { fresh: 1 };
 
     #[inline]
-    pub(super) fn fresh(self) -> u64 {
+    pub(crate) fn fresh(self) -> u64 {
         u64::from(self.fresh.count_ones())
     }
 
     #[inline]
-    pub(super) fn is_fresh(self, response: usize) -> bool {
+    pub(crate) fn is_fresh(self, response: usize) -> bool {
         self.fresh >> response & 1 == 1
     }
 }
 
-/// What a slab holds, in plain columns.
+/// Contents of a slab, in plain columns.
 #[derive(Debug, Default)]
-pub(super) struct Stamps {
-    pub(super) completed_at: Vec<Nanos>,
-    pub(super) first_token_at: Vec<Nanos>,
-    pub(super) tokens: Vec<i64>,
-    pub(super) failed: Vec<(u64, Failure)>,
-    pub(super) misuse: Misuse,
-    pub(super) responses: Responses,
+pub(crate) struct Stamps {
+    pub(crate) completed_at: Vec<Nanos>,
+    pub(crate) first_token_at: Vec<Nanos>,
+    pub(crate) tokens: Vec<i64>,
+    pub(crate) failed: Vec<(u64, Failure)>,
+    pub(crate) misuse: Misuse,
+    pub(crate) responses: Responses,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a system under test hands back its answers.
+//! The responder: takes the answers of a system under test.
 
 use std::cell::Cell;
 use std::ops::{Deref, Range};
@@ -7,66 +7,65 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
-use super::failing::{Control, Failing, Noted};
+use super::failing::{Control, FailureNote, MassFailure};
 use super::notes::Notes;
-use super::slab::{Alone, Slab, Stamped};
+use super::slab::{CachePadded, Slab, StampedBatch};
+use super::{AsResponse, ResponseId};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
-use crate::sut::{AsResponse, ResponseId};
 
-/// Takes completions of one run, from any thread, in any order and any batch.
+/// Takes completions of one run, from any thread, in any order and in batches of any size.
 ///
-/// A completion costs one clock read, one atomic operation per 64 samples and
-/// one to count; it takes no lock, allocates nothing and makes no system call,
-/// unless the issuing thread has parked and must be woken. (Responses that are
-/// logged are copied, after they are stamped.)
+/// A completion costs one clock read, one atomic operation per 64 samples and one to count. It
+/// takes no lock, allocates nothing and makes no system call, unless the issuing thread has
+/// parked and must be woken. Responses that are logged are copied after they are stamped.
 #[derive(Debug, Clone)]
 pub struct Responder {
-    pub(super) run: Arc<RunState>,
+    pub(crate) run: Arc<RunState>,
 }
 
-/// Epochs are from 1 to this, so that ids are below 2^53: a harness may pass them
-/// through doubles, which hold the addresses that the reference hands out.
+/// Largest epoch. It keeps ids below 2^53: a harness may pass ids through doubles, which hold the
+/// addresses that the reference uses as ids.
 const MOST_EPOCHS: u64 = 511;
 
-/// The epoch of the next run. Counted over all tests of the process, because a
-/// system may complete a sample of an earlier one.
-pub(super) fn next_epoch() -> u16 {
+/// Returns the epoch of the next run. Epochs are counted over all tests of the process, because a
+/// system may complete a sample of an earlier test.
+pub(crate) fn next_epoch() -> u16 {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     u16::try_from(run % MOST_EPOCHS + 1).expect("at most 511")
 }
 
-/// What the issuing thread and the completing threads share in one run.
+/// State of one run that the issuing thread and the completing threads share.
 #[derive(Debug)]
-pub(super) struct RunState {
-    /// Ns since the start of the run.
-    pub(super) clock: Clock,
+pub(crate) struct RunState {
+    /// Shows ns since the start of the run.
+    pub(crate) clock: Clock,
     /// [`ResponseId::run`] of tenant 0.
-    pub(super) first_run: u64,
-    pub(super) slabs: Box<[Slab]>,
-    pub(super) notes: Notes,
+    pub(crate) first_run: u64,
+    pub(crate) slabs: Box<[Slab]>,
+    pub(crate) notes: Notes,
     control: Arc<Control>,
-    pub(super) misuse: ForeignIds,
-    parked: Alone<AtomicBool>,
+    pub(crate) misuse: ForeignIds,
+    parked: CachePadded<AtomicBool>,
     issuer: Thread,
-    /// A power of two: the shard is found without a division.
+    /// Number of shards, a power of two so that a shard is found without a division.
     shards: usize,
 }
 
-/// Completions that belong to no tenant of the run, and times that cannot be.
+/// Counts of completions that belong to no tenant of the run, and of impossible times.
 #[derive(Debug, Default)]
-pub(super) struct ForeignIds {
+pub(crate) struct ForeignIds {
     stale: AtomicU64,
     unknown: AtomicU64,
-    /// Times after the moment at which they were reported.
+    /// Times later than their report.
     impossible_times: AtomicU64,
-    /// Whether the system reported times of its own.
+    /// Whether the system reported its own times.
     has_times: AtomicBool,
 }
 
 impl ForeignIds {
-    pub(super) fn total(&self) -> Misuse {
+    pub(crate) fn total(&self) -> Misuse {
         Misuse {
             stale: self.stale.load(Ordering::Relaxed),
             unknown: self.unknown.load(Ordering::Relaxed),
@@ -75,22 +74,23 @@ impl ForeignIds {
         }
     }
 
-    /// Whether the system reported times of its own, which are checked after the run.
-    pub(super) fn has_times(&self) -> bool {
+    /// Returns whether the system reported its own times, which are checked after the run.
+    pub(crate) fn has_times(&self) -> bool {
         self.has_times.load(Ordering::Relaxed)
     }
 }
 
 impl RunState {
-    /// Run by the current thread, which is the one that will park.
-    pub(super) fn new(
+    /// Returns the state of a run that the current thread issues; that thread may park.
+    pub(crate) fn new(
         clock: Clock,
         epoch: u16,
         slabs: Box<[Slab]>,
-        (control, notes): (Arc<Control>, Notes),
+        control: Arc<Control>,
+        notes: Notes,
         shards: usize,
     ) -> Self {
-        assert!(shards.is_power_of_two(), "the shards are told apart by bits");
+        assert!(shards.is_power_of_two(), "the number of shards is a power of two");
         Self {
             clock,
             first_run: ResponseId::new(epoch, 0, 0).run(),
@@ -98,19 +98,19 @@ impl RunState {
             notes,
             control,
             misuse: ForeignIds::default(),
-            parked: Alone::default(),
+            parked: CachePadded::default(),
             issuer: std::thread::current(),
             shards,
         }
     }
 
-    /// The slab that `samples` ids from this one on belong to.
+    /// Returns the slab of `samples` ids from this one on; counts them as misuse if there is none.
     #[inline]
     fn slab(&self, id: ResponseId, samples: usize) -> Option<&Slab> {
         let tenant = id.run().wrapping_sub(self.first_run);
         let slab = usize::try_from(tenant).ok().and_then(|at| self.slabs.get(at));
         if slab.is_none() {
-            // Epochs start again after the last: a larger one may be earlier, too.
+            // Epochs repeat, so that a larger epoch may also be an earlier one.
             let own = ResponseId(self.first_run << ResponseId::SEQUENCE_BITS).epoch();
             let earlier = id.0 != 0 && id.epoch() <= MOST_EPOCHS && id.epoch() != own;
             let counter = if earlier { &self.misuse.stale } else { &self.misuse.unknown };
@@ -119,13 +119,13 @@ impl RunState {
         slab
     }
 
-    /// Announces that the issuer parks. It must look at the counts once more
-    /// between this and [`std::thread::park`].
-    pub(super) fn announce_park(&self) {
+    /// Announces that the issuer parks. It must check the counts once more before
+    /// [`std::thread::park`].
+    pub(crate) fn announce_park(&self) {
         self.parked.0.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn withdraw_park(&self) {
+    pub(crate) fn withdraw_park(&self) {
         self.parked.0.store(false, Ordering::SeqCst);
     }
 
@@ -136,13 +136,14 @@ impl RunState {
         }
     }
 
-    /// Ns since the start of the run; at least 1, because 0 means not complete.
+    /// Returns the time since the start of the run in ns, at least 1: a stamp of 0 means not
+    /// complete.
     #[inline]
     fn stamp(&self) -> Nanos {
         self.clock.now().max(1)
     }
 
-    /// A time that the system reports, as a stamp: never after now.
+    /// Returns the stamp for a time that the system reported: never later than now.
     #[inline]
     fn stamp_of(&self, at: Nanos) -> Nanos {
         if !self.misuse.has_times.load(Ordering::Relaxed) {
@@ -161,8 +162,8 @@ impl RunState {
     }
 }
 
-/// A number for the calling thread; threads that complete share counters only
-/// when there are more of them than shards.
+/// Returns a number for the calling thread. Completing threads share counters only if there are
+/// more threads than shards.
 #[inline]
 fn thread_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -178,7 +179,7 @@ fn thread_shard() -> usize {
 }
 
 impl Responder {
-    /// Now, as completions are stamped: ns since the start of the run.
+    /// Returns the time since the start of the run, ns, by the clock of completion stamps.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
@@ -193,8 +194,8 @@ impl Responder {
         self.run.clock.when(clock, at)
     }
 
-    /// Whether the run was ended early. What was issued and is not begun yet then needs no
-    /// answer: a system that queues samples drops them.
+    /// Returns whether the run was ended early. Samples that the system has not begun then need no
+    /// answer: a system with a queue drops them.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -225,10 +226,11 @@ impl Responder {
         });
     }
 
-    /// As [`Responder::complete`], and calls `fetch` for each response that is
-    /// to be logged, after it is stamped and before its payload is read: a
-    /// payload that lies on a device needs to be brought only if it is wanted.
-    /// The payload is read before the next `fetch`, which may reuse its memory.
+    /// Completes samples and fetches only the payloads that are logged.
+    ///
+    /// `fetch` is called for each logged response, after its time was stamped and before its
+    /// payload is read. A payload on a device is therefore copied only if it is needed. The
+    /// payload is read before the next call of `fetch`, which may reuse its memory.
     pub fn complete_fetching<R: AsResponse>(
         &self,
         mut responses: &mut [R],
@@ -239,21 +241,21 @@ impl Responder {
             for (i, response) in responses[range].iter_mut().enumerate() {
                 let id = response.id();
                 if stamped.is_fresh(i) && slab.keeps(id) {
-                    // Without the lock, because it may complete other samples.
+                    // Called without the lock, because `fetch` may complete other samples.
                     fetch(response);
-                    slab.keep(id, slice::from_ref(response), Stamped::ONE, self.run.shard());
+                    slab.keep(id, slice::from_ref(response), StampedBatch::ONE, self.run.shard());
                 }
             }
         });
     }
 
-    /// Completes a batch; `keep` copies what of a range of it is logged.
+    /// Completes a batch; `keep` copies the logged responses of a range of it.
     #[inline]
     fn settle<R: AsResponse, B: Deref<Target = [R]>>(
         &self,
         batch: &mut B,
         at: Nanos,
-        mut keep: impl FnMut(&Slab, &mut B, Range<usize>, Stamped),
+        mut keep: impl FnMut(&Slab, &mut B, Range<usize>, StampedBatch),
     ) {
         let run = &*self.run;
         let shard = run.shard();
@@ -267,7 +269,7 @@ impl Responder {
                 continue;
             };
             let stamped = slab.stamp(&batch[begin..end], at).or_else(|| {
-                // Some of these ids were never issued: one by one.
+                // Some of these ids were never issued: stamp one by one.
                 end = begin + 1;
                 slab.stamp(&batch[begin..end], at)
             });
@@ -296,14 +298,14 @@ impl Responder {
         }
     }
 
-    /// Reports the first tokens of samples. `data` of each response is logged
-    /// as the first token's payload; its token count is ignored.
+    /// Reports the first tokens of samples. The `data` of each response is logged as the payload of
+    /// the first token; its token count is ignored.
     pub fn first_token<R: AsResponse>(&self, responses: &[R]) {
         self.first_token_stamped(responses, self.run.stamp());
     }
 
-    /// Reports the first tokens of samples that were there at `at`, in ns since the start of
-    /// the run. Impossible times are treated as in [`Responder::complete_at`].
+    /// Reports first tokens that came at `at`, in ns since the start of the run. Impossible times
+    /// are treated as in [`Responder::complete_at`].
     pub fn first_token_at<R: AsResponse>(&self, responses: &[R], at: Nanos) {
         self.first_token_stamped(responses, self.run.stamp_of(at));
     }
@@ -316,8 +318,8 @@ impl Responder {
         }
     }
 
-    /// Reports samples that the system cannot answer. They are complete, and
-    /// never count as throughput.
+    /// Reports samples that the system cannot answer. They count as complete, but never as
+    /// throughput.
     pub fn fail(&self, ids: &[ResponseId], why: Failure) {
         self.fail_stamped(ids, why, self.run.stamp());
     }
@@ -333,18 +335,18 @@ impl Responder {
         for &id in ids {
             let Some(slab) = self.run.slab(id, 1) else { continue };
             let noted = slab.fail(id, why, at);
-            slab.count(u64::from(noted != Noted::Stale), shard);
-            if let Noted::Failing { window, failed, answers } = noted {
+            slab.count(u64::from(noted != FailureNote::Stale), shard);
+            if let FailureNote::Failing { window, failed, answers } = noted {
                 let tenant = id.tenant().into();
-                self.run.control.found(Failing { tenant, window, failed, answers });
+                self.run.control.report(MassFailure { tenant, window, failed, answers });
             }
         }
         self.run.wake();
     }
 }
 
-/// How many of the first responses have ids that follow each other within one
-/// word of 64 samples (>= 1).
+/// Returns how many of the first responses have consecutive ids within one word of 64 samples
+/// (>= 1).
 #[inline]
 fn contiguous_in_word<R: AsResponse>(responses: &[R]) -> usize {
     let first = responses[0].id();

@@ -1,18 +1,51 @@
-//! The system under test, in real time and in virtual time.
+//! The system under test: its interface in real time and in virtual time, and the [`Responder`]
+//! that takes its answers.
+//!
+//! ```
+//! use dyno_loadgen::sut::{QuerySample, Responder, Response, SystemUnderTest};
+//!
+//! /// Answers each query at once, without a payload.
+//! struct Echo;
+//!
+//! impl SystemUnderTest for Echo {
+//!     fn name(&self) -> &str {
+//!         "echo"
+//!     }
+//!     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+//!         for sample in samples {
+//!             responder.complete(&[Response::empty(sample.id)]);
+//!         }
+//!     }
+//!     fn flush(&self) {}
+//! }
+//! # assert_eq!(Echo.name(), "echo");
+//! ```
+
+mod failing;
+mod notes;
+mod responder;
+mod slab;
 
 use std::ops::DerefMut;
 
 use crate::clock::Nanos;
-use crate::drive::real::Responder;
 use crate::qsl::SampleIndex;
 use crate::record::Outcome;
 
-/// Names one sample of one query of one run; handed to the system with the
-/// query and handed back with the response.
+pub use failing::{AnswerWindow, FIRST_ANSWERS, LAST_ANSWERS, MassFailure};
+pub use responder::Responder;
+
+pub(crate) use failing::Control;
+pub(crate) use notes::{CHOSEN_AT_ONCE, Notes};
+pub(crate) use responder::{RunState, next_epoch};
+pub(crate) use slab::{CachePadded, Slab, Stamps};
+
+/// Identifies one sample of one query of one run. The system receives it with the query and
+/// returns it with the response.
 ///
-/// Never 0. Bits 44-59 hold the epoch of the run, bits 36-43 the tenant, bits
-/// 0-35 the sample's sequence number in the run plus 1, so that a stale or
-/// foreign id is an error that is counted and never a crash.
+/// An id is never 0. Bits 44-59 hold the epoch of the run, bits 36-43 the tenant, and bits 0-35
+/// the sequence number of the sample in the run plus 1. Stale and foreign ids are therefore
+/// detected and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct ResponseId(pub u64);
@@ -21,7 +54,7 @@ impl ResponseId {
     pub(crate) const SEQUENCE_BITS: u32 = 36;
     const TENANT_BITS: u32 = 8;
 
-    /// The id of sample `sequence` (below 2^36 - 1) of `tenant` in run `epoch`.
+    /// Returns the id of sample `sequence` (below 2^36 - 1) of `tenant` in run `epoch`.
     #[inline]
     #[must_use]
     pub fn new(epoch: u16, tenant: u8, sequence: u64) -> Self {
@@ -32,19 +65,19 @@ impl ResponseId {
         (u64::from(epoch) << Self::TENANT_BITS | u64::from(tenant)) << Self::SEQUENCE_BITS
     }
 
-    /// Epoch and tenant as one word, equal for all ids of a tenant's run.
+    /// Returns epoch and tenant as one word, equal for all ids of a tenant's run.
     #[inline]
     #[must_use]
     pub fn run(self) -> u64 {
         self.0 >> Self::SEQUENCE_BITS
     }
 
-    /// Epoch of the run.
+    /// Returns the epoch of the run.
     pub(crate) fn epoch(self) -> u64 {
         self.run() >> Self::TENANT_BITS
     }
 
-    /// Tenant.
+    /// Returns the tenant.
     #[inline]
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the tenant is the low byte of the run")]
@@ -52,7 +85,7 @@ impl ResponseId {
         self.run() as u8
     }
 
-    /// Sequence number of the sample in the run; `u64::MAX` for the reserved id 0.
+    /// Returns the sequence number of the sample in the run; `u64::MAX` for the reserved id 0.
     #[inline]
     #[must_use]
     pub fn sequence(self) -> u64 {
@@ -64,26 +97,25 @@ impl ResponseId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct QuerySample {
-    /// To be handed back with the response.
+    /// Id that the response must carry.
     pub id: ResponseId,
     /// Position in the data set.
     pub index: u64,
 }
 
-/// The answer to one sample. The payload is borrowed and copied only if it is
-/// to be logged.
+/// Answer to one sample. The payload is borrowed and copied only if it is logged.
 #[derive(Debug, Clone, Copy)]
 pub struct Response<'a> {
-    /// The sample's id.
+    /// Id of the sample.
     pub id: ResponseId,
-    /// What the accuracy log gets, byte for byte.
+    /// Payload for the accuracy log, byte for byte.
     pub data: &'a [u8],
-    /// Output tokens; 0 where there are none.
+    /// Output tokens; 0 without tokens.
     pub tokens: i64,
 }
 
 impl Response<'static> {
-    /// A response with no payload.
+    /// Returns a response without a payload.
     #[inline]
     #[must_use]
     pub fn empty(id: ResponseId) -> Self {
@@ -91,15 +123,14 @@ impl Response<'static> {
     }
 }
 
-/// What a completing thread hands back for one sample. Besides [`Response`],
-/// the foreign layouts of the C and Python interfaces are responses, so that
-/// nothing is converted on the way.
+/// Answer of a completing thread to one sample. The foreign layouts of the C and Python
+/// interfaces implement it too, so that no response is converted.
 pub trait AsResponse {
-    /// The sample's id.
+    /// Returns the id of the sample.
     fn id(&self) -> ResponseId;
-    /// What the accuracy log gets, byte for byte. Read only if it is logged.
+    /// Returns the payload for the accuracy log. Called only if the response is logged.
     fn data(&self) -> &[u8];
-    /// Output tokens; 0 where there are none.
+    /// Returns the number of output tokens; 0 without tokens.
     fn tokens(&self) -> i64;
 }
 
@@ -120,7 +151,7 @@ impl AsResponse for Response<'_> {
     }
 }
 
-/// A response with no payload.
+/// A response without a payload.
 impl AsResponse for ResponseId {
     #[inline]
     fn id(&self) -> ResponseId {
@@ -138,7 +169,7 @@ impl AsResponse for ResponseId {
     }
 }
 
-/// Where the samples of queries are listed before they are handed over.
+/// Memory in which the samples of a query are listed before the query is issued.
 pub type SampleMemory = Box<dyn DerefMut<Target = [QuerySample]> + Send>;
 
 /// A system that is measured in real time.
@@ -147,24 +178,24 @@ pub type SampleMemory = Box<dyn DerefMut<Target = [QuerySample]> + Send>;
 /// the [`Responder`] and returns at once. Completions may come from any thread,
 /// in any order and any batch.
 pub trait SystemUnderTest: Send + Sync {
-    /// Name for the logs.
+    /// Returns the name for the logs.
     fn name(&self) -> &str;
     /// Takes the samples of one query (or of several, when queries coalesce).
     fn issue(&self, samples: &[QuerySample], responder: &Responder);
-    /// Called after the last query of a run: whatever was held back to fill a
-    /// batch must now be worked off.
+    /// Called after the last query of a run: the system must now process all samples that it held
+    /// back to fill a batch.
     fn flush(&self);
-    /// Called before each run, outside the timed part: how many samples each tenant has in
-    /// flight at once. A system that needs a place for each of them, such as a connection,
-    /// provides these places now.
+    /// Called before each run, outside the timed part, with the number of samples that each tenant
+    /// has in flight. A system that needs a resource per sample, such as a connection, allocates
+    /// it now.
     fn expect(&self, _in_flight: &[InFlight]) {}
-    /// Memory for at least `samples` samples (>= 1), for one issuing thread of
-    /// one run; asked for before the run starts. A system that needs samples in
-    /// a container of its own provides that, and is handed slices of it.
+    /// Returns memory for at least `samples` samples (>= 1), for one issuing thread of one run.
+    /// Called before the run starts. A system that needs samples in a container of its own
+    /// returns that container; `issue` then receives slices of it.
     ///
-    /// It should be touched, so that the page faults fall before the timed part.
+    /// The memory should have been written to, so that page faults occur before the timed part.
     fn sample_memory(&self, samples: usize) -> SampleMemory {
-        // Not zero, which the allocator provides without touching anything.
+        // Not zero, because the allocator provides zeroed memory without touching its pages.
         Box::new(vec![QuerySample { id: ResponseId(1), index: 1 }; samples])
     }
 }
@@ -172,31 +203,31 @@ pub trait SystemUnderTest: Send + Sync {
 /// How many samples a tenant of a run has in flight at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InFlight {
-    /// At most so many: the next are issued when these are complete.
+    /// At most this many: further samples are issued when these are complete.
     AtMost(u64),
-    /// So many are issued together.
+    /// This many, issued together.
     AtOnce(u64),
-    /// As many as are due before earlier ones are complete.
+    /// Unknown: queries are issued when they are due, whether or not earlier ones are complete.
     Unknown,
 }
 
 /// A query in virtual time.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulatedQuery<'a> {
-    /// Which tenant issued it.
+    /// Index of the tenant.
     pub tenant: usize,
     /// Id of the first sample; sample `i` has `first.0 + i`.
     pub first: ResponseId,
-    /// Positions in the data set.
+    /// Indices in the data set.
     pub indices: &'a [SampleIndex],
 }
 
-/// What a simulated system says of one sample.
+/// Completion of one sample by a simulated system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimulatedCompletion {
     /// The sample.
     pub id: ResponseId,
-    /// When its first token was there, where tokens are simulated.
+    /// Time of its first token; `None` unless tokens are simulated.
     pub first_token_at: Option<Nanos>,
     /// Answer or failure.
     pub outcome: Outcome,
@@ -205,21 +236,19 @@ pub struct SimulatedCompletion {
 /// A system that is measured in virtual time. All times are ns since the start
 /// of the test, over all its runs.
 pub trait SimulatedSystem {
-    /// Name for the logs.
+    /// Returns the name for the logs.
     fn name(&self) -> &str;
     /// Takes a query at time `now`.
     fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>);
-    /// When something next happens inside, if anything is going on.
+    /// Returns the time of the next event inside the system, if there is one.
     fn next_event(&self) -> Option<Nanos>;
-    /// Plays everything that happens at `now` (the time of the next event) and
-    /// appends what is thereby complete.
+    /// Processes all events at `now` (the time of the next event) and appends the completions.
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>);
     /// Called after the last query of a run.
     fn flush(&mut self, now: Nanos);
-    /// Appends what the accuracy log gets of a sample that the last
-    /// [`advance`](Self::advance) has handed over; asked only where it is logged.
-    /// A system that answers with nothing need not say so.
+    /// Appends the payload of a sample that the last [`advance`](Self::advance) completed. Called
+    /// only for logged samples. The default appends nothing.
     fn answer(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
-    /// Appends the first tokens of such a sample; asked only where tokens are measured.
+    /// Appends the first tokens of a logged sample. Called only if tokens are measured.
     fn first_tokens(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
 }

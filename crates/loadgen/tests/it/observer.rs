@@ -1,4 +1,4 @@
-//! What is seen of a run while it is on equals what its record says afterwards.
+//! Observed progress of a run agrees with its record.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::clock::{MILLISECOND, WallTime};
-use dyno_loadgen::drive::real::{Onlooker, RealTime, Responder};
+use dyno_loadgen::drive::real::{RealTime, Responder, RunObserver};
 use dyno_loadgen::drive::sim::{View, VirtualTime};
-use dyno_loadgen::drive::{Answered, Glance};
+use dyno_loadgen::drive::{AnsweredQuery, Glance};
 use dyno_loadgen::record::{Failure, Record};
-use dyno_loadgen::run::{Keep, RunLog, run};
-use dyno_loadgen::session::Ended;
+use dyno_loadgen::run::{RecordRetention, RunLog, run};
+use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_loadgen::sut::{QuerySample, Response};
 
 use crate::null::{Echo, NullLibrary, tenant};
-use crate::real_time::{Does, answer, play_with, settings};
+use crate::real_time::{FunctionSystem, answer, play_with, settings};
 
 /// Plays a run that is looked at after every so-manieth call of `issue`, and
 /// returns it with all glances.
@@ -25,28 +25,29 @@ fn looked_at(
     every: usize,
     issue: impl Fn(&[QuerySample], &Responder) + Send + Sync + 'static,
 ) -> (RunLog, Vec<Glance>) {
-    let seen: Arc<Mutex<(Option<Onlooker>, Vec<Glance>)>> = Arc::default();
+    let seen: Arc<Mutex<(Option<RunObserver>, Vec<Glance>)>> = Arc::default();
     let (shared, calls) = (seen.clone(), AtomicUsize::new(0));
-    let driver = RealTime::new(Arc::new(Does(move |samples: &[QuerySample], to: &Responder| {
-        issue(samples, to);
-        if (calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every) {
-            let (onlooker, glances) = &mut *shared.lock().unwrap();
-            glances.extend(onlooker.as_mut().unwrap().glance());
-        }
-    })));
-    seen.lock().unwrap().0 = Some(driver.monitor().onlooker());
+    let driver =
+        RealTime::new(Arc::new(FunctionSystem(move |samples: &[QuerySample], to: &Responder| {
+            issue(samples, to);
+            if (calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(every) {
+                let (observer, glances) = &mut *shared.lock().unwrap();
+                glances.extend(observer.as_mut().unwrap().glance());
+            }
+        })));
+    seen.lock().unwrap().0 = Some(driver.monitor().observer());
     let log = play_with(settings, driver);
-    let (onlooker, glances) = std::mem::take(&mut *seen.lock().unwrap());
-    assert_eq!(onlooker.unwrap().glance(), None, "nothing is seen of a run that is over");
+    let (observer, glances) = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(observer.unwrap().glance(), None, "nothing is seen of a run that is over");
     (log, glances)
 }
 
-fn answered(glances: &[Glance]) -> Vec<Answered> {
+fn answered(glances: &[Glance]) -> Vec<AnsweredQuery> {
     glances.iter().flat_map(|glance| glance.answered.iter().copied()).collect()
 }
 
 /// Each answered query is one of the record, with its latency.
-fn assert_recorded(seen: &[Answered], record: &Record) {
+fn assert_recorded(seen: &[AnsweredQuery], record: &Record) {
     let latency = |query: usize| {
         let samples = query * record.samples_per_query..(query + 1) * record.samples_per_query;
         record.completed_at[samples].iter().max().unwrap() - record.scheduled(query)
@@ -65,7 +66,7 @@ fn every_query_of_a_short_run_is_seen() {
     for scenario in [Scenario::SingleStream, Scenario::MultiStream, Scenario::Server] {
         let (run, glances) = looked_at(&settings(scenario, 300), 1, answer);
         let seen = answered(&glances);
-        // The last is noted when the system has taken it, and then nobody looks.
+        // The last query is noted after the system has taken it, when the observer has ended.
         assert_eq!(seen.len(), 299, "{scenario}");
         assert!(seen.iter().all(|answered| answered.stands_for == 1));
         assert_recorded(&seen, &run.record);
@@ -90,7 +91,7 @@ fn a_long_run_is_seen_in_evenly_spread_parts() {
     assert_recorded(&seen, &run.record);
     let stand_for: u64 = seen.iter().map(|answered| answered.stands_for).sum();
     assert!((queries * 8 / 10..=queries * 11 / 10).contains(&stand_for), "{stand_for}");
-    // How many queries pass before the first glance is known to nobody; from then on
+    // The number of queries before the first glance is unknown; from then on
     // the pace of the part before is what the next one is noted by.
     let parts: Vec<usize> = glances.iter().map(|glance| glance.answered.len()).collect();
     assert_eq!(parts[0], 2_500, "every second of 5,000: a run of 100,000 may have 64 glances");
@@ -123,16 +124,17 @@ fn slow_queries_are_followed_until_they_are_answered() {
 
 #[test]
 fn samples_of_the_offline_query_are_seen_as_they_come() {
-    let seen: Arc<Mutex<(Option<Onlooker>, Vec<Glance>)>> = Arc::default();
+    let seen: Arc<Mutex<(Option<RunObserver>, Vec<Glance>)>> = Arc::default();
     let shared = seen.clone();
-    let driver = RealTime::new(Arc::new(Does(move |samples: &[QuerySample], to: &Responder| {
-        let (onlooker, glances) = &mut *shared.lock().unwrap();
-        for part in samples.chunks(1_000) {
-            answer(part, to);
-            glances.extend(onlooker.as_mut().unwrap().glance());
-        }
-    })));
-    seen.lock().unwrap().0 = Some(driver.monitor().onlooker());
+    let driver =
+        RealTime::new(Arc::new(FunctionSystem(move |samples: &[QuerySample], to: &Responder| {
+            let (observer, glances) = &mut *shared.lock().unwrap();
+            for part in samples.chunks(1_000) {
+                answer(part, to);
+                glances.extend(observer.as_mut().unwrap().glance());
+            }
+        })));
+    seen.lock().unwrap().0 = Some(driver.monitor().observer());
     let run = play_with(&settings(Scenario::Offline, 5_000), driver);
     let glances = std::mem::take(&mut seen.lock().unwrap().1);
     let complete: Vec<u64> = glances.iter().map(|glance| glance.completed_samples).collect();
@@ -155,12 +157,13 @@ fn the_first_of_several_issuing_threads_is_seen() {
 
 #[test]
 fn virtual_time_is_seen_and_ended_as_well() {
-    let play = |onlooker: &mut dyn FnMut(&mut View<'_>) -> ControlFlow<()>| {
+    let play = |observer: &mut dyn FnMut(&mut View<'_>) -> ControlFlow<()>| {
         let mut system = Echo { latency: 3 * MILLISECOND, ..Echo::default() };
-        let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 }).onlooker(onlooker);
+        let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 }).observer(observer);
         let library = NullLibrary::new(100, 100);
         let wanted = settings(Scenario::Server, 50_000);
-        run(&mut driver, &[tenant(&wanted, &library)], Keep::Every, &mut |_| {}).swap_remove(0)
+        run(&mut driver, &[tenant(&wanted, &library)], RecordRetention::Every, &mut |_| {})
+            .swap_remove(0)
     };
     let mut glances = Vec::new();
     let watched = play(&mut |view| {
@@ -185,6 +188,6 @@ fn virtual_time_is_seen_and_ended_as_well() {
     });
     assert!(!ended.complete);
     let run = ended.runs().next().unwrap();
-    assert_eq!(run.ended, Ended::Aborted);
+    assert_eq!(run.ended, EndReason::Aborted);
     assert!((1..50_000).contains(&run.record.query_count()));
 }

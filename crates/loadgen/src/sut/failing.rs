@@ -1,4 +1,4 @@
-//! Finds out during a run that the system fails most samples.
+//! Detects during a run that the system fails most samples.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,30 +6,30 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::record::Failure;
 
-/// Answers at the start of a run that are looked at.
+/// Number of answers in the window at the start of a run.
 pub const FIRST_ANSWERS: u64 = 20;
-/// Answers before the present one that are looked at.
+/// Number of answers in the window of the latest answers.
 pub const LAST_ANSWERS: u64 = 200;
-/// Failures among the last answers that are more than half of them.
+/// Number of failures that is more than half of the latest answers.
 const TOO_MANY: usize = 101;
 const _: () =
     assert!(TOO_MANY as u64 * 2 > LAST_ANSWERS && (TOO_MANY as u64 - 1) * 2 <= LAST_ANSWERS);
 
-/// Which answers of a run were looked at.
+/// Window of answers in which failures are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerWindow {
-    /// The first ones.
+    /// The first answers of the run.
     First,
-    /// The last ones before the run was ended.
+    /// The last answers before the run was ended.
     Last,
 }
 
-/// A system that failed all of its first answers, or more than half of its last ones.
+/// Report of a system that failed all of its first answers, or more than half of its latest ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failing {
+pub struct MassFailure {
     /// The tenant whose samples failed.
     pub tenant: usize,
-    /// Which answers were looked at.
+    /// Window in which the failures were counted.
     pub window: AnswerWindow,
     /// Answers in that window that failed.
     pub failed: u64,
@@ -37,66 +37,66 @@ pub struct Failing {
     pub answers: u64,
 }
 
-/// How a run is ended from outside of the thread that issues. Shared by all runs of a test.
+/// Abort flags that other threads than the issuing one may set. Shared by all runs of a test.
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub(crate) struct Control {
     abort: AtomicBool,
     fails_fast: AtomicBool,
-    failing: Mutex<Option<Failing>>,
+    failing: Mutex<Option<MassFailure>>,
 }
 
 impl Control {
-    pub(super) fn abort(&self) {
+    pub(crate) fn abort(&self) {
         self.abort.store(true, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(super) fn is_aborted(&self) -> bool {
+    pub(crate) fn is_aborted(&self) -> bool {
         self.abort.load(Ordering::Relaxed)
     }
 
-    pub(super) fn fail_fast(&self, is_on: bool) {
+    pub(crate) fn fail_fast(&self, is_on: bool) {
         self.fails_fast.store(is_on, Ordering::Relaxed);
     }
 
-    /// Ends the run of a failing system, if that is asked for.
-    pub(super) fn found(&self, failing: Failing) {
+    /// Ends the run of a failing system, if fail-fast is enabled.
+    pub(crate) fn report(&self, failing: MassFailure) {
         if self.fails_fast.load(Ordering::Relaxed) && !self.is_aborted() {
             self.failing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failing);
             self.abort();
         }
     }
 
-    pub(super) fn failing(&self) -> Option<Failing> {
+    pub(crate) fn failing(&self) -> Option<MassFailure> {
         *self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a failure that was reported means.
+/// Effect of a reported failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Noted {
-    /// Nothing: the sample was complete before, or was never issued.
+pub(crate) enum FailureNote {
+    /// No effect: the sample was complete before, or was never issued.
     Stale,
     /// One more failure.
     Failed,
-    /// One more, with which too many answers of a window failed.
+    /// One more failure, which exceeds the limit of a window.
     Failing { window: AnswerWindow, failed: u64, answers: u64 },
 }
 
 /// The failures of a tenant in one run.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
-    /// By sequence number of the sample.
-    pub(super) list: Vec<(u64, Failure)>,
-    /// Answers that there were at each of the last failures, that one included.
+pub(crate) struct Failures {
+    /// Sequence number of the sample, and the reason.
+    pub(crate) list: Vec<(u64, Failure)>,
+    /// Number of answers up to and including each of the latest failures.
     answers: VecDeque<u64>,
 }
 
 impl Failures {
-    /// Notes a failure, the `answers`-th answer of the run.
+    /// Records a failure, which is answer number `answers` of the run.
     ///
     /// Answers are counted at failures alone, so that an answered sample costs nothing.
-    pub(super) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> Noted {
+    pub(crate) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> FailureNote {
         self.list.push((sequence, why));
         self.answers.push_back(answers);
         if self.answers.len() > TOO_MANY {
@@ -104,17 +104,15 @@ impl Failures {
         }
         let failed = self.list.len() as u64;
         if failed == FIRST_ANSWERS && answers <= failed {
-            return Noted::Failing { window: AnswerWindow::First, failed, answers: failed };
+            return FailureNote::Failing { window: AnswerWindow::First, failed, answers: failed };
         }
         let within = answers.saturating_sub(self.answers[0]) + 1;
         let is_failing = self.answers.len() == TOO_MANY && within <= LAST_ANSWERS;
-        match is_failing {
-            false => Noted::Failed,
-            true => {
-                let failed = TOO_MANY as u64;
-                Noted::Failing { window: AnswerWindow::Last, failed, answers: within.max(failed) }
-            }
+        if !is_failing {
+            return FailureNote::Failed;
         }
+        let failed = TOO_MANY as u64;
+        FailureNote::Failing { window: AnswerWindow::Last, failed, answers: within.max(failed) }
     }
 }
 
@@ -122,18 +120,18 @@ impl Failures {
 mod tests {
     use super::*;
 
-    /// Which answer ends the run; `fails` says which of them fail, from 0.
+    /// Returns which answer ends the run; `fails` returns whether an answer fails, from 0.
     fn ended_by(answers: u64, fails: impl Fn(u64) -> bool) -> Option<(u64, AnswerWindow)> {
         let mut failures = Failures::default();
         (0..answers).filter(|&answer| fails(answer)).find_map(|answer| {
             match failures.add(answer, Failure::Internal, answer + 1) {
-                Noted::Failing { window, .. } => Some((answer + 1, window)),
-                Noted::Failed | Noted::Stale => None,
+                FailureNote::Failing { window, .. } => Some((answer + 1, window)),
+                FailureNote::Failed | FailureNote::Stale => None,
             }
         })
     }
 
-    /// The same by the words of the rule, from a list of all answers.
+    /// Computes the same directly from the rule, with a list of all answers.
     fn by_the_words(answers: u64, fails: impl Fn(u64) -> bool) -> Option<(u64, AnswerWindow)> {
         let failed: Vec<bool> = (0..answers).map(fails).collect();
         (1..=failed.len()).find_map(|seen| {
@@ -167,13 +165,13 @@ mod tests {
     #[test]
     fn only_a_run_that_is_to_fail_fast_is_ended() {
         let (window, failed, answers) = (AnswerWindow::First, 20, 20);
-        let failing = Failing { tenant: 1, window, failed, answers };
+        let failing = MassFailure { tenant: 1, window, failed, answers };
         let control = Control::default();
-        control.found(failing);
+        control.report(failing);
         assert_eq!((control.is_aborted(), control.failing()), (false, None));
         control.fail_fast(true);
-        control.found(failing);
-        control.found(Failing { tenant: 0, ..failing });
+        control.report(failing);
+        control.report(MassFailure { tenant: 0, ..failing });
         assert_eq!((control.is_aborted(), control.failing()), (true, Some(failing)));
     }
 }

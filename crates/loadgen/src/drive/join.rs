@@ -1,0 +1,151 @@
+//! Joins the parts of a run that several clients played into one record.
+
+use std::ops::Range;
+
+use super::TenantOutcome;
+use crate::plan::Plan;
+use crate::record::{LoggedResponse, Record, Responses};
+use crate::session::EndReason;
+use crate::settings::Scenario;
+
+/// Joins the parts of one tenant's run, in the order of the trace.
+///
+/// The parts are in the order of their shares, and their times count from the same instant.
+/// Parts may end at different queries (closed loops, an abort), and a part may be lost. Gaps are
+/// then closed: every measured query is kept, and the record has fewer queries than the trace up
+/// to its last query.
+///
+/// # Panics
+/// If there are no parts.
+#[must_use]
+pub fn join(plan: &Plan, mut parts: Vec<TenantOutcome>) -> TenantOutcome {
+    assert!(!parts.is_empty(), "a run has at least one part");
+    if parts.len() == 1 {
+        return parts.swap_remove(0);
+    }
+    let ended = parts.iter().map(|part| part.ended).reduce(combine).expect("there are parts");
+    let generated = parts[0].generated;
+    let records: Vec<Record> = parts.into_iter().map(|part| part.record).collect();
+    let record = match plan.scenario() {
+        Scenario::Offline => concatenated(records),
+        _ => dealt(&records),
+    };
+    TenantOutcome { ended, generated, record }
+}
+
+/// Returns why a run ended, from the reasons of two of its parts: the graver one counts.
+fn combine(a: EndReason, b: EndReason) -> EndReason {
+    let rank = |ended: &EndReason| match ended {
+        EndReason::TraceIssued => 0,
+        EndReason::Naturally => 1,
+        EndReason::RanOut => 2,
+        EndReason::MaxQueryCount { .. } => 3,
+        EndReason::MaxDuration { .. } => 4,
+        EndReason::TooManyOutstanding { .. } => 5,
+        EndReason::Deadline { .. } => 6,
+        EndReason::Aborted => 7,
+        EndReason::Lost { .. } => 8,
+    };
+    match (a, b) {
+        (EndReason::MaxQueryCount { issued: a }, EndReason::MaxQueryCount { issued: b }) => {
+            EndReason::MaxQueryCount { issued: a + b }
+        }
+        (EndReason::MaxDuration { at: a }, EndReason::MaxDuration { at: b }) => {
+            EndReason::MaxDuration { at: a.max(b) }
+        }
+        (
+            EndReason::TooManyOutstanding { issued, outstanding },
+            EndReason::TooManyOutstanding { issued: more, outstanding: other },
+        ) => EndReason::TooManyOutstanding {
+            issued: issued + more,
+            outstanding: outstanding + other,
+        },
+        (EndReason::Deadline { missing: a }, EndReason::Deadline { missing: b }) => {
+            EndReason::Deadline { missing: a + b }
+        }
+        (a, b) => {
+            if rank(&b) > rank(&a) {
+                b
+            } else {
+                a
+            }
+        }
+    }
+}
+
+/// Joins queries that clients issued in turn: the first of each part, the second of each part,
+/// and so on.
+fn dealt(parts: &[Record]) -> Record {
+    let samples_per_query = parts.iter().map(|p| p.samples_per_query).max().unwrap_or(1);
+    let mut whole = Record { samples_per_query, ..Record::default() };
+    let most = parts.iter().map(Record::query_count).max().unwrap_or(0);
+    for query in 0..most {
+        for part in parts.iter().filter(|part| query < part.query_count()) {
+            whole.issued_at.push(part.issued_at[query]);
+            whole.scheduled_at.extend(part.scheduled_at.get(query));
+            whole.client_lag.extend(part.client_lag.get(query));
+            let samples = query * samples_per_query..(query + 1) * samples_per_query;
+            append_samples(&mut whole, part, samples);
+        }
+    }
+    // A sample is preceded by the earlier queries of all parts.
+    let lens: Vec<usize> = parts.iter().map(Record::query_count).collect();
+    let place = |part: usize, sample: u64| {
+        let spq = samples_per_query as u64;
+        let (query, within) = ((sample / spq) as usize, sample % spq);
+        let before = |(other, len): (usize, &usize)| (*len).min(query + usize::from(other < part));
+        lens.iter().enumerate().map(before).sum::<usize>() as u64 * spq + within
+    };
+    add_rest(&mut whole, parts, place);
+    whole
+}
+
+/// Joins the samples of one query, part after part.
+fn concatenated(parts: Vec<Record>) -> Record {
+    // A part without samples issued nothing.
+    let parts: Vec<Record> = parts.into_iter().filter(|part| part.query_count() > 0).collect();
+    let mut whole = Record::default();
+    let mut before = Vec::new();
+    for part in &parts {
+        before.push(whole.indices.len() as u64);
+        append_samples(&mut whole, part, 0..part.indices.len());
+    }
+    let Some(first) = parts.first() else { return Record { samples_per_query: 1, ..whole } };
+    whole.samples_per_query = whole.indices.len().max(1);
+    whole.scheduled_at.clone_from(&first.scheduled_at);
+    // The query counts as issued with its first part; its lag is the largest of all parts.
+    whole.issued_at.extend(parts.iter().map(|part| part.issued_at[0]).min());
+    whole.client_lag.extend(parts.iter().filter_map(|part| part.client_lag.first()).max());
+    add_rest(&mut whole, &parts, |part, sample| before[part] + sample);
+    whole
+}
+
+fn append_samples(whole: &mut Record, part: &Record, samples: Range<usize>) {
+    whole.indices.extend_from_slice(&part.indices[samples.clone()]);
+    whole.completed_at.extend_from_slice(&part.completed_at[samples.clone()]);
+    if !part.tokens.is_empty() {
+        whole.first_token_at.extend_from_slice(&part.first_token_at[samples.clone()]);
+        whole.tokens.extend_from_slice(&part.tokens[samples]);
+    }
+}
+
+/// Adds misuse counts, failures and logged responses, in the order of completion.
+fn add_rest(whole: &mut Record, parts: &[Record], place: impl Fn(usize, u64) -> u64) {
+    let completed_at = |sample: u64| whole.completed_at.get(sample as usize).copied().unwrap_or(0);
+    let mut failed = Vec::new();
+    let mut responses = Vec::new();
+    for (number, part) in parts.iter().enumerate() {
+        whole.misuse.add(part.misuse);
+        failed.extend(part.failed.iter().map(|&(sample, why)| (place(number, sample), why)));
+        let placed = part.responses.iter().map(|response| LoggedResponse {
+            sequence: place(number, response.sequence),
+            ..response
+        });
+        responses.extend(placed);
+    }
+    failed.sort_by_key(|&(sample, _)| (completed_at(sample), sample));
+    responses.sort_by_key(|response| (completed_at(response.sequence), response.sequence));
+    let mut kept = Responses::default();
+    responses.iter().for_each(|response| kept.push(response));
+    (whole.failed, whole.responses) = (failed, kept);
+}
