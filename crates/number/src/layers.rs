@@ -85,6 +85,27 @@ impl fmt::Display for LayerTable {
 /// Returns the layers of a model for one sample. Dynamic dimensions have the sizes in `bind`, or 1.
 /// Objects without an entry in `formats` have `other` bits.
 ///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use dyno_number::{Dictionary, layers};
+/// use dyno_onnx::Element;
+/// use dyno_onnx::build::{Builder, Fill, Weights};
+///
+/// let mut net = Builder::new("small", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+/// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
+/// let y = net.node("MatMul", &[&x, &weight], &[])?;
+/// net.output("y", &y)?;
+///
+/// let formats: Dictionary = "fc1.weight FIXED 4 0\n".parse()?;
+/// let table = layers::table(&net.finish(), &formats, 16, &BTreeMap::new());
+/// let table = table.expect("the model has fc1.weight");
+/// assert_eq!(table.layers[0].bits, [4, 16, 16]);
+/// assert_eq!(table.layers[0].bytes(), [4 * 3 / 2, 4 * 2, 3 * 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// One sentence for each object of `formats` that the model does not have, with the nearest name.
 pub fn table(
@@ -99,11 +120,11 @@ pub fn table(
         let objects: Vec<String> = names.iter().flat_map(|name| objects(name)).collect();
         let unknown = formats.iter().map(|(object, _)| object);
         let unknown = unknown.filter(|object| objects.iter().all(|known| known != object));
-        let told = unknown.map(|object| {
+        let sentences = unknown.map(|object| {
             let near = nearest(object, objects.iter().map(String::as_str));
             format!("there is no object `{object}`{near}")
         });
-        told.collect::<Vec<String>>()
+        sentences.collect::<Vec<String>>()
     };
     let mut unknown = unknown_to(&own);
     let mut names: BTreeMap<usize, String> =

@@ -14,6 +14,13 @@ use std::str::FromStr;
 use crate::tune::{Phase, Stop, Subset, Trials, TuneAnswer};
 
 /// A search algorithm.
+///
+/// ```
+/// use dyno_number::Algorithm;
+/// assert_eq!("stripes".parse(), Ok(Algorithm::Stripes));
+/// assert_eq!("exhaustive:-1..6".parse(), Ok(Algorithm::Exhaustive { below: 1, above: 6 }));
+/// assert!("exhaustive:-1..x".parse::<Algorithm>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// The thesis' search: a coarse search, then biases, widths and types one by one.

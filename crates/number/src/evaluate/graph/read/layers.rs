@@ -127,16 +127,9 @@ impl<'a> Reader<'a> {
         let output = Shape { height, width, channels: outputs };
         let problem = "has a bias that is not one constant for each output";
         let mut bias = self.numbers(node, 2, outputs, problem)?;
-        let (last, folded) = self.folded(node, outputs);
-        if let Some((scale, shift)) = folded {
-            let part = weights.len() / outputs;
-            for (at, weights) in weights.chunks_exact_mut(part).enumerate() {
-                weights.iter_mut().for_each(|weight| *weight *= scale[at]);
-            }
-            let before = bias.unwrap_or_else(|| vec![0.0; outputs]);
-            let sums = before.iter().zip(scale.iter().zip(&shift));
-            let folded: Vec<f32> =
-                sums.map(|(bias, (scale, shift))| bias * scale + shift).collect();
+        let (last, affine) = self.normalization_after(node, outputs);
+        if let Some(affine) = affine {
+            let folded = folded_bias(&affine, &mut weights, bias);
             let (convolution, normal) = (self.place(node), self.place(last));
             self.found.folds.push(Fold { convolution, normal, bias: folded.clone() });
             bias = Some(folded);
@@ -173,7 +166,11 @@ impl<'a> Reader<'a> {
 
     /// Returns the batch normalization that alone follows a convolution, with its factors and
     /// addends. Returns the convolution itself if there is none.
-    fn folded(&mut self, node: &'a Node, channels: usize) -> (&'a Node, Option<ChannelAffine>) {
+    fn normalization_after(
+        &mut self,
+        node: &'a Node,
+        channels: usize,
+    ) -> (&'a Node, Option<ChannelAffine>) {
         let name = node.outputs.first().map_or("", String::as_str);
         let is_only = self.uses.get(name) == Some(&1);
         let next = self.model.nodes.iter().find(|next| {
@@ -195,7 +192,7 @@ impl<'a> Reader<'a> {
         let part = |at: usize| Some(self.floats(node.inputs.get(at)?)?.1);
         let (scale, shift, mean, variance) = (part(1)?, part(2)?, part(3)?, part(4)?);
         let epsilon = f64::from(float(node, "epsilon", 1e-5));
-        let alike = [&shift, &mean, &variance].iter().all(|of| of.len() == scale.len());
+        let alike = [&shift, &mean, &variance].iter().all(|values| values.len() == scale.len());
         if !alike || node.int("training_mode", 0) != 0 {
             return None;
         }
@@ -368,6 +365,18 @@ fn activations(node: &Node, cell: Cell, directions: usize) -> Option<Vec<Vec<Act
         _ => None,
     };
     given.chunks(default.len()).map(|names| names.iter().map(activation).collect()).collect()
+}
+
+/// Scales the weights of a convolution by a batch normalization, and returns the bias of both.
+fn folded_bias(affine: &ChannelAffine, weights: &mut [f32], bias: Option<Vec<f32>>) -> Vec<f32> {
+    let (scale, shift) = affine;
+    let part = weights.len() / scale.len();
+    for (weights, scale) in weights.chunks_exact_mut(part).zip(scale) {
+        weights.iter_mut().for_each(|weight| *weight *= scale);
+    }
+    let bias = bias.unwrap_or_else(|| vec![0.0; scale.len()]);
+    let sums = bias.iter().zip(scale.iter().zip(shift));
+    sums.map(|(bias, (scale, shift))| bias * scale + shift).collect()
 }
 
 /// Reorders from output, channel, tap to output, tap, channel.
