@@ -39,13 +39,13 @@ impl<V> Prefixes<V> {
 
     /// Returns the entry of a key: an existing one, or a new one for `blocks` blocks that take
     /// `bytes` bytes together. `None` if this exceeds the limit of the cache. Values that are
-    /// dropped for it are passed to `gone`.
+    /// dropped for it are passed to `evict`.
     pub fn room(
         &mut self,
         key: Key,
         blocks: usize,
         bytes: usize,
-        mut gone: impl FnMut(V),
+        mut evict: impl FnMut(V),
     ) -> Option<Blocks<V>> {
         if let Some(at) = self.entries.iter().position(|(known, ..)| *known == key) {
             let found = self.entries.remove(at);
@@ -61,7 +61,7 @@ impl<V> Prefixes<V> {
             self.used_bytes -= bytes;
             // A trial that still uses the blocks keeps their values.
             let blocks = Arc::get_mut(&mut blocks).unwrap_or_default();
-            blocks.iter_mut().filter_map(OnceLock::take).for_each(&mut gone);
+            blocks.iter_mut().filter_map(OnceLock::take).for_each(&mut evict);
         }
         self.used_bytes += bytes;
         let values: Blocks<V> = (0..blocks).map(|_| OnceLock::new()).collect();

@@ -55,11 +55,10 @@ const BLOCK: usize = 32;
 /// use dyno_number::evaluate::graph::{
 ///     Agreement, CorrectnessRule, GraphEvaluator, GraphInput, GraphSamples,
 /// };
-/// use dyno_onnx::Element;
-/// use dyno_onnx::build::{Builder, Fill, Weights};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
 ///
 /// let mut net = Builder::new("small", Weights::seeded(1));
-/// let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
 /// let weight = net.weight("fc1.weight", &[4, 4], Fill::he(4))?;
 /// let y = net.node("MatMul", &[&x, &weight], &[])?;
 /// let sum = net.node("Add", &[&x, &y], &[])?;

@@ -34,11 +34,10 @@ use crate::pack::{pack, unpack};
 /// ```
 /// use dyno_number::Dictionary;
 /// use dyno_number::evaluate::{PackedNetwork, TensorView, Workspace};
-/// use dyno_onnx::Element;
-/// use dyno_onnx::build::{Builder, Fill, Weights};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
 ///
 /// let mut net = Builder::new("small", Weights::seeded(1));
-/// let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
 /// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
 /// let y = net.node("MatMul", &[&x, &weight], &[])?;
 /// net.output("y", &y)?;

@@ -71,8 +71,8 @@ fn group_choices(
         let (objective, accuracy) = (candidates[0].objective, candidates[0].accuracy);
         let is_enough = accuracy < threshold;
         let loss = (base.accuracy - accuracy).max(0.0);
-        let taken = (!is_enough).then(|| (0, format!("loses {}", format_accuracy(loss))));
-        trials.decide(subset, &question, candidates, taken);
+        let accepted = (!is_enough).then(|| (0, format!("loses {}", format_accuracy(loss))));
+        trials.decide(subset, &question, candidates, accepted);
         if is_enough {
             break;
         }

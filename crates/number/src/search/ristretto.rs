@@ -91,7 +91,7 @@ impl Trials<'_, '_> {
         let threshold = self.threshold(subset);
         let candidates = self.candidates(subset, vec![what], Some(threshold))?;
         let accuracy = candidates[0].accuracy;
-        let taken = (accuracy >= threshold).then(|| {
+        let accepted = (accuracy >= threshold).then(|| {
             (
                 0,
                 format!(
@@ -101,6 +101,6 @@ impl Trials<'_, '_> {
                 ),
             )
         });
-        Ok(self.decide(subset, question, candidates, taken))
+        Ok(self.decide(subset, question, candidates, accepted))
     }
 }

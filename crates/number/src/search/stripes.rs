@@ -65,12 +65,12 @@ fn round(
         candidate.why =
             format!("accuracy {}: another one is higher", format_accuracy(candidate.accuracy));
     }
-    let taken = best.map(|at| {
+    let accepted = best.map(|at| {
         (at, format!("accuracy {} is the highest", format_accuracy(candidates[at].accuracy)))
     });
     let question = match shift {
         0 => "which layer can do with a bit less behind the point?",
         _ => "which layer can do with a bit less before the point?",
     };
-    Ok(trials.decide(subset, question, candidates, taken))
+    Ok(trials.decide(subset, question, candidates, accepted))
 }

@@ -77,10 +77,10 @@ impl Trials<'_, '_> {
             let [accuracy, least] = [candidates[0].accuracy, threshold].map(format_accuracy);
             candidates[0].why = format!("accuracy {accuracy} is below {least}");
             let passes = candidates[0].accuracy >= threshold;
-            let taken = passes
+            let accepted = passes
                 .then(|| (0, format!("smaller, and accuracy {accuracy} is at least {least}")));
             let question = "a bit of one group for a bit of another?";
-            if let Some(smaller) = self.decide(subset, question, candidates, taken) {
+            if let Some(smaller) = self.decide(subset, question, candidates, accepted) {
                 return Ok(Some(smaller));
             }
         }
@@ -187,7 +187,7 @@ impl Trials<'_, '_> {
         let [accuracy, least] = [candidates[0].accuracy, now.accuracy].map(format_accuracy);
         candidates[0].why = format!("accuracy {accuracy} is no better than {least}");
         let is_better = candidates[0].accuracy > now.accuracy;
-        let taken = is_better.then(|| (0, format!("accuracy {accuracy} is above {least}")));
-        Ok(self.decide(subset, "and with this bias?", candidates, taken))
+        let accepted = is_better.then(|| (0, format!("accuracy {accuracy} is above {least}")));
+        Ok(self.decide(subset, "and with this bias?", candidates, accepted))
     }
 }

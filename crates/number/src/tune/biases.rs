@@ -58,7 +58,7 @@ impl Trials<'_, '_> {
             let [accuracy, least] = [candidates[at].accuracy, least].map(format_accuracy);
             format!("accuracy {accuracy} is the highest, and no lower than {least}")
         };
-        let taken = best.map(|at| (at, why(at)));
+        let accepted = best.map(|at| (at, why(at)));
         let mut others: Vec<usize> = (0..slots.len()).filter(|at| can(&candidates[*at])).collect();
         others.retain(|at| Some(*at) != best);
         others.sort_by(|a, b| candidates[*b].accuracy.total_cmp(&candidates[*a].accuracy));
@@ -71,7 +71,7 @@ impl Trials<'_, '_> {
             };
         }
         let question = "does a smaller range with finer steps do better?";
-        let answer = self.decide(subset, question, candidates, taken);
+        let answer = self.decide(subset, question, candidates, accepted);
         Ok(answer.map(|answer| (answer, others.iter().map(|at| slots[*at]).collect())))
     }
 
@@ -92,9 +92,10 @@ impl Trials<'_, '_> {
             let [accuracy, now] = [candidates[0].accuracy, current.accuracy].map(format_accuracy);
             candidates[0].why = format!("accuracy {accuracy} is below {now}, what there is");
             let is_good = candidates[0].accuracy >= least;
-            let taken = is_good.then(|| (0, format!("accuracy {accuracy} is no lower than {now}")));
+            let accepted =
+                is_good.then(|| (0, format!("accuracy {accuracy} is no lower than {now}")));
             let question = "and another bias, which did well alone, on top of it?";
-            if let Some(better) = self.decide(subset, question, candidates, taken) {
+            if let Some(better) = self.decide(subset, question, candidates, accepted) {
                 current = better;
             }
         }

@@ -77,7 +77,7 @@ impl Trials<'_, '_> {
         let moves = vec![Move { change, assignment }];
         let candidates = self.candidates(subset, moves, Some(threshold))?;
         let accuracy = candidates[0].accuracy;
-        let taken = (accuracy >= threshold).then(|| {
+        let accepted = (accuracy >= threshold).then(|| {
             (
                 0,
                 format!(
@@ -87,7 +87,7 @@ impl Trials<'_, '_> {
                 ),
             )
         });
-        Ok(self.decide(subset, question, candidates, taken))
+        Ok(self.decide(subset, question, candidates, accepted))
     }
 }
 

@@ -124,7 +124,7 @@ impl Trials<'_, '_> {
             best(&candidates, |a, b| can(a).cmp(&can(b)).then(a.accuracy.total_cmp(&b.accuracy)));
         let best = best.filter(|at| can(&candidates[*at]));
         let now = format_accuracy(current.accuracy);
-        let taken = best.map(|at| {
+        let accepted = best.map(|at| {
             let accuracy = format_accuracy(candidates[at].accuracy);
             (at, format!("accuracy {accuracy} is the highest, and above {now}"))
         });
@@ -136,7 +136,7 @@ impl Trials<'_, '_> {
                 format!("accuracy {accuracy} is no better than {now}")
             };
         }
-        Ok(self.decide(subset, "is another type of the same width better?", candidates, taken))
+        Ok(self.decide(subset, "is another type of the same width better?", candidates, accepted))
     }
 }
 

@@ -143,11 +143,11 @@ impl Trials<'_, '_> {
             format!("saves {saved:.0} {unit} and {lost}").replace("  ", " ")
         };
         let why = |at: usize, others| format!("{}: the best ratio{others}", words(&candidates[at]));
-        let taken = found.map(|(at, others)| (at, why(at, others)));
+        let accepted = found.map(|(at, others)| (at, why(at, others)));
         let whys: Vec<String> = candidates.iter().map(words).collect();
         for (candidate, why) in candidates.iter_mut().zip(whys) {
             candidate.why = format!("{why}: another one has a better ratio");
         }
-        Ok(self.decide(subset, "which group can do with a bit less?", candidates, taken))
+        Ok(self.decide(subset, "which group can do with a bit less?", candidates, accepted))
     }
 }

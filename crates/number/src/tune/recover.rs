@@ -99,14 +99,14 @@ impl Trials<'_, '_> {
             let cost = candidate.objective - now.objective;
             format!("changes accuracy by {gained:+.5} and the objective by {cost:+.0}")
         };
-        let taken =
+        let accepted =
             passing.map(|at| (at, format!("{}: the smallest that passes", words(&candidates[at]))));
         let whys: Vec<String> = candidates.iter().map(words).collect();
         for (candidate, why) in candidates.iter_mut().zip(whys) {
             candidate.why = format!("{why}: another one does better");
         }
         let question = "which bit more, or range more, brings the accuracy back?";
-        self.decide(Subset::Full, question, candidates, taken)
+        self.decide(Subset::Full, question, candidates, accepted)
     }
 
     /// Returns assignments that apply the changes of the ranking one after the other, each on top
@@ -186,7 +186,7 @@ impl Trials<'_, '_> {
         let assignment = found.assignment.clone();
         let candidates = self.candidates(Subset::Full, vec![found], decides)?;
         let Candidate { accuracy, objective, .. } = candidates[0];
-        let taken = (accuracy >= threshold).then(|| {
+        let accepted = (accuracy >= threshold).then(|| {
             (
                 0,
                 format!(
@@ -196,7 +196,7 @@ impl Trials<'_, '_> {
                 ),
             )
         });
-        let answer = self.decide(Subset::Full, question, candidates, taken);
+        let answer = self.decide(Subset::Full, question, candidates, accepted);
         Ok((answer, TuneAnswer { assignment, objective, accuracy, subset: Subset::Full }))
     }
 
@@ -217,9 +217,9 @@ impl Trials<'_, '_> {
         let candidates = self.candidates(Subset::Full, moves, Some(threshold))?;
         let is_good =
             candidates[0].accuracy >= threshold && candidates[0].objective < found.objective;
-        let taken = is_good.then(|| (0, "it is smaller, and passes".to_owned()));
+        let accepted = is_good.then(|| (0, "it is smaller, and passes".to_owned()));
         let question = "is the answer of the coarse search good enough, and smaller?";
-        Ok(self.decide(Subset::Full, question, candidates, taken).unwrap_or(found))
+        Ok(self.decide(Subset::Full, question, candidates, accepted).unwrap_or(found))
     }
 }
 

@@ -282,17 +282,17 @@ impl<'a, 'e> Trials<'a, 'e> {
             .collect())
     }
 
-    /// Records a step, and accepts the candidate `taken` for the given reason, if there is one.
+    /// Records a step, and accepts the candidate `accepted` for the given reason, if there is one.
     pub fn decide(
         &mut self,
         subset: Subset,
         question: &str,
         mut candidates: Vec<Candidate>,
-        taken: Option<(usize, String)>,
+        accepted: Option<(usize, String)>,
     ) -> Option<TuneAnswer> {
         let threshold = self.threshold(subset);
         for (at, candidate) in candidates.iter_mut().enumerate() {
-            candidate.is_accepted = taken.as_ref().is_some_and(|(taken, _)| *taken == at);
+            candidate.is_accepted = accepted.as_ref().is_some_and(|(accepted, _)| *accepted == at);
             if candidate.accuracy < threshold && !candidate.is_accepted {
                 let most = if candidate.is_bound { "at most " } else { "" };
                 let (accuracy, threshold) =
@@ -300,14 +300,14 @@ impl<'a, 'e> Trials<'a, 'e> {
                 candidate.why = format!("accuracy {most}{accuracy} is below {threshold}");
             }
         }
-        let decision = match &taken {
+        let decision = match &accepted {
             Some((at, why)) => {
                 candidates[*at].why.clone_from(why);
                 format!("accepted: {}, {why}", candidates[*at].change)
             }
             None => "nothing is accepted".to_owned(),
         };
-        let answer = taken.map(|(at, _)| {
+        let answer = accepted.map(|(at, _)| {
             let Candidate { assignment, objective, accuracy, .. } = candidates[at].clone();
             TuneAnswer { assignment, objective, accuracy, subset }
         });
@@ -339,7 +339,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         let accuracy = candidates[0].accuracy;
         self.confirmed = Some(accuracy);
         let threshold = self.threshold(Subset::Confirmation);
-        let taken = (accuracy >= threshold).then(|| {
+        let accepted = (accuracy >= threshold).then(|| {
             (
                 0,
                 format!(
@@ -350,7 +350,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             )
         });
         let question = "does the answer keep its accuracy on samples that it was not chosen by?";
-        self.decide(Subset::Confirmation, question, candidates, taken);
+        self.decide(Subset::Confirmation, question, candidates, accepted);
         Ok(())
     }
 

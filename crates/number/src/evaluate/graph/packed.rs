@@ -250,8 +250,8 @@ fn without_folds(model: &Model, folded: &[(&Fold, &str)]) -> Model {
         node.inputs.push(name);
         node.outputs = vec![output];
     }
-    let gone: BTreeSet<usize> = folded.iter().map(|(fold, _)| fold.normal).collect();
+    let removed: BTreeSet<usize> = folded.iter().map(|(fold, _)| fold.normal).collect();
     let mut at = 0..;
-    graph.nodes.retain(|_| !gone.contains(&at.next().expect("it has no end")));
+    graph.nodes.retain(|_| !removed.contains(&at.next().expect("it has no end")));
     graph
 }

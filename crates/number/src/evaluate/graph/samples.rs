@@ -133,9 +133,9 @@ impl GraphSamples {
         if let (Some(first), Some(length)) = (dims.first_mut(), length) {
             *first = length;
         }
-        let kept: usize = dims.iter().product();
-        let mut all = Vec::with_capacity(samples.len() * kept);
-        samples.iter().for_each(|at| all.extend_from_slice(&values[at * size..][..kept]));
+        let valid: usize = dims.iter().product();
+        let mut all = Vec::with_capacity(samples.len() * valid);
+        samples.iter().for_each(|at| all.extend_from_slice(&values[at * size..][..valid]));
         dims.insert(0, samples.len());
         Tensor::new(dims, all)
     }

@@ -86,11 +86,10 @@ impl PackedTensor {
 ///
 /// use dyno_number::Dictionary;
 /// use dyno_number::evaluate::{PackedFile, PackedSource};
-/// use dyno_onnx::Element;
-/// use dyno_onnx::build::{Builder, Fill, Weights};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
 ///
 /// let mut net = Builder::new("small", Weights::seeded(1));
-/// let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
 /// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
 /// let y = net.node("MatMul", &[&x, &weight], &[])?;
 /// net.output("y", &y)?;
@@ -428,15 +427,15 @@ fn without(mut graph: Model, weights: &[PackedTensor]) -> Result<Model, PackedEr
     if graph.nodes.iter().all(|node| node.bodies().next().is_none()) {
         let mut used: BTreeSet<String> =
             graph.outputs.iter().map(|port| port.name.clone()).collect();
-        let mut kept = Vec::new();
+        let mut needed = Vec::new();
         for node in graph.nodes.into_iter().rev() {
             if node.outputs.iter().any(|output| used.contains(output)) {
                 used.extend(node.inputs.iter().cloned());
-                kept.push(node);
+                needed.push(node);
             }
         }
-        kept.reverse();
-        graph.nodes = kept;
+        needed.reverse();
+        graph.nodes = needed;
         graph.tensors.retain(|tensor| used.contains(&tensor.name));
     }
     for tensor in &mut graph.tensors {
