@@ -372,7 +372,8 @@ fn steps(whole: u64, exponent: i32, base: i64, rounding: Rounding) -> u64 {
             _ => 0,
         };
     }
-    let (below, one) = (whole >> shift, 1_u64 << shift);
+    let below = whole >> shift;
+    let one = 1_u64 << shift;
     let rest = whole - (below << shift);
     let is_odd = (base + below as i64) & 1 == 1;
     let is_nearer = || rest > one / 2 || rest == one / 2 && is_odd;

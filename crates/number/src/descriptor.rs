@@ -65,7 +65,9 @@ impl<'t> Reader<'t> {
     }
 
     pub fn problem(&mut self, at: usize, key: &str, problem: impl fmt::Display) {
-        let (line, key, problem) = (self.line(at), key.to_owned(), problem.to_string());
+        let line = self.line(at);
+        let key = key.to_owned();
+        let problem = problem.to_string();
         self.problems.push(Problem { line, key, problem });
     }
 
@@ -134,7 +136,8 @@ impl<'t> Reader<'t> {
             return None;
         };
         let element = |value: &'v Spanned<DeValue<'v>>| {
-            let (key, at) = (item.key, value.span().start);
+            let key = item.key;
+            let at = value.span().start;
             Item { key, at, value: value.get_ref() }
         };
         Some(array.iter().map(element).collect())

@@ -418,7 +418,8 @@ impl ChainEvaluator {
 impl Plan<'_> {
     /// Counts the images of a set with wrong answers. Stops when there are at least `enough`.
     fn errors(&self, threads: &mut [Memory], enough: Option<usize>) -> Result<usize, NanError> {
-        let (next, errors) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let next = AtomicUsize::new(0);
+        let errors = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         let work = |memory: &mut Memory| {
             loop {

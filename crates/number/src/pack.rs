@@ -28,7 +28,8 @@ pub fn pack(codes: &[u32], bits: u32) -> Vec<u8> {
         return codes.iter().map(|code| *code as u8).collect();
     }
     let mut bytes = Vec::with_capacity(packed_bytes(codes.len(), bits) + 8);
-    let (mut word, mut filled) = (0_u64, 0);
+    let mut word = 0_u64;
+    let mut filled = 0;
     let mask = u32::MAX >> (32 - bits);
     for code in codes {
         word |= u64::from(code & mask) << filled;
@@ -57,7 +58,8 @@ pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u32>> {
     }
     let mask = u32::MAX >> (32 - bits);
     let mut codes = Vec::with_capacity(count);
-    let (mut word, mut filled) = (0_u64, 0);
+    let mut word = 0_u64;
+    let mut filled = 0;
     let mut bytes = bytes.iter();
     while codes.len() < count {
         while filled < bits {

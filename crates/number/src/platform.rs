@@ -189,7 +189,7 @@ fn read(text: &str) -> Result<Vec<Format>, String> {
     let (head, bits) = text.split_at(split);
     let head = head.trim_end_matches(|c: char| c.is_whitespace() || c == '(').to_ascii_uppercase();
     let is_family = matches!(head.as_str(), "FLOAT" | "FIXED" | "UFIXED" | "EXP" | "BIN");
-    if let (true, Some((first, last))) = (is_family, bits.split_once("..")) {
+    if is_family && let Some((first, last)) = bits.split_once("..") {
         let number = |text: &str| {
             let number = text.trim_matches(|c: char| c.is_whitespace() || c == '=' || c == ')');
             number.parse::<u32>().map_err(|_| unknown(text))

@@ -329,7 +329,8 @@ impl BlockFormat {
 
     /// Returns the code of a block's scale, and its value including the tensor's factor.
     fn block_scale(self, block: &[f32], tensor_scale: f32) -> (u32, f32) {
-        let (largest, most) = (max_abs(block), self.element.max_value());
+        let largest = max_abs(block);
+        let most = self.element.max_value();
         let scale = match self.scale {
             Scale::PowerOfTwo => {
                 // As `f64`, denormals of `f32` are normal. Zeros get the least scale.

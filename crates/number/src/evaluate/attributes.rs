@@ -54,7 +54,8 @@ pub(super) fn sliding(
         None => Ok(vec![default; 4]),
         Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
     };
-    let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
+    let strides = sizes("strides", 1)?;
+    let pads = sizes("pads", 0)?;
     let strides = match strides[..] {
         [columns] => [1, columns],
         [rows, columns, ..] => [rows, columns],

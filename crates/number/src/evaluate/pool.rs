@@ -26,7 +26,8 @@ impl Pool {
         }
         let images = from.chunks_exact(height * width * stride);
         for (numbers, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
-            let (window, steps) = (kernel, strides);
+            let window = kernel;
+            let steps = strides;
             let pixels = Pixels { numbers, stride, channels, width, window, steps, windows };
             largest(Isa::best(), &pixels, to);
         }

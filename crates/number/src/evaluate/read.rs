@@ -153,7 +153,8 @@ impl<'a> Reader<'a> {
         let weight = node.inputs.get(1).map_or("", String::as_str);
         product.name = name_of(node, weight, &mut self.names);
         product.tensor = weight.to_owned();
-        let (input, output) = (self.shape, product.output);
+        let input = self.shape;
+        let output = product.output;
         self.shape = output;
         self.stages.push(Stage { product: Some(product), after: Vec::new(), input, output });
     }

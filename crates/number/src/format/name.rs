@@ -70,7 +70,8 @@ impl fmt::Display for Format {
         if let Some(name) = self.name() {
             return f.pad(name);
         }
-        let (bits, bias) = (self.bits(), self.bias());
+        let bits = self.bits();
+        let bias = self.bias();
         let text = match self.kind() {
             Kind::Binary => format!("BIN({bias})"),
             Kind::Fixed if self.is_family(Kind::Fixed) => format!("I{bits}({bias})"),
@@ -160,7 +161,9 @@ impl Format {
     /// they print.
     #[must_use]
     pub fn words(self) -> String {
-        let (bits, bias, exponent) = (self.bits(), self.bias(), self.exponent_bits());
+        let bits = self.bits();
+        let bias = self.bias();
+        let exponent = self.exponent_bits();
         match self.kind() {
             Kind::Fixed if self.is_unsigned_fixed() => format!("UFIXED {bits} {bias}"),
             kind if !self.is_family(kind) => self.to_string(),

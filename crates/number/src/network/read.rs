@@ -135,15 +135,17 @@ fn network(
     };
     let external = external(reader, table);
     let built_in = built_in(reader, table);
-    let (objective, layers) = (objective?, layers?);
-    if let (true, Some(zero)) =
-        (objective.needs_macs(), layers.iter().find(|layer| layer.macs == 0))
+    let objective = objective?;
+    let layers = layers?;
+    if objective.needs_macs()
+        && let Some(zero) = layers.iter().find(|layer| layer.macs == 0)
     {
         let problem =
             format!("`f_obj` asks for the products of each layer, and {} has none", zero.name);
         reader.problem(Reader::item(table, "macs").map_or(0, |item| item.at), "macs", problem);
     }
-    let (platform, layerwise) = (platform?, layerwise?);
+    let platform = platform?;
+    let layerwise = layerwise?;
     Some(Network {
         name,
         platform,
@@ -417,7 +419,9 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
     let seed = Reader::item(table, "seed").map_or(Some(1), |item| reader.count(item))?;
     let validation = validation(reader, table)?;
     let system = system(reader, table)?;
-    let (samples, lengths, correctness) = (samples?, lengths?, correctness?);
+    let samples = samples?;
+    let lengths = lengths?;
+    let correctness = correctness?;
     Some(Some(BuiltInModel {
         model,
         samples,
@@ -491,8 +495,10 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         |key| Reader::item(table, key).map_or(Some(None), |item| reader.text(item).map(Some));
     let (small, full, confirmation) =
         (text("cmd_smallset")?, text("cmd_fullset")?, text("cmd_confirmation")?);
-    let (result, latency) = (text("get_result_regex")?, text("get_latency_regex")?);
-    let (config_file, calibration) = (text("config_file")?, text("calibration")?);
+    let result = text("get_result_regex")?;
+    let latency = text("get_latency_regex")?;
+    let config_file = text("config_file")?;
+    let calibration = text("calibration")?;
     let validation = text("validation")?;
     let mut count =
         |key| Reader::item(table, key).map_or(Some(None), |item| reader.count(item).map(Some));
@@ -518,8 +524,9 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         return None;
     };
     for (key, command) in [("cmd_smallset", small.as_ref()), ("cmd_fullset", Some(&full))] {
-        let is_told = config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
-        if let (false, Some(item)) = (is_told, Reader::item(table, key)) {
+        let is_named =
+            config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
+        if !is_named && let Some(item) = Reader::item(table, key) {
             let problem = "the program does not learn its configuration: put {config} where the file's \
                            name goes, or say `config_file`";
             reader.problem(item.at, key, problem);

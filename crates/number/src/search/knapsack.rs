@@ -68,7 +68,8 @@ fn group_choices(
         let question = format!("{} alone: what does each width lose?", group.name);
         let moves = vec![Move { change, assignment }];
         let candidates = trials.candidates(subset, moves, Some(threshold))?;
-        let (objective, accuracy) = (candidates[0].objective, candidates[0].accuracy);
+        let objective = candidates[0].objective;
+        let accuracy = candidates[0].accuracy;
         let is_enough = accuracy < threshold;
         let loss = (base.accuracy - accuracy).max(0.0);
         let accepted = (!is_enough).then(|| (0, format!("loses {}", format_accuracy(loss))));

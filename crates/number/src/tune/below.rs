@@ -21,7 +21,8 @@ impl Trials<'_, '_> {
     /// Tries climbs, and then exchanges, until neither finds a smaller configuration that passes.
     /// Each such configuration is fine-tuned.
     pub(super) fn go_below(&mut self, from: TuneAnswer) -> Result<TuneAnswer, Stop> {
-        let (subset, mut current) = (from.subset, from);
+        let subset = from.subset;
+        let mut current = from;
         let [mut climbs, mut exchanges] = [MOST; 2];
         loop {
             if let Some(smaller) = self.below(subset, &current, &mut climbs)? {
@@ -148,7 +149,8 @@ impl Trials<'_, '_> {
         };
         // Last direction of each slot, which is tried first.
         let mut ways = vec![1; near.len()];
-        let (mut at, mut still) = (0, 0);
+        let mut at = 0;
+        let mut still = 0;
         while still < near.len() && now.accuracy < threshold {
             let mut is_better = false;
             for by in [ways[at], -ways[at]] {

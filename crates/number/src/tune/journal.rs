@@ -222,7 +222,8 @@ impl Journal {
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (read, problem) = (self.read, &self.problem);
+        let read = self.read;
+        let problem = &self.problem;
         f.debug_struct("Journal")
             .field("read", &read)
             .field("problem", problem)

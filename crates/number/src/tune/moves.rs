@@ -100,7 +100,8 @@ impl<'a> Space<'a> {
     /// Changes the bias of a slot by `by`. Returns `None` for FLOAT, for slots without values, and
     /// beyond the limits of the bias.
     pub fn bias(&self, from: &Assignment, at: usize, by: i32) -> Option<Move> {
-        let (slot, old) = (self.slots[at], from.formats()[at]);
+        let slot = self.slots[at];
+        let old = from.formats()[at];
         let bias = old.bias() + by;
         let has_values = self.network.size(slot) > 0;
         if old.kind() == Kind::Float || !has_values || self.bias_is_too_far(slot, old, bias) {

@@ -140,7 +140,8 @@ impl Trials<'_, '_> {
     /// doubling, then by bisection. The first step is known to fail. Returns `None` if the last one
     /// fails.
     fn climb(&mut self, ladder: &[Assignment]) -> Result<Option<TuneAnswer>, Stop> {
-        let (mut failed, mut step) = (1, 2.min(ladder.len()));
+        let mut failed = 1;
+        let mut step = 2.min(ladder.len());
         let mut found = None;
         while failed < ladder.len() && found.is_none() {
             let question = "which of them together are enough? Twice as many";

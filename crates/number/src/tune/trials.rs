@@ -130,7 +130,8 @@ impl<'a, 'e> Trials<'a, 'e> {
             let Ok(found) = answer else { continue };
             let is_below = trial.decides.is_some_and(|decides| found.accuracy < decides);
             if !found.accuracy.is_finite() || found.is_bound && !is_below {
-                let (accuracy, number) = (found.accuracy, trial.number);
+                let accuracy = found.accuracy;
+                let number = trial.number;
                 *answer =
                     Err(Stop::Failed(format!("trial {number} has no accuracy but {accuracy}")));
             }
@@ -161,7 +162,8 @@ impl<'a, 'e> Trials<'a, 'e> {
                 return Err(Stop::Limit);
             }
             self.numbered += 1;
-            let (number, assignment) = (self.numbered, assignment.clone());
+            let number = self.numbered;
+            let assignment = assignment.clone();
             asked.push(Trial { number, subset, assignment, decides });
             if asked.len() >= self.settings.batch.max(1) {
                 self.evaluate_all(&asked)?;
@@ -196,13 +198,15 @@ impl<'a, 'e> Trials<'a, 'e> {
     }
 
     fn take(&mut self, trial: &Trial, evaluation: Evaluation) {
-        let (set, accuracy) = (trial.subset as usize, evaluation.accuracy);
+        let set = trial.subset as usize;
+        let accuracy = evaluation.accuracy;
         self.seconds[set] += evaluation.seconds;
         self.samples[set] = evaluation.samples.or(self.samples[set]);
         self.remaining = self.remaining.saturating_sub(1);
         let objective = self.objective(&trial.assignment, Some(&evaluation));
         if !evaluation.is_bound {
-            let (network, assignment) = (self.network(), trial.assignment.clone());
+            let network = self.network();
+            let assignment = trial.assignment.clone();
             let cycles = network.layers.iter().all(|layer| layer.macs > 0);
             let value = |objective: Objective| objective.value(network, &assignment, None);
             self.points.push(Point {
@@ -311,7 +315,8 @@ impl<'a, 'e> Trials<'a, 'e> {
             let Candidate { assignment, objective, accuracy, .. } = candidates[at].clone();
             TuneAnswer { assignment, objective, accuracy, subset }
         });
-        let (phase, question) = (self.phase, question.to_owned());
+        let phase = self.phase;
+        let question = question.to_owned();
         self.steps.push(Step { phase, subset, question, candidates, decision });
         answer
     }

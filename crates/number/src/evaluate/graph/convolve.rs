@@ -87,7 +87,8 @@ impl GroupedConvolution {
     ) -> Result<Tensor, StepError> {
         let images = image(x, self.input)?;
         let prepared = &context.prepared[target];
-        let (weights, format) = (std::sync::Arc::clone(&prepared.weights), prepared.input);
+        let weights = std::sync::Arc::clone(&prepared.weights);
+        let format = prepared.input;
         let macs = weights.len() * self.output.pixels() * images.count;
         context.record(target, &x.values, macs as u64);
         let mut quantised = Vec::new();
@@ -129,7 +130,8 @@ impl GroupedConvolution {
     /// Adds one tap of a channel, times its weight.
     fn add(&self, from: &[f32], tap: [usize; 2], weight: f32, to: &mut [f32]) {
         let Sliding { strides, pads, .. } = self.sliding;
-        let (width, out) = (self.input.width, self.output.width);
+        let width = self.input.width;
+        let out = self.output.width;
         let reach = |axis: usize| tap[axis] * self.dilations[axis];
         for (y, to) in to.chunks_exact_mut(out).enumerate() {
             let Some(row) = (y * strides[0] + reach(0)).checked_sub(pads[0]) else { continue };

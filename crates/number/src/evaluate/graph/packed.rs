@@ -36,7 +36,8 @@ impl PackedGraph {
         let mut steps = read::steps(model).map_err(PackedError::Network)?;
         known(formats, &steps.targets.iter().flat_map(Target::names).collect::<Vec<_>>())?;
         let grouped: BTreeMap<usize, usize> = steps.steps.iter().filter_map(grouped).collect();
-        let (mut prepared, mut layers) = (Vec::new(), Vec::new());
+        let mut prepared = Vec::new();
+        let mut layers = Vec::new();
         for (at, target) in steps.targets.iter_mut().enumerate() {
             let [weight, activation] = target.names().map(|name| formats.format(&name));
             let (made, mut layer) = pack_target(target, weight, activation)
@@ -98,8 +99,10 @@ fn pack_target(
 ) -> Result<(Prepared, PackedLayer), crate::codec::NanError> {
     let numbers = std::mem::take(&mut target.weights);
     let (codes, plain) = widened(weight, &numbers)?;
-    let (mut ready, mut path) = (Vec::new(), None);
-    let (mut widened_bytes, mut macs) = (0, 0);
+    let mut ready = Vec::new();
+    let mut path = None;
+    let mut widened_bytes = 0;
+    let mut macs = 0;
     for stage in &mut target.stages {
         let product = stage.product.as_mut().expect("stages of targets have products");
         let layout = Layout::new(product, stage.input, [weight, activation]);
@@ -154,7 +157,8 @@ impl PackableTensor {
         let steps = read::steps(model).map_err(PackedError::Network)?;
         let constants = Constants::new(model);
         let tensors: BTreeSet<&str> = steps.uses.iter().map(|uses| uses.tensor.as_str()).collect();
-        let (mut found, mut folded) = (Vec::new(), Vec::new());
+        let mut found = Vec::new();
+        let mut folded = Vec::new();
         for tensor in tensors {
             let Some(constant) = model.tensors.iter().find(|constant| constant.name == tensor)
             else {
@@ -185,7 +189,8 @@ impl PackableTensor {
                 }
             };
             let Some(values) = values else { continue };
-            let (tensor, shape) = (tensor.to_owned(), constant.shape.clone());
+            let tensor = tensor.to_owned();
+            let shape = constant.shape.clone();
             found.push(Self { tensor, object: object(&uses[0]), shape, values });
         }
         Ok((found, without_folds(model, &folded)))

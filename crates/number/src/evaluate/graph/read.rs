@@ -234,7 +234,9 @@ impl<'a> Reader<'a> {
     fn origin(&self, name: &'a str) -> &'a str {
         let mut name = name;
         let mut left = self.model.nodes.len();
-        while let (Some(node), true) = (self.makers.get(name), left > 0) {
+        while left > 0
+            && let Some(node) = self.makers.get(name)
+        {
             match node.inputs.first() {
                 Some(first) if MOVES.contains(&node.op.as_str()) => name = first,
                 _ => break,
@@ -269,7 +271,8 @@ impl<'a> Reader<'a> {
                 target
             }
         };
-        let (node, tensor) = (self.place(node), origin.to_owned());
+        let node = self.place(node);
+        let tensor = origin.to_owned();
         self.found.uses.push(WeightUse { node, input: at, target, tensor });
         target
     }

@@ -177,7 +177,9 @@ impl RecurrentLayer {
         all: &mut [f32],
         context: &mut Context<'_>,
     ) -> Result<(), StepError> {
-        let (samples, hidden, directions) = (lengths.len(), self.hidden, self.backward.len());
+        let samples = lengths.len();
+        let hidden = self.hidden;
+        let directions = self.backward.len();
         let wide = self.cell.gates() * hidden;
         // All directions have equal inputs, which count once in statistics.
         let fed = match direction {

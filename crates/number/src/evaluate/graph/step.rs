@@ -128,7 +128,8 @@ impl Op {
                 let product = &context.targets[*target].stages[*stage];
                 let shape = image(&x, product.input)?;
                 let values = to_pixels(&x.values, product.input);
-                let (output, dims) = (product.output, shape.dims(product.output));
+                let output = product.output;
+                let dims = shape.dims(product.output);
                 let sums = context.product(*target, *stage, &values)?;
                 Tensor::new(dims, of_pixels(&sums, output))
             }
@@ -286,7 +287,8 @@ fn rows(
     context: &mut Context<'_>,
 ) -> Result<Tensor, StepError> {
     let product = &context.targets[target].stages[stage];
-    let (k, outputs) = (product.input.len(), product.output.len());
+    let k = product.input.len();
+    let outputs = product.output.len();
     let mut dims = x.dims.clone();
     match dims.last_mut() {
         Some(last) if *last == k => *last = outputs,
@@ -415,7 +417,8 @@ fn reshaped(dims: &[usize], to: &[i64], zero_is_zero: bool) -> Result<Vec<usize>
     };
     let mut found = to.iter().enumerate().map(size).collect::<Result<Vec<_>, _>>()?;
     if let Some(open) = to.iter().position(|n| *n == -1) {
-        let (all, known) = (dims.iter().product::<usize>(), found.iter().product::<usize>());
+        let all = dims.iter().product::<usize>();
+        let known = found.iter().product::<usize>();
         found[open] = all.checked_div(known).ok_or_else(wrong)?;
     }
     Ok(found)

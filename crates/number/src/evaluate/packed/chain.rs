@@ -33,7 +33,8 @@ impl Chain {
         let mut stages = read::stages(model).map_err(PackedError::Network)?;
         let products = stages.iter().filter_map(|stage| stage.product.as_ref());
         known(formats, &products.flat_map(names).collect::<Vec<_>>())?;
-        let (mut ready, mut layers) = (Vec::new(), Vec::new());
+        let mut ready = Vec::new();
+        let mut layers = Vec::new();
         for stage in &mut stages {
             let Some(product) = &mut stage.product else {
                 ready.push(None);

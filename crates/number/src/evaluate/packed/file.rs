@@ -412,7 +412,8 @@ fn chain_tensors(model: &Model, formats: &Dictionary) -> Result<Vec<PackableTens
         }
         let Some(tensor) = constants.get(&product.tensor) else { continue };
         let Some(values) = tensor.floats() else { continue };
-        let (tensor, shape) = (product.tensor.clone(), tensor.shape);
+        let shape = tensor.shape;
+        let tensor = product.tensor.clone();
         found.push(PackableTensor { tensor, object, shape, values });
     }
     Ok(found)

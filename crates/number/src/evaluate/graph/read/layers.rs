@@ -69,7 +69,8 @@ impl<'a> Reader<'a> {
             let sums = self.unnamed();
             let last = self.found.steps.last_mut().expect("the product was pushed");
             let outputs = std::mem::replace(&mut last.outputs, vec![Some(sums)]);
-            let (op, node) = (Op::Binary(BinaryOp::Add), last.node.clone());
+            let op = Op::Binary(BinaryOp::Add);
+            let node = last.node.clone();
             let inputs = vec![Some(sums), bias];
             self.found.steps.push(Step { op, node, inputs, outputs, targets: Vec::new() });
         }
@@ -253,7 +254,8 @@ impl<'a> Reader<'a> {
             "reverse" => vec![true],
             _ => vec![false, true],
         };
-        let (directions, gates) = (backward.len(), cell.gates());
+        let directions = backward.len();
+        let gates = cell.gates();
         let hidden = states.0.last().copied().unwrap_or(0);
         let k = inputs.0.last().copied().unwrap_or(0);
         let wide = gates * hidden;
