@@ -48,7 +48,7 @@ pub unsafe extern "C" fn dyno_number_dictionary_format(
         unsafe {
             let dictionary = shared(dictionary, "dictionary")?;
             let found = dictionary.0.format(text(name, "name")?);
-            Ok(put(format, "format", dyno_number_format::of(found))?)
+            Ok(put(format, "format", dyno_number_format::from_format(found))?)
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Result codes, and the text of each thread's last error.
+//! Result codes, and the last error message of each thread.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
@@ -35,7 +35,7 @@ use dyno_number_result::{
     DYNO_NUMBER_ERROR_TEXT, DYNO_NUMBER_OK,
 };
 
-/// All codes, in the order of their numbers.
+/// Message of each code, in the order of the codes.
 const ALL: [(dyno_number_result, &CStr); 8] = [
     (DYNO_NUMBER_OK, c"it worked"),
     (DYNO_NUMBER_ERROR_POINTER, c"a pointer is NULL, not aligned, or its count is too large"),
@@ -51,7 +51,7 @@ const ALL: [(dyno_number_result, &CStr); 8] = [
 #[derive(Debug)]
 pub struct Error {
     pub code: dyno_number_result,
-    /// What was wrong, where, what to do.
+    /// What is wrong, where, and what to do.
     pub text: Cow<'static, str>,
 }
 
@@ -97,13 +97,13 @@ impl From<NanError> for Error {
     }
 }
 
-/// The code for what `call` returned.
+/// Returns the code for the result of `call`, and stores its error.
 #[inline]
 pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_number_result {
     dyno_c_border::result(call)
 }
 
-/// What `call` returned, or `otherwise` after an error.
+/// Returns the value of `call`; after an error, stores it and returns `otherwise`.
 pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
     dyno_c_border::caught(otherwise, call)
 }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_result_with_its_text() {
         assert_eq!(result(|| panic!("code {} of {}", 3, 2)), DYNO_NUMBER_ERROR_INTERNAL);
-        // SAFETY: a C string of this thread, which has no further error in this test.
+        // SAFETY: a C string of this thread. It stays valid, because no further error follows.
         let text = unsafe { CStr::from_ptr(dyno_number_last_error()) }.to_string_lossy();
         assert!(text.contains("panicked: code 3 of 2"), "{text}");
         assert_eq!(caught(7, || panic!("{}", 1)), 7);

@@ -64,7 +64,7 @@ pub struct dyno_number_format {
 }
 
 impl dyno_number_format {
-    pub fn of(format: Format) -> Self {
+    pub fn from_format(format: Format) -> Self {
         let special = SPECIALS.iter().find(|(_, special)| *special == format.special());
         Self {
             sign_bits: u8::from(format.has_sign()),
@@ -135,8 +135,13 @@ pub struct dyno_number_conversion {
     pub seed: u64,
 }
 
+/// Reads a conversion; NULL is the default.
+///
+/// # Errors
+/// There is no such rounding or overflow.
+///
 /// # Safety
-/// `conversion` is NULL or leads to one.
+/// `conversion` is NULL or points to a conversion.
 unsafe fn conversion(conversion: *const dyno_number_conversion) -> Result<Conversion, Error> {
     // SAFETY: the caller vouches for whatever is not NULL.
     let Some(given) = (unsafe { conversion.as_ref() }) else { return Ok(Conversion::default()) };
@@ -177,7 +182,7 @@ pub unsafe extern "C" fn dyno_number_format_read(
         // SAFETY: the caller vouches for both.
         unsafe {
             let read: Format = self::text(text, "text")?.parse()?;
-            Ok(put(format, "format", dyno_number_format::of(read))?)
+            Ok(put(format, "format", dyno_number_format::from_format(read))?)
         }
     })
 }
@@ -234,7 +239,7 @@ pub unsafe extern "C" fn dyno_number_wider(
         unsafe {
             let (left, right) = (shared(left, "left")?, shared(right, "right")?);
             let wider = wider(left.format()?, right.format()?);
-            Ok(put(to, "to", dyno_number_format::of(wider))?)
+            Ok(put(to, "to", dyno_number_format::from_format(wider))?)
         }
     })
 }

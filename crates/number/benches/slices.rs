@@ -1,7 +1,8 @@
-//! How much faster slices are converted by vectors than number by number, and how near they are to copying.
+//! Speed of slice conversions: vector instructions compared with single values and with copying.
 //!
-//! `cargo bench -p dyno-number` prints, for some formats and each instruction set, nanoseconds a number and
-//! their ratio to a copy in the same run. As a test it goes through once, and checks that all make the same.
+//! `cargo bench -p dyno-number` prints, for some formats and each instruction set, nanoseconds per
+//! number and their ratio to a copy in the same run. As a test it runs once and checks that all
+//! conversions agree.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -10,7 +11,7 @@ use std::time::Instant;
 
 use dyno_number::{Conversion, Format};
 
-/// In a private cache, with the codes.
+/// Fits a private cache together with the codes.
 const COUNT: usize = 1 << 14;
 
 fn main() {
@@ -53,7 +54,7 @@ fn main() {
     }
 }
 
-/// Of the nanoseconds a number takes.
+/// Returns the median nanoseconds per number.
 fn median(rounds: usize, mut call: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..rounds)
         .map(|_| {

@@ -1,9 +1,9 @@
-//! Converts what it reads to what it writes, both in little endian and 4 bytes each.
+//! Converts numbers from stdin to stdout, both in little endian with 4 bytes each.
 //!
 //! `convert FORMAT decode`: codes to `f32`;
-//! `convert FORMAT encode [truncate] [saturate|infinite]`: `f32` to codes, `0xffff_ffff` for NaN that the format
-//! has not;
-//! `convert FORMAT affine SCALE ZERO_POINT`: `f32` to codes of whole numbers with a scale.
+//! `convert FORMAT encode [truncate] [saturate|infinite]`: `f32` to codes; `0xffff_ffff` for NaN if
+//! the format has none;
+//! `convert FORMAT affine SCALE ZERO_POINT`: `f32` to codes of integers with a scale.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 
 use dyno_number::{Affine, Conversion, Format, NanError, Overflow, Rounding};
 
-/// Stands for NaN where there is none.
+/// Code for NaN in formats without NaN.
 const NO_NUMBER: u32 = u32::MAX;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,7 +58,7 @@ fn conversion(words: &[&str]) -> Result<Conversion, String> {
     Ok(how)
 }
 
-/// As slices, which vectors convert; without NaN where the format has none.
+/// Encodes slices with vector instructions; NaN separately if the format has none.
 fn encode(format: Format, how: Conversion, numbers: &[f32]) -> Result<Vec<u32>, NanError> {
     let is_nan = |x: &f32| x.is_nan() && !format.has_nan();
     let zeroed: Vec<f32> = numbers.iter().map(|x| if is_nan(x) { 0.0 } else { *x }).collect();

@@ -1,6 +1,7 @@
-//! What the built-in engines make of samples: `scores MODEL` reads `f32` and writes `f32`, both in little endian,
-//! sample after sample. A model with several inputs reads all samples of the first, then all of the second and so
-//! on. `scores MODEL graph` does with the engine for graphs what that for chains could do.
+//! Prints the answers of the built-in engines: `scores MODEL` reads `f32` samples from stdin and
+//! writes `f32` answers, both in little endian, sample after sample. A model with several inputs
+//! reads all samples of the first input, then all of the second, and so on. `scores MODEL graph`
+//! uses the engine of graphs even for a chain.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +10,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use dyno_number::Assignment;
-use dyno_number::evaluate::graph::{Agreement, Fed, Graph, Input, Right};
-use dyno_number::evaluate::{Evaluator, Samples};
+use dyno_number::evaluate::graph::{
+    Agreement, CorrectnessRule, GraphEvaluator, GraphInput, GraphSamples,
+};
+use dyno_number::evaluate::{ChainEvaluator, Samples};
 use dyno_onnx::Model;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let samples = Samples { values: values.clone(), labels: vec![0; count] };
     let chain = match std::env::args().nth(2) {
         Some(_) => None,
-        None => Evaluator::new(&model, samples, Default::default()).ok(),
+        None => ChainEvaluator::new(&model, samples, Default::default()).ok(),
     };
     let scores = match chain {
         Some(mut evaluator) => evaluator.scores(&base, &all)?,
@@ -41,11 +44,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut inputs = Vec::new();
             for dims in sizes {
                 let (values, others) = rest.split_at(count * dims.iter().product::<usize>());
-                inputs.push(Input { dims, values: values.to_vec() });
+                inputs.push(GraphInput { dims, values: values.to_vec() });
                 rest = others;
             }
-            let fed = Fed { inputs, lengths: None, right: Right::Agreement(Agreement::Equal) };
-            let mut graph = Graph::new(&model, fed, Default::default())?;
+            let fed = GraphSamples {
+                inputs,
+                lengths: None,
+                correctness: CorrectnessRule::Agreement(Agreement::Equal),
+            };
+            let mut graph = GraphEvaluator::new(&model, fed, Default::default())?;
             let answers = graph.answers(&base, &all).map_err(|why| format!("{why:?}"))?;
             answers.concat()
         }

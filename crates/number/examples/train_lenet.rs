@@ -1,13 +1,14 @@
-//! Trains the LeNet of `crates/number-c/examples/lenet`, and writes what its programs read: weights, images and
-//! labels. Prints what a descriptor says of its layers, with sizes and largest magnitudes as measured.
+//! Trains the LeNet of `crates/number-c/examples/lenet` and writes the files of its programs:
+//! weights, images and labels. Prints the layers for a descriptor, with measured sizes and largest
+//! magnitudes.
 //!
 //! usage: train_lenet FOLDER [--mnist [IMAGES]]
 //!
-//! Without `--mnist`, that is a small one on the embedded digits; with it, Caffe's on MNIST, which
-//! `crates/peers/scripts/tune.py` has left in FOLDER, and whose images and labels stay as they are; with a
-//! number, it sees the first so many alone.
+//! Without `--mnist` it trains a small LeNet on the embedded digits. With `--mnist` it trains
+//! Caffe's LeNet on MNIST, which `crates/peers/scripts/tune.py` stores in FOLDER, and keeps the
+//! images and labels there. IMAGES limits the number of training images.
 
-// The trainer of bench/tune.
+// The trainer of benches/tune.
 #[path = "../benches/tune/train.rs"]
 #[expect(dead_code, reason = "the bench has another network as well")]
 mod train;
@@ -15,14 +16,15 @@ mod train;
 use std::error::Error;
 use std::path::Path;
 
-use dyno_number::evaluate::{Evaluator, Samples};
+use dyno_number::evaluate::{ChainEvaluator, Samples};
 use dyno_number::network::Layer as Profiled;
 use train::{LENET, Layer, Network, SIDE};
 
-/// Per image 8 x 8 bytes of ink, 0 to 16, then its label; `crates/sut/data/README.md` tells the origin.
+/// Per image 8 x 8 bytes of ink, 0 to 16, then its label. `crates/sut/data/README.md` documents the
+/// origin.
 static DIGITS: &[u8] = include_bytes!("../../sut/data/digits.bin");
 const PIXELS: usize = 8;
-/// Images that train, the first ones.
+/// Number of training images; they come first.
 const TRAIN: usize = 1_257;
 const EPOCHS: usize = 40;
 
@@ -37,7 +39,7 @@ const SMALL: &[Layer] = &[
     Layer::FullyConnected { inputs: 32, outputs: 10 },
 ];
 
-/// Images as bytes of 256 times their ink, and what they show.
+/// Images as bytes of 256 times their ink, with their labels.
 #[derive(Default)]
 struct Images {
     bytes: Vec<u8>,
@@ -51,7 +53,7 @@ impl Images {
         Ok(Self { bytes, labels })
     }
 
-    /// Those that train, and those that test: each pixel as 3 x 3, with a border of 2.
+    /// Returns training and test images, with each pixel as 3 x 3 and a border of 2.
     fn embedded() -> [Self; 2] {
         let mut parts = [Self::default(), Self::default()];
         for (at, record) in DIGITS.chunks_exact(PIXELS * PIXELS + 1).enumerate() {
@@ -77,7 +79,7 @@ fn profile(network: &Network, test: &Images) -> Result<Vec<Profiled>, Box<dyn Er
     let labels: Vec<usize> = test.labels.iter().map(|label| usize::from(*label)).collect();
     let sets = [Vec::new(), (0..labels.len()).collect(), Vec::new()];
     let samples = Samples { values: test.values(), labels };
-    Ok(Evaluator::new(&network.model("lenet")?, samples, sets)?.profile()?)
+    Ok(ChainEvaluator::new(&network.model("lenet")?, samples, sets)?.profile()?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -103,7 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let weights: Vec<u8> = network.numbers().iter().flat_map(|x| x.to_le_bytes()).collect();
     std::fs::write(folder.join(name), weights)?;
     let mut layers = profile(&network, &test)?;
-    // As the paper has it: the fully connected layers of Caffe's stay as they are.
+    // As in the paper, Caffe's fully connected layers are not tuned.
     layers.truncate(if is_mnist { 2 } else { 4 });
     let line = |key: &str, of: &dyn Fn(&Profiled) -> String| {
         let values: Vec<String> = layers.iter().map(of).collect();

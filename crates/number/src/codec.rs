@@ -1,63 +1,73 @@
-//! One value: its code in a format, and what a code is worth.
+//! Converts one value to its code in a format, and one code to its value.
 
 use std::fmt;
 
 use crate::format::{Format, Kind, Special};
 
-/// How values become codes. The default is the nearest, ties to the even code, and
+/// Rounding and overflow rules of a conversion. The default is [`Rounding::NearestEven`] and
 /// [`Overflow::Usual`].
+///
+/// ```
+/// use dyno_number::{Conversion, Format, Overflow, Rounding};
+/// let truncating = Conversion { rounding: Rounding::TowardZero, overflow: Overflow::Usual };
+/// assert_eq!(Format::INT8.quantise_with(2.9, truncating)?, 2.0);
+/// assert_eq!(Format::INT8.quantise(2.9)?, 3.0);
+/// # Ok::<(), dyno_number::NanError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Conversion {
-    /// Which of two neighbours is taken.
+    /// Rule that chooses between the two neighboring values.
     pub rounding: Rounding,
-    /// What becomes of values beyond the largest.
+    /// Rule for values beyond the largest finite one.
     pub overflow: Overflow,
 }
 
-/// Which of a value's two neighbours is taken (SPEC A4).
+/// Rule that chooses between the two values of a format next to a number (SPEC A4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rounding {
-    /// The nearer; of two as near, the one whose code is even. So half of the least magnitude is 0.
+    /// The nearer value. A tie goes to the even code, so half of the least magnitude becomes 0.
     #[default]
     NearestEven,
-    /// The one nearer to zero.
+    /// The value nearer to zero.
     TowardZero,
-    /// The nearer by its logarithm, as LogQuant's: between powers of two the border is √2 times the lower.
-    /// Between 0 and the least magnitude it is half of the latter.
+    /// The value that is nearer in its logarithm, as in LogQuant. Between powers of two the
+    /// boundary is √2 times the lower one; between 0 and the least magnitude it is half of that
+    /// magnitude.
     NearestLog,
-    /// The one farther from zero as probably as the value is near to it. The same seed draws the same.
+    /// A random choice: the nearer a value is, the more probable. Equal seeds give equal results.
     Stochastic {
-        /// Of the draw; [`Rounding::at`] makes those of a slice.
+        /// Seed of the draw; [`Rounding::for_index`] derives one for each element of a slice.
         seed: u64,
     },
 }
 
-/// What becomes of values beyond the largest finite one, infinities included (SPEC A5 and A6).
+/// Rule for values beyond the largest finite one, including infinities (SPEC A5 and A6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Overflow {
-    /// [`Overflow::Infinite`] in formats of 16 bits and more that have infinities (F32, F16, bf16, TF32), as
-    /// processors have it; [`Overflow::Saturate`] in all others.
+    /// [`Overflow::Infinite`] in formats of at least 16 bits that have infinities (F32, F16, bf16,
+    /// TF32), as in processors; [`Overflow::Saturate`] in all others.
     #[default]
     Usual,
-    /// The largest finite value, with the sign.
+    /// The largest finite value, with the sign of the number.
     Saturate,
-    /// Infinity; NaN where there is none, and the largest finite value where there is neither. What is finite
-    /// and rounded toward zero stays finite.
+    /// Infinity. Formats without infinities give NaN, and formats without both give the largest
+    /// finite value. A finite number that is rounded toward zero stays finite.
     Infinite,
 }
 
 impl Conversion {
-    /// For the element of this index, by [`Rounding::at`].
+    /// Returns the conversion of the element at `index` of a slice; see [`Rounding::for_index`].
     #[must_use]
-    pub fn at(self, index: usize) -> Self {
-        Self { rounding: self.rounding.at(index), ..self }
+    pub fn for_index(self, index: usize) -> Self {
+        Self { rounding: self.rounding.for_index(index), ..self }
     }
 }
 
 impl Rounding {
-    /// For the element of this index: another draw, for the other rules the same.
+    /// Returns the rule of the element at `index` of a slice. Only [`Rounding::Stochastic`]
+    /// changes: it gets a seed of its own.
     #[must_use]
-    pub fn at(self, index: usize) -> Self {
+    pub fn for_index(self, index: usize) -> Self {
         match self {
             Self::Stochastic { seed } => {
                 Self::Stochastic { seed: mixed(seed.wrapping_add(mixed(index as u64))) }
@@ -67,7 +77,8 @@ impl Rounding {
     }
 }
 
-/// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+/// Mixes the bits of a number as SplitMix64 does (Steele, Lea and Flood, "Fast splittable
+/// pseudorandom number generators", 2014).
 fn mixed(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -75,12 +86,12 @@ fn mixed(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// NaN for a format that has none (SPEC A5).
+/// Error: a value is NaN, and its format has no NaN (SPEC A5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NanError {
-    /// Which has none.
+    /// Format without NaN.
     pub format: Format,
-    /// Of the element that is NaN; 0 for a single value.
+    /// Index of the first NaN in a slice; 0 for a single value.
     pub index: usize,
 }
 
@@ -93,7 +104,7 @@ impl fmt::Display for NanError {
 impl std::error::Error for NanError {}
 
 impl Format {
-    /// The code of a value, by the default conversion.
+    /// Returns the code of a value by the default conversion.
     ///
     /// ```
     /// use dyno_number::Format;
@@ -112,10 +123,10 @@ impl Format {
         self.encode_with(x, Conversion::default())
     }
 
-    /// The code of a value. Exact: the value is rounded once, whatever its exponent.
+    /// Returns the code of a value. The value is rounded exactly once, whatever its exponent.
     ///
     /// # Errors
-    /// As [`Format::encode`].
+    /// The value is NaN, and the format has none.
     pub fn encode_with(self, x: f64, how: Conversion) -> Result<u32, NanError> {
         let is_negative = x.is_sign_negative();
         if x.is_nan() {
@@ -125,7 +136,7 @@ impl Format {
             return Ok(0);
         }
         if self.kind() == Kind::Binary {
-            // SPEC A3: the sign of 0 is +.
+            // SPEC A3: zero counts as positive.
             return Ok(u32::from(x < 0.0));
         }
         let magnitude =
@@ -139,7 +150,7 @@ impl Format {
         Ok(beyond.unwrap_or_else(|| self.signed(largest, is_negative)))
     }
 
-    /// What a code is worth, exactly. Bits above those of the format are not looked at.
+    /// Returns the exact value of a code. Bits above those of the format are ignored.
     #[must_use]
     pub fn decode(self, code: u32) -> f64 {
         let code = code & self.mask();
@@ -160,21 +171,21 @@ impl Format {
         if is_negative { -x } else { x }
     }
 
-    /// The value of the format that takes the place of a number, by the default conversion.
+    /// Rounds a number to a value of the format by the default conversion.
     ///
-    /// A value that `f32` cannot hold is the nearest that it can: only formats whose exponents go beyond
-    /// those of `f32`, or whose fraction is longer, have such.
+    /// A value beyond the range or precision of `f32` becomes the nearest `f32`. This concerns only
+    /// formats with larger exponents or longer fractions than `f32`.
     ///
     /// # Errors
-    /// As [`Format::encode`].
+    /// The number is NaN, and the format has none.
     pub fn quantise(self, x: f32) -> Result<f32, NanError> {
         self.quantise_with(x, Conversion::default())
     }
 
-    /// As [`Format::quantise`], by another conversion.
+    /// Rounds a number to a value of the format by the given conversion; see [`Format::quantise`].
     ///
     /// # Errors
-    /// As [`Format::encode`].
+    /// The number is NaN, and the format has none.
     pub fn quantise_with(self, x: f32, how: Conversion) -> Result<f32, NanError> {
         if self.changes_nothing(how) {
             return Ok(x);
@@ -188,18 +199,18 @@ impl Format {
         Ok(y as f32)
     }
 
-    /// Whether it is `f32` itself, digits of NaN and all.
+    /// Returns whether the conversion keeps every `f32`, including the payload of NaN.
     pub(crate) fn changes_nothing(self, how: Conversion) -> bool {
         self == Self::F32 && how.overflow != Overflow::Saturate
     }
 
-    /// The largest finite value.
+    /// Returns the largest finite value.
     #[must_use]
     pub fn max_value(self) -> f64 {
         self.magnitude(self.largest(false))
     }
 
-    /// The least value above zero.
+    /// Returns the least value above zero.
     #[must_use]
     pub fn min_positive(self) -> f64 {
         match self.special() {
@@ -209,18 +220,18 @@ impl Format {
         }
     }
 
-    /// Ones of all its bits.
+    /// Returns a mask of the bits of a code.
     pub(crate) fn mask(self) -> u32 {
         u32::MAX >> (32 - self.bits())
     }
 
-    /// The exponent of two of equal steps, negated: n_f + B of formats without an exponent.
+    /// Returns n_f + B: the steps of formats without an exponent are 2 to minus this power.
     fn step(self) -> i32 {
         self.fraction_bits() as i32 + self.bias()
     }
 
-    /// The code without its sign of the largest finite value: of magnitudes, of which
-    /// [`Special::Complement`] has one more below zero.
+    /// Returns the code, without its sign, of the finite value with the largest magnitude. Below
+    /// zero, [`Special::Complement`] has one magnitude more.
     pub(crate) fn largest(self, is_negative: bool) -> u32 {
         let (e, n) = (self.exponent_bits(), self.fraction_bits());
         let all = ((1_u64 << (e + n)) - 1) as u32;
@@ -232,11 +243,11 @@ impl Format {
         }
     }
 
-    /// The code of NaN with that sign, if there is one.
+    /// Returns the code of NaN with the given sign, if the format has NaN.
     fn nan(self, is_negative: bool) -> Option<u32> {
         match self.special() {
             Special::Finite | Special::SignedZero | Special::Complement => None,
-            // A quiet one: the first bit of the fraction is set.
+            // Quiet NaN: the first bit of the fraction is set.
             Special::Ieee => {
                 let quiet = 1 << (self.fraction_bits() - 1);
                 Some(self.signed((self.largest(false) + 1) | quiet, is_negative))
@@ -248,19 +259,19 @@ impl Format {
         }
     }
 
-    /// Whether it has infinities.
+    /// Returns whether the format has infinities.
     #[must_use]
     pub fn has_infinity(self) -> bool {
         self.special() == Special::Ieee
     }
 
-    /// Whether it has NaN.
+    /// Returns whether the format has NaN.
     #[must_use]
     pub fn has_nan(self) -> bool {
         self.nan(false).is_some()
     }
 
-    /// The code that values beyond the largest become, if they do not saturate.
+    /// Returns the code for values beyond the largest finite one; `None` if they saturate.
     fn beyond(self, overflow: Overflow, is_negative: bool) -> Option<u32> {
         let is_infinite = match overflow {
             Overflow::Usual => self.has_infinity() && self.bits() >= 16,
@@ -274,7 +285,7 @@ impl Format {
         }
     }
 
-    /// What a code without a sign is worth.
+    /// Returns the value of a code without its sign.
     fn magnitude(self, code: u32) -> f64 {
         let n = self.fraction_bits();
         match self.kind() {
@@ -290,31 +301,33 @@ impl Format {
         }
     }
 
-    /// The code without its sign of a finite value that is not negative, as if exponents had no end.
+    /// Returns the code, without its sign, of a finite value of at least 0, as if exponents were
+    /// unlimited.
     fn rounded(self, x: f64, rounding: Rounding) -> u64 {
         if x == 0.0 {
             return 0;
         }
         let (whole, exponent) = parts(x);
         let first = match (self.kind(), self.special()) {
-            // Steps are equal everywhere.
+            // Steps have the same size everywhere.
             (Kind::Fixed | Kind::Binary, _) => {
                 return steps(whole, exponent + self.step(), 0, rounding);
             }
             (_, Special::Powers) => -self.bias(),
             _ => 1 - self.bias(),
         };
-        // Below 2^first, steps are as just above it.
+        // Below 2^first, steps are as large as just above it.
         let binade = (exponent + whole.ilog2() as i32).max(first);
         let n = self.fraction_bits();
         let above = i64::from(binade - first) << n;
-        // Codes of powers of two without zero begin with 0, all others with zero's.
+        // The first code is zero, except in formats of powers of two without zero.
         let base = above - i64::from(self.special() == Special::Powers);
         let count = steps(whole, exponent + n as i32 - binade, base, rounding);
         (base + count as i64).max(0) as u64
     }
 
-    /// The code of a magnitude and a sign. Zeros have one only where the format has two.
+    /// Combines the code of a magnitude with a sign. Zero gets a sign only in formats with two
+    /// zeros.
     fn signed(self, magnitude: u32, is_negative: bool) -> u32 {
         if !self.has_sign() {
             return magnitude;
@@ -329,14 +342,14 @@ impl Format {
     }
 }
 
-/// A finite value above zero as a whole number times a power of two.
+/// Splits a finite value above zero into an integer and the exponent of a power of two.
 fn parts(x: f64) -> (u64, i32) {
     let bits = x.to_bits();
     let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
     if exponent == 0 { (fraction, -1074) } else { (fraction | 1 << 52, exponent - 1075) }
 }
 
-/// 2 to a power from -1022 to 1023.
+/// Returns 2 to a power from -1022 to 1023.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
@@ -344,7 +357,8 @@ fn power_of_two(exponent: i32) -> f64 {
 /// More steps than any format has.
 const BEYOND: u64 = 1 << 40;
 
-/// `whole`·2^`exponent` rounded to a whole number, at most [`BEYOND`]. It stands for the code `base` more.
+/// Rounds `whole`·2^`exponent` to an integer, at most [`BEYOND`]. Ties depend on the parity of its
+/// code, which is `base` larger.
 fn steps(whole: u64, exponent: i32, base: i64, rounding: Rounding) -> u64 {
     if exponent >= 0 {
         let fits = exponent as u32 <= whole.leading_zeros();
@@ -352,13 +366,14 @@ fn steps(whole: u64, exponent: i32, base: i64, rounding: Rounding) -> u64 {
     }
     let shift = exponent.unsigned_abs();
     if shift >= 64 {
-        // Less than 2^-10 of a step: none but a draw takes the upper neighbour.
+        // Less than 2^-10 of a step: only a random draw can round up.
         return match rounding {
             Rounding::Stochastic { seed } => u64::from(draw(seed) < part(whole, shift)),
             _ => 0,
         };
     }
-    let (below, one) = (whole >> shift, 1_u64 << shift);
+    let below = whole >> shift;
+    let one = 1_u64 << shift;
     let rest = whole - (below << shift);
     let is_odd = (base + below as i64) & 1 == 1;
     let is_nearer = || rest > one / 2 || rest == one / 2 && is_odd;
@@ -367,7 +382,8 @@ fn steps(whole: u64, exponent: i32, base: i64, rounding: Rounding) -> u64 {
         Rounding::NearestEven => is_nearer(),
         Rounding::NearestLog if below == 0 => is_nearer(),
         Rounding::NearestLog => {
-            // Beyond the geometric mean of both: no whole number squared is below * (below + 1).
+            // The value rounds up above the geometric mean of its neighbors. `below * (below + 1)`
+            // is not a square, so there is no tie.
             let (whole, below) = (u128::from(whole), u128::from(below));
             whole * whole > (below * (below + 1)) << (2 * shift)
         }
@@ -376,12 +392,12 @@ fn steps(whole: u64, exponent: i32, base: i64, rounding: Rounding) -> u64 {
     (below + u64::from(is_up)).min(BEYOND)
 }
 
-/// A number of 32 bits.
+/// Returns a random number of 32 bits.
 fn draw(seed: u64) -> u128 {
     u128::from(mixed(seed) >> 32)
 }
 
-/// How many in 2^32 `rest` is of 2^`shift`.
+/// Returns `rest` / 2^`shift` in units of 2^-32.
 fn part(rest: u64, shift: u32) -> u128 {
     (u128::from(rest) << 32).checked_shr(shift).unwrap_or(0)
 }

@@ -1,16 +1,17 @@
-//! The Number configuration file: which object of a program has which format.
+//! The Number configuration file, which assigns a format to each named object of a program.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::format::{Format, FormatError, Kind, Special};
 
-/// Formats by the names of objects, such as `conv1.weight`, in the order of their file.
+/// Formats by object name, such as `conv1.weight`, in the order of the file.
 ///
-/// A line of the file is a name, a type (FLOAT, FIXED, UFIXED, EXP or BIN, of either case), its bits, and then,
-/// optionally, its bias and the bits of a FLOAT's exponent; or a name and a format as it prints. Lines that
-/// are empty or start with `#` or `//` are skipped, but for `# radix ieee` ([`Radix`]). It is written with every
-/// bias, and reads as itself:
+/// A line of the file holds a name and a format. The format is either as [`Format`] prints it, or a
+/// type (FLOAT, FIXED, UFIXED, EXP or BIN, in either case), its bits, and optionally its bias and
+/// the exponent bits of a FLOAT. Empty lines and lines that start with `#` or `//` are skipped,
+/// except `# radix ieee` (see [`Radix`]). Every bias is written out, and a written file reads back
+/// as the same dictionary:
 /// ```
 /// use dyno_number::{Dictionary, Format};
 /// let read: Dictionary = "# LeNet\nconv1.weight EXP 8\nfc1.weight fixed 15 -3\n".parse()?;
@@ -26,22 +27,24 @@ pub struct Dictionary {
     places: HashMap<String, usize>,
 }
 
-/// What biases of FIXED count from (SPEC A1), in files and nowhere else: a [`Format`] has one reading.
+/// Reading of the bias of FIXED (SPEC A1). It applies to files only: a [`Format`] has a single
+/// reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Radix {
-    /// F·2^-n_f·2^-B, which the thesis' trace asks for.
+    /// A code F has the value F·2^-n_f·2^-B, as the thesis' trace requires.
     #[default]
     Fraction,
-    /// F·2^-n_f·2^(1-B), as equation II.1 has it for exponents of 0: the same numbers have a bias one higher. A line
-    /// `# radix ieee` says so of all lines below.
+    /// A code F has the value F·2^-n_f·2^(1-B), as in equation II.1 for exponents of 0. The same
+    /// numbers then have a bias that is one higher. A line `# radix ieee` declares this for all
+    /// lines below it.
     Ieee,
 }
 
 impl Radix {
-    /// The line that says it.
+    /// Words of the line that declares this reading.
     const IEEE: [&str; 3] = ["#", "radix", "ieee"];
 
-    /// With a bias as much higher or lower, if it has steps that are equal everywhere.
+    /// Changes the bias by `by` if the format is a FIXED; returns other formats unchanged.
     fn shifted(format: Format, by: i32) -> Result<Format, FormatError> {
         match (format.kind(), format.special()) {
             (Kind::Fixed, Special::Finite) => format.with_bias(format.bias() + by),
@@ -51,10 +54,10 @@ impl Radix {
 }
 
 impl Dictionary {
-    /// The file, with biases as that reading has them.
+    /// Returns the text of the file with biases in the given reading.
     ///
     /// # Errors
-    /// A bias of that reading is beyond its limits.
+    /// A bias exceeds its limits in that reading.
     pub fn to_text(&self, radix: Radix) -> Result<String, ConfigErrorKind> {
         if radix == Radix::Fraction {
             return Ok(self.to_string());
@@ -68,16 +71,16 @@ impl Dictionary {
         Ok(text)
     }
 
-    /// Without names.
+    /// Returns an empty dictionary.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives an object its format, in place of one that it had; a new name comes last.
+    /// Sets the format of an object. A new name is added at the end.
     ///
     /// # Errors
-    /// The name cannot stand in a file: it is empty, has white space, or starts as a comment.
+    /// The name is empty, contains white space, or starts like a comment.
     pub fn set(&mut self, name: &str, format: Format) -> Result<(), ConfigErrorKind> {
         let is_comment = name.starts_with('#') || name.starts_with("//");
         if name.is_empty() || is_comment || name.chars().any(char::is_whitespace) {
@@ -92,30 +95,30 @@ impl Dictionary {
         Ok(())
     }
 
-    /// The object's format; [`Format::F32`] where it has none.
+    /// Returns the format of an object; [`Format::F32`] if the dictionary does not name it.
     #[must_use]
     pub fn format(&self, name: &str) -> Format {
         self.find(name).unwrap_or(Format::F32)
     }
 
-    /// The object's format, if it has one.
+    /// Returns the format of an object, or `None` if the dictionary does not name it.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Format> {
         self.places.get(name).map(|place| self.entries[*place].1)
     }
 
-    /// Names and formats in their order.
+    /// Iterates over names and formats in the order of the file.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, Format)> {
         self.entries.iter().map(|(name, format)| (name.as_str(), *format))
     }
 
-    /// How many names there are.
+    /// Returns the number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the dictionary is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -165,12 +168,12 @@ impl std::str::FromStr for Dictionary {
     }
 }
 
-/// A Number configuration file that cannot be read.
+/// Error of reading a Number configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// What is wrong in that line.
     pub kind: ConfigErrorKind,
 }
 
@@ -178,13 +181,13 @@ pub struct ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
-    /// A name that cannot stand in a file.
+    /// The name is empty, contains white space, or starts like a comment.
     Name(String),
-    /// A name without a format.
+    /// The name has no format.
     NoFormat(String),
-    /// A name that an earlier line has.
+    /// An earlier line has the same name.
     Twice(String),
-    /// The format of this name is none.
+    /// The format of this name is invalid.
     Format(String, FormatError),
 }
 
@@ -240,8 +243,8 @@ mod tests {
         assert_eq!((read.len(), read.is_empty()), (3, false));
     }
 
-    /// SPEC A1: the other reading of equation II.1 writes the same numbers with a bias one higher, and only those
-    /// without an exponent.
+    /// SPEC A1: in the other reading of equation II.1 the same FIXED numbers have a bias one
+    /// higher. Formats with an exponent do not change.
     #[test]
     fn a1_a_file_may_count_biases_by_the_other_reading() {
         let ours =
@@ -252,10 +255,10 @@ mod tests {
         assert_eq!(read.to_text(Radix::Ieee).unwrap(), theirs);
         assert_eq!(theirs.parse(), Ok(read.clone()));
         assert_eq!(read.to_text(Radix::Fraction).unwrap(), ours);
-        // What II.1 says of F = 3, n_f = 2, B = 0: 3/4 * 2^(1 - 0).
+        // Equation II.1 with F = 3, n_f = 2, B = 0: 3/4 * 2^(1 - 0).
         let other: Dictionary = "#  radix ieee\na.x FIXED 3".parse().unwrap();
         assert_eq!(other.format("a.x").decode(3), 1.5);
-        // Any other comment is one.
+        // Other comments change nothing.
         let plain: Dictionary = "# radix of ieee\n// radix ieee\na.x FIXED 3".parse().unwrap();
         assert_eq!(plain.format("a.x").decode(3), 0.75);
         let widest: Dictionary = "a.x FIXED 3 512".parse().unwrap();

@@ -1,25 +1,25 @@
-//! Descriptors are TOML. Every problem names its line and its key, and all of them are told at once.
+//! Reads descriptors in TOML. All problems are reported together, each with its line and key.
 
 use std::fmt;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A descriptor that makes no sense.
+/// Error of reading a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptorError {
-    /// At least one, by line.
+    /// At least one problem, sorted by line.
     pub problems: Vec<Problem>,
 }
 
-/// Something that is wrong with a descriptor.
+/// One problem of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// The key; empty where the text is no TOML.
+    /// Name of the key; empty if the text is not valid TOML.
     pub key: String,
-    /// What is wrong with it: what was expected, and what was found.
+    /// What was expected and what was found.
     pub problem: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for DescriptorError {
 
 impl std::error::Error for DescriptorError {}
 
-/// A value with its key and its place.
+/// A value with its key and its position.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'t> {
     pub key: &'t str,
@@ -65,14 +65,16 @@ impl<'t> Reader<'t> {
     }
 
     pub fn problem(&mut self, at: usize, key: &str, problem: impl fmt::Display) {
-        let (line, key, problem) = (self.line(at), key.to_owned(), problem.to_string());
+        let line = self.line(at);
+        let key = key.to_owned();
+        let problem = problem.to_string();
         self.problems.push(Problem { line, key, problem });
     }
 
-    /// What was read, unless something was wrong.
+    /// Returns what was read, or all problems if there are any.
     pub fn finish<T>(mut self, read: Option<T>) -> Result<T, DescriptorError> {
         self.problems.sort_by_key(|problem| problem.line);
-        // A list of formats may serve weights and activations.
+        // A list of formats may be read twice, for weights and for activations.
         self.problems.dedup();
         match read {
             Some(read) if self.problems.is_empty() => Ok(read),
@@ -85,13 +87,13 @@ impl<'t> Reader<'t> {
         self.problem(at, "", format_args!("not valid TOML: {}", error.message()));
     }
 
-    /// The value of a key, and its place.
+    /// Returns the value of a key with its position.
     pub fn item<'v>(table: &'v DeTable<'v>, key: &'v str) -> Option<Item<'v>> {
         let (name, value) = table.get_key_value(key)?;
         Some(Item { key, at: name.span().start, value: value.get_ref() })
     }
 
-    /// Keys that nobody reads are misspelt.
+    /// Reports keys that are not known, with the nearest known key.
     pub fn unknown_keys(&mut self, table: &DeTable<'_>, known: &[&str]) {
         for name in table.keys() {
             let key = &**name.get_ref();
@@ -110,7 +112,7 @@ impl<'t> Reader<'t> {
         text
     }
 
-    /// A number that is neither negative nor infinite.
+    /// Reads a finite number of at least 0.
     pub fn number(&mut self, item: Item<'_>) -> Option<f64> {
         let number = number(item.value).filter(|number| number.is_finite() && *number >= 0.0);
         if number.is_none() {
@@ -127,17 +129,18 @@ impl<'t> Reader<'t> {
         count
     }
 
-    /// Elements of an array.
+    /// Returns the elements of an array.
     pub fn array<'v>(&mut self, item: Item<'v>, what: &str) -> Option<Vec<Item<'v>>> {
         let Some(array) = item.value.as_array() else {
             self.expected(item, what);
             return None;
         };
-        let of = |value: &'v Spanned<DeValue<'v>>| {
-            let (key, at) = (item.key, value.span().start);
+        let element = |value: &'v Spanned<DeValue<'v>>| {
+            let key = item.key;
+            let at = value.span().start;
             Item { key, at, value: value.get_ref() }
         };
-        Some(array.iter().map(of).collect())
+        Some(array.iter().map(element).collect())
     }
 
     pub fn texts(&mut self, item: Item<'_>) -> Option<Vec<String>> {
@@ -148,13 +151,13 @@ impl<'t> Reader<'t> {
         self.problem(
             item.at,
             item.key,
-            format_args!("expected {what}, found {}", shown(item.value)),
+            format_args!("expected {what}, found {}", describe(item.value)),
         );
     }
 }
 
-/// A value in a few letters.
-fn shown(value: &DeValue<'_>) -> String {
+/// Describes a value briefly.
+fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("{text:?}"),
         DeValue::Integer(number) => number.as_str().to_owned(),
@@ -179,13 +182,13 @@ pub(crate) fn count(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
 }
 
-/// `; the nearest is ...` of what there is, or nothing if there is nothing.
+/// Returns `; the nearest is ...` for a list of known words; empty if the list is empty.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let near = known.min_by_key(|name| distance(word, name));
     near.map_or(String::new(), |near| format!("; the nearest is `{near}`"))
 }
 
-/// Letters to insert, remove or replace.
+/// Returns the edit distance of two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

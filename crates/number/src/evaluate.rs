@@ -1,10 +1,14 @@
-//! Evaluates trials of convolutional and fully connected networks, in this process.
+//! Evaluates ONNX models in number formats, in this process.
 //!
-//! Weights and inputs of products are quantised to their formats, and the rest is `f32` (SPEC A9). Products
-//! whose two formats are whole numbers are made of bytes or of 16 bits each, exactly. What a stage is fed
-//! is kept for the next trial that begins with the same formats; a trial that has more errors than it may have
-//! ends there, and meets the samples first that the first whole trial was least sure of. None of that changes
-//! what comes out.
+//! [`ChainEvaluator`] runs chains of convolutional and fully connected layers,
+//! [`graph::GraphEvaluator`] runs other models, and [`PackedNetwork`] runs a tuned model with
+//! packed weights.
+//!
+//! Weights and inputs of products are quantized to their formats; everything else is `f32` (SPEC
+//! A9). If both formats of a product consist of integers, it is computed exactly with integers of 8
+//! or 16 bits. The input of each stage is cached for the next trial with equal formats before it. A
+//! trial stops when it has more errors than it may have; samples on which the first complete trial
+//! was least certain come first. Neither changes the results.
 
 mod attributes;
 mod cache;
@@ -25,51 +29,51 @@ use dyno_kernels::{Isa, WindowWeights};
 use dyno_onnx::Model;
 
 pub use self::packed::{
-    FileError, Packed, PackedError, PackedFile, PackedLayer, PackedPort, PackedTensor, RunError,
-    Source, View, Workspace,
+    PackedError, PackedFile, PackedFileError, PackedLayer, PackedNetwork, PackedPort,
+    PackedRunError, PackedSource, PackedTensor, TensorView, Workspace,
 };
-pub use self::stage::{Path, Reason};
+pub use self::stage::{FloatReason, ProductPath};
 
 use self::cache::{Blocks, Key, Prefixes};
-use self::stage::{Held, Layout, Product, Ready, Scratch, Shape, Stage};
+use self::stage::{IntegerWidth, Layout, PreparedProduct, Product, Scratch, Shape, Stage};
 use crate::assignment::Assignment;
 use crate::codec::NanError;
 use crate::format::Format;
 use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
 
-/// The instruction set that networks are executed with, as `avx2`.
+/// Returns the name of the instruction set that executes networks, such as `avx2`.
 #[must_use]
 pub fn instructions() -> &'static str {
     Isa::best().name()
 }
 
-/// Images that a thread takes at once.
+/// Images that a thread computes together.
 const BLOCK: usize = 64;
 
-/// What values between stages may take, in bytes, unless somebody says otherwise.
+/// Default size of the cache of values between stages, in bytes.
 const CACHE_BYTES: usize = 512 << 20;
 
 /// Why a model or its samples cannot be evaluated here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EvaluateError {
-    /// The model is no chain of nodes from one input to one output.
+    /// The model is not a chain of nodes from one input to one output.
     Model(String),
-    /// A node that the engine cannot do.
+    /// The engine does not support a node.
     Node {
-        /// The operator.
+        /// Operator of the node.
         op: String,
-        /// Of the node; may be empty.
+        /// Name of the node; may be empty.
         name: String,
-        /// What it does.
+        /// What is not supported, as the predicate of a sentence.
         what: String,
     },
     /// The samples do not fit the model.
     Samples {
         /// What was expected.
         expected: String,
-        /// What there is.
+        /// What was found.
         found: String,
     },
 }
@@ -89,62 +93,87 @@ impl fmt::Display for EvaluateError {
 
 impl std::error::Error for EvaluateError {}
 
-/// Images, and what they show.
+/// Images with their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
-    /// Image after image, each `[channels, rows, columns]` or a list, as the model is fed.
+    /// Images one after the other, in the layout of the model's input: `[channels, rows, columns]`
+    /// or a list.
     pub values: Vec<f32>,
-    /// The number of the output that is to be the largest.
+    /// For each image, the index of the output that should be the largest.
     pub labels: Vec<usize>,
 }
 
-/// A network with its samples, ready to evaluate trials.
+/// Evaluates trials of a chain of layers on labeled samples.
+///
+/// ```
+/// use dyno_number::evaluate::{ChainEvaluator, Samples};
+/// use dyno_number::{Assignment, Format};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
+///
+/// let mut net = Builder::new("small", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
+/// let y = net.node("MatMul", &[&x, &weight], &[])?;
+/// net.output("y", &y)?;
+///
+/// let samples = Samples { values: vec![0.5; 2 * 4], labels: vec![0, 1] };
+/// let sets = [vec![0], vec![0, 1], Vec::new()];
+/// let mut evaluator = ChainEvaluator::new(&net.finish(), samples, sets)?;
+/// let objects = evaluator.objects();
+/// assert_eq!(objects, ["fc1.weight", "fc1.input"]);
+/// let formats = vec![Format::fixed(4, 0)?, Format::F16];
+/// let objects = objects.into_iter().map(|object| vec![object]).collect();
+/// let scores = evaluator.scores(&Assignment::new(objects, formats), &[1])?;
+/// assert_eq!(scores.len(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Evaluator {
+pub struct ChainEvaluator {
     stages: Vec<Stage>,
     images: Vec<f32>,
     labels: Vec<usize>,
     sets: [Vec<usize>; 3],
-    /// Whether a set has its doubtful samples first.
+    /// Whether the uncertain samples of a set come first.
     is_sorted: [bool; 3],
-    /// Weights by their stage and format, and whether they are bytes.
-    packed: HashMap<(usize, Format, Option<Held>), Arc<WindowWeights>>,
+    /// Packed weights by stage, format and width of integers.
+    packed: HashMap<(usize, Format, Option<IntegerWidth>), Arc<WindowWeights>>,
     prefixes: Prefixes,
     threads: Vec<Memory>,
 }
 
-/// Of a thread.
+/// Memory of a thread.
 #[derive(Debug, Default)]
 struct Memory {
     scratch: Scratch,
     from: Vec<f32>,
     to: Vec<f32>,
-    /// Of values that nobody keeps any more: memory that is had already.
+    /// Vectors that are free for reuse.
     spare: Vec<Vec<f32>>,
 }
 
-/// What is the same for all images of a trial.
+/// What all images of a trial share.
 struct Plan<'a> {
     stages: &'a [Stage],
-    ready: Vec<Option<Ready>>,
-    /// Where what is fed to a stage is kept.
-    kept: Vec<Option<Blocks>>,
+    ready: Vec<Option<PreparedProduct>>,
+    /// Cache of the input of each stage, if there is one.
+    caches: Vec<Option<Blocks>>,
     blocks: Vec<&'a [usize]>,
     images: &'a [f32],
     labels: &'a [usize],
-    /// Of each sample, by how much its label is ahead, where somebody asks.
+    /// Collects by how much the label of each sample leads, with the sample's index.
     leads: Option<&'a Mutex<Vec<(f32, usize)>>>,
 }
 
-impl Evaluator {
-    /// Reads a model, which is fed images or lists of numbers and gives a score for each label. The sets hold
-    /// indices of samples: small, full, confirmation. One that is empty cannot be asked for.
+impl ChainEvaluator {
+    /// Reads a model whose input is images or lists of numbers and whose output is a score for each
+    /// label. `sets` holds indices of samples: small, full, confirmation. A set may be empty if no
+    /// trial uses it.
     ///
     /// # Errors
-    /// The engine cannot do a node, or the samples do not fit the model.
+    /// The engine does not support a node, or the samples do not fit the model.
     ///
     /// # Panics
-    /// If an index of a set is that of no sample.
+    /// If a set contains the index of a sample that does not exist.
     pub fn new(
         model: &Model,
         samples: Samples,
@@ -180,9 +209,10 @@ impl Evaluator {
         })
     }
 
-    /// With as many threads, and so many bytes for values between stages.
+    /// Sets the number of threads, and the size of the cache of values between stages in bytes.
     ///
     /// # Panics
+    /// If `threads` is 0.
     /// If there is no thread.
     #[must_use]
     pub fn with_limits(mut self, threads: usize, cache_bytes: usize) -> Self {
@@ -192,37 +222,38 @@ impl Evaluator {
         self
     }
 
-    /// Forgets what trials left for those after them, such as to measure a job from its beginning. Weights
-    /// in their formats, too.
+    /// Clears all caches, including weights in their formats, for example to measure a job from its
+    /// beginning.
     pub fn forget(&mut self) {
         self.is_sorted = [false; 3];
         self.prefixes.clear();
         self.packed.clear();
     }
 
-    /// All objects that an assignment may give formats to: `conv1.weight`, `conv1.input` and so on.
+    /// Returns the names of all objects that an assignment may contain: `conv1.weight`,
+    /// `conv1.input` and so on.
     #[must_use]
     pub fn objects(&self) -> Vec<String> {
         let products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
         products.flat_map(names).collect()
     }
 
-    /// The weights of a layer in FLOAT(32); None for a name that is none of a layer's.
+    /// Returns the weights of a layer in FLOAT(32); `None` if there is no layer with this name.
     #[must_use]
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
         let mut products = self.stages.iter().filter_map(|stage| stage.product.as_ref());
         products.find(|product| product.name == layer).map(|product| &product.weights[..])
     }
 
-    /// The layers with products, their sizes, and the largest magnitudes: of weights, and of what they are
-    /// fed in FLOAT(32) by all samples of the full set.
+    /// Returns the layers with products: their sizes and the largest magnitudes of weights and
+    /// inputs, the latter in FLOAT(32) on the full set.
     ///
     /// # Errors
     /// An image or a weight is NaN.
     pub fn profile(&mut self) -> Result<Vec<Layer>, NanError> {
         let Memory { mut scratch, mut from, mut to, spare } = std::mem::take(&mut self.threads[0]);
         let ready = self.ready_for(|_| [Format::F32; 2])?;
-        // The least, which is no more than 0, and the largest magnitude.
+        // The least value, at most 0, and the largest magnitude.
         let mut ends = vec![[0.0_f32; 2]; self.stages.len()];
         for block in self.sets[Subset::Full as usize].chunks(BLOCK) {
             gather(&self.images, self.stages[0].input, block, &mut from);
@@ -251,13 +282,13 @@ impl Evaluator {
         Ok(self.stages.iter().zip(ends).filter_map(layer).collect())
     }
 
-    /// Scores of some samples, one after the other.
+    /// Returns the scores of some samples, one after the other.
     ///
     /// # Errors
     /// A value is NaN, and its format has none.
     ///
     /// # Panics
-    /// If an index is that of no sample.
+    /// If a sample does not exist.
     pub fn scores(
         &mut self,
         assignment: &Assignment,
@@ -277,12 +308,12 @@ impl Evaluator {
         Ok(scores)
     }
 
-    /// The share of samples whose label has the largest score, the first where scores are equal. A trial
-    /// that is sure to stay below [`Trial::decides`] gets a bound, the same however many threads there are.
-    /// Seconds are left to whoever has a clock.
+    /// Returns the share of samples whose label has the largest score; among equal scores the first
+    /// one counts. A trial that is certain to stay below [`Trial::decides`] gets a bound, which
+    /// does not depend on the number of threads. `seconds` stays 0.
     ///
     /// # Errors
-    /// The set has no samples, or a value is NaN, and its format has none.
+    /// The set has no samples, or a value is NaN and its format has none.
     pub fn evaluate(&mut self, trial: &Trial) -> Result<Evaluation, Stop> {
         let count = self.sets[trial.subset as usize].len();
         if count == 0 {
@@ -292,24 +323,21 @@ impl Evaluator {
         let failed = |error: NanError| Stop::Failed(error.to_string());
         let ready =
             self.ready_for(|product| formats(product, &trial.assignment)).map_err(failed)?;
-        // The first whole trial, which is FLOAT(32) as a rule.
+        // The first complete trial, which is usually FLOAT(32).
         let sorts = trial.decides.is_none() && !self.is_sorted[trial.subset as usize];
         let leads = Mutex::new(Vec::new());
-        let kept = match sorts {
-            true => vec![None; self.stages.len()],
-            false => self.kept_for(trial),
-        };
+        let caches = if sorts { vec![None; self.stages.len()] } else { self.caches_for(trial) };
         let plan = Plan {
             stages: &self.stages,
             ready,
-            kept,
+            caches,
             blocks: self.sets[trial.subset as usize].chunks(BLOCK).collect(),
             images: &self.images,
             labels: &self.labels,
             leads: sorts.then_some(&leads),
         };
         let share = |errors: usize| (count - errors) as f64 / count as f64;
-        // The fewest errors that decide.
+        // Fewest errors with which the accuracy is below `decides`.
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = plan.errors(&mut self.threads, enough).map_err(failed)?;
         if sorts {
@@ -319,12 +347,12 @@ impl Evaluator {
         Ok(Evaluation {
             is_bound: stopped.is_some(),
             samples: Some(count as u64),
-            ..Evaluation::of(share(stopped.unwrap_or(errors)))
+            ..Evaluation::from_accuracy(share(stopped.unwrap_or(errors)))
         })
     }
 
-    /// Doubtful samples first: most of those that a narrower format gets wrong are among them, so that a trial that
-    /// fails has its errors early. What was kept is of the old order.
+    /// Moves uncertain samples to the front: narrower formats fail mostly on these, so that a
+    /// failing trial stops early. Clears the cache, which depends on the order.
     fn sort(&mut self, subset: Subset, mut leads: Vec<(f32, usize)>) {
         leads.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         self.sets[subset as usize] = leads.into_iter().map(|(_, sample)| sample).collect();
@@ -332,11 +360,11 @@ impl Evaluator {
         self.prefixes.clear();
     }
 
-    /// All products in their formats.
+    /// Prepares all products in their formats.
     fn ready_for(
         &mut self,
         formats: impl Fn(&Product) -> [Format; 2],
-    ) -> Result<Vec<Option<Ready>>, NanError> {
+    ) -> Result<Vec<Option<PreparedProduct>>, NanError> {
         let mut all = Vec::new();
         for (at, stage) in self.stages.iter().enumerate() {
             let Some(product) = &stage.product else {
@@ -345,7 +373,7 @@ impl Evaluator {
             };
             let formats = formats(product);
             let layout = Layout::new(product, stage.input, formats);
-            let key = (at, formats[0], layout.held());
+            let key = (at, formats[0], layout.integer_width());
             let weights = match self.packed.get(&key) {
                 Some(known) => Arc::clone(known),
                 None => {
@@ -354,23 +382,23 @@ impl Evaluator {
                     new
                 }
             };
-            all.push(Some(Ready { layout, weights, isa: Isa::best() }));
+            all.push(Some(PreparedProduct { layout, weights, isa: Isa::best() }));
         }
         Ok(all)
     }
 
-    /// Where this trial finds what others left, and leaves what the next ones find: before each product whose
-    /// formats are tuned.
-    fn kept_for(&mut self, trial: &Trial) -> Vec<Option<Blocks>> {
+    /// Returns the caches that this trial reads and fills: one before each product whose formats
+    /// are tuned.
+    fn caches_for(&mut self, trial: &Trial) -> Vec<Option<Blocks>> {
         let images = self.sets[trial.subset as usize].len();
         let tuned: Vec<&str> = trial.assignment.iter().map(|(object, _)| object).collect();
         let mut before = Vec::new();
-        let mut kept = Vec::new();
+        let mut caches = Vec::new();
         for (at, stage) in self.stages.iter().enumerate() {
-            let of = stage.product.as_ref().filter(|product| {
+            let product = stage.product.as_ref().filter(|product| {
                 at > 0 && names(product).iter().any(|name| tuned.contains(&name.as_str()))
             });
-            let room = of.and_then(|_| {
+            let room = product.and_then(|_| {
                 let key = Key { subset: trial.subset, stage: at, formats: before.clone() };
                 let bytes = images * stage.input.len() * size_of::<f32>();
                 let mut threads = (0..self.threads.len()).cycle();
@@ -379,18 +407,19 @@ impl Evaluator {
                     self.threads[thread].spare.push(values);
                 })
             });
-            kept.push(room);
+            caches.push(room);
             before
                 .extend(stage.product.as_ref().map(|product| formats(product, &trial.assignment)));
         }
-        kept
+        caches
     }
 }
 
 impl Plan<'_> {
-    /// Images of a set that are not seen as what they are; at least `enough` if there are as many.
+    /// Counts the images of a set with wrong answers. Stops when there are at least `enough`.
     fn errors(&self, threads: &mut [Memory], enough: Option<usize>) -> Result<usize, NanError> {
-        let (next, errors) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let next = AtomicUsize::new(0);
+        let errors = AtomicUsize::new(0);
         let failure = Mutex::new(None);
         let work = |memory: &mut Memory| {
             loop {
@@ -427,8 +456,8 @@ impl Plan<'_> {
 
     fn errors_of(&self, block: usize, memory: &mut Memory) -> Result<usize, NanError> {
         let Memory { scratch, from, to, spare } = memory;
-        let mut kept = self.kept.iter().enumerate().rev();
-        let last = kept.find_map(|(at, kept)| Some((at, kept.as_ref()?[block].get()?)));
+        let mut caches = self.caches.iter().enumerate().rev();
+        let last = caches.find_map(|(at, cache)| Some((at, cache.as_ref()?[block].get()?)));
         let mut at = 0;
         match last {
             Some((first, values)) => {
@@ -440,18 +469,18 @@ impl Plan<'_> {
         while at < self.stages.len() {
             self.stages[at].run(self.ready[at].as_ref(), from, to, scratch)?;
             std::mem::swap(from, to);
-            if let Some(kept) = &self.kept[at] {
+            if let Some(cache) = &self.caches[at] {
                 let values = std::mem::replace(to, spare.pop().unwrap_or_default());
-                // Nobody else has this block.
-                let _ = kept[block].set(values);
+                // No other thread computes this block.
+                let _ = cache[block].set(values);
             }
             at += 1;
         }
         let outputs = from.len() / self.blocks[block].len();
         if let Some(leads) = self.leads {
-            let of =
+            let scored =
                 |(scores, sample): (&[f32], &usize)| (lead(scores, self.labels[*sample]), *sample);
-            let found = from.chunks_exact(outputs).zip(self.blocks[block]).map(of);
+            let found = from.chunks_exact(outputs).zip(self.blocks[block]).map(scored);
             leads.lock().expect("nobody panics with the lock").extend(found);
         }
         let is_wrong = |(scores, sample): &(&[f32], &usize)| top(scores) != self.labels[**sample];
@@ -459,24 +488,24 @@ impl Plan<'_> {
     }
 }
 
-/// The first of the largest.
+/// Returns the index of the largest score, the first of equal ones.
 fn top(scores: &[f32]) -> usize {
     let better = |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
     (1..scores.len()).fold(0, better)
 }
 
-/// By how much the score of the label is above all others; below zero where it is not.
+/// Returns by how much the score of the label exceeds all others; negative if it does not.
 fn lead(scores: &[f32], label: usize) -> f32 {
     let others = scores.iter().enumerate().filter(|(at, _)| *at != label).map(|(_, score)| *score);
     scores[label] - others.fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Whether a model is a chain of layers.
+/// Returns whether a model is a chain of layers.
 pub(crate) fn is_chain(model: &Model) -> bool {
     read::stages(model).is_ok()
 }
 
-/// What assignments call the weights and the inputs of a product.
+/// Returns the names of the weights and the input of a product.
 fn names(product: &Product) -> [String; 2] {
     [format!("{}.weight", product.name), format!("{}.input", product.name)]
 }
@@ -485,18 +514,18 @@ fn formats(product: &Product, assignment: &Assignment) -> [Format; 2] {
     names(product).map(|name| assignment.format(&name))
 }
 
-/// Images of a block, one after the other.
+/// Collects the images of a block one after the other.
 fn gather(images: &[f32], shape: Shape, block: &[usize], to: &mut Vec<f32>) {
     to.clear();
     block.iter().for_each(|at| to.extend_from_slice(&images[at * shape.len()..][..shape.len()]));
 }
 
-/// From channel, row, column to row, column, channel.
+/// Reorders values from channel, row, column to row, column, channel.
 fn by_pixels(values: &[f32], shape: Shape) -> Vec<f32> {
     let (pixels, channels) = (shape.pixels(), shape.channels);
-    let of = |at: usize| {
+    let value = |at: usize| {
         let (image, rest) = (at / shape.len(), at % shape.len());
         values[image * shape.len() + rest % channels * pixels + rest / channels]
     };
-    (0..values.len()).map(of).collect()
+    (0..values.len()).map(value).collect()
 }

@@ -1,20 +1,22 @@
-//! What a format is: its tuple, its families and their default biases.
+//! Number formats: the tuple, its families and their default biases.
 
 mod name;
 
 use std::fmt;
 
-/// A number format: a word of a sign, an exponent and a fraction, and what its codes are worth.
+/// A number format: how many bits the sign, exponent and fraction have, and what value each code
+/// stands for.
 ///
-/// With E and F the exponent's and the fraction's bits as unsigned integers, a code is worth
-/// - (1 + F·2^-n_f)·2^(E-B) where E is not 0, and F·2^-n_f·2^(1-B) where it is (equation II.1),
-/// - F·2^-n_f·2^-B where there is no exponent (SPEC A1),
-/// - 2^-B where there is neither (SPEC A3),
+/// Let E and F be the bits of the exponent and of the fraction as unsigned integers. A code has the
+/// value
+/// - (1 + F·2^-n_f)·2^(E-B) if E is not 0, and F·2^-n_f·2^(1-B) if it is (equation II.1),
+/// - F·2^-n_f·2^-B if there is no exponent (SPEC A1),
+/// - 2^-B if there is neither exponent nor fraction (SPEC A3),
 ///
-/// times -1 if the sign is set. A larger bias makes a smaller range and finer steps. [`Special`] tells
-/// which codes are worth something else.
+/// times -1 if the sign is set. A larger bias gives a smaller range and finer steps. [`Special`]
+/// lists the codes with other values.
 ///
-/// It prints as `I3(-2)`, `E4(3)`, `F32` or by its name, and is read from that again:
+/// A format prints as `I3(-2)`, `E4(3)`, `F32` or by its name, and parses from the same text:
 /// ```
 /// use dyno_number::Format;
 /// let format: Format = "I3(-2)".parse()?;
@@ -38,94 +40,94 @@ pub struct Format {
     special: Special,
 }
 
-/// The family of a format: which of exponent and fraction it has.
+/// Family of a format: whether it has an exponent, a fraction, both or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Both.
+    /// Exponent and fraction.
     Float,
-    /// A fraction alone: equal steps.
+    /// Only a fraction: steps of equal size.
     Fixed,
-    /// An exponent alone: zero and powers of two.
+    /// Only an exponent: zero and powers of two.
     Exp,
-    /// Neither: a sign.
+    /// Neither: only a sign.
     Binary,
 }
 
-/// Codes that are not worth what the tuple says.
+/// Codes whose value the tuple does not determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Special {
-    /// None, and minus zero is never made: the thesis' formats.
+    /// None. Minus zero is never produced. These are the thesis' formats.
     Finite,
-    /// None, and zero has a sign, as in formats of the Open Compute Project with 4 and 6 bits.
+    /// None. Zero has a sign, as in the formats of the Open Compute Project with 4 and 6 bits.
     SignedZero,
-    /// The largest exponent is infinity and NaN, as in IEEE 754.
+    /// The largest exponent stands for infinity and NaN, as in IEEE 754.
     Ieee,
-    /// All ones after the sign are NaN, and there is no infinity (`fn`).
+    /// All ones after the sign are NaN; there is no infinity (`fn`).
     Nan,
-    /// The code of minus zero is NaN, and there is neither minus zero nor infinity (`fnuz`).
+    /// The code of minus zero is NaN; there is neither minus zero nor infinity (`fnuz`).
     NanForMinusZero,
-    /// Powers of two without zero: exponent 0 is one as all others, and all ones are NaN, as in scales of
-    /// blocks (`E8M0`).
+    /// Powers of two without zero: exponent 0 is an ordinary exponent, and all ones are NaN, as in
+    /// the scales of blocks (`E8M0`).
     Powers,
     /// Two's complement instead of sign and magnitude.
     Complement,
 }
 
 impl Format {
-    /// The widest exponent.
+    /// Maximum number of exponent bits.
     pub const MAX_EXPONENT_BITS: u32 = 8;
-    /// The widest fraction.
+    /// Maximum number of fraction bits.
     pub const MAX_FRACTION_BITS: u32 = 31;
-    /// Biases go from minus this to this: all values of all formats are exact in `f64`.
+    /// Maximum magnitude of a bias. Within it, `f64` holds all values of all formats exactly.
     pub const MAX_BIAS: i32 = 512;
 
     /// binary32 of IEEE 754.
     pub const F32: Self = Self::constant(1, 8, 23, 127, Special::Ieee);
     /// binary16 of IEEE 754.
     pub const F16: Self = Self::constant(1, 5, 10, 15, Special::Ieee);
-    /// The upper half of binary32.
+    /// bfloat16, the upper half of binary32.
     pub const BF16: Self = Self::constant(1, 8, 7, 127, Special::Ieee);
-    /// What NVIDIA's products keep of binary32.
+    /// TF32, the part of binary32 that NVIDIA's tensor cores multiply.
     pub const TF32: Self = Self::constant(1, 8, 10, 127, Special::Ieee);
     /// The FP11 of MLPerf's lists; all its codes are finite.
     pub const FP11: Self = Self::constant(1, 5, 5, 15, Special::Finite);
-    /// Of the Open Compute Project, up to 448.
+    /// FP8 E4M3FN of the Open Compute Project; values up to 448.
     pub const FP8_E4M3FN: Self = Self::constant(1, 4, 3, 7, Special::Nan);
-    /// Of the Open Compute Project, up to 57,344.
+    /// FP8 E5M2 of the Open Compute Project; values up to 57,344.
     pub const FP8_E5M2: Self = Self::constant(1, 5, 2, 15, Special::Ieee);
-    /// Of AMD and Graphcore, up to 240.
+    /// FP8 E4M3FNUZ of AMD and Graphcore; values up to 240.
     pub const FP8_E4M3FNUZ: Self = Self::constant(1, 4, 3, 8, Special::NanForMinusZero);
-    /// Of AMD and Graphcore, up to 57,344.
+    /// FP8 E5M2FNUZ of AMD and Graphcore; values up to 57,344.
     pub const FP8_E5M2FNUZ: Self = Self::constant(1, 5, 2, 16, Special::NanForMinusZero);
-    /// Of the Open Compute Project, up to 28.
+    /// FP6 E3M2 of the Open Compute Project; values up to 28.
     pub const FP6_E3M2: Self = Self::constant(1, 3, 2, 3, Special::SignedZero);
-    /// Of the Open Compute Project, up to 7.5.
+    /// FP6 E2M3 of the Open Compute Project; values up to 7.5.
     pub const FP6_E2M3: Self = Self::constant(1, 2, 3, 1, Special::SignedZero);
-    /// Of the Open Compute Project: 0, 0.5, 1, 1.5, 2, 3, 4 and 6.
+    /// FP4 E2M1 of the Open Compute Project: 0, 0.5, 1, 1.5, 2, 3, 4 and 6.
     pub const FP4_E2M1: Self = Self::constant(1, 2, 1, 1, Special::SignedZero);
-    /// Scales of blocks: 2^-127 to 2^127.
+    /// Scales of blocks: powers of two from 2^-127 to 2^127.
     pub const E8M0: Self = Self::constant(0, 8, 0, 127, Special::Powers);
-    /// Whole numbers from -128 to 127.
+    /// Integers from -128 to 127.
     pub const INT8: Self = Self::constant(1, 0, 7, -7, Special::Complement);
-    /// Whole numbers from -8 to 7.
+    /// Integers from -8 to 7.
     pub const INT4: Self = Self::constant(1, 0, 3, -3, Special::Complement);
-    /// Whole numbers from 0 to 255.
+    /// Integers from 0 to 255.
     pub const UINT8: Self = Self::constant(0, 0, 8, -8, Special::Finite);
-    /// Whole numbers from 0 to 15.
+    /// Integers from 0 to 15.
     pub const UINT4: Self = Self::constant(0, 0, 4, -4, Special::Finite);
-    /// Sixty-fourths from -2 to 127/64: the elements of MXINT8.
+    /// Elements of MXINT8: multiples of 1/64 from -2 to 127/64.
     pub const MXINT8: Self = Self::constant(1, 0, 7, -1, Special::Complement);
 
     const fn constant(s: u8, e: u8, f: u8, bias: i16, special: Special) -> Self {
         Self { sign_bits: s, exponent_bits: e, fraction_bits: f, bias, special }
     }
 
-    /// The format of this tuple: a sign or none, bits of the exponent (0 to 8) and of the fraction (0 to
-    /// 31), and the bias.
+    /// Returns the format with a sign or without, the given bits of the exponent (0 to 8) and of
+    /// the fraction (0 to 31), and the given bias.
     ///
     /// # Errors
-    /// More than 32 bits or none, a part or a bias beyond its limits, or special codes that the tuple has
-    /// no room for.
+    /// The format has no bits or more than 32, a part or the bias exceeds its limits, or the tuple
+    /// has no room for the special codes.
     pub fn new(
         has_sign: bool,
         exponent_bits: u32,
@@ -164,14 +166,15 @@ impl Format {
         })
     }
 
-    /// FLOAT of 4 to 32 bits: sign, exponent and fraction, with the exponent's usual width and bias.
+    /// Returns a FLOAT of 4 to 32 bits: sign, exponent and fraction, with the usual exponent width
+    /// and bias.
     ///
-    /// 32 and 16 bits are those of IEEE 754, infinities and NaN included (SPEC A6). The exponent has 2 bits
-    /// of 4 and 5, 3 of 6 and 7, 4 of 8, 5 of 9 to 18, and 8 of 19 and more (SPEC A7): 8 is E4M3, 11
-    /// FP11 and 19 TF32.
+    /// FLOAT(32) and FLOAT(16) are those of IEEE 754 with infinities and NaN (SPEC A6). The
+    /// exponent has 2 bits in formats of 4 and 5 bits, 3 in 6 and 7, 4 in 8, 5 in 9 to 18, and 8 in
+    /// 19 and more (SPEC A7). So 8 bits are E4M3, 11 are FP11 and 19 are TF32.
     ///
     /// # Errors
-    /// The width.
+    /// The number of bits is not from 4 to 32.
     pub fn float(bits: u32) -> Result<Self, FormatError> {
         let exponent_bits = match bits {
             4 | 5 => 2,
@@ -186,13 +189,13 @@ impl Format {
         Self::float_with(bits, exponent_bits, default_bias(exponent_bits))
     }
 
-    /// FLOAT with an exponent of that many bits and this bias.
+    /// Returns a FLOAT with the given exponent bits and bias.
     ///
-    /// Those that are binary32 with a shorter fraction have its infinities and NaN, because their largest
-    /// exponent is worth more than `f32` holds; so has binary16. Codes of all others are finite.
+    /// binary16, and formats that are binary32 with a shorter fraction, have infinities and NaN:
+    /// the largest exponent of the latter exceeds `f32`. All codes of other formats are finite.
     ///
     /// # Errors
-    /// There is no room for the fraction, or the bias is beyond its limits.
+    /// There is no room for the fraction, or the bias exceeds its limits.
     pub fn float_with(bits: u32, exponent_bits: u32, bias: i32) -> Result<Self, FormatError> {
         let room = bits.checked_sub(exponent_bits.saturating_add(1));
         let fraction_bits = room.filter(|room| *room > 0 && exponent_bits > 0);
@@ -204,11 +207,11 @@ impl Format {
         Self::new(true, exponent_bits, fraction_bits, bias, special)
     }
 
-    /// FIXED of 1 to 32 bits: sign and magnitude in steps of 2^-(bits - 1)·2^-bias, so less than 2^-bias.
-    /// The default bias is 0.
+    /// Returns a FIXED of 1 to 32 bits: sign and magnitude in steps of 2^-(bits - 1)·2^-bias. Its
+    /// magnitudes are below 2^-bias. The default bias is 0.
     ///
     /// # Errors
-    /// The width or the bias is beyond its limits.
+    /// The number of bits or the bias exceeds its limits.
     pub fn fixed(bits: u32, bias: i32) -> Result<Self, FormatError> {
         if !(1..=32).contains(&bits) {
             return Err(FormatError::Bits { family: "FIXED", least: 1, most: 32, found: bits });
@@ -216,19 +219,19 @@ impl Format {
         Self::new(true, 0, bits - 1, bias, Special::Finite)
     }
 
-    /// EXP of 2 to 9 bits with its default bias, 2^(bits - 2) - 1: zero, and 2^(E-B) for E from 1 to
-    /// 2^(bits - 1) - 1, with a sign.
+    /// Returns an EXP of 2 to 9 bits with its default bias, 2^(bits - 2) - 1. Its magnitudes are
+    /// zero, and 2^(E-B) for E from 1 to 2^(bits - 1) - 1.
     ///
     /// # Errors
-    /// The width.
+    /// The number of bits is not from 2 to 9.
     pub fn exp(bits: u32) -> Result<Self, FormatError> {
         Self::exp_with(bits, default_bias(bits.saturating_sub(1).min(Self::MAX_EXPONENT_BITS)))
     }
 
-    /// EXP with another bias.
+    /// Returns an EXP with the given bias.
     ///
     /// # Errors
-    /// The width or the bias is beyond its limits.
+    /// The number of bits or the bias exceeds its limits.
     pub fn exp_with(bits: u32, bias: i32) -> Result<Self, FormatError> {
         if !(2..=9).contains(&bits) {
             return Err(FormatError::Bits { family: "EXP", least: 2, most: 9, found: bits });
@@ -236,19 +239,20 @@ impl Format {
         Self::new(true, bits - 1, 0, bias, Special::Finite)
     }
 
-    /// BIN: 2^-bias or its negative. It is FIXED(1); the default bias is 0.
+    /// Returns BIN, whose values are 2^-bias and its negative. It equals FIXED(1). The default bias
+    /// is 0.
     ///
     /// # Errors
-    /// The bias is beyond its limits.
+    /// The bias exceeds its limits.
     pub fn binary(bias: i32) -> Result<Self, FormatError> {
         Self::fixed(1, bias)
     }
 
-    /// With another bias, and so another range. FLOAT(32) and its like become formats whose codes are all
-    /// finite.
+    /// Returns the format with another bias, which changes its range. A FLOAT with infinities, such
+    /// as FLOAT(32), may become a format whose codes are all finite; see [`Format::float_with`].
     ///
     /// # Errors
-    /// The bias is beyond its limits.
+    /// The bias exceeds its limits.
     pub fn with_bias(self, bias: i32) -> Result<Self, FormatError> {
         let (exponent, fraction) = (self.exponent_bits(), self.fraction_bits());
         if self.is_family(Kind::Float) {
@@ -257,7 +261,8 @@ impl Format {
         Self::new(self.has_sign(), exponent, fraction, bias, self.special)
     }
 
-    /// Of the FLOAT, FIXED, EXP or BIN of the thesis, with a sign, as a constructor makes them.
+    /// Returns whether the format is a FLOAT, FIXED, EXP or BIN of the thesis, as its constructor
+    /// makes it.
     fn is_family(self, kind: Kind) -> bool {
         let made = match self.kind() {
             Kind::Float => Self::float_with(self.bits(), self.exponent_bits(), self.bias()),
@@ -267,43 +272,44 @@ impl Format {
         kind == self.kind() && made == Ok(self)
     }
 
-    /// All bits of a code, 1 to 32.
+    /// Returns the number of bits of a code, 1 to 32.
     #[must_use]
     pub fn bits(self) -> u32 {
         u32::from(self.sign_bits) + self.exponent_bits() + self.fraction_bits()
     }
 
-    /// Whether there are negative numbers.
+    /// Returns whether the format has a sign.
     #[must_use]
     pub fn has_sign(self) -> bool {
         self.sign_bits == 1
     }
 
-    /// n_e, 0 to 8.
+    /// Returns n_e, the exponent bits, 0 to 8.
     #[must_use]
     pub fn exponent_bits(self) -> u32 {
         u32::from(self.exponent_bits)
     }
 
-    /// n_f, 0 to 31. With [`Special::Complement`], all bits but the first.
+    /// Returns n_f, the fraction bits, 0 to 31. With [`Special::Complement`] these are all bits but
+    /// the first.
     #[must_use]
     pub fn fraction_bits(self) -> u32 {
         u32::from(self.fraction_bits)
     }
 
-    /// B, -512 to 512.
+    /// Returns B, the bias, -512 to 512.
     #[must_use]
     pub fn bias(self) -> i32 {
         i32::from(self.bias)
     }
 
-    /// Which codes are not what the tuple says.
+    /// Returns which codes have values that the tuple does not determine.
     #[must_use]
     pub fn special(self) -> Special {
         self.special
     }
 
-    /// The family.
+    /// Returns the family.
     #[must_use]
     pub fn kind(self) -> Kind {
         match (self.exponent_bits, self.fraction_bits) {
@@ -315,33 +321,33 @@ impl Format {
     }
 }
 
-/// 2^(n_e - 1) - 1, of FLOAT and of EXP.
+/// Returns 2^(n_e - 1) - 1, the default bias of FLOAT and EXP.
 pub(crate) fn default_bias(exponent_bits: u32) -> i32 {
     (1 << exponent_bits.saturating_sub(1)) - 1
 }
 
-/// A format that there is not.
+/// Error: there is no such format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A width that the family has not.
+    /// The family has no format of this width.
     Bits {
-        /// Such as FIXED.
+        /// Name of the family, such as FIXED.
         family: &'static str,
-        /// Its fewest bits.
+        /// Fewest bits of the family.
         least: u32,
-        /// Its most.
+        /// Most bits of the family.
         most: u32,
-        /// What was asked for.
+        /// Requested bits.
         found: u32,
     },
-    /// An exponent of so many bits is too wide, or leaves no fraction.
+    /// The exponent has more than 8 bits, or leaves no room for a fraction.
     Exponent(u32),
-    /// A bias beyond [`Format::MAX_BIAS`].
+    /// The bias exceeds [`Format::MAX_BIAS`].
     Bias(i32),
-    /// Special codes that the tuple has no room for.
+    /// The tuple has no room for these special codes.
     Special(Special),
-    /// A text that names no format.
+    /// The text does not name a format.
     Name(String),
 }
 

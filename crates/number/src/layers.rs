@@ -1,8 +1,9 @@
-//! The layers of a model as accelerators see them: products, and how many bits their operands have.
+//! The layers of a model as accelerators see them: products, and the bits of their operands.
 //!
-//! The columns are those of the layer tables of NPU models (Layerweaver's units as MAESTRO describes them):
-//! `groups` times a product of `m` x `cin_g rs` and `cin_g rs` x `cout_g` numbers, `m` positions of the
-//! output and `rs` of the kernel. Behind them stand the bits, from which the bytes are.
+//! The columns are those of the layer tables of NPU models (Layerweaver's units, as MAESTRO
+//! describes them). A layer is `groups` times a product of an `m` x `cin_g rs` matrix and a `cin_g
+//! rs` x `cout_g` matrix, where `m` counts the positions of the output and `rs` those of the
+//! kernel. The last columns are the bits of the operands, from which the bytes follow.
 
 #[cfg(test)]
 mod tests;
@@ -18,25 +19,27 @@ use crate::descriptor::nearest;
 use crate::evaluate::{graph, is_chain};
 use crate::format::Format;
 
-/// A layer of one sample. Its objects are `NAME.weight` and `NAME.input`, with the name of its product; in a model
-/// that is no chain, with that of its weights, which several layers may share.
+/// A layer for one sample. Its objects are `NAME.weight` and `NAME.input`, where `NAME` is that of
+/// its product. In a model that is not a chain, `NAME` is that of its weights, which several layers
+/// may share.
 ///
-/// A layer of an NPU (`dyno_npu::workload::NetworkLayer`) has the same columns and another meaning: bytes that a table says, where
-/// here they follow from counts and bits.
+/// A layer of an NPU (`dyno_npu::workload::NetworkLayer`) has the same columns. There, bytes come from a
+/// table; here, they follow from counts and bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayer {
-    /// What is multiplied.
+    /// The product of the layer.
     pub product: Product,
-    /// Bits of a weight, of a number that comes in, and of one that comes out: as the next layer takes it.
+    /// Bits of a weight, of an input value and of an output value. Output values have the bits that
+    /// the next layer reads.
     pub bits: [u32; 3],
 }
 
-/// The head of a table.
+/// First line of a table.
 pub const COLUMNS: &str = "idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,\
                            out_act_bytes,weights_scale_with_batch,weight_bits,in_act_bits,out_act_bits";
 
 impl TableLayer {
-    /// Bytes of weights, of what comes in and of what comes out.
+    /// Returns the bytes of the weights, of the input and of the output.
     #[must_use]
     pub fn bytes(&self) -> [u64; 3] {
         let Product { weights, inputs, outputs, .. } = self.product;
@@ -44,13 +47,13 @@ impl TableLayer {
         std::array::from_fn(|at| counts[at].saturating_mul(self.bits[at].into()).div_ceil(8))
     }
 
-    /// A line of a table, without its end.
+    /// Returns the layer as a line of a table, without a line break.
     #[must_use]
     pub fn line(&self, index: usize) -> String {
         let Product { name, kind, groups, m, cin_g, rs, cout_g, macs, .. } = &self.product;
         let ([weights, inputs, outputs], [w, i, o]) = (self.bytes(), self.bits);
         let scales = u8::from(*kind == LayerType::Gather);
-        // No name with a comma or a quote would read.
+        // A comma or a quote in a name would break the table.
         let name = name.replace([',', '"', '\n'], "_");
         format!(
             "{index},{name},{},{groups},{m},{cin_g},{rs},{cout_g},{macs},{weights},{inputs},{outputs},\
@@ -60,12 +63,12 @@ impl TableLayer {
     }
 }
 
-/// The layers of a model.
+/// The layers of a model. It prints as CSV with the columns [`COLUMNS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerTable {
-    /// In the order of execution.
+    /// Layers in the order of execution.
     pub layers: Vec<TableLayer>,
-    /// Nodes that have products and no line, each with its operator and why.
+    /// Nodes that have products but no line: operator and reason.
     pub left_out: Vec<String>,
 }
 
@@ -79,11 +82,31 @@ impl fmt::Display for LayerTable {
     }
 }
 
-/// The layers of a model for one sample, where names of open dimensions in `bind` are these numbers and all
-/// others are 1. Objects that `formats` has not have `other` bits.
+/// Returns the layers of a model for one sample. Dynamic dimensions have the sizes in `bind`, or 1.
+/// Objects without an entry in `formats` have `other` bits.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use dyno_number::{Dictionary, layers};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
+///
+/// let mut net = Builder::new("small", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
+/// let y = net.node("MatMul", &[&x, &weight], &[])?;
+/// net.output("y", &y)?;
+///
+/// let formats: Dictionary = "fc1.weight FIXED 4 0\n".parse()?;
+/// let table = layers::table(&net.finish(), &formats, 16, &BTreeMap::new());
+/// let table = table.expect("the model has fc1.weight");
+/// assert_eq!(table.layers[0].bits, [4, 16, 16]);
+/// assert_eq!(table.layers[0].bytes(), [4 * 3 / 2, 4 * 2, 3 * 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
-/// The objects of `formats` that the model has not, a sentence each with the nearest that it has.
+/// One sentence for each object of `formats` that the model does not have, with the nearest name.
 pub fn table(
     model: &Model,
     formats: &Dictionary,
@@ -96,18 +119,18 @@ pub fn table(
         let objects: Vec<String> = names.iter().flat_map(|name| objects(name)).collect();
         let unknown = formats.iter().map(|(object, _)| object);
         let unknown = unknown.filter(|object| objects.iter().all(|known| known != object));
-        let told = unknown.map(|object| {
+        let sentences = unknown.map(|object| {
             let near = nearest(object, objects.iter().map(String::as_str));
             format!("there is no object `{object}`{near}")
         });
-        told.collect::<Vec<String>>()
+        sentences.collect::<Vec<String>>()
     };
     let mut unknown = unknown_to(&own);
     let mut names: BTreeMap<usize, String> =
         rows.iter().map(|row| (row.node, row.name.clone())).collect();
     let is_chain = is_chain(model);
     if !is_chain || !unknown.is_empty() {
-        // Cells and biases have objects, and no lines of their own.
+        // Recurrent cells and biases have objects, but no lines of their own.
         if let Ok((all, of_nodes)) = graph::names(model) {
             let of_graph = unknown_to(&all);
             if of_graph.is_empty() || !is_chain && !unknown.is_empty() {
@@ -123,13 +146,13 @@ pub fn table(
         let name = names.get(&row.node).cloned().unwrap_or_default();
         found.add(row, &name, formats, other);
     }
-    // What no layer takes is the model's answer.
+    // Layers whose output no other layer reads produce the model's answer.
     let last = found.layers.iter_mut().filter(|layer| layer.bits[2] == 0);
     last.for_each(|layer| layer.bits[2] = other);
     Ok(found)
 }
 
-/// The weights and the inputs of a layer.
+/// Returns the names of a layer's weights and input.
 fn objects(name: &str) -> [String; 2] {
     ["weight", "input"].map(|role| format!("{name}.{role}"))
 }
@@ -139,13 +162,13 @@ impl LayerTable {
         let [weight_bits, input_bits] =
             objects(name).map(|object| formats.find(&object).map_or(other, Format::bits));
         for origin in &row.origins {
-            // What several layers take has the bits of the first of them.
+            // If several layers read an output, the first one determines its bits.
             let before = &mut self.layers[*origin];
             if before.bits[2] == 0 {
                 before.bits[2] = input_bits;
             }
         }
-        // Places in a table are numbers of 64 bits.
+        // Indices into a table have 64 bits.
         let input_bits = if row.kind == LayerType::Gather { 64 } else { input_bits };
         self.layers.push(TableLayer { product: row, bits: [weight_bits, input_bits, 0] });
     }

@@ -1,5 +1,5 @@
-//! What is tuned: the layers of a network, how large they are, and how the accuracy of a configuration is
-//! found out.
+//! Networks as the tuner sees them: layers, their sizes, and how the accuracy of a configuration is
+//! measured.
 
 mod read;
 #[cfg(test)]
@@ -13,220 +13,223 @@ use crate::format::{Format, Kind};
 use crate::objective::Objective;
 use crate::platform::{Platform, Role};
 
-/// A network, as its descriptor has it; [`Network::from_descriptor`] reads one.
+/// A network as described by its descriptor; see [`Network::from_descriptor`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
-    /// Of the descriptor; empty if it gives none.
+    /// Name in the descriptor; empty if it has none.
     pub name: String,
-    /// Formats that there are.
+    /// Formats of the platform.
     pub platform: Platform,
-    /// The layers whose formats are tuned. All else stays FLOAT(32).
+    /// Layers whose formats are tuned. All others stay FLOAT(32).
     pub layers: Vec<Layer>,
-    /// What is shared between layers.
-    pub layerwise: Layerwise,
-    /// What is made small.
+    /// What layers share.
+    pub layerwise: LayerwiseScope,
+    /// Function that the tuner minimizes.
     pub objective: Objective,
-    /// What accuracy may be lost: at most this share of that in FLOAT(32) (SPEC A21). In [0, 1).
+    /// Share of the FLOAT(32) accuracy that may be lost (SPEC A21), in [0, 1).
     pub error_margin: f64,
-    /// The program that is run for an accuracy, if it is an external one.
-    pub external: Option<External>,
-    /// The model that is evaluated in this process, if it is one of [`crate::evaluate`].
-    pub built_in: Option<BuiltIn>,
+    /// Program that measures accuracies, if there is one.
+    pub external: Option<ExternalProgram>,
+    /// Model that [`crate::evaluate`] runs in this process, if there is one.
+    pub built_in: Option<BuiltInModel>,
 }
 
-/// A model and its samples, as files beside the descriptor.
+/// A model and its samples, as files relative to the descriptor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BuiltIn {
-    /// An ONNX file.
+pub struct BuiltInModel {
+    /// ONNX file of the model.
     pub model: String,
-    /// Arrays of NumPy, the samples first: one for each input of the model, in its order.
+    /// NumPy files with the samples along the first axis, one for each input of the model in its
+    /// order.
     pub samples: Vec<String>,
-    /// Likewise, how much of each sample is meant, along its first axis.
+    /// NumPy file with the length of each sample: how much of its first axis is valid. `None` if
+    /// samples are complete.
     pub lengths: Option<String>,
-    /// What counts as right.
-    pub right: Wanted,
-    /// What part of the samples the small set has.
+    /// What counts as a correct answer.
+    pub correctness: CorrectnessSource,
+    /// Share of the samples in the small set.
     pub small_share: f64,
-    /// Of the draw of the small set.
+    /// Seed that selects the small set.
     pub seed: u64,
-    /// Samples and labels of the validation set, if there is one: what an answer is confirmed on.
+    /// Files with the samples and labels of the validation set, on which an answer is confirmed.
     pub validation: Option<[String; 2]>,
-    /// A system that is played for an accuracy, instead of the engine inside: with `{config}` where the file of
-    /// the formats goes, and `{model}` where the model goes.
+    /// System that runs instead of the built-in engine. `{config}` stands for the file of the
+    /// formats, `{model}` for the model.
     pub system: Option<String>,
 }
 
-/// What answers are compared with.
+/// Source of the correct answers.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
-    /// An array of NumPy: a whole number for each sample, the place of the largest score.
+pub enum CorrectnessSource {
+    /// NumPy file with an integer for each sample: the index of the largest score.
     Labels(String),
-    /// What the model answers in FLOAT(32).
+    /// The model's own answers in FLOAT(32).
     Agreement(Agreement),
 }
 
-impl BuiltIn {
-    /// All files that are read, the model first.
+impl BuiltInModel {
+    /// Returns all files that are read, the model first.
     #[must_use]
     pub fn files(&self) -> Vec<&str> {
-        let labels = match &self.right {
-            Wanted::Labels(file) => Some(file),
-            Wanted::Agreement(_) => None,
+        let labels = match &self.correctness {
+            CorrectnessSource::Labels(file) => Some(file),
+            CorrectnessSource::Agreement(_) => None,
         };
         let samples = self.samples.iter().chain(&self.lengths).chain(labels);
         std::iter::once(&self.model).chain(samples).map(String::as_str).collect()
     }
 }
 
-/// A layer that is tuned. Where a descriptor gives sub-layers, they share the layer's formats, and sizes
-/// are those of all of them together.
+/// A layer that is tuned. Sub-layers of a descriptor share the layer's formats; sizes are totals
+/// over all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Of the layer.
+    /// Name of the layer.
     pub name: String,
-    /// Names of its parts; that of the layer where it has none.
+    /// Names of the sub-layers; the name of the layer if it has none.
     pub parts: Vec<String>,
-    /// Values of its weights.
+    /// Number of weights.
     pub weight_size: u64,
-    /// Values of its activations.
+    /// Number of activations.
     pub activation_size: u64,
-    /// The largest magnitude of its weights.
+    /// Largest magnitude of the weights.
     pub weight_max: f64,
-    /// The largest magnitude of its activations.
+    /// Largest magnitude of the activations.
     pub activation_max: f64,
-    /// The least of its activations, where somebody said: those of at least zero need no sign.
+    /// Least activation, if known. If it is not negative, the activations need no sign.
     pub activation_min: Option<f64>,
-    /// Products for a sample; 0 where nobody said.
+    /// Number of products per sample; 0 if unknown.
     pub macs: u64,
-    /// What it is, for Ristretto's search.
+    /// Kind of layer, for Ristretto's search.
     pub kind: LayerKind,
 }
 
-/// Kinds that Ristretto gives a width each.
+/// Kinds of layers to which Ristretto gives separate widths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LayerKind {
-    /// A convolution, and what is like one.
+    /// A convolution or a similar layer.
     Convolution,
-    /// Every input with every output.
+    /// A fully connected layer.
     FullyConnected,
 }
 
-/// Whose type and width are a layer's own. Biases always are (SPEC A13).
+/// Objects for which each layer has a type and width of its own. Biases are always separate (SPEC
+/// A13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layerwise {
-    /// Of weights and of activations.
+pub enum LayerwiseScope {
+    /// Weights and activations.
     Both,
-    /// Of weights; all activations share theirs.
+    /// Weights; all activations share one type and width.
     WeightOnly,
-    /// Of activations; all weights share theirs.
+    /// Activations; all weights share one type and width.
     ActivationOnly,
-    /// None: all weights share one, and all activations.
+    /// Neither: all weights share one type and width, and all activations another.
     None,
 }
 
-/// A program that tells the accuracy of a configuration, as the thesis has it.
+/// A program that prints the accuracy of a configuration, as in the thesis.
 #[derive(Clone, Debug, PartialEq)]
-pub struct External {
-    /// For a shell: measures a part of the samples.
+pub struct ExternalProgram {
+    /// Shell command that measures the small set.
     pub small_command: Option<String>,
-    /// Measures all of them.
+    /// Shell command that measures the full set.
     pub full_command: String,
-    /// Measures those of the confirmation, in closed mode.
+    /// Shell command that measures the confirmation set, in closed mode.
     pub confirmation_command: Option<String>,
-    /// A regular expression; its first group is the accuracy, where its last match is.
+    /// Regular expression for the output. The first group of its last match is the accuracy.
     pub result: String,
-    /// Likewise of a latency in ns.
+    /// Regular expression for the output. The first group of its last match is the latency in ns.
     pub latency: Option<String>,
-    /// How the program counts biases of FIXED, in the files that it is given.
+    /// Reading of the bias of FIXED in the configuration files of the program.
     pub radix: Radix,
-    /// Where the program expects its configuration; elsewhere `{config}` stands in the commands.
+    /// Path at which the program reads its configuration. `None` if the commands contain
+    /// `{config}`.
     pub config_file: Option<String>,
-    /// Seconds of one run at most.
+    /// Time limit of one run, in seconds.
     pub time_limit_s: f64,
-    /// How many samples the small and the full set have, if somebody said.
+    /// Number of samples in the small and the full set, if known.
     pub samples: [Option<u64>; 2],
-    /// A file that names a sample of the calibration set a line.
+    /// File with the names of the samples of the calibration set, one per line.
     pub calibration: Option<String>,
-    /// Likewise of the validation set.
+    /// File with the names of the samples of the validation set, one per line.
     pub validation: Option<String>,
 }
 
 /// An object, or several that share everything: the weights or the activations of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Which layer.
+    /// Index of the layer.
     pub layer: usize,
-    /// What of it.
+    /// Weights or activations.
     pub role: Role,
 }
 
 /// Slots that share type and width.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// For people.
+    /// Name for display.
     pub name: String,
-    /// What they are.
+    /// Weights or activations.
     pub role: Role,
-    /// Places in an assignment.
+    /// Indices in an assignment.
     pub slots: Vec<usize>,
 }
 
 impl Network {
-    /// Places of an assignment: the weights of all layers, then their activations.
+    /// Returns the slots of an assignment: the weights of all layers, then their activations.
     #[must_use]
     pub fn slots(&self) -> Vec<Slot> {
-        let of = |role| (0..self.layers.len()).map(move |layer| Slot { layer, role });
-        of(Role::Weight).chain(of(Role::Activation)).collect()
+        let slots = |role| (0..self.layers.len()).map(move |layer| Slot { layer, role });
+        slots(Role::Weight).chain(slots(Role::Activation)).collect()
     }
 
-    /// Which slots share type and width.
+    /// Returns the groups of slots that share type and width.
     #[must_use]
     pub fn groups(&self) -> Vec<Group> {
         let layers = self.layers.len();
         let own = |role, first: usize| {
-            let of = move |layer: usize| {
+            let group = move |layer: usize| {
                 let slot = Slot { layer, role };
                 Group { name: self.object(slot), role, slots: vec![first + layer] }
             };
-            (0..layers).map(of).collect::<Vec<_>>()
+            (0..layers).map(group).collect::<Vec<_>>()
         };
         let shared = |role, name: &str, first: usize| {
             vec![Group { name: name.into(), role, slots: (first..first + layers).collect() }]
         };
         let (weights, activations) = match self.layerwise {
-            Layerwise::Both => (true, true),
-            Layerwise::WeightOnly => (true, false),
-            Layerwise::ActivationOnly => (false, true),
-            Layerwise::None => (false, false),
+            LayerwiseScope::Both => (true, true),
+            LayerwiseScope::WeightOnly => (true, false),
+            LayerwiseScope::ActivationOnly => (false, true),
+            LayerwiseScope::None => (false, false),
         };
-        let mut groups = match weights {
-            true => own(Role::Weight, 0),
-            false => shared(Role::Weight, "weights", 0),
-        };
-        groups.extend(match activations {
-            true => own(Role::Activation, layers),
-            false => shared(Role::Activation, "activations", layers),
+        let mut groups =
+            if weights { own(Role::Weight, 0) } else { shared(Role::Weight, "weights", 0) };
+        groups.extend(if activations {
+            own(Role::Activation, layers)
+        } else {
+            shared(Role::Activation, "activations", layers)
         });
         groups
     }
 
-    /// The name of what a slot is for people: of the layer, not of its parts.
+    /// Returns the name of a slot for display: that of the layer, not of its parts.
     #[must_use]
     pub fn object(&self, slot: Slot) -> String {
         named(&self.layers[slot.layer].name, slot.role)
     }
 
-    /// All names that configurations give formats to, slot by slot.
+    /// Returns the names of all objects, slot by slot.
     #[must_use]
     pub fn objects(&self) -> Vec<Vec<String>> {
-        let of = |slot: &Slot| {
+        let names = |slot: &Slot| {
             let parts = &self.layers[slot.layer].parts;
             parts.iter().map(|part| named(part, slot.role)).collect()
         };
-        self.slots().iter().map(of).collect()
+        self.slots().iter().map(names).collect()
     }
 
-    /// Values that a slot holds.
+    /// Returns the number of values of a slot.
     #[must_use]
     pub fn size(&self, slot: Slot) -> u64 {
         let layer = &self.layers[slot.layer];
@@ -236,15 +239,16 @@ impl Network {
         }
     }
 
-    /// Whether a slot may hold values below zero: weights may.
+    /// Returns whether a slot may hold negative values. Weights always may.
     #[must_use]
     pub fn has_negative(&self, slot: Slot) -> bool {
         let least = self.layers[slot.layer].activation_min;
         slot.role == Role::Weight || least.is_none_or(|least| least < 0.0)
     }
 
-    /// The format with the bias that fits the largest magnitude of a slot: the range of FIXED, and the
-    /// largest number of EXP, is the power of two that is not below it (SPEC A1, 2.6). FLOAT keeps its own.
+    /// Returns the format with the bias that fits the largest magnitude of a slot. The range of
+    /// FIXED, and the largest number of EXP, become the least power of two that is not below it
+    /// (SPEC A1, 2.6). FLOAT keeps its bias.
     #[must_use]
     pub fn profiled(&self, slot: Slot, format: Format) -> Format {
         let layer = &self.layers[slot.layer];
@@ -252,7 +256,7 @@ impl Network {
             Role::Weight => layer.weight_max,
             Role::Activation => layer.activation_max,
         };
-        // Zeros alone: any bias will do.
+        // All values are zero, so any bias fits.
         if max <= 0.0 {
             return format;
         }
@@ -265,7 +269,7 @@ impl Network {
         format.with_bias(bias).expect("half of the biases that there are, and an exponent's width")
     }
 
-    /// Everything in FLOAT(32).
+    /// Returns the assignment of FLOAT(32) to all objects.
     #[must_use]
     pub fn base(&self) -> Assignment {
         let objects = self.objects();
@@ -273,7 +277,8 @@ impl Network {
         Assignment::new(objects, formats)
     }
 
-    /// Names of this network that are none of a program's, each with the nearest that is.
+    /// Returns a sentence for each object of this network that is not in `known`, with the nearest
+    /// name.
     #[must_use]
     pub fn unknown_objects(&self, known: &[&str]) -> Vec<String> {
         let objects = self.objects().into_iter().flatten();

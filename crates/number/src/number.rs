@@ -1,4 +1,4 @@
-//! A value that knows its format, and operators between formats.
+//! A value with its format, and arithmetic between formats.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,14 +7,15 @@ use std::ops::{Add, Mul};
 use crate::codec::{Conversion, NanError};
 use crate::format::{Format, Kind};
 
-/// A value with its format: what the thesis' class `Number` holds.
+/// A value with its format, like the thesis' class `Number`.
 ///
-/// A sum or product has the format of the operand with the wider range of values ([`wider`]). It is computed
-/// in `f64` and rounded once more, to that format: what IEEE 754 asks of F32 and F16, and exact before that
-/// rounding for products of fractions of up to 25 bits. A result that is NaN is F32 where the wider format
-/// has no NaN.
+/// A sum or product has the format of the operand with the wider range (see [`wider`]). It is
+/// computed in `f64` and rounded once more to that format. For F32 and F16 this gives the results
+/// of IEEE 754; products of fractions of up to 25 bits are exact before the rounding. If the result
+/// is NaN and the wider format has no NaN, the result is F32.
 ///
-/// An `=` of Rust copies value and format; [`Number::set`] keeps the format, as named objects do (SPEC A11).
+/// Assignment in Rust copies value and format; [`Number::set`] keeps the format, like named objects
+/// do (SPEC A11).
 /// ```
 /// use dyno_number::{Format, Number};
 /// let weight = Number::new(0.3, Format::fixed(4, 0)?)?;
@@ -33,7 +34,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// The value of the format in place of `x`, by the default conversion.
+    /// Rounds `x` to a value of the format by the default conversion.
     ///
     /// # Errors
     /// `x` is NaN, and the format has none.
@@ -41,61 +42,62 @@ impl Number {
         Ok(Self { code: format.encode(x)?, format })
     }
 
-    /// The value of a code. Bits above those of the format are dropped.
+    /// Returns the number with this code. Bits above those of the format are dropped.
     #[must_use]
     pub fn from_code(code: u32, format: Format) -> Self {
         Self { code: code & format.mask(), format }
     }
 
-    /// Takes another's value and keeps its own format.
+    /// Sets the value to that of `other` and keeps the format.
     ///
     /// # Errors
-    /// The other is NaN, and the format has none; the value is as before then.
+    /// `other` is NaN, and the format has none. The value does not change then.
     pub fn set(&mut self, other: Number) -> Result<(), NanError> {
         self.code = self.format.encode(other.to_f64())?;
         Ok(())
     }
 
-    /// The same value in another format.
+    /// Returns the value in another format.
     ///
     /// # Errors
-    /// It is NaN, and the format has none.
+    /// The value is NaN, and the format has none.
     pub fn convert(self, format: Format, how: Conversion) -> Result<Self, NanError> {
         Ok(Self { code: format.encode_with(self.to_f64(), how)?, format })
     }
 
-    /// The format's word.
+    /// Returns the code.
     #[must_use]
     pub fn code(self) -> u32 {
         self.code
     }
 
-    /// The format.
+    /// Returns the format.
     #[must_use]
     pub fn format(self) -> Format {
         self.format
     }
 
-    /// The value, exactly.
+    /// Returns the exact value.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         self.format.decode(self.code)
     }
 
-    /// The nearest `f32`. It is the value itself where the format's fraction has at most 23 bits and its
-    /// exponents are those of `f32`.
+    /// Returns the nearest `f32`. It is exact if the fraction has at most 23 bits and the exponents
+    /// are within those of `f32`.
     #[must_use]
     pub fn to_f32(self) -> f32 {
         self.to_f64() as f32
     }
 
-    /// Without its fraction, saturating; 0 for NaN (SPEC A10).
+    /// Returns the value without its fraction, saturating; 0 for NaN (SPEC A10).
     #[must_use]
     pub fn to_i32(self) -> i32 {
         self.to_f64() as i32
     }
 
-    /// A result in the operands' wider format; in F32 if it is NaN and that format has none.
+    /// Rounds a result to the wider format of the operands, or to F32 if it is NaN and that format
+    /// has none.
     fn result(self, other: Self, x: f64) -> Self {
         let format = wider(self.format, other.format);
         let made = Self::new(x, format).or_else(|_| Self::new(x, Format::F32));
@@ -103,8 +105,9 @@ impl Number {
     }
 }
 
-/// The format of a sum or product (SPEC A8): FLOAT rather than EXP; otherwise the one whose largest value is
-/// more times its least; of two alike, the one with the longer fraction, and else the left one.
+/// Returns the format of a sum or product (SPEC A8). FLOAT wins over EXP. Otherwise the format with
+/// the larger ratio of its largest value to its least magnitude wins; then the longer fraction;
+/// then the left one.
 #[must_use]
 pub fn wider(left: Format, right: Format) -> Format {
     match (left.kind(), right.kind()) {
@@ -121,14 +124,14 @@ pub fn wider(left: Format, right: Format) -> Format {
 }
 
 impl From<f32> for Number {
-    /// F32, as of variables that are assigned a number of the language.
+    /// Converts to F32, like a variable that is assigned a number of the language.
     fn from(x: f32) -> Self {
         Self { code: x.to_bits(), format: Format::F32 }
     }
 }
 
 impl From<i32> for Number {
-    /// F32, rounded.
+    /// Converts to F32, rounding if necessary.
     fn from(x: i32) -> Self {
         Self::from(x as f32)
     }
@@ -179,12 +182,12 @@ mod tests {
         };
         check("I8", "F16", "F16");
         check("F32", "I32", "F32");
-        // Though its range is 2^254 and that of FP8 2^18.
+        // FLOAT wins although the range of E9 is 2^254 and that of FP8 is 2^18.
         check("E9", "fp8-e4m3fn", "fp8-e4m3fn");
         check("fp4-e2m1", "E9", "fp4-e2m1");
         check("I4", "I8(3)", "I8(3)");
         check("I4", "E4", "E4");
-        // 15 either way; then the longer fraction, then the left one.
+        // Both ranges are 15. Then the longer fraction wins, then the left one.
         check("U4(0)", "I5(-2)", "U4(0)");
         check("I3(-2)", "I3(4)", "I3(-2)");
         check("bf16", "F32", "F32");
@@ -215,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// As the processor's own, rounding included.
+        /// Results equal those of the processor, including rounding.
         #[test]
         fn sums_and_products_of_f32_are_those_of_f32(a in any::<u32>(), b in any::<u32>()) {
             let [x, y] = [a, b].map(f32::from_bits);
@@ -229,7 +232,7 @@ mod tests {
             }
         }
 
-        /// Rounded once: the nearest code to the exact sum or product.
+        /// Results are the nearest code to the exact sum or product.
         #[test]
         fn sums_and_products_of_few_bits_are_rounded_once(
             a in any::<u32>(), b in any::<u32>(),

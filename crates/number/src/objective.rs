@@ -1,4 +1,4 @@
-//! What is made small: a function of formats and sizes.
+//! Objectives: functions of formats and sizes that the tuner minimizes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,24 +8,35 @@ use exmex::{Express, FlatEx};
 use crate::assignment::Assignment;
 use crate::network::{Layer, Network};
 
-/// What the tuner makes small (f_obj of the thesis). All but the latency are functions of formats alone.
+/// What the tuner minimizes (f_obj of the thesis). All objectives except the latency depend on the
+/// formats alone.
+///
+/// ```
+/// use dyno_number::Objective;
+/// let objective: Objective = "max: macs * a_bits".parse()?;
+/// assert!(objective.needs_macs());
+/// assert_eq!("bits".parse(), Ok(Objective::Bits));
+/// assert!("w_bits * nothing".parse::<Objective>().is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objective {
-    /// Bits of all weights and activations, the thesis' default.
+    /// Bits of all weights and activations; the thesis' default.
     Bits,
     /// Bits of the weights.
     Parameters,
-    /// Products, times the bits of both operands (BOPs).
+    /// Bit operations (BOPs): products times the bits of both operands.
     BitOperations,
-    /// Cycles of a bit-serial accelerator: products, times the bits of the activation, over 16 (Stripes).
+    /// Cycles of a bit-serial accelerator (Stripes): products times the bits of the activation,
+    /// divided by 16.
     BitSerial,
-    /// What the evaluator measures, in ns.
+    /// Latency in ns, as measured by the evaluator.
     Latency,
-    /// A user's expression.
+    /// An expression of the user.
     Expression(Expression),
 }
 
-/// Each name that descriptors have for an objective.
+/// Names of the objectives in descriptors.
 const NAMES: [(&str, Objective); 5] = [
     ("bits", Objective::Bits),
     ("parameters", Objective::Parameters),
@@ -34,19 +45,19 @@ const NAMES: [(&str, Objective); 5] = [
     ("latency", Objective::Latency),
 ];
 
-/// An expression in the variables of a layer, summed over the layers: `w_bits * w_size + a_bits * a_size`;
-/// or, after `max:`, the largest of any layer.
+/// An expression in the variables of a layer, such as `w_bits * w_size + a_bits * a_size`. It is
+/// summed over the layers; after `max:` the largest value of a layer counts.
 #[derive(Clone, Debug)]
 pub struct Expression {
     text: String,
     is_maximum: bool,
-    // thousands of bytes
+    // Boxed because it takes thousands of bytes.
     compiled: Box<FlatEx<f64>>,
-    // places in VARIABLES
+    // Indices in `VARIABLES`.
     variables: Vec<usize>,
 }
 
-/// What an expression may name.
+/// Variables of an expression.
 const VARIABLES: [&str; 5] = ["w_bits", "w_size", "a_bits", "a_size", "macs"];
 
 impl PartialEq for Expression {
@@ -99,7 +110,7 @@ impl fmt::Display for Objective {
 }
 
 impl Objective {
-    /// Whether it asks for the products of each layer.
+    /// Returns whether the objective depends on the number of products of each layer.
     #[must_use]
     pub fn needs_macs(&self) -> bool {
         match self {
@@ -111,13 +122,13 @@ impl Objective {
         }
     }
 
-    /// Whether it is known without an evaluation.
+    /// Returns whether the objective is known without an evaluation.
     #[must_use]
     pub fn is_computed(&self) -> bool {
         *self != Self::Latency
     }
 
-    /// What its values are counted in.
+    /// Returns the unit of the objective's values; empty for an expression.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         match self {
@@ -129,7 +140,8 @@ impl Objective {
         }
     }
 
-    /// Of an assignment to this network's objects. A latency that nobody measured is infinite.
+    /// Returns the value for an assignment to this network's objects. A latency that was not
+    /// measured is infinite.
     #[must_use]
     pub fn value(
         &self,
@@ -160,7 +172,7 @@ impl Objective {
             Self::Bits => weight_bits * weights + activation_bits * activations,
             Self::Parameters => weight_bits * weights,
             Self::BitOperations => macs * weight_bits * activation_bits,
-            // Of an engine that takes 16 cycles for an activation of 16 bits.
+            // The engine takes 16 cycles for an activation of 16 bits.
             Self::BitSerial => macs * activation_bits / 16.0,
             Self::Latency => 0.0,
             Self::Expression(expression) => {
@@ -183,7 +195,7 @@ mod tests {
         let mut network = lenet();
         (network.layers[0].macs, network.layers[1].macs) = (288_000, 1_600_000);
         let [i2, i4, i8] = [2, 4, 8].map(|bits| Format::fixed(bits, 0).unwrap());
-        let assignment = network.base().with(vec![i2, i4, i8, i8]);
+        let assignment = network.base().with_formats(vec![i2, i4, i8, i8]);
         let objective: Objective = objective.parse().unwrap();
         let found = objective.value(&network, &assignment, Some(7.0));
         assert!((found - expected).abs() < 1e-6, "{objective}: {found}, expected {expected}");

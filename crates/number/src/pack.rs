@@ -1,14 +1,15 @@
-//! Codes beside each other, without a gap.
+//! Packs codes into bytes without gaps.
 
-/// Bytes of `count` codes of that many bits.
+/// Returns the number of bytes of `count` packed codes of `bits` bits each.
 #[must_use]
 pub fn packed_bytes(count: usize, bits: u32) -> usize {
     let eighths = (count as u128) * u128::from(bits);
     usize::try_from(eighths.div_ceil(8)).unwrap_or(usize::MAX)
 }
 
-/// Codes of 1 to 32 bits, the first in the lowest bits of the first byte, as ONNX stores its types of 4
-/// bits. What is left of the last byte is 0; bits of a code above those are dropped.
+/// Packs codes of 1 to 32 bits. The first code is in the lowest bits of the first byte, as in the
+/// 4-bit types of ONNX. Unused bits of the last byte are 0. Bits of a code above `bits` are
+/// dropped.
 ///
 /// ```
 /// use dyno_number::{pack, unpack};
@@ -27,7 +28,8 @@ pub fn pack(codes: &[u32], bits: u32) -> Vec<u8> {
         return codes.iter().map(|code| *code as u8).collect();
     }
     let mut bytes = Vec::with_capacity(packed_bytes(codes.len(), bits) + 8);
-    let (mut word, mut filled) = (0_u64, 0);
+    let mut word = 0_u64;
+    let mut filled = 0;
     let mask = u32::MAX >> (32 - bits);
     for code in codes {
         word |= u64::from(code & mask) << filled;
@@ -43,10 +45,10 @@ pub fn pack(codes: &[u32], bits: u32) -> Vec<u8> {
     bytes
 }
 
-/// The first `count` codes of [`pack`]; nothing if there are not as many.
+/// Unpacks the first `count` codes that [`pack`] wrote; `None` if there are fewer.
 ///
 /// # Panics
-/// As [`pack`].
+/// `bits` is 0 or more than 32.
 #[must_use]
 pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u32>> {
     assert!((1..=32).contains(&bits), "codes of {bits} bits");
@@ -56,7 +58,8 @@ pub fn unpack(bytes: &[u8], bits: u32, count: usize) -> Option<Vec<u32>> {
     }
     let mask = u32::MAX >> (32 - bits);
     let mut codes = Vec::with_capacity(count);
-    let (mut word, mut filled) = (0_u64, 0);
+    let mut word = 0_u64;
+    let mut filled = 0;
     let mut bytes = bytes.iter();
     while codes.len() < count {
         while filled < bits {
@@ -84,7 +87,7 @@ mod tests {
             prop_assert_eq!(bytes.len(), packed_bytes(codes.len(), bits));
             let kept: Vec<u32> = codes.iter().map(|code| code & (u32::MAX >> (32 - bits))).collect();
             prop_assert_eq!(unpack(&bytes, bits, codes.len()), Some(kept.clone()));
-            // Digit after digit, from the first byte's lowest.
+            // Bit by bit, starting at the lowest bit of the first byte.
             for (at, code) in kept.iter().enumerate() {
                 for digit in 0..bits as usize {
                     let place = at * bits as usize + digit;

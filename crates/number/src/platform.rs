@@ -1,4 +1,4 @@
-//! What a platform computes with: the formats that weights and activations may have.
+//! Platforms: the formats in which weights and activations can be computed.
 
 mod literal;
 
@@ -7,32 +7,39 @@ use toml::de::DeTable;
 use crate::descriptor::{DescriptorError, Item, Reader, nearest};
 use crate::format::{Format, Kind};
 
-/// Formats that a platform supports, widest first. Of a format, bits and exponent count; biases are the
-/// tuner's.
+/// Formats that a platform supports, widest first. Only type, width and exponent bits matter; the
+/// tuner chooses the biases.
+///
+/// ```
+/// use dyno_number::{Format, Platform, Role};
+/// let platform = Platform::named("mlperf-v0.7").unwrap();
+/// assert_eq!(platform.formats(Role::Weight)[0], Format::F32);
+/// assert!(platform.formats(Role::Activation).contains(&Format::UINT8));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// As descriptors name it.
+    /// Name in descriptors.
     pub name: String,
-    /// Of weights.
+    /// Formats of weights.
     pub weight: Vec<Format>,
-    /// Of activations.
+    /// Formats of activations.
     pub activation: Vec<Format>,
 }
 
-/// What an object is to its layer.
+/// Role of an object in its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Constant.
+    /// Constant weights.
     Weight,
-    /// What flows into the layer.
+    /// Input of the layer.
     Activation,
 }
 
-/// Platforms that need no descriptor: name, formats.
+/// Platforms that need no descriptor: name and formats.
 ///
-/// `paper` has the 42 formats of the thesis (chapter III), and `paper-unsigned` FIXED without a sign as well, for
-/// values of which none is below zero; the others are the numeric lists of the closed division of MLPerf
-/// Inference rounds.
+/// `paper` has the 42 formats of the thesis (chapter III). `paper-unsigned` adds FIXED without a
+/// sign for objects without negative values. The others are the numeric formats of the closed
+/// division of MLPerf Inference rounds.
 pub const BUILT_IN: &[(&str, &[&str])] = &[
     ("paper", &["FLOAT 32", "FLOAT 16", "FIXED 1..32", "EXP 2..9"]),
     ("paper-unsigned", &["FLOAT 32", "FLOAT 16", "FIXED 1..32", "UFIXED 1..31", "EXP 2..9"]),
@@ -40,13 +47,13 @@ pub const BUILT_IN: &[(&str, &[&str])] = &[
     ("mlperf-v0.7", MLPERF),
 ];
 
-/// INT4, INT8 and INT16 as FIXED: integers with a power of two as their scale, of which the most negative one
-/// is not used. UINT8 and UINT16 are FIXED without a sign, whose zero point is 0.
+/// INT4, INT8 and INT16 as FIXED: integers whose scale is a power of two, without the most negative
+/// integer. UINT8 and UINT16 are FIXED without a sign, with a zero point of 0.
 const MLPERF: &[&str] =
     &["FIXED 4", "FIXED 8", "FIXED 16", "UINT8", "UINT16", "FP11", "FP16", "bfloat16", "FP32"];
 
 impl Platform {
-    /// One of [`BUILT_IN`].
+    /// Returns the platform of [`BUILT_IN`] with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (name, formats) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
@@ -56,15 +63,15 @@ impl Platform {
         Some(Self { name: (*name).into(), weight: formats.clone(), activation: formats })
     }
 
-    /// Reads the platform `name` out of a descriptor: a TOML table `[supported_formats]`, or the thesis'
-    /// `supported_formats = {...}` in Python, whose keys are `NAME`, `NAME.weight` and `NAME.activation`.
-    /// The latter two are stronger for their role.
+    /// Reads the platform `name` from a descriptor: a TOML table `[supported_formats]`, or the
+    /// thesis' `supported_formats = {...}` in Python. Its keys are `NAME`, `NAME.weight` and
+    /// `NAME.activation`; the latter two override `NAME` for their role.
     ///
     /// # Errors
-    /// Problems with their lines; a platform that is not there, with the nearest that is.
+    /// All problems with their lines. A missing platform is reported with the nearest name.
     pub fn from_descriptor(text: &str, name: &str) -> Result<Self, DescriptorError> {
         let mut reader = Reader::new(text);
-        // A Python literal is no TOML: keys and values are parted by colons.
+        // A Python literal is not valid TOML, because colons separate its keys and values.
         let read = match DeTable::parse(text) {
             Ok(document) => {
                 let table = document.get_ref();
@@ -76,7 +83,7 @@ impl Platform {
                 found.and_then(|item| Self::from_item(&mut reader, item, name))
             }
             Err(error) => match literal::read(text) {
-                Some(Ok(entries)) => Self::from_entries(&mut reader, (0, &entries), name),
+                Some(Ok(entries)) => Self::from_entries(&mut reader, 0, &entries, name),
                 Some(Err((at, problem))) => {
                     reader.problem(at, "supported_formats", problem);
                     None
@@ -90,7 +97,7 @@ impl Platform {
         reader.finish(read)
     }
 
-    /// Out of the table `supported_formats` of a descriptor.
+    /// Reads the platform `name` from the table `supported_formats` of a descriptor.
     pub(crate) fn from_item(reader: &mut Reader<'_>, item: Item<'_>, name: &str) -> Option<Self> {
         let Some(table) = item.value.as_table() else {
             reader.expected(item, "a table of the formats of each platform");
@@ -106,12 +113,13 @@ impl Platform {
                 .collect();
             entries.push(literal::Entry { name: key.get_ref().to_string(), formats: texts? });
         }
-        Self::from_entries(reader, (item.at, &entries), name)
+        Self::from_entries(reader, item.at, &entries, name)
     }
 
     fn from_entries(
         reader: &mut Reader<'_>,
-        (at, entries): (usize, &[literal::Entry]),
+        at: usize,
+        entries: &[literal::Entry],
         name: &str,
     ) -> Option<Self> {
         let find = |key: String| entries.iter().find(|entry| entry.name == key);
@@ -139,9 +147,9 @@ impl Platform {
         Some(Self { name: name.into(), weight, activation })
     }
 
-    /// Formats of objects in this role, widest first.
+    /// Returns the formats of objects in this role, widest first.
     #[must_use]
-    pub fn of(&self, role: Role) -> &[Format] {
+    pub fn formats(&self, role: Role) -> &[Format] {
         match role {
             Role::Weight => &self.weight,
             Role::Activation => &self.activation,
@@ -149,7 +157,7 @@ impl Platform {
     }
 }
 
-/// Widest first, each once; of one width FLOAT, FIXED, EXP.
+/// Sorts formats widest first without duplicates; FLOAT, FIXED, EXP within one width.
 fn sorted(mut formats: Vec<Format>) -> Vec<Format> {
     let rank = |format: &Format| match format.kind() {
         Kind::Float => 0,
@@ -162,7 +170,7 @@ fn sorted(mut formats: Vec<Format>) -> Vec<Format> {
     formats
 }
 
-/// Names of formats in lists of rules and of papers, and ours.
+/// Names of formats in rules and papers, with the names that [`Format`] parses.
 const ALIASES: &[(&str, &str)] = &[
     ("fp32", "F32"),
     ("float", "F32"),
@@ -173,14 +181,15 @@ const ALIASES: &[(&str, &str)] = &[
     ("e5m2", "fp8-e5m2"),
 ];
 
-/// Reads formats of a list: `FIXED 8`, `FIXED 1..32`, `UFIXED 1..8`, `FLOAT32`, `I8`, `INT8`, `bfloat16`.
+/// Reads formats of a list: `FIXED 8`, `FIXED 1..32`, `UFIXED 1..8`, `FLOAT32`, `I8`, `INT8`,
+/// `bfloat16`.
 fn read(text: &str) -> Result<Vec<Format>, String> {
     let text = text.trim();
     let split = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
     let (head, bits) = text.split_at(split);
     let head = head.trim_end_matches(|c: char| c.is_whitespace() || c == '(').to_ascii_uppercase();
     let is_family = matches!(head.as_str(), "FLOAT" | "FIXED" | "UFIXED" | "EXP" | "BIN");
-    if let (true, Some((first, last))) = (is_family, bits.split_once("..")) {
+    if is_family && let Some((first, last)) = bits.split_once("..") {
         let number = |text: &str| {
             let number = text.trim_matches(|c: char| c.is_whitespace() || c == '=' || c == ')');
             number.parse::<u32>().map_err(|_| unknown(text))
@@ -189,7 +198,7 @@ fn read(text: &str) -> Result<Vec<Format>, String> {
         if first > last {
             return Err(format!("expected the fewer bits first, found {text:?}"));
         }
-        // A range is no reason to count to the end of the numbers.
+        // A huge upper bound ends at the first width that no family has.
         return (first..=last.min(64)).map(|bits| one(&format!("{head} {bits}"))).collect();
     }
     if is_family && !bits.is_empty() {

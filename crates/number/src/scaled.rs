@@ -1,11 +1,11 @@
-//! Formats whose values are multiplied by a scale: of a tensor, a channel, or a block of some values.
+//! Formats whose values are multiplied by a scale per tensor, channel or block of values.
 
 use std::fmt;
 
 use crate::codec::{Conversion, NanError, Overflow, Rounding};
 use crate::format::{Format, FormatError, Special};
 
-/// Whole numbers with a scale and a zero point, as ONNX quantises: `(code - zero_point) * scale`.
+/// Integers with a scale and a zero point, as ONNX quantizes: `(code - zero_point) * scale`.
 ///
 /// ```
 /// use dyno_number::{Affine, Format};
@@ -27,12 +27,12 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// A format of whole numbers ([`Format::INT8`] and its like), what one of them is worth, and which of
-    /// them is worth zero.
+    /// Creates a format of integers, such as [`Format::INT8`], with the scale of one integer and
+    /// the integer that stands for zero.
     ///
     /// # Errors
-    /// The format has fractions or more than 16 bits, the scale is no number above zero, or the zero point is
-    /// none of the format.
+    /// The format has fractions or more than 16 bits, the scale is not a finite number above zero,
+    /// or the format does not contain the zero point.
     pub fn new(format: Format, scale: f32, zero_point: i32) -> Result<Self, ScaleError> {
         let is_whole = format.exponent_bits() == 0
             && format.fraction_bits() as i32 == -format.bias()
@@ -50,20 +50,21 @@ impl Affine {
         Ok(Self { format, scale, zero_point })
     }
 
-    /// With zero at 0, and `max_abs` at the largest of the format.
+    /// Creates a symmetric range: the zero point is 0, and `max_abs` becomes the largest integer. A
+    /// `max_abs` of 0 gives a scale of 1.
     ///
     /// # Errors
-    /// As [`Affine::new`]; a `max_abs` of 0 makes a scale of 1.
+    /// As for [`Affine::new`].
     pub fn symmetric(format: Format, max_abs: f32) -> Result<Self, ScaleError> {
         let scale = max_abs / format.max_value() as f32;
         Self::new(format, if max_abs == 0.0 { 1.0 } else { scale }, 0)
     }
 
-    /// From the least to the largest of the format, so that numbers from `least` to `most`, and zero, have a
-    /// place: DynamicQuantizeLinear of ONNX.
+    /// Creates the range from `least` to `most`, extended to include zero, as DynamicQuantizeLinear
+    /// of ONNX does. A range that contains only zero gets a scale of 1.
     ///
     /// # Errors
-    /// As [`Affine::new`]; a range of nothing but zero makes a scale of 1.
+    /// As for [`Affine::new`].
     pub fn covering(format: Format, least: f32, most: f32) -> Result<Self, ScaleError> {
         let (least, most) = (least.min(0.0), most.max(0.0));
         let (first, last) = whole_range(format);
@@ -73,38 +74,38 @@ impl Affine {
         Self::new(format, scale, (zero_point as i32).clamp(first, last))
     }
 
-    /// What one whole number is worth.
+    /// Returns the scale, the distance of two adjacent values.
     #[must_use]
     pub fn scale(self) -> f32 {
         self.scale
     }
 
-    /// The whole number that is worth zero.
+    /// Returns the integer that stands for zero.
     #[must_use]
     pub fn zero_point(self) -> i32 {
         self.zero_point
     }
 
-    /// The code of a number: divided by the scale, rounded to the nearest, ties to even, moved by the zero
-    /// point, saturated.
+    /// Returns the code of a number: the quotient by the scale, rounded to the nearest integer with
+    /// ties to even, plus the zero point, saturated.
     ///
     /// # Errors
-    /// It is NaN.
+    /// The number is NaN.
     pub fn encode(self, x: f32) -> Result<u32, NanError> {
         let whole = f64::from((x / self.scale).round_ties_even()) + f64::from(self.zero_point);
         self.format.encode(whole)
     }
 
-    /// What a code is worth.
+    /// Returns the value of a code.
     #[must_use]
     pub fn decode(self, code: u32) -> f32 {
         (self.format.decode(code) as f32 - self.zero_point as f32) * self.scale
     }
 
-    /// Puts the format's values in place of numbers.
+    /// Rounds each number to a value of the format, in place.
     ///
     /// # Errors
-    /// Where the first NaN is; the numbers before it are quantised.
+    /// The index of the first NaN. The numbers before it are quantized.
     pub fn quantise_slice(self, numbers: &mut [f32]) -> Result<(), NanError> {
         for (index, number) in numbers.iter_mut().enumerate() {
             let code = self.encode(*number).map_err(|error| NanError { index, ..error })?;
@@ -114,7 +115,7 @@ impl Affine {
     }
 }
 
-/// The least and the largest of a format of whole numbers.
+/// Returns the least and the largest integer of a format of integers.
 fn whole_range(format: Format) -> (i32, i32) {
     let most = format.max_value() as i32;
     let least = match format.special() {
@@ -125,21 +126,21 @@ fn whole_range(format: Format) -> (i32, i32) {
     (least, most)
 }
 
-/// A scale or a zero point that there is not.
+/// Error: the scale, the zero point or the format of integers is invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ScaleError {
-    /// A format that has not whole numbers alone, of 16 bits at most.
+    /// The format has values other than integers, or more than 16 bits.
     Format(Format),
-    /// A scale that is no number above zero.
+    /// The scale is not a finite number above zero.
     Scale(f32),
-    /// A zero point beyond the format.
+    /// The format does not contain the zero point.
     ZeroPoint {
-        /// The format's least whole number.
+        /// Least integer of the format.
         least: i32,
-        /// Its largest.
+        /// Largest integer of the format.
         most: i32,
-        /// What was given.
+        /// Zero point that was given.
         found: i32,
     },
 }
@@ -160,89 +161,92 @@ impl fmt::Display for ScaleError {
 
 impl std::error::Error for ScaleError {}
 
-/// Values of a format with one scale for each block of them: all of a tensor, a channel's row, or the 32 or 16
-/// of the formats of the Open Compute Project and NVIDIA.
+/// A format with one scale per block of values. A block may be a whole tensor, the row of a
+/// channel, or the 32 or 16 values of the formats of the Open Compute Project and NVIDIA.
 ///
 /// ```
-/// use dyno_number::{Format, Rounding, Shared};
-/// let mxfp4 = Shared::mx(Format::FP4_E2M1);
+/// use dyno_number::{BlockFormat, Format, Rounding};
+/// let mxfp4 = BlockFormat::mx(Format::FP4_E2M1);
 /// let mut weights = [0.1, -7.0, 0.9, 1.6];
 /// mxfp4.quantise_slice(&mut weights, Rounding::NearestEven)?;
-/// // 7 is beyond the largest, 6, of the scale 1 that its power of two makes.
+/// // The scale is 1. 7 saturates at the largest element, 6.
 /// assert_eq!(weights, [0.0, -6.0, 1.0, 1.5]);
 /// assert_eq!(mxfp4.bits_of(64) as f64 / 64.0, 4.25);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shared {
+pub struct BlockFormat {
     element: Format,
     // At least 1.
     block: usize,
     scale: Scale,
 }
 
-/// What scales are, and how they are chosen.
+/// Format of the scales, and how they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scale {
-    /// A power of two as E8M0: the one of the largest magnitude, over that of the element's largest value
-    /// (Open Compute Project, "Microscaling Formats" 1.0, section 6.3). What is beyond the element's largest
-    /// saturates.
+    /// A power of two in E8M0: that of the block's largest magnitude, divided by that of the
+    /// element's largest value (Open Compute Project, "Microscaling Formats" 1.0, section 6.3).
+    /// Larger values saturate.
     PowerOfTwo,
-    /// An F32: the largest magnitude becomes the element's largest value.
+    /// An F32: the block's largest magnitude becomes the element's largest value.
     Float,
-    /// An FP8 of E4M3FN, and one F32 for all, such that the largest scale is 448 (NVFP4).
+    /// An FP8 in E4M3FN per block, and one F32 for the tensor that makes the largest scale 448
+    /// (NVFP4).
     Fp8,
 }
 
-/// Numbers as codes of elements and of scales.
+/// Numbers as codes of elements and of scales; [`BlockFormat::encode`] returns them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocks {
-    /// One a number.
+    /// One code per number.
     pub codes: Vec<u32>,
-    /// One a block, in [`Shared::scale_format`].
+    /// One code per block, in [`BlockFormat::scale_format`].
     pub scales: Vec<u32>,
-    /// What all scales are multiplied with.
+    /// Factor of all scales.
     pub tensor_scale: f32,
 }
 
-impl Shared {
-    /// Elements of a format, so many to a block. `usize::MAX` is all of a tensor.
+impl BlockFormat {
+    /// Creates a format of blocks of `block` elements each. `usize::MAX` means that the whole
+    /// tensor is one block.
     ///
     /// # Panics
-    /// A block of nothing.
+    /// `block` is 0.
     #[must_use]
     pub fn new(element: Format, block: usize, scale: Scale) -> Self {
         assert!(block > 0, "a block of at least one value");
         Self { element, block, scale }
     }
 
-    /// MXFP8, MXFP6, MXFP4 or MXINT8, by the element: blocks of 32.
+    /// Returns MXFP8, MXFP6, MXFP4 or MXINT8, depending on the element: blocks of 32.
     #[must_use]
     pub fn mx(element: Format) -> Self {
         Self::new(element, 32, Scale::PowerOfTwo)
     }
 
-    /// NVFP4: blocks of 16 numbers in E2M1.
+    /// Returns NVFP4: blocks of 16 elements in E2M1.
     #[must_use]
     pub fn nvfp4() -> Self {
         Self::new(Format::FP4_E2M1, 16, Scale::Fp8)
     }
 
-    /// Block floating point: sign and magnitude of so many bits, with one exponent a block.
+    /// Returns block floating point: sign and magnitude of `bits` bits, with one exponent per
+    /// block.
     ///
     /// # Errors
-    /// The width.
+    /// The number of bits is not from 1 to 32.
     pub fn block_floating_point(bits: u32, block: usize) -> Result<Self, FormatError> {
         Ok(Self::new(Format::fixed(bits, -1)?, block, Scale::PowerOfTwo))
     }
 
-    /// What elements are.
+    /// Returns the format of the elements.
     #[must_use]
     pub fn element(self) -> Format {
         self.element
     }
 
-    /// What scales are.
+    /// Returns the format of the scales.
     #[must_use]
     pub fn scale_format(self) -> Format {
         match self.scale {
@@ -252,7 +256,7 @@ impl Shared {
         }
     }
 
-    /// Bits of so many numbers, scales included.
+    /// Returns the bits of `count` numbers including their scales.
     #[must_use]
     pub fn bits_of(self, count: usize) -> u64 {
         let blocks = count.div_ceil(self.block) as u64;
@@ -261,28 +265,28 @@ impl Shared {
         elements + blocks * u64::from(self.scale_format().bits()) + tensor
     }
 
-    /// Puts the format's values in place of numbers. The last block may be short; blocks do not know of rows,
-    /// whose last one would be short as well: quantise such row by row.
+    /// Rounds each number to a value of the format, in place. The last block may be shorter. Rows
+    /// are not considered: if their length is not a multiple of the block, quantize row by row.
     ///
     /// # Errors
-    /// Where the first NaN is; the blocks before it are quantised.
+    /// The index of the first NaN. The blocks before it are quantized.
     pub fn quantise_slice(self, numbers: &mut [f32], rounding: Rounding) -> Result<(), NanError> {
         let how = Conversion { rounding, overflow: Overflow::Saturate };
         let tensor_scale = self.tensor_scale(numbers);
         for (at, block) in numbers.chunks_mut(self.block).enumerate() {
             let (_, scale) = self.block_scale(block, tensor_scale);
             divide(block, scale);
-            let quantised = self.element.quantise_slice(block, how.at(at));
+            let quantised = self.element.quantise_slice(block, how.for_index(at));
             multiply(block, scale);
             quantised.map_err(|error| self.placed(error, at))?;
         }
         Ok(())
     }
 
-    /// Codes of numbers, and of their blocks' scales.
+    /// Encodes numbers, and the scale of each block.
     ///
     /// # Errors
-    /// Where the first NaN is.
+    /// The index of the first NaN.
     pub fn encode(self, numbers: &[f32], rounding: Rounding) -> Result<Blocks, NanError> {
         let how = Conversion { rounding, overflow: Overflow::Saturate };
         let tensor_scale = self.tensor_scale(numbers);
@@ -291,14 +295,14 @@ impl Shared {
             let (code, scale) = self.block_scale(block, tensor_scale);
             let mut block = block.to_vec();
             divide(&mut block, scale);
-            let codes = self.element.encode_slice(&block, how.at(at));
+            let codes = self.element.encode_slice(&block, how.for_index(at));
             blocks.codes.extend(codes.map_err(|error| self.placed(error, at))?);
             blocks.scales.push(code);
         }
         Ok(blocks)
     }
 
-    /// What codes are worth.
+    /// Returns the values of encoded numbers.
     #[must_use]
     pub fn decode(self, blocks: &Blocks) -> Vec<f32> {
         let mut numbers = self.element.decode_slice(&blocks.codes);
@@ -313,7 +317,7 @@ impl Shared {
         NanError { index: block.saturating_mul(self.block) + error.index, ..error }
     }
 
-    /// What all scales are multiplied with.
+    /// Returns the factor of all scales.
     fn tensor_scale(self, numbers: &[f32]) -> f32 {
         if self.scale != Scale::Fp8 {
             return 1.0;
@@ -323,18 +327,19 @@ impl Shared {
         if scale == 0.0 { 1.0 } else { scale }
     }
 
-    /// The code of a block's scale, and what it is worth.
+    /// Returns the code of a block's scale, and its value including the tensor's factor.
     fn block_scale(self, block: &[f32], tensor_scale: f32) -> (u32, f32) {
-        let (largest, most) = (max_abs(block), self.element.max_value());
+        let largest = max_abs(block);
+        let most = self.element.max_value();
         let scale = match self.scale {
             Scale::PowerOfTwo => {
-                // Of denormals too: as `f64`, they are none. Zeros have the least scale.
+                // As `f64`, denormals of `f32` are normal. Zeros get the least scale.
                 let exponent = |x: f64| (x.to_bits() >> 52) as i32 - 1023;
                 let power = exponent(f64::from(largest)) - exponent(most);
                 2.0_f64.powi(power.clamp(-127, 127))
             }
             Scale::Float if largest == 0.0 => 1.0,
-            // Not 0 of denormals.
+            // The scale of denormals must not become 0.
             Scale::Float => (f64::from(largest) / most).max(f64::from(f32::MIN_POSITIVE)),
             Scale::Fp8 => f64::from(largest) / most / f64::from(tensor_scale),
         };
@@ -345,15 +350,16 @@ impl Shared {
     }
 }
 
-/// Divides by a scale; of a scale of 0, which a block far below the others has, all are 0.
+/// Divides a block by its scale. With a scale of 0, which a block far below the others gets, all
+/// values become 0.
 fn divide(block: &mut [f32], scale: f32) {
     for x in block {
-        // NaN stays, to be told.
+        // NaN stays NaN, so that it is reported.
         *x = if scale == 0.0 { *x * 0.0 } else { *x / scale };
     }
 }
 
-/// Multiplies by a scale; numbers stay numbers, though a scale was rounded up.
+/// Multiplies a block by its scale. Finite numbers stay finite, even if the scale was rounded up.
 fn multiply(block: &mut [f32], scale: f32) {
     for x in block {
         let y = *x * scale;
@@ -361,7 +367,7 @@ fn multiply(block: &mut [f32], scale: f32) {
     }
 }
 
-/// The largest magnitude, of infinity that of the largest number; NaN does not count.
+/// Returns the largest magnitude. Infinity counts as `f32::MAX`; NaN is ignored.
 fn max_abs(numbers: &[f32]) -> f32 {
     numbers.iter().fold(0.0_f32, |most, x| most.max(x.abs())).min(f32::MAX)
 }

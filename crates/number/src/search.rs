@@ -1,5 +1,5 @@
-//! Other searches under the same evaluator, to compare with: those of other tools, and one that misses
-//! nothing.
+//! Search algorithms that use the tuner's evaluator, for comparison: those of other tools, and an
+//! exhaustive search.
 
 mod exhaustive;
 mod knapsack;
@@ -11,28 +11,37 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::tune::{Answer, Phase, Stop, Subset, Trials};
+use crate::tune::{Phase, Stop, Subset, Trials, TuneAnswer};
 
-/// Which search.
+/// A search algorithm.
+///
+/// ```
+/// use dyno_number::Algorithm;
+/// assert_eq!("stripes".parse(), Ok(Algorithm::Stripes));
+/// assert_eq!("exhaustive:-1..6".parse(), Ok(Algorithm::Exhaustive { below: 1, above: 6 }));
+/// assert!("exhaustive:-1..x".parse::<Algorithm>().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// The thesis': coarse, then biases, widths and types one by one.
+    /// The thesis' search: a coarse search, then biases, widths and types one by one.
     Libnumber,
-    /// Ristretto's with FIXED of 2, 4, 8, 16 and 32 bits: one width for the weights of convolutions, one for
-    /// those of fully connected layers, and one for activations; ranges by the largest magnitudes.
+    /// Ristretto's search with FIXED of 2, 4, 8, 16 and 32 bits: one width for the weights of
+    /// convolutions, one for those of fully connected layers, and one for activations. Ranges
+    /// follow from the largest magnitudes.
     Ristretto,
-    /// The same with every width.
+    /// Ristretto's search with every width of FIXED.
     RistrettoAll,
-    /// Stripes': weights in FIXED(16), a width for the activations of each layer.
+    /// Stripes' search: weights in FIXED(16), and a width for the activations of each layer.
     Stripes,
-    /// What each group loses alone, and then the smallest whole whose losses together fit.
+    /// Measures the loss of each group alone, then chooses the smallest combination whose total
+    /// loss fits.
     Knapsack,
     /// All widths and types in the order of the objective, with biases around those of the largest
-    /// magnitudes: the first that passes is the smallest there is.
+    /// magnitudes. The first configuration that passes is the smallest one.
     Exhaustive {
-        /// Biases below the profile's, for each slot: larger ranges.
+        /// Number of biases below the profiled one for each slot, for larger ranges.
         below: u32,
-        /// Biases above: smaller ranges, finer steps.
+        /// Number of biases above the profiled one, for smaller ranges and finer steps.
         above: u32,
     },
 }
@@ -47,7 +56,7 @@ const NAMES: [(&str, Algorithm); 6] = [
 ];
 
 impl Algorithm {
-    /// As [`Algorithm::from_str`] reads them.
+    /// Iterates over the names that [`Algorithm::from_str`] reads.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
     }
@@ -71,7 +80,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// `6` or `-1..6`: biases below and above.
+/// Reads `6` or `-1..6`, the number of biases below and above.
 fn window(text: &str) -> Option<[u32; 2]> {
     let [below, above] = match text.split_once("..") {
         Some((below, above)) => [below.strip_prefix('-')?.parse().ok()?, above.parse().ok()?],
@@ -80,7 +89,7 @@ fn window(text: &str) -> Option<[u32; 2]> {
     (below <= MOST_BIASES && above <= MOST_BIASES).then_some([below, above])
 }
 
-/// More than any type has exponents.
+/// Larger than the number of exponents of any type.
 const MOST_BIASES: u32 = 1_000;
 
 impl fmt::Display for Algorithm {
@@ -98,12 +107,12 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// Searches on one set, whose FLOAT(32) is known.
+/// Runs a search on one set, on which FLOAT(32) was evaluated.
 pub(crate) fn run(
     trials: &mut Trials<'_, '_>,
     subset: Subset,
     algorithm: Algorithm,
-) -> Result<Answer, Stop> {
+) -> Result<TuneAnswer, Stop> {
     trials.phase = Phase::Search;
     match algorithm {
         Algorithm::Libnumber => unreachable!("it is the tuner's own"),

@@ -1,4 +1,4 @@
-//! Slices of values, by vectors of the processor where these can.
+//! Conversions of slices, with vector instructions where possible.
 
 use dyno_kernels::Isa;
 use dyno_kernels::convert::{self, Grid, Sign};
@@ -7,8 +7,8 @@ use crate::codec::{Conversion, NanError, Overflow, Rounding};
 use crate::format::{Format, Kind, Special};
 
 impl Format {
-    /// [`Format::quantise_with`] of each, in place. Draws of [`Rounding::Stochastic`] are those of
-    /// [`Rounding::at`].
+    /// Rounds each number to a value of the format, in place. [`Rounding::Stochastic`] draws as
+    /// [`Rounding::for_index`] describes.
     ///
     /// ```
     /// use dyno_number::{Conversion, Format};
@@ -19,7 +19,8 @@ impl Format {
     /// ```
     ///
     /// # Errors
-    /// Where the first NaN is, if the format has none; all others are quantised then, and NaN stays.
+    /// The format has no NaN, and a number is NaN: the index of the first one. All other numbers
+    /// are quantized, and NaN stays.
     pub fn quantise_slice(self, numbers: &mut [f32], how: Conversion) -> Result<(), NanError> {
         if self.changes_nothing(how) {
             return Ok(());
@@ -30,7 +31,7 @@ impl Format {
         }
         let mut first = Ok(());
         for (index, number) in numbers.iter_mut().enumerate() {
-            match self.quantise_with(*number, how.at(index)) {
+            match self.quantise_with(*number, how.for_index(index)) {
                 Ok(quantised) => *number = quantised,
                 Err(error) if first.is_ok() => first = Err(NanError { index, ..error }),
                 Err(_) => {}
@@ -39,10 +40,10 @@ impl Format {
         first
     }
 
-    /// [`Format::encode_with`] of each.
+    /// Returns the code of each number; see [`Format::encode_with`].
     ///
     /// # Errors
-    /// Where the first NaN is, if the format has none.
+    /// The format has no NaN, and a number is NaN: the index of the first one.
     pub fn encode_slice(self, numbers: &[f32], how: Conversion) -> Result<Vec<u32>, NanError> {
         if self.changes_nothing(how) {
             return Ok(numbers.iter().map(|x| x.to_bits()).collect());
@@ -55,13 +56,13 @@ impl Format {
             return Ok(codes);
         }
         for (index, (code, number)) in codes.iter_mut().zip(numbers).enumerate() {
-            let encoded = self.encode_with(f64::from(*number), how.at(index));
+            let encoded = self.encode_with(f64::from(*number), how.for_index(index));
             *code = encoded.map_err(|error| NanError { index, ..error })?;
         }
         Ok(codes)
     }
 
-    /// [`Format::decode`] of each, as the nearest `f32`.
+    /// Returns the value of each code as the nearest `f32`; see [`Format::decode`].
     #[must_use]
     pub fn decode_slice(self, codes: &[u32]) -> Vec<f32> {
         if self == Self::F32 {
@@ -80,8 +81,8 @@ impl Format {
         first.map_or(Ok(()), |index| Err(NanError { format: self, index }))
     }
 
-    /// The format for vectors, if they can: rounding to the nearest even code or toward zero, on values that
-    /// are those of `f32`.
+    /// Returns the parameters of the vector kernels. `None` if these cannot convert to this format:
+    /// they round to nearest even or toward zero, to values that `f32` holds exactly.
     pub(crate) fn grid(self, how: Conversion) -> Option<Grid> {
         let truncates = match how.rounding {
             Rounding::NearestEven => false,
@@ -114,7 +115,7 @@ impl Format {
         (f64::from(grid.largest) == self.max_value() && grid.is_in_reach()).then_some(grid)
     }
 
-    /// Whether values beyond the largest become it.
+    /// Returns whether values beyond the largest finite one saturate.
     fn saturates(self, overflow: Overflow) -> bool {
         match overflow {
             Overflow::Usual => !(self.has_infinity() && self.bits() >= 16),

@@ -1,10 +1,38 @@
 //! The tuner: finds for each layer the smallest number format that keeps the accuracy.
 //!
-//! It knows no engine. Whoever evaluates a [`Trial`] is a closure, and a job is a [`Network`], [`Settings`],
-//! a [`Journal`] and that closure. The search is the thesis' (section III.4) as SPEC 2.6 reads it: a coarse
-//! search over widths that all share, then biases, widths and types one by one, first on a part of the
-//! samples, then on all of them. It is the same for the same answers, so that a job that was interrupted
-//! goes on from its journal as if it had not been.
+//! The tuner does not depend on an engine: a closure evaluates each [`Trial`]. A job consists of a
+//! [`Network`], [`Settings`], a [`Journal`] and the closure. The search is that of the thesis
+//! (section III.4), as SPEC 2.6 reads it: a coarse search over widths that all layers share, then
+//! biases, widths and types one by one, first on a part of the samples, then on all of them. Equal
+//! evaluations lead to an equal search, so a job that was interrupted continues from its journal.
+//!
+//! ```
+//! use dyno_number::Network;
+//! use dyno_number::tune::{Evaluation, Journal, Settings, Stop, Trial, tune};
+//!
+//! let descriptor = r#"
+//!     layer_name = ["conv1"]
+//!     wgt_size = [500]
+//!     act_size = [784]
+//!     wgt_max_abs = [1.0]
+//!     act_max_abs = [1.0]
+//! "#;
+//! let network = Network::from_descriptor(descriptor, None)?;
+//! // A real evaluator runs the network. This one needs 4 bits everywhere.
+//! let accuracy = |trial: &Trial| {
+//!     let is_wide = trial.assignment.formats().iter().all(|format| format.bits() >= 4);
+//!     if is_wide { 0.9 } else { 0.1 }
+//! };
+//! let mut evaluate = |trials: &[Trial]| -> Vec<Result<Evaluation, Stop>> {
+//!     trials.iter().map(|trial| Ok(Evaluation::from_accuracy(accuracy(trial)))).collect()
+//! };
+//! let settings = Settings::default();
+//! let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| ());
+//! let answer = outcome.answer.expect("FLOAT(32) passes");
+//! assert_eq!(answer.assignment.format("conv1.weight").bits(), 4);
+//! assert_eq!(answer.objective, 4.0 * (500.0 + 784.0));
+//! # Ok::<(), dyno_number::DescriptorError>(())
+//! ```
 
 mod below;
 mod biases;
@@ -27,11 +55,11 @@ use serde_json::{Value, json};
 
 pub use journal::{Journal, JournalError};
 pub(crate) use moves::{Move, is_exp_2, kind_and_bits};
-pub(crate) use step::shown;
+pub(crate) use step::format_accuracy;
 pub use step::{Candidate, Phase, Step};
-pub use trial::{Evaluate, Evaluation, Stop, Subset, Trial};
+pub use trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
 pub(crate) use trials::Trials;
-pub use widths::{Width, widths};
+pub use widths::{WidthTrial, width_trials};
 
 use crate::assignment::Assignment;
 use crate::format::Format;
@@ -39,24 +67,25 @@ use crate::network::{Layer, LayerKind, Network};
 use crate::platform::Role;
 use crate::search::{self, Algorithm};
 
-/// How a network is tuned.
+/// Settings of a tuning job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which search.
+    /// Search algorithm.
     pub algorithm: Algorithm,
-    /// When a bias may go up.
+    /// When a bias may be raised.
     pub bias_rule: BiasRule,
-    /// On which samples.
+    /// Sets of samples that the search uses.
     pub passes: Passes,
-    /// The fewest bits of FIXED (SPEC A16).
+    /// Fewest bits of FIXED (SPEC A16).
     pub least_fixed_bits: u32,
-    /// Trials that are given to the evaluator at once.
+    /// Number of trials per request to the evaluator.
     pub batch: usize,
-    /// Whether the first configuration is evaluated twice, to see whether accuracies can be trusted.
+    /// Whether the first configuration is evaluated twice, to see whether accuracies are
+    /// reproducible.
     pub measures_noise: bool,
-    /// Evaluations at most.
+    /// Maximum number of evaluations; `None` is unlimited.
     pub max_evaluations: Option<u64>,
-    /// Whether the answer is confirmed on samples of its own at the end.
+    /// Whether the answer is evaluated on the confirmation set at the end.
     pub confirms: bool,
 }
 
@@ -75,149 +104,150 @@ impl Default for Settings {
     }
 }
 
-/// When a bias may go up by one (SPEC A20).
+/// When a bias may be raised by one (SPEC A20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BiasRule {
-    /// If the accuracy does not fall, and only where no width can give way without it: biases and types save
-    /// nothing themselves, so that nothing is asked of them before they are needed, nor once all is as narrow
-    /// as it can be. By the same rule no group is asked for a bit again before it may be the best choice.
+    /// If the accuracy does not fall, and only when no narrower width passes. Biases and types save
+    /// nothing themselves, so they are not tried before they are needed, nor when all widths are at
+    /// their minimum. With this rule a group is not evaluated again before it may be the best
+    /// choice.
     WhenNeeded,
-    /// If the accuracy does not fall, before any width: SPEC A20's reading.
+    /// If the accuracy does not fall, before any width: the reading of SPEC A20.
     NoWorse,
-    /// If the accuracy stays above its limit: the thesis to the letter.
+    /// If the accuracy stays above its threshold: the thesis' literal rule.
     Literal,
 }
 
-/// On which samples formats are chosen.
+/// Sets of samples by which formats are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
-    /// First a part, then all.
+    /// First a part of the samples, then all.
     Two,
-    /// All.
+    /// All samples.
     FullOnly,
-    /// A part: what it gives may fail on all.
+    /// A part of the samples. The answer may fail on all samples.
     SmallOnly,
 }
 
 /// A configuration that keeps its accuracy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct TuneAnswer {
     /// Its formats.
     pub assignment: Assignment,
-    /// Of the objective function.
+    /// Its value of the objective function.
     pub objective: f64,
-    /// On the set.
+    /// Its accuracy on `subset`.
     pub accuracy: f64,
-    /// The set on which it keeps its accuracy.
+    /// Set of samples on which it was evaluated.
     pub subset: Subset,
 }
 
-/// What a tuner found.
+/// Outcome of a tuning job.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// How it ended.
-    pub end: End,
-    /// The smallest configuration that keeps its accuracy, as far as was seen. None if FLOAT(32) was not
-    /// evaluated.
-    pub answer: Option<Answer>,
-    /// FLOAT(32) on each set that was used, and what its accuracy may fall to: small, full, confirmation.
+pub struct TuneOutcome {
+    /// How the search ended.
+    pub end: TuneEnd,
+    /// Smallest configuration found that keeps its accuracy. `None` if FLOAT(32) was not evaluated.
+    pub answer: Option<TuneAnswer>,
+    /// Accuracy of FLOAT(32) and threshold of each set that was used: small, full, confirmation.
     pub baselines: [Option<Baseline>; 3],
-    /// Configurations that were evaluated on each set, each counted once (SPEC A23).
+    /// Number of configurations that were evaluated on each set, each counted once (SPEC A23).
     pub evaluations: [u64; 3],
-    /// Of these, how many a journal knew.
+    /// Number of evaluations that came from the journal.
     pub recalled: u64,
-    /// Samples of each set, where the evaluator or the descriptor said how many there are.
+    /// Number of samples in each set, if the evaluator or the descriptor states it.
     pub samples: [Option<u64>; 3],
     /// Two accuracies of the same configuration.
     pub noise: Option<[f64; 2]>,
-    /// The answer's accuracy on the set of the confirmation.
+    /// Accuracy of the answer on the confirmation set.
     pub confirmed: Option<f64>,
-    /// What was done and why, in order.
+    /// All steps of the search in order.
     pub steps: Vec<Step>,
-    /// Everything that was evaluated to the end.
+    /// All configurations that were evaluated to the end.
     pub points: Vec<Point>,
-    /// The objective of FLOAT(32); 0 for a latency that is not known.
+    /// Objective of FLOAT(32); 0 if it is an unknown latency.
     pub base_objective: f64,
-    /// Of the journal: lines that could not be read, why it could not be written, and what.
+    /// Number of lines of the journal that could not be read.
     pub skipped: u64,
-    /// See `skipped`.
+    /// Why the journal could not be written, and the lines that are missing in it.
     pub journal_problem: Option<(String, String)>,
 }
 
-/// FLOAT(32) on a set.
+/// FLOAT(32) on a set of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Baseline {
-    /// Of FLOAT(32).
+    /// Accuracy of FLOAT(32).
     pub accuracy: f64,
-    /// What a configuration must have (SPEC A21).
+    /// Least accuracy that a configuration must have (SPEC A21).
     pub threshold: f64,
 }
 
-/// A configuration as figures.
+/// A configuration with its size, accuracy and cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// On which it was evaluated.
+    /// Set of samples on which it was evaluated.
     pub subset: Subset,
     /// Its formats.
     pub assignment: Assignment,
-    /// Of all weights and activations.
+    /// Bits of all weights and activations.
     pub bits: f64,
-    /// On the set.
+    /// Its accuracy on `subset`.
     pub accuracy: f64,
-    /// Of a bit-serial accelerator, where products are known.
+    /// Cycles of a bit-serial accelerator, if the products of all layers are known.
     pub cycles: Option<f64>,
-    /// Of the objective function.
+    /// Its value of the objective function.
     pub objective: f64,
-    /// No other one of its set is as small, as accurate and as fast.
+    /// Whether no other configuration of its set is at least as small, accurate and fast.
     pub is_on_front: bool,
-    /// What the evaluator said of it beside its accuracy.
+    /// Remark of the evaluator.
     pub note: Option<String>,
 }
 
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum End {
-    /// It is done.
+pub enum TuneEnd {
+    /// The search is complete.
     Complete,
-    /// Before it was done, and why.
+    /// The search stopped early, for this reason.
     Stopped(Stop),
 }
 
-/// What is known while it goes on.
+/// Progress of a running job.
 #[derive(Debug)]
 pub struct Progress<'a> {
-    /// The part that is on.
+    /// Current phase.
     pub phase: Phase,
-    /// On which samples.
+    /// Current set of samples.
     pub subset: Subset,
-    /// Evaluated on each set.
+    /// Number of evaluations on each set.
     pub evaluations: [u64; 3],
-    /// Seconds that evaluations of each set took, those of a journal too.
+    /// Duration of the evaluations on each set in seconds, including those of the journal.
     pub seconds: [f64; 3],
-    /// Further evaluations of this set, as a guess.
+    /// Estimate of the remaining evaluations on this set.
     pub remaining: u64,
-    /// The accuracy that was just found.
+    /// Accuracy of the last evaluation.
     pub accuracy: f64,
-    /// The best answer so far.
-    pub best: Option<&'a Answer>,
+    /// Best answer so far.
+    pub best: Option<&'a TuneAnswer>,
     /// Why the journal is not written.
     pub journal_problem: Option<&'a str>,
 }
 
-/// Tunes a network. Never fails: whatever ends it early, the outcome has the best answer so far.
+/// Tunes a network. If the search stops early, the outcome has the best answer so far. `watch` is
+/// called after each evaluation.
 pub fn tune<'e>(
     network: &Network,
     settings: &Settings,
     journal: Journal,
-    evaluate: &'e mut Evaluate<'e>,
+    evaluate: &'e mut EvaluateFn<'e>,
     watch: &'e mut (dyn FnMut(&Progress<'_>) + 'e),
-) -> Outcome {
+) -> TuneOutcome {
     let mut trials = Trials::new(network, settings, journal, evaluate, watch);
     let found = run(&mut trials, settings);
     trials.finish(found)
 }
 
-fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<Answer>, Stop> {
+fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<TuneAnswer>, Stop> {
     let first = match settings.passes {
         Passes::Two | Passes::SmallOnly => Subset::Small,
         Passes::FullOnly => Subset::Full,
@@ -254,11 +284,11 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<Answer
     Ok(Some(found))
 }
 
-/// What the decisions of a job depend on, for its journal.
+/// Describes everything on which the decisions of a job depend, for [`Journal::open`].
 #[must_use]
 pub fn describe(network: &Network, settings: &Settings) -> Value {
     let formats = |role| {
-        let all = network.platform.of(role).iter();
+        let all = network.platform.formats(role).iter();
         all.map(|format: &Format| Value::from(format.words())).collect::<Vec<_>>()
     };
     let layer = |layer: &Layer| {
@@ -270,9 +300,9 @@ pub fn describe(network: &Network, settings: &Settings) -> Value {
             "macs": layer.macs,
             "is_fc": layer.kind == LayerKind::FullyConnected,
         });
-        // Journals of before there were formats without a sign are those of the same jobs.
+        // Journals of earlier versions, without unsigned formats, stay valid for the same jobs.
         let is_unsigned = layer.activation_min.is_some_and(|least| least >= 0.0);
-        let mut formats = network.platform.of(Role::Activation).iter();
+        let mut formats = network.platform.formats(Role::Activation).iter();
         if is_unsigned && formats.any(|format| !format.has_sign()) {
             found["is_unsigned"] = true.into();
         }

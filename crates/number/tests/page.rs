@@ -1,10 +1,10 @@
-//! The page of formats, docs/reference/number-formats.md: its examples, and its table, which
-//! `UPDATE_EXPECT=1 cargo test -p dyno-number --test page` writes.
+//! Checks the examples and the table of docs/reference/number-formats.md. `UPDATE_EXPECT=1 cargo
+//! test -p dyno-number --test page` writes the table.
 
 use std::error::Error;
 use std::path::Path;
 
-use dyno_number::{Dictionary, Format, Number, Rounding, Shared};
+use dyno_number::{BlockFormat, Dictionary, Format, Number, Rounding};
 
 #[test]
 fn the_example_of_a_format() -> Result<(), Box<dyn Error>> {
@@ -30,7 +30,7 @@ fn the_example_of_operators() -> Result<(), Box<dyn Error>> {
 
 #[test]
 fn the_example_of_scales() -> Result<(), Box<dyn Error>> {
-    let mxfp4 = Shared::mx(Format::FP4_E2M1);
+    let mxfp4 = BlockFormat::mx(Format::FP4_E2M1);
     let mut weights = [0.1, -7.0, 0.9, 1.6];
     mxfp4.quantise_slice(&mut weights, Rounding::NearestEven)?;
     assert_eq!(weights, [0.0, -6.0, 1.0, 1.5]);

@@ -8,7 +8,7 @@ mod story;
 use std::fmt::Write as _;
 
 use dyno_number::Network;
-use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+use dyno_number::tune::{Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
 use serde_json::Value;
 
 use dyno_experiment::tune::Provenance;
@@ -21,7 +21,7 @@ pub struct Tuning<'a> {
     /// What was tuned.
     pub network: &'a Network,
     /// What came of it.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a TuneOutcome,
     /// The job, as its journal describes it.
     pub about: &'a Value,
     /// The samples of closed mode.
@@ -56,15 +56,15 @@ pub fn html(of: &Tuning<'_>) -> String {
     page::document(&title, &masthead, &body)
 }
 
-fn verdict(outcome: &Outcome) -> (&'static str, Tone) {
+fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
     let confirmed = outcome.confirmed.zip(outcome.baselines[2]);
     match (&outcome.end, confirmed) {
-        (End::Stopped(_), _) => ("NOT DONE", Tone::Bad),
-        (End::Complete, Some((accuracy, of))) if accuracy < of.threshold => {
+        (TuneEnd::Stopped(_), _) => ("NOT DONE", Tone::Bad),
+        (TuneEnd::Complete, Some((accuracy, of))) if accuracy < of.threshold => {
             ("NOT CONFIRMED", Tone::Bad)
         }
-        (End::Complete, Some(_)) => ("CONFIRMED", Tone::Good),
-        (End::Complete, None) => ("DONE", Tone::Good),
+        (TuneEnd::Complete, Some(_)) => ("CONFIRMED", Tone::Good),
+        (TuneEnd::Complete, None) => ("DONE", Tone::Good),
     }
 }
 
@@ -91,7 +91,7 @@ fn answer(html: &mut String, of: &Tuning<'_>) {
     html.push_str("</section>\n");
 }
 
-fn headline(html: &mut String, network: &Network, outcome: &Outcome, answer: &Answer) {
+fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {
     let unit = network.objective.unit();
     let count = |value: f64| units::count(value.max(0.0).round() as u64);
     let _ = write!(
@@ -146,17 +146,17 @@ fn next(of: &Tuning<'_>) -> Vec<String> {
     let run = format!("dyno tune run {descriptor}");
     let mut advice = Vec::new();
     match &outcome.end {
-        End::Complete => advice.push(
+        TuneEnd::Complete => advice.push(
             "Take <code>opt_conf.txt</code>, beside this page: a Number configuration file with the formats \
              below."
                 .into(),
         ),
-        End::Stopped(Stop::Failed(why)) => advice.push(format!(
+        TuneEnd::Stopped(Stop::Failed(why)) => advice.push(format!(
             "It failed: {}. Mend that, and go on with <code>{run} --out {folder} --resume</code>; nothing \
              that was evaluated is lost.",
             escaped(why)
         )),
-        End::Stopped(_) => advice.push(format!(
+        TuneEnd::Stopped(_) => advice.push(format!(
             "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
         )),
     }
@@ -182,7 +182,7 @@ fn next(of: &Tuning<'_>) -> Vec<String> {
         "See where bits matter: <code>dyno tune plot {descriptor} --formats {folder}/opt_conf.txt</code> \
          draws accuracy against width for each layer."
     ));
-    if outcome.end == End::Complete && network.groups().len() <= 4 {
+    if outcome.end == TuneEnd::Complete && network.groups().len() <= 4 {
         advice.push(format!(
             "See whether anything is smaller still: <code>{run} --algorithm exhaustive --out \
              {folder}-all</code> tries everything in the order of its size."
@@ -198,7 +198,7 @@ fn sentence(remark: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-fn formats(html: &mut String, network: &Network, answer: &Answer) {
+fn formats(html: &mut String, network: &Network, answer: &TuneAnswer) {
     let _ = write!(
         html,
         "<div class=\"{}\" tabindex=\"0\"><table class=\"counts stack\"><thead><tr><th scope=\"col\">layer</th>",

@@ -2,7 +2,7 @@
 
 use dyno_experiment::tune::{Provenance, remarks};
 use dyno_number::network::Network;
-use dyno_number::tune::{Answer, Outcome};
+use dyno_number::tune::{TuneAnswer, TuneOutcome};
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::{VERSION, units};
 
@@ -14,7 +14,7 @@ const MOST_LAYERS: usize = 12;
 /// A box of at most a screen.
 pub fn summary(
     network: &Network,
-    outcome: &Outcome,
+    outcome: &TuneOutcome,
     provenance: Option<&Provenance>,
     folder: &str,
 ) -> String {
@@ -36,7 +36,7 @@ pub fn summary(
     frame.finish()
 }
 
-fn layers(frame: &mut Frame, network: &Network, answer: &Answer) {
+fn layers(frame: &mut Frame, network: &Network, answer: &TuneAnswer) {
     let formats = answer.assignment.formats();
     let head = ["layer", "weights", "values", "activations", "values"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
@@ -57,7 +57,7 @@ fn layers(frame: &mut Frame, network: &Network, answer: &Answer) {
     }
 }
 
-fn size(frame: &mut Frame, network: &Network, outcome: &Outcome, answer: &Answer) {
+fn size(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {
     let unit = network.objective.unit();
     let count = |value: f64| units::count(rounded(value));
     let ratio = outcome.base_objective / answer.objective;
@@ -68,7 +68,7 @@ fn size(frame: &mut Frame, network: &Network, outcome: &Outcome, answer: &Answer
     );
 }
 
-fn accuracy(frame: &mut Frame, outcome: &Outcome, answer: &Answer) {
+fn accuracy(frame: &mut Frame, outcome: &TuneOutcome, answer: &TuneAnswer) {
     if let Some(of) = outcome.baselines[answer.subset as usize] {
         frame.line(
             &format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::settings::nearest;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{PackedLayer, Path as Made};
+use dyno_number::evaluate::{PackedLayer, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Npy, Spans, TensorLibrary};
@@ -210,15 +210,15 @@ fn remark(layers: &[PackedLayer]) -> String {
     let packed: usize = layers.iter().map(|layer| layer.codes.len()).sum();
     let whole: usize = layers.iter().map(|layer| 4 * layer.weights).sum();
     let count = |path| layers.iter().filter(|layer| layer.path == path).count();
-    let [int8, int16] = [Made::Bytes, Made::Int16].map(count);
-    let mut others: Vec<(Made, Vec<&str>)> = Vec::new();
-    for layer in layers.iter().filter(|layer| matches!(layer.path, Made::F32(_))) {
+    let [int8, int16] = [ProductPath::Bytes, ProductPath::Int16].map(count);
+    let mut others: Vec<(ProductPath, Vec<&str>)> = Vec::new();
+    for layer in layers.iter().filter(|layer| matches!(layer.path, ProductPath::F32(_))) {
         match others.iter_mut().find(|(path, _)| *path == layer.path) {
             Some((_, names)) => names.push(&layer.name),
             None => others.push((layer.path, vec![&layer.name])),
         }
     }
-    let of = |(path, names): &(Made, Vec<&str>)| {
+    let of = |(path, names): &(ProductPath, Vec<&str>)| {
         let more = names.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{more} in {path}", names[..names.len().min(NAMED)].join(", "))

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dyno_loadgen::clock::Clock;
-use dyno_number::evaluate::graph::{Fed, Graph, Right};
-use dyno_number::evaluate::{Evaluator, Samples};
-use dyno_number::network::{BuiltIn, Layer};
+use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
+use dyno_number::evaluate::{ChainEvaluator, Samples};
+use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Evaluation, Journal, Stop, Trial};
 use dyno_number::{Network, Objective};
 use dyno_onnx::Model;
@@ -27,9 +27,9 @@ pub struct Engine {
 #[derive(Debug)]
 enum Shape {
     /// Layers one after the other, which are done together where that is faster.
-    Chain(Box<Evaluator>),
+    Chain(Box<ChainEvaluator>),
     /// Anything else.
-    Graph(Box<Graph>),
+    Graph(Box<GraphEvaluator>),
 }
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
     /// A file that cannot be read, a model that the engine cannot do, or a layer that the model has not.
     pub fn open(
         network: &Network,
-        built_in: &BuiltIn,
+        built_in: &BuiltInModel,
         folder: &Path,
         data: Data,
     ) -> Result<Self, String> {
@@ -63,17 +63,18 @@ impl Engine {
     ///
     /// # Errors
     /// A model that cannot be read, or that neither can do.
-    pub fn new(path: &Path, fed: Fed, sets: [Vec<usize>; 3]) -> Result<Self, String> {
+    pub fn new(path: &Path, fed: GraphSamples, sets: [Vec<usize>; 3]) -> Result<Self, String> {
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let model = Model::read(path).map_err(|error| of(&error))?;
-        if let ([input], None, Right::Labels(labels)) = (&fed.inputs[..], &fed.lengths, &fed.right)
+        if let ([input], None, CorrectnessRule::Labels(labels)) =
+            (&fed.inputs[..], &fed.lengths, &fed.correctness)
         {
             let samples = Samples { values: input.values.clone(), labels: labels.clone() };
-            if let Ok(chain) = Evaluator::new(&model, samples, sets.clone()) {
+            if let Ok(chain) = ChainEvaluator::new(&model, samples, sets.clone()) {
                 return Ok(Self { shape: Shape::Chain(Box::new(chain)), speed: None });
             }
         }
-        let graph = Graph::new(&model, fed, sets).map_err(|error| of(&error))?;
+        let graph = GraphEvaluator::new(&model, fed, sets).map_err(|error| of(&error))?;
         Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None })
     }
 
@@ -140,7 +141,7 @@ impl Engine {
 ///
 /// # Errors
 /// A file that cannot be read.
-pub fn hashes(built_in: &BuiltIn, folder: &Path) -> Result<Value, String> {
+pub fn hashes(built_in: &BuiltInModel, folder: &Path) -> Result<Value, String> {
     let of = |name: &str| {
         let path = folder.join(name);
         let bytes = std::fs::read(&path)

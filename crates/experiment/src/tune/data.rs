@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use dyno_number::evaluate::Samples;
-use dyno_number::evaluate::graph::{Fed, Input, Right};
-use dyno_number::network::{BuiltIn, Wanted};
+use dyno_number::evaluate::graph::{CorrectnessRule, GraphInput, GraphSamples};
+use dyno_number::network::{BuiltInModel, CorrectnessSource};
 use dyno_number::tune::Subset;
-use dyno_number::tune::samples::{drawn, split};
+use dyno_number::tune::samples::{draw, split};
 use dyno_sut::tensors::Npy;
 
 use crate::system::tuned::{array, whole_numbers};
@@ -17,7 +17,7 @@ use super::closed::{NamedHash, Provenance, sha256};
 #[derive(Debug)]
 pub struct Data {
     /// Those of the validation set last.
-    pub fed: Fed,
+    pub fed: GraphSamples,
     /// Small, full, confirmation; the last is empty if there is no validation set.
     pub sets: [Vec<usize>; 3],
     /// What formats are chosen by, in closed mode.
@@ -39,10 +39,16 @@ impl Data {
     /// # Errors
     /// A file that cannot be read, a validation set of samples that are more than one array and its
     /// labels, or in closed mode a sample that is in both sets.
-    pub fn read(built_in: &BuiltIn, folder: &Path, closed: Option<Split>) -> Result<Self, String> {
-        let right = match &built_in.right {
-            Wanted::Labels(file) => Right::Labels(whole_numbers(&folder.join(file))?),
-            Wanted::Agreement(agreement) => Right::Agreement(*agreement),
+    pub fn read(
+        built_in: &BuiltInModel,
+        folder: &Path,
+        closed: Option<Split>,
+    ) -> Result<Self, String> {
+        let right = match &built_in.correctness {
+            CorrectnessSource::Labels(file) => {
+                CorrectnessRule::Labels(whole_numbers(&folder.join(file))?)
+            }
+            CorrectnessSource::Agreement(agreement) => CorrectnessRule::Agreement(*agreement),
         };
         let inputs: Vec<_> = built_in.samples.iter().map(|file| folder.join(file)).collect();
         let lengths = built_in.lengths.as_ref().map(|file| folder.join(file));
@@ -52,7 +58,7 @@ impl Data {
         let mut provenance = None;
         if let Some(files) = &built_in.validation {
             let [values, own] = files.each_ref().map(|file| folder.join(file));
-            let own = Right::Labels(whole_numbers(&own)?);
+            let own = CorrectnessRule::Labels(whole_numbers(&own)?);
             let validation = self::fed(std::slice::from_ref(&values), None, own)?;
             if let Some(of) = closed {
                 let all = hashed(&fed, &inputs[0])?;
@@ -66,7 +72,7 @@ impl Data {
         let [small, full] = match (closed, count) {
             (_, 0) => [Vec::new(), Vec::new()],
             (Some(of), _) if count > 1 => split(count, of.small_share, of.seed),
-            _ => [drawn(count, built_in.small_share, built_in.seed), (0..count).collect()],
+            _ => [draw(count, built_in.small_share, built_in.seed), (0..count).collect()],
         };
         Ok(Self { fed, sets: [small, full, confirmation], provenance })
     }
@@ -74,7 +80,7 @@ impl Data {
     /// The first sample as a call of its own: the dimensions and the numbers of each input.
     pub fn first(&self) -> Vec<(Vec<usize>, Vec<f32>)> {
         let length = self.fed.lengths.as_ref().and_then(|lengths| lengths.first());
-        let of = |input: &Input| {
+        let of = |input: &GraphInput| {
             let mut dims = input.dims.clone();
             if let (Some(first), Some(length)) = (dims.first_mut(), length) {
                 *first = *length;
@@ -91,8 +97,8 @@ impl Data {
     /// # Errors
     /// Samples of several inputs or lengths, or without labels.
     pub fn of(&self, subset: Subset) -> Result<(Samples, &[usize]), String> {
-        let ([input], None, Right::Labels(labels)) =
-            (&self.fed.inputs[..], &self.fed.lengths, &self.fed.right)
+        let ([input], None, CorrectnessRule::Labels(labels)) =
+            (&self.fed.inputs[..], &self.fed.lengths, &self.fed.correctness)
         else {
             return Err("a system is played with one array of samples and its labels".into());
         };
@@ -105,9 +111,9 @@ impl Data {
 }
 
 /// Puts the samples of a validation set after all others.
-fn join(fed: &mut Fed, validation: Fed) -> Result<(), String> {
-    let ([input], None, Right::Labels(labels)) =
-        (&mut fed.inputs[..], &fed.lengths, &mut fed.right)
+fn join(fed: &mut GraphSamples, validation: GraphSamples) -> Result<(), String> {
+    let ([input], None, CorrectnessRule::Labels(labels)) =
+        (&mut fed.inputs[..], &fed.lengths, &mut fed.correctness)
     else {
         return Err("a validation set is of models with one array of samples and `labels`".into());
     };
@@ -118,14 +124,14 @@ fn join(fed: &mut Fed, validation: Fed) -> Result<(), String> {
         }
         input.values.extend(own.values);
     }
-    if let Right::Labels(own) = validation.right {
+    if let CorrectnessRule::Labels(own) = validation.correctness {
         labels.extend(own);
     }
     Ok(())
 }
 
 /// The hash of each sample's values; the label is no part of it.
-fn hashed(fed: &Fed, path: &Path) -> Result<Vec<NamedHash>, String> {
+fn hashed(fed: &GraphSamples, path: &Path) -> Result<Vec<NamedHash>, String> {
     let (values, count) = (&fed.inputs[0].values, fed.count());
     if count == 0 || !values.len().is_multiple_of(count) {
         return Err(format!("{}: expected samples of one size for {count} labels", path.display()));
@@ -143,12 +149,20 @@ fn hashed(fed: &Fed, path: &Path) -> Result<Vec<NamedHash>, String> {
 ///
 /// # Errors
 /// A file that cannot be read, or lengths that are no whole numbers.
-pub fn fed(inputs: &[PathBuf], lengths: Option<&Path>, right: Right) -> Result<Fed, String> {
+pub fn fed(
+    inputs: &[PathBuf],
+    lengths: Option<&Path>,
+    right: CorrectnessRule,
+) -> Result<GraphSamples, String> {
     let input = |path: &PathBuf| {
         let Npy { shape, elements } = array(path)?;
         let dims = shape.get(1..).unwrap_or_default().to_vec();
-        Ok(Input { dims, values: elements.to_f32().into_owned() })
+        Ok(GraphInput { dims, values: elements.to_f32().into_owned() })
     };
     let inputs = inputs.iter().map(input).collect::<Result<_, String>>()?;
-    Ok(Fed { inputs, lengths: lengths.map(whole_numbers).transpose()?, right })
+    Ok(GraphSamples {
+        inputs,
+        lengths: lengths.map(whole_numbers).transpose()?,
+        correctness: right,
+    })
 }

@@ -1,7 +1,7 @@
 //! What a tuner found, for programs: tune.json, whose schema is made of these types.
 
 use dyno_number::Network;
-use dyno_number::tune::{self, End, Outcome, Stop, Subset};
+use dyno_number::tune::{self, Stop, Subset, TuneEnd, TuneOutcome};
 use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
 use serde::Serialize;
@@ -182,12 +182,12 @@ pub struct Candidate {
 }
 
 /// How it ended, in a word.
-fn state(end: &End) -> &'static str {
+fn state(end: &TuneEnd) -> &'static str {
     match end {
-        End::Complete => "complete",
-        End::Stopped(Stop::Interrupted) => "interrupted",
-        End::Stopped(Stop::Limit) => "limit",
-        End::Stopped(Stop::Failed(_)) => "failed",
+        TuneEnd::Complete => "complete",
+        TuneEnd::Stopped(Stop::Interrupted) => "interrupted",
+        TuneEnd::Stopped(Stop::Limit) => "limit",
+        TuneEnd::Stopped(Stop::Failed(_)) => "failed",
     }
 }
 
@@ -200,11 +200,11 @@ fn sets<T>(of: impl Fn(usize) -> T) -> Sets<T> {
 pub fn document(
     network: &Network,
     about: &Value,
-    outcome: &Outcome,
+    outcome: &TuneOutcome,
     provenance: Option<&Provenance>,
 ) -> Document {
     let why = match &outcome.end {
-        End::Stopped(Stop::Failed(why)) => Some(why.clone()),
+        TuneEnd::Stopped(Stop::Failed(why)) => Some(why.clone()),
         _ => None,
     };
     let baseline = |of: tune::Baseline| Baseline { accuracy: of.accuracy, threshold: of.threshold };
@@ -232,7 +232,7 @@ pub fn document(
     }
 }
 
-fn found(network: &Network, answer: &tune::Answer) -> Found {
+fn found(network: &Network, answer: &tune::TuneAnswer) -> Found {
     let formats = answer.assignment.formats();
     let bytes = |at: usize, size: u64| (u64::from(formats[at].bits()) * size).div_ceil(8);
     let layer = |(at, layer): (usize, &dyno_number::network::Layer)| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_number::Network;
-use dyno_number::network::External;
+use dyno_number::network::ExternalProgram;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::write::replace;
 use regex::Regex;
@@ -21,7 +21,7 @@ use crate::watch::Interrupt;
 ///
 /// # Errors
 /// It names none.
-pub fn program(network: &Network) -> Result<&External, Failure> {
+pub fn program(network: &Network) -> Result<&ExternalProgram, Failure> {
     network.external.as_ref().ok_or_else(|| {
         Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
             "cmd_fullset = \"./network --config {config}\" and get_result_regex = 'accuracy: ([0-9.]+)' say \
@@ -33,7 +33,7 @@ pub fn program(network: &Network) -> Result<&External, Failure> {
 /// A program that is asked for accuracies.
 #[derive(Debug)]
 pub struct Program {
-    external: External,
+    external: ExternalProgram,
     result: Regex,
     latency: Option<Regex>,
     /// Where it runs: the folder of its descriptor.
@@ -77,7 +77,7 @@ impl Program {
     /// # Errors
     /// A regular expression is none, or two trials at once would share a file.
     pub fn new(
-        external: &External,
+        external: &ExternalProgram,
         folder: &Path,
         trials: &Path,
         running: Running,
@@ -141,7 +141,7 @@ impl Program {
             Ok(evaluation) => Ok(Evaluation { seconds, ..evaluation }),
             // Without FLOAT(32) there is nothing to compare with.
             Err(why) if self.goes_on && !is_base => {
-                Ok(Evaluation { seconds, note: Some(why), ..Evaluation::of(0.0) })
+                Ok(Evaluation { seconds, note: Some(why), ..Evaluation::from_accuracy(0.0) })
             }
             Err(why) => Err(Stop::Failed(why)),
         }
@@ -180,7 +180,11 @@ impl Program {
         let latency = self.latency.as_ref();
         let latency = latency.map(|regex| found("latency", "get_latency_regex", regex));
         let samples = self.external.samples.get(subset as usize).copied().flatten();
-        Ok(Evaluation { latency_ns: latency.transpose()?, samples, ..Evaluation::of(accuracy) })
+        Ok(Evaluation {
+            latency_ns: latency.transpose()?,
+            samples,
+            ..Evaluation::from_accuracy(accuracy)
+        })
     }
 
     fn command(&self, subset: Subset, config: &Path) -> Result<String, String> {

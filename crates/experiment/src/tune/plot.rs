@@ -1,6 +1,6 @@
 //! What `dyno tune plot` shows: accuracy against width, and how weights are spread, with the codes of a format.
 
-use dyno_number::tune::{Evaluation, Width};
+use dyno_number::tune::{Evaluation, WidthTrial};
 use dyno_number::{Dictionary, Format, Kind, Network};
 use dyno_results::VERSION;
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub fn plot(
     network: &Network,
     set: &str,
     base: f64,
-    evaluated: &[(Width, Evaluation)],
+    evaluated: &[(WidthTrial, Evaluation)],
     histograms: Vec<Histogram>,
 ) -> Plot {
     let mut curves: Vec<Curve> = Vec::new();

@@ -105,7 +105,7 @@ impl Runs {
         Ok(Evaluation {
             samples: Some(self.counts[set] as u64),
             seconds: clock.now() as f64 / 1e9,
-            ..Evaluation::of(accuracy)
+            ..Evaluation::from_accuracy(accuracy)
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use dyno_loadgen::clock::Clock;
-use dyno_number::evaluate::{Packed, View, Workspace};
+use dyno_number::evaluate::{PackedNetwork, TensorView, Workspace};
 use dyno_number::tune::Journal;
 use dyno_number::{Assignment, Format};
 use dyno_onnx::Model;
@@ -40,10 +40,10 @@ impl Speed {
         if let Some(known) = self.known.get(assignment.formats()) {
             return Ok(*known);
         }
-        let packed = Packed::new(&self.model, &assignment.dictionary())
+        let packed = PackedNetwork::new(&self.model, &assignment.dictionary())
             .map_err(|error| error.to_string())?;
-        let fed: Vec<View<'_>> =
-            self.sample.iter().map(|(dims, values)| View { dims, values }).collect();
+        let fed: Vec<TensorView<'_>> =
+            self.sample.iter().map(|(dims, values)| TensorView { dims, values }).collect();
         let (mut workspace, mut shortest) = (Workspace::default(), u64::MAX);
         for run in 0..WARM_UP + RUNS {
             let clock = Clock::start();

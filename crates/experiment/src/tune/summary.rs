@@ -2,13 +2,13 @@
 
 use dyno_number::Radix;
 use dyno_number::network::Network;
-use dyno_number::tune::{Answer, End, Outcome, Stop, Subset};
+use dyno_number::tune::{Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
 use dyno_results::units;
 
 use super::Provenance;
 
 /// opt_conf.txt: the answer, and in comments what it is.
-pub fn best_file(network: &Network, answer: &Answer) -> String {
+pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
     let (unit, size) = (network.objective.unit(), units::count(rounded(answer.objective)));
     let mut text = format!(
         "# dyno tune{}: {size} {unit}, accuracy {} on the {} set\n",
@@ -27,7 +27,7 @@ pub fn best_file(network: &Network, answer: &Answer) -> String {
 /// What else is to be known.
 pub fn remarks(
     network: &Network,
-    outcome: &Outcome,
+    outcome: &TuneOutcome,
     provenance: Option<&Provenance>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
@@ -66,16 +66,16 @@ pub fn remarks(
         ));
     }
     match &outcome.end {
-        End::Complete => {}
-        End::Stopped(Stop::Interrupted) => {
+        TuneEnd::Complete => {}
+        TuneEnd::Stopped(Stop::Interrupted) => {
             lines.push("interrupted: this is the best so far; --resume goes on".into());
         }
-        End::Stopped(Stop::Limit) => {
+        TuneEnd::Stopped(Stop::Limit) => {
             lines.push(
                 "ended by --max-evaluations: this is the best so far; --resume goes on".into(),
             );
         }
-        End::Stopped(Stop::Failed(_)) => {
+        TuneEnd::Stopped(Stop::Failed(_)) => {
             lines.push("ended by a failure: this is the best so far; --resume goes on".into());
         }
     }

@@ -1,9 +1,8 @@
-//! The interface for C and C++: programs are compiled, linked against the static and the shared library, and
-//! run.
+//! Compiles C and C++ programs, links them with the static and the shared library, and runs them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod types;
-// All libraries for C are tested alike.
+// Shared with the tests of the other C libraries.
 #[path = "../../../loadgen-c/tests/it/header.rs"]
 mod header;
 #[path = "../../../rnn-c/tests/it/install.rs"]
@@ -31,7 +30,7 @@ fn the_headers_are_clean_c_and_clean_cpp() {
     }
 }
 
-/// A configuration file of this test.
+/// Writes a configuration file for a test.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).unwrap();
@@ -61,7 +60,7 @@ fn programs_find_and_link_what_is_installed() {
     });
 }
 
-/// What the kernel in C++ computes, with Numbers of Rust.
+/// Computes the C++ kernel with the Rust type `Number`.
 fn fully_connected(config: &str) -> Vec<f32> {
     let dictionary: Dictionary = config.parse().unwrap();
     let number = |name: &str, x: f32| Number::new(x.into(), dictionary.format(name)).unwrap();

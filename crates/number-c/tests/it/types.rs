@@ -1,8 +1,8 @@
-//! The arithmetic of the header without a library is that of the library.
+//! Compares the arithmetic of the header-only types with that of the library.
 
 use crate::program::{Language, Link, build, folder, run};
 
-/// The names of `types.cc`, as its types have them.
+/// Formats of the types in `types.cc`, by their names there.
 const CONFIG: &str = "fixed3 FIXED 3 1\nfixed20 FIXED 20 -3\nfixed32 FIXED 32 -9\nexp4 EXP 4 3\n\
                       half FLOAT 16\nbyte int8\nunsigned uint8\n";
 

@@ -1,17 +1,17 @@
-//! How long LeNet takes in its formats: FLOAT(32), what the tuner found, and whole numbers everywhere. And the
-//! same in turn with somebody else, who asks for it.
+//! Latency of LeNet in FLOAT(32), in the tuner's formats and in integers everywhere. On request it
+//! measures in turns with another program.
 
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
-use dyno_number::evaluate::{Packed, Path, View, Workspace};
+use dyno_number::evaluate::{PackedNetwork, ProductPath, TensorView, Workspace};
 use dyno_number::{Dictionary, Format};
 use dyno_onnx::Model;
 
 use super::{Images, line_beside};
 use crate::train::SIDE;
 
-/// What begins the names of its figures, and what ends them.
+/// Prefix and suffix of the names of its figures.
 pub const NAME: &str = "tune.lenet.tuned_latency_us";
 pub const ENDS: [&str; 12] = [
     ".f32.batch1",
@@ -28,16 +28,17 @@ pub const ENDS: [&str; 12] = [
     ".i4.batch64",
 ];
 
-/// A network in formats, and the shortest time that it took.
-struct Timed {
+/// A network in formats, with its shortest time.
+struct Configuration {
     name: String,
-    packed: Packed,
+    packed: PackedNetwork,
     shortest_us: f64,
 }
 
-/// The same FIXED for the weights and inputs of all layers, ranges as the tuner begins with.
+/// Assigns one width of FIXED to the weights and inputs of all layers, with the ranges from which
+/// the tuner starts.
 fn whole(model: &Model, bits: u32, reach: &dyn Fn(&str) -> i32) -> Dictionary {
-    let plain = Packed::new(model, &Dictionary::new()).expect("a chain of layers");
+    let plain = PackedNetwork::new(model, &Dictionary::new()).expect("a chain of layers");
     let mut formats = Dictionary::new();
     for layer in plain.layers() {
         for object in [format!("{}.weight", layer.name), format!("{}.input", layer.name)] {
@@ -48,29 +49,29 @@ fn whole(model: &Model, bits: u32, reach: &dyn Fn(&str) -> i32) -> Dictionary {
     formats
 }
 
-/// FLOAT(32), what was found, and whole numbers; each with its layers told on stderr.
+/// Returns FLOAT(32), the tuner's formats, and integers. Prints the layers of each to stderr.
 fn configurations(
     model: &Model,
     found: &[(&str, Dictionary)],
     reach: &dyn Fn(&str) -> i32,
-) -> Vec<Timed> {
+) -> Vec<Configuration> {
     let mut all = vec![("f32".to_owned(), Dictionary::new())];
     all.extend(found.iter().map(|(name, formats)| ((*name).to_owned(), formats.clone())));
     all.extend([10, 8, 4].map(|bits| (format!("i{bits}"), whole(model, bits, reach))));
     let timed = all.into_iter().map(|(name, formats)| {
-        let packed = Packed::new(model, &formats).expect("its own objects");
+        let packed = PackedNetwork::new(model, &formats).expect("its own objects");
         for layer in packed.layers() {
             let (name_of, bytes, path) = (&layer.name, layer.codes.len(), layer.path);
             eprintln!("{name} {name_of}: {bytes} bytes packed, {path}");
         }
-        Timed { name, packed, shortest_us: f64::INFINITY }
+        Configuration { name, packed, shortest_us: f64::INFINITY }
     });
     timed.collect()
 }
 
-/// Answers lines on stdin, `NAME IMAGES SECONDS`: a configuration runs the first images again and again for that
-/// long, on one thread, and the shortest run in microseconds is told, with the label of each image. The first line
-/// on stdout has the names.
+/// Answers lines on stdin: `NAME IMAGES SECONDS` runs a configuration on the first images
+/// repeatedly for that time, on one thread. It prints the shortest run in microseconds and the
+/// label of each image. The first line on stdout has the names of the configurations.
 pub fn serve(
     model: &Model,
     found: &[(&str, Dictionary)],
@@ -88,7 +89,7 @@ pub fn serve(
         let one = timed.iter().find(|one| one.name == name).expect("a name of the first line");
         let images: usize = images.parse().expect("how many images");
         let values = &test.values[..images * SIDE * SIDE];
-        let fed = [View { dims: &[images, 1, SIDE, SIDE], values }];
+        let fed = [TensorView { dims: &[images, 1, SIDE, SIDE], values }];
         let end = Duration::from_secs_f64(seconds.parse().expect("seconds"));
         let (begin, mut shortest) = (Instant::now(), Duration::MAX);
         let mut labels = Vec::new();
@@ -107,8 +108,9 @@ pub fn serve(
     }
 }
 
-/// Prints a line for each configuration and number of images: microseconds on one thread, beside those of
-/// FLOAT(32) in the same minutes. `reach` is the power of two that an object's values do not exceed.
+/// Prints a line for each configuration and number of images: microseconds on one thread, with
+/// those of FLOAT(32) measured at the same time. `reach` returns a power of two that an object's
+/// values do not exceed.
 pub fn print(
     model: &Model,
     found: &[(&str, Dictionary)],
@@ -120,10 +122,10 @@ pub fn print(
     let mut workspace = Workspace::default();
     for images in [1, 64] {
         let values = &test.values[..images * SIDE * SIDE];
-        let fed = [View { dims: &[images, 1, SIDE, SIDE], values }];
+        let fed = [TensorView { dims: &[images, 1, SIDE, SIDE], values }];
         let rounds = if is_quick { 20 } else { 4000 / (images + 7) };
         timed.iter_mut().for_each(|one| one.shortest_us = f64::INFINITY);
-        // In turns, so that whatever slows the machine slows all of them.
+        // Configurations take turns, so that disturbances of the machine affect all of them.
         for _ in 0..rounds {
             for one in &mut timed {
                 let start = Instant::now();
@@ -132,11 +134,12 @@ pub fn print(
             }
         }
         let plain = timed[0].shortest_us;
-        for Timed { name, packed, shortest_us } in &timed {
+        for Configuration { name, packed, shortest_us } in &timed {
             let name = format!("{NAME}.{name}.batch{images}");
             line_beside(&name, *shortest_us, plain, "us");
             let layers = packed.layers();
-            let exact = layers.iter().filter(|layer| !matches!(layer.path, Path::F32(_))).count();
+            let exact =
+                layers.iter().filter(|layer| !matches!(layer.path, ProductPath::F32(_))).count();
             let (bytes, count) = (packed.packed_bytes(), layers.len());
             eprintln!(
                 "{name}: {bytes} bytes of weights, {exact} of {count} layers in whole numbers"

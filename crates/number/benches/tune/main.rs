@@ -1,14 +1,14 @@
-//! Tunes LeNet and MLP-M on MNIST with the built-in evaluator, and counts evaluations a second. One JSON
-//! line a figure.
+//! Tunes LeNet and MLP-M on MNIST with the built-in evaluator, and measures evaluations per second.
+//! Each figure is one line of JSON.
 //!
 //! usage: tune --bench FOLDER [--quick] [--study | --serve] [--only PART]...
 //!
-//! `--only` leaves out what no figure is asked of whose name contains one of the parts.
-//! With `--study` it prints tables in Markdown instead: other rules and searches beside the tuner's own. With
-//! `--serve` it measures latencies when it is asked to, in turn with others.
+//! `--only` skips the work for figures whose names contain none of the parts. `--study` prints
+//! tables in Markdown instead, which compare other rules and searches with the tuner's. `--serve`
+//! measures latencies on request, in turns with other programs.
 //!
-//! FOLDER has MNIST as `crates/peers/scripts/tune.py` leaves it; weights are trained there once. Without it, as
-//! `cargo test --benches` runs this, networks are small and see noise.
+//! FOLDER has MNIST as `crates/peers/scripts/tune.py` stores it; weights are trained there once.
+//! Without it, as in `cargo test --benches`, networks are small and images are noise.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -20,34 +20,34 @@ mod train;
 use std::path::Path;
 use std::time::Instant;
 
-use dyno_number::evaluate::{Evaluator, Samples};
-use dyno_number::network::{Layer as TunedLayer, Layerwise, Network as Tuned};
-use dyno_number::tune::{self, Journal, Outcome, Passes, Settings, Subset, Trial};
+use dyno_number::evaluate::{ChainEvaluator, Samples};
+use dyno_number::network::{Layer as TunedLayer, LayerwiseScope, Network as Tuned};
+use dyno_number::tune::{self, Journal, Passes, Settings, Subset, Trial, TuneOutcome};
 use dyno_number::{Algorithm, Dictionary, Format, Objective, Platform};
 use serde_json::json;
 use train::{LENET, Layer, MLP_M, Network, SIDE};
 
-/// Of the small set: 1,000 of 10,000 images (SPEC A22).
+/// Share of the small set: 1,000 of 10,000 images (SPEC A22).
 const SMALL: f64 = 0.1;
 const SEED: u64 = 1;
 
-/// Images as numbers from 0 to 1, and what they show.
+/// Images as numbers from 0 to 1, with their labels.
 struct Images {
     values: Vec<f32>,
     labels: Vec<u8>,
 }
 
 impl Images {
-    /// Of a part, `train` or `test`.
+    /// Reads a part of MNIST, `train` or `test`.
     fn read(folder: &Path, part: &str) -> std::io::Result<Self> {
         let bytes = std::fs::read(folder.join(format!("mnist-{part}-images")))?;
         let labels = std::fs::read(folder.join(format!("mnist-{part}-labels")))?;
-        // The package has 256 steps from 0 to 255/256.
+        // The MNIST package has 256 levels from 0 to 255/256.
         let values = bytes.iter().map(|byte| f32::from(*byte) / 256.0).collect();
         Ok(Self { values, labels })
     }
 
-    /// Dots in a place that the label says, and noise.
+    /// Generates images of noise, with dots at a place that depends on the label.
     fn made(count: usize) -> Self {
         let mut state = 1_u32;
         let mut values = Vec::with_capacity(count * SIDE * SIDE);
@@ -70,7 +70,7 @@ impl Images {
     }
 }
 
-/// A network, trained or as it was trained before.
+/// Trains a network, or reads the weights of an earlier training.
 fn weights(
     folder: Option<&Path>,
     name: &str,
@@ -82,7 +82,7 @@ fn weights(
     let known = known.and_then(|bytes| {
         let numbers: Vec<f32> =
             bytes.as_chunks().0.iter().map(|four| f32::from_le_bytes(*four)).collect();
-        Network::of(layers, &numbers)
+        Network::from_numbers(layers, &numbers)
     });
     let start = Instant::now();
     let is_known = known.is_some();
@@ -99,22 +99,27 @@ fn weights(
     network
 }
 
-/// An evaluator of the test images, and what is tuned: the first `tuned` layers.
-fn evaluator(network: &Network, name: &str, test: &Images, tuned: usize) -> (Evaluator, Tuned) {
+/// Returns an evaluator of the test images, and the network to tune: its first `tuned` layers.
+fn evaluator(
+    network: &Network,
+    name: &str,
+    test: &Images,
+    tuned: usize,
+) -> (ChainEvaluator, Tuned) {
     let model = network.model(name).expect("layers that fit");
     let count = test.labels.len();
     let labels = test.labels.iter().map(|label| usize::from(*label)).collect();
     let samples = Samples { values: test.values.clone(), labels };
-    let small = tune::samples::drawn(count, SMALL, SEED);
+    let small = tune::samples::draw(count, SMALL, SEED);
     let sets = [small, (0..count).collect(), Vec::new()];
-    let mut evaluator = Evaluator::new(&model, samples, sets).expect("a chain of layers");
+    let mut evaluator = ChainEvaluator::new(&model, samples, sets).expect("a chain of layers");
     let mut layers = evaluator.profile().expect("no NaN");
     layers.truncate(tuned);
     let tuned = Tuned {
         name: name.into(),
         platform: Platform::named("paper").expect("built in"),
         layers,
-        layerwise: Layerwise::WeightOnly,
+        layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
         error_margin: 0.07,
         external: None,
@@ -123,16 +128,20 @@ fn evaluator(network: &Network, name: &str, test: &Images, tuned: usize) -> (Eva
     (evaluator, tuned)
 }
 
-/// Tunes, and says how long that took.
-fn tuned(evaluator: &mut Evaluator, network: &Tuned, settings: &Settings) -> (Outcome, f64) {
+/// Tunes a network; returns the outcome and the duration in seconds.
+fn tuned(
+    evaluator: &mut ChainEvaluator,
+    network: &Tuned,
+    settings: &Settings,
+) -> (TuneOutcome, f64) {
     let start = Instant::now();
     let mut evaluate =
         |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
-    let outcome = tune::tune(network, settings, Journal::none(), &mut evaluate, &mut |_| ());
+    let outcome = tune::tune(network, settings, Journal::disabled(), &mut evaluate, &mut |_| ());
     (outcome, start.elapsed().as_secs_f64())
 }
 
-/// Of ours beside the same engine's in FLOAT(32).
+/// Prints a figure of a tuned network with that of the same engine in FLOAT(32).
 fn line_beside(name: &str, ours: f64, plain: f64, unit: &str) {
     let ratio = plain / ours;
     let line = json!({"name": name, "ours": ours, "peer": plain, "ratio": ratio, "unit": unit, "goal": null});
@@ -144,8 +153,8 @@ fn line(name: &str, ours: f64, unit: &str, goal: Option<f64>) {
     println!("{line}");
 }
 
-/// Lines of a tune; `prefix` names it.
-fn tell(prefix: &str, outcome: &Outcome, seconds: f64, goals: [Option<f64>; 3]) {
+/// Prints the figures of a tuning job, with names that start with `prefix`.
+fn tell(prefix: &str, outcome: &TuneOutcome, seconds: f64, goals: [Option<f64>; 3]) {
     let answer = outcome.answer.as_ref().expect("FLOAT(32) at least");
     eprintln!(
         "{prefix}: {} in {seconds:.2} s, {:?} evaluations, accuracy {} of at least {:?}",
@@ -157,13 +166,13 @@ fn tell(prefix: &str, outcome: &Outcome, seconds: f64, goals: [Option<f64>; 3]) 
     line(&format!("{prefix}.bits"), answer.objective, "bits", goals[2]);
 }
 
-/// What a tuner found.
-fn formats_of(outcome: &Outcome) -> Dictionary {
+/// Returns the formats that a tuner found.
+fn formats_of(outcome: &TuneOutcome) -> Dictionary {
     outcome.answer.as_ref().expect("FLOAT(32) at least").assignment.dictionary()
 }
 
-/// The power of two that values of an object do not exceed.
-fn reach(evaluator: &mut Evaluator) -> impl Fn(&str) -> i32 + use<> {
+/// Returns a function from an object to a power of two that its values do not exceed.
+fn reach(evaluator: &mut ChainEvaluator) -> impl Fn(&str) -> i32 + use<> {
     let layers = evaluator.profile().expect("no NaN");
     move |object: &str| {
         let of = |end: &str, max: fn(&TunedLayer) -> f64| {
@@ -176,9 +185,9 @@ fn reach(evaluator: &mut Evaluator) -> impl Fn(&str) -> i32 + use<> {
     }
 }
 
-/// Evaluations a second of neighbours: each differs from the last in one slot, as the tuner's do. None ends
-/// early.
-fn speed(evaluator: &mut Evaluator, network: &Tuned, subset: Subset, count: u32) -> f64 {
+/// Measures complete evaluations per second of neighboring configurations: each differs from the
+/// last one in one slot, as in the tuner.
+fn speed(evaluator: &mut ChainEvaluator, network: &Tuned, subset: Subset, count: u32) -> f64 {
     let slots = network.slots();
     let profiled = |bits: u32| {
         let format = Format::fixed(bits, 0).expect("bits of FIXED");
@@ -186,7 +195,7 @@ fn speed(evaluator: &mut Evaluator, network: &Tuned, subset: Subset, count: u32)
     };
     let mut formats = profiled(4);
     let mut evaluate = |formats: &[Format]| {
-        let assignment = network.base().with(formats.to_vec());
+        let assignment = network.base().with_formats(formats.to_vec());
         let trial = Trial { number: 1, subset, assignment, decides: None };
         evaluator.evaluate(&trial).expect("no NaN");
     };
@@ -201,15 +210,15 @@ fn speed(evaluator: &mut Evaluator, network: &Tuned, subset: Subset, count: u32)
     f64::from(count) / start.elapsed().as_secs_f64()
 }
 
-/// Figures of a tune.
+/// Suffixes of the figures of a tuning job.
 const OF_TUNE: [&str; 3] = [".seconds", ".evaluations", ".bits"];
 
-/// What `--only` names: nothing is all.
-struct Only(Vec<String>);
+/// Parts of names that `--only` lists; empty if all figures are wanted.
+struct FigureFilter(Vec<String>);
 
-impl Only {
-    /// Takes these options out of the arguments.
-    fn of(arguments: &mut Vec<String>) -> Self {
+impl FigureFilter {
+    /// Takes the `--only` options out of the arguments.
+    fn from_arguments(arguments: &mut Vec<String>) -> Self {
         let mut parts = Vec::new();
         while let Some(at) = arguments.iter().position(|argument| argument == "--only") {
             parts.extend(arguments.drain(at..(at + 2).min(arguments.len())).nth(1));
@@ -217,7 +226,8 @@ impl Only {
         Self(parts)
     }
 
-    /// Whether a figure is asked for whose name begins and ends so.
+    /// Returns whether a figure is wanted whose name starts with `prefix` and has one of these
+    /// suffixes.
     fn wants(&self, prefix: &str, ends: &[&str]) -> bool {
         let asks = |end: &&str| self.0.iter().any(|part| format!("{prefix}{end}").contains(part));
         self.0.is_empty() || ends.iter().any(asks)
@@ -226,7 +236,7 @@ impl Only {
 
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let only = Only::of(&mut arguments);
+    let only = FigureFilter::from_arguments(&mut arguments);
     let folder = arguments.iter().find(|argument| !argument.starts_with("--")).map(Path::new);
     let is_quick = folder.is_none() || arguments.iter().any(|argument| argument == "--quick");
     let read = |part| {
@@ -292,22 +302,24 @@ fn main() {
     }
 }
 
-/// The model as a file, for others.
+/// Writes the model to a file, for other programs.
 fn leave(folder: &Path, name: &str, network: &Network) {
     let bytes = network.model(name).expect("layers that fit").to_bytes();
     let path = folder.join(format!("{name}.onnx"));
     std::fs::write(path, bytes.expect("weights")).expect("a folder that may be written to");
 }
 
-/// Evaluations of a search of all, at most: most of them end early, and so many take some ten minutes.
+/// Maximum number of evaluations of an exhaustive search. Most end early; all take some ten
+/// minutes.
 const MOST: u64 = 60_000;
 
-/// The least bits that there are, if a search of all finds them before it has made [`MOST`] evaluations.
+/// Prints the least possible number of bits, if an exhaustive search finds it within [`MOST`]
+/// evaluations.
 fn exhaustive(lenet: &Network, test: &Images, settings: &Settings, name: &str, margin: f64) {
     let (mut evaluator, mut network) = self::evaluator(lenet, "lenet", test, 2);
     network.error_margin = margin;
     let algorithm = Algorithm::Exhaustive { below: 1, above: 3 };
-    // On all images alone: what a part of them lets pass first proves nothing.
+    // Uses all images, because a pass on a part of them proves nothing.
     let (passes, max_evaluations) = (Passes::FullOnly, Some(MOST));
     let settings = Settings { algorithm, passes, max_evaluations, ..settings.clone() };
     let (outcome, seconds) = tuned(&mut evaluator, &network, &settings);

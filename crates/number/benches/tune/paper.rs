@@ -1,25 +1,26 @@
-//! What the thesis' Tables III.4 and III.5 print (chapter III, libnumber at a margin of 7 %), to stand beside ours.
+//! Figures of the thesis' Tables III.4 and III.5 (chapter III, libnumber at a margin of 7 %), for
+//! comparison.
 
 /// A network of the tables.
 pub struct Row {
-    /// As the tables name it.
+    /// Name in the tables.
     pub network: &'static str,
     pub data: &'static str,
-    /// Layers that are tuned.
+    /// Number of tuned layers.
     pub layers: u32,
-    /// Of Table III.5: configurations that libnumber evaluated.
+    /// Configurations that libnumber evaluated (Table III.5).
     pub iterations: u32,
-    /// Of Table III.4: activations / weights of each layer.
+    /// Activations / weights of each layer (Table III.4).
     pub formats: &'static str,
     pub ristretto: &'static str,
-    /// Why it is not run here; empty where it is.
+    /// Why it is not run here; empty if it is.
     pub why_not: &'static str,
 }
 
 const NO_CIFAR: &str = "no package has the images of CIFAR-10";
 const NO_IMAGENET: &str = "no package has labelled images of ImageNet";
 
-/// In the tables' order.
+/// Networks in the order of the tables.
 pub const TABLE: &[Row] = &[
     row("MLP-M", "MNIST", 3, 190, "I3 / E3-E2-E3", "I2 / I4-I4-I4", ""),
     row("MLP-C", "CIFAR-10", 4, 359, "I4 / I2-E3-I3-I4", "I2 / I8-I8-I8-I8", NO_CIFAR),

@@ -1,37 +1,37 @@
-//! Tables of `cargo xtask tune study`: rules and searches side by side, all under one evaluator.
+//! Tables of `cargo xtask tune study`: rules and searches with one evaluator.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use dyno_number::evaluate::Evaluator;
-use dyno_number::network::{Layerwise, Network as Tuned};
-use dyno_number::tune::{self, BiasRule, Outcome, Passes, Settings, Subset};
+use dyno_number::evaluate::ChainEvaluator;
+use dyno_number::network::{LayerwiseScope, Network as Tuned};
+use dyno_number::tune::{self, BiasRule, Passes, Settings, Subset, TuneOutcome};
 use dyno_number::{Algorithm, Kind, Objective, Platform};
 
 use crate::paper::{self, Row};
 use crate::train::{BLOCKS, DIGITS, LENET, Layer, MLP_M};
 use crate::{Images, tuned, weights};
 
-/// Margins of the thesis' tables.
+/// Error margins of the thesis' tables.
 const MARGINS: [f64; 2] = [0.07, 0.01];
 
-/// A network that is tuned.
+/// A network to tune.
 struct Case {
     name: &'static str,
-    evaluator: Evaluator,
+    evaluator: ChainEvaluator,
     network: Tuned,
-    /// By what they depend on: several tables ask for the same.
-    known: HashMap<String, Found>,
+    /// Runs by their settings, because several tables use the same run.
+    known: HashMap<String, TuneRun>,
 }
 
-/// What came of a search.
+/// Outcome and duration of a tuning job.
 #[derive(Clone)]
-struct Found {
-    outcome: Outcome,
+struct TuneRun {
+    outcome: TuneOutcome,
     seconds: f64,
 }
 
-/// Networks, and how many of their layers are tuned.
+/// Networks with the number of their tuned layers.
 const NETWORKS: [(&str, &[Layer], usize); 4] =
     [("LeNet", LENET, 2), ("MLP-M", MLP_M, 3), ("digits", DIGITS, 3), ("blocks", BLOCKS, 5)];
 
@@ -55,8 +55,8 @@ pub fn print(folder: Option<&Path>, train: &Images, test: &Images) {
 }
 
 impl Case {
-    /// A tune from nothing: what other ones left in the evaluator is forgotten.
-    fn tune(&mut self, margin: f64, settings: &Settings) -> Found {
+    /// Tunes from scratch: the evaluator's caches are cleared.
+    fn tune(&mut self, margin: f64, settings: &Settings) -> TuneRun {
         self.network.error_margin = margin;
         let key = tune::describe(&self.network, settings).to_string();
         if let Some(found) = self.known.get(&key) {
@@ -66,7 +66,7 @@ impl Case {
         let (outcome, seconds) = tuned(&mut self.evaluator, &self.network, settings);
         let (name, algorithm) = (self.name, settings.algorithm);
         eprintln!("{name}, {margin}, {algorithm}, {:?}: {seconds:.2} s", settings.bias_rule);
-        let found = Found { outcome, seconds };
+        let found = TuneRun { outcome, seconds };
         self.known.insert(key, found.clone());
         found
     }
@@ -76,30 +76,29 @@ fn settings() -> Settings {
     Settings { measures_noise: false, ..Settings::default() }
 }
 
-impl Found {
+impl TuneRun {
     fn evaluations(&self) -> String {
         let [small, full, _] = self.outcome.evaluations;
         format!("{} ({small} + {full})", small + full)
     }
 
-    /// Of all evaluations, as if none had ended early.
+    /// Returns the number of images of all evaluations, as if none had ended early.
     fn images(&self) -> f64 {
         let sets = self.outcome.evaluations.iter().zip(self.outcome.samples);
         sets.map(|(evaluations, samples)| *evaluations as f64 * samples.unwrap_or(0) as f64).sum()
     }
 
-    fn answer(&self) -> &dyno_number::tune::Answer {
+    fn answer(&self) -> &dyno_number::tune::TuneAnswer {
         self.outcome.answer.as_ref().expect("FLOAT(32) at least")
     }
 
-    /// Of the full set; a star where the answer was not asked there, or fails.
+    /// Returns the accuracy on the full set, with a star if the answer was not evaluated there or
+    /// fails.
     fn accuracy(&self) -> String {
         let answer = self.answer();
         let of = self.outcome.baselines[answer.subset as usize].expect("it was begun");
-        let sign = match answer.subset == Subset::Full && answer.accuracy >= of.threshold {
-            true => "",
-            false => "*",
-        };
+        let sign =
+            if answer.subset == Subset::Full && answer.accuracy >= of.threshold { "" } else { "*" };
         format!("{:.4}{sign}", answer.accuracy)
     }
 }
@@ -114,7 +113,7 @@ fn head(title: &str, note: &str, cells: &[&str]) {
     row(&vec!["---".to_owned(); cells.len()]);
 }
 
-/// `1,042,068`.
+/// Formats a count with thousands separators: `1,042,068`.
 fn count(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -160,7 +159,7 @@ fn networks(cases: &[Case], images: [&Images; 2]) {
     println!();
 }
 
-/// Bias rules, and what they cost.
+/// Prints the bias rules and their cost.
 fn rules(cases: &mut [Case]) {
     head(
         "When a bias may rise",
@@ -204,7 +203,7 @@ const RULES: [(&str, BiasRule); 3] = [
     ("literal", BiasRule::Literal),
 ];
 
-/// What a first pass over a part of the samples saves.
+/// Prints the savings of a first pass over a part of the samples.
 fn passes(cases: &mut [Case]) {
     head(
         "Two passes against the full set alone",
@@ -229,7 +228,7 @@ fn passes(cases: &mut [Case]) {
         for margin in MARGINS {
             let two = case.tune(margin, &settings());
             let full = case.tune(margin, &Settings { passes: Passes::FullOnly, ..settings() });
-            let of = |found: &Found| {
+            let of = |found: &TuneRun| {
                 [found.evaluations(), count(found.images()), format!("{:.2}", found.seconds)]
             };
             let mut cells = vec![case.name.into(), percent(margin)];
@@ -250,7 +249,7 @@ const SEARCHES: [(&str, Algorithm); 5] = [
     ("sensitivity + knapsack", Algorithm::Knapsack),
 ];
 
-/// Sizes of what other searches find.
+/// Prints the sizes that other searches find.
 fn searches(cases: &mut [Case]) {
     head(
         "Parameter size against other searches",
@@ -294,7 +293,7 @@ fn searches(cases: &mut [Case]) {
     println!();
 }
 
-/// Weights in FIXED(16), and a width for the activations of each layer.
+/// Prints results with weights in FIXED(16) and a width for the activations of each layer.
 fn stripes(cases: &mut [Case]) {
     head(
         "Ideal speed-up of a bit-serial accelerator",
@@ -315,7 +314,7 @@ fn stripes(cases: &mut [Case]) {
     for case in cases {
         let of_case = case.network.clone();
         case.network.platform = Platform::from_descriptor(platform, "16").expect("its own text");
-        case.network.layerwise = Layerwise::Both;
+        case.network.layerwise = LayerwiseScope::Both;
         case.network.objective = Objective::BitSerial;
         for margin in MARGINS {
             for (name, algorithm) in
@@ -342,7 +341,7 @@ fn stripes(cases: &mut [Case]) {
     println!();
 }
 
-/// Layers of a block that is repeated share their formats, or have their own.
+/// Compares repeated blocks whose layers share their formats with blocks whose layers do not.
 fn blocks(case: &mut Case) {
     head(
         "Shared formats for repeated blocks",
@@ -362,7 +361,7 @@ fn blocks(case: &mut Case) {
     one.macs = sum(|layer| layer.macs);
     one.weight_max = block.iter().map(|layer| layer.weight_max).fold(0.0, f64::max);
     one.activation_max = block.iter().map(|layer| layer.activation_max).fold(0.0, f64::max);
-    // What is not known of one is not known of all.
+    // The minimum is unknown if that of one layer is unknown.
     let least = block.iter().map(|layer| layer.activation_min);
     one.activation_min = least.reduce(|a, b| Some(a?.min(b?))).flatten();
     shared.layers.insert(1, one);
@@ -385,7 +384,7 @@ fn blocks(case: &mut Case) {
     println!();
 }
 
-/// The thesis' tables beside ours.
+/// Prints the thesis' tables with our figures.
 fn paper(cases: &mut [Case]) {
     head(
         "The thesis' Tables III.4 and III.5 beside ours",
@@ -432,8 +431,9 @@ fn paper(cases: &mut [Case]) {
     println!();
 }
 
-/// As the thesis prints it: the activations' width, and types and widths of the weights.
-fn shapes(found: &Found) -> String {
+/// Formats an answer like the thesis: the width of the activations, and types and widths of the
+/// weights.
+fn shapes(found: &TuneRun) -> String {
     let formats = found.answer().assignment.formats();
     let (weights, activations) = formats.split_at(formats.len() / 2);
     let shape = |format: &dyno_number::Format| {
@@ -449,7 +449,7 @@ fn shapes(found: &Found) -> String {
     format!("{} / {}", shape(&activations[0]), weights.join("-"))
 }
 
-/// What nothing can beat: everything that is smaller was evaluated, and failed.
+/// Prints the smallest configuration: everything smaller was evaluated and failed.
 fn smallest(case: &mut Case) {
     head(
         "The smallest there is",

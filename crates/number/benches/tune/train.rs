@@ -1,8 +1,9 @@
-//! Trains the two networks of the thesis' tables that MNIST is enough for: the same weights on every machine.
+//! Trains the networks of the thesis' tables for which MNIST suffices, with equal weights on every
+//! machine.
 //!
-//! Every sum has one order, whatever the number of threads, and every function is made of additions,
-//! multiplications and divisions, which IEEE 754 fixes. Values lie pixel by pixel, channel by channel, and
-//! weights input by input, output by output.
+//! Every sum has a fixed order, independent of the number of threads. Every function consists of
+//! additions, multiplications and divisions, which IEEE 754 defines exactly. Values are ordered by
+//! pixel and channel, weights by input and output.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Model, Tensor, Wei
 /// Rows and columns of an image.
 pub const SIDE: usize = 28;
 const CLASSES: usize = 10;
-/// Images of a step, and of a part of it whose gradient is summed alone.
+/// Images per step, and per part of a step whose gradient is summed separately.
 const BATCH: usize = 64;
 const PART: usize = 8;
 /// Caffe's solver for LeNet: rate, momentum and decay.
@@ -19,7 +20,7 @@ const RATE: f32 = 0.01;
 const MOMENTUM: f32 = 0.9;
 const DECAY: f32 = 5e-4;
 
-/// A layer; `side` is that of what it is fed.
+/// A layer; `side` is that of its input.
 #[derive(Clone, Copy)]
 pub enum Layer {
     Convolution {
@@ -28,7 +29,7 @@ pub enum Layer {
         kernel: usize,
         outputs: usize,
     },
-    /// Of 2 x 2 pixels.
+    /// Windows of 2 x 2 pixels.
     MaxPool {
         side: usize,
         channels: usize,
@@ -53,7 +54,7 @@ pub const LENET: &[Layer] = &[
     Layer::FullyConnected { inputs: 500, outputs: CLASSES },
 ];
 
-/// MLP-M: three layers, as the thesis' table has them; it does not say how wide they are.
+/// MLP-M with the three layers of the thesis' table, which does not state their widths.
 pub const MLP_M: &[Layer] = &[
     Layer::FullyConnected { inputs: SIDE * SIDE, outputs: 500 },
     Layer::Relu { numbers: 500 },
@@ -62,7 +63,7 @@ pub const MLP_M: &[Layer] = &[
     Layer::FullyConnected { inputs: 250, outputs: CLASSES },
 ];
 
-/// A small network of convolutions, all of whose layers are tuned.
+/// A small convolutional network. All its layers are tuned.
 pub const DIGITS: &[Layer] = &[
     Layer::Convolution { side: 28, channels: 1, kernel: 5, outputs: 8 },
     Layer::MaxPool { side: 24, channels: 8 },
@@ -71,7 +72,7 @@ pub const DIGITS: &[Layer] = &[
     Layer::FullyConnected { inputs: 256, outputs: CLASSES },
 ];
 
-/// A block that is repeated three times: 200-200-200-200 in a perceptron.
+/// A perceptron with a block that is repeated three times: 200-200-200-200.
 pub const BLOCKS: &[Layer] = &[
     Layer::FullyConnected { inputs: SIDE * SIDE, outputs: 200 },
     Layer::Relu { numbers: 200 },
@@ -85,7 +86,7 @@ pub const BLOCKS: &[Layer] = &[
 ];
 
 impl Layer {
-    /// Numbers of an image that it is fed.
+    /// Returns the numbers of its input per image.
     fn inputs(self) -> usize {
         match self {
             Self::Convolution { side, channels, .. } | Self::MaxPool { side, channels } => {
@@ -96,7 +97,7 @@ impl Layer {
         }
     }
 
-    /// Inputs and outputs of its weights.
+    /// Returns the numbers of inputs and outputs of its weights.
     fn weights(self) -> (usize, usize) {
         match self {
             Self::Convolution { channels, kernel, outputs, .. } => {
@@ -148,7 +149,7 @@ fn dot(one: &[f32], other: &[f32]) -> f32 {
     ((a + b) + (c + d)) + ((e + f) + (g + h)) + end
 }
 
-/// e^x for x of at most 0, nearly: of products alone.
+/// Approximates e^x for x of at most 0 with products only.
 fn exp(x: f32) -> f32 {
     let mut power = 1.0 + f64::from(x.max(-80.0)) / 4096.0;
     for _ in 0..12 {
@@ -157,7 +158,7 @@ fn exp(x: f32) -> f32 {
     power as f32
 }
 
-/// SplitMix64, as numbers from -1 to 1.
+/// Returns a number from -1 to 1 (SplitMix64).
 fn drawn(state: &mut u64) -> f32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -166,7 +167,8 @@ fn drawn(state: &mut u64) -> f32 {
     ((mixed ^ (mixed >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
-/// What a convolution multiplies: for each input of its weights, a number for each pixel of its output.
+/// Returns the factors of a convolution: for each input of its weights, a number for each pixel of
+/// its output.
 fn patches(image: &[f32], side: usize, channels: usize, kernel: usize) -> Vec<f32> {
     let out = side - kernel + 1;
     let mut found = Vec::with_capacity(kernel * kernel * channels * out * out);
@@ -182,7 +184,7 @@ fn patches(image: &[f32], side: usize, channels: usize, kernel: usize) -> Vec<f3
 }
 
 impl Network {
-    /// With random weights.
+    /// Creates a network with random weights.
     pub fn seeded(layers: &'static [Layer]) -> Self {
         let mut state = 28;
         let start = |layer: &Layer| {
@@ -194,7 +196,7 @@ impl Network {
         Self { layers, weights: layers.iter().map(start).collect() }
     }
 
-    /// Trains one epoch.
+    /// Trains a network for one epoch.
     pub fn trained(layers: &'static [Layer], images: &[f32], labels: &[u8]) -> Self {
         let mut network = Self::seeded(layers);
         let mut speeds: Vec<Weight> = layers.iter().map(|layer| Weight::zeros(*layer)).collect();
@@ -212,8 +214,9 @@ impl Network {
         std::thread::scope(|scope| {
             let of_thread = parts.chunks(parts.len().div_ceil(threads)).map(|parts| {
                 let work = move || {
-                    let of = |(images, labels): &(&[f32], &[u8])| network.gradient(images, labels);
-                    parts.iter().map(of).collect::<Vec<_>>()
+                    let gradient =
+                        |(images, labels): &(&[f32], &[u8])| network.gradient(images, labels);
+                    parts.iter().map(gradient).collect::<Vec<_>>()
                 };
                 scope.spawn(work)
             });
@@ -237,7 +240,7 @@ impl Network {
         }
     }
 
-    /// What each layer is fed, and the scores at the end, image after image.
+    /// Returns the input of each layer, and the scores at the end, image after image.
     fn forward(&self, images: &[f32]) -> Vec<Vec<f32>> {
         let mut values = vec![images.to_vec()];
         for (layer, weight) in self.layers.iter().zip(&self.weights) {
@@ -304,7 +307,8 @@ impl Network {
     }
 }
 
-/// Where the largest number of each channel of each 2 x 2 pixels is, the first of equal ones.
+/// Returns the index of the largest number of each channel in each 2 x 2 pixels, the first of equal
+/// ones.
 fn largest(image: &[f32], side: usize, channels: usize) -> Vec<usize> {
     let mut found = Vec::new();
     for pixel in 0..side / 2 * (side / 2) {
@@ -318,7 +322,8 @@ fn largest(image: &[f32], side: usize, channels: usize) -> Vec<usize> {
     found
 }
 
-/// Adds an image's part to the gradient of the weights, and puts that of the image into `back`.
+/// Adds an image's share to the gradient of the weights, and stores the gradient of the image in
+/// `back`.
 fn backward(
     layer: Layer,
     weight: &Weight,
@@ -377,14 +382,15 @@ fn backward(
 }
 
 impl Network {
-    /// All weights and biases, layer by layer.
+    /// Returns all weights and biases, layer by layer.
     pub fn numbers(&self) -> Vec<f32> {
-        let of = |weight: &Weight| [&weight.matrix[..], &weight.bias[..]].concat();
-        self.weights.iter().flat_map(of).collect()
+        let numbers = |weight: &Weight| [&weight.matrix[..], &weight.bias[..]].concat();
+        self.weights.iter().flat_map(numbers).collect()
     }
 
-    /// The network of such numbers, if there are as many.
-    pub fn of(layers: &'static [Layer], numbers: &[f32]) -> Option<Self> {
+    /// Creates a network from the numbers that [`Network::numbers`] returns; `None` if their count
+    /// differs.
+    pub fn from_numbers(layers: &'static [Layer], numbers: &[f32]) -> Option<Self> {
         let mut rest = numbers;
         let mut weights = Vec::new();
         for layer in layers {
@@ -397,10 +403,10 @@ impl Network {
         rest.is_empty().then_some(Self { layers, weights })
     }
 
-    /// As ONNX has it: channel by channel.
+    /// Returns the network as an ONNX model, ordered by channel.
     ///
     /// # Errors
-    /// None but for layers that do not fit.
+    /// The layers do not fit together.
     pub fn model(&self, name: &str) -> Result<Model, BuildError> {
         let mut net = Builder::new(name, Weights::given(BTreeMap::new()));
         let shape = [Dim::symbol("N"), 1.into(), SIDE.into(), SIDE.into()];
@@ -443,7 +449,7 @@ impl Network {
     }
 }
 
-/// Output by output, channel by channel, pixel by pixel.
+/// Reorders weights by output, channel and pixel.
 fn turned(weight: &Weight, pixels: usize, channels: usize) -> Vec<f32> {
     let outputs = weight.bias.len();
     let number = |at: usize| {

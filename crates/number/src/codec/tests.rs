@@ -1,5 +1,5 @@
-//! Every code of every format up to 16 bits against an oracle of exact fractions, and all borders between
-//! them by every rule of rounding; the thesis' examples; what is no number.
+//! Tests of every code of every format up to 16 bits against an oracle of exact fractions, of all
+//! rounding boundaries with every rule, of the thesis' examples, and of NaN.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An exact fraction whose denominator is a power of two: `whole`·2^`exponent`, `whole` odd or 0.
+/// An exact fraction whose denominator is a power of two: `whole`·2^`exponent`, with `whole` odd or
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fraction {
     whole: i128,
@@ -23,8 +24,8 @@ impl Fraction {
         Self { whole: whole >> zeros, exponent: exponent + zeros as i32 }
     }
 
-    /// What its digits in base two say.
-    fn of(x: f64) -> Self {
+    /// Returns the exact value of an `f64`.
+    fn from_f64(x: f64) -> Self {
         let bits = x.to_bits();
         let exponent = (bits >> 52 & 0x7ff) as i32;
         let fraction = (bits & 0x000f_ffff_ffff_ffff) as i128;
@@ -36,7 +37,7 @@ impl Fraction {
     }
 }
 
-/// What a code is worth by the definitions, read off its digits; nothing if it is no number.
+/// Returns the value of a code by the definitions; `None` if it is not a number.
 fn oracle(format: Format, code: u32) -> Option<Fraction> {
     let digits = format!("{code:0width$b}", width = format.bits() as usize);
     let (sign, digits) = digits.split_at(usize::from(format.has_sign()));
@@ -76,8 +77,8 @@ const SPECIALS: [Special; 7] = [
     Special::Complement,
 ];
 
-/// All tuples of so many bits with all special codes, by the default bias of the exponent's width, and by
-/// two others if they are short.
+/// Returns all tuples of `bits` bits with all special codes: with the default bias of the
+/// exponent's width, and with two others if the format is short.
 fn formats(bits: u32) -> Vec<Format> {
     let mut formats = Vec::new();
     for has_sign in [false, true] {
@@ -103,10 +104,12 @@ fn every_code_of_every_format_is_worth_what_its_definition_says() {
         for code in 0..=format.mask() {
             let found = format.decode(code);
             match oracle(format, code) {
-                Some(worth) => assert_eq!(Fraction::of(found), worth, "{format} {code:#b} {found}"),
+                Some(worth) => {
+                    assert_eq!(Fraction::from_f64(found), worth, "{format} {code:#b} {found}")
+                }
                 None => assert!(!found.is_finite(), "{format} {code:#b} {found}"),
             }
-            // It is its own value's code, save for zeros and NaN, of which there are several.
+            // A value has its own code. Only zeros and NaN have several codes.
             let back = format.encode_with(found, INFINITE);
             if found.is_nan() {
                 assert!(format.decode(back.unwrap()).is_nan(), "{format} {code:#b}");
@@ -128,7 +131,7 @@ fn by(rounding: Rounding) -> Conversion {
     Conversion { rounding, overflow: Overflow::Saturate }
 }
 
-/// Finite codes without a sign, and what they are worth, in order.
+/// Returns the finite codes without a sign and their values, in order.
 fn magnitudes(format: Format) -> Vec<(u32, f64)> {
     let half = format.mask() >> u32::from(format.has_sign());
     let worth = (0..=half).map(|code| (code, format.decode(code)));
@@ -137,16 +140,17 @@ fn magnitudes(format: Format) -> Vec<(u32, f64)> {
     found
 }
 
-/// All neighbours of a format: values, their middle, and their geometric mean, and what is next to these.
+/// Checks all pairs of neighbors: the values, their arithmetic and geometric means, and the numbers
+/// next to these.
 fn check_borders(format: Format) {
     let encode = |x: f64, rounding| format.encode_with(x, by(rounding)).unwrap();
     for pair in magnitudes(format).windows(2) {
         let [(low, a), (high, b)] = [pair[0], pair[1]];
-        // Exact: values have at most 16 digits.
+        // Exact, because values have at most 16 digits.
         let middle = a / 2.0 + b / 2.0;
         let even = if low % 2 == 0 { low } else { high };
         let mean = if a == 0.0 { middle } else { (a * b).sqrt() };
-        // Codes below, at and above the middle and the mean.
+        // Codes below, at and above both means.
         let nearest = [(middle.next_down(), low), (middle, even), (middle.next_up(), high)];
         let log = [(mean.next_down(), low), (mean.next_up(), high)];
         let truncated = [(a, low), (a.next_up(), low), (b.next_down(), low), (b, high)];
@@ -160,7 +164,7 @@ fn check_borders(format: Format) {
             assert_eq!(encode(x, Rounding::TowardZero), code, "{format} {x:e} of {a:e} {b:e}");
         }
         if format.has_sign() {
-            // Mirrored at zero.
+            // Results are symmetric around zero.
             for (x, _) in nearest {
                 let (plus, minus) =
                     [x, -x].map(|x| format.decode(encode(x, Rounding::NearestEven))).into();
@@ -243,7 +247,7 @@ fn zero_has_a_sign_where_the_format_says() {
     assert_eq!(Format::FP8_E4M3FNUZ.encode(-1e-9), Ok(0), "not NaN, which is minus zero's code");
 }
 
-/// All values of a format without those below zero.
+/// Returns the values of a format that are not negative.
 fn values(format: &str) -> Vec<f64> {
     let format: Format = format.parse().unwrap();
     magnitudes(format).into_iter().map(|(_, x)| x).collect()
@@ -293,13 +297,13 @@ fn limits_of_named_formats() {
 fn draws_are_fair_and_the_same_for_a_seed() {
     let format = Format::fixed(4, -3).unwrap();
     let how = |index| {
-        let rounding = Rounding::Stochastic { seed: 7 }.at(index);
+        let rounding = Rounding::Stochastic { seed: 7 }.for_index(index);
         Conversion { rounding, overflow: Overflow::Usual }
     };
     let draw = |index| format.quantise_with(2.25, how(index)).unwrap();
     let ups = (0..10_000).filter(|index| draw(*index) == 3.0).count();
     assert!((0..10_000).all(|index| [2.0, 3.0].contains(&draw(index))));
-    // Four deviations of 10,000 draws at one in four.
+    // Within four standard deviations of 10,000 draws with probability 1/4.
     assert!((2_327..2_673).contains(&ups), "{ups}");
     assert_eq!(draw(3), draw(3));
     assert_eq!(format.quantise_with(2.0, how(5)), Ok(2.0), "what is exact stays");
@@ -315,7 +319,7 @@ fn values_that_f32_cannot_hold_are_the_nearest_that_it_can() {
 }
 
 proptest! {
-    /// `f32` to 16 bits as the `half` crate and processors do it.
+    /// Conversions to 16 bits equal those of the `half` crate and of processors.
     #[test]
     fn sixteen_bits_are_those_of_others(bits in any::<u32>()) {
         let x = f32::from_bits(bits);
@@ -328,7 +332,7 @@ proptest! {
         }
     }
 
-    /// Of all formats, the longest too: what is quantised stays, and order is kept.
+    /// Values of a format do not change, and rounding keeps the order of numbers.
     #[test]
     fn what_is_quantised_stays(
         exponent in 0_u32..=8, fraction in 0_u32..=31, bias in -150..=150, bits in any::<u32>(), other in any::<u32>(),

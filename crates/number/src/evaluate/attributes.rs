@@ -1,11 +1,11 @@
-//! What nodes say of themselves, for the readers of chains and of graphs.
+//! Attributes of nodes, for the readers of chains and of graphs.
 
 pub(super) use dyno_onnx::products::{name_of, stem, unique};
 use dyno_onnx::{Attribute, Node};
 
 use super::EvaluateError;
 use super::pool::Pool;
-use super::stage::{After, Shape, Sliding};
+use super::stage::{PostOp, Shape, Sliding};
 
 pub(super) fn float(node: &Node, name: &str, default: f32) -> f32 {
     match node.attribute(name) {
@@ -18,18 +18,18 @@ pub(super) fn unsupported(node: &Node, what: &str) -> EvaluateError {
     EvaluateError::Node { op: node.op.clone(), name: node.name.clone(), what: what.to_owned() }
 }
 
-/// Bounds of a `Clip` of old files; those of others are inputs.
+/// Returns the bounds of a `Clip` in old files. Newer files have them as inputs.
 pub(super) fn bounds(node: &Node) -> [f32; 2] {
     [float(node, "min", f32::MIN), float(node, "max", f32::MAX)]
 }
 
-/// Whether a product is more than rows times weights: scaled, or of a turned input.
+/// Returns whether a product is scaled or transposes its input.
 pub(super) fn is_scaled(node: &Node) -> bool {
     let is_one = |name| float(node, name, 1.0) == 1.0;
     node.int("transA", 0) != 0 || !is_one("alpha") || !is_one("beta")
 }
 
-/// Taps of a kernel lie so far apart; 0 of what makes no sense.
+/// Returns the distances of a kernel's taps in rows and columns; 0 if they are invalid.
 pub(super) fn dilations(node: &Node) -> [usize; 2] {
     let size = |by: &i64| usize::try_from(*by).unwrap_or(0);
     match node.ints("dilations") {
@@ -40,10 +40,10 @@ pub(super) fn dilations(node: &Node) -> [usize; 2] {
     }
 }
 
-/// Strides and pads of a node whose kernel reaches so far.
+/// Returns the strides and pads of a node; `kernel` is the reach of its kernel.
 ///
 /// # Errors
-/// Some make no sense.
+/// Strides or pads are invalid.
 pub(super) fn sliding(
     node: &Node,
     kernel: [usize; 2],
@@ -54,7 +54,8 @@ pub(super) fn sliding(
         None => Ok(vec![default; 4]),
         Some(given) => given.iter().map(|n| usize::try_from(*n).map_err(|_| wrong())).collect(),
     };
-    let (strides, pads) = (sizes("strides", 1)?, sizes("pads", 0)?);
+    let strides = sizes("strides", 1)?;
+    let pads = sizes("pads", 0)?;
     let strides = match strides[..] {
         [columns] => [1, columns],
         [rows, columns, ..] => [rows, columns],
@@ -86,11 +87,11 @@ pub(super) fn sliding(
     Ok(Sliding { kernel, strides, pads })
 }
 
-/// A pool of images, and what it gives.
+/// Returns the pool that a node describes, and the shape of its output.
 ///
 /// # Errors
-/// It does something else than pools here do, or its kernel does not fit.
-pub(super) fn pool(node: &Node, input: Shape) -> Result<(After, Shape), EvaluateError> {
+/// The node has attributes that are not supported, or its kernel does not fit.
+pub(super) fn pool(node: &Node, input: Shape) -> Result<(PostOp, Shape), EvaluateError> {
     let not = |what: &str| Err(unsupported(node, what));
     if dilations(node) != [1, 1] {
         return not("has dilations");
@@ -119,8 +120,8 @@ pub(super) fn pool(node: &Node, input: Shape) -> Result<(After, Shape), Evaluate
     let pool = Pool { sliding, input, output };
     let counts_padding = node.int("count_include_pad", 0) != 0;
     let after = match node.op.as_str() {
-        "MaxPool" | "GlobalMaxPool" => After::MaxPool(pool),
-        _ => After::AveragePool { pool, counts_padding },
+        "MaxPool" | "GlobalMaxPool" => PostOp::MaxPool(pool),
+        _ => PostOp::AveragePool { pool, counts_padding },
     };
     Ok((after, output))
 }

@@ -1,70 +1,71 @@
-//! What evaluations leave for the next ones.
+//! Cache of values that trials share.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::format::Format;
 use crate::tune::Subset;
 
-/// What a stage is fed, as all formats before it make it.
+/// Identifies the input of a stage: the formats of all products before it determine its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub subset: Subset,
     pub stage: usize,
-    /// Of all products before the stage.
+    /// Formats of all products before the stage.
     pub formats: Vec<[Format; 2]>,
 }
 
-/// The values of each block of images, once somebody has them.
+/// Values of each block of images, once they are computed.
 pub(super) type Blocks<V = Vec<f32>> = Arc<[OnceLock<V>]>;
 
-/// Values between stages, those used last, up to a number of bytes.
+/// Values between stages, up to a number of bytes. The least recently used ones are dropped.
 #[derive(Debug)]
 pub(super) struct Prefixes<V = Vec<f32>> {
     limit: usize,
-    taken: usize,
-    // the one used last at the end
-    held: Vec<(Key, Blocks<V>, usize)>,
+    used_bytes: usize,
+    // The last entry was used most recently.
+    entries: Vec<(Key, Blocks<V>, usize)>,
 }
 
 impl<V> Prefixes<V> {
     pub fn new(limit: usize) -> Self {
-        Self { limit, taken: 0, held: Vec::new() }
+        Self { limit, used_bytes: 0, entries: Vec::new() }
     }
 
-    /// Nothing is held.
+    /// Drops all values.
     pub fn clear(&mut self) {
-        self.taken = 0;
-        self.held.clear();
+        self.used_bytes = 0;
+        self.entries.clear();
     }
 
-    /// Room for the values of so many blocks, of so many bytes together; those that are there already stay.
-    /// None if they are larger than all that may be held. What goes for it is handed to `gone`.
+    /// Returns the entry of a key: an existing one, or a new one for `blocks` blocks that take
+    /// `bytes` bytes together. `None` if this exceeds the limit of the cache. Values that are
+    /// dropped for it are passed to `evict`.
     pub fn room(
         &mut self,
         key: Key,
         blocks: usize,
         bytes: usize,
-        mut gone: impl FnMut(V),
+        mut evict: impl FnMut(V),
     ) -> Option<Blocks<V>> {
-        if let Some(at) = self.held.iter().position(|(held, ..)| *held == key) {
-            let found = self.held.remove(at);
+        if let Some(at) = self.entries.iter().position(|(known, ..)| *known == key) {
+            let found = self.entries.remove(at);
             let values = Arc::clone(&found.1);
-            self.held.push(found);
+            self.entries.push(found);
             return Some(values);
         }
         if bytes > self.limit {
             return None;
         }
-        while self.taken + bytes > self.limit {
-            let (_, mut blocks, bytes) = self.held.remove(0);
-            self.taken -= bytes;
-            // None where a trial still has them.
+        while self.used_bytes + bytes > self.limit {
+            let (_, mut blocks, bytes) = self.entries.remove(0);
+            self.used_bytes -= bytes;
+            // A trial that still uses the blocks keeps their values.
             let blocks = Arc::get_mut(&mut blocks).unwrap_or_default();
-            blocks.iter_mut().filter_map(OnceLock::take).for_each(&mut gone);
+            blocks.iter_mut().filter_map(OnceLock::take).for_each(&mut evict);
         }
-        self.taken += bytes;
+        self.used_bytes += bytes;
         let values: Blocks<V> = (0..blocks).map(|_| OnceLock::new()).collect();
-        self.held.push((key, Arc::clone(&values), bytes));
+        self.entries.push((key, Arc::clone(&values), bytes));
         Some(values)
     }
 }

@@ -1,21 +1,23 @@
-//! Evaluates trials of networks that are no chain: branches, attention, recurrent layers, groups of channels.
+//! Evaluates trials of models that are not chains: branches, attention, recurrent layers, groups of
+//! channels.
 //!
-//! Nodes are done one after the other, as ONNX says, on blocks of samples. Products with constant weights are
-//! those of the chains: weights and inputs in their formats, of whole numbers exactly, and the rest is `f32`
-//! (SPEC A9). Objects are the weights and inputs of `Conv`, `Gemm`, `MatMul` with weights, of `W` and `R` of
-//! `LSTM`, `GRU` and `RNN`; and, without an input, their bias `B` and the tables of `Gather`. Products of two
-//! activations have no format.
+//! Nodes are computed one after the other, as ONNX defines them, on blocks of samples. Products
+//! with constant weights are computed as in chains: weights and inputs are quantized to their
+//! formats, integer formats are multiplied exactly, and everything else is `f32` (SPEC A9). Objects
+//! are the weights and inputs of `Conv`, `Gemm`, `MatMul` with weights, and of `W` and `R` of
+//! `LSTM`, `GRU` and `RNN`. The biases `B` of the latter and the tables of `Gather` are objects
+//! without an input. Products of two activations have no format.
 //!
-//! What tuned layers are fed is kept for the next trials that have the same formats before it. A trial that has
-//! more errors than it may have ends there. Neither changes what comes out.
+//! The input of each tuned layer is cached for the next trial with equal formats before it. A trial
+//! stops when it has more errors than it may have. Neither changes the results.
 
 mod agreement;
 mod convolve;
-mod each;
-mod fed;
-mod held;
+mod elementwise;
+mod packed;
 mod read;
 mod recurrent;
+mod samples;
 mod step;
 mod target;
 mod tensor;
@@ -30,11 +32,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dyno_onnx::Model;
 
 pub use self::agreement::Agreement;
-pub use self::fed::{Fed, Input, Right};
-pub(super) use self::held::{Held, Weights};
+pub(super) use self::packed::{PackableTensor, PackedGraph};
 use self::read::{Step, Steps};
-use self::step::Trouble;
-use self::target::{Context, Packed, Prepared, Seen};
+pub use self::samples::{CorrectnessRule, GraphInput, GraphSamples};
+use self::step::StepError;
+use self::target::{Context, InputStats, Prepared, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
@@ -44,69 +46,96 @@ use crate::format::Format;
 use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
 
-/// Samples that a thread takes at once.
+/// Samples that a thread computes together.
 const BLOCK: usize = 32;
 
-/// A network with its samples, ready to evaluate trials.
+/// Evaluates trials of a model that need not be a chain.
+///
+/// ```
+/// use dyno_number::evaluate::graph::{
+///     Agreement, CorrectnessRule, GraphEvaluator, GraphInput, GraphSamples,
+/// };
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
+///
+/// let mut net = Builder::new("small", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let weight = net.weight("fc1.weight", &[4, 4], Fill::he(4))?;
+/// let y = net.node("MatMul", &[&x, &weight], &[])?;
+/// let sum = net.node("Add", &[&x, &y], &[])?;
+/// net.output("sum", &sum)?;
+///
+/// let inputs = vec![GraphInput { dims: vec![4], values: vec![0.5; 2 * 4] }];
+/// let correctness = CorrectnessRule::Agreement(Agreement::Cosine(0.99));
+/// let samples = GraphSamples { inputs, lengths: None, correctness };
+/// let sets = [vec![0], vec![0, 1], Vec::new()];
+/// let evaluator = GraphEvaluator::new(&net.finish(), samples, sets)?;
+/// assert_eq!(evaluator.objects(), ["fc1.weight", "fc1.input"]);
+/// assert_eq!(evaluator.profile()[0].activation_max, 0.5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Graph {
+pub struct GraphEvaluator {
     steps: Steps,
-    /// By value: whose weights it depends on.
+    /// For each value, the targets on which it depends.
     ancestors: Vec<BTreeSet<usize>>,
-    fed: Fed,
-    /// What each sample's answer is in FLOAT(32).
+    samples: GraphSamples,
+    /// Answer to each sample in FLOAT(32).
     base: Vec<Vec<f32>>,
-    /// By value: numbers of all samples.
+    /// For each value, its total number of elements over all samples.
     sizes: Vec<usize>,
-    /// What targets are fed by the full set, in FLOAT(32).
-    seen: Vec<Seen>,
+    /// Statistics of each target's inputs on the full set, in FLOAT(32).
+    stats: Vec<InputStats>,
     sets: [Vec<usize>; 3],
-    packed: Packed,
+    packed: WeightCache,
     prefixes: Prefixes<Tensor>,
     threads: Vec<Scratch>,
 }
 
-/// What is the same for all blocks of a trial.
+/// What all blocks of a trial share.
 struct Plan<'a> {
     steps: &'a Steps,
     prepared: &'a [Prepared],
-    /// By value, where it is kept.
-    kept: &'a [Option<Blocks<Tensor>>],
+    /// For each value, its cache, if there is one.
+    caches: &'a [Option<Blocks<Tensor>>],
     blocks: &'a [Vec<usize>],
-    fed: &'a Fed,
+    samples: &'a GraphSamples,
 }
 
-/// Asks what has been computed.
-struct Ask<'a> {
-    /// A place a target.
-    seen: &'a mut [Seen],
-    /// A place a value.
+/// Statistics that are collected during an execution.
+struct Probe<'a> {
+    /// One entry per target.
+    stats: &'a mut [InputStats],
+    /// One entry per value.
     sizes: &'a mut [usize],
 }
 
-impl Graph {
-    /// Reads a model, whose first output is the answer, sample by sample along its first axis. It is run once
-    /// in FLOAT(32). The sets hold indices of samples: small, full, confirmation.
+impl GraphEvaluator {
+    /// Reads a model and runs it once in FLOAT(32). Its first output is the answer, with the
+    /// samples along the first axis. `sets` holds indices of samples: small, full, confirmation.
     ///
     /// # Errors
-    /// The engine cannot do a node, or the samples do not fit the model.
+    /// The engine does not support a node, or the samples do not fit the model.
     ///
     /// # Panics
-    /// If an index of a set is that of no sample.
-    pub fn new(model: &Model, fed: Fed, sets: [Vec<usize>; 3]) -> Result<Self, EvaluateError> {
+    /// If a set contains the index of a sample that does not exist.
+    pub fn new(
+        model: &Model,
+        samples: GraphSamples,
+        sets: [Vec<usize>; 3],
+    ) -> Result<Self, EvaluateError> {
         let steps = read::steps(model)?;
-        fed.check(model)?;
-        assert!(sets.iter().flatten().all(|at| *at < fed.count()), "indices of samples");
+        samples.check(model)?;
+        assert!(sets.iter().flatten().all(|at| *at < samples.count()), "indices of samples");
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut found = Self {
             ancestors: ancestors(&steps),
-            base: vec![Vec::new(); fed.count()],
+            base: vec![Vec::new(); samples.count()],
             sizes: vec![0; steps.values],
-            seen: vec![Seen::default(); steps.targets.len()],
+            stats: vec![InputStats::default(); steps.targets.len()],
             steps,
-            fed,
+            samples,
             sets,
-            packed: Packed::default(),
+            packed: WeightCache::default(),
             prefixes: Prefixes::new(CACHE_BYTES),
             threads: (0..threads).map(|_| Scratch::default()).collect(),
         };
@@ -114,9 +143,10 @@ impl Graph {
         Ok(found)
     }
 
-    /// With as many threads, and so many bytes for values that are kept.
+    /// Sets the number of threads, and the size of the cache in bytes.
     ///
     /// # Panics
+    /// If `threads` is 0.
     /// If there is no thread.
     #[must_use]
     pub fn with_limits(mut self, threads: usize, cache_bytes: usize) -> Self {
@@ -126,69 +156,71 @@ impl Graph {
         self
     }
 
-    /// All objects that an assignment may give formats to.
+    /// Returns the names of all objects that an assignment may contain.
     #[must_use]
     pub fn objects(&self) -> Vec<String> {
         self.steps.targets.iter().flat_map(target::Target::names).collect()
     }
 
-    /// The layers with weights, their sizes, and the largest magnitudes: of weights, and of what they are fed
-    /// in FLOAT(32) by the full set. Sizes of activations are those of a sample, on average.
+    /// Returns the layers with weights: their sizes and the largest magnitudes of weights and
+    /// inputs, the latter in FLOAT(32) on the full set. Sizes of activations are averages per
+    /// sample.
     #[must_use]
     pub fn profile(&self) -> Vec<Layer> {
         let samples = self.sets[Subset::Full as usize].len().max(1) as u64;
-        let layer = |(target, seen): (&target::Target, &Seen)| Layer {
+        let layer = |(target, stats): (&target::Target, &InputStats)| Layer {
             name: target.name.clone(),
             parts: vec![target.name.clone()],
             weight_size: target.weights.len() as u64,
-            activation_size: seen.values.div_ceil(samples),
+            activation_size: stats.values.div_ceil(samples),
             weight_max: target.weights.iter().fold(0.0_f32, |max, x| max.max(x.abs())).into(),
-            activation_max: seen.max.into(),
-            activation_min: Some(seen.min.into()),
-            macs: seen.macs.div_ceil(samples),
+            activation_max: stats.max.into(),
+            activation_min: Some(stats.min.into()),
+            macs: stats.macs.div_ceil(samples),
             kind: target.kind,
         };
-        self.steps.targets.iter().zip(&self.seen).map(layer).collect()
+        self.steps.targets.iter().zip(&self.stats).map(layer).collect()
     }
 
-    /// Answers of some samples, in their order.
+    /// Returns the answers to some samples in their order.
     ///
     /// # Errors
     /// A value is NaN, and its format has none.
     ///
     /// # Panics
-    /// If an index is that of no sample.
+    /// If a sample does not exist.
     pub fn answers(
         &mut self,
         assignment: &Assignment,
         samples: &[usize],
     ) -> Result<Vec<Vec<f32>>, Stop> {
         let prepared = self.prepared(assignment)?;
-        let kept = vec![None; self.steps.values];
+        let caches = vec![None; self.steps.values];
         let blocks: Vec<Vec<usize>> = samples.iter().map(|at| vec![*at]).collect();
-        let plan = self.plan(&prepared, &kept, &blocks);
+        let plan = self.plan(&prepared, &caches, &blocks);
         let mut scratch = Scratch::default();
         let one = |at| plan.answers(at, &mut scratch, None).map(|mut all| all.remove(0));
         (0..blocks.len()).map(one).collect::<Result<_, _>>().map_err(|(_, why)| failed(&why))
     }
 
-    /// The share of samples that are right. A trial that is sure to stay below [`Trial::decides`] gets a
-    /// bound, the same however many threads there are. Seconds are left to whoever has a clock.
+    /// Returns the share of samples with a correct answer. A trial that is certain to stay below
+    /// [`Trial::decides`] gets a bound, which does not depend on the number of threads. `seconds`
+    /// stays 0.
     ///
     /// # Errors
-    /// The set has no samples, or a value is NaN, and its format has none.
+    /// The set has no samples, or a value is NaN and its format has none.
     pub fn evaluate(&mut self, trial: &Trial) -> Result<Evaluation, Stop> {
         let count = self.sets[trial.subset as usize].len();
         if count == 0 {
             return Err(Stop::Failed(format!("the {} set has no samples", trial.subset)));
         }
         let prepared = self.prepared(&trial.assignment)?;
-        let blocks = self.fed.blocks(&self.sets[trial.subset as usize], BLOCK);
-        let kept = self.kept_for(trial, blocks.len());
+        let blocks = self.samples.blocks(&self.sets[trial.subset as usize], BLOCK);
+        let caches = self.caches_for(trial, blocks.len());
         let mut threads = std::mem::take(&mut self.threads);
-        let plan = self.plan(&prepared, &kept, &blocks);
+        let plan = self.plan(&prepared, &caches, &blocks);
         let share = |errors: usize| (count - errors) as f64 / count as f64;
-        // The fewest errors that decide.
+        // Fewest errors with which the accuracy is below `decides`.
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = AtomicUsize::new(0);
         let is_over = || enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
@@ -208,61 +240,64 @@ impl Graph {
         Ok(Evaluation {
             is_bound: stopped.is_some(),
             samples: Some(count as u64),
-            ..Evaluation::of(share(stopped.unwrap_or(errors)))
+            ..Evaluation::from_accuracy(share(stopped.unwrap_or(errors)))
         })
     }
 
     fn is_right(&self, sample: usize, answer: &[f32]) -> bool {
-        match &self.fed.right {
-            Right::Labels(labels) => top(answer) == labels[sample],
-            Right::Agreement(agreement) => agreement.holds(answer, &self.base[sample]),
+        match &self.samples.correctness {
+            CorrectnessRule::Labels(labels) => top(answer) == labels[sample],
+            CorrectnessRule::Agreement(agreement) => agreement.holds(answer, &self.base[sample]),
         }
     }
 
     fn prepared(&mut self, assignment: &Assignment) -> Result<Vec<Prepared>, Stop> {
-        let prepared = self.packed.prepared(&self.steps.targets, |of| of.formats(assignment));
+        let prepared =
+            self.packed.prepared(&self.steps.targets, |target| target.formats(assignment));
         prepared.map_err(|error| Stop::Failed(error.to_string()))
     }
 
     fn plan<'a>(
         &'a self,
         prepared: &'a [Prepared],
-        kept: &'a [Option<Blocks<Tensor>>],
+        caches: &'a [Option<Blocks<Tensor>>],
         blocks: &'a [Vec<usize>],
     ) -> Plan<'a> {
-        Plan { steps: &self.steps, prepared, kept, blocks, fed: &self.fed }
+        Plan { steps: &self.steps, prepared, caches, blocks, samples: &self.samples }
     }
 
-    /// Runs all samples in FLOAT(32): what answers are, what targets are fed, how large values are.
+    /// Runs all samples in FLOAT(32) and stores the answers, the statistics of inputs, and the
+    /// sizes of values.
     fn measure(&mut self) -> Result<(), EvaluateError> {
         let full: BTreeSet<usize> = self.sets[Subset::Full as usize].iter().copied().collect();
-        let others: Vec<usize> = (0..self.fed.count()).filter(|at| !full.contains(at)).collect();
+        let others: Vec<usize> =
+            (0..self.samples.count()).filter(|at| !full.contains(at)).collect();
         let full: Vec<usize> = full.into_iter().collect();
-        let mut blocks = self.fed.blocks(&full, BLOCK);
-        let seen_blocks = blocks.len();
-        blocks.extend(self.fed.blocks(&others, BLOCK));
+        let mut blocks = self.samples.blocks(&full, BLOCK);
+        let full_blocks = blocks.len();
+        blocks.extend(self.samples.blocks(&others, BLOCK));
         let float = |_: &target::Target| [Format::F32; 2];
         let prepared = self.packed.prepared(&self.steps.targets, float);
         let prepared = prepared.map_err(|error| EvaluateError::Model(error.to_string()))?;
-        let kept = vec![None; self.steps.values];
+        let caches = vec![None; self.steps.values];
         let mut threads = std::mem::take(&mut self.threads);
-        let plan = self.plan(&prepared, &kept, &blocks);
-        let all = Mutex::new((self.base.clone(), self.seen.clone(), self.sizes.clone()));
+        let plan = self.plan(&prepared, &caches, &blocks);
+        let all = Mutex::new((self.base.clone(), self.stats.clone(), self.sizes.clone()));
         let wrong = Mutex::new(None);
         let work = |at: usize, scratch: &mut Scratch| {
-            let mut seen = vec![Seen::default(); plan.steps.targets.len()];
+            let mut stats = vec![InputStats::default(); plan.steps.targets.len()];
             let mut sizes = vec![0; plan.steps.values];
-            let ask = Ask { seen: &mut seen, sizes: &mut sizes };
-            let answers = plan.answers(at, scratch, Some(ask)).map_err(|(step, why)| {
+            let probe = Probe { stats: &mut stats, sizes: &mut sizes };
+            let answers = plan.answers(at, scratch, Some(probe)).map_err(|(step, why)| {
                 *wrong.lock().expect("nobody panics with the lock") = Some(step);
                 why
             })?;
             let mut all = all.lock().expect("nobody panics with the lock");
-            let (base, of_targets, of_values) = &mut *all;
+            let (base, all_stats, all_sizes) = &mut *all;
             blocks[at].iter().zip(answers).for_each(|(sample, answer)| base[*sample] = answer);
-            of_values.iter_mut().zip(sizes).for_each(|(all, size)| *all += size);
-            if at < seen_blocks {
-                of_targets.iter_mut().zip(seen).for_each(|(all, seen)| all.join(seen));
+            all_sizes.iter_mut().zip(sizes).for_each(|(all, size)| *all += size);
+            if at < full_blocks {
+                all_stats.iter_mut().zip(stats).for_each(|(all, stats)| all.join(stats));
             }
             Ok(())
         };
@@ -271,13 +306,13 @@ impl Graph {
         let step = wrong.into_inner().expect("nobody panics with the lock");
         done.map_err(|why| node_error(step.flatten().map(|at| &self.steps.steps[at]), &why))?;
         self.threads = threads;
-        (self.base, self.seen, self.sizes) = all;
-        self.fed.check_answers(&self.base)
+        (self.base, self.stats, self.sizes) = all;
+        self.samples.check_answers(&self.base)
     }
 
-    /// Where this trial finds what others left, and leaves what the next ones find: before each target whose
+    /// Returns the caches that this trial reads and fills: one for the input of each target whose
     /// formats are tuned.
-    fn kept_for(&mut self, trial: &Trial, blocks: usize) -> Vec<Option<Blocks<Tensor>>> {
+    fn caches_for(&mut self, trial: &Trial, blocks: usize) -> Vec<Option<Blocks<Tensor>>> {
         let tuned: BTreeSet<&str> = trial.assignment.iter().map(|(object, _)| object).collect();
         let steps = &self.steps;
         let is_tuned = |target: &usize| {
@@ -288,40 +323,40 @@ impl Graph {
         let worth: BTreeSet<usize> = of_steps.filter_map(|step| *step.inputs.first()?).collect();
         let is_made = |value: &usize| !constant.contains(value) && !steps.inputs.contains(value);
         let part = self.sets[trial.subset as usize].len();
-        let mut kept = vec![None; steps.values];
+        let mut caches = vec![None; steps.values];
         for value in worth.into_iter().filter(is_made) {
             let before = self.ancestors[value].iter();
             let formats = before.map(|at| steps.targets[*at].formats(&trial.assignment)).collect();
             let key = Key { subset: trial.subset, stage: value, formats };
-            let numbers = self.sizes[value].saturating_mul(part) / self.fed.count();
-            kept[value] = self.prefixes.room(key, blocks, numbers * size_of::<f32>(), drop);
+            let numbers = self.sizes[value].saturating_mul(part) / self.samples.count();
+            caches[value] = self.prefixes.room(key, blocks, numbers * size_of::<f32>(), drop);
         }
-        kept
+        caches
     }
 }
 
 impl Plan<'_> {
-    /// Answers of a block's samples.
+    /// Computes the answers to the samples of a block.
     ///
     /// # Errors
-    /// Which step failed, and why.
+    /// The index of the failed step, if there is one, and the reason.
     fn answers(
         &self,
         block: usize,
         scratch: &mut Scratch,
-        ask: Option<Ask<'_>>,
-    ) -> Result<Vec<Vec<f32>>, (Option<usize>, Trouble)> {
+        probe: Option<Probe<'_>>,
+    ) -> Result<Vec<Vec<f32>>, (Option<usize>, StepError)> {
         let samples = &self.blocks[block];
-        let (seen, mut sizes) = ask.map(|ask| (ask.seen, ask.sizes)).unzip();
+        let (stats, mut sizes) = probe.map(|probe| (probe.stats, probe.sizes)).unzip();
         let targets = &self.steps.targets;
-        let mut context = Context { targets, prepared: self.prepared, scratch, seen };
+        let mut context = Context { targets, prepared: self.prepared, scratch, stats };
         let mut made = |value: usize, tensor: &Tensor| {
             if let Some(sizes) = &mut sizes {
                 sizes[value] += tensor.values.len();
             }
-            if let Some(kept) = &self.kept[value] {
-                // Whoever was faster left the same.
-                let _ = kept[block].set(tensor.clone());
+            if let Some(cache) = &self.caches[value] {
+                // Another thread may have stored equal values already.
+                let _ = cache[block].set(tensor.clone());
             }
         };
         let values = self.begin(block, samples);
@@ -335,12 +370,12 @@ impl Plan<'_> {
         Ok((0..samples.len()).map(|at| answer.values[at * each..][..each].to_vec()).collect())
     }
 
-    /// What is there before any step, with what was kept.
+    /// Returns the values that exist before any step: inputs, constants and cached values.
     fn begin(&self, block: usize, samples: &[usize]) -> Vec<Option<Tensor>> {
-        let inputs = (0..self.steps.inputs.len()).map(|at| self.fed.gathered(at, samples));
+        let inputs = (0..self.steps.inputs.len()).map(|at| self.samples.gathered(at, samples));
         let mut values = self.steps.begin(inputs);
-        for (value, kept) in self.kept.iter().enumerate() {
-            if let Some(found) = kept.as_ref().and_then(|kept| kept[block].get()) {
+        for (value, cache) in self.caches.iter().enumerate() {
+            if let Some(found) = cache.as_ref().and_then(|cache| cache[block].get()) {
                 values[value] = Some(found.clone());
             }
         }
@@ -348,24 +383,25 @@ impl Plan<'_> {
     }
 }
 
-/// What the layers of a model are called: all of them, and that of each node's weights.
+/// Returns the names of all layers of a model, and the name of each node's layer.
 pub(crate) fn names(
     model: &Model,
 ) -> Result<(Vec<String>, BTreeMap<usize, String>), EvaluateError> {
     let steps = read::steps(model)?;
-    // The first of a node with several is what it is fed with.
-    let taken = steps.taken.iter().rev();
-    let of_nodes = taken.map(|of| (of.node, steps.targets[of.target].name.clone())).collect();
+    // The first target of a node multiplies its input, so it overrides the others.
+    let uses = steps.uses.iter().rev();
+    let of_nodes =
+        uses.map(|first| (first.node, steps.targets[first.target].name.clone())).collect();
     Ok((steps.targets.into_iter().map(|target| target.name).collect(), of_nodes))
 }
 
-/// Blocks for all threads, until somebody says that it is over. The first trouble ends it.
+/// Distributes blocks to all threads until `is_over` returns true. The first error ends it.
 fn share_out(
     blocks: usize,
     threads: &mut [Scratch],
-    work: &(dyn Fn(usize, &mut Scratch) -> Result<(), Trouble> + Sync),
+    work: &(dyn Fn(usize, &mut Scratch) -> Result<(), StepError> + Sync),
     is_over: &(dyn Fn() -> bool + Sync),
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     let one = |scratch: &mut Scratch| {
@@ -391,7 +427,7 @@ fn share_out(
     failure.into_inner().expect("nobody panics with the lock").map_or(Ok(()), Err)
 }
 
-/// By value: all targets that it depends on.
+/// Returns the targets on which each value depends.
 fn ancestors(steps: &Steps) -> Vec<BTreeSet<usize>> {
     let mut found = vec![BTreeSet::new(); steps.values];
     for step in &steps.steps {
@@ -402,22 +438,22 @@ fn ancestors(steps: &Steps) -> Vec<BTreeSet<usize>> {
     found
 }
 
-fn told(why: &Trouble) -> String {
+fn message(why: &StepError) -> String {
     match why {
-        Trouble::Nan(error) => error.to_string(),
-        Trouble::Misfit(why) => why.clone(),
+        StepError::Nan(error) => error.to_string(),
+        StepError::Mismatch(why) => why.clone(),
     }
 }
 
-fn failed(why: &Trouble) -> Stop {
-    Stop::Failed(told(why))
+fn failed(why: &StepError) -> Stop {
+    Stop::Failed(message(why))
 }
 
-fn node_error(step: Option<&Step>, why: &Trouble) -> EvaluateError {
+fn node_error(step: Option<&Step>, why: &StepError) -> EvaluateError {
     match step {
         Some(Step { node: (op, name), .. }) => {
-            EvaluateError::Node { op: op.clone(), name: name.clone(), what: told(why) }
+            EvaluateError::Node { op: op.clone(), name: name.clone(), what: message(why) }
         }
-        None => EvaluateError::Model(told(why)),
+        None => EvaluateError::Model(message(why)),
     }
 }

@@ -1,9 +1,10 @@
-//! A network whose weights are held in the bits of their formats, ready to be executed.
+//! Networks with packed weights, ready for execution.
 //!
-//! It is what an [`Evaluator`](super::Evaluator) or a [`Graph`](super::graph::Graph) evaluates, without its
-//! samples: the same steps by the same kernels, so that its answers are theirs to the last bit. Weights are held
-//! as packed codes, and widened once to what the kernels read: bytes where a layer's two formats allow it, `f32`
-//! elsewhere. A chain of layers is done by the engine of chains; what is none, node by node.
+//! A [`PackedNetwork`] computes the same steps with the same kernels as a
+//! [`ChainEvaluator`](super::ChainEvaluator) or a [`GraphEvaluator`](super::graph::GraphEvaluator),
+//! without samples. Its answers are equal to theirs, bit by bit. Weights are stored as packed
+//! codes, and widened once to what the kernels read: integers where the formats of a layer allow
+//! it, `f32` elsewhere. Chains of layers run in the engine of chains, other models node by node.
 
 mod chain;
 mod file;
@@ -18,10 +19,10 @@ use dyno_onnx::shape::{Dim, infer};
 use dyno_onnx::{Element, Model, Port};
 
 use self::chain::Chain;
-pub use self::file::{FileError, PackedFile, PackedTensor, Source};
+pub use self::file::{PackedFile, PackedFileError, PackedSource, PackedTensor};
 use super::EvaluateError;
-use super::graph::Held;
-use super::stage::{Path, Scratch};
+use super::graph::PackedGraph;
+use super::stage::{ProductPath, Scratch};
 use crate::codec::{Conversion, NanError};
 use crate::config::Dictionary;
 use crate::descriptor::nearest;
@@ -29,8 +30,29 @@ use crate::format::Format;
 use crate::pack::{pack, unpack};
 
 /// A network in its formats.
+///
+/// ```
+/// use dyno_number::Dictionary;
+/// use dyno_number::evaluate::{PackedNetwork, TensorView, Workspace};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
+///
+/// let mut net = Builder::new("small", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
+/// let y = net.node("MatMul", &[&x, &weight], &[])?;
+/// net.output("y", &y)?;
+///
+/// let formats: Dictionary = "fc1.weight FIXED 4 0\nfc1.input FIXED 8 0\n".parse()?;
+/// let network = PackedNetwork::new(&net.finish(), &formats)?;
+/// assert_eq!(network.packed_bytes(), 4 * 3 / 2);
+/// let mut workspace = Workspace::default();
+/// let input = TensorView { dims: &[1, 4], values: &[0.5; 4] };
+/// let answer = network.run(&[input], &mut workspace)?;
+/// assert_eq!(answer.dims, [1, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
-pub struct Packed {
+pub struct PackedNetwork {
     network: Network,
     layers: Vec<PackedLayer>,
     inputs: Vec<PackedPort>,
@@ -39,41 +61,43 @@ pub struct Packed {
 
 #[derive(Debug)]
 enum Network {
-    /// Layers one after the other, which are done together.
+    /// A chain of layers.
     Chain(Box<Chain>),
-    /// Anything else.
-    Graph(Box<Held>),
+    /// Any other model.
+    Graph(Box<PackedGraph>),
 }
 
 /// An input of a network, or its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedPort {
-    /// As the model has it.
+    /// Name in the model.
     pub name: String,
-    /// Of its elements, as NumPy calls it: `float32`. Here they are all `f32`.
+    /// Type of the elements as NumPy calls it, such as `float32`. Values are passed as `f32` in any
+    /// case.
     pub element: &'static str,
-    /// Dimensions, that of samples first; `None` is one that each call chooses.
+    /// Dimensions, the samples first. `None` is chosen by each call.
     pub shape: Vec<Option<usize>>,
 }
 
 /// A layer with weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackedLayer {
-    /// Of the layer: its objects are `NAME.weight` and `NAME.input`.
+    /// Name of the layer. Its objects are `NAME.weight` and `NAME.input`.
     pub name: String,
-    /// Of its weights.
+    /// Format of the weights.
     pub weight: Format,
-    /// Of what it multiplies them by.
+    /// Format of the activations.
     pub activation: Format,
-    /// How its products are made, and why.
-    pub path: Path,
-    /// Codes of its weights, in the order in which the layer has them, without a gap between them.
+    /// How its products are computed.
+    pub path: ProductPath,
+    /// Packed codes of the weights, in the order of the layer.
     pub codes: Vec<u8>,
-    /// How many weights these are.
+    /// Number of weights.
     pub weights: usize,
-    /// Bytes that are read instead of the codes: widened, with zeros to whole vectors of outputs.
+    /// Bytes that kernels read instead of the codes: widened weights, padded with zeros to whole
+    /// vectors of outputs.
     pub widened_bytes: usize,
-    /// Products of a sample; of a row or a step, where samples have any number of those.
+    /// Products per sample; per row or step if a sample has any number of these.
     pub macs: usize,
 }
 
@@ -81,17 +105,18 @@ pub struct PackedLayer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PackedError {
-    /// The file is no model that reads.
+    /// The model's file cannot be read or written.
     Model(String),
-    /// The engine cannot do the model.
+    /// The engine does not support the model.
     Network(EvaluateError),
-    /// Formats are given to objects that the model has not: a sentence each, with the nearest name.
+    /// The model does not have the objects of some formats: a sentence for each, with the nearest
+    /// name.
     Unknown(Vec<String>),
     /// A weight is NaN, and its format has none.
     Nan {
-        /// Of which layer.
+        /// Name of the layer.
         layer: String,
-        /// Which format, and where.
+        /// Format without NaN, and the index of the weight.
         cause: NanError,
     },
 }
@@ -109,31 +134,31 @@ impl fmt::Display for PackedError {
 
 impl std::error::Error for PackedError {}
 
-/// Why there is no answer to a call.
+/// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum RunError {
+pub enum PackedRunError {
     /// A value is NaN, and its format has none.
     Nan(NanError),
-    /// An input is not as the model has it.
+    /// An input does not fit the model.
     Input {
-        /// What the model takes.
+        /// What the model accepts.
         expected: String,
-        /// What there is.
+        /// What was given.
         found: String,
     },
-    /// A node cannot do it with these numbers, such as a table that has no row of a number.
+    /// A node cannot process these numbers, for example because a table has no row with an index.
     Node {
-        /// The operator.
+        /// Operator of the node.
         op: String,
-        /// Of the node; may be empty.
+        /// Name of the node; may be empty.
         name: String,
-        /// What it does.
+        /// What is wrong, as the predicate of a sentence.
         what: String,
     },
 }
 
-impl fmt::Display for RunError {
+impl fmt::Display for PackedRunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nan(error) => error.fmt(f),
@@ -144,18 +169,18 @@ impl fmt::Display for RunError {
     }
 }
 
-impl std::error::Error for RunError {}
+impl std::error::Error for PackedRunError {}
 
-/// Numbers in row-major order, of an input or of an answer.
+/// An input or an answer: numbers in row-major order.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View<'a> {
-    /// Samples first.
+pub struct TensorView<'a> {
+    /// Dimensions, the samples first.
     pub dims: &'a [usize],
-    /// A number for each place. Whole numbers of 24 bits at most are exact.
+    /// One number per element. Integers of at most 24 bits are exact.
     pub values: &'a [f32],
 }
 
-/// Memory of a thread that executes networks; what it holds is of the last call.
+/// Memory of a thread that executes networks. It holds the answer of the last call.
 #[derive(Debug, Default)]
 pub struct Workspace {
     scratch: Scratch,
@@ -166,25 +191,26 @@ pub struct Workspace {
     answer: Arc<Vec<f32>>,
 }
 
-impl Packed {
-    /// Reads an ONNX file.
+impl PackedNetwork {
+    /// Reads an ONNX file and packs its weights.
     ///
     /// # Errors
-    /// The file does not read, the engine cannot do it, or it has not the objects of `formats`.
+    /// The file cannot be read, the engine does not support the model, or the model does not have
+    /// the objects of `formats`.
     pub fn read(path: &FilePath, formats: &Dictionary) -> Result<Self, PackedError> {
         let model = Model::read(path).map_err(|error| PackedError::Model(error.to_string()))?;
         Self::new(&model, formats)
     }
 
-    /// A model whose objects have these formats, and FLOAT(32) where they have none. Its first output is its
-    /// answer.
+    /// Packs the weights of a model. Objects without an entry in `formats` are FLOAT(32). The first
+    /// output of the model is its answer.
     ///
     /// # Errors
-    /// The engine cannot do the model, or it has not the objects of `formats`.
+    /// The engine does not support the model, or the model does not have the objects of `formats`.
     pub fn new(model: &Model, formats: &Dictionary) -> Result<Self, PackedError> {
         match Self::chain(model, formats) {
             Err(PackedError::Network(_)) => Self::graph(model, formats),
-            // Layers that share weights are one object to the engine of graphs.
+            // In the engine of graphs, layers that share weights are one object.
             Err(unknown @ PackedError::Unknown(_)) => {
                 Self::graph(model, formats).map_err(|_| unknown)
             }
@@ -195,7 +221,7 @@ impl Packed {
     fn chain(model: &Model, formats: &Dictionary) -> Result<Self, PackedError> {
         let (chain, layers) = Chain::new(model, formats)?;
         let (mut inputs, mut output) = ports(model);
-        // One after the other, whatever number of samples the file says.
+        // Chains accept any number of samples, whatever the file declares.
         for port in inputs.iter_mut().chain([&mut output]) {
             port.shape.iter_mut().take(1).for_each(|samples| *samples = None);
         }
@@ -203,87 +229,90 @@ impl Packed {
         Ok(Self { network: Network::Chain(Box::new(chain)), layers, inputs, output })
     }
 
-    /// Node by node, even if it is a chain.
+    /// Packs a model for execution node by node, even if it is a chain.
     fn graph(model: &Model, formats: &Dictionary) -> Result<Self, PackedError> {
-        let (held, layers) = Held::new(model, formats)?;
+        let (graph, layers) = PackedGraph::new(model, formats)?;
         let (inputs, output) = ports(model);
-        Ok(Self { network: Network::Graph(Box::new(held)), layers, inputs, output })
+        Ok(Self { network: Network::Graph(Box::new(graph)), layers, inputs, output })
     }
 
-    /// Whether it is done node by node.
+    /// Returns whether it is executed node by node.
     fn is_graph(&self) -> bool {
         matches!(self.network, Network::Graph(_))
     }
 
-    /// The same with the instructions of another set where it multiplies by weights.
+    /// Multiplies with the given instruction set instead of the best one.
     #[must_use]
-    pub fn on(mut self, isa: Isa) -> Self {
+    pub fn with_isa(mut self, isa: Isa) -> Self {
         match &mut self.network {
-            Network::Chain(chain) => chain.on(isa),
-            Network::Graph(held) => held.on(isa),
+            Network::Chain(chain) => chain.set_isa(isa),
+            Network::Graph(graph) => graph.set_isa(isa),
         }
         self
     }
 
-    /// The layers with weights, in order.
+    /// Returns the layers with weights in order.
     #[must_use]
     pub fn layers(&self) -> &[PackedLayer] {
         &self.layers
     }
 
-    /// What the model is fed.
+    /// Returns the inputs of the model.
     #[must_use]
     pub fn inputs(&self) -> &[PackedPort] {
         &self.inputs
     }
 
-    /// What it answers.
+    /// Returns the output of the model.
     #[must_use]
     pub fn output(&self) -> &PackedPort {
         &self.output
     }
 
-    /// Bytes of the packed weights of all layers.
+    /// Returns the bytes of the packed weights of all layers.
     #[must_use]
     pub fn packed_bytes(&self) -> usize {
         self.layers.iter().map(|layer| layer.codes.len()).sum()
     }
 
-    /// The answers to some samples, from all inputs in the order of the model.
+    /// Computes the answers to some samples from all inputs in the order of the model.
     ///
     /// # Errors
-    /// Inputs do not fit, or a value is NaN, and its format has none.
+    /// Inputs do not fit, or a value is NaN and its format has none.
     pub fn run<'w>(
         &self,
-        inputs: &[View<'_>],
+        inputs: &[TensorView<'_>],
         workspace: &'w mut Workspace,
-    ) -> Result<View<'w>, RunError> {
+    ) -> Result<TensorView<'w>, PackedRunError> {
         self.check(inputs)?;
         let Workspace { scratch, from, to, dims, scores, answer } = workspace;
         match &self.network {
             Network::Chain(chain) => {
-                let View { values, .. } = inputs[0];
-                chain.run(values, scratch, [from, to], scores).map_err(RunError::Nan)?;
+                let TensorView { values, .. } = inputs[0];
+                chain.run(values, scratch, [from, to], scores).map_err(PackedRunError::Nan)?;
                 dims.clear();
                 dims.extend([values.len() / chain.input().len(), chain.outputs()]);
-                Ok(View { dims, values: scores })
+                Ok(TensorView { dims, values: scores })
             }
-            Network::Graph(held) => {
-                let owned = |of: &View<'_>| (of.dims.to_vec(), of.values.to_vec());
-                (*dims, *answer) = held.run(inputs.iter().map(owned).collect(), scratch)?;
-                Ok(View { dims, values: answer })
+            Network::Graph(graph) => {
+                let owned = |of: &TensorView<'_>| (of.dims.to_vec(), of.values.to_vec());
+                (*dims, *answer) = graph.run(inputs.iter().map(owned).collect(), scratch)?;
+                Ok(TensorView { dims, values: answer })
             }
         }
     }
 
-    /// Looks whether inputs are as the model declares them, whatever number of samples it says.
-    fn check(&self, inputs: &[View<'_>]) -> Result<(), RunError> {
+    /// Checks inputs against the declarations of the model; the number of samples may differ.
+    fn check(&self, inputs: &[TensorView<'_>]) -> Result<(), PackedRunError> {
         if inputs.len() != self.inputs.len() {
             let names: Vec<&str> = self.inputs.iter().map(|port| port.name.as_str()).collect();
             let expected = format!("inputs {}", names.join(", "));
-            return Err(RunError::Input { expected, found: format!("{} of them", inputs.len()) });
+            return Err(PackedRunError::Input {
+                expected,
+                found: format!("{} of them", inputs.len()),
+            });
         }
-        for (port, View { dims, values }) in self.inputs.iter().zip(inputs) {
+        for (port, TensorView { dims, values }) in self.inputs.iter().zip(inputs) {
             let count = dims.iter().try_fold(1_usize, |count, n| count.checked_mul(*n));
             let fits = port.shape.len() == dims.len()
                 && port.shape.iter().zip(*dims).skip(1).all(|(dim, n)| dim.is_none_or(|m| m == *n));
@@ -292,7 +321,7 @@ impl Packed {
             if !fits || values.is_empty() || count != Some(values.len()) {
                 let dim = |dim: &Option<usize>| dim.map_or("?".into(), |n| n.to_string());
                 let shape: Vec<String> = port.shape.iter().map(dim).collect();
-                return Err(RunError::Input {
+                return Err(PackedRunError::Input {
                     expected: format!("{} of shape [{}]", port.name, shape.join(", ")),
                     found: format!("{} numbers of shape {dims:?}", values.len()),
                 });
@@ -302,19 +331,19 @@ impl Packed {
     }
 }
 
-/// What a model is fed and what it answers, as far as its file tells.
+/// Returns the inputs and the output of a model, as far as its file declares them.
 fn ports(model: &Model) -> (Vec<PackedPort>, PackedPort) {
     let fixed = |shape: &[Dim]| shape.iter().map(Dim::fixed).collect();
-    let of = |port: &Port| PackedPort {
+    let packed_port = |port: &Port| PackedPort {
         name: port.name.clone(),
         element: port.element.unwrap_or(Element::F32).name(),
         shape: port.shape.as_deref().map(fixed).unwrap_or_default(),
     };
-    let inputs = model.inputs.iter().map(of).collect();
+    let inputs = model.inputs.iter().map(packed_port).collect();
     let last = model.outputs.first();
     let mut output = last.map_or_else(
         || PackedPort { name: String::new(), element: Element::F32.name(), shape: Vec::new() },
-        of,
+        packed_port,
     );
     let open = last.filter(|port| port.shape.is_none() || port.element.is_none());
     let inferred = open.and_then(|port| infer(model, &BTreeMap::new()).facts.remove(&port.name));
@@ -327,7 +356,7 @@ fn ports(model: &Model) -> (Vec<PackedPort>, PackedPort) {
     (inputs, output)
 }
 
-/// Refuses formats of objects that a model has not.
+/// Rejects formats of objects that a model does not have.
 pub(super) fn known(formats: &Dictionary, objects: &[String]) -> Result<(), PackedError> {
     let unknown = formats.iter().filter(|(object, _)| objects.iter().all(|known| known != object));
     let unknown: Vec<String> = unknown
@@ -339,10 +368,10 @@ pub(super) fn known(formats: &Dictionary, objects: &[String]) -> Result<(), Pack
     if unknown.is_empty() { Ok(()) } else { Err(PackedError::Unknown(unknown)) }
 }
 
-/// Numbers as packed codes of a format, and what these codes are: made of them, not of the numbers.
+/// Encodes numbers, and returns their packed codes with the values of these codes.
 ///
 /// # Errors
-/// One is NaN, and the format has none.
+/// A number is NaN, and the format has none.
 pub(super) fn widened(format: Format, numbers: &[f32]) -> Result<(Vec<u8>, Vec<f32>), NanError> {
     let codes = format.encode_slice(numbers, Conversion::default())?;
     let codes = pack(&codes, format.bits());

@@ -1,4 +1,4 @@
-//! Pools of a chain: the pixels of each window put together.
+//! Pooling layers of chains: the pixels of each window are combined.
 
 use dyno_kernels::{Isa, Pixels, largest};
 
@@ -13,27 +13,28 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// The largest number of each window.
+    /// Computes the largest number of each window.
     pub fn largest(&self, from: &[f32], stride: usize, to: &mut [f32]) {
         let Shape { height, width, channels } = self.input;
         let Sliding { kernel, strides, pads } = self.sliding;
         let windows = [self.output.height, self.output.width];
         let reach = |at: usize| (windows[at] - 1) * strides[at] + kernel[at];
-        // What reaches beyond the image, with padding or where a pool rounds up, has fewer pixels.
+        // Windows that reach beyond the image, due to padding or rounding up, have fewer pixels.
         if pads != [0; 4] || reach(0) > height || reach(1) > width {
             let greater = |a: f32, b: f32| if b > a { b } else { a };
             return self.run(from, stride, to, greater, |_, _| 1.0);
         }
         let images = from.chunks_exact(height * width * stride);
         for (numbers, to) in images.zip(to.chunks_exact_mut(self.output.len())) {
-            let (window, steps) = (kernel, strides);
+            let window = kernel;
+            let steps = strides;
             let pixels = Pixels { numbers, stride, channels, width, window, steps, windows };
             largest(Isa::best(), &pixels, to);
         }
     }
 
-    /// Puts the pixels of each window together, and divides by what `count` makes of their number, and of
-    /// that with padding.
+    /// Combines the pixels of each window with `join`, and divides by `count`. The arguments of
+    /// `count` are the number of pixels in the image, and with padding.
     pub fn run(
         &self,
         from: &[f32],
@@ -49,7 +50,7 @@ impl Pool {
             let end = (first + kernel[axis]).saturating_sub(pads[axis]).min(size);
             first.saturating_sub(pads[axis]).min(end)..end
         };
-        // What reaches beyond the padding counts for nothing.
+        // Positions beyond the padding do not count.
         let padded = |at: usize, axis: usize, size: usize| {
             (size + pads[axis] + pads[axis + 2] - at * strides[axis]).min(kernel[axis])
         };

@@ -1,4 +1,4 @@
-//! Reads a network out of a model: a chain of products and what stands between them.
+//! Reads a chain of products, and the operators between them, from a model.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use dyno_onnx::{Constants, Dim, Model, Node, Tensor};
 
 use super::EvaluateError;
 use super::attributes::{bounds, dilations, float, is_scaled, name_of, pool, sliding, unsupported};
-use super::stage::{After, Product, Shape, Sliding, Stage};
+use super::stage::{PostOp, Product, Shape, Sliding, Stage};
 use crate::network::LayerKind;
 
-/// Operators that pass on what they are fed, when nothing is trained.
+/// Operators that return their input, except in training.
 const PASSING: [&str; 2] = ["Identity", "Dropout"];
 
-/// The stages of a model with one input and one output.
+/// Returns the stages of a model with one input and one output.
 pub(super) fn stages(model: &Model) -> Result<Vec<Stage>, EvaluateError> {
     let constants = Constants::new(model);
     let input = input(model)?;
@@ -42,20 +42,20 @@ pub(super) fn stages(model: &Model) -> Result<Vec<Stage>, EvaluateError> {
     Ok(stages)
 }
 
-/// The name of what is fed, its shape, and whether it is a list of numbers.
+/// Returns the name and shape of the input, and whether it is a list of numbers.
 fn input(model: &Model) -> Result<(&str, Shape, bool), EvaluateError> {
     let wrong = || {
         let expected = "expected one input of shape [N, channels, rows, columns] or [N, numbers]";
         EvaluateError::Model(expected.into())
     };
     let [port] = &model.inputs[..] else { return Err(wrong()) };
-    let of = |dim: &Dim| dim.fixed().filter(|n| *n > 0).ok_or_else(wrong);
+    let size = |dim: &Dim| dim.fixed().filter(|n| *n > 0).ok_or_else(wrong);
     let (shape, is_flat) = match port.shape.as_deref() {
         Some([_, channels, height, width]) => {
-            let (height, width) = (of(height)?, of(width)?);
-            (Shape { height, width, channels: of(channels)? }, false)
+            let (height, width) = (size(height)?, size(width)?);
+            (Shape { height, width, channels: size(channels)? }, false)
         }
-        Some([_, numbers]) => (Shape { height: 1, width: 1, channels: of(numbers)? }, true),
+        Some([_, numbers]) => (Shape { height: 1, width: 1, channels: size(numbers)? }, true),
         _ => return Err(wrong()),
     };
     Ok((&port.name, shape, is_flat))
@@ -63,10 +63,10 @@ fn input(model: &Model) -> Result<(&str, Shape, bool), EvaluateError> {
 
 struct Reader<'a> {
     constants: Constants<'a>,
-    /// The value that the chain has come to.
+    /// Name of the current end of the chain.
     value: &'a str,
     shape: Shape,
-    /// Whether a node made a list of it. It still lies pixel by pixel.
+    /// Whether a node flattened the value. Its layout is still pixel by pixel.
     is_flat: bool,
     stages: Vec<Stage>,
     names: BTreeSet<String>,
@@ -97,8 +97,8 @@ impl<'a> Reader<'a> {
             "Conv" => self.convolution(node),
             "Gemm" | "MatMul" => self.fully_connected(node),
             "Add" => self.bias(node),
-            "Relu" => self.then(After::Relu),
-            "LeakyRelu" => self.then(After::LeakyRelu(float(node, "alpha", 0.01))),
+            "Relu" => self.then(PostOp::Relu),
+            "LeakyRelu" => self.then(PostOp::LeakyRelu(float(node, "alpha", 0.01))),
             "Clip" => self.clip(node),
             "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" => self.pool(node),
             "Flatten" if node.int("axis", 1) == 1 => self.flatten(),
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
                 }
             }
             "Softmax" if self.is_flat && matches!(node.int("axis", -1), -1 | 1) => {
-                self.then(After::Softmax)
+                self.then(PostOp::Softmax)
             }
             _ => Err(unsupported(node, "is none that the built-in engine has")),
         }
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn then(&mut self, after: After) -> Result<(), EvaluateError> {
+    fn then(&mut self, after: PostOp) -> Result<(), EvaluateError> {
         let stage = self.stages.last_mut().expect("there is a first stage");
         stage.after.push(after);
         stage.output = self.shape;
@@ -146,14 +146,15 @@ impl<'a> Reader<'a> {
         };
         let [least, most] = bounds(node);
         let (least, most) = (bound(1, least)?, bound(2, most)?);
-        self.then(After::Clip(least, most))
+        self.then(PostOp::Clip(least, most))
     }
 
     fn product(&mut self, node: &Node, mut product: Product) {
         let weight = node.inputs.get(1).map_or("", String::as_str);
         product.name = name_of(node, weight, &mut self.names);
         product.tensor = weight.to_owned();
-        let (input, output) = (self.shape, product.output);
+        let input = self.shape;
+        let output = product.output;
         self.shape = output;
         self.stages.push(Stage { product: Some(product), after: Vec::new(), input, output });
     }
@@ -176,7 +177,7 @@ impl<'a> Reader<'a> {
         let sliding = sliding(node, [rows, columns], self.shape)?;
         let size = sliding.over(self.shape).filter(|_| channels == self.shape.channels);
         let Some([height, width]) = size else { return not("has a kernel that does not fit") };
-        // From channel, row, column to row, column, channel.
+        // Reorders from channel, row, column to row, column, channel.
         let pixels = rows * columns;
         let ours = (0..weights.len()).map(|at| {
             let (output, rest) = (at / (pixels * channels), at % (pixels * channels));
@@ -213,7 +214,7 @@ impl<'a> Reader<'a> {
         if k != self.shape.len() || outputs == 0 {
             return not("has weights that do not fit its input");
         }
-        // Lists of ONNX go channel by channel; ours pixel by pixel.
+        // Lists are ordered by channel in ONNX, and by pixel here.
         let (pixels, channels) = (self.shape.pixels(), self.shape.channels);
         let ours = (0..weights.len()).map(|at| {
             let (output, rest) = (at / k, at % k);
@@ -236,11 +237,11 @@ impl<'a> Reader<'a> {
         if node.op == "Gemm" { self.bias_of(node, 2) } else { Ok(()) }
     }
 
-    /// What a product adds by itself.
+    /// Adds the bias that is an input of a product.
     fn bias_of(&mut self, node: &Node, at: usize) -> Result<(), EvaluateError> {
         let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else { return Ok(()) };
         match self.floats(name) {
-            Some((_, bias)) if bias.len() == self.shape.channels => self.then(After::Bias(bias)),
+            Some((_, bias)) if bias.len() == self.shape.channels => self.then(PostOp::Bias(bias)),
             _ => Err(unsupported(node, "has a bias that is not one constant for each output")),
         }
     }
@@ -260,7 +261,7 @@ impl<'a> Reader<'a> {
         if bias.len() != channels || !(is_of_channels || shape.iter().all(|n| *n == 1)) {
             return Err(unsupported(node, "adds what is not one number for each channel"));
         }
-        self.then(After::Bias(bias))
+        self.then(PostOp::Bias(bias))
     }
 
     fn pool(&mut self, node: &Node) -> Result<(), EvaluateError> {

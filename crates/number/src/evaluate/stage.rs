@@ -1,9 +1,9 @@
-//! What a network does, stage by stage: a product, and what is done to its sums.
+//! Stages of a network: a product, and the operators on its sums.
 //!
-//! Values of an image lie row by row, pixel by pixel, channel by channel (the last fastest), so that a window
-//! of a convolution is a run of numbers for each of its rows.
+//! Values of an image are ordered by row, pixel and channel, the last fastest. A window of a
+//! convolution is then one run of numbers for each of its rows.
 
-mod whole;
+mod integer;
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use dyno_kernels::{
     Isa, LANES, Panels, Precision, WindowWeights, Windows, Words, multiply_windows,
 };
 
-pub use self::whole::{Path, Reason};
+pub use self::integer::{FloatReason, ProductPath};
 
-pub(super) use self::whole::Held;
-use self::whole::{Small, Whole};
+pub(super) use self::integer::IntegerWidth;
+use self::integer::{IntegerProduct, IntegerWord};
 use super::pool::Pool;
 use crate::codec::{Conversion, NanError};
 use crate::format::Format;
 use crate::network::LayerKind;
 
-/// Rows that are multiplied at once, so that weights are read from near memory.
+/// Rows that are multiplied together, so that weights stay in a near cache.
 const ROWS: usize = 64;
 
-/// Of the values of one image.
+/// Shape of the values of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub height: usize,
@@ -42,7 +42,7 @@ impl Shape {
     }
 }
 
-/// How a kernel goes over an image. Rows come first, then columns.
+/// How a kernel moves over an image. Rows come first, then columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sliding {
     pub kernel: [usize; 2],
@@ -52,55 +52,56 @@ pub(super) struct Sliding {
 }
 
 impl Sliding {
-    /// Rows and columns of what it gives, if the kernel fits.
+    /// Returns the rows and columns of the output; `None` if the kernel does not fit.
     pub fn over(&self, input: Shape) -> Option<[usize; 2]> {
-        let of = |size: usize, at: usize| {
+        let places = |size: usize, at: usize| {
             let room = size.checked_add(self.pads[at])?.checked_add(self.pads[at + 2])?;
             Some(room.checked_sub(self.kernel[at])? / self.strides[at] + 1)
         };
-        Some([of(input.height, 0)?, of(input.width, 1)?])
+        Some([places(input.height, 0)?, places(input.width, 1)?])
     }
 
-    /// As [`Sliding::over`], with a last place that may reach beyond the padding, but begins within the input
-    /// or its first padding: `ceil_mode` of pools.
+    /// Returns the rows and columns of a pool with `ceil_mode`: the last window may reach beyond
+    /// the padding if it begins within the input or the padding before it.
     pub fn over_all(&self, input: Shape) -> Option<[usize; 2]> {
-        let of = |size: usize, at: usize| {
+        let places = |size: usize, at: usize| {
             let begun = size.checked_add(self.pads[at])?;
             let room = begun.checked_add(self.pads[at + 2])?;
             let steps = room.checked_sub(self.kernel[at])?.div_ceil(self.strides[at]);
             Some(steps.min(begun.checked_sub(1)? / self.strides[at]) + 1)
         };
-        Some([of(input.height, 0)?, of(input.width, 1)?])
+        Some([places(input.height, 0)?, places(input.width, 1)?])
     }
 }
 
-/// A product and what follows it; the first may have none.
+/// A product and the operators after it. The first stage may have no product.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub product: Option<Product>,
-    pub after: Vec<After>,
+    pub after: Vec<PostOp>,
     pub input: Shape,
     pub output: Shape,
 }
 
-/// A convolution, or a fully connected layer: a convolution whose kernel is as large as its input.
+/// A convolution, or a fully connected layer, which is a convolution whose kernel is as large as
+/// its input.
 #[derive(Debug)]
 pub(super) struct Product {
     pub name: String,
-    /// What the model calls the weights.
+    /// Name of the weights in the model.
     pub tensor: String,
     pub kind: LayerKind,
     pub sliding: Sliding,
     /// Outputs x rows x columns x channels of the kernel.
     pub weights: Vec<f32>,
-    /// What the product gives.
+    /// Shape of the product's output.
     pub output: Shape,
 }
 
-/// What is done to sums.
+/// An operator on sums.
 #[derive(Debug, Clone)]
-pub(super) enum After {
-    /// One for each channel.
+pub(super) enum PostOp {
+    /// One number per channel.
     Bias(Vec<f32>),
     Relu,
     LeakyRelu(f32),
@@ -113,9 +114,9 @@ pub(super) enum After {
     Softmax,
 }
 
-impl After {
-    /// Whether each number becomes one that is no less for a greater one, whatever its place: then a largest
-    /// may be taken before.
+impl PostOp {
+    /// Returns whether the operator is monotone and independent of the position. A maximum may then
+    /// be taken before it.
     fn is_rising(&self) -> bool {
         match self {
             Self::Bias(_) | Self::Relu | Self::Clip(..) => true,
@@ -126,13 +127,13 @@ impl After {
 }
 
 impl Stage {
-    /// Takes largest numbers first: of what is done to each number less is then done, and nothing else
-    /// comes out, as rounding keeps the order of numbers.
+    /// Moves max pools before monotone operators, which then process fewer numbers. The result is
+    /// equal, because rounding is monotone too.
     pub fn pool_first(&mut self) {
         for last in 1..self.after.len() {
             let mut at = last;
             while at > 0
-                && matches!(self.after[at], After::MaxPool(_))
+                && matches!(self.after[at], PostOp::MaxPool(_))
                 && self.after[at - 1].is_rising()
             {
                 self.after.swap(at - 1, at);
@@ -142,20 +143,20 @@ impl Stage {
     }
 }
 
-/// How a product is made in formats of its weights and of its inputs.
+/// How a product is computed in the formats of its weights and inputs.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Windows of as many images as are multiplied at once, in numbers.
+    /// Offsets of the windows of as many images as are multiplied together, in numbers.
     starts: Vec<usize>,
     images: usize,
     runs: usize,
-    /// In numbers; words of several reach beyond.
+    /// Length of a run in numbers. Words of several numbers may reach beyond it.
     run: usize,
     apart: usize,
-    whole: Result<Whole, Reason>,
+    integer: Result<IntegerProduct, FloatReason>,
     weight: Format,
     activation: Format,
-    /// Of the activations, if vectors can quantise them.
+    /// Parameters of the vector kernel that quantizes activations, if there is one.
     grid: Option<Grid>,
 }
 
@@ -186,23 +187,23 @@ impl Layout {
             runs,
             run,
             apart: row,
-            whole: Whole::of([weight, activation], [runs, run]),
+            integer: IntegerProduct::new([weight, activation], [runs, run]),
             weight,
             activation,
             grid: activation.grid(Conversion::default()),
         }
     }
 
-    /// How it holds whole numbers, if it multiplies such.
-    pub fn held(&self) -> Option<Held> {
-        self.whole.ok().map(|whole| whole.held)
+    /// Returns the width of its integers, if it multiplies integers.
+    pub fn integer_width(&self) -> Option<IntegerWidth> {
+        self.integer.ok().map(|integer| integer.width)
     }
 
-    /// Values in the format of activations, as whole numbers.
+    /// Quantizes values to the format of activations, as integers.
     ///
     /// # Errors
     /// A value is NaN, and the format has none.
-    fn narrowed<T: Small>(
+    fn narrowed<T: IntegerWord>(
         &self,
         unit: f32,
         values: &[f32],
@@ -211,9 +212,10 @@ impl Layout {
     ) -> Result<(), NanError> {
         to.resize(values.len(), T::ZERO);
         if let Some(grid) = &self.grid {
-            return match T::all(Isa::best(), grid, unit, values, to) {
-                true => self.activation.found_nan(values),
-                false => Ok(()),
+            return if T::all(Isa::best(), grid, unit, values, to) {
+                self.activation.found_nan(values)
+            } else {
+                Ok(())
             };
         }
         quantised.clear();
@@ -223,19 +225,19 @@ impl Layout {
         Ok(())
     }
 
-    /// How it multiplies.
-    pub fn path(&self) -> Path {
-        match self.whole {
-            Ok(Whole { held: Held::Int8, .. }) => Path::Bytes,
-            Ok(Whole { held: Held::Int16, .. }) => Path::Int16,
-            Err(reason) => Path::F32(reason),
+    /// Returns how it multiplies.
+    pub fn path(&self) -> ProductPath {
+        match self.integer {
+            Ok(IntegerProduct { width: IntegerWidth::Int8, .. }) => ProductPath::Bytes,
+            Ok(IntegerProduct { width: IntegerWidth::Int16, .. }) => ProductPath::Int16,
+            Err(reason) => ProductPath::F32(reason),
         }
     }
 
-    /// The weights in their format, in the order in which kernels read them.
+    /// Returns the weights in their format, in the order of the kernels.
     ///
     /// # Errors
-    /// One is NaN, and the format has none.
+    /// A weight is NaN, and the format has none.
     pub fn pack(&self, product: &Product) -> Result<WindowWeights, NanError> {
         let mut weights = product.weights.clone();
         if self.weight != Format::F32 {
@@ -244,11 +246,11 @@ impl Layout {
         Ok(self.ordered(product.output.channels, weights))
     }
 
-    /// Weights that are values of their format, in the order in which kernels read them.
+    /// Returns weights that are values of their format in the order of the kernels.
     pub fn ordered(&self, outputs: usize, mut weights: Vec<f32>) -> WindowWeights {
-        let per_word = self.held().map_or(1, Held::per_word);
+        let per_word = self.integer_width().map_or(1, IntegerWidth::per_word);
         if !self.run.is_multiple_of(per_word) {
-            // Each run ends with a word.
+            // Each run ends at a word boundary.
             let zeros = self.run.next_multiple_of(per_word) - self.run;
             let ended = |run: &[f32]| [run, &vec![0.0; zeros]].concat();
             weights = weights.chunks_exact(self.run).flat_map(ended).collect();
@@ -261,11 +263,11 @@ impl Layout {
             let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
             if output < outputs { &weights[output * k..][..k] } else { &zeros[..] }
         };
-        match self.whole {
-            Ok(Whole { held: Held::Int8, units: [unit, _] }) => {
+        match self.integer {
+            Ok(IntegerProduct { width: IntegerWidth::Int8, units: [unit, _] }) => {
                 Panels::pack_whole(vectors, units, k, unit, row).into()
             }
-            Ok(Whole { held: Held::Int16, units: [unit, _] }) => {
+            Ok(IntegerProduct { width: IntegerWidth::Int16, units: [unit, _] }) => {
                 WindowWeights::int16(vectors, units, k, unit, row)
             }
             Err(_) => Panels::pack(Precision::F32, vectors, units, k, row).into(),
@@ -273,9 +275,9 @@ impl Layout {
     }
 }
 
-/// A product in two formats, ready.
+/// A product with its weights in their format.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct PreparedProduct {
     pub layout: Layout,
     pub weights: Arc<WindowWeights>,
     pub isa: Isa,
@@ -293,13 +295,13 @@ pub(super) struct Scratch {
 }
 
 impl Stage {
-    /// From the values of some images to theirs.
+    /// Computes the output of some images.
     ///
     /// # Errors
     /// A value is NaN, and its format has none.
     pub fn run(
         &self,
-        ready: Option<&Ready>,
+        ready: Option<&PreparedProduct>,
         from: &[f32],
         to: &mut Vec<f32>,
         scratch: &mut Scratch,
@@ -334,7 +336,7 @@ impl Stage {
     fn multiply(
         &self,
         product: &Product,
-        ready: &Ready,
+        ready: &PreparedProduct,
         group: &[f32],
         scratch: &mut Scratch,
     ) -> Result<(), NanError> {
@@ -342,19 +344,19 @@ impl Stage {
         let Layout { runs, run, apart, activation, .. } = ready.layout;
         let pads = product.sliding.pads;
         let Scratch { input, padded, bytes, int16, sums, .. } = scratch;
-        let (words, run) = match ready.layout.whole {
-            Ok(Whole { held, units: [_, unit] }) => {
-                let words = match held {
-                    Held::Int8 => {
-                        let bytes = self.whole(ready, group, (unit, pads), input, bytes)?;
+        let (words, run) = match ready.layout.integer {
+            Ok(IntegerProduct { width, units: [_, unit] }) => {
+                let words = match width {
+                    IntegerWidth::Int8 => {
+                        let bytes = self.integers(ready, group, unit, pads, input, bytes)?;
                         Words::Bytes { bytes, unit }
                     }
-                    Held::Int16 => {
-                        let numbers = self.whole(ready, group, (unit, pads), input, int16)?;
+                    IntegerWidth::Int16 => {
+                        let numbers = self.integers(ready, group, unit, pads, input, int16)?;
                         Words::Int16 { numbers, unit }
                     }
                 };
-                (words, run.div_ceil(held.per_word()))
+                (words, run.div_ceil(width.per_word()))
             }
             Err(_) => {
                 let mut values = group;
@@ -378,13 +380,14 @@ impl Stage {
         Ok(())
     }
 
-    /// Values of some images as whole numbers, with those around each image and as many after the last as a
-    /// word may reach.
-    fn whole<'a, T: Small>(
+    /// Returns the values of some images as integers, with padding around each image, and with as
+    /// many zeros at the end as a word may reach beyond.
+    fn integers<'a, T: IntegerWord>(
         &self,
-        ready: &Ready,
+        ready: &PreparedProduct,
         group: &[f32],
-        (unit, pads): (f32, [usize; 4]),
+        unit: f32,
+        pads: [usize; 4],
         quantised: &mut Vec<f32>,
         [numbers, padded]: &'a mut [Vec<T>; 2],
     ) -> Result<&'a [T], NanError> {
@@ -397,8 +400,8 @@ impl Stage {
         Ok(numbers)
     }
 
-    /// Does what follows to the sums of some images, whose pixels are `stride` apart; returns what they are then,
-    /// and how far apart.
+    /// Applies the operators after the product to the sums of some images, whose pixels are
+    /// `stride` apart. Returns the result and its stride.
     fn finish<'a>(
         &self,
         mut stride: usize,
@@ -411,35 +414,35 @@ impl Stage {
         for after in &self.after {
             let values = &mut sums[..images * pixels * stride];
             let pool = match after {
-                After::Bias(bias) => {
+                PostOp::Bias(bias) => {
                     for pixel in values.chunks_exact_mut(stride) {
                         pixel.iter_mut().zip(bias).for_each(|(x, bias)| *x += bias);
                     }
                     continue;
                 }
-                After::Relu => {
+                PostOp::Relu => {
                     values.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
                     continue;
                 }
-                After::LeakyRelu(slope) => {
+                PostOp::LeakyRelu(slope) => {
                     values.iter_mut().for_each(|x| *x = if *x < 0.0 { slope * *x } else { *x });
                     continue;
                 }
-                After::Clip(least, most) => {
+                PostOp::Clip(least, most) => {
                     values.iter_mut().for_each(|x| *x = x.max(*least).min(*most));
                     continue;
                 }
-                After::Softmax => {
+                PostOp::Softmax => {
                     let channels = self.output.channels;
                     values.chunks_exact_mut(stride).for_each(|row| softmax(&mut row[..channels]));
                     continue;
                 }
-                After::MaxPool(pool) => {
+                PostOp::MaxPool(pool) => {
                     let to = room(pooled, images * pool.output.len());
                     pool.largest(values, stride, to);
                     pool
                 }
-                After::AveragePool { pool, counts_padding } => {
+                PostOp::AveragePool { pool, counts_padding } => {
                     let to = room(pooled, images * pool.output.len());
                     let count = |inside: usize, padded: usize| {
                         let pixels = if *counts_padding { padded } else { inside };
@@ -456,7 +459,7 @@ impl Stage {
     }
 }
 
-/// So many numbers, whatever they are: memory that was there is not cleared.
+/// Returns the first `numbers` elements of the memory, which are not cleared.
 fn room(memory: &mut Vec<f32>, numbers: usize) -> &mut [f32] {
     if memory.len() < numbers {
         memory.resize(numbers, 0.0);
@@ -464,7 +467,7 @@ fn room(memory: &mut Vec<f32>, numbers: usize) -> &mut [f32] {
     &mut memory[..numbers]
 }
 
-/// Zeros around each image.
+/// Copies images with padding around each.
 fn pad<T: Copy>(values: &[T], shape: Shape, pads: [usize; 4], zero: T, to: &mut Vec<T>) {
     let row = shape.width * shape.channels;
     let (left, right) = (pads[1] * shape.channels, pads[3] * shape.channels);

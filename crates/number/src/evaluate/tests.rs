@@ -1,4 +1,5 @@
-//! The evaluator beside slow references of its layers, and what its caches may not change.
+//! Compares the evaluator of chains with slow implementations of its layers, and checks that caches
+//! do not change results.
 
 mod file;
 mod packed;
@@ -9,15 +10,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::format::Special;
-use crate::network::{Layerwise, Network};
+use crate::network::{LayerwiseScope, Network};
 use crate::objective::Objective;
 use crate::platform::Platform;
 use crate::tune::{self, Journal, Settings};
 
-/// Of the tests' images.
+/// Number of test images.
 const IMAGES: usize = 150;
 
-/// A kernel of its sizes.
+/// Parameters of a convolution.
 struct Conv {
     outputs: usize,
     kernel: [usize; 2],
@@ -41,7 +42,8 @@ fn convolution(
     net.node("Conv", &[from, &weight, &bias], &attributes)
 }
 
-/// Two convolutions, pools of both kinds, and two fully connected layers, spelt in different ways.
+/// Two convolutions, pools of both kinds, and two fully connected layers, written in different
+/// ways.
 pub(super) fn network(channels: usize, seed: u64) -> Result<Model, BuildError> {
     let mut net = Builder::new("small", Weights::seeded(seed));
     let shape = [Dim::symbol("N"), channels.into(), 9.into(), 8.into()];
@@ -83,25 +85,25 @@ pub(super) fn images(count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// A network that sees all images as what they are, in FLOAT(32).
-fn evaluator(model: &Model, channels: usize) -> Evaluator {
+/// Returns an evaluator whose labels are the answers in FLOAT(32).
+fn evaluator(model: &Model, channels: usize) -> ChainEvaluator {
     let values = images(IMAGES * channels * 72);
     let all: Vec<usize> = (0..IMAGES).collect();
     let sets = [(0..IMAGES).step_by(3).collect(), all.clone(), Vec::new()];
     let samples = Samples { values, labels: vec![0; IMAGES] };
-    let mut found = Evaluator::new(model, samples, sets).expect("a chain");
+    let mut found = ChainEvaluator::new(model, samples, sets).expect("a chain");
     let base = Assignment::new(Vec::new(), Vec::new());
     let scores = found.scores(&base, &all).expect("no NaN");
     found.labels = scores.chunks_exact(5).map(top).collect();
     found
 }
 
-fn tuned(evaluator: &mut Evaluator) -> Network {
+fn tuned(evaluator: &mut ChainEvaluator) -> Network {
     Network {
         name: "small".into(),
         platform: Platform::named("paper").expect("built in"),
         layers: evaluator.profile().expect("no NaN"),
-        layerwise: Layerwise::WeightOnly,
+        layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
         error_margin: 0.1,
         external: None,
@@ -109,7 +111,7 @@ fn tuned(evaluator: &mut Evaluator) -> Network {
     }
 }
 
-/// One of the formats that a slot may have.
+/// Returns one of the formats that a slot may have.
 pub(super) fn format(choice: u32) -> Format {
     let bits = [2, 3, 5, 8, 9, 11, 14][(choice / 8 % 7) as usize];
     let bias = (choice % 8) as i32 - 3;
@@ -117,7 +119,7 @@ pub(super) fn format(choice: u32) -> Format {
         0 => Format::fixed(bits, bias).expect("bits from 2 to 14"),
         1 => Format::exp_with(2 + bits % 3, bias).expect("bits from 2 to 4"),
         2 => [Format::F32, Format::F16, Format::FP8_E4M3FN, Format::BF16][(choice % 4) as usize],
-        // Values below zero are the least that there is.
+        // Unsigned formats map negative values to 0.
         _ if choice.is_multiple_of(2) => {
             Format::new(false, 0, bits, bias, Special::Finite).expect("2 to 14")
         }
@@ -127,7 +129,7 @@ pub(super) fn format(choice: u32) -> Format {
 
 fn trial(network: &Network, choices: &[u32], subset: Subset) -> Trial {
     let formats = choices.iter().map(|choice| format(*choice)).collect();
-    let assignment = network.base().with(formats);
+    let assignment = network.base().with_formats(formats);
     Trial { number: 1, subset, assignment, decides: None }
 }
 
@@ -148,7 +150,8 @@ proptest! {
             for (found, at) in found.chunks_exact(5).zip(samples) {
                 let image = &values[at * channels * 72..][..channels * 72];
                 let expected = reference::scores(&model, &assignment, image);
-                // Sums of f32 before a format may fall beside the sums of f64: one step of it, for few.
+                // Few numbers may differ by one step of a format, because sums in f32 and f64 may
+                // round differently.
                 let is_f32 = assignment == network.base();
                 let scale = expected.iter().fold(1e-3_f64, |max, x| max.max(x.abs()));
                 for (found, expected) in found.iter().zip(&expected) {
@@ -160,8 +163,8 @@ proptest! {
         }
     }
 
-    /// What was kept, how many threads there are, where a trial ends and which samples it meets first change
-    /// nothing.
+    /// Caches, the number of threads, early ends of trials and the order of samples change no
+    /// result.
     #[test]
     fn shortcuts_change_no_result(
         choices in prop::collection::vec(prop::collection::vec(0_u32..224, 8), 4),
@@ -170,11 +173,11 @@ proptest! {
         let model = network(4, 5).unwrap();
         let mut fast = evaluator(&model, 4).with_limits(3, 200_000);
         let mut slow = evaluator(&model, 4).with_limits(1, 0);
-        // It sees no whole trial, and meets samples as they come.
+        // Sees no complete trial, so its samples keep their order.
         let mut plain = evaluator(&model, 4).with_limits(2, 200_000);
         let network = tuned(&mut slow);
         for (front, back, is_small, decides) in mixed {
-            // Trials that begin alike.
+            // Trials with equal formats at the beginning.
             let mut formats = choices[front].clone();
             formats[1] = choices[back][1];
             formats[5] = choices[back][5];
@@ -198,7 +201,7 @@ proptest! {
     }
 }
 
-/// Of whole numbers, whose sums are exact.
+/// Integer formats, whose sums are exact.
 #[test]
 fn labels_of_quantised_trials_are_those_of_the_reference() {
     let model = network(4, 11).unwrap();
@@ -239,7 +242,7 @@ fn a_network_is_profiled_and_tuned() {
     let mut evaluate =
         |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
     let settings = Settings::default();
-    let outcome = tune::tune(&network, &settings, Journal::none(), &mut evaluate, &mut |_| ());
+    let outcome = tune::tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| ());
     let answer = outcome.answer.expect("FLOAT(32) at least");
     assert!(answer.accuracy >= 0.9 && answer.objective < outcome.base_objective / 2.0);
     assert_eq!(outcome.noise.map(|[one, other]| one == other), Some(true));
@@ -256,7 +259,7 @@ fn what_the_engine_cannot_do_is_told() {
         let y = net.node(op, &[&x], &[]).unwrap();
         net.output("y", &y).unwrap();
         let samples = Samples { values: vec![0.0; 4], labels: vec![0] };
-        Evaluator::new(&net.finish(), samples, Default::default()).unwrap_err().to_string()
+        ChainEvaluator::new(&net.finish(), samples, Default::default()).unwrap_err().to_string()
     };
     let expected = "Tanh (Tanh_0) is none that the built-in engine has; such a model needs a program, \
                     `cmd_fullset`";
@@ -264,7 +267,7 @@ fn what_the_engine_cannot_do_is_told() {
     let model = network(2, 1).unwrap();
     let with = |values: usize, labels: Vec<usize>| {
         let samples = Samples { values: vec![0.0; values], labels };
-        Evaluator::new(&model, samples, Default::default()).unwrap_err().to_string()
+        ChainEvaluator::new(&model, samples, Default::default()).unwrap_err().to_string()
     };
     let expected =
         "expected 144 numbers for each of at least one label, found 143 numbers and 1 labels";

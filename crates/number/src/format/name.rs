@@ -1,11 +1,11 @@
-//! Names of formats, as they are printed and read.
+//! Names of formats, and the text that they print as and parse from.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Format, FormatError, Kind, Special, default_bias};
 
-/// Formats with a name of their own. They print as the first that equals them.
+/// Named formats. A format prints as the first name that equals it.
 const NAMED: &[(&str, Format)] = &[
     ("F32", Format::F32),
     ("F16", Format::F16),
@@ -34,7 +34,7 @@ const NAMED: &[(&str, Format)] = &[
     ("mxint8", Format::MXINT8),
 ];
 
-/// What follows a tuple in which codes are special.
+/// Suffixes of a tuple that name its special codes.
 const SUFFIXES: [(&str, Special); 7] = [
     ("", Special::Finite),
     ("sz", Special::SignedZero),
@@ -45,18 +45,18 @@ const SUFFIXES: [(&str, Special); 7] = [
     ("int", Special::Complement),
 ];
 
-/// A name, for messages.
+/// Returns an example of a name for error messages.
 pub(super) fn example() -> &'static str {
     "fp8-e4m3fn"
 }
 
 impl Format {
-    /// All that have a name of their own, with it.
+    /// Iterates over all named formats.
     pub fn named() -> impl Iterator<Item = (&'static str, Format)> {
         NAMED.iter().copied()
     }
 
-    /// The name of its own.
+    /// Returns the name, if the format has one.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         NAMED.iter().find(|(_, format)| *format == self).map(|(name, _)| *name)
@@ -64,13 +64,14 @@ impl Format {
 }
 
 impl fmt::Display for Format {
-    /// By its name; otherwise by its family, bits and bias (`I3(-2)`, `U3(-2)` without a sign, `E4(3)`,
-    /// `F8(7)`, `BIN(0)`); otherwise as its tuple, such as `<1,4,2,7>fn`.
+    /// Writes the name; without a name, the family with bits and bias (`I3(-2)`, `U3(-2)` without a
+    /// sign, `E4(3)`, `F8(7)`, `BIN(0)`); otherwise the tuple, such as `<1,4,2,7>fn`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(name) = self.name() {
             return f.pad(name);
         }
-        let (bits, bias) = (self.bits(), self.bias());
+        let bits = self.bits();
+        let bias = self.bias();
         let text = match self.kind() {
             Kind::Binary => format!("BIN({bias})"),
             Kind::Fixed if self.is_family(Kind::Fixed) => format!("I{bits}({bias})"),
@@ -98,8 +99,8 @@ impl fmt::Debug for Format {
 impl FromStr for Format {
     type Err = FormatError;
 
-    /// All that is printed; also families without their bias, which is the default then, and letters of
-    /// either case.
+    /// Parses everything that `Display` prints, in either case. A family without a bias gets its
+    /// default bias.
     fn from_str(text: &str) -> Result<Self, FormatError> {
         if let Some((_, format)) = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
             return Ok(*format);
@@ -112,7 +113,7 @@ impl FromStr for Format {
     }
 }
 
-/// Reads what follows `<` in `<1,4,3,7>fn`; nothing if it is no tuple.
+/// Reads the part after `<` of `<1,4,3,7>fn`; `None` if the text is not a tuple.
 fn tuple(rest: &str) -> Option<Result<Format, FormatError>> {
     let (numbers, suffix) = rest.split_once('>')?;
     let mut numbers = numbers.split(',');
@@ -129,7 +130,7 @@ fn tuple(rest: &str) -> Option<Result<Format, FormatError>> {
     is_whole.then(|| Format::new(has_sign, exponent, fraction, bias, *special))
 }
 
-/// Reads `I3(-2)` or `I3`; nothing if it is no family.
+/// Reads `I3(-2)` or `I3`; `None` if the text is not a family.
 fn family(text: &str) -> Option<Result<Format, FormatError>> {
     let (head, bias) = match text.split_once('(') {
         Some((head, rest)) => (head, Some(rest.strip_suffix(')')?.parse::<i32>().ok()?)),
@@ -140,7 +141,7 @@ fn family(text: &str) -> Option<Result<Format, FormatError>> {
     }
     let letter = head.get(..1)?.to_ascii_uppercase();
     let digits = head.get(1..)?;
-    // `parse` takes a plus as well.
+    // `parse` would also accept a plus sign.
     let bits: u32 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
     Some(match (letter.as_str(), bias) {
         ("I", bias) => Format::fixed(bits, bias.unwrap_or(0)),
@@ -154,12 +155,15 @@ fn family(text: &str) -> Option<Result<Format, FormatError>> {
 }
 
 impl Format {
-    /// What a Number configuration file says of it after the object's name: `FIXED 15 -3`, `EXP 8 63`,
-    /// `FLOAT 16 127 8` where the exponent is not of the usual width, `UFIXED 8 -8` of FIXED without a sign, or
-    /// what it prints as where it is of no family of the thesis.
+    /// Returns the format as in a Number configuration file, after the name of the object: `FIXED
+    /// 15 -3`, `EXP 8 63`, `FLOAT 16 15`, `FLOAT 16 127 8` if the exponent has an unusual width,
+    /// `UFIXED 8 -8` for FIXED without a sign. Formats outside the thesis' families are written as
+    /// they print.
     #[must_use]
     pub fn words(self) -> String {
-        let (bits, bias, exponent) = (self.bits(), self.bias(), self.exponent_bits());
+        let bits = self.bits();
+        let bias = self.bias();
+        let exponent = self.exponent_bits();
         match self.kind() {
             Kind::Fixed if self.is_unsigned_fixed() => format!("UFIXED {bits} {bias}"),
             kind if !self.is_family(kind) => self.to_string(),
@@ -174,15 +178,16 @@ impl Format {
         }
     }
 
-    /// FIXED, but for the sign.
+    /// Returns whether the format is a FIXED without a sign.
     fn is_unsigned_fixed(self) -> bool {
         !self.has_sign() && self.kind() == Kind::Fixed && self.special() == Special::Finite
     }
 
-    /// Reads what [`Format::words`] writes. An omitted bias is the default of the type (SPEC A12).
+    /// Reads what [`Format::words`] returns. If the bias is missing, the default of the type
+    /// applies (SPEC A12).
     ///
     /// # Errors
-    /// An unknown type, a number that is none, or a format that there is not.
+    /// The type is unknown, a number is malformed, or there is no such format.
     pub fn from_words(words: &[&str]) -> Result<Self, FormatError> {
         let unknown = || FormatError::Name(words.join(" "));
         let [family, rest @ ..] = words else { return Err(unknown()) };

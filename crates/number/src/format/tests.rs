@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Any format.
+/// Any valid format.
 fn formats() -> impl Strategy<Value = Format> {
     let special = prop::sample::select(vec![
         Special::Finite,

@@ -1,10 +1,10 @@
-//! Tables of small models, number by number.
+//! Tables of small models.
 
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Weights};
 
 use super::*;
 
-/// A convolution, one of a group for each channel, one of two groups, a pool, and a fully connected layer.
+/// A convolution, a depthwise one, one in two groups, a pool, and a fully connected layer.
 fn convnet() -> Result<Model, BuildError> {
     let mut net = Builder::new("small", Weights::seeded(1));
     let shape = [Dim::symbol("N"), 3.into(), 9.into(), 8.into()];
@@ -33,8 +33,8 @@ fn a_table_has_the_bits_of_each_layer() {
     let formats = "conv1.weight FIXED 3\nconv1.input FIXED 8\ndw.input EXP 4\nfc.weight FIXED 5\n\
                    fc.input FIXED 7\n";
     let found = table(&convnet().unwrap(), &formats.parse().unwrap(), 16, &BTreeMap::new());
-    // 9 x 8 = 72 positions, then 5 x 4 = 20. Bytes: 108 weights of 3 bits are 40.5; 288 outputs of the 4
-    // bits that `dw` takes are 144; its 80 outputs have the 16 bits that nobody changed.
+    // 9 x 8 = 72 positions, then 5 x 4 = 20. Bytes: 108 weights of 3 bits take 40.5; 288 outputs
+    // with the 4 bits that `dw` reads take 144; its 80 outputs have the default of 16 bits.
     let expected = "\
 idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_bytes,weights_scale_with_batch,weight_bits,in_act_bits,out_act_bits
 0,conv1,conv,1,72,3,9,4,7776,41,216,144,0,3,8,4
@@ -86,7 +86,7 @@ fn objects_that_are_not_there_are_told() {
     assert_eq!(refused, expected);
 }
 
-/// What weights are called does not depend on how they come to a node, and several nodes share them.
+/// Names of weights do not depend on the nodes that reorder them, and several nodes share them.
 #[test]
 fn graphs_have_the_names_of_their_weights() {
     let model = || -> Result<Model, BuildError> {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
-use super::{BuiltIn, External, Layer, LayerKind, Layerwise, Network, Wanted};
+use super::{
+    BuiltInModel, CorrectnessSource, ExternalProgram, Layer, LayerKind, LayerwiseScope, Network,
+};
 use crate::config::Radix;
 use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
 use crate::objective::Objective;
@@ -50,8 +52,8 @@ const KEYS: &[&str] = &[
     "validation",
 ];
 
-/// Of them, those that say how a program is run and what it prints.
-const OF_PROGRAMS: [&str; 9] = [
+/// Keys that apply only to a program.
+const PROGRAM_KEYS: [&str; 9] = [
     "get_result_regex",
     "get_latency_regex",
     "config_file",
@@ -63,21 +65,39 @@ const OF_PROGRAMS: [&str; 9] = [
     "validation",
 ];
 
-/// Seconds that a program may take unless its descriptor says more.
+/// Default time limit of a program, in seconds.
 const TIME_LIMIT_S: f64 = 3_600.0;
 
-/// What part of the samples the first pass sees unless a descriptor says more (SPEC A22).
+/// Default share of the samples in the small set (SPEC A22).
 const SMALL_SHARE: f64 = 0.1;
 
-/// The thesis' default (section III.4).
+/// Default error margin of the thesis (section III.4).
 const ERROR_MARGIN: f64 = 0.07;
 
 impl Network {
-    /// Reads a descriptor: the fields of the thesis' section III.3 in TOML, and some more. Its platform is
-    /// `other` if that is given; else the one that it names, of its own `[supported_formats]` or built in.
+    /// Reads a descriptor in TOML: the fields of the thesis' section III.3, and some more. `other`
+    /// replaces the platform of the descriptor. Otherwise the platform is the one that it names,
+    /// from its own `[supported_formats]` or built in.
+    ///
+    /// ```
+    /// use dyno_number::Network;
+    /// let descriptor = r#"
+    ///     layer_name = ["conv1", "fc1"]
+    ///     wgt_size = [500, 5_000]
+    ///     act_size = [784, 500]
+    ///     wgt_max_abs = [0.6, 0.3]
+    ///     act_max_abs = [1.0, 4.0]
+    ///     err_margin = 0.01
+    /// "#;
+    /// let network = Network::from_descriptor(descriptor, None)?;
+    /// assert_eq!(network.platform.name, "paper");
+    /// assert_eq!(network.objects()[0], ["conv1.weight"]);
+    /// # Ok::<(), dyno_number::DescriptorError>(())
+    /// ```
     ///
     /// # Errors
-    /// All problems with their lines and keys; the nearest name where one is not known.
+    /// All problems with their lines and keys. Unknown names are reported with the nearest known
+    /// one.
     pub fn from_descriptor(text: &str, other: Option<&Platform>) -> Result<Self, DescriptorError> {
         let mut reader = Reader::new(text);
         let document = match DeTable::parse(text) {
@@ -103,7 +123,7 @@ fn network(
     let layers = layers(reader, table);
     let layerwise = match Reader::item(table, "layerwise_opt") {
         Some(item) => layerwise(reader, item),
-        None => Some(Layerwise::WeightOnly),
+        None => Some(LayerwiseScope::WeightOnly),
     };
     let objective = match Reader::item(table, "f_obj") {
         Some(item) => objective(reader, item),
@@ -115,15 +135,17 @@ fn network(
     };
     let external = external(reader, table);
     let built_in = built_in(reader, table);
-    let (objective, layers) = (objective?, layers?);
-    if let (true, Some(zero)) =
-        (objective.needs_macs(), layers.iter().find(|layer| layer.macs == 0))
+    let objective = objective?;
+    let layers = layers?;
+    if objective.needs_macs()
+        && let Some(zero) = layers.iter().find(|layer| layer.macs == 0)
     {
         let problem =
             format!("`f_obj` asks for the products of each layer, and {} has none", zero.name);
         reader.problem(Reader::item(table, "macs").map_or(0, |item| item.at), "macs", problem);
     }
-    let (platform, layerwise) = (platform?, layerwise?);
+    let platform = platform?;
+    let layerwise = layerwise?;
     Some(Network {
         name,
         platform,
@@ -187,7 +209,7 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
         }
     }
     let counts = |reader: &mut Reader<'_>, key| {
-        of_layers(reader, table, key, &names, "a whole number of at least 0", |item| {
+        layer_values(reader, table, key, &names, "a whole number of at least 0", |item| {
             count(item.value)
         })
     };
@@ -196,23 +218,25 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
     let macs = counts(reader, "macs").unwrap_or_else(|| Some(vec![0; names.len()]));
     let maxima = |reader: &mut Reader<'_>, key| {
         let is_magnitude = |number: &f64| number.is_finite() && *number >= 0.0;
-        of_layers(reader, table, key, &names, "a number of at least 0", |item| {
+        layer_values(reader, table, key, &names, "a number of at least 0", |item| {
             number(item.value).filter(is_magnitude)
         })
     };
     let weight_max = required(maxima(reader, "wgt_max_abs"), reader, "wgt_max_abs");
     let activation_max = required(maxima(reader, "act_max_abs"), reader, "act_max_abs");
-    let least = of_layers(reader, table, "act_min", &names, "a number", |item| {
+    let least = layer_values(reader, table, "act_min", &names, "a number", |item| {
         number(item.value).filter(|number| number.is_finite()).map(Some)
     });
     let least = least.unwrap_or_else(|| Some(vec![None; names.len()]))?;
-    let kinds = of_layers(reader, table, "layer_kind", &names, "\"conv\" or \"fc\"", |item| {
-        match item.value.as_str()? {
+    let kinds =
+        layer_values(reader, table, "layer_kind", &names, "\"conv\" or \"fc\"", |item| match item
+            .value
+            .as_str()?
+        {
             "conv" => Some(LayerKind::Convolution),
             "fc" => Some(LayerKind::FullyConnected),
             _ => None,
-        }
-    });
+        });
     let kinds = kinds.unwrap_or_else(|| Some(vec![LayerKind::Convolution; names.len()]))?;
     let parts = parts(reader, table, &names)?;
     let (weight_size, activation_size, macs) = (weight_size?, activation_size?, macs?);
@@ -231,7 +255,7 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
     Some(names.iter().enumerate().map(layer).collect())
 }
 
-/// A key that must be there.
+/// Reports a missing key. Flattens the result of [`layer_values`].
 fn required<T>(found: Option<Option<T>>, reader: &mut Reader<'_>, key: &str) -> Option<T> {
     if found.is_none() {
         reader.problem(0, key, "expected a value for each layer, found nothing");
@@ -239,9 +263,9 @@ fn required<T>(found: Option<Option<T>>, reader: &mut Reader<'_>, key: &str) -> 
     found.flatten()
 }
 
-/// One value a layer: an array in their order, or a table by their names. None if the key is not there,
-/// nothing within if it was wrong.
-fn of_layers<T>(
+/// Reads one value per layer: an array in the order of the layers, or a table by their names.
+/// Returns `None` if the key is missing, and `Some(None)` if its value is invalid.
+fn layer_values<T>(
     reader: &mut Reader<'_>,
     table: &DeTable<'_>,
     key: &str,
@@ -281,7 +305,7 @@ fn of_layers<T>(
     Some((values.len() == names.len()).then_some(values))
 }
 
-/// Names of sub-layers; those of the layers where there are none.
+/// Reads the names of sub-layers. A layer without sub-layers has its own name as the only part.
 fn parts(
     reader: &mut Reader<'_>,
     table: &DeTable<'_>,
@@ -313,12 +337,12 @@ fn parts(
     Some(parts)
 }
 
-fn layerwise(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Layerwise> {
+fn layerwise(reader: &mut Reader<'_>, item: Item<'_>) -> Option<LayerwiseScope> {
     match item.value.as_str() {
-        Some("BOTH") => Some(Layerwise::Both),
-        Some("WGT-ONLY") => Some(Layerwise::WeightOnly),
-        Some("ACT-ONLY") => Some(Layerwise::ActivationOnly),
-        Some("NONE") => Some(Layerwise::None),
+        Some("BOTH") => Some(LayerwiseScope::Both),
+        Some("WGT-ONLY") => Some(LayerwiseScope::WeightOnly),
+        Some("ACT-ONLY") => Some(LayerwiseScope::ActivationOnly),
+        Some("NONE") => Some(LayerwiseScope::None),
         _ => {
             reader.expected(item, "\"BOTH\", \"WGT-ONLY\", \"ACT-ONLY\" or \"NONE\"");
             None
@@ -357,14 +381,14 @@ fn margin(reader: &mut Reader<'_>, item: Item<'_>) -> Option<f64> {
     Some(margin)
 }
 
-/// A model of the built-in evaluator; none within if there is none.
-fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<BuiltIn>> {
+/// Reads the model of the built-in evaluator; `Some(None)` if there is none.
+fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<BuiltInModel>> {
     let Some(item) = Reader::item(table, "model") else { return Some(None) };
     let model = reader.text(item)?;
     if Reader::item(table, "cmd_fullset").is_some() {
         reader.problem(item.at, "model", "there is `cmd_fullset` as well: expected one of both");
     }
-    for item in OF_PROGRAMS.iter().filter_map(|key| Reader::item(table, key)) {
+    for item in PROGRAM_KEYS.iter().filter_map(|key| Reader::item(table, key)) {
         let problem = "is read where `cmd_fullset` is a program; there is `model`, which needs none: remove it";
         reader.problem(item.at, item.key, problem);
     }
@@ -387,24 +411,39 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
         Some(item) => reader.text(item).map(Some),
         None => Some(None),
     };
-    let right = wanted(reader, table, item);
+    let correctness = correctness_source(reader, table, item);
     let small_share = match Reader::item(table, "small_share") {
         Some(item) => margin(reader, item).filter(|share| *share > 0.0)?,
         None => SMALL_SHARE,
     };
     let seed = Reader::item(table, "seed").map_or(Some(1), |item| reader.count(item))?;
     let validation = validation(reader, table)?;
-    let system = played(reader, table)?;
-    let (samples, lengths, right) = (samples?, lengths?, right?);
-    Some(Some(BuiltIn { model, samples, lengths, right, small_share, seed, validation, system }))
+    let system = system(reader, table)?;
+    let samples = samples?;
+    let lengths = lengths?;
+    let correctness = correctness?;
+    Some(Some(BuiltInModel {
+        model,
+        samples,
+        lengths,
+        correctness,
+        small_share,
+        seed,
+        validation,
+        system,
+    }))
 }
 
-/// What a model's answers are compared with.
-fn wanted(reader: &mut Reader<'_>, table: &DeTable<'_>, model: Item<'_>) -> Option<Wanted> {
+/// Reads what a model's answers are compared with.
+fn correctness_source(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    model: Item<'_>,
+) -> Option<CorrectnessSource> {
     match (Reader::item(table, "labels"), Reader::item(table, "agreement")) {
-        (Some(item), None) => reader.text(item).map(Wanted::Labels),
+        (Some(item), None) => reader.text(item).map(CorrectnessSource::Labels),
         (None, Some(item)) => match reader.text(item)?.parse() {
-            Ok(agreement) => Some(Wanted::Agreement(agreement)),
+            Ok(agreement) => Some(CorrectnessSource::Agreement(agreement)),
             Err(problem) => {
                 reader.problem(item.at, item.key, problem);
                 None
@@ -423,7 +462,7 @@ fn wanted(reader: &mut Reader<'_>, table: &DeTable<'_>, model: Item<'_>) -> Opti
     }
 }
 
-/// Files of the validation set; none within if there are none.
+/// Reads the files of the validation set; `Some(None)` if there are none.
 fn validation(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<[String; 2]>> {
     let keys = ["validation_samples", "validation_labels"];
     match keys.map(|key| Reader::item(table, key)) {
@@ -439,8 +478,8 @@ fn validation(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<[St
     }
 }
 
-/// The system that is played; none within if there is none.
-fn played(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>> {
+/// Reads the system that runs instead of the built-in engine; `Some(None)` if there is none.
+fn system(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>> {
     let Some(item) = Reader::item(table, "system") else { return Some(None) };
     let system = reader.text(item)?;
     if !system.contains("{config}") {
@@ -450,14 +489,16 @@ fn played(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>
     Some(Some(system))
 }
 
-/// What a program is asked; none within if there is no program.
-fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<External>> {
+/// Reads the program that measures accuracies; `Some(None)` if there is none.
+fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<ExternalProgram>> {
     let mut text =
         |key| Reader::item(table, key).map_or(Some(None), |item| reader.text(item).map(Some));
     let (small, full, confirmation) =
         (text("cmd_smallset")?, text("cmd_fullset")?, text("cmd_confirmation")?);
-    let (result, latency) = (text("get_result_regex")?, text("get_latency_regex")?);
-    let (config_file, calibration) = (text("config_file")?, text("calibration")?);
+    let result = text("get_result_regex")?;
+    let latency = text("get_latency_regex")?;
+    let config_file = text("config_file")?;
+    let calibration = text("calibration")?;
     let validation = text("validation")?;
     let mut count =
         |key| Reader::item(table, key).map_or(Some(None), |item| reader.count(item).map(Some));
@@ -483,14 +524,15 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         return None;
     };
     for (key, command) in [("cmd_smallset", small.as_ref()), ("cmd_fullset", Some(&full))] {
-        let is_told = config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
-        if let (false, Some(item)) = (is_told, Reader::item(table, key)) {
+        let is_named =
+            config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
+        if !is_named && let Some(item) = Reader::item(table, key) {
             let problem = "the program does not learn its configuration: put {config} where the file's \
                            name goes, or say `config_file`";
             reader.problem(item.at, key, problem);
         }
     }
-    Some(Some(External {
+    Some(Some(ExternalProgram {
         small_command: small,
         full_command: full,
         confirmation_command: confirmation,

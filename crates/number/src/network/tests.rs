@@ -1,9 +1,9 @@
-//! Descriptors, right and wrong.
+//! Valid and invalid descriptors.
 
 use super::*;
 
-/// The thesis' example, Caffe's LeNet: its fully connected layers are not tuned. Maxima of weights and
-/// activations are those of its table III.2.
+/// The thesis' example, Caffe's LeNet without its fully connected layers. The largest magnitudes of
+/// weights and activations are those of table III.2.
 pub const LENET: &str = r#"
 name = "LeNet"
 platform = "paper"
@@ -28,7 +28,7 @@ pub fn lenet() -> Network {
 fn the_example_reads() {
     let network = lenet();
     assert_eq!(network.layers[1].weight_size, 25_000);
-    assert_eq!(network.layerwise, Layerwise::WeightOnly);
+    assert_eq!(network.layerwise, LayerwiseScope::WeightOnly);
     assert_eq!(network.external.as_ref().unwrap().full_command, "./lenet {config} 10000");
     let groups: Vec<(String, Vec<usize>)> =
         network.groups().into_iter().map(|group| (group.name, group.slots)).collect();
@@ -38,7 +38,7 @@ fn the_example_reads() {
     assert_eq!(groups.len(), expected.len());
 }
 
-/// Who shares type and width is what `layerwise_opt` says.
+/// `layerwise_opt` determines which slots share type and width.
 #[test]
 fn groups_follow_layerwise() {
     let groups = |layerwise| {
@@ -46,22 +46,23 @@ fn groups_follow_layerwise() {
         network.layerwise = layerwise;
         network.groups().iter().map(|group| group.slots.len()).collect::<Vec<_>>()
     };
-    assert_eq!(groups(Layerwise::Both), [1, 1, 1, 1]);
-    assert_eq!(groups(Layerwise::WeightOnly), [1, 1, 2]);
-    assert_eq!(groups(Layerwise::ActivationOnly), [2, 1, 1]);
-    assert_eq!(groups(Layerwise::None), [2, 2]);
+    assert_eq!(groups(LayerwiseScope::Both), [1, 1, 1, 1]);
+    assert_eq!(groups(LayerwiseScope::WeightOnly), [1, 1, 2]);
+    assert_eq!(groups(LayerwiseScope::ActivationOnly), [2, 1, 1]);
+    assert_eq!(groups(LayerwiseScope::None), [2, 2]);
 }
 
-/// SPEC A1: the maxima of table III.2 give the biases that the trace starts from; with 2^(1-B) they would not.
+/// SPEC A1: the magnitudes of table III.2 give the biases with which the trace starts. With 2^(1-B)
+/// they would not.
 #[test]
 fn a1_biases_come_from_the_largest_magnitude() {
     let network = lenet();
     let i3 = Format::fixed(3, 0).unwrap();
     let formats = network.slots().into_iter().map(|slot| network.profiled(slot, i3)).collect();
-    assert_eq!(network.base().with(formats).to_string(), "I3(0)-I3(2) / I3(0)-I3(-3)");
+    assert_eq!(network.base().with_formats(formats).to_string(), "I3(0)-I3(2) / I3(0)-I3(-3)");
     let e3 = Format::exp(3).unwrap();
     let slot = Slot { layer: 1, role: Role::Activation };
-    // 5.06 lies below 8, so the largest E, 3, is worth 2^(3 - 0).
+    // 5.06 is below 8, so the largest E, 3, stands for 2^(3 - 0).
     assert_eq!(network.profiled(slot, e3).to_string(), "E3(0)");
     assert_eq!(network.profiled(slot, Format::F16), Format::F16);
 }
@@ -146,7 +147,7 @@ fn problems_name_line_key_and_nearest_name() {
     );
 }
 
-/// Without `act_min` nothing is known of signs.
+/// Without `act_min` the sign of activations is unknown.
 #[test]
 fn least_activations_and_the_radix_are_read() {
     let network = lenet();
@@ -179,7 +180,7 @@ fn objects_that_a_program_has_not_are_told_with_the_nearest() {
     );
 }
 
-/// The example with a model instead of a program, and these lines.
+/// Reads the example with these lines in place of a program.
 fn with_model(lines: &str) -> Result<Network, crate::DescriptorError> {
     let layers = LENET.split("cmd_smallset").next().expect("there is a program");
     Network::from_descriptor(&format!("{layers}model = \"net.onnx\"\n{lines}\n"), None)
@@ -192,7 +193,7 @@ fn a_model_is_held_against_labels_or_against_itself() {
     let text = "samples = [\"a.npy\", \"b.npy\"]\nlengths = \"n.npy\"\nagreement = \"cosine 0.99\"";
     let built_in = with_model(text).unwrap().built_in.unwrap();
     assert_eq!(built_in.files(), ["net.onnx", "a.npy", "b.npy", "n.npy"]);
-    assert_eq!(built_in.right, Wanted::Agreement(Agreement::Cosine(0.99)));
+    assert_eq!(built_in.correctness, CorrectnessSource::Agreement(Agreement::Cosine(0.99)));
     let wrong = |lines: &str| with_model(lines).unwrap_err().to_string();
     assert_eq!(
         wrong("samples = \"x.npy\"\nlabels = \"y.npy\"\nradix = \"ieee\"\ntime_limit_s = 3"),

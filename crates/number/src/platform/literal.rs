@@ -1,37 +1,37 @@
-//! The thesis writes its descriptors in Python. Of these, `supported_formats` is read as what it is: a
-//! literal of texts in lists in a dictionary. Nothing is executed (SPEC A25).
+//! Reads `supported_formats` of the thesis' descriptors, which are Python files: a dictionary
+//! literal of lists of strings. No code is executed (SPEC A25).
 
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-/// Formats under a key, each with its place in the text.
+/// Formats under a key, each with its position in the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub name: String,
     pub formats: Vec<(usize, String)>,
 }
 
-type Unexpected = (usize, String);
+type SyntaxError = (usize, String);
 
-/// Reads `supported_formats = {...}`, wherever it stands; nothing if it is not there.
-pub(super) fn read(text: &str) -> Option<Result<Vec<Entry>, Unexpected>> {
+/// Reads `supported_formats = {...}` at the start of any line; `None` if there is none.
+pub(super) fn read(text: &str) -> Option<Result<Vec<Entry>, SyntaxError>> {
     let (at, _) = text.match_indices("supported_formats").find(|(at, name)| {
         let rest = text[at + name.len()..].trim_start();
         let starts_line = text[..*at].chars().next_back().is_none_or(|c| c == '\n');
         starts_line && rest.strip_prefix('=').is_some_and(|rest| rest.trim_start().starts_with('{'))
     })?;
     let open = at + text[at..].find('{').expect("it was just seen");
-    let mut letters = Letters { all: text[open..].char_indices().peekable(), base: open };
+    let mut letters = Scanner { all: text[open..].char_indices().peekable(), base: open };
     Some(letters.dictionary())
 }
 
-struct Letters<'t> {
+struct Scanner<'t> {
     all: Peekable<CharIndices<'t>>,
     base: usize,
 }
 
-impl Letters<'_> {
-    /// The next letter that is neither space nor comment, and its place.
+impl Scanner<'_> {
+    /// Returns the next character that is neither white space nor comment, and its position.
     fn peek(&mut self) -> Option<(usize, char)> {
         while let Some((at, c)) = self.all.peek().copied() {
             if c == '#' {
@@ -53,18 +53,18 @@ impl Letters<'_> {
         is_there
     }
 
-    fn expect(&mut self, wanted: char) -> Result<(), Unexpected> {
+    fn expect(&mut self, wanted: char) -> Result<(), SyntaxError> {
         if self.take(wanted) { Ok(()) } else { Err(self.unexpected(&format!("{wanted:?}"))) }
     }
 
-    fn unexpected(&mut self, wanted: &str) -> Unexpected {
+    fn unexpected(&mut self, wanted: &str) -> SyntaxError {
         match self.peek() {
             Some((at, found)) => (at, format!("expected {wanted}, found {found:?}")),
             None => (self.base, format!("expected {wanted} before the end")),
         }
     }
 
-    fn dictionary(&mut self) -> Result<Vec<Entry>, Unexpected> {
+    fn dictionary(&mut self) -> Result<Vec<Entry>, SyntaxError> {
         self.expect('{')?;
         let mut entries: Vec<Entry> = Vec::new();
         while !self.take('}') {
@@ -82,8 +82,8 @@ impl Letters<'_> {
         Ok(entries)
     }
 
-    /// A list or a tuple.
-    fn list(&mut self) -> Result<Vec<(usize, String)>, Unexpected> {
+    /// Reads a list or a tuple.
+    fn list(&mut self) -> Result<Vec<(usize, String)>, SyntaxError> {
         let close = if self.take('(') { ')' } else { ']' };
         if close == ']' {
             self.expect('[')?;
@@ -99,7 +99,7 @@ impl Letters<'_> {
         Ok(texts)
     }
 
-    fn text(&mut self) -> Result<(usize, String), Unexpected> {
+    fn text(&mut self) -> Result<(usize, String), SyntaxError> {
         let Some((at, quote @ ('"' | '\''))) = self.peek() else {
             return Err(self.unexpected("a text in quotes"));
         };
@@ -109,7 +109,7 @@ impl Letters<'_> {
             match self.all.next() {
                 Some((_, c)) if c == quote => return Ok((at, text)),
                 Some((_, '\n')) | None => return Err((at, "a text that does not end".into())),
-                // No name of a format has a backslash.
+                // Names of formats contain no backslash.
                 Some((_, '\\')) => return Err((at, "a text with a backslash".into())),
                 Some((_, c)) => text.push(c),
             }

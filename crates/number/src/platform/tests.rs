@@ -1,4 +1,4 @@
-//! Lists of formats as papers, rules and people write them.
+//! Lists of formats in the notations of papers, rules and users.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn lists_of_rounds_read() {
     assert_eq!(Platform::named("mlperf-v0.5").unwrap().weight, platform.weight);
 }
 
-/// Those of 1 to 31 bits without a sign have the magnitudes of 2 to 32 with one.
+/// Unsigned FIXED of 1 to 31 bits has the magnitudes of signed FIXED of 2 to 32 bits.
 #[test]
 fn formats_without_a_sign_have_lists_of_their_own() {
     let platform = Platform::named("paper-unsigned").unwrap();
@@ -42,8 +42,8 @@ fn a_suffix_is_stronger_than_the_plain_key() {
     let toml =
         "[supported_formats]\nFPGA = [\"FIXED 2..4\"]\n\"FPGA.activation\" = [\"I8\", 'EXP(3)']\n";
     let read = Platform::from_descriptor(toml, "FPGA").unwrap();
-    assert_eq!(names(read.of(Role::Weight)), ["I4(0)", "I3(0)", "I2(0)"]);
-    assert_eq!(names(read.of(Role::Activation)), ["I8(0)", "E3(1)"]);
+    assert_eq!(names(read.formats(Role::Weight)), ["I4(0)", "I3(0)", "I2(0)"]);
+    assert_eq!(names(read.formats(Role::Activation)), ["I8(0)", "E3(1)"]);
     let python = "import os\n# formats\nsupported_formats = {\n  'FPGA': (\"FIXED 2..4\",), # all\n  \
                   \"FPGA.activation\": ['I8', 'EXP 3',],\n}\nother = 1\n";
     assert_eq!(Platform::from_descriptor(python, "FPGA").unwrap(), read);

@@ -1,4 +1,4 @@
-//! Scales against their definitions, computed in another way.
+//! Compares scales with their definitions.
 
 use proptest::prelude::*;
 
@@ -15,8 +15,8 @@ fn numbers() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(some, 0..100)
 }
 
-/// How far the nearest value is from `x`, of all that the format has times a scale, as exact as `f64`
-/// is. What `f32` cannot hold, -2 times 2^127 of MXINT8, is its largest number.
+/// Returns the distance of `x` from the nearest value of the format times a scale. Values beyond
+/// `f32`, such as -2 times 2^127 of MXINT8, count as its largest number.
 fn nearest(element: Format, scale: f64, x: f32) -> f64 {
     let codes = 0..1_u32 << element.bits();
     let values = codes.map(|code| element.decode(code)).filter(|x| x.is_finite());
@@ -34,7 +34,7 @@ proptest! {
             Format::FP8_E4M3FN, Format::FP8_E5M2, Format::FP6_E3M2, Format::FP6_E2M3, Format::FP4_E2M1,
             Format::MXINT8,
         ][which];
-        let mx = Shared::mx(element);
+        let mx = BlockFormat::mx(element);
         let blocks = mx.encode(&xs, NEAREST).unwrap();
         let mut quantised = xs.clone();
         mx.quantise_slice(&mut quantised, NEAREST).unwrap();
@@ -53,7 +53,7 @@ proptest! {
 
     #[test]
     fn elements_with_scales_of_f32_reach_their_largest(xs in prop::collection::vec(-9.0_f32..9.0, 1..50)) {
-        let shared = Shared::new(Format::INT8, usize::MAX, Scale::Float);
+        let shared = BlockFormat::new(Format::INT8, usize::MAX, Scale::Float);
         let mut quantised = xs.clone();
         shared.quantise_slice(&mut quantised, NEAREST).unwrap();
         let most = max_abs(&xs);
@@ -79,20 +79,20 @@ proptest! {
 fn what_f32_cannot_hold_is_its_largest_number() {
     // Halfway between the codes 1.984375 and 2 of the scale 2^127.
     let mut xs = [-1.992_187_5 * 127.0_f32.exp2()];
-    Shared::mx(Format::MXINT8).quantise_slice(&mut xs, NEAREST).unwrap();
+    BlockFormat::mx(Format::MXINT8).quantise_slice(&mut xs, NEAREST).unwrap();
     assert_eq!(xs, [-f32::MAX]);
 }
 
 #[test]
 fn nvfp4_has_scales_of_fp8() {
-    let shared = Shared::nvfp4();
+    let shared = BlockFormat::nvfp4();
     let mut xs = [0.0; 48];
     xs[0] = 2688.0;
     xs[1] = 450.0;
     xs[17] = 3.0;
     xs[18] = -1.0;
     let blocks = shared.encode(&xs, NEAREST).unwrap();
-    // 2,688 is 448 times 6: the first scale is 448, the second 0.5, the third that of nothing.
+    // 2,688 is 448 times 6: the first scale is 448, the second 0.5, the third that of zeros.
     assert_eq!(blocks.tensor_scale, 1.0);
     let scales: Vec<f64> =
         blocks.scales.iter().map(|code| Format::FP8_E4M3FN.decode(*code)).collect();
@@ -108,17 +108,20 @@ fn nvfp4_has_scales_of_fp8() {
 
 #[test]
 fn block_floating_point_keeps_the_largest_exponent() {
-    let shared = Shared::block_floating_point(4, 2).unwrap();
+    let shared = BlockFormat::block_floating_point(4, 2).unwrap();
     let mut xs = [5.0, 0.6, -0.07, 0.011];
     shared.quantise_slice(&mut xs, NEAREST).unwrap();
-    // Steps of a quarter of the largest's power of two: 1 of 4, and 1/64 of 1/16.
+    // Steps are a quarter of the largest magnitude's power of two: 1 for 4, and 1/64 for 1/16.
     assert_eq!(xs, [5.0, 1.0, -0.0625, 0.015_625]);
 }
 
 #[test]
 fn zeros_infinities_and_nan_have_their_place() {
-    let all =
-        [Shared::mx(Format::FP4_E2M1), Shared::nvfp4(), Shared::new(Format::INT8, 3, Scale::Float)];
+    let all = [
+        BlockFormat::mx(Format::FP4_E2M1),
+        BlockFormat::nvfp4(),
+        BlockFormat::new(Format::INT8, 3, Scale::Float),
+    ];
     for shared in all {
         let mut zeros = [0.0; 40];
         shared.quantise_slice(&mut zeros, NEAREST).unwrap();

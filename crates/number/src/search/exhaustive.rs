@@ -1,14 +1,17 @@
-//! Everything there is, the smallest first. The objective must not fall where a width rises; then the first
-//! that passes is the smallest of the space, and what was not evaluated is no smaller.
+//! Exhaustive search, the smallest configurations first. The objective must not fall when a width
+//! rises. Then the first configuration that passes is the smallest one, and no configuration that
+//! was left out is smaller.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashSet};
 
 use crate::assignment::Assignment;
 use crate::format::{Format, Kind};
-use crate::tune::{Answer, Move, Stop, Subset, Trials, is_exp_2, kind_and_bits, shown};
+use crate::tune::{
+    Move, Stop, Subset, Trials, TuneAnswer, format_accuracy, is_exp_2, kind_and_bits,
+};
 
-/// Widths of all groups, as places in their lists, narrowest first.
+/// A width for each group, as indices in their lists, narrowest first.
 #[derive(Debug, PartialEq)]
 struct Widths {
     objective: f64,
@@ -33,7 +36,7 @@ pub(super) fn search(
     trials: &mut Trials<'_, '_>,
     subset: Subset,
     window: [u32; 2],
-) -> Result<Answer, Stop> {
+) -> Result<TuneAnswer, Stop> {
     let base = trials.begin(subset)?;
     if !trials.network().objective.is_computed() {
         return Err(Stop::Failed(
@@ -68,9 +71,9 @@ pub(super) fn search(
     Ok(base)
 }
 
-/// For each group: formats of each width, narrowest first.
+/// Returns the formats of each group, grouped by width, narrowest first.
 fn lists(trials: &Trials<'_, '_>) -> Vec<Vec<Vec<Format>>> {
-    let of = |first: usize| {
+    let formats = |first: usize| {
         let mut all: Vec<Format> = trials.space.formats(first).to_vec();
         if !all.contains(&Format::F32) {
             all.push(Format::F32);
@@ -78,7 +81,7 @@ fn lists(trials: &Trials<'_, '_>) -> Vec<Vec<Vec<Format>>> {
         all.sort_by_key(|format| (format.bits(), format.kind() == Kind::Exp));
         all.chunk_by(|a, b| a.bits() == b.bits()).map(<[Format]>::to_vec).collect()
     };
-    trials.space.groups.iter().map(|group| of(group.slots[0])).collect()
+    trials.space.groups.iter().map(|group| formats(group.slots[0])).collect()
 }
 
 fn widths(
@@ -88,16 +91,18 @@ fn widths(
     places: Vec<usize>,
 ) -> Widths {
     let first = vec![0; places.len()];
-    let assignment = assignment(trials, base, lists, (&places, &first));
+    let assignment = assignment(trials, base, lists, &places, &first);
     Widths { objective: trials.objective(&assignment, None), places }
 }
 
-/// With the `which`-th format of its width for each group, and the biases of the largest magnitudes.
+/// Returns the assignment in which each group has the width `places` and, of its formats of this
+/// width, the one `which` selects. Biases fit the largest magnitudes.
 fn assignment(
     trials: &Trials<'_, '_>,
     base: &Assignment,
     lists: &[Vec<Vec<Format>>],
-    (places, which): (&[usize], &[usize]),
+    places: &[usize],
+    which: &[usize],
 ) -> Assignment {
     let mut formats = base.formats().to_vec();
     for (at, group) in trials.space.groups.iter().enumerate() {
@@ -106,10 +111,10 @@ fn assignment(
             formats[slot] = trials.space.fitted(slot, format);
         }
     }
-    base.with(formats)
+    base.with_formats(formats)
 }
 
-/// All types and biases of these widths, until one passes.
+/// Tries all types and biases of these widths until one passes.
 fn try_widths(
     trials: &mut Trials<'_, '_>,
     subset: Subset,
@@ -117,7 +122,7 @@ fn try_widths(
     lists: &[Vec<Vec<Format>>],
     now: &Widths,
     window: [u32; 2],
-) -> Result<Option<Answer>, Stop> {
+) -> Result<Option<TuneAnswer>, Stop> {
     let threshold = trials.threshold(subset);
     let choices: Vec<usize> =
         lists.iter().zip(&now.places).map(|(list, at)| list[*at].len()).collect();
@@ -128,7 +133,7 @@ fn try_widths(
     let mut closest = f64::NEG_INFINITY;
     let mut which = Some(vec![0; lists.len()]);
     while let Some(types) = which {
-        let profiled = assignment(trials, base, lists, (&now.places, &types));
+        let profiled = assignment(trials, base, lists, &now.places, &types);
         let at_once = trials.settings.batch.clamp(1, MOST_AT_ONCE);
         let mut all = biased(&profiled, window, &twins, &order);
         loop {
@@ -142,8 +147,8 @@ fn try_widths(
             if let Some(at) = candidates.iter().position(|c| c.accuracy >= threshold) {
                 let why = format!(
                     "accuracy {} is at least {}: everything smaller has failed",
-                    shown(candidates[at].accuracy),
-                    shown(threshold)
+                    format_accuracy(candidates[at].accuracy),
+                    format_accuracy(threshold)
                 );
                 let question = "the smallest widths that are left, with every type and bias";
                 let one = vec![candidates[at].clone()];
@@ -153,37 +158,39 @@ fn try_widths(
         which = next(types, &choices);
     }
     let first = vec![0; now.places.len()];
-    let all = assignment(trials, base, lists, (&now.places, &first));
+    let all = assignment(trials, base, lists, &now.places, &first);
     let names: Vec<String> = all.formats().iter().map(|format| kind_and_bits(*format)).collect();
     let question = format!(
         "widths of {}, objective {}: {tried} types and biases, none passes; at most {}",
         names.join("-"),
         now.objective,
-        shown(closest)
+        format_accuracy(closest)
     );
     trials.decide(subset, &question, Vec::new(), None);
     Ok(None)
 }
 
-/// Assignments at once: of those after the first that passes nothing is learnt.
+/// Maximum number of assignments per request. Those after the first that passes are evaluated for
+/// nothing.
 const MOST_AT_ONCE: usize = 64;
 
-/// With all biases in a window around these, so many below and above, of each slot that is not FLOAT. There
-/// may be more of them than memory holds.
-/// Those of the last layer change fastest, so that an evaluator may keep what comes before it.
-/// EXP(2) has the same numbers as FIXED(2) of another bias: where `twins` says that there is one, that one is
-/// asked, and no configuration twice.
+/// Iterates over assignments with all biases in a window around those of `from`, for each slot that
+/// is not FLOAT.
+///
+/// The iterator is lazy because there may be more assignments than memory holds. Biases of the last
+/// layer change fastest, so that an evaluator can reuse the values before it. EXP(2) has the values
+/// of FIXED(2) with another bias: if `twins` marks a slot that has both, only FIXED(2) is used.
 fn biased(
     from: &Assignment,
     [below, above]: [u32; 2],
     twins: &[bool],
     order: &[usize],
 ) -> impl Iterator<Item = Move> {
-    let of = |format: &Format| match format.kind() {
+    let count = |format: &Format| match format.kind() {
         Kind::Float => 1,
         _ => (below + above) as usize + 1,
     };
-    let steps: Vec<usize> = order.iter().map(|at| of(&from.formats()[*at])).collect();
+    let steps: Vec<usize> = order.iter().map(|at| count(&from.formats()[*at])).collect();
     let first = Some(vec![0; steps.len()]);
     let all = std::iter::successors(first, move |up| next(up.clone(), &steps));
     let moved = move |digits: Vec<usize>| {
@@ -202,15 +209,16 @@ fn raised(from: &Assignment, up: &[usize], below: u32, twins: &[bool]) -> Option
         }
         let bias = format.bias() + *up as i32 - below as i32;
         // ±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2.
-        match is_exp_2(*format) && *twin {
-            true => Format::fixed(2, bias - 2).ok(),
-            false => format.with_bias(bias).ok(),
+        if is_exp_2(*format) && *twin {
+            Format::fixed(2, bias - 2).ok()
+        } else {
+            format.with_bias(bias).ok()
         }
     });
-    Some(from.with(formats.collect::<Option<_>>()?))
+    Some(from.with_formats(formats.collect::<Option<_>>()?))
 }
 
-/// Counts up, the last digit first; each has its own base.
+/// Increments a number whose digits have different bases, the last digit first.
 fn next(mut digits: Vec<usize>, bases: &[usize]) -> Option<Vec<usize>> {
     for at in (0..digits.len()).rev() {
         digits[at] += 1;

@@ -1,11 +1,11 @@
-//! Stripes' profiler (Judd and others, 2016): weights in FIXED(16); the activations of each layer have a width
-//! of their own, as few bits before the point as will do, and then as few behind it.
+//! Stripes' profiler (Judd and others, 2016): weights in FIXED(16), and a width of its own for the
+//! activations of each layer. First the bits before the point are reduced, then those behind it.
 
 use crate::format::Kind;
 use crate::platform::Role;
-use crate::tune::{Answer, Move, Stop, Subset, Trials, shown};
+use crate::tune::{Move, Stop, Subset, Trials, TuneAnswer, format_accuracy};
 
-pub(super) fn search(trials: &mut Trials<'_, '_>, subset: Subset) -> Result<Answer, Stop> {
+pub(super) fn search(trials: &mut Trials<'_, '_>, subset: Subset) -> Result<TuneAnswer, Stop> {
     let base = trials.begin(subset)?;
     let assignment = trials.space.uniform(16, &[Kind::Fixed]);
     let change = format!("all {assignment}");
@@ -13,31 +13,31 @@ pub(super) fn search(trials: &mut Trials<'_, '_>, subset: Subset) -> Result<Answ
     let Some(mut current) = trials.attempt(subset, question, Move { change, assignment })? else {
         return Ok(base);
     };
-    // Bits before the point: the bias up, and a bit less, so that steps stay as fine.
+    // One bit less before the point: the bias rises, so that steps stay equal.
     while let Some(better) = round(trials, subset, &current, 1)? {
         current = better;
     }
-    // Bits behind it: a bit less of the same range.
+    // One bit less behind the point, with an equal range.
     while let Some(better) = round(trials, subset, &current, 0)? {
         current = better;
     }
     Ok(current)
 }
 
-/// Takes the layer that keeps the highest accuracy with a bit less; `shift` more of its bias.
+/// Narrows the layer that keeps the highest accuracy by a bit, and adds `shift` to its bias.
 fn round(
     trials: &mut Trials<'_, '_>,
     subset: Subset,
-    current: &Answer,
+    current: &TuneAnswer,
     shift: i32,
-) -> Result<Option<Answer>, Stop> {
+) -> Result<Option<TuneAnswer>, Stop> {
     let mut moves = Vec::new();
     for (at, slot) in trials.space.slots.iter().enumerate() {
         let old = current.assignment.formats()[at];
         let formats = trials.space.formats(at).iter();
         let mut fixed = formats.filter(|f| f.kind() == Kind::Fixed);
         let Some(next) = fixed.find(|f| f.bits() < old.bits()) else { continue };
-        // Only a bit more of the bias for a bit less keeps the steps.
+        // Steps stay equal only if the bias rises by one for one bit less.
         let is_fit = shift == 0 || old.bits() - next.bits() == 1;
         let Some(new) = next.with_bias(old.bias() + shift).ok().filter(|_| is_fit) else {
             continue;
@@ -46,7 +46,7 @@ fn round(
             let mut formats = current.assignment.formats().to_vec();
             formats[at] = new;
             let change = format!("{} {old} -> {new}", trials.network().object(*slot));
-            moves.push(Move { change, assignment: current.assignment.with(formats) });
+            moves.push(Move { change, assignment: current.assignment.with_formats(formats) });
         }
     }
     if moves.is_empty() {
@@ -62,13 +62,15 @@ fn round(
             },
         );
     for candidate in &mut candidates {
-        candidate.why = format!("accuracy {}: another one is higher", shown(candidate.accuracy));
+        candidate.why =
+            format!("accuracy {}: another one is higher", format_accuracy(candidate.accuracy));
     }
-    let taken =
-        best.map(|at| (at, format!("accuracy {} is the highest", shown(candidates[at].accuracy))));
+    let accepted = best.map(|at| {
+        (at, format!("accuracy {} is the highest", format_accuracy(candidates[at].accuracy)))
+    });
     let question = match shift {
         0 => "which layer can do with a bit less behind the point?",
         _ => "which layer can do with a bit less before the point?",
     };
-    Ok(trials.decide(subset, question, candidates, taken))
+    Ok(trials.decide(subset, question, candidates, accepted))
 }

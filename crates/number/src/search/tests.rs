@@ -1,4 +1,4 @@
-//! Other searches on the same surfaces.
+//! Other search algorithms on surfaces with known answers.
 
 use super::*;
 use crate::assignment::Assignment;
@@ -6,13 +6,13 @@ use crate::format::{Format, Kind};
 use crate::network::Network;
 use crate::network::tests::lenet;
 use crate::platform::Platform;
-use crate::tune::{End, Evaluation, Journal, Outcome, Passes, Settings, Trial, tune};
+use crate::tune::{Evaluation, Journal, Passes, Settings, Trial, TuneEnd, TuneOutcome, tune};
 
 fn searched(
     network: &Network,
     algorithm: Algorithm,
     accuracy: impl Fn(&Assignment) -> f64,
-) -> Outcome {
+) -> TuneOutcome {
     let settings = Settings {
         algorithm,
         passes: Passes::FullOnly,
@@ -20,12 +20,15 @@ fn searched(
         ..Settings::default()
     };
     let mut evaluate = |trials: &[Trial]| {
-        trials.iter().map(|trial| Ok(Evaluation::of(accuracy(&trial.assignment)))).collect()
+        trials
+            .iter()
+            .map(|trial| Ok(Evaluation::from_accuracy(accuracy(&trial.assignment))))
+            .collect()
     };
-    tune(network, &settings, Journal::none(), &mut evaluate, &mut |_| {})
+    tune(network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {})
 }
 
-/// Each slot needs so many bits, and what it has more is lost to nobody.
+/// Each slot needs a number of bits; more bits do not help.
 fn needs(bits: [u32; 4]) -> impl Fn(&Assignment) -> f64 {
     move |assignment| {
         let formats = assignment.formats().iter().zip(bits);
@@ -34,8 +37,8 @@ fn needs(bits: [u32; 4]) -> impl Fn(&Assignment) -> f64 {
     }
 }
 
-fn widths(outcome: &Outcome) -> Vec<u32> {
-    assert_eq!(outcome.end, End::Complete);
+fn widths(outcome: &TuneOutcome) -> Vec<u32> {
+    assert_eq!(outcome.end, TuneEnd::Complete);
     let answer = outcome.answer.as_ref().expect("there is one");
     answer.assignment.formats().iter().map(|format| format.bits()).collect()
 }
@@ -68,7 +71,7 @@ fn ristretto_has_one_width_for_each_kind() {
     assert!(fixed);
 }
 
-/// What each kind can do alone may be too little for all together.
+/// What suffices for each kind alone may not suffice for all together.
 #[test]
 fn ristretto_widens_all_that_fail_together() {
     let network = lenet();
@@ -92,7 +95,7 @@ fn stripes_narrows_activations_alone() {
 #[test]
 fn stripes_takes_bits_before_the_point_first() {
     let network = lenet();
-    // The first layer's values are a quarter of what their largest magnitude says.
+    // Values of the first layer are a quarter of its largest magnitude.
     let outcome = searched(&network, Algorithm::Stripes, |assignment| {
         let format = assignment.formats()[2];
         if format.kind() == Kind::Fixed && format.bias() > 2 {
@@ -112,21 +115,21 @@ fn knapsack_finds_what_adds_up() {
     assert_eq!(widths(&outcome), [3, 5, 7, 7]);
 }
 
-/// Two of the groups may be narrow, but not all: which ones is decided by their sizes.
+/// Two of the groups may be narrow, but not all of them. Their sizes determine which ones.
 #[test]
 fn the_first_answer_in_order_is_the_smallest_there_is() {
     let mut network = lenet();
     let formats = ["FLOAT 32", "FIXED 2..5", "EXP 2..3"];
     let list = format!("[supported_formats]\nsmall = {formats:?}");
     network.platform = Platform::from_descriptor(&list, "small").unwrap();
-    // A surface without any order: a hash of types and widths; biases count as well.
+    // An irregular surface: a hash of types and widths; biases count too.
     let accuracy = |assignment: &Assignment| {
         let mut hash = 7_u64;
         for format in assignment.formats() {
             if *format == Format::F32 {
                 return 0.98;
             }
-            // The same numbers, whatever they are called.
+            // Formats with equal values have equal hashes.
             let format = match (format.kind(), format.bits()) {
                 (Kind::Exp, 2) => Format::fixed(2, format.bias() - 2).unwrap(),
                 _ => *format,
@@ -139,7 +142,7 @@ fn the_first_answer_in_order_is_the_smallest_there_is() {
     };
     let outcome = searched(&network, Algorithm::Exhaustive { below: 0, above: 1 }, accuracy);
     let answer = outcome.answer.clone().unwrap();
-    // Every configuration of the space, by force.
+    // All configurations of the space.
     let types: Vec<Format> = (2..=5)
         .map(|bits| Format::fixed(bits, 0).unwrap())
         .chain((2..=3).map(|bits| Format::exp(bits).unwrap()))
@@ -153,7 +156,7 @@ fn the_first_answer_in_order_is_the_smallest_there_is() {
                     let format = network.profiled(slot, kind);
                     format.with_bias(format.bias() + (up >> at & 1)).unwrap()
                 });
-            let assignment = network.base().with(formats.collect());
+            let assignment = network.base().with_formats(formats.collect());
             if accuracy(&assignment) >= 0.98 * 0.99 {
                 least = least.min(network.objective.value(&network, &assignment, None));
             }
@@ -193,17 +196,18 @@ fn exp_2_is_fixed_2_and_is_not_asked_twice() {
     });
     let all_narrow =
         |of: &&crate::tune::Point| of.assignment.formats().iter().all(|f| f.bits() == 2);
-    // Three values of each weight; of the two activations, four pairs for each type, one of them both's.
+    // Three values of each weight. For the two activations, four pairs per type, of which the types
+    // share one.
     assert_eq!(outcome.points.iter().filter(all_narrow).count(), 3 * 3 * 7);
 }
 
-/// All searches take formats without a sign where values have none.
+/// All searches use unsigned formats for slots without negative values.
 #[test]
 fn searches_know_formats_without_a_sign() {
     let mut network = lenet();
     network.platform = Platform::named("paper-unsigned").unwrap();
     network.layers[0].activation_min = Some(0.0);
-    network.layerwise = crate::network::Layerwise::Both;
+    network.layerwise = crate::network::LayerwiseScope::Both;
     for algorithm in [
         Algorithm::Libnumber,
         Algorithm::Ristretto,
@@ -227,12 +231,12 @@ fn an_order_that_is_none_is_refused() {
     let mut network = lenet();
     network.objective = "w_size / w_bits + a_bits".parse().unwrap();
     let outcome = searched(&network, Algorithm::Exhaustive { below: 0, above: 0 }, needs([9; 4]));
-    let End::Stopped(Stop::Failed(why)) = outcome.end else { panic!("widths make it smaller") };
+    let TuneEnd::Stopped(Stop::Failed(why)) = outcome.end else { panic!("widths make it smaller") };
     assert!(why.contains("does not fall where widths rise"));
     assert!(outcome.answer.is_some(), "there is always an answer");
 }
 
-/// A bias below that of the largest magnitudes is tried only if the window has it.
+/// A bias below that of the largest magnitudes is tried only if the window includes it.
 #[test]
 fn a_window_reaches_to_both_sides() {
     let network = lenet();

@@ -1,8 +1,9 @@
-//! Vectors against the codec, bit for bit.
+//! Compares vector instructions with the codec, bit by bit.
 
 use super::*;
 
-/// Every code's value, the middles between neighbours, and what is next to these; with both signs.
+/// Returns the values of all codes, the middles between neighbors, and the numbers next to these,
+/// with both signs.
 fn borders(format: Format) -> Vec<f32> {
     let half = format.mask() >> u32::from(format.has_sign());
     let step = (half / 512).max(1) as usize;
@@ -68,7 +69,7 @@ fn vectors_are_bit_equal_to_the_codec() {
 
 fn check(format: Format, how: Conversion, grid: &Grid, numbers: &[f32]) {
     let mut isas = Isa::all();
-    // The others are compared with portable code by `dyno-kernels`.
+    // `dyno-kernels` compares the others with portable code.
     isas.drain(1..isas.len() - 1);
     for isa in isas {
         let mut quantised = numbers.to_vec();
@@ -107,7 +108,7 @@ fn nan_is_told_with_its_place() {
         let mut numbers = [f32::NAN, 1.0, -f32::NAN];
         let codes = format.encode_slice(&numbers, how).unwrap();
         let expected = numbers.map(|x| format.encode(f64::from(x)).unwrap());
-        // F32 keeps even the digits of NaN.
+        // F32 keeps the payload of NaN.
         let is_nan = |code: &u32| format.decode(*code).is_nan();
         assert!(
             codes == expected

@@ -1,25 +1,28 @@
-//! What is smaller than where a search is stuck: a bit of one group for a bit of another, and then other biases.
+//! Leaves a local optimum: exchanges a bit of one group for a bit of another, and then tries other
+//! biases.
 //!
-//! Groups give way one by one, each where it costs least then; what the first took may have been what a later one
-//! needed. A bit less that fails may pass with other biases: of the group that became narrower, and of those around it.
-//! Widths give way one by one with the biases that wider formats wanted; where all fail, each of them is a place of its
-//! own from which biases are asked one after the other, up and down, as long as the accuracy rises.
+//! Fine-tuning narrows groups one by one, each time the group with the best ratio. A bit that one
+//! group saved early may have cost another group more later, so exchanges are tried. A narrower
+//! width that fails may also pass with other biases of its group and of the layers around it. From
+//! the narrower configuration that fails by least, biases move one at a time, up or down, as long
+//! as the accuracy rises.
 
 use super::fine::best;
 use super::moves::Move;
-use super::step::{Phase, shown};
+use super::step::{Phase, format_accuracy};
 use super::trial::{Stop, Subset};
-use super::{Answer, Trials};
+use super::{Trials, TuneAnswer};
 
-/// Evaluations of climbs at most, and of exchanges: those of a small network that pay off take some tens, and a search that is near its end
-/// should end.
+/// Maximum number of evaluations for climbs, and also for exchanges. In small networks some tens of
+/// evaluations pay off; the limit ends the search.
 const MOST: u64 = 64;
 
 impl Trials<'_, '_> {
-    /// As long as any climb, or else any exchange, ends in a configuration that passes: from there on again as from any
-    /// other.
-    pub(super) fn go_below(&mut self, from: Answer) -> Result<Answer, Stop> {
-        let (subset, mut current) = (from.subset, from);
+    /// Tries climbs, and then exchanges, until neither finds a smaller configuration that passes.
+    /// Each such configuration is fine-tuned.
+    pub(super) fn go_below(&mut self, from: TuneAnswer) -> Result<TuneAnswer, Stop> {
+        let subset = from.subset;
+        let mut current = from;
         let [mut climbs, mut exchanges] = [MOST; 2];
         loop {
             if let Some(smaller) = self.below(subset, &current, &mut climbs)? {
@@ -29,7 +32,7 @@ impl Trials<'_, '_> {
             let Some(mut smaller) = self.exchange(subset, &current, &mut exchanges)? else {
                 return Ok(current);
             };
-            // One after the other, before anything else is asked again.
+            // All exchanges in a row come before anything else is tried again.
             while let Some(next) = self.exchange(subset, &smaller, &mut exchanges)? {
                 smaller = next;
             }
@@ -37,14 +40,15 @@ impl Trials<'_, '_> {
         }
     }
 
-    /// A bit more for one group and a bit less for another, which is smaller in all: those that save least first,
-    /// because they are the most likely to pass, and no more of them than there are groups.
+    /// Finds a configuration that gives one group a bit more and another a bit less, and is
+    /// smaller. Candidates that save least come first, because they are the most likely to pass. At
+    /// most as many candidates as there are groups are evaluated.
     fn exchange(
         &mut self,
         subset: Subset,
-        current: &Answer,
+        current: &TuneAnswer,
         most: &mut u64,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         self.phase = Phase::Width;
         let mut found: Vec<(f64, Move)> = Vec::new();
         if !self.network().objective.is_computed() {
@@ -71,26 +75,27 @@ impl Trials<'_, '_> {
             }
             *most -= 1;
             let mut candidates = self.candidates(subset, vec![both], Some(threshold))?;
-            let [accuracy, least] = [candidates[0].accuracy, threshold].map(shown);
+            let [accuracy, least] = [candidates[0].accuracy, threshold].map(format_accuracy);
             candidates[0].why = format!("accuracy {accuracy} is below {least}");
             let passes = candidates[0].accuracy >= threshold;
-            let taken = passes
+            let accepted = passes
                 .then(|| (0, format!("smaller, and accuracy {accuracy} is at least {least}")));
             let question = "a bit of one group for a bit of another?";
-            if let Some(smaller) = self.decide(subset, question, candidates, taken) {
+            if let Some(smaller) = self.decide(subset, question, candidates, accepted) {
                 return Ok(Some(smaller));
             }
         }
         Ok(None)
     }
 
-    /// What failed by least, with biases with which it passes; none if there are none.
+    /// Finds biases with which the narrower width that fails by least passes; `None` if there are
+    /// none.
     fn below(
         &mut self,
         subset: Subset,
-        current: &Answer,
+        current: &TuneAnswer,
         most: &mut u64,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         self.phase = Phase::Bias;
         let (groups, moves): (Vec<usize>, Vec<Move>) = self.savings(current).into_iter().unzip();
         let Some(at) = self.failed_by_least(subset, &moves)? else { return Ok(None) };
@@ -98,13 +103,13 @@ impl Trials<'_, '_> {
         self.climb_biases(subset, current, moves[at].clone(), &near, most)
     }
 
-    /// The first of the most accurate of these, which all fail. Of those that ended early no more than a bound is known,
-    /// and how early differs between evaluators: so whatever has the greatest bound is asked again, until that one is
-    /// no bound.
+    /// Returns the first of the most accurate moves, which all fail. For evaluations that ended
+    /// early only a bound is known, and the bound depends on the evaluator. Therefore the move with
+    /// the greatest bound is evaluated to its end, until the greatest accuracy is not a bound.
     fn failed_by_least(&mut self, subset: Subset, moves: &[Move]) -> Result<Option<usize>, Stop> {
         let threshold = self.threshold(subset);
         let mut candidates = self.candidates(subset, moves.to_vec(), Some(threshold))?;
-        // Of equals the first, be it a bound or not.
+        // Among equals, the first counts, even if it is a bound.
         while let Some(at) = best(&candidates, |a, b| a.accuracy.total_cmp(&b.accuracy)) {
             if !candidates[at].is_bound {
                 return Ok(Some(at));
@@ -114,7 +119,7 @@ impl Trials<'_, '_> {
         Ok(None)
     }
 
-    /// Slots of a group's layers and of those beside them.
+    /// Returns the slots of a group's layers and of the layers next to them.
     fn near(&self, group: usize) -> Vec<usize> {
         let layer = |at: usize| self.space.slots[at].layer;
         let of_group = &self.space.groups[group].slots;
@@ -122,34 +127,34 @@ impl Trials<'_, '_> {
         (0..self.space.slots.len()).filter(is_near).collect()
     }
 
-    /// From a narrower configuration that fails: each bias up or down, and again, until it passes or nothing gains.
+    /// Starts at a narrower configuration that fails, and moves each bias up or down until it
+    /// passes or no move helps.
     fn climb_biases(
         &mut self,
         subset: Subset,
-        from: &Answer,
+        from: &TuneAnswer,
         found: Move,
         near: &[usize],
         most: &mut u64,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         let threshold = self.threshold(subset);
         let change = found.change.clone();
         let candidates = self.candidates(subset, vec![found], None)?;
-        let [accuracy, least] = [candidates[0].accuracy, threshold].map(shown);
+        let [accuracy, least] = [candidates[0].accuracy, threshold].map(format_accuracy);
         let why = format!("from accuracy {accuracy} biases may lead back to {least}");
         let Some(mut now) =
             self.decide(subset, "does it pass with other biases?", candidates, Some((0, why)))
         else {
             return Ok(None);
         };
-        // Which way each slot went last: it is asked first.
+        // Last direction of each slot, which is tried first.
         let mut ways = vec![1; near.len()];
-        let (mut at, mut still) = (0, 0);
+        let mut at = 0;
+        let mut still = 0;
         while still < near.len() && now.accuracy < threshold {
             let mut is_better = false;
             for by in [ways[at], -ways[at]] {
-                while let Some(better) =
-                    self.step_up(subset, &now, &change, (near[at], by), most)?
-                {
+                while let Some(better) = self.step_up(subset, &now, &change, near[at], by, most)? {
                     (now, ways[at], is_better) = (better, by, true);
                 }
                 if is_better {
@@ -162,15 +167,17 @@ impl Trials<'_, '_> {
         Ok((now.accuracy >= threshold && now.objective < from.objective).then_some(now))
     }
 
-    /// One bias further, if that is more accurate; of a configuration that passes, nothing is asked.
+    /// Moves one bias further if that raises the accuracy. Returns `None` if the configuration
+    /// passes already.
     fn step_up(
         &mut self,
         subset: Subset,
-        now: &Answer,
+        now: &TuneAnswer,
         change: &str,
-        (slot, by): (usize, i32),
+        slot: usize,
+        by: i32,
         most: &mut u64,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         let found = self.space.bias(&now.assignment, slot, by);
         let Some(mut found) = found.filter(|_| *most > 0) else { return Ok(None) };
         if now.accuracy >= self.threshold(subset) {
@@ -179,10 +186,10 @@ impl Trials<'_, '_> {
         *most -= 1;
         found.change = format!("{change}, {}", found.change);
         let mut candidates = self.candidates(subset, vec![found], Some(now.accuracy.next_up()))?;
-        let [accuracy, least] = [candidates[0].accuracy, now.accuracy].map(shown);
+        let [accuracy, least] = [candidates[0].accuracy, now.accuracy].map(format_accuracy);
         candidates[0].why = format!("accuracy {accuracy} is no better than {least}");
         let is_better = candidates[0].accuracy > now.accuracy;
-        let taken = is_better.then(|| (0, format!("accuracy {accuracy} is above {least}")));
-        Ok(self.decide(subset, "and with this bias?", candidates, taken))
+        let accepted = is_better.then(|| (0, format!("accuracy {accuracy} is above {least}")));
+        Ok(self.decide(subset, "and with this bias?", candidates, accepted))
     }
 }

@@ -1,26 +1,28 @@
-//! The first phase: one width for all, halved until the accuracy is gone, then bisected; and once EXP.
+//! The first phase: one width for all objects, halved until the accuracy is lost, then bisected; at
+//! the end EXP once.
 
 use super::moves::Move;
-use super::step::{Phase, shown};
+use super::step::{Phase, format_accuracy};
 use super::trial::{Stop, Subset};
-use super::{Answer, Trials};
+use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
 use crate::format::Kind;
 
-/// Of one width: FLOAT before FIXED while it is halved, the other way while it is bisected.
+/// Preferred types of one width: FLOAT before FIXED while the width is halved, FIXED before FLOAT
+/// while it is bisected.
 const HALVED: [Kind; 2] = [Kind::Float, Kind::Fixed];
 const BISECTED: [Kind; 2] = [Kind::Fixed, Kind::Float];
 
 impl Trials<'_, '_> {
-    /// The narrowest formats that all can share. FLOAT(32) was evaluated before.
-    pub fn coarse(&mut self, subset: Subset) -> Result<Answer, Stop> {
+    /// Finds the narrowest width that all objects can share, starting at FLOAT(32).
+    pub fn coarse(&mut self, subset: Subset) -> Result<TuneAnswer, Stop> {
         self.phase = Phase::Coarse;
         self.remaining = 6;
         let base = self.begin(subset)?;
         let mut best = base;
         let (mut passed, mut failed) = (32, 1);
         let mut bits = 16;
-        // SPEC A14: the last one that passes is kept.
+        // SPEC A14: the last width that passes is kept.
         while bits >= 1 && failed == 1 {
             let assignment = self.space.uniform(bits, &HALVED);
             let width = widest(&assignment);
@@ -50,7 +52,7 @@ impl Trials<'_, '_> {
                 None => between.retain(|width| *width > middle),
             }
         }
-        // SPEC A15: EXP with a bit less, for all, once.
+        // SPEC A15: tries EXP with one bit less for all objects, once.
         let narrower = passed.saturating_sub(1);
         if self.space.widths(Some(Kind::Exp)).contains(&narrower) {
             let assignment = self.space.uniform(narrower, &[Kind::Exp]);
@@ -69,15 +71,23 @@ impl Trials<'_, '_> {
         subset: Subset,
         question: &str,
         assignment: Assignment,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         let change = format!("all {assignment}");
         let threshold = self.threshold(subset);
         let moves = vec![Move { change, assignment }];
         let candidates = self.candidates(subset, moves, Some(threshold))?;
         let accuracy = candidates[0].accuracy;
-        let taken = (accuracy >= threshold)
-            .then(|| (0, format!("accuracy {} is at least {}", shown(accuracy), shown(threshold))));
-        Ok(self.decide(subset, question, candidates, taken))
+        let accepted = (accuracy >= threshold).then(|| {
+            (
+                0,
+                format!(
+                    "accuracy {} is at least {}",
+                    format_accuracy(accuracy),
+                    format_accuracy(threshold)
+                ),
+            )
+        });
+        Ok(self.decide(subset, question, candidates, accepted))
     }
 }
 

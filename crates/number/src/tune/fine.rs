@@ -1,17 +1,18 @@
-//! Fine-tuning: biases, widths and types, one object or group at a time. Where biases wait until they are
-//! needed, what was asked before is not asked again before it is needed either (`narrow`).
+//! Fine-tuning: biases, widths and types, one object or group at a time. With
+//! [`BiasRule::WhenNeeded`], groups are not evaluated again before they may be the best choice (see
+//! `narrow`).
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use super::moves::Move;
-use super::step::{Candidate, Phase, shown};
+use super::step::{Candidate, Phase, format_accuracy};
 use super::trial::{Stop, Subset};
-use super::{Answer, BiasRule, Trials};
+use super::{BiasRule, Trials, TuneAnswer};
 use crate::assignment::Assignment;
 use crate::format::Kind;
 
-/// Types and widths, without biases.
+/// Types and widths of all slots, without biases.
 type Shape = Vec<(Kind, u32, u32)>;
 
 fn shape(assignment: &Assignment) -> Shape {
@@ -20,21 +21,24 @@ fn shape(assignment: &Assignment) -> Shape {
 }
 
 impl Trials<'_, '_> {
-    /// Makes an answer smaller on its set, in rounds of biases, widths and types, until no type changes.
-    pub fn fine_tune(&mut self, subset: Subset, from: Answer) -> Result<Answer, Stop> {
-        // What a pass takes where each group gives way once, as a guess.
+    /// Makes an answer smaller on its set, in rounds of biases, widths and types, until no type
+    /// changes.
+    pub fn fine_tune(&mut self, subset: Subset, from: TuneAnswer) -> Result<TuneAnswer, Stop> {
+        // Estimate for one pass in which each group is narrowed once.
         let groups = self.space.groups.len() as u64;
         self.remaining = 2 * self.space.slots.len() as u64 + groups * (groups + 1) / 2 + groups;
         let mut current = from;
-        // SPEC A18: who was there once does not come back.
+        // SPEC A18: configurations that were visited are not visited again.
         let mut visited: HashSet<Shape> = HashSet::from([shape(&current.assignment)]);
         if self.settings.bias_rule == BiasRule::WhenNeeded {
             return self.fine_tune_when_needed(subset, current, visited);
         }
         loop {
             current = self.tune_biases(subset, current)?;
-            // The thesis asks for every group's next bit again after each bit that is saved.
-            while let Some(narrower) = self.narrow(subset, &current, &mut self.no_hopes())? {
+            // The thesis evaluates every group's next bit again after each bit that is saved.
+            while let Some(narrower) =
+                self.narrow(subset, &current, &mut self.unknown_forecasts())?
+            {
                 visited.insert(shape(&narrower.assignment));
                 current = narrower;
             }
@@ -48,18 +52,18 @@ impl Trials<'_, '_> {
         }
     }
 
-    /// Widths as long as any gives way. Biases and types save nothing: they are asked for more accuracy where
-    /// widths are stuck, and for nothing where there is no narrower width.
+    /// Narrows widths as long as one passes. Biases and types save nothing themselves: they are
+    /// tried for more accuracy when no width passes, and not at all when no width can be narrower.
     fn fine_tune_when_needed(
         &mut self,
         subset: Subset,
-        from: Answer,
+        from: TuneAnswer,
         mut visited: HashSet<Shape>,
-    ) -> Result<Answer, Stop> {
+    ) -> Result<TuneAnswer, Stop> {
         let mut current = from;
         loop {
-            let mut hopes = self.no_hopes();
-            while let Some(narrower) = self.narrow(subset, &current, &mut hopes)? {
+            let mut forecasts = self.unknown_forecasts();
+            while let Some(narrower) = self.narrow(subset, &current, &mut forecasts)? {
                 visited.insert(shape(&narrower.assignment));
                 current = narrower;
             }
@@ -81,10 +85,11 @@ impl Trials<'_, '_> {
         }
     }
 
-    /// Narrower widths that make the objective smaller, as far as that is known without an evaluation.
-    pub(super) fn savings(&self, current: &Answer) -> Vec<(usize, Move)> {
-        let of = |group| Some((group, self.space.narrower(&current.assignment, group)?));
-        let mut moves: Vec<_> = (0..self.space.groups.len()).filter_map(of).collect();
+    /// Returns the groups that have a narrower format, with the move to it. Moves that do not make
+    /// the objective smaller are left out, if the objective is known without an evaluation.
+    pub(super) fn savings(&self, current: &TuneAnswer) -> Vec<(usize, Move)> {
+        let narrower = |group| Some((group, self.space.narrower(&current.assignment, group)?));
+        let mut moves: Vec<_> = (0..self.space.groups.len()).filter_map(narrower).collect();
         if self.network().objective.is_computed() {
             moves.retain(|(_, found)| self.objective(&found.assignment, None) < current.objective);
         }
@@ -94,9 +99,9 @@ impl Trials<'_, '_> {
     fn retype(
         &mut self,
         subset: Subset,
-        current: &Answer,
+        current: &TuneAnswer,
         visited: &HashSet<Shape>,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         self.phase = Phase::Type;
         let mut moves = self.space.retyped(&current.assignment);
         if self.settings.bias_rule == BiasRule::WhenNeeded {
@@ -109,7 +114,7 @@ impl Trials<'_, '_> {
         let threshold = self.threshold(subset);
         let least = threshold.max(current.accuracy);
         let mut candidates = self.candidates(subset, moves, Some(least))?;
-        // SPEC A18: of equal width, so it must be better.
+        // SPEC A18: the width stays equal, so the accuracy must be higher.
         let can = |candidate: &Candidate| {
             candidate.accuracy > current.accuracy
                 && candidate.accuracy >= threshold
@@ -118,23 +123,24 @@ impl Trials<'_, '_> {
         let best =
             best(&candidates, |a, b| can(a).cmp(&can(b)).then(a.accuracy.total_cmp(&b.accuracy)));
         let best = best.filter(|at| can(&candidates[*at]));
-        let now = shown(current.accuracy);
-        let taken = best.map(|at| {
-            let accuracy = shown(candidates[at].accuracy);
+        let now = format_accuracy(current.accuracy);
+        let accepted = best.map(|at| {
+            let accuracy = format_accuracy(candidates[at].accuracy);
             (at, format!("accuracy {accuracy} is the highest, and above {now}"))
         });
         for candidate in &mut candidates {
-            let accuracy = shown(candidate.accuracy);
-            candidate.why = match can(candidate) {
-                true => format!("accuracy {accuracy}, another one is higher or comes first"),
-                false => format!("accuracy {accuracy} is no better than {now}"),
+            let accuracy = format_accuracy(candidate.accuracy);
+            candidate.why = if can(candidate) {
+                format!("accuracy {accuracy}, another one is higher or comes first")
+            } else {
+                format!("accuracy {accuracy} is no better than {now}")
             };
         }
-        Ok(self.decide(subset, "is another type of the same width better?", candidates, taken))
+        Ok(self.decide(subset, "is another type of the same width better?", candidates, accepted))
     }
 }
 
-/// The first of the greatest.
+/// Returns the index of the first of the greatest candidates.
 pub(super) fn best(
     candidates: &[Candidate],
     order: impl Fn(&Candidate, &Candidate) -> Ordering,

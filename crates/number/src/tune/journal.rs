@@ -1,5 +1,5 @@
-//! The journal of a tuner: a line of JSON an evaluation, written as soon as it is there. Whoever has it
-//! need not evaluate again: the same tuner asks the same questions.
+//! The journal of a tuner: one line of JSON per evaluation, written at once. A tuner that is
+//! started again asks for the same configurations and reads their evaluations from the journal.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,31 +13,38 @@ use super::trial::{Evaluation, Subset, Trial, formats_json};
 use crate::assignment::Assignment;
 use crate::format::Format;
 
-/// Evaluations that were written down, and where further ones go.
+/// Evaluations of an earlier run, and the file to which further ones are written.
+///
+/// ```
+/// use dyno_number::tune::Journal;
+/// // Keeps nothing; `Journal::open` reads and writes a file.
+/// let journal = Journal::disabled();
+/// assert_eq!((journal.read, journal.skipped, journal.problem()), (0, 0, None));
+/// ```
 pub struct Journal {
     known: HashMap<(Subset, Vec<Format>), VecDeque<Evaluation>>,
     sink: Option<Box<dyn Write>>,
-    // what could not be written yet
-    held: String,
+    // Lines that could not be written yet.
+    unwritten: String,
     problem: Option<String>,
-    /// Evaluations that were read.
+    /// Number of evaluations that were read.
     pub read: u64,
-    /// Lines that could not be read: their evaluations are made again.
+    /// Number of lines that could not be read. Their configurations are evaluated again.
     pub skipped: u64,
     is_torn: bool,
 }
 
-/// A journal that cannot be used.
+/// Error of opening a journal.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Io(io::Error),
-    /// Another process writes it.
+    /// Another process is writing it.
     InUse,
-    /// It is none.
+    /// The file is not a journal; holds its first characters.
     NoJournal(String),
-    /// It is that of something else: what differs.
+    /// It is the journal of another job; lists the differences.
     Differs(Vec<String>),
 }
 
@@ -57,13 +64,13 @@ impl std::error::Error for JournalError {}
 const SCHEMA: &str = "dyno.tune.journal";
 
 impl Journal {
-    /// Nothing is kept.
+    /// Returns a journal that stores nothing.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn disabled() -> Self {
         Self {
             known: HashMap::new(),
             sink: None,
-            held: String::new(),
+            unwritten: String::new(),
             problem: None,
             read: 0,
             skipped: 0,
@@ -71,10 +78,12 @@ impl Journal {
         }
     }
 
-    /// Opens or begins the journal of the job that `about` describes: whatever its decisions depend on.
+    /// Opens or creates the journal of the job that `about` describes. `about` holds everything on
+    /// which the job's decisions depend; see [`describe`](super::describe).
     ///
     /// # Errors
-    /// The file cannot be read or written, another process writes it, it is none, or it is that of another job.
+    /// The file cannot be read or written, another process is writing it, it is not a journal, or
+    /// it is the journal of another job.
     pub fn open(path: &Path, about: &Value) -> Result<Self, JournalError> {
         let mut file = OpenOptions::new()
             .read(true)
@@ -84,18 +93,18 @@ impl Journal {
             .map_err(JournalError::Io)?;
         match file.try_lock() {
             Err(std::fs::TryLockError::WouldBlock) => return Err(JournalError::InUse),
-            // Not every file system can.
+            // Some file systems do not support locks.
             Err(std::fs::TryLockError::Error(_)) | Ok(()) => {}
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(JournalError::Io)?;
-        let mut journal = Self::none();
+        let mut journal = Self::disabled();
         let text = String::from_utf8_lossy(&bytes);
         let head = json!({"schema": SCHEMA, "schema_version": 1, "about": about});
         if !text.contains('\n') && head.to_string().starts_with(&*text) {
-            // A head that was torn is no evaluation lost.
+            // A file with an incomplete first line contains no evaluation.
             file.set_len(0).map_err(JournalError::Io)?;
-            journal.hold(&head);
+            journal.queue(&head);
         } else {
             journal.take(&text, about)?;
             journal.is_torn = !text.ends_with('\n');
@@ -112,10 +121,10 @@ impl Journal {
         }
     }
 
-    /// Writes to this instead of a file, and knows nothing.
+    /// Returns a journal without earlier evaluations that writes to `sink`.
     #[must_use]
-    pub fn to(sink: Box<dyn Write>) -> Self {
-        Self { sink: Some(sink), ..Self::none() }
+    pub fn with_sink(sink: Box<dyn Write>) -> Self {
+        Self { sink: Some(sink), ..Self::disabled() }
     }
 
     fn take(&mut self, text: &str, about: &Value) -> Result<(), JournalError> {
@@ -142,7 +151,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What an earlier run measured of configurations, slot by slot: their latencies in ns.
+    /// Iterates over configurations with the latency in ns that an earlier run measured.
     pub fn latencies(&self) -> impl Iterator<Item = (Vec<Format>, f64)> {
         self.known.iter().filter_map(|((_, formats), evaluations)| {
             let latency = evaluations.iter().find_map(|found| found.latency_ns)?;
@@ -150,13 +159,14 @@ impl Journal {
         })
     }
 
-    /// What an earlier run had as the next answer to this question.
+    /// Takes the next evaluation of this configuration that an earlier run recorded.
     pub(crate) fn recall(&mut self, subset: Subset, assignment: &Assignment) -> Option<Evaluation> {
         let answers = self.known.get_mut(&(subset, assignment.formats().to_vec()))?;
         answers.pop_front()
     }
 
-    /// Writes down an evaluation. What cannot be written is held, and written with the next one.
+    /// Writes an evaluation. If that fails, the line is kept and written together with the next
+    /// one.
     pub(crate) fn add(&mut self, trial: &Trial, evaluation: &Evaluation) {
         if self.sink.is_none() {
             return;
@@ -169,50 +179,51 @@ impl Journal {
             "formats": formats_json(&trial.assignment),
             "result": evaluation,
         });
-        self.hold(&line);
+        self.queue(&line);
         self.flush();
     }
 
-    fn hold(&mut self, line: &Value) {
-        self.held.push_str(&line.to_string());
-        self.held.push('\n');
+    fn queue(&mut self, line: &Value) {
+        self.unwritten.push_str(&line.to_string());
+        self.unwritten.push('\n');
     }
 
     fn flush(&mut self) {
         let Some(sink) = &mut self.sink else { return };
         if self.is_torn {
-            self.held.insert(0, '\n');
+            self.unwritten.insert(0, '\n');
             self.is_torn = false;
         }
-        match sink.write_all(self.held.as_bytes()).and_then(|()| sink.flush()) {
+        match sink.write_all(self.unwritten.as_bytes()).and_then(|()| sink.flush()) {
             Ok(()) => {
-                self.held.clear();
+                self.unwritten.clear();
                 self.problem = None;
             }
             Err(error) => {
-                // A part of it may stand there.
+                // A part of the lines may have been written.
                 self.is_torn = true;
                 self.problem = Some(error.to_string());
             }
         }
     }
 
-    /// Why evaluations are held that should be written.
+    /// Returns why evaluations could not be written, if so.
     #[must_use]
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    /// Lines that could not be written; empty if all were.
+    /// Returns the lines that could not be written; empty if there are none.
     #[must_use]
-    pub fn held(&self) -> &str {
-        &self.held
+    pub fn unwritten(&self) -> &str {
+        &self.unwritten
     }
 }
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (read, problem) = (self.read, &self.problem);
+        let read = self.read;
+        let problem = &self.problem;
         f.debug_struct("Journal")
             .field("read", &read)
             .field("problem", problem)
@@ -231,14 +242,14 @@ fn entry(line: &str) -> Option<((Subset, Vec<Format>), Evaluation)> {
     Some(((subset, formats.collect::<Option<_>>()?), evaluation))
 }
 
-/// What differs between two descriptions, key by key.
+/// Lists what differs between two descriptions, key by key.
 fn differences(old: &Value, new: &Value) -> Vec<String> {
     let (Some(olds), Some(news)) = (old.as_object(), new.as_object()) else {
         return if old == new { Vec::new() } else { vec![format!("was {old}, is {new}")] };
     };
-    let shown = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
     let keys = olds.keys().chain(news.keys().filter(|key| !olds.contains_key(*key)));
     keys.filter(|key| olds.get(*key) != news.get(*key))
-        .map(|key| format!("{key} was {}, is {}", shown(olds.get(key)), shown(news.get(key))))
+        .map(|key| format!("{key} was {}, is {}", text(olds.get(key)), text(news.get(key))))
         .collect()
 }

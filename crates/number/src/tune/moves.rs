@@ -1,29 +1,29 @@
-//! Neighbours of an assignment: a bit or a bias more or less, another type.
+//! Moves from an assignment to its neighbors: a bit or a bias more or less, or another type.
 
 use crate::assignment::Assignment;
 use crate::format::{Format, Kind, Special};
 use crate::network::{Group, Network, Slot};
 
-/// An assignment next to another one.
+/// A move to a neighbor of an assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Move {
-    /// What changes, for people.
+    /// What changes, for display.
     pub change: String,
     pub assignment: Assignment,
 }
 
-/// What may be chosen: the network's slots and groups, and what formats there are.
+/// The search space: the network's slots and groups, and the formats of each slot.
 #[derive(Debug)]
 pub(crate) struct Space<'a> {
     pub network: &'a Network,
     pub slots: Vec<Slot>,
     pub groups: Vec<Group>,
-    // of each slot, widest first; FLOAT, FIXED and EXP of at least the fewest bits
+    // Formats of each slot, widest first: FLOAT, FIXED with at least the fewest bits, and EXP.
     formats: Vec<Vec<Format>>,
 }
 
 impl<'a> Space<'a> {
-    /// `least` is the fewest bits of FIXED (SPEC A16).
+    /// Creates the search space of a network; `least` is the fewest bits of FIXED (SPEC A16).
     pub fn new(network: &'a Network, least: u32) -> Self {
         let slots = network.slots();
         let mut space = Self {
@@ -32,7 +32,7 @@ impl<'a> Space<'a> {
             slots,
             network,
         };
-        // A width that one of them lacks is none for all.
+        // A width is usable for a group only if all its slots have it.
         for group in &space.groups {
             let shared = space.shared(&group.slots);
             for &at in &group.slots {
@@ -42,12 +42,13 @@ impl<'a> Space<'a> {
         space
     }
 
-    /// Those of a slot, widest first: of one type and width without a sign where its values have none.
+    /// Returns the formats of a slot, widest first. A slot without negative values has unsigned
+    /// formats where the platform has them.
     pub fn formats(&self, at: usize) -> &[Format] {
         &self.formats[at]
     }
 
-    /// Types and widths that all these slots have, in the formats of the first.
+    /// Returns the types and widths that all these slots have, as formats of the first slot.
     pub fn shared(&self, slots: &[usize]) -> Vec<Format> {
         let Some((first, others)) = slots.split_first() else { return Vec::new() };
         let has = |at: &usize, one: Format| self.formats[*at].iter().any(|f| is_alike(*f, one));
@@ -55,7 +56,8 @@ impl<'a> Space<'a> {
         self.formats[*first].iter().filter(is_shared).copied().collect()
     }
 
-    /// A type and width of another slot as this one has it, with the bias of its values.
+    /// Returns the slot's format with the type and width of `like`, with the bias that fits the
+    /// slot's values.
     pub fn fitted(&self, at: usize, like: Format) -> Format {
         let own = &self.formats[at];
         let found =
@@ -63,7 +65,7 @@ impl<'a> Space<'a> {
         self.network.profiled(self.slots[at], found.copied().unwrap_or(like))
     }
 
-    /// Widths that any object can have below 32, widest first.
+    /// Returns the widths below 32 of all slots, widest first.
     pub fn widths(&self, kind: Option<Kind>) -> Vec<u32> {
         let all = self.formats.iter().flatten();
         let wanted = all.filter(|format| kind.is_none_or(|kind| format.kind() == kind));
@@ -74,10 +76,11 @@ impl<'a> Space<'a> {
         widths
     }
 
-    /// Of one width for all, where there is one: the narrowest format of these kinds that has so many bits,
-    /// of several the one whose kind comes first. FLOAT(32) where there is none.
+    /// Assigns one width to all slots: the narrowest format of these kinds with at least `bits`
+    /// bits. Among formats of one width, the kind that comes first in `kinds` wins. Slots without
+    /// such a format get FLOAT(32).
     pub fn uniform(&self, bits: u32, kinds: &[Kind]) -> Assignment {
-        let of = |(at, slot): (usize, &Slot)| {
+        let format = |(at, slot): (usize, &Slot)| {
             let candidates = self
                 .formats(at)
                 .iter()
@@ -90,13 +93,15 @@ impl<'a> Space<'a> {
             let found = candidates.min_by_key(rank).unwrap_or(Format::F32);
             self.network.profiled(*slot, found)
         };
-        let formats = self.slots.iter().enumerate().map(of).collect();
-        self.network.base().with(formats)
+        let formats = self.slots.iter().enumerate().map(format).collect();
+        self.network.base().with_formats(formats)
     }
 
-    /// More of the bias of a slot, or less; none for FLOAT, and none where no value has it.
+    /// Changes the bias of a slot by `by`. Returns `None` for FLOAT, for slots without values, and
+    /// beyond the limits of the bias.
     pub fn bias(&self, from: &Assignment, at: usize, by: i32) -> Option<Move> {
-        let (slot, old) = (self.slots[at], from.formats()[at]);
+        let slot = self.slots[at];
+        let old = from.formats()[at];
         let bias = old.bias() + by;
         let has_values = self.network.size(slot) > 0;
         if old.kind() == Kind::Float || !has_values || self.bias_is_too_far(slot, old, bias) {
@@ -106,29 +111,31 @@ impl<'a> Space<'a> {
         let mut formats = from.formats().to_vec();
         formats[at] = new;
         let change = format!("{} {old} -> {new}", self.network.object(slot));
-        Some(Move { change, assignment: from.with(formats) })
+        Some(Move { change, assignment: from.with_formats(formats) })
     }
 
-    /// Slots that decide nothing would drift for ever.
+    /// Returns whether a bias is too far from the profiled one. Without a limit, biases that do not
+    /// affect the accuracy would drift endlessly.
     fn bias_is_too_far(&self, slot: Slot, format: Format, bias: i32) -> bool {
         (bias - self.network.profiled(slot, format).bias()).abs() > BIAS_REACH
     }
 
-    /// The next narrower format of a group, if it has one.
+    /// Returns the move of a group to its next narrower format.
     pub fn narrower(&self, from: &Assignment, group: usize) -> Option<Move> {
-        self.of_group(from, group, Self::narrower_format)
+        self.move_group(from, group, Self::narrower_format)
     }
 
-    /// The next wider format of a group.
+    /// Returns the move of a group to its next wider format.
     pub fn wider(&self, from: &Assignment, group: usize) -> Option<Move> {
-        self.of_group(from, group, Self::wider_format)
+        self.move_group(from, group, Self::wider_format)
     }
 
-    /// FIXED of a bit more for a group of EXP, whose steps a bit more makes no finer. None where that is
-    /// what it would be widened to anyway.
+    /// Returns the move of an EXP group to the next wider FIXED: a bit more of EXP would not make
+    /// its steps finer. `None` if [`Space::wider`] leads to the same assignment.
     pub fn finer(&self, from: &Assignment, group: usize) -> Option<Move> {
-        let found = self.of_group(from, group, |space, at, old| {
-            let wider = space.of_kind(at, Kind::Fixed).filter(|new| new.bits() > old.bits());
+        let found = self.move_group(from, group, |space, at, old| {
+            let wider =
+                space.formats_of_kind(at, Kind::Fixed).filter(|new| new.bits() > old.bits());
             let new = if old.kind() == Kind::Exp { wider.last()? } else { return None };
             Some(space.network.profiled(space.slots[at], new))
         })?;
@@ -136,7 +143,7 @@ impl<'a> Space<'a> {
         known.is_none_or(|known| known.assignment != found.assignment).then_some(found)
     }
 
-    /// FIXED for EXP and the other way, of the same width, for each group.
+    /// Returns the moves between FIXED and EXP of equal width, for each group.
     pub fn retyped(&self, from: &Assignment) -> Vec<Move> {
         let other = |space: &Self, at: usize, format: Format| {
             let wanted = match format.kind() {
@@ -144,14 +151,15 @@ impl<'a> Space<'a> {
                 Kind::Exp => Kind::Fixed,
                 Kind::Float | Kind::Binary => return None,
             };
-            let found = space.of_kind(at, wanted).find(|new| new.bits() == format.bits())?;
+            let found =
+                space.formats_of_kind(at, wanted).find(|new| new.bits() == format.bits())?;
             Some(space.network.profiled(space.slots[at], found))
         };
-        (0..self.groups.len()).filter_map(|group| self.of_group(from, group, other)).collect()
+        (0..self.groups.len()).filter_map(|group| self.move_group(from, group, other)).collect()
     }
 
-    /// EXP(2) is FIXED(2) of another bias (±2^(1 - B) and 0 are ±2^-(B' + 1) and 0 with B' = B - 2), and is
-    /// called so where there is FIXED(2): that has wider ones with finer steps, and EXP has none.
+    /// Replaces EXP(2) by the FIXED(2) with the same values where FIXED(2) exists: ±2^(1 - B) and 0
+    /// are ±2^-(B' + 1) and 0 with B' = B - 2. A wider FIXED has finer steps, a wider EXP does not.
     pub fn without_exp_2(&self, mut found: Move) -> Move {
         let mut formats = found.assignment.formats().to_vec();
         for (at, format) in formats.iter_mut().enumerate() {
@@ -162,16 +170,16 @@ impl<'a> Space<'a> {
                 *format = fixed;
             }
         }
-        found.assignment = found.assignment.with(formats);
+        found.assignment = found.assignment.with_formats(formats);
         found
     }
 
-    /// Whether EXP(2) of a slot may be called FIXED(2).
+    /// Returns whether EXP(2) of a slot can be replaced by FIXED(2).
     pub fn has_twins(&self, at: usize) -> bool {
-        self.of_kind(at, Kind::Fixed).any(|fixed| fixed.has_sign() && fixed.bits() == 2)
+        self.formats_of_kind(at, Kind::Fixed).any(|fixed| fixed.has_sign() && fixed.bits() == 2)
     }
 
-    fn of_group(
+    fn move_group(
         &self,
         from: &Assignment,
         group: usize,
@@ -182,44 +190,47 @@ impl<'a> Space<'a> {
         for &at in &group.slots {
             formats[at] = next(self, at, formats[at])?;
         }
-        let shown = |formats: &[Format]| match group.slots.as_slice() {
+        let text = |formats: &[Format]| match group.slots.as_slice() {
             [only] => formats[*only].to_string(),
             several => kind_and_bits(formats[several[0]]),
         };
-        let (old, new) = (shown(from.formats()), shown(&formats));
+        let (old, new) = (text(from.formats()), text(&formats));
         let change = format!("{} {old} -> {new}", group.name);
-        Some(Move { change, assignment: from.with(formats) })
+        Some(Move { change, assignment: from.with_formats(formats) })
     }
 
-    fn of_kind(&self, at: usize, kind: Kind) -> impl Iterator<Item = Format> {
+    fn formats_of_kind(&self, at: usize, kind: Kind) -> impl Iterator<Item = Format> {
         self.formats(at).iter().copied().filter(move |format| format.kind() == kind)
     }
 
-    /// The range stays where it is (SPEC A20): FIXED keeps its bias, EXP its largest number.
+    /// Returns the next narrower format with the same range (SPEC A20): FIXED keeps its bias, EXP
+    /// its largest number.
     fn narrower_format(&self, at: usize, old: Format) -> Option<Format> {
         let kind = old.kind();
-        if let Some(new) = self.of_kind(at, kind).find(|new| new.bits() < old.bits()) {
+        if let Some(new) = self.formats_of_kind(at, kind).find(|new| new.bits() < old.bits()) {
             return resized(old, new);
         }
         if kind != Kind::Float {
             return None;
         }
-        let fixed = self.of_kind(at, Kind::Fixed).find(|new| new.bits() < old.bits())?;
+        let fixed = self.formats_of_kind(at, Kind::Fixed).find(|new| new.bits() < old.bits())?;
         Some(self.network.profiled(self.slots[at], fixed))
     }
 
     fn wider_format(&self, at: usize, old: Format) -> Option<Format> {
-        let all: Vec<Format> = self.of_kind(at, old.kind()).collect();
+        let all: Vec<Format> = self.formats_of_kind(at, old.kind()).collect();
         if let Some(new) = all.iter().rev().find(|new| new.bits() > old.bits()) {
             return resized(old, *new);
         }
-        let fixed = || self.of_kind(at, Kind::Fixed).filter(|new| new.bits() > old.bits()).last();
+        let fixed =
+            || self.formats_of_kind(at, Kind::Fixed).filter(|new| new.bits() > old.bits()).last();
         if old.kind() == Kind::Exp
             && let Some(new) = fixed()
         {
             return Some(self.network.profiled(self.slots[at], new));
         }
-        let float = || self.of_kind(at, Kind::Float).filter(|new| new.bits() > old.bits()).last();
+        let float =
+            || self.formats_of_kind(at, Kind::Float).filter(|new| new.bits() > old.bits()).last();
         match old.kind() {
             Kind::Float => None,
             _ => float().or((old.bits() < 32).then_some(Format::F32)),
@@ -227,17 +238,19 @@ impl<'a> Space<'a> {
     }
 }
 
-/// What a slot may have: values of both signs need a sign, and those of one sign are better off without; a sign
-/// alone tells no more than itself. `least` bits of FIXED are a sign and what is left, so that without a sign one
-/// bit less holds as many magnitudes.
+/// Returns the formats that a slot may have. Values of both signs need a sign; slots without
+/// negative values use the unsigned format of a type and width where there is one. BIN is left out.
+/// `least` bits of FIXED include the sign: an unsigned FIXED has the same magnitudes with one bit
+/// less.
 fn usable(network: &Network, slot: Slot, least: u32) -> Vec<Format> {
-    let all = || network.platform.of(slot.role).iter().copied();
+    let all = || network.platform.formats(slot.role).iter().copied();
     let can = |format: Format| {
         let is_number = format.kind() != Kind::Binary && format.special() != Special::Powers;
         let is_wide = format.kind() != Kind::Fixed || format.fraction_bits() + 1 >= least;
         is_number && is_wide && (format.has_sign() || !network.has_negative(slot))
     };
-    // Of one type and width, that without a sign has all magnitudes of the other, and as many more.
+    // The unsigned format of this type and width has all magnitudes of the signed one, and as many
+    // more.
     let is_less = |format: Format| {
         let mut others = all().filter(|other| can(*other) && !other.has_sign());
         format.has_sign()
@@ -247,26 +260,26 @@ fn usable(network: &Network, slot: Slot, least: u32) -> Vec<Format> {
     all().filter(|format| can(*format) && !is_less(*format)).collect()
 }
 
-/// Of one type and width.
+/// Returns whether two formats have the same type and width.
 fn is_alike(a: Format, b: Format) -> bool {
     (a.kind(), a.bits()) == (b.kind(), b.bits())
 }
 
-/// Zero, and one power of two with a sign.
+/// Returns whether a format is EXP(2), whose values are zero and one power of two with both signs.
 pub(crate) fn is_exp_2(format: Format) -> bool {
     format.kind() == Kind::Exp && format.bits() == 2 && format.has_sign()
 }
 
-/// How far a bias goes from what the largest magnitude asks for.
+/// Maximum distance of a bias from the one that fits the largest magnitude.
 const BIAS_REACH: i32 = 8;
 
-/// Type and width without the bias: `I3`.
+/// Returns type and width without the bias, such as `I3`.
 pub(crate) fn kind_and_bits(format: Format) -> String {
     let text = format.to_string();
     text.split('(').next().unwrap_or(&text).to_owned()
 }
 
-/// The format `new` with a bias that keeps the range of `old`, which is of the same kind.
+/// Returns the format `new` with the bias that keeps the range of `old`. Both are of the same kind.
 fn resized(old: Format, new: Format) -> Option<Format> {
     match old.kind() {
         Kind::Float => Some(new),
@@ -281,7 +294,7 @@ fn resized(old: Format, new: Format) -> Option<Format> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::Layerwise;
+    use crate::network::LayerwiseScope;
     use crate::network::tests::lenet;
     use crate::platform::Platform;
 
@@ -297,7 +310,7 @@ mod tests {
         moves.iter().map(|found| found.change.as_str()).collect()
     }
 
-    /// SPEC A13: one width and type for all activations, biases of their own.
+    /// SPEC A13: all activations share type and width; biases differ.
     #[test]
     fn a13_activations_share_width_and_not_bias() {
         let network = lenet();
@@ -318,7 +331,8 @@ mod tests {
         assert_eq!(changes(&space.retyped(&from)), types);
     }
 
-    /// A slot without negative values has finer steps for its bits; a group has the widths that all of it have.
+    /// A slot without negative values has finer steps with the same bits. A group has only the
+    /// widths that all its slots have.
     #[test]
     fn what_needs_no_sign_has_none() {
         let mut network = lenet();
@@ -335,12 +349,13 @@ mod tests {
         network.layers[1].activation_min = Some(0.0);
         let space = Space::new(&network, 2);
         assert_eq!(texts(&space, 1), "I2(0)-I2(2) / U1(0)-U1(-3)", "0 and 1/2 of the range");
-        // One bit without a sign has the magnitudes of two with one (SPEC A16).
-        let of = |format: Format| [0, 1].map(|code| format.decode(code));
+        // One bit without a sign has the magnitudes of two bits with a sign (SPEC A16).
+        let values = |format: Format| [0, 1].map(|code| format.decode(code));
         let one = space.fitted(2, Format::fixed(2, 0).unwrap().with_bias(0).unwrap());
         assert_eq!(one.to_string(), "U2(0)");
-        assert_eq!(of("U1(0)".parse().unwrap()), of("I2(0)".parse().unwrap()));
-        // Nothing changes where a platform has none, or where nobody said what the least is.
+        assert_eq!(values("U1(0)".parse().unwrap()), values("I2(0)".parse().unwrap()));
+        // Nothing changes if the platform has no unsigned formats, or if the least activation is
+        // unknown.
         network.platform = Platform::named("paper").unwrap();
         assert_eq!(texts(&Space::new(&network, 2), 3), "I3(0)-I3(2) / I3(0)-I3(-3)");
     }
@@ -350,14 +365,14 @@ mod tests {
         let network = lenet();
         let space = Space::new(&network, 2);
         let from = space.uniform(3, &[Kind::Exp]);
-        let of = |from: &Assignment, group| {
+        let wider = |from: &Assignment, group| {
             let moves = [space.wider(from, group), space.finer(from, group)];
             moves.into_iter().flatten().map(|found| found.change).collect::<Vec<_>>()
         };
-        assert_eq!(of(&from, 0), ["conv1.weight E3(3) -> E4(7)", "conv1.weight E3(3) -> I4(0)"]);
-        assert_eq!(of(&from, 2), ["activations E3 -> E4", "activations E3 -> I4"]);
-        assert_eq!(of(&space.uniform(3, &[Kind::Fixed]), 0), ["conv1.weight I3(0) -> I4(0)"]);
-        let widest = of(&space.uniform(9, &[Kind::Exp]), 0);
+        assert_eq!(wider(&from, 0), ["conv1.weight E3(3) -> E4(7)", "conv1.weight E3(3) -> I4(0)"]);
+        assert_eq!(wider(&from, 2), ["activations E3 -> E4", "activations E3 -> I4"]);
+        assert_eq!(wider(&space.uniform(3, &[Kind::Fixed]), 0), ["conv1.weight I3(0) -> I4(0)"]);
+        let widest = wider(&space.uniform(9, &[Kind::Exp]), 0);
         assert_eq!(widest.len(), 1, "there is no EXP(10), and FIXED once: {widest:?}");
     }
 
@@ -401,7 +416,7 @@ mod tests {
     #[test]
     fn where_a_type_ends_another_one_goes_on() {
         let mut network = lenet();
-        network.layerwise = Layerwise::Both;
+        network.layerwise = LayerwiseScope::Both;
         network.platform = Platform::named("mlperf-v0.7").unwrap();
         let space = Space::new(&network, 2);
         let slot = 0;
@@ -415,7 +430,7 @@ mod tests {
         assert_eq!(space.wider_format(slot, widest), Some(Format::F32));
         assert_eq!(space.wider_format(slot, Format::F32), None);
         let mut paper = lenet();
-        paper.layerwise = Layerwise::Both;
+        paper.layerwise = LayerwiseScope::Both;
         let space = Space::new(&paper, 2);
         assert_eq!(space.wider_format(slot, Format::exp(9).unwrap()).unwrap().bits(), 10);
     }

@@ -1,14 +1,14 @@
-//! Which of the configurations nobody would leave for another one.
+//! Pareto front of the evaluated configurations.
 
 use std::collections::HashSet;
 
 use super::Point;
 
-/// Marks the points that no other one of their set equals or beats in size, accuracy and cycles, unless they
-/// are the first of their like.
+/// Marks the points on the front of their set. A point is not on the front if another point is at
+/// least as good in size, accuracy and cycles; among equal points, the first is on the front.
 pub(crate) fn mark(points: &mut [Point]) {
     let mut order: Vec<usize> = (0..points.len()).collect();
-    // Whoever beats another one comes before it.
+    // A point comes after all points that beat it.
     order.sort_by(|&a, &b| {
         let (a, b) = (&points[a], &points[b]);
         a.bits

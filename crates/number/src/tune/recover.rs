@@ -1,33 +1,33 @@
-//! The second pass begins: what a part of the samples allowed may be too little for all of them.
+//! Start of the second pass: widens what is too narrow for the full set of samples.
 //!
-//! The thesis evaluates all neighbours, takes the best, and begins again until one passes. In a long network
-//! that is hundreds of evaluations of the full set, most of them of neighbours that were as good or bad one bit
-//! before. Here the neighbours are evaluated once. Where none passes, they are ranked by the accuracy that they
-//! gain for what they cost, and taken together: the first two, four, eight of them, all, all with a bit more,
-//! until enough of them pass; then the fewest that do are bisected. What that makes too wide, fine-tuning
-//! takes back.
+//! The thesis evaluates all neighbors, takes the best, and repeats this until one passes. A long
+//! network then needs hundreds of evaluations of the full set, mostly of neighbors that were as
+//! good or bad one bit before. Here the neighbors are evaluated once. If none passes, they are
+//! ranked by accuracy gained per cost and combined: the first two, four, eight, all of them, all
+//! with one more bit, until the combination passes. Then the smallest combination that passes is
+//! found by bisection. Fine-tuning narrows again what this made too wide.
 
 use std::cmp::Ordering;
 
 use super::fine::best;
 use super::moves::Move;
-use super::step::{Candidate, Phase, shown};
+use super::step::{Candidate, Phase, format_accuracy};
 use super::trial::{Stop, Subset};
-use super::{Answer, Trials};
+use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
 
-/// A way to more accuracy, from wherever one is.
+/// A kind of change that may raise the accuracy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    /// The next wider format of a group.
+enum RecoveryMove {
+    /// The group gets its next wider format.
     Wider(usize),
-    /// FIXED for a group of EXP, of a bit more.
+    /// The EXP group becomes a wider FIXED.
     Finer(usize),
-    /// A bias less of a slot: twice the range.
+    /// The slot's bias is lowered by one, which doubles its range.
     Range(usize),
 }
 
-impl Way {
+impl RecoveryMove {
     fn group(self) -> Option<usize> {
         match self {
             Self::Wider(group) | Self::Finer(group) => Some(group),
@@ -37,8 +37,8 @@ impl Way {
 }
 
 impl Trials<'_, '_> {
-    /// Widens formats and ranges until the full set has its accuracy.
-    pub fn recover(&mut self, from: &Answer) -> Result<Answer, Stop> {
+    /// Widens formats and ranges until the accuracy suffices on the full set.
+    pub fn recover(&mut self, from: &TuneAnswer) -> Result<TuneAnswer, Stop> {
         self.phase = Phase::Recovery;
         self.remaining = 2 + (self.space.slots.len() + self.space.groups.len()) as u64;
         let base = self.begin(Subset::Full)?;
@@ -50,13 +50,14 @@ impl Trials<'_, '_> {
             (Some(found), _) => return Ok(found),
             (None, now) => now,
         };
-        let (ways, moves): (Vec<Way>, Vec<Move>) = self.ways(&now.assignment).into_iter().unzip();
+        let (kinds, moves): (Vec<RecoveryMove>, Vec<Move>) =
+            self.recovery_moves(&now.assignment).into_iter().unzip();
         if moves.is_empty() {
             return Ok(base);
         }
-        // Of those that gain nothing it is the same how much they lose.
+        // The loss of moves that gain nothing does not matter, so their evaluation may end early.
         let candidates = self.candidates(Subset::Full, moves, Some(now.accuracy.next_up()))?;
-        let ranking = ranking(&ways, &candidates, &now);
+        let ranking = ranking(&kinds, &candidates, &now);
         if let Some(found) = self.choose_passing(candidates, &now) {
             return Ok(found);
         }
@@ -64,24 +65,28 @@ impl Trials<'_, '_> {
         Ok(self.climb(&ladder)?.unwrap_or(base))
     }
 
-    /// Everything that may bring accuracy back.
-    fn ways(&self, from: &Assignment) -> Vec<(Way, Move)> {
+    /// Returns all changes that may raise the accuracy.
+    fn recovery_moves(&self, from: &Assignment) -> Vec<(RecoveryMove, Move)> {
         let groups = || 0..self.space.groups.len();
-        let wider = groups().map(Way::Wider).chain(groups().map(Way::Finer));
-        let all = wider.chain((0..self.space.slots.len()).map(Way::Range));
-        all.filter_map(|way| Some((way, self.go(from, way)?))).collect()
+        let wider = groups().map(RecoveryMove::Wider).chain(groups().map(RecoveryMove::Finer));
+        let all = wider.chain((0..self.space.slots.len()).map(RecoveryMove::Range));
+        all.filter_map(|kind| Some((kind, self.apply(from, kind)?))).collect()
     }
 
-    fn go(&self, from: &Assignment, way: Way) -> Option<Move> {
-        match way {
-            Way::Wider(group) => self.space.wider(from, group),
-            Way::Finer(group) => self.space.finer(from, group),
-            Way::Range(slot) => self.space.bias(from, slot, -1),
+    fn apply(&self, from: &Assignment, kind: RecoveryMove) -> Option<Move> {
+        match kind {
+            RecoveryMove::Wider(group) => self.space.wider(from, group),
+            RecoveryMove::Finer(group) => self.space.finer(from, group),
+            RecoveryMove::Range(slot) => self.space.bias(from, slot, -1),
         }
     }
 
-    /// The smallest one that passes (SPEC A19).
-    fn choose_passing(&mut self, mut candidates: Vec<Candidate>, now: &Answer) -> Option<Answer> {
+    /// Accepts the smallest candidate that passes (SPEC A19).
+    fn choose_passing(
+        &mut self,
+        mut candidates: Vec<Candidate>,
+        now: &TuneAnswer,
+    ) -> Option<TuneAnswer> {
         let threshold = self.threshold(Subset::Full);
         let passing = best(&candidates, |a, b| {
             let can = |candidate: &Candidate| candidate.accuracy >= threshold;
@@ -94,31 +99,32 @@ impl Trials<'_, '_> {
             let cost = candidate.objective - now.objective;
             format!("changes accuracy by {gained:+.5} and the objective by {cost:+.0}")
         };
-        let taken =
+        let accepted =
             passing.map(|at| (at, format!("{}: the smallest that passes", words(&candidates[at]))));
         let whys: Vec<String> = candidates.iter().map(words).collect();
         for (candidate, why) in candidates.iter_mut().zip(whys) {
             candidate.why = format!("{why}: another one does better");
         }
         let question = "which bit more, or range more, brings the accuracy back?";
-        self.decide(Subset::Full, question, candidates, taken)
+        self.decide(Subset::Full, question, candidates, accepted)
     }
 
-    /// One way after the other, each from where the last one led: the ranking, and then the groups of it a bit
-    /// further each time, until nothing can be wider.
-    fn ladder(&self, from: &Assignment, ranking: &[Way]) -> Vec<Assignment> {
+    /// Returns assignments that apply the changes of the ranking one after the other, each on top
+    /// of the last. After that, each group of the ranking is widened bit by bit until nothing can
+    /// be wider.
+    fn ladder(&self, from: &Assignment, ranking: &[RecoveryMove]) -> Vec<Assignment> {
         let mut ladder: Vec<Assignment> = Vec::new();
         let mut now = from.clone();
         let mut is_first = true;
         loop {
             let before = ladder.len();
-            for way in ranking {
-                let further = match way.group() {
-                    Some(group) if !is_first => Way::Wider(group),
+            for kind in ranking {
+                let further = match kind.group() {
+                    Some(group) if !is_first => RecoveryMove::Wider(group),
                     None if !is_first => continue,
-                    _ => *way,
+                    _ => *kind,
                 };
-                if let Some(next) = self.go(&now, further) {
+                if let Some(next) = self.apply(&now, further) {
                     now = next.assignment;
                     ladder.push(now.clone());
                 }
@@ -130,10 +136,12 @@ impl Trials<'_, '_> {
         }
     }
 
-    /// The lowest step of a ladder that passes, if more of it is better: by doubling, then by bisection. Its
-    /// first step is known to fail. None if its last one does.
-    fn climb(&mut self, ladder: &[Assignment]) -> Result<Option<Answer>, Stop> {
-        let (mut failed, mut step) = (1, 2.min(ladder.len()));
+    /// Finds the lowest step of a ladder that passes, assuming that accuracy rises along it: by
+    /// doubling, then by bisection. The first step is known to fail. Returns `None` if the last one
+    /// fails.
+    fn climb(&mut self, ladder: &[Assignment]) -> Result<Option<TuneAnswer>, Stop> {
+        let mut failed = 1;
+        let mut step = 2.min(ladder.len());
         let mut found = None;
         while failed < ladder.len() && found.is_none() {
             let question = "which of them together are enough? Twice as many";
@@ -154,39 +162,52 @@ impl Trials<'_, '_> {
         Ok(Some(answer))
     }
 
-    /// The first so many of a ladder.
+    /// Evaluates step `count` of a ladder, counted from 1.
     fn try_step(
         &mut self,
         question: &str,
         ladder: &[Assignment],
         count: usize,
-    ) -> Result<Option<Answer>, Stop> {
+    ) -> Result<Option<TuneAnswer>, Stop> {
         let assignment = ladder[count - 1].clone();
         let change = format!("{count} in the order of what they gained, {assignment}");
         let threshold = self.threshold(Subset::Full);
         Ok(self.try_one(question, Move { change, assignment }, Some(threshold))?.0)
     }
 
-    /// Whether one move passes on the full set; and what it is, also if not.
+    /// Evaluates one move on the full set. Returns the answer if it passes, and what was evaluated
+    /// in any case.
     fn try_one(
         &mut self,
         question: &str,
         found: Move,
         decides: Option<f64>,
-    ) -> Result<(Option<Answer>, Answer), Stop> {
+    ) -> Result<(Option<TuneAnswer>, TuneAnswer), Stop> {
         let threshold = self.threshold(Subset::Full);
         let assignment = found.assignment.clone();
         let candidates = self.candidates(Subset::Full, vec![found], decides)?;
         let Candidate { accuracy, objective, .. } = candidates[0];
-        let taken = (accuracy >= threshold)
-            .then(|| (0, format!("accuracy {} is at least {}", shown(accuracy), shown(threshold))));
-        let answer = self.decide(Subset::Full, question, candidates, taken);
-        Ok((answer, Answer { assignment, objective, accuracy, subset: Subset::Full }))
+        let accepted = (accuracy >= threshold).then(|| {
+            (
+                0,
+                format!(
+                    "accuracy {} is at least {}",
+                    format_accuracy(accuracy),
+                    format_accuracy(threshold)
+                ),
+            )
+        });
+        let answer = self.decide(Subset::Full, question, candidates, accepted);
+        Ok((answer, TuneAnswer { assignment, objective, accuracy, subset: Subset::Full }))
     }
 
-    /// What the first pass found before it was fine-tuned may do for the full set, and be smaller than what
-    /// came of recovering.
-    pub fn no_worse_than(&mut self, coarse: Answer, found: Answer) -> Result<Answer, Stop> {
+    /// Returns the answer of the coarse search if it passes on the full set and is smaller than the
+    /// recovered one.
+    pub fn no_worse_than(
+        &mut self,
+        coarse: TuneAnswer,
+        found: TuneAnswer,
+    ) -> Result<TuneAnswer, Stop> {
         if coarse.objective >= found.objective {
             return Ok(found);
         }
@@ -197,17 +218,21 @@ impl Trials<'_, '_> {
         let candidates = self.candidates(Subset::Full, moves, Some(threshold))?;
         let is_good =
             candidates[0].accuracy >= threshold && candidates[0].objective < found.objective;
-        let taken = is_good.then(|| (0, "it is smaller, and passes".to_owned()));
+        let accepted = is_good.then(|| (0, "it is smaller, and passes".to_owned()));
         let question = "is the answer of the coarse search good enough, and smaller?";
-        Ok(self.decide(Subset::Full, question, candidates, taken).unwrap_or(found))
+        Ok(self.decide(Subset::Full, question, candidates, accepted).unwrap_or(found))
     }
 }
 
-/// Ways by the accuracy that they gain for what they cost; each group once, and ranges only if they gain. What
-/// gains nothing alone comes last, the cheapest first.
-fn ranking(ways: &[Way], candidates: &[Candidate], now: &Answer) -> Vec<Way> {
+/// Sorts changes by accuracy gained per cost. Each group occurs once, and ranges only if they gain.
+/// Changes that gain nothing alone come last, the cheapest first.
+fn ranking(
+    kinds: &[RecoveryMove],
+    candidates: &[Candidate],
+    now: &TuneAnswer,
+) -> Vec<RecoveryMove> {
     let costs = candidates.iter().map(|candidate| candidate.objective - now.objective);
-    // A bias costs nothing: half of the least that a bit costs keeps its ratio finite.
+    // A bias costs nothing. Half of the least cost of a bit keeps its ratio finite.
     let least = costs.filter(|cost| *cost > 0.0).fold(f64::INFINITY, f64::min);
     let floor = if least.is_finite() { least / 2.0 } else { 1.0 };
     let cost = |at: usize| candidates[at].objective - now.objective;
@@ -215,17 +240,18 @@ fn ranking(ways: &[Way], candidates: &[Candidate], now: &Answer) -> Vec<Way> {
         let gained = candidates[at].accuracy - now.accuracy;
         (gained > 0.0).then(|| gained / cost(at).max(floor))
     };
-    let mut places: Vec<usize> =
-        (0..ways.len()).filter(|at| ways[*at].group().is_some() || ratio(*at).is_some()).collect();
+    let mut places: Vec<usize> = (0..kinds.len())
+        .filter(|at| kinds[*at].group().is_some() || ratio(*at).is_some())
+        .collect();
     places.sort_by(|a, b| {
         let by_ratio = ratio(*b).partial_cmp(&ratio(*a)).unwrap_or(Ordering::Equal);
         by_ratio.then(cost(*a).total_cmp(&cost(*b)))
     });
-    let mut ranking: Vec<Way> = Vec::new();
+    let mut ranking: Vec<RecoveryMove> = Vec::new();
     for at in places {
-        let group = ways[at].group();
-        if group.is_none() || ranking.iter().all(|way| way.group() != group) {
-            ranking.push(ways[at]);
+        let group = kinds[at].group();
+        if group.is_none() || ranking.iter().all(|kind| kind.group() != group) {
+            ranking.push(kinds[at]);
         }
     }
     ranking

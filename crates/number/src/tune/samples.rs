@@ -1,12 +1,19 @@
-//! Which samples a set has: drawn by a seed, so that whoever has the seed has the set.
+//! Selects the samples of a set at random. Equal seeds select equal samples.
 
-/// Indices of a part of `count` samples, ascending: each with the same probability, `share` of them, at least
-/// one (SPEC A22 asks for shares from 0.1 to 0.5).
+/// Draws a share of `count` samples and returns their indices in ascending order. Each sample has
+/// the same probability, and at least one is drawn. SPEC A22 asks for shares from 0.1 to 0.5.
+///
+/// ```
+/// use dyno_number::tune::samples::draw;
+/// let small = draw(1_000, 0.1, 7);
+/// assert_eq!(small.len(), 100);
+/// assert_eq!(small, draw(1_000, 0.1, 7));
+/// ```
 ///
 /// # Panics
 /// If there are no samples, or the share is not in (0, 1].
 #[must_use]
-pub fn drawn(count: usize, share: f64, seed: u64) -> Vec<usize> {
+pub fn draw(count: usize, share: f64, seed: u64) -> Vec<usize> {
     assert!(count > 0, "there are samples");
     assert!(share > 0.0 && share <= 1.0, "a share of them");
     let wanted = ((count as f64 * share).round() as usize).clamp(1, count);
@@ -21,23 +28,23 @@ pub fn drawn(count: usize, share: f64, seed: u64) -> Vec<usize> {
     all
 }
 
-/// The inner split of closed mode: what the first pass sees, and what it does not. Formats are chosen by
-/// both, and by nothing else.
+/// Splits the samples of closed mode into those of the first pass and the rest. Formats are chosen
+/// by both parts and by nothing else.
 ///
 /// # Panics
-/// If there are less than two samples, or the share is not in (0, 1).
+/// If there are fewer than two samples, or the share is not in (0, 1).
 #[must_use]
 pub fn split(count: usize, share: f64, seed: u64) -> [Vec<usize>; 2] {
     assert!(count > 1 && share < 1.0, "both parts have samples");
-    let mut first = drawn(count, share, seed);
+    let mut first = draw(count, share, seed);
     first.truncate(count - 1);
     let rest = (0..count).filter(|at| first.binary_search(at).is_err()).collect();
     [first, rest]
 }
 
-/// A number below `limit`, each with the same probability.
+/// Returns a random number below `limit`, each with the same probability.
 fn below(state: &mut u64, limit: u64) -> u64 {
-    // The last numbers would make small results more frequent.
+    // Numbers from `fair` on would make small results more frequent.
     let fair = u64::MAX - u64::MAX % limit;
     loop {
         let number = split_mix(state);
@@ -71,17 +78,17 @@ mod tests {
         );
     }
 
-    /// SPEC A22: seeded, uniform, without repeats, and the same for the same seed.
+    /// SPEC A22: drawn by a seed, uniform and without repeats; equal seeds draw equal sets.
     #[test]
     fn a22_the_small_set_is_drawn_by_a_seed() {
-        let small = drawn(1_000, 0.1, 7);
+        let small = draw(1_000, 0.1, 7);
         assert_eq!(small.len(), 100);
         assert!(small.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!(small, drawn(1_000, 0.1, 7));
-        assert_ne!(small, drawn(1_000, 0.1, 8));
-        // Each of ten is drawn in half of the draws: 1,000 +- 5 standard deviations of 22.4.
+        assert_eq!(small, draw(1_000, 0.1, 7));
+        assert_ne!(small, draw(1_000, 0.1, 8));
+        // Each of ten samples is in half of the draws: 1,000 +- 5 standard deviations of 22.4.
         let mut counts = [0_u32; 10];
-        (0..2_000).flat_map(|seed| drawn(10, 0.5, seed)).for_each(|at| counts[at] += 1);
+        (0..2_000).flat_map(|seed| draw(10, 0.5, seed)).for_each(|at| counts[at] += 1);
         assert!(counts.iter().all(|count| count.abs_diff(1_000) < 112), "{counts:?}");
     }
 

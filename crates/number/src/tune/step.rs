@@ -1,26 +1,26 @@
-//! What the tuner did and why: a step is a question, its candidates, and what was decided.
+//! Steps of a tuner: a question, its candidates and the decision.
 
 use std::fmt;
 
 use super::trial::Subset;
 use crate::assignment::Assignment;
 
-/// A part of the search.
+/// A phase of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// One width for all, halved, then bisected.
+    /// One width for all objects, halved, then bisected.
     Coarse,
-    /// Biases one up.
+    /// Biases are raised by one.
     Bias,
-    /// Widths one down.
+    /// Widths are reduced by one.
     Width,
-    /// FIXED for EXP and back.
+    /// FIXED is exchanged for EXP, or EXP for FIXED.
     Type,
-    /// Widths up and biases down, until the full set has its accuracy again.
+    /// Widths are raised and biases lowered until the accuracy suffices on the full set.
     Recovery,
-    /// One of the other searches.
+    /// A search other than the thesis'.
     Search,
-    /// The answer on samples that it was not chosen by.
+    /// The answer is evaluated on samples that did not influence its choice.
     Confirmation,
 }
 
@@ -38,43 +38,43 @@ impl fmt::Display for Phase {
     }
 }
 
-/// A question, and what came of it.
+/// A question with its candidates and the decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// Which part of the search.
+    /// Phase of the search.
     pub phase: Phase,
-    /// On which samples.
+    /// Set of samples.
     pub subset: Subset,
-    /// What was asked.
+    /// Question that the step decides.
     pub question: String,
-    /// What could be chosen.
+    /// Candidates in the order in which they were evaluated.
     pub candidates: Vec<Candidate>,
-    /// What was decided.
+    /// The decision and its reason.
     pub decision: String,
 }
 
-/// One of the choices of a step.
+/// A candidate of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// What it changes.
+    /// What it changes, for display.
     pub change: String,
-    /// What it would be.
+    /// Its formats.
     pub assignment: Assignment,
-    /// Of the objective function.
+    /// Its value of the objective function.
     pub objective: f64,
-    /// As it was evaluated.
+    /// Its accuracy on the set of the step.
     pub accuracy: f64,
-    /// The accuracy is at most that.
+    /// Whether `accuracy` is only an upper bound.
     pub is_bound: bool,
-    /// Whether it was taken.
+    /// Whether it was accepted.
     pub is_accepted: bool,
-    /// Why it was, or was not.
+    /// Why it was accepted or rejected.
     pub why: String,
-    /// What the evaluator said of it beside its accuracy.
+    /// Remark of the evaluator.
     pub note: Option<String>,
 }
 
-/// An accuracy with as many digits as sets of samples have.
-pub(crate) fn shown(accuracy: f64) -> String {
+/// Formats an accuracy with at most five decimals.
+pub(crate) fn format_accuracy(accuracy: f64) -> String {
     format!("{accuracy:.5}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -11,10 +11,10 @@ use super::moves::Space;
 use super::*;
 use crate::format::Kind;
 use crate::network::tests::lenet;
-use crate::network::{Layerwise, Network};
+use crate::network::{LayerwiseScope, Network};
 
-/// How much accuracy a format costs a slot whose values reach to `max`: rounding costs the square of the
-/// step, clipping what lies beyond half of `max`. FLOAT costs nothing.
+/// Accuracy that a format costs a slot whose values reach up to `max`. Rounding costs the square of
+/// the step; clipping costs what lies beyond half of `max`. FLOAT costs nothing.
 pub(super) fn damage(format: Format, max: f64) -> f64 {
     let largest = match format.kind() {
         Kind::Float => return 0.0,
@@ -23,17 +23,18 @@ pub(super) fn damage(format: Format, max: f64) -> f64 {
     };
     let step = match format.kind() {
         Kind::Fixed => largest * 2f64.powi(1 - format.bits() as i32),
-        // A third of a value, of values that are a third of the largest; and nothing below the smallest.
+        // Rounding costs a third of a value, for values of a third of the largest; values below the
+        // smallest are lost.
         _ => max / 9.0 + largest * 2f64.powi(2 - (1 << format.exponent_bits())) / 2.0,
     };
     let clipped = (max / 2.0 - largest).max(0.0) / max;
     (step / max).powi(2) + 4.0 * clipped
 }
 
-/// The accuracy of a network whose slots cost it `weights` times their damage.
+/// Accuracy of a network whose slots cost `weights` times their damage.
 pub(super) fn surface(network: &Network, weights: &[f64], assignment: &Assignment) -> f64 {
     let slots = network.slots();
-    let of = |(at, slot): (usize, &crate::network::Slot)| {
+    let loss = |(at, slot): (usize, &crate::network::Slot)| {
         let layer = &network.layers[slot.layer];
         let max = match slot.role {
             Role::Weight => layer.weight_max,
@@ -41,30 +42,30 @@ pub(super) fn surface(network: &Network, weights: &[f64], assignment: &Assignmen
         };
         weights[at] * damage(assignment.formats()[at], max)
     };
-    // Samples are whole, and there are 10,000 of them.
-    let lost: f64 = slots.iter().enumerate().map(of).sum();
+    // The accuracy is a multiple of one in 10,000 samples.
+    let lost: f64 = slots.iter().enumerate().map(loss).sum();
     ((0.98 - lost).max(0.1) * 10_000.0).round() / 10_000.0
 }
 
-/// A job on a surface, and what was asked: set and assignment, in order.
+/// Runs a job on a surface. Also returns what was asked, set and assignment, in order.
 pub(super) fn tuned(
     network: &Network,
     settings: &Settings,
     accuracy: impl Fn(Subset, &Assignment) -> f64,
-) -> (Outcome, Vec<(Subset, Assignment)>) {
+) -> (TuneOutcome, Vec<(Subset, Assignment)>) {
     let mut asked = Vec::new();
     let mut evaluate = |trials: &[Trial]| {
         let answer = |trial: &Trial| {
             asked.push((trial.subset, trial.assignment.clone()));
-            Ok(Evaluation::of(accuracy(trial.subset, &trial.assignment)))
+            Ok(Evaluation::from_accuracy(accuracy(trial.subset, &trial.assignment)))
         };
         trials.iter().map(answer).collect()
     };
-    let outcome = tune(network, settings, Journal::none(), &mut evaluate, &mut |_| {});
+    let outcome = tune(network, settings, Journal::disabled(), &mut evaluate, &mut |_| {});
     (outcome, asked)
 }
 
-/// Weights of the slots' damage for which LeNet's coarse search goes as in the thesis' trace.
+/// Weights of the slots' damage with which LeNet's coarse search follows the thesis' trace.
 pub(super) const LENET_WEIGHTS: [f64; 4] = [0.012, 0.014, 0.012, 0.013];
 
 #[test]
@@ -72,7 +73,7 @@ fn the_answer_passes_and_nothing_that_was_seen_is_smaller() {
     let network = lenet();
     let (outcome, asked) =
         tuned(&network, &Settings::default(), |_, a| surface(&network, &LENET_WEIGHTS, a));
-    assert_eq!(outcome.end, End::Complete);
+    assert_eq!(outcome.end, TuneEnd::Complete);
     let answer = outcome.answer.unwrap();
     let threshold = outcome.baselines[Subset::Full as usize].unwrap().threshold;
     assert!(answer.accuracy >= threshold && answer.subset == Subset::Full);
@@ -80,7 +81,7 @@ fn the_answer_passes_and_nothing_that_was_seen_is_smaller() {
         outcome.points.iter().filter(|p| p.subset == Subset::Full && p.accuracy >= threshold);
     let least = passing.map(|point| point.objective).fold(f64::INFINITY, f64::min);
     assert_eq!(answer.objective, least);
-    // The repeat of FLOAT(32) is no evaluation of its own.
+    // The repeat of FLOAT(32) does not count as an evaluation.
     assert_eq!(outcome.evaluations.iter().sum::<u64>() + 1, asked.len() as u64);
     assert_eq!(outcome.noise, Some([0.98, 0.98]));
     assert!(outcome.steps.iter().all(|step| !step.decision.is_empty()));
@@ -89,7 +90,7 @@ fn the_answer_passes_and_nothing_that_was_seen_is_smaller() {
     assert!(candidates.count() > 20);
 }
 
-/// SPEC 2.6: what the first pass found must do on all samples, or is widened until it does.
+/// SPEC 2.6: the result of the first pass must pass on all samples, or is widened until it does.
 #[test]
 fn what_fails_on_all_samples_is_widened() {
     let network = lenet();
@@ -103,13 +104,13 @@ fn what_fails_on_all_samples_is_widened() {
     assert!(recovery > 1, "the answer of the small set failed");
     let answer = outcome.answer.unwrap();
     assert!(answer.accuracy >= 0.98 * 0.99);
-    // The full set alone has no better answer than a tenth more.
+    // The full set alone leads to at most a tenth more.
     let settings = Settings { passes: Passes::FullOnly, ..Settings::default() };
     let (alone, _) = tuned(&network, &settings, accuracy);
     assert!(answer.objective <= 1.1 * alone.answer.unwrap().objective);
 }
 
-/// Whatever the full set says of it, the answer is no larger than that of the coarse search, if that passes.
+/// The answer is never larger than that of the coarse search, if the latter passes on the full set.
 #[test]
 fn the_answer_is_never_worse_than_the_coarse_one() {
     let network = lenet();
@@ -118,7 +119,7 @@ fn the_answer_is_never_worse_than_the_coarse_one() {
         let formats = a.formats();
         formats.iter().all(|f| *f == formats[0].with_bias(f.bias()).unwrap_or(Format::F32)) && i4(a)
     };
-    // On all samples nothing passes but what the coarse search tries, and what is wide.
+    // On all samples only what the coarse search tries, and what is wide, passes.
     let accuracy = |subset: Subset, a: &Assignment| match subset {
         Subset::Small if i4(a) => 0.98,
         Subset::Small if a.formats().iter().all(|f| f.bits() < 4) => 0.5,
@@ -136,7 +137,7 @@ fn the_answer_is_never_worse_than_the_coarse_one() {
 
 #[test]
 fn layers_have_widths_of_their_own_where_they_may() {
-    let of = |layerwise| {
+    let tune_with = |layerwise| {
         let mut network = lenet();
         network.layerwise = layerwise;
         let (outcome, _) = tuned(&network, &Settings::default(), |_, a| {
@@ -144,17 +145,18 @@ fn layers_have_widths_of_their_own_where_they_may() {
         });
         outcome.answer.unwrap()
     };
-    let both = of(Layerwise::Both);
-    let none = of(Layerwise::None);
-    let bits =
-        |answer: &Answer| answer.assignment.formats().iter().map(|f| f.bits()).collect::<Vec<_>>();
+    let both = tune_with(LayerwiseScope::Both);
+    let none = tune_with(LayerwiseScope::None);
+    let bits = |answer: &TuneAnswer| {
+        answer.assignment.formats().iter().map(|f| f.bits()).collect::<Vec<_>>()
+    };
     let of_none = bits(&none);
     assert!(of_none[0] == of_none[1] && of_none[2] == of_none[3], "{of_none:?}");
     let of_both = bits(&both);
     assert!(of_both[1] < of_both[0] && of_both[2] < of_both[3], "{of_both:?}");
-    let of_weights = bits(&of(Layerwise::WeightOnly));
+    let of_weights = bits(&tune_with(LayerwiseScope::WeightOnly));
     assert!(of_weights[1] < of_weights[0] && of_weights[2] == of_weights[3], "{of_weights:?}");
-    let of_activations = bits(&of(Layerwise::ActivationOnly));
+    let of_activations = bits(&tune_with(LayerwiseScope::ActivationOnly));
     assert!(of_activations[1] == of_activations[0] && of_activations[2] < of_activations[3]);
     assert!(both.objective < none.objective);
 }
@@ -164,22 +166,23 @@ fn a_latency_is_measured_and_made_small() {
     let mut network = lenet();
     network.objective = crate::objective::Objective::Latency;
     let latency = |assignment: &Assignment| {
-        // Weights of 4 bits and less are not faster.
+        // Weights of 4 bits and fewer are not faster.
         assignment.formats().iter().map(|f| f64::from(f.bits().max(4))).sum::<f64>()
     };
     let mut evaluate = |trials: &[Trial]| {
-        let of = |trial: &Trial| {
+        let answer = |trial: &Trial| {
             let accuracy = surface(&network, &LENET_WEIGHTS, &trial.assignment);
             let latency_ns = Some(latency(&trial.assignment));
-            Ok(Evaluation { latency_ns, ..Evaluation::of(accuracy) })
+            Ok(Evaluation { latency_ns, ..Evaluation::from_accuracy(accuracy) })
         };
-        trials.iter().map(of).collect()
+        trials.iter().map(answer).collect()
     };
-    let outcome = tune(&network, &Settings::default(), Journal::none(), &mut evaluate, &mut |_| {});
+    let outcome =
+        tune(&network, &Settings::default(), Journal::disabled(), &mut evaluate, &mut |_| {});
     assert_eq!(outcome.answer.unwrap().objective, 16.0);
     assert_eq!(outcome.base_objective, 128.0);
     let (unmeasured, _) = tuned(&network, &Settings::default(), |_, _| 0.98);
-    let End::Stopped(Stop::Failed(why)) = unmeasured.end else { panic!("no latency") };
+    let TuneEnd::Stopped(Stop::Failed(why)) = unmeasured.end else { panic!("no latency") };
     assert_eq!(why, "the objective is a latency, and none was measured");
 }
 
@@ -189,31 +192,33 @@ fn candidates_come_in_batches_and_may_end_early() {
     let accuracy = |a: &Assignment| surface(&network, &LENET_WEIGHTS, a);
     let (whole, _) = tuned(&network, &Settings::default(), |_, a| accuracy(a));
     let mut largest = 0;
-    // Of those that fail: that ended early, and that did not.
+    // Number of failing candidates that ended early, and of the others.
     let [mut bounds, mut others] = [0; 2];
     let mut evaluate = |trials: &[Trial]| {
         largest = trials.len().max(largest);
-        let of = |trial: &Trial| {
+        let answer = |trial: &Trial| {
             let accuracy = accuracy(&trial.assignment);
-            // As an engine that stops as soon as a configuration cannot pass any more.
+            // Stops as an engine does when a configuration cannot pass any more.
             let bound = trial.decides.filter(|decides| accuracy < *decides);
             bounds += u32::from(bound.is_some());
             others += u32::from(bound.is_none() && accuracy < 0.98 * 0.99);
             Ok(match bound {
                 Some(decides) => Evaluation {
                     is_bound: true,
-                    ..Evaluation::of((accuracy + 0.3 * (decides - accuracy)).min(decides - 1e-9))
+                    ..Evaluation::from_accuracy(
+                        (accuracy + 0.3 * (decides - accuracy)).min(decides - 1e-9),
+                    )
                 },
-                None => Evaluation::of(accuracy),
+                None => Evaluation::from_accuracy(accuracy),
             })
         };
-        trials.iter().map(of).collect()
+        trials.iter().map(answer).collect()
     };
     let settings = Settings { batch: usize::MAX, ..Settings::default() };
-    let outcome = tune(&network, &settings, Journal::none(), &mut evaluate, &mut |_| {});
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
     assert_eq!(outcome.answer, whole.answer);
     assert_eq!(outcome.evaluations, whole.evaluations);
     assert_eq!(largest, 4, "at once");
-    // All that fail end early, and there are as many.
+    // All failing evaluations end early, and there are as many of them.
     assert_eq!((bounds, others), (5, 0));
 }

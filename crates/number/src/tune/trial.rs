@@ -1,4 +1,4 @@
-//! A trial: one configuration on one set of samples, as data that can be sent to whoever evaluates it.
+//! A trial: one configuration on one set of samples, as data that can be sent to an evaluator.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ use crate::format::Format;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subset {
-    /// A part, for the first pass (SPEC A22).
+    /// A part of the samples, for the first pass (SPEC A22).
     Small,
-    /// All that formats are chosen by.
+    /// All samples by which formats are chosen.
     Full,
-    /// What the choice never sees: the validation set of closed mode.
+    /// Samples that do not influence the choice: the validation set of closed mode.
     Confirmation,
 }
 
 impl Subset {
-    /// In the order in which they are used.
+    /// All sets, in the order in which they are used.
     pub const ALL: [Self; 3] = [Self::Small, Self::Full, Self::Confirmation];
 
-    /// For people and files.
+    /// Returns the name for display and files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,47 +41,59 @@ impl fmt::Display for Subset {
     }
 }
 
-/// What is to be evaluated.
+/// A configuration to evaluate on a set of samples.
+///
+/// ```
+/// use dyno_number::tune::{Subset, Trial};
+/// use dyno_number::{Assignment, Format};
+/// let objects = vec![vec!["conv1.weight".to_owned()]];
+/// let assignment = Assignment::new(objects, vec![Format::fixed(3, -2)?]);
+/// let trial = Trial { number: 1, subset: Subset::Small, assignment, decides: None };
+/// let document = trial.to_json();
+/// assert_eq!(document["formats"]["conv1.weight"], "FIXED 3 -2");
+/// assert_eq!(Trial::from_json(&document)?, trial);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Counted from 1, over all sets.
+    /// Number of the trial, counted from 1 over all sets.
     pub number: u64,
-    /// On which samples.
+    /// Set of samples.
     pub subset: Subset,
-    /// With which formats.
+    /// Formats of all objects.
     pub assignment: Assignment,
-    /// All accuracies below this one lead to the same decision: whoever is sure of one may stop there, and
-    /// answer with a bound.
+    /// All accuracies below this one lead to the same decision. An evaluator that is certain to
+    /// stay below it may stop and return a bound.
     pub decides: Option<f64>,
 }
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// More is better; usually a share. With `is_bound`, no more than that.
+    /// Accuracy, usually a share; more is better. With `is_bound`, the accuracy is at most this.
     pub accuracy: f64,
-    /// The evaluation ended early: the accuracy lies at most at `accuracy`, and that below
+    /// Whether the evaluation ended early: `accuracy` is an upper bound, and it is below
     /// [`Trial::decides`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_bound: bool,
-    /// How many samples there are in the set, if that is known.
+    /// Number of samples in the set, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
-    /// What was measured of the configuration's latency, in ns.
+    /// Measured latency of the configuration, in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<f64>,
-    /// How long it took.
+    /// Duration of the evaluation, in seconds.
     #[serde(default)]
     pub seconds: f64,
-    /// What else is to be said of it.
+    /// Remark of the evaluator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Evaluation {
-    /// Of an accuracy alone.
+    /// Returns an evaluation with nothing but an accuracy.
     #[must_use]
-    pub fn of(accuracy: f64) -> Self {
+    pub fn from_accuracy(accuracy: f64) -> Self {
         Self {
             accuracy,
             is_bound: false,
@@ -93,22 +105,24 @@ impl Evaluation {
     }
 }
 
-/// Why a tuner ends before it is done.
+/// Reason for which a tuner stops early.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    /// Somebody asked for it.
+    /// The user interrupted it.
     Interrupted,
-    /// The limit of evaluations is reached.
+    /// The limit of evaluations was reached.
     Limit,
-    /// A configuration could not be evaluated: why.
+    /// A configuration could not be evaluated; holds the reason.
     Failed(String),
 }
 
-/// Whoever evaluates trials: one answer for each, in their order. One that stops needs none after it.
-pub type Evaluate<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
+/// Evaluates trials and returns one result for each, in their order. Results after the first `Err`
+/// may be missing.
+pub type EvaluateFn<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
 
 impl Trial {
-    /// As a document, for whoever evaluates elsewhere. The formats are those of a configuration file.
+    /// Returns the trial as a JSON document for an evaluator in another process. Formats are
+    /// written as in a configuration file.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let formats = formats_json(&self.assignment);
@@ -122,10 +136,10 @@ impl Trial {
         })
     }
 
-    /// Reads what [`Trial::to_json`] wrote.
+    /// Reads a document that [`Trial::to_json`] returned.
     ///
     /// # Errors
-    /// What is missing or makes no sense.
+    /// A field is missing or malformed.
     pub fn from_json(document: &Value) -> Result<Self, String> {
         let wrong = |key: &str| format!("`{key}` is missing in the trial, or makes no sense");
         if document["schema"] != "dyno.trial" || document["schema_version"] != 1 {
@@ -151,7 +165,7 @@ impl Trial {
     }
 }
 
-/// Formats by the names of objects.
+/// Returns formats by the names of objects.
 pub(crate) fn formats_json(assignment: &Assignment) -> Map<String, Value> {
     assignment.iter().map(|(object, format)| (object.to_owned(), format.words().into())).collect()
 }
@@ -164,7 +178,7 @@ mod tests {
     #[test]
     fn a_trial_travels_as_a_document() {
         let i3 = Format::fixed(3, -2).unwrap();
-        let assignment = lenet().base().with(vec![i3, Format::F16, i3, Format::BF16]);
+        let assignment = lenet().base().with_formats(vec![i3, Format::F16, i3, Format::BF16]);
         let trial = Trial { number: 7, subset: Subset::Full, assignment, decides: Some(0.9136) };
         let document = trial.to_json();
         assert_eq!(document["formats"]["conv1.weight"], "FIXED 3 -2");
@@ -181,9 +195,9 @@ mod tests {
 
     #[test]
     fn an_evaluation_has_only_what_is_known() {
-        let text = serde_json::to_string(&Evaluation::of(0.5)).unwrap();
+        let text = serde_json::to_string(&Evaluation::from_accuracy(0.5)).unwrap();
         assert_eq!(text, r#"{"accuracy":0.5,"seconds":0.0}"#);
         let read: Evaluation = serde_json::from_str(r#"{"accuracy":0.25,"samples":9}"#).unwrap();
-        assert_eq!(read, Evaluation { samples: Some(9), ..Evaluation::of(0.25) });
+        assert_eq!(read, Evaluation { samples: Some(9), ..Evaluation::from_accuracy(0.25) });
     }
 }

@@ -1,27 +1,27 @@
-//! Evaluates, counts and remembers, and keeps the best answer.
+//! State of a tuning job: evaluates, counts, and keeps results and the best answer.
 
 use std::collections::HashMap;
 
 use super::journal::Journal;
 use super::moves::Space;
-use super::step::{Candidate, Phase, Step, shown};
-use super::trial::{Evaluate, Evaluation, Stop, Subset, Trial};
-use super::{Answer, Baseline, End, Move, Outcome, Point, Progress, Settings, pareto};
+use super::step::{Candidate, Phase, Step, format_accuracy};
+use super::trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
+use super::{Baseline, Move, Point, Progress, Settings, TuneAnswer, TuneEnd, TuneOutcome, pareto};
 use crate::assignment::Assignment;
 use crate::format::Format;
 use crate::network::Network;
 use crate::objective::Objective;
 
-/// The state of a job.
+/// State of a tuning job.
 pub(crate) struct Trials<'a, 'e> {
     pub space: Space<'a>,
     pub settings: &'a Settings,
     pub steps: Vec<Step>,
-    /// Which part of the search is on.
+    /// Current phase of the search.
     pub phase: Phase,
-    /// A guess at further evaluations of this set.
+    /// Estimate of the remaining evaluations of this set.
     pub remaining: u64,
-    evaluate: &'e mut Evaluate<'e>,
+    evaluate: &'e mut EvaluateFn<'e>,
     watch: &'e mut (dyn FnMut(&Progress<'_>) + 'e),
     journal: Journal,
     known: HashMap<(Subset, Vec<Format>), Evaluation>,
@@ -31,10 +31,10 @@ pub(crate) struct Trials<'a, 'e> {
     recalled: u64,
     points: Vec<Point>,
     baselines: [Option<Baseline>; 3],
-    best: [Option<Answer>; 3],
+    best: [Option<TuneAnswer>; 3],
     noise: Option<[f64; 2]>,
     confirmed: Option<f64>,
-    // of one evaluation, in each set
+    // Samples per evaluation of each set.
     samples: [Option<u64>; 3],
 }
 
@@ -43,7 +43,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         network: &'a Network,
         settings: &'a Settings,
         journal: Journal,
-        evaluate: &'e mut Evaluate<'e>,
+        evaluate: &'e mut EvaluateFn<'e>,
         watch: &'e mut (dyn FnMut(&Progress<'_>) + 'e),
     ) -> Self {
         let of_program = network.external.as_ref().map_or([None; 2], |program| program.samples);
@@ -79,8 +79,8 @@ impl<'a, 'e> Trials<'a, 'e> {
         self.network().objective.value(self.network(), assignment, latency)
     }
 
-    /// A set is used from now on: FLOAT(32) says what must be kept.
-    pub fn begin(&mut self, subset: Subset) -> Result<Answer, Stop> {
+    /// Starts to use a set: evaluates FLOAT(32), which determines the accuracy to keep.
+    pub fn begin(&mut self, subset: Subset) -> Result<TuneAnswer, Stop> {
         let base = self.network().base();
         let found = self.ask(subset, std::slice::from_ref(&base), None)?;
         let accuracy = found[0].accuracy;
@@ -95,7 +95,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         if objective.is_infinite() {
             return Err(Stop::Failed("the objective is a latency, and none was measured".into()));
         }
-        let answer = Answer { assignment: base, objective, accuracy, subset };
+        let answer = TuneAnswer { assignment: base, objective, accuracy, subset };
         self.consider(&answer);
         Ok(answer)
     }
@@ -104,7 +104,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         self.baselines[subset as usize].expect("the set was begun").threshold
     }
 
-    /// Evaluates FLOAT(32) again: whether the same configuration has the same accuracy.
+    /// Evaluates FLOAT(32) a second time to see whether equal configurations have equal accuracies.
     pub fn measure_noise(&mut self, subset: Subset) -> Result<(), Stop> {
         let base = self.network().base();
         let first = self.known[&(subset, base.formats().to_vec())].accuracy;
@@ -130,7 +130,8 @@ impl<'a, 'e> Trials<'a, 'e> {
             let Ok(found) = answer else { continue };
             let is_below = trial.decides.is_some_and(|decides| found.accuracy < decides);
             if !found.accuracy.is_finite() || found.is_bound && !is_below {
-                let (accuracy, number) = (found.accuracy, trial.number);
+                let accuracy = found.accuracy;
+                let number = trial.number;
                 *answer =
                     Err(Stop::Failed(format!("trial {number} has no accuracy but {accuracy}")));
             }
@@ -138,7 +139,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         answers
     }
 
-    /// Accuracies of these assignments, from memory, from the journal, or from the evaluator.
+    /// Returns the evaluations of these assignments, from memory, the journal or the evaluator.
     pub fn ask(
         &mut self,
         subset: Subset,
@@ -161,7 +162,8 @@ impl<'a, 'e> Trials<'a, 'e> {
                 return Err(Stop::Limit);
             }
             self.numbered += 1;
-            let (number, assignment) = (self.numbered, assignment.clone());
+            let number = self.numbered;
+            let assignment = assignment.clone();
             asked.push(Trial { number, subset, assignment, decides });
             if asked.len() >= self.settings.batch.max(1) {
                 self.evaluate_all(&asked)?;
@@ -196,15 +198,17 @@ impl<'a, 'e> Trials<'a, 'e> {
     }
 
     fn take(&mut self, trial: &Trial, evaluation: Evaluation) {
-        let (set, accuracy) = (trial.subset as usize, evaluation.accuracy);
+        let set = trial.subset as usize;
+        let accuracy = evaluation.accuracy;
         self.seconds[set] += evaluation.seconds;
         self.samples[set] = evaluation.samples.or(self.samples[set]);
         self.remaining = self.remaining.saturating_sub(1);
         let objective = self.objective(&trial.assignment, Some(&evaluation));
         if !evaluation.is_bound {
-            let (network, assignment) = (self.network(), trial.assignment.clone());
+            let network = self.network();
+            let assignment = trial.assignment.clone();
             let cycles = network.layers.iter().all(|layer| layer.macs > 0);
-            let value = |of: Objective| of.value(network, &assignment, None);
+            let value = |objective: Objective| objective.value(network, &assignment, None);
             self.points.push(Point {
                 subset: trial.subset,
                 bits: value(Objective::Bits),
@@ -216,7 +220,7 @@ impl<'a, 'e> Trials<'a, 'e> {
                 note: evaluation.note.clone(),
             });
             let subset = trial.subset;
-            self.consider(&Answer { assignment, objective, accuracy, subset });
+            self.consider(&TuneAnswer { assignment, objective, accuracy, subset });
         }
         let key = (trial.subset, trial.assignment.formats().to_vec());
         if self.known.insert(key, evaluation).is_none() {
@@ -236,7 +240,7 @@ impl<'a, 'e> Trials<'a, 'e> {
     }
 
     /// Keeps an answer that is smaller than the best of its set, or as small and more accurate.
-    fn consider(&mut self, answer: &Answer) {
+    fn consider(&mut self, answer: &TuneAnswer) {
         let Some(baseline) = self.baselines[answer.subset as usize] else { return };
         if answer.accuracy < baseline.threshold {
             return;
@@ -251,13 +255,13 @@ impl<'a, 'e> Trials<'a, 'e> {
         }
     }
 
-    /// The smallest difference of accuracies that is told from none: half a sample (SPEC A17).
+    /// Returns the smallest loss that ratios distinguish from none: half a sample (SPEC A17).
     pub fn loss_floor(&self, subset: Subset) -> f64 {
-        // Where nobody says how many samples there are, as for 10,000.
+        // If the number of samples is unknown, 10,000 is assumed.
         0.5 / self.samples[subset as usize].unwrap_or(10_000).max(1) as f64
     }
 
-    /// Evaluates moves as candidates of a step; what is decided of them is not said yet.
+    /// Evaluates moves as candidates of a step. [`Trials::decide`] adds the decision.
     pub fn candidates(
         &mut self,
         subset: Subset,
@@ -282,54 +286,56 @@ impl<'a, 'e> Trials<'a, 'e> {
             .collect())
     }
 
-    /// Writes down a step whose candidate `taken`, if any, is accepted for this reason.
+    /// Records a step, and accepts the candidate `accepted` for the given reason, if there is one.
     pub fn decide(
         &mut self,
         subset: Subset,
         question: &str,
         mut candidates: Vec<Candidate>,
-        taken: Option<(usize, String)>,
-    ) -> Option<Answer> {
+        accepted: Option<(usize, String)>,
+    ) -> Option<TuneAnswer> {
         let threshold = self.threshold(subset);
         for (at, candidate) in candidates.iter_mut().enumerate() {
-            candidate.is_accepted = taken.as_ref().is_some_and(|(taken, _)| *taken == at);
+            candidate.is_accepted = accepted.as_ref().is_some_and(|(accepted, _)| *accepted == at);
             if candidate.accuracy < threshold && !candidate.is_accepted {
                 let most = if candidate.is_bound { "at most " } else { "" };
-                let (accuracy, threshold) = (shown(candidate.accuracy), shown(threshold));
+                let (accuracy, threshold) =
+                    (format_accuracy(candidate.accuracy), format_accuracy(threshold));
                 candidate.why = format!("accuracy {most}{accuracy} is below {threshold}");
             }
         }
-        let decision = match &taken {
+        let decision = match &accepted {
             Some((at, why)) => {
                 candidates[*at].why.clone_from(why);
                 format!("accepted: {}, {why}", candidates[*at].change)
             }
             None => "nothing is accepted".to_owned(),
         };
-        let answer = taken.map(|(at, _)| {
+        let answer = accepted.map(|(at, _)| {
             let Candidate { assignment, objective, accuracy, .. } = candidates[at].clone();
-            Answer { assignment, objective, accuracy, subset }
+            TuneAnswer { assignment, objective, accuracy, subset }
         });
-        let (phase, question) = (self.phase, question.to_owned());
+        let phase = self.phase;
+        let question = question.to_owned();
         self.steps.push(Step { phase, subset, question, candidates, decision });
         answer
     }
 
-    /// The best of a set.
-    pub fn best(&self, subset: Subset) -> Option<&Answer> {
+    /// Returns the best answer of a set.
+    pub fn best(&self, subset: Subset) -> Option<&TuneAnswer> {
         self.best[subset as usize].as_ref()
     }
 
-    /// The answer, unless something smaller was seen on its set.
-    pub fn smallest_seen(&self, found: Answer) -> Answer {
+    /// Returns `found`, or the best answer of its set if that is smaller.
+    pub fn smallest_seen(&self, found: TuneAnswer) -> TuneAnswer {
         match self.best(found.subset) {
             Some(best) if best.objective < found.objective => best.clone(),
             _ => found,
         }
     }
 
-    /// Once, and nothing is chosen by it.
-    pub fn confirm(&mut self, answer: &Answer) -> Result<(), Stop> {
+    /// Evaluates the answer on the confirmation set. Nothing is chosen by the result.
+    pub fn confirm(&mut self, answer: &TuneAnswer) -> Result<(), Stop> {
         self.begin(Subset::Confirmation)?;
         self.phase = Phase::Confirmation;
         let change = format!("the answer, {}", answer.assignment);
@@ -338,20 +344,28 @@ impl<'a, 'e> Trials<'a, 'e> {
         let accuracy = candidates[0].accuracy;
         self.confirmed = Some(accuracy);
         let threshold = self.threshold(Subset::Confirmation);
-        let taken = (accuracy >= threshold)
-            .then(|| (0, format!("accuracy {} is at least {}", shown(accuracy), shown(threshold))));
+        let accepted = (accuracy >= threshold).then(|| {
+            (
+                0,
+                format!(
+                    "accuracy {} is at least {}",
+                    format_accuracy(accuracy),
+                    format_accuracy(threshold)
+                ),
+            )
+        });
         let question = "does the answer keep its accuracy on samples that it was not chosen by?";
-        self.decide(Subset::Confirmation, question, candidates, taken);
+        self.decide(Subset::Confirmation, question, candidates, accepted);
         Ok(())
     }
 
-    /// What was found, however it ended.
-    pub fn finish(mut self, found: Result<Option<Answer>, Stop>) -> Outcome {
+    /// Returns the outcome of the search, also if it stopped early.
+    pub fn finish(mut self, found: Result<Option<TuneAnswer>, Stop>) -> TuneOutcome {
         pareto::mark(&mut self.points);
         let so_far = best_of(&self.best[..2]).cloned();
         let (end, answer) = match found {
-            Ok(answer) => (End::Complete, answer),
-            Err(stop) => (End::Stopped(stop), so_far),
+            Ok(answer) => (TuneEnd::Complete, answer),
+            Err(stop) => (TuneEnd::Stopped(stop), so_far),
         };
         let base = self.network().base();
         let base_set = if self.settings.passes == super::Passes::FullOnly {
@@ -362,7 +376,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         let of_base = self.known.get(&(base_set, base.formats().to_vec()));
         let base_objective = self.objective(&base, of_base);
         let problem = self.journal.problem().map(str::to_owned);
-        Outcome {
+        TuneOutcome {
             end,
             answer,
             baselines: self.baselines,
@@ -375,15 +389,17 @@ impl<'a, 'e> Trials<'a, 'e> {
             points: self.points,
             base_objective: if base_objective.is_finite() { base_objective } else { 0.0 },
             skipped: self.journal.skipped,
-            journal_problem: problem.map(|why| (why, self.journal.held().to_owned())),
+            journal_problem: problem.map(|why| (why, self.journal.unwritten().to_owned())),
         }
     }
 }
 
-/// Of all samples, if anything but FLOAT(32) is known there; else of a part of them.
-fn best_of(best: &[Option<Answer>]) -> Option<&Answer> {
-    let is_base =
-        |answer: &&Answer| answer.assignment.formats().iter().all(|format| *format == Format::F32);
+/// Returns the best answer of the full set if it is more than FLOAT(32); otherwise that of the
+/// small set.
+fn best_of(best: &[Option<TuneAnswer>]) -> Option<&TuneAnswer> {
+    let is_base = |answer: &&TuneAnswer| {
+        answer.assignment.formats().iter().all(|format| *format == Format::F32)
+    };
     let full = best[Subset::Full as usize].as_ref();
     let small = best[Subset::Small as usize].as_ref();
     full.filter(|answer| !is_base(answer)).or(small).or(full)

@@ -1,4 +1,4 @@
-//! Models in number formats of few bits, run by Dyno's own engine ([`dyno_number::evaluate::Packed`]).
+//! Models in number formats of few bits, run by Dyno's own engine ([`dyno_number::evaluate::PackedNetwork`]).
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use dyno_loadgen::sut::QuerySample;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{Packed, PackedFile, PackedLayer, PackedPort, Source, View, Workspace};
+use dyno_number::evaluate::{
+    PackedFile, PackedLayer, PackedNetwork, PackedPort, PackedSource, TensorView, Workspace,
+};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -30,7 +32,7 @@ pub struct TunedModel {
 /// What computes, and what it answers.
 #[derive(Debug)]
 struct Network {
-    packed: Packed,
+    packed: PackedNetwork,
     output: ElementType,
 }
 
@@ -40,7 +42,7 @@ impl TunedModel {
     /// # Errors
     /// [`OnnxError`] if the engine cannot do the model, or it has not the objects of `formats`.
     pub fn open(path: &Path, formats: &Dictionary) -> Result<Self, OnnxError> {
-        let packed = Packed::read(path, formats).map_err(|error| wrong(path, &error))?;
+        let packed = PackedNetwork::read(path, formats).map_err(|error| wrong(path, &error))?;
         Self::of(path, packed)
     }
 
@@ -52,7 +54,7 @@ impl TunedModel {
         let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, &error));
         let file = PackedFile::from_bytes(&read(path)?).map_err(|error| wrong(path, &error))?;
         if let Some(model) = model {
-            let (found, source) = (Source::of(model, &read(model)?), file.source());
+            let (found, source) = (PackedSource::new(model, &read(model)?), file.source());
             if found.sha256 != source.sha256 {
                 let why = format!(
                     "was packed from another model: from {} with the SHA-256 {}, and {} has {}",
@@ -68,7 +70,7 @@ impl TunedModel {
         Self::of(path, packed)
     }
 
-    fn of(path: &Path, packed: Packed) -> Result<Self, OnnxError> {
+    fn of(path: &Path, packed: PackedNetwork) -> Result<Self, OnnxError> {
         let input = |port: &PackedPort| {
             let unfit =
                 || OnnxError::InputType { name: port.name.clone(), found: port.element.into() };
@@ -164,8 +166,8 @@ impl Network {
             })
         };
         let inputs = inputs.map(numbers).collect::<Result<SmallVec<[_; 4]>, _>>()?;
-        let views: SmallVec<[View<'_>; 4]> =
-            inputs.iter().map(|(dims, values)| View { dims, values }).collect();
+        let views: SmallVec<[TensorView<'_>; 4]> =
+            inputs.iter().map(|(dims, values)| TensorView { dims, values }).collect();
         WORKSPACE.with_borrow_mut(|workspace| {
             let answer = self.packed.run(&views, workspace).map_err(|error| error.to_string())?;
             take(answer.dims, elements(self.output, answer.values))

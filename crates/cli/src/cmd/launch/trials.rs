@@ -144,7 +144,7 @@ impl Jobs {
                 // As when a program fails: without FLOAT 32 there is nothing to compare with.
                 let is_base = trial.assignment.formats().iter().all(|one| *one == Format::F32);
                 match self.goes_on && !is_base {
-                    true => Ok(Evaluation { note: Some(why), ..Evaluation::of(0.0) }),
+                    true => Ok(Evaluation { note: Some(why), ..Evaluation::from_accuracy(0.0) }),
                     false => Err(Stop::Failed(why)),
                 }
             }

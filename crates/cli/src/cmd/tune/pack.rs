@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::system::tuned;
-use dyno_number::evaluate::{Packed, PackedFile, Source};
+use dyno_number::evaluate::{PackedFile, PackedNetwork, PackedSource};
 use dyno_onnx::Model;
 use dyno_results::write::replace;
 use dyno_results::{summary, units};
@@ -53,7 +53,7 @@ impl Pack {
         };
         let folder = self.model.parent().unwrap_or(Path::new(""));
         let model = Model::from_bytes(&bytes, folder).map_err(|error| of(&error))?;
-        let source = Source::of(&self.model, &bytes);
+        let source = PackedSource::new(&self.model, &bytes);
         let file = PackedFile::new(&model, &formats, source).map_err(|error| {
             of(&error).hint(format!("formats are those of {}", self.formats.display()))
         })?;
@@ -77,7 +77,7 @@ fn beside(model: &Model) -> usize {
 }
 
 /// A line a layer, and the size of all.
-fn told(network: &Packed, path: &Path, packed: usize, model: &Path, plain: usize) -> String {
+fn told(network: &PackedNetwork, path: &Path, packed: usize, model: &Path, plain: usize) -> String {
     use Alignment::{Left, Right};
     let title = format!("dyno {}, {}", dyno_results::VERSION, path.display());
     let mut frame = Frame::new(&title, summary::DISCLAIMER);

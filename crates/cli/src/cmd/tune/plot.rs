@@ -6,7 +6,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{self, Engine, Evaluator, Histogram, Plot as Document};
 use dyno_loadgen::clock::Clock;
-use dyno_number::tune::{Evaluation, Stop, Subset, Trial, widths};
+use dyno_number::tune::{Evaluation, Stop, Subset, Trial, width_trials};
 use dyno_number::{Dictionary, Network};
 use dyno_results::write::{pretty, replace};
 
@@ -88,7 +88,7 @@ impl Plot {
         tell_failures(&found);
         let mut found = found.into_iter();
         let base = found.next().map_or(0.0, |base| base.accuracy);
-        let evaluated: Vec<_> = widths(&network).into_iter().zip(found).collect();
+        let evaluated: Vec<_> = width_trials(&network).into_iter().zip(found).collect();
         self.tell(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
     }
 
@@ -124,7 +124,7 @@ fn tell_failures(found: &[Evaluation]) {
 
 /// FLOAT(32), and then every width.
 fn trials(network: &Network, subset: Subset) -> Vec<Trial> {
-    let all = widths(network).into_iter().map(|width| width.assignment);
+    let all = width_trials(network).into_iter().map(|width| width.assignment);
     let all = std::iter::once(network.base()).chain(all).enumerate();
     all.map(|(at, assignment)| Trial { number: at as u64 + 1, subset, assignment, decides: None })
         .collect()

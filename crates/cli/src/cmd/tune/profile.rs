@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{Engine, fed};
-use dyno_number::evaluate::graph::{Agreement, Right};
+use dyno_number::evaluate::graph::{Agreement, CorrectnessRule};
 use dyno_number::network::{Layer, LayerKind};
 
 use crate::exit::Exit;
@@ -56,12 +56,12 @@ impl Profile {
 
     fn profile(&self) -> Result<Vec<Layer>, Failure> {
         // Whatever it answers; nobody asks for an accuracy.
-        let agreement = Right::Agreement(Agreement::Equal);
+        let agreement = CorrectnessRule::Agreement(Agreement::Equal);
         let mut fed =
             fed(&self.samples, self.lengths.as_deref(), agreement).map_err(Failure::usage)?;
         let count = fed.count();
         if fed.inputs.len() == 1 && fed.lengths.is_none() {
-            fed.right = Right::Labels(vec![0; count]);
+            fed.correctness = CorrectnessRule::Labels(vec![0; count]);
         }
         let sets = [Vec::new(), (0..count).collect(), Vec::new()];
         let mut engine = Engine::new(&self.model, fed, sets).map_err(Failure::usage)?;

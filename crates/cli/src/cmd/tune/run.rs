@@ -8,10 +8,10 @@ use dyno_experiment::tune::{
     hashes, program, remarks,
 };
 use dyno_experiment::{Failure, Interrupt};
-use dyno_number::network::{BuiltIn, External, Wanted};
+use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
 use dyno_number::tune::{
-    self, BiasRule, End, Evaluation, Journal, JournalError, Outcome, Passes, Progress, Settings,
-    Stop, Trial,
+    self, BiasRule, Evaluation, Journal, JournalError, Passes, Progress, Settings, Stop, Trial,
+    TuneEnd, TuneOutcome,
 };
 use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
@@ -210,7 +210,7 @@ impl Run {
     fn in_process(
         &self,
         network: &Network,
-        built_in: &BuiltIn,
+        built_in: &BuiltInModel,
         home: &Path,
         elsewhere: Option<&mut Answers<'_>>,
     ) -> Result<Exit, Failure> {
@@ -234,7 +234,7 @@ impl Run {
         about["model"] = built_in.model.clone().into();
         about["system"] = built_in.system.clone().into();
         about["data"] = built_in.files()[1..].into();
-        if let Wanted::Agreement(agreement) = &built_in.right {
+        if let CorrectnessSource::Agreement(agreement) = &built_in.correctness {
             about["agreement"] = agreement.to_string().into();
         }
         about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
@@ -374,7 +374,11 @@ impl Run {
         }
     }
 
-    fn provenance(&self, external: &External, home: &Path) -> Result<Option<Provenance>, Failure> {
+    fn provenance(
+        &self,
+        external: &ExternalProgram,
+        home: &Path,
+    ) -> Result<Option<Provenance>, Failure> {
         let Some(split) = self.split() else { return Ok(None) };
         let (Some(calibration), Some(validation)) = (&external.calibration, &external.validation)
         else {
@@ -447,7 +451,7 @@ impl Run {
         } else if !self.quiet {
             output::print(render::tune::summary(network, outcome, provenance, &shown(folder)))?;
         }
-        if let End::Stopped(Stop::Failed(why)) = &outcome.end {
+        if let TuneEnd::Stopped(Stop::Failed(why)) = &outcome.end {
             return Err(Failure::aborted(why)
                 .hint("--resume goes on when that is mended; what was evaluated is kept"));
         }
@@ -476,11 +480,11 @@ pub type Answers<'a> = dyn FnMut(&[Trial], &Interrupt) -> Vec<Result<Evaluation,
 struct Told<'a> {
     network: &'a Network,
     about: &'a Value,
-    outcome: &'a Outcome,
+    outcome: &'a TuneOutcome,
     provenance: Option<&'a Provenance>,
 }
 
-fn exit(network: &Network, outcome: &Outcome) -> Exit {
+fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
     let is_smaller =
         outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
     let is_confirmed = match (outcome.confirmed, outcome.baselines[2]) {
@@ -488,8 +492,8 @@ fn exit(network: &Network, outcome: &Outcome) -> Exit {
         _ => true,
     };
     match outcome.end {
-        End::Stopped(Stop::Interrupted) => Exit::Interrupted,
-        End::Complete if is_smaller && is_confirmed => Exit::Valid,
+        TuneEnd::Stopped(Stop::Interrupted) => Exit::Interrupted,
+        TuneEnd::Complete if is_smaller && is_confirmed => Exit::Valid,
         _ => Exit::Invalid,
     }
 }
@@ -531,7 +535,7 @@ impl<'a> Kept<'a> {
 fn about(
     network: &Network,
     settings: &Settings,
-    external: &External,
+    external: &ExternalProgram,
     provenance: Option<&Provenance>,
 ) -> Value {
     let mut about = tune::describe(network, settings);

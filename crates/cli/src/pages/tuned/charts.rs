@@ -1,10 +1,10 @@
 //! Charts of a tuner: what there was to choose from, and the way to the answer.
 
-use dyno_number::tune::{Candidate, Outcome, Point, Subset};
+use dyno_number::tune::{Candidate, Point, Subset, TuneOutcome};
 use dyno_report::plot::{self, Across, Axis, Chart, Format, Ink, Shape};
 
 /// Points of the set that decides.
-fn deciding(outcome: &Outcome) -> (Subset, Vec<&Point>) {
+fn deciding(outcome: &TuneOutcome) -> (Subset, Vec<&Point>) {
     let of = |set| outcome.points.iter().filter(|point| point.subset == set).collect::<Vec<_>>();
     let full = of(Subset::Full);
     // FLOAT 32 and the answer of the first pass are no plot.
@@ -12,7 +12,7 @@ fn deciding(outcome: &Outcome) -> (Subset, Vec<&Point>) {
 }
 
 /// Size and cycles against accuracy, and the way that led there.
-pub fn section(html: &mut String, outcome: &Outcome) {
+pub fn section(html: &mut String, outcome: &TuneOutcome) {
     let (set, points) = deciding(outcome);
     if points.is_empty() {
         return;
@@ -38,7 +38,7 @@ pub fn section(html: &mut String, outcome: &Outcome) {
 }
 
 fn pareto(
-    outcome: &Outcome,
+    outcome: &TuneOutcome,
     set: Subset,
     points: &[&Point],
     title: &str,
@@ -82,7 +82,7 @@ fn pareto(
 }
 
 /// Sizes in the order in which they were asked.
-fn way(outcome: &Outcome) -> String {
+fn way(outcome: &TuneOutcome) -> String {
     let candidates: Vec<&Candidate> =
         outcome.steps.iter().flat_map(|step| &step.candidates).take(MOST_DOTS).collect();
     let sizes = || candidates.iter().map(|candidate| candidate.objective);

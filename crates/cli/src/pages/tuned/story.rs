@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_number::tune::{Outcome, Phase, Step};
+use dyno_number::tune::{Phase, Step, TuneOutcome};
 
 use dyno_report::page::{Tone, badge};
 use dyno_report::words::{self, escaped};
@@ -64,7 +64,7 @@ fn parts(steps: &[Step]) -> Vec<Part<'_>> {
 const MOST_ROWS: usize = 3_000;
 
 /// The story.
-pub fn section(html: &mut String, outcome: &Outcome) {
+pub fn section(html: &mut String, outcome: &TuneOutcome) {
     if outcome.steps.is_empty() {
         return;
     }

@@ -1,24 +1,33 @@
-//! What counts as right.
+//! Agreement of an answer with that in FLOAT(32).
 
 use std::fmt;
 use std::str::FromStr;
 
-/// When an answer counts as that of FLOAT(32), where there are no labels.
+/// When an answer agrees with that in FLOAT(32), for models without labels.
+///
+/// ```
+/// use dyno_number::evaluate::graph::Agreement;
+/// let agreement: Agreement = "cosine 0.99".parse()?;
+/// assert!(agreement.holds(&[1.0, 1.0], &[3.0, 3.1]));
+/// assert!(!agreement.holds(&[1.0, 1.0], &[3.0, 1.0]));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Agreement {
-    /// The largest number stands in the same place, the first where some are equal.
+    /// The largest number has the same index; among equal numbers the first one counts.
     Top,
     /// The cosine of the two answers is at least this.
     Cosine(f64),
-    /// All numbers are the same.
+    /// All numbers are equal.
     Equal,
-    /// All numbers up to the first of this value are the same: what stands behind an end of text is none.
+    /// All numbers before the first occurrence of this value are equal, such as the tokens before
+    /// the end of a text.
     EqualUntil(i64),
 }
 
 impl Agreement {
-    /// Whether two answers agree.
+    /// Returns whether two answers agree.
     #[must_use]
     pub fn holds(self, found: &[f32], base: &[f32]) -> bool {
         match self {
@@ -28,7 +37,8 @@ impl Agreement {
             Self::Cosine(least) => cosine(found, base) >= least,
             Self::Equal => found == base,
             Self::EqualUntil(end) => {
-                let end = |of: &[f32]| of.iter().position(|x| *x == end as f32).unwrap_or(of.len());
+                let end =
+                    |all: &[f32]| all.iter().position(|x| *x == end as f32).unwrap_or(all.len());
                 found[..end(found)] == base[..end(base)]
             }
         }
@@ -40,10 +50,11 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
         a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
     };
     let size = dot(a, a) * dot(b, b);
-    match size > 0.0 {
-        true => dot(a, b) / size.sqrt(),
-        // Zeros alone agree with zeros alone.
-        false => f64::from(u8::from(a == b)),
+    if size > 0.0 {
+        dot(a, b) / size.sqrt()
+    } else {
+        // An answer of zeros agrees only with zeros.
+        f64::from(u8::from(a == b))
     }
 }
 
@@ -83,17 +94,20 @@ mod tests {
 
     #[test]
     fn answers_agree() {
-        let of = |text: &str| text.parse::<Agreement>().expect(text);
-        assert!(of("top").holds(&[1.0, 3.0, 3.0], &[0.0, 9.0, 8.0]));
-        assert!(!of("top").holds(&[1.0, 3.0, 4.0], &[0.0, 9.0, 8.0]));
-        assert!(of("cosine 0.99").holds(&[1.0, 1.0], &[3.0, 3.1]));
-        assert!(!of("cosine 0.99").holds(&[1.0, 1.0], &[3.0, 1.0]));
-        assert!(of("cosine 1").holds(&[0.0], &[0.0]), "zeros");
-        assert!(of("equal until 3").holds(&[5.0, 3.0, 7.0], &[5.0, 3.0, 8.0]));
-        assert!(!of("equal until 3").holds(&[5.0, 4.0, 3.0], &[5.0, 3.0, 3.0]), "a longer text");
-        assert!(!of("equal").holds(&[5.0, 3.0, 7.0], &[5.0, 3.0, 8.0]));
+        let agreement = |text: &str| text.parse::<Agreement>().expect(text);
+        assert!(agreement("top").holds(&[1.0, 3.0, 3.0], &[0.0, 9.0, 8.0]));
+        assert!(!agreement("top").holds(&[1.0, 3.0, 4.0], &[0.0, 9.0, 8.0]));
+        assert!(agreement("cosine 0.99").holds(&[1.0, 1.0], &[3.0, 3.1]));
+        assert!(!agreement("cosine 0.99").holds(&[1.0, 1.0], &[3.0, 1.0]));
+        assert!(agreement("cosine 1").holds(&[0.0], &[0.0]), "zeros");
+        assert!(agreement("equal until 3").holds(&[5.0, 3.0, 7.0], &[5.0, 3.0, 8.0]));
+        assert!(
+            !agreement("equal until 3").holds(&[5.0, 4.0, 3.0], &[5.0, 3.0, 3.0]),
+            "a longer text"
+        );
+        assert!(!agreement("equal").holds(&[5.0, 3.0, 7.0], &[5.0, 3.0, 8.0]));
         for text in ["top", "cosine 0.995", "equal", "equal until -1"] {
-            assert_eq!(of(text).to_string(), text);
+            assert_eq!(agreement(text).to_string(), text);
         }
         for text in ["", "cosine", "cosine 2", "equal until x", "most"] {
             assert!(text.parse::<Agreement>().is_err(), "{text}");

@@ -1,13 +1,13 @@
-//! Images: how they lie, and convolutions in groups.
+//! Layouts of images, and convolutions in groups.
 
 use super::super::stage::{Shape, Sliding};
-use super::step::Trouble;
+use super::step::StepError;
 use super::target::Context;
-use super::tensor::{Misfit, Tensor};
+use super::tensor::{Mismatch, Tensor};
 use crate::codec::Conversion;
 use crate::format::Format;
 
-/// Images of `[N, channels, rows, columns]` or `[N, channels, columns]`.
+/// Images of shape `[N, channels, rows, columns]` or `[N, channels, columns]`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images {
     count: usize,
@@ -15,19 +15,22 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Their dimensions with another shape.
-    pub fn with(self, shape: Shape) -> Vec<usize> {
+    /// Returns the dimensions of as many images of another shape.
+    pub fn dims(self, shape: Shape) -> Vec<usize> {
         let Shape { height, width, channels } = shape;
-        match self.has_rows {
-            true => vec![self.count, channels, height, width],
-            false => vec![self.count, channels, width],
+        if self.has_rows {
+            vec![self.count, channels, height, width]
+        } else {
+            vec![self.count, channels, width]
         }
     }
 }
 
+/// Checks that a tensor consists of images of the given shape.
+///
 /// # Errors
-/// A tensor is no images of the shape.
-pub(super) fn image(x: &Tensor, shape: Shape) -> Result<Images, Misfit> {
+/// The tensor has other dimensions.
+pub(super) fn image(x: &Tensor, shape: Shape) -> Result<Images, Mismatch> {
     let Shape { height, width, channels } = shape;
     match x.dims[..] {
         [count, c, h, w] if [c, h, w] == [channels, height, width] => {
@@ -40,17 +43,17 @@ pub(super) fn image(x: &Tensor, shape: Shape) -> Result<Images, Misfit> {
     }
 }
 
-/// From channel, row, column to row, column, channel.
+/// Reorders from channel, row, column to row, column, channel.
 pub(super) fn to_pixels(values: &[f32], shape: Shape) -> Vec<f32> {
     turned(values, shape.channels, shape.pixels())
 }
 
-/// From row, column, channel to channel, row, column.
+/// Reorders from row, column, channel to channel, row, column.
 pub(super) fn of_pixels(values: &[f32], shape: Shape) -> Vec<f32> {
     turned(values, shape.pixels(), shape.channels)
 }
 
-/// Matrices of so many rows and columns.
+/// Transposes matrices of `rows` x `columns` elements.
 fn turned(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     if rows == 1 || columns == 1 {
         return values.to_vec();
@@ -64,9 +67,9 @@ fn turned(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     to
 }
 
-/// A convolution in groups of channels, or with taps that lie apart: row by row, tap by tap.
+/// A convolution in groups of channels, or with dilations: computed row by row, tap by tap.
 #[derive(Debug)]
-pub(super) struct Grouped {
+pub(super) struct GroupedConvolution {
     pub groups: usize,
     pub sliding: Sliding,
     pub dilations: [usize; 2],
@@ -75,18 +78,19 @@ pub(super) struct Grouped {
     pub bias: Option<Vec<f32>>,
 }
 
-impl Grouped {
+impl GroupedConvolution {
     pub fn run(
         &self,
         target: usize,
         x: &Tensor,
         context: &mut Context<'_>,
-    ) -> Result<Tensor, Trouble> {
+    ) -> Result<Tensor, StepError> {
         let images = image(x, self.input)?;
         let prepared = &context.prepared[target];
-        let (weights, format) = (std::sync::Arc::clone(&prepared.weights), prepared.input);
+        let weights = std::sync::Arc::clone(&prepared.weights);
+        let format = prepared.input;
         let macs = weights.len() * self.output.pixels() * images.count;
-        context.see(target, &x.values, macs as u64);
+        context.record(target, &x.values, macs as u64);
         let mut quantised = Vec::new();
         let mut values = &x.values[..];
         if format != Format::F32 {
@@ -102,7 +106,7 @@ impl Grouped {
         let image =
             values.chunks_exact(self.input.len()).zip(to.chunks_exact_mut(self.output.len()));
         image.for_each(|(from, to)| self.convolve(from, &weights, to));
-        Ok(Tensor::new(images.with(self.output), to))
+        Ok(Tensor::new(images.dims(self.output), to))
     }
 
     fn convolve(&self, from: &[f32], weights: &[f32], to: &mut [f32]) {
@@ -123,10 +127,11 @@ impl Grouped {
         }
     }
 
-    /// Adds what one tap sees of a channel, times its weight.
+    /// Adds one tap of a channel, times its weight.
     fn add(&self, from: &[f32], tap: [usize; 2], weight: f32, to: &mut [f32]) {
         let Sliding { strides, pads, .. } = self.sliding;
-        let (width, out) = (self.input.width, self.output.width);
+        let width = self.input.width;
+        let out = self.output.width;
         let reach = |axis: usize| tap[axis] * self.dilations[axis];
         for (y, to) in to.chunks_exact_mut(out).enumerate() {
             let Some(row) = (y * strides[0] + reach(0)).checked_sub(pads[0]) else { continue };
@@ -134,15 +139,15 @@ impl Grouped {
                 continue;
             }
             let from = &from[row * width..][..width];
-            // The first column whose tap lies in the image, and the first whose does not any more.
+            // First output column whose tap is inside the image, and the end of such columns.
             let first = pads[1].saturating_sub(reach(1)).div_ceil(strides[1]);
             let end = (width + pads[1]).saturating_sub(reach(1)).div_ceil(strides[1]).min(out);
             if first >= end {
                 continue;
             }
             let start = first * strides[1] + reach(1) - pads[1];
-            let seen = from[start..].iter().step_by(strides[1]);
-            to[first..end].iter_mut().zip(seen).for_each(|(to, x)| *to += weight * x);
+            let inputs = from[start..].iter().step_by(strides[1]);
+            to[first..end].iter_mut().zip(inputs).for_each(|(to, x)| *to += weight * x);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a graph out of a model: nodes as steps, and the weights that formats are given to.
+//! Reads the steps of a graph, and the weights that have formats, from a model.
 
 mod layers;
 mod nodes;
@@ -15,20 +15,20 @@ use super::target::Target;
 use super::tensor::Tensor;
 use crate::network::LayerKind;
 
-/// A node at work.
+/// A node with its inputs and outputs.
 #[derive(Debug)]
 pub(super) struct Step {
     pub op: Op,
-    /// Operator and name, for people.
+    /// Operator and name of the node, for messages.
     pub node: (String, String),
-    /// Places of values; none are left out.
+    /// Indices of values; `None` if an input is left out.
     pub inputs: Vec<Option<usize>>,
     pub outputs: Vec<Option<usize>>,
-    /// Whose weights it takes.
+    /// Targets whose weights it uses.
     pub targets: Vec<usize>,
 }
 
-/// A model as steps.
+/// A model as a list of steps.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     pub steps: Vec<Step>,
@@ -36,37 +36,37 @@ pub(super) struct Steps {
     pub constants: Vec<(usize, Tensor)>,
     pub inputs: Vec<usize>,
     pub output: usize,
-    /// How many there are.
+    /// Number of values.
     pub values: usize,
-    pub taken: Vec<Taken>,
+    pub uses: Vec<WeightUse>,
     pub folds: Vec<Fold>,
 }
 
-/// An input of a node that a target has the numbers of.
+/// An input of a node that consists of a target's weights.
 #[derive(Debug)]
-pub(super) struct Taken {
-    /// The place of the node in the model.
+pub(super) struct WeightUse {
+    /// Index of the node in the model.
     pub node: usize,
     pub input: usize,
     pub target: usize,
-    /// The constant that these numbers are, perhaps turned.
+    /// Constant of the model that holds the weights, perhaps in another order.
     pub tensor: String,
 }
 
-/// A batch normalisation that became a part of the convolution before it.
+/// A batch normalization that was folded into the convolution before it.
 #[derive(Debug)]
 pub(super) struct Fold {
-    /// Places of both in the model.
+    /// Indices of both nodes in the model.
     pub convolution: usize,
     pub normal: usize,
-    /// Of the convolution, with the normalisation.
+    /// Bias of the convolution, including the normalization.
     pub bias: Vec<f32>,
 }
 
-/// Nodes whose output has the numbers of their first input, each once.
+/// Operators whose output has the numbers of their first input, each once.
 pub(super) const MOVES: [&str; 5] = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
 
-/// Reads a model. Only what its first output depends on is done.
+/// Reads the steps of a model on which its first output depends.
 pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
     let inferred = infer(model, &BTreeMap::new());
     let users = model.nodes.iter().flat_map(|node| &node.inputs);
@@ -102,35 +102,35 @@ pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
     Ok(pruned(reader.found))
 }
 
-/// Without what the output does not depend on.
+/// Removes steps on which the output does not depend.
 fn pruned(mut found: Steps) -> Steps {
     let mut is_needed = vec![false; found.values];
     is_needed[found.output] = true;
-    let mut kept = Vec::new();
+    let mut needed = Vec::new();
     for step in found.steps.into_iter().rev() {
         if step.outputs.iter().flatten().any(|value| is_needed[*value]) {
             step.inputs.iter().flatten().for_each(|value| is_needed[*value] = true);
-            kept.push(step);
+            needed.push(step);
         }
     }
-    kept.reverse();
-    found.steps = kept;
+    needed.reverse();
+    found.steps = needed;
     found
 }
 
-/// What is read so far.
+/// State of reading a model.
 struct Reader<'a> {
     constants: Constants<'a>,
     inferred: Inferred,
-    /// How often a value is used, by the graph's outputs too.
+    /// Number of uses of each value, including the graph's outputs.
     uses: HashMap<&'a str, usize>,
     makers: HashMap<&'a str, &'a Node>,
-    /// Places by name.
+    /// Indices of values by name.
     values: HashMap<&'a str, usize>,
-    /// Targets by the tensor of their weights, and by how they are used.
+    /// Targets by the tensor of their weights and by their kind of use.
     known: HashMap<(String, &'static str), usize>,
     names: BTreeSet<String>,
-    /// Outputs of nodes that became part of others.
+    /// Outputs of nodes that were folded into others.
     done: BTreeSet<&'a str>,
     model: &'a Model,
     found: Steps,
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// A value that the model has no name for.
+    /// Creates a value that has no name in the model.
     fn unnamed(&mut self) -> usize {
         self.found.values += 1;
         self.found.values - 1
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a value is known without any input, and is no step's.
+    /// Returns whether a value does not depend on any input, and is not produced by a step.
     fn is_constant(&self, name: &str) -> bool {
         !self.values.contains_key(name) && self.constants.get(name).is_some()
     }
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
         Some((tensor.shape, values))
     }
 
-    /// A value that a step reads: another step's, an input, or a constant.
+    /// Returns the value that a step reads: the output of a step, an input, or a constant.
     fn operand(&mut self, node: &'a Node, at: usize) -> Result<Option<usize>, EvaluateError> {
         let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
             return Ok(None);
@@ -204,26 +204,22 @@ impl<'a> Reader<'a> {
         (0..node.inputs.len()).map(|at| self.operand(node, at)).collect()
     }
 
-    /// A step with these inputs, and the node's outputs.
+    /// Adds a step with these inputs and the outputs of the node.
     fn push(&mut self, node: &'a Node, op: Op, inputs: Vec<Option<usize>>, targets: Vec<usize>) {
-        let outputs = node.outputs.iter().map(|name| match name.is_empty() {
-            true => None,
-            false => Some(name.as_str()),
-        });
-        let outputs: Vec<Option<&str>> = outputs.collect();
-        let outputs = outputs.into_iter().map(|name| name.map(|name| self.value(name))).collect();
+        let outputs = node.outputs.iter();
+        let outputs = outputs.map(|name| (!name.is_empty()).then(|| self.value(name))).collect();
         let node = (node.op.clone(), node.name.clone());
         self.found.steps.push(Step { op, node, inputs, outputs, targets });
     }
 
-    /// A node whose inputs are all values.
+    /// Adds a step whose inputs are all values.
     fn plain(&mut self, node: &'a Node, op: Op) -> Result<(), EvaluateError> {
         let inputs = self.operands(node)?;
         self.push(node, op, inputs, Vec::new());
         Ok(())
     }
 
-    /// Sizes of a value behind the first axis, if they are known.
+    /// Returns the sizes of a value after the first axis, if all are known.
     fn sizes(&self, name: &str) -> Option<Vec<usize>> {
         let fact = self.inferred.facts.get(name)?;
         fact.shape.iter().skip(1).map(|dim| dim.fixed().filter(|n| *n > 0)).collect()
@@ -234,11 +230,13 @@ impl<'a> Reader<'a> {
         matches!(element, Some(Element::I64 | Element::I32 | Element::U8 | Element::I8))
     }
 
-    /// The tensor that a constant is made of: weights come turned.
+    /// Returns the tensor from which a constant is made, for example by a transposition.
     fn origin(&self, name: &'a str) -> &'a str {
         let mut name = name;
         let mut left = self.model.nodes.len();
-        while let (Some(node), true) = (self.makers.get(name), left > 0) {
+        while left > 0
+            && let Some(node) = self.makers.get(name)
+        {
             match node.inputs.first() {
                 Some(first) if MOVES.contains(&node.op.as_str()) => name = first,
                 _ => break,
@@ -248,7 +246,7 @@ impl<'a> Reader<'a> {
         name
     }
 
-    /// The target of weights, used in such a way.
+    /// Returns the target of weights that are used in the way `way`; creates it if necessary.
     fn target(
         &mut self,
         node: &'a Node,
@@ -273,12 +271,13 @@ impl<'a> Reader<'a> {
                 target
             }
         };
-        let (node, tensor) = (self.place(node), origin.to_owned());
-        self.found.taken.push(Taken { node, input: at, target, tensor });
+        let node = self.place(node);
+        let tensor = origin.to_owned();
+        self.found.uses.push(WeightUse { node, input: at, target, tensor });
         target
     }
 
-    /// The place of a node in the model.
+    /// Returns the index of a node in the model.
     fn place(&self, node: &Node) -> usize {
         let place = self.model.nodes.iter().position(|other| std::ptr::eq(other, node));
         place.expect("nodes are the model's")

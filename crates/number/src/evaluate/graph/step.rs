@@ -1,60 +1,60 @@
-//! What nodes do: from tensors to tensors.
+//! Operators of a graph, from tensors to tensors.
 
 use super::super::stage::{Stage, softmax};
-use super::convolve::{Grouped, image, of_pixels, to_pixels};
-use super::each::{Each, Pair};
-use super::recurrent::{Given, Recurrent};
+use super::convolve::{GroupedConvolution, image, of_pixels, to_pixels};
+use super::elementwise::{BinaryOp, UnaryOp};
+use super::recurrent::{InitialStates, RecurrentLayer};
 use super::target::Context;
-use super::tensor::{Misfit, Reduction, Tensor, place};
+use super::tensor::{Mismatch, Reduction, Tensor, place};
 use crate::codec::NanError;
 
-/// Why a step cannot be done.
+/// Why a step cannot be computed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Trouble {
+pub(super) enum StepError {
     Nan(NanError),
-    Misfit(Misfit),
+    Mismatch(Mismatch),
 }
 
-impl From<NanError> for Trouble {
+impl From<NanError> for StepError {
     fn from(error: NanError) -> Self {
         Self::Nan(error)
     }
 }
 
-impl From<Misfit> for Trouble {
-    fn from(why: Misfit) -> Self {
-        Self::Misfit(why)
+impl From<Mismatch> for StepError {
+    fn from(why: Mismatch) -> Self {
+        Self::Mismatch(why)
     }
 }
 
-/// What a node does. Axes and sizes that ONNX has as inputs are read when they are there.
+/// Operator of a step. Axes and sizes that are inputs in ONNX are read during execution.
 #[derive(Debug)]
 pub(super) enum Op {
-    /// Rows times weights, with a bias or none: a target's product.
+    /// Product of rows with a target's weights.
     Rows {
         target: usize,
         stage: usize,
     },
-    /// A convolution of images.
+    /// Convolution of images.
     Convolution {
         target: usize,
         stage: usize,
     },
-    /// One in groups, with a bias or none.
+    /// Convolution in groups or with dilations.
     Grouped {
         target: usize,
-        of: Grouped,
+        convolution: GroupedConvolution,
     },
-    /// Pools of images.
+    /// Pool of images.
     Pool(Box<Stage>),
-    /// Rows of weights, by their numbers.
+    /// Rows of a table of weights, by index.
     Table {
         target: usize,
         width: usize,
     },
-    Recurrent(Box<Recurrent>),
-    Each(Each),
-    Pair(Pair),
+    Recurrent(Box<RecurrentLayer>),
+    Unary(UnaryOp),
+    Binary(BinaryOp),
     MatMul,
     Clip,
     Softmax(i64),
@@ -63,7 +63,7 @@ pub(super) enum Op {
         axis: i64,
         epsilon: f32,
     },
-    /// One factor and one addend for each channel, the second axis.
+    /// One factor and one addend per channel, the second axis.
     Channels {
         scale: Vec<f32>,
         shift: Vec<f32>,
@@ -86,7 +86,8 @@ pub(super) enum Op {
     Concat(i64),
     Gather(i64),
     Slice(Option<[Vec<i64>; 3]>),
-    /// Sizes of the parts; else so many of one size, the last smaller where there is a rest.
+    /// Sizes of the parts; otherwise `parts` parts of equal size, with a smaller last one if
+    /// necessary.
     Split {
         axis: i64,
         sizes: Option<Vec<i64>>,
@@ -102,51 +103,57 @@ pub(super) enum Op {
     },
 }
 
-/// In old files an attribute, in others the second input.
+/// Axes: an attribute in old files, the second input in others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axes(pub Option<Vec<i64>>);
 
-/// Inputs of a node; those left out are none.
+/// Inputs of a node; `None` if one is left out.
 pub(super) type Inputs = Vec<Option<Tensor>>;
 
 impl Op {
+    /// Computes the outputs of the operator.
+    ///
     /// # Errors
-    /// What does not fit, or NaN.
+    /// An input does not fit, or a value is NaN.
     pub fn run(
         &self,
         mut inputs: Inputs,
         context: &mut Context<'_>,
-    ) -> Result<Vec<Tensor>, Trouble> {
+    ) -> Result<Vec<Tensor>, StepError> {
         let x = inputs.first_mut().and_then(Option::take).ok_or_else(|| missing(0))?;
-        let mut rest = Rest { inputs };
+        let mut rest = RemainingInputs { inputs };
         let one = match self {
             Self::Rows { target, stage } => rows(*target, *stage, &x, context)?,
             Self::Convolution { target, stage } => {
-                let of = &context.targets[*target].stages[*stage];
-                let shape = image(&x, of.input)?;
-                let values = to_pixels(&x.values, of.input);
-                let (output, dims) = (of.output, shape.with(of.output));
+                let product = &context.targets[*target].stages[*stage];
+                let shape = image(&x, product.input)?;
+                let values = to_pixels(&x.values, product.input);
+                let output = product.output;
+                let dims = shape.dims(product.output);
                 let sums = context.product(*target, *stage, &values)?;
                 Tensor::new(dims, of_pixels(&sums, output))
             }
-            Self::Grouped { target, of } => of.run(*target, &x, context)?,
+            Self::Grouped { target, convolution } => convolution.run(*target, &x, context)?,
             Self::Pool(stage) => {
                 let shape = image(&x, stage.input)?;
                 let mut to = Vec::new();
                 stage.run(None, &to_pixels(&x.values, stage.input), &mut to, context.scratch)?;
-                Tensor::new(shape.with(stage.output), of_pixels(&to, stage.output))
+                Tensor::new(shape.dims(stage.output), of_pixels(&to, stage.output))
             }
             Self::Table { target, width } => {
-                // Read here and not copied into a tensor: tables are large.
+                // Tables are large, so they are read in place.
                 table(&context.prepared[*target].weights, *width, &x)?
             }
-            Self::Recurrent(of) => {
-                let given =
-                    Given { lengths: rest.take(4), hidden: rest.take(5), cells: rest.take(6) };
-                return of.run(&x, &given, context);
+            Self::Recurrent(layer) => {
+                let given = InitialStates {
+                    lengths: rest.take(4),
+                    hidden: rest.take(5),
+                    cells: rest.take(6),
+                };
+                return layer.run(&x, &given, context);
             }
-            Self::Each(each) => x.each(|numbers| each.run(numbers)),
-            Self::Pair(pair) => {
+            Self::Unary(each) => x.each(|numbers| each.run(numbers)),
+            Self::Binary(pair) => {
                 let mut all = x;
                 for at in 1..rest.inputs.len() {
                     all = pair.run(all, &rest.get(at)?)?;
@@ -155,11 +162,11 @@ impl Op {
             }
             Self::MatMul => x.multiplied(&rest.get(1)?)?,
             Self::Clip => {
-                let bound = |of: Option<Tensor>, none: f32| {
-                    of.and_then(|of| of.values.first().copied()).unwrap_or(none)
+                let bound = |input: Option<Tensor>, default: f32| {
+                    input.and_then(|input| input.values.first().copied()).unwrap_or(default)
                 };
                 let (least, most) = (bound(rest.take(1), f32::MIN), bound(rest.take(2), f32::MAX));
-                x.each(|numbers| Each::Clip(least, most).run(numbers))
+                x.each(|numbers| UnaryOp::Clip(least, most).run(numbers))
             }
             Self::Softmax(axis) => shares(x, *axis)?,
             Self::Normalise { axis, epsilon } => {
@@ -170,7 +177,7 @@ impl Op {
             Self::CumSum { exclusive } => summed(x, &rest.get(1)?, *exclusive)?,
             Self::Where => chosen(&x, rest.get(1)?, rest.get(2)?)?,
             Self::Split { axis, sizes, parts } => {
-                let sizes = rest.take(1).map(|of| of.integers()).or_else(|| sizes.clone());
+                let sizes = rest.take(1).map(|axes| axes.integers()).or_else(|| sizes.clone());
                 return split(&x, *axis, sizes, *parts);
             }
             _ => self.moved(x, &mut rest)?,
@@ -178,8 +185,8 @@ impl Op {
         Ok(vec![one])
     }
 
-    /// Those that reduce numbers or only move them.
-    fn moved(&self, x: Tensor, rest: &mut Rest) -> Result<Tensor, Trouble> {
+    /// Computes operators that reduce or move numbers.
+    fn moved(&self, x: Tensor, rest: &mut RemainingInputs) -> Result<Tensor, StepError> {
         Ok(match self {
             Self::Reduce { how, axes, keeps, spares_empty } => {
                 let axes = rest.axes(axes, &x)?;
@@ -213,9 +220,9 @@ impl Op {
             Self::Unsqueeze(axes) => {
                 let axes = rest.given(axes);
                 let rank = x.dims.len() + axes.len();
-                let of =
+                let place =
                     |axis: &i64| place(*axis, rank).ok_or_else(|| format!("has no axis {axis}"));
-                let mut axes = axes.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+                let mut axes = axes.iter().map(place).collect::<Result<Vec<_>, _>>()?;
                 axes.sort_unstable();
                 let mut dims = x.dims.clone();
                 axes.into_iter().for_each(|axis| dims.insert(axis.min(dims.len()), 1));
@@ -246,30 +253,30 @@ impl Op {
     }
 }
 
-/// Inputs behind the first.
-struct Rest {
+/// Inputs after the first.
+struct RemainingInputs {
     inputs: Inputs,
 }
 
-impl Rest {
+impl RemainingInputs {
     fn take(&mut self, at: usize) -> Option<Tensor> {
         self.inputs.get_mut(at).and_then(Option::take)
     }
 
-    fn get(&mut self, at: usize) -> Result<Tensor, Misfit> {
+    fn get(&mut self, at: usize) -> Result<Tensor, Mismatch> {
         self.take(at).ok_or_else(|| missing(at))
     }
 
     fn given(&mut self, axes: &Axes) -> Vec<i64> {
-        axes.0.clone().or_else(|| self.take(1).map(|of| of.integers())).unwrap_or_default()
+        axes.0.clone().or_else(|| self.take(1).map(|axes| axes.integers())).unwrap_or_default()
     }
 
-    fn axes(&mut self, axes: &Axes, x: &Tensor) -> Result<Vec<usize>, Misfit> {
+    fn axes(&mut self, axes: &Axes, x: &Tensor) -> Result<Vec<usize>, Mismatch> {
         self.given(axes).into_iter().map(|axis| x.axis(axis)).collect()
     }
 }
 
-fn missing(at: usize) -> Misfit {
+fn missing(at: usize) -> Mismatch {
     format!("has no input {at}")
 }
 
@@ -278,9 +285,10 @@ fn rows(
     stage: usize,
     x: &Tensor,
     context: &mut Context<'_>,
-) -> Result<Tensor, Trouble> {
-    let of = &context.targets[target].stages[stage];
-    let (k, outputs) = (of.input.len(), of.output.len());
+) -> Result<Tensor, StepError> {
+    let product = &context.targets[target].stages[stage];
+    let k = product.input.len();
+    let outputs = product.output.len();
     let mut dims = x.dims.clone();
     match dims.last_mut() {
         Some(last) if *last == k => *last = outputs,
@@ -289,7 +297,7 @@ fn rows(
     Ok(Tensor::new(dims, context.product(target, stage, &x.values)?))
 }
 
-fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, Misfit> {
+fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, Mismatch> {
     let count = weights.len() / width;
     let mut values = Vec::with_capacity(numbers.values.len() * width);
     for number in numbers.integers() {
@@ -301,7 +309,7 @@ fn table(weights: &[f32], width: usize, numbers: &Tensor) -> Result<Tensor, Misf
     Ok(Tensor::new(dims, values))
 }
 
-fn shares(x: Tensor, axis: i64) -> Result<Tensor, Misfit> {
+fn shares(x: Tensor, axis: i64) -> Result<Tensor, Mismatch> {
     let at = x.axis(axis)?;
     let [_, along, within] = x.around(at);
     if within == 1 {
@@ -313,17 +321,18 @@ fn shares(x: Tensor, axis: i64) -> Result<Tensor, Misfit> {
     shares(x.transposed(&order)?, -1)?.transposed(&order)
 }
 
-/// Mean 0 and variance 1 of all numbers from an axis on, then the scale and the shift of each place.
+/// Normalizes all numbers from an axis on to mean 0 and variance 1, then applies the scale and the
+/// shift of each position.
 fn normalised(
     x: Tensor,
     axis: i64,
     epsilon: f32,
     scale: &Tensor,
     shift: Option<&Tensor>,
-) -> Result<Tensor, Misfit> {
+) -> Result<Tensor, Mismatch> {
     let at = x.axis(axis)?;
     let count: usize = x.dims[at..].iter().product();
-    let is_wide = |of: &Tensor| of.values.len() == count;
+    let is_wide = |input: &Tensor| input.values.len() == count;
     if count == 0 || !is_wide(scale) || shift.is_some_and(|shift| !is_wide(shift)) {
         return Err(format!("normalises {count} numbers with scales of {:?}", scale.dims));
     }
@@ -341,7 +350,7 @@ fn normalised(
     }))
 }
 
-fn channels(x: Tensor, scale: &[f32], shift: &[f32]) -> Result<Tensor, Misfit> {
+fn channels(x: Tensor, scale: &[f32], shift: &[f32]) -> Result<Tensor, Mismatch> {
     if x.dims.get(1) != Some(&scale.len()) {
         return Err(format!("has {} channels and is fed {:?}", scale.len(), x.dims));
     }
@@ -354,7 +363,7 @@ fn channels(x: Tensor, scale: &[f32], shift: &[f32]) -> Result<Tensor, Misfit> {
     }))
 }
 
-fn summed(x: Tensor, axis: &Tensor, exclusive: bool) -> Result<Tensor, Misfit> {
+fn summed(x: Tensor, axis: &Tensor, exclusive: bool) -> Result<Tensor, Mismatch> {
     let axis = x.axis(axis.integers().first().copied().unwrap_or(0))?;
     let [_, along, within] = x.around(axis);
     Ok(x.each(|numbers| {
@@ -371,8 +380,8 @@ fn summed(x: Tensor, axis: &Tensor, exclusive: bool) -> Result<Tensor, Misfit> {
     }))
 }
 
-fn chosen(is_first: &Tensor, x: Tensor, y: Tensor) -> Result<Tensor, Misfit> {
-    // Each repeated as far as all three together.
+fn chosen(is_first: &Tensor, x: Tensor, y: Tensor) -> Result<Tensor, Mismatch> {
+    // All three are broadcast to common dimensions.
     let whole = x.clone().paired(&y, |x, _| x)?.paired(is_first, |x, _| x)?.dims;
     let (x, y, is_first) =
         (x.expanded(&whole)?, y.expanded(&whole)?, is_first.clone().expanded(&whole)?);
@@ -381,44 +390,50 @@ fn chosen(is_first: &Tensor, x: Tensor, y: Tensor) -> Result<Tensor, Misfit> {
     Ok(Tensor::new(whole, values))
 }
 
-fn greatest(x: &Tensor, axis: i64, keeps: bool) -> Result<Tensor, Misfit> {
+fn greatest(x: &Tensor, axis: i64, keeps: bool) -> Result<Tensor, Mismatch> {
     let axis = x.axis(axis)?;
     let [before, along, within] = x.around(axis);
     let at = |at: usize| {
-        let of = |step: usize| x.values[(at / within * along + step) * within + at % within];
-        let better = |best: usize, step: usize| if of(step) > of(best) { step } else { best };
+        let value = |step: usize| x.values[(at / within * along + step) * within + at % within];
+        let better = |best: usize, step: usize| if value(step) > value(best) { step } else { best };
         (1..along).fold(0, better) as f32
     };
     let values = (0..before * within).map(at).collect();
     let mut dims = x.dims.clone();
-    match keeps {
-        true => dims[axis] = 1,
-        false => drop(dims.remove(axis)),
+    if keeps {
+        dims[axis] = 1;
+    } else {
+        dims.remove(axis);
     }
     Ok(Tensor::new(dims, values))
 }
 
-fn reshaped(dims: &[usize], to: &[i64], zero_is_zero: bool) -> Result<Vec<usize>, Misfit> {
+fn reshaped(dims: &[usize], to: &[i64], zero_is_zero: bool) -> Result<Vec<usize>, Mismatch> {
     let wrong = || format!("makes {to:?} of {dims:?}");
-    let of = |(at, n): (usize, &i64)| match *n {
+    let size = |(at, n): (usize, &i64)| match *n {
         0 if !zero_is_zero => dims.get(at).copied().ok_or_else(wrong),
         -1 => Ok(1),
         n => usize::try_from(n).map_err(|_| wrong()),
     };
-    let mut found = to.iter().enumerate().map(of).collect::<Result<Vec<_>, _>>()?;
+    let mut found = to.iter().enumerate().map(size).collect::<Result<Vec<_>, _>>()?;
     if let Some(open) = to.iter().position(|n| *n == -1) {
-        let (all, known) = (dims.iter().product::<usize>(), found.iter().product::<usize>());
+        let all = dims.iter().product::<usize>();
+        let known = found.iter().product::<usize>();
         found[open] = all.checked_div(known).ok_or_else(wrong)?;
     }
     Ok(found)
 }
 
-fn sliced(x: Tensor, given: Option<&[Vec<i64>; 3]>, rest: &mut Rest) -> Result<Tensor, Misfit> {
+fn sliced(
+    x: Tensor,
+    given: Option<&[Vec<i64>; 3]>,
+    rest: &mut RemainingInputs,
+) -> Result<Tensor, Mismatch> {
     let (starts, ends, axes, steps) = match given {
         Some([starts, ends, axes]) => (starts.clone(), ends.clone(), axes.clone(), Vec::new()),
         None => {
             let (starts, ends) = (rest.get(1)?.integers(), rest.get(2)?.integers());
-            let mut more = |at| rest.take(at).map(|of| of.integers()).unwrap_or_default();
+            let mut more = |at| rest.take(at).map(|axes| axes.integers()).unwrap_or_default();
             (starts, ends, more(3), more(4))
         }
     };
@@ -427,7 +442,7 @@ fn sliced(x: Tensor, given: Option<&[Vec<i64>; 3]>, rest: &mut Rest) -> Result<T
         let axis = x.axis(axes.get(at).copied().unwrap_or(at as i64))?;
         let by = steps.get(at).copied().unwrap_or(1);
         let size = x.dims[axis] as i64;
-        // Ends as large as i64 came through f32 and saturate.
+        // Ends as large as i64 were converted from `f32` and saturate.
         let cut = |at: i64, least: i64, most: i64| {
             let at = if at < 0 { at.saturating_add(size) } else { at };
             at.clamp(least, most)
@@ -454,7 +469,7 @@ fn split(
     axis: i64,
     sizes: Option<Vec<i64>>,
     parts: usize,
-) -> Result<Vec<Tensor>, Trouble> {
+) -> Result<Vec<Tensor>, StepError> {
     let axis = x.axis(axis)?;
     let each = x.dims[axis].div_ceil(parts.max(1));
     let even = |at: usize| x.dims[axis].saturating_sub(at * each).min(each);
@@ -487,7 +502,7 @@ mod tests {
             let [starts, ends, axes] = given.clone().map(|of| one(of[0]));
             let by = Some(Tensor::new(vec![1], vec![by]));
             let inputs = vec![None, starts, ends, axes, by];
-            sliced(empty.clone(), None, &mut Rest { inputs }).unwrap().dims
+            sliced(empty.clone(), None, &mut RemainingInputs { inputs }).unwrap().dims
         };
         assert_eq!(part(&given, -1.0), [2, 0]);
         assert_eq!(part(&given, 1.0), [2, 0]);

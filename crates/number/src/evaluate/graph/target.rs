@@ -1,32 +1,32 @@
-//! What formats are given to: weights, and what they are multiplied with.
+//! Targets: weights that have a format, and the products with them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use dyno_kernels::{Isa, WindowWeights};
 
-use super::super::stage::{Held, Layout, Ready, Scratch, Stage};
+use super::super::stage::{IntegerWidth, Layout, PreparedProduct, Scratch, Stage};
 use crate::assignment::Assignment;
 use crate::codec::{Conversion, NanError};
 use crate::format::Format;
 use crate::network::LayerKind;
 
-/// Packed weights that are kept, in bytes.
+/// Limit of the cached weights, in bytes.
 const PACKED_BYTES: usize = 1 << 30;
 
-/// Weights with their formats' names. Nodes that share the weights share them.
+/// Weights with the name of their layer. Nodes that share weights share a target.
 #[derive(Debug)]
 pub(super) struct Target {
     pub name: String,
     pub kind: LayerKind,
-    /// In the order of the file: what is read as it is, without a product, is this.
+    /// Weights in the order of the file, for uses without a product.
     pub weights: Vec<f32>,
-    /// Products that nodes make with them. Empty where nodes read them as they are.
+    /// Products with the weights; empty if nodes only read the weights.
     pub stages: Vec<Stage>,
 }
 
 impl Target {
-    /// What assignments call the weights and the inputs.
+    /// Returns the names of the weights and the input.
     pub fn names(&self) -> [String; 2] {
         [format!("{}.weight", self.name), format!("{}.input", self.name)]
     }
@@ -35,7 +35,7 @@ impl Target {
         self.names().map(|name| assignment.format(&name))
     }
 
-    /// The place of a product among those of the target; one that is there already is not made again.
+    /// Returns the index of a product among those of the target; adds it if there is no equal one.
     pub fn stage(&mut self, stage: Stage) -> usize {
         let is_same = |known: &Stage| {
             let (Some(a), Some(b)) = (&known.product, &stage.product) else { return false };
@@ -51,38 +51,39 @@ impl Target {
     }
 }
 
-/// A target in two formats.
+/// A target in the formats of its weights and its input.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    ready: Vec<Ready>,
-    /// Weights that are read as they are.
+    ready: Vec<PreparedProduct>,
+    /// Weights for uses without a product.
     pub weights: Arc<Vec<f32>>,
     pub input: Format,
 }
 
 impl Prepared {
-    /// Of numbers that are widened from codes already: those of each product, or those that are read as they are.
-    pub fn of(ready: Vec<Ready>, weights: Vec<f32>, input: Format) -> Self {
+    /// Creates a target from widened codes: the products, or the weights for uses without a
+    /// product.
+    pub fn new(ready: Vec<PreparedProduct>, weights: Vec<f32>, input: Format) -> Self {
         Self { ready, weights: Arc::new(weights), input }
     }
 
-    /// With the instructions of another set, where it multiplies by panels.
-    pub fn on(&mut self, isa: Isa) {
+    /// Multiplies with the given instruction set.
+    pub fn set_isa(&mut self, isa: Isa) {
         self.ready.iter_mut().for_each(|ready| ready.isa = isa);
     }
 }
 
-/// Weights as trials before have left them.
+/// Cache of weights in their formats.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
-    /// By target, product, format, and how whole numbers are held.
-    ordered: HashMap<(usize, usize, Format, Option<Held>), Arc<WindowWeights>>,
+pub(super) struct WeightCache {
+    /// By target, product, format and width of integers.
+    ordered: HashMap<(usize, usize, Format, Option<IntegerWidth>), Arc<WindowWeights>>,
     plain: HashMap<(usize, Format), Arc<Vec<f32>>>,
     bytes: usize,
 }
 
-impl Packed {
-    /// All targets in their formats.
+impl WeightCache {
+    /// Prepares all targets in their formats.
     ///
     /// # Errors
     /// A weight is NaN, and its format has none.
@@ -94,15 +95,24 @@ impl Packed {
         if self.bytes > PACKED_BYTES {
             *self = Self::default();
         }
-        targets.iter().enumerate().map(|(at, of)| self.one(at, of, formats(of))).collect()
+        targets
+            .iter()
+            .enumerate()
+            .map(|(at, target)| self.one(at, target, formats(target)))
+            .collect()
     }
 
-    fn one(&mut self, at: usize, of: &Target, formats: [Format; 2]) -> Result<Prepared, NanError> {
+    fn one(
+        &mut self,
+        at: usize,
+        target: &Target,
+        formats: [Format; 2],
+    ) -> Result<Prepared, NanError> {
         let mut ready = Vec::new();
-        for (place, stage) in of.stages.iter().enumerate() {
+        for (place, stage) in target.stages.iter().enumerate() {
             let product = stage.product.as_ref().expect("stages of targets have products");
             let layout = Layout::new(product, stage.input, formats);
-            let key = (at, place, formats[0], layout.held());
+            let key = (at, place, formats[0], layout.integer_width());
             let weights = match self.ordered.get(&key) {
                 Some(known) => Arc::clone(known),
                 None => {
@@ -112,20 +122,26 @@ impl Packed {
                     new
                 }
             };
-            ready.push(Ready { layout, weights, isa: Isa::best() });
+            ready.push(PreparedProduct { layout, weights, isa: Isa::best() });
         }
-        let weights = match of.stages.is_empty() {
-            true => self.plain(at, of, formats[0])?,
-            false => Arc::default(),
+        let weights = if target.stages.is_empty() {
+            self.plain(at, target, formats[0])?
+        } else {
+            Arc::default()
         };
         Ok(Prepared { ready, weights, input: formats[1] })
     }
 
-    fn plain(&mut self, at: usize, of: &Target, format: Format) -> Result<Arc<Vec<f32>>, NanError> {
+    fn plain(
+        &mut self,
+        at: usize,
+        target: &Target,
+        format: Format,
+    ) -> Result<Arc<Vec<f32>>, NanError> {
         if let Some(known) = self.plain.get(&(at, format)) {
             return Ok(Arc::clone(known));
         }
-        let mut weights = of.weights.clone();
+        let mut weights = target.weights.clone();
         if format != Format::F32 {
             format.quantise_slice(&mut weights, Conversion::default())?;
         }
@@ -136,18 +152,18 @@ impl Packed {
     }
 }
 
-/// What was seen of a target's inputs.
+/// Statistics of a target's inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct InputStats {
     pub max: f32,
-    /// 0 where nothing was below.
+    /// At most 0.
     pub min: f32,
     pub values: u64,
     pub macs: u64,
 }
 
-impl Seen {
-    /// With what another one saw.
+impl InputStats {
+    /// Adds other statistics.
     pub fn join(&mut self, other: Self) {
         self.max = self.max.max(other.max);
         self.min = self.min.min(other.min);
@@ -156,18 +172,18 @@ impl Seen {
     }
 }
 
-/// What steps work with.
+/// State of an execution.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub targets: &'a [Target],
     pub prepared: &'a [Prepared],
     pub scratch: &'a mut Scratch,
-    /// A place a target, if somebody asks.
-    pub seen: Option<&'a mut [Seen]>,
+    /// One entry per target, if statistics are collected.
+    pub stats: Option<&'a mut [InputStats]>,
 }
 
 impl Context<'_> {
-    /// The product of values with a target's weights.
+    /// Computes the product of values with a target's weights.
     ///
     /// # Errors
     /// A value is NaN, and the format has none.
@@ -177,11 +193,12 @@ impl Context<'_> {
         stage: usize,
         values: &[f32],
     ) -> Result<Vec<f32>, NanError> {
-        self.see(target, values, 0);
+        self.record(target, values, 0);
         self.product_again(target, stage, values)
     }
 
-    /// The product of values that the target was fed before, with other weights: they count once.
+    /// Computes another product of values that the target multiplied before. Statistics count these
+    /// values once.
     ///
     /// # Errors
     /// A value is NaN, and the format has none.
@@ -191,24 +208,24 @@ impl Context<'_> {
         stage: usize,
         values: &[f32],
     ) -> Result<Vec<f32>, NanError> {
-        let of = &self.targets[target].stages[stage];
-        let images = values.len() / of.input.len().max(1);
-        let rows = images * of.output.pixels();
-        let weights = of.product.as_ref().map_or(0, |product| product.weights.len());
-        self.see(target, &[], rows as u64 * weights as u64);
-        let mut to = Vec::with_capacity(images * of.output.len());
-        of.run(Some(&self.prepared[target].ready[stage]), values, &mut to, self.scratch)?;
+        let product = &self.targets[target].stages[stage];
+        let images = values.len() / product.input.len().max(1);
+        let rows = images * product.output.pixels();
+        let weights = product.product.as_ref().map_or(0, |product| product.weights.len());
+        self.record(target, &[], rows as u64 * weights as u64);
+        let mut to = Vec::with_capacity(images * product.output.len());
+        product.run(Some(&self.prepared[target].ready[stage]), values, &mut to, self.scratch)?;
         Ok(to)
     }
 
-    /// Keeps in mind what a target is fed.
-    pub fn see(&mut self, target: usize, values: &[f32], macs: u64) {
-        if let Some(seen) = self.seen.as_deref_mut() {
-            let seen = &mut seen[target];
-            seen.max = values.iter().fold(seen.max, |max, x| max.max(x.abs()));
-            seen.min = values.iter().fold(seen.min, |min, x| min.min(*x));
-            seen.values += values.len() as u64;
-            seen.macs += macs;
+    /// Adds the input of a target to the statistics.
+    pub fn record(&mut self, target: usize, values: &[f32], macs: u64) {
+        if let Some(stats) = self.stats.as_deref_mut() {
+            let stats = &mut stats[target];
+            stats.max = values.iter().fold(stats.max, |max, x| max.max(x.abs()));
+            stats.min = values.iter().fold(stats.min, |min, x| min.min(*x));
+            stats.values += values.len() as u64;
+            stats.macs += macs;
         }
     }
 }

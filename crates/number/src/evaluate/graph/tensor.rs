@@ -1,51 +1,55 @@
-//! Values of a graph, and what only moves or pairs their numbers.
+//! Values of a graph, and operators that move or combine their numbers.
 //!
-//! Whole numbers and truths are `f32` as well: below 2^24 they are exact, and no model here counts further.
+//! Integers and booleans are `f32` as well. They are exact below 2^24, and the models here do not
+//! exceed that.
 
 use std::sync::Arc;
 
 use dyno_kernels::{Isa, Rows, mix};
 
-/// Numbers in row-major order, as ONNX has them.
+/// Numbers in row-major order, as in ONNX.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {
     pub dims: Vec<usize>,
     pub values: Arc<Vec<f32>>,
 }
 
-/// What does not fit, for people.
-pub(super) type Misfit = String;
+/// Sentence that describes an input that does not fit.
+pub(super) type Mismatch = String;
 
-/// Numbers that a value is repeated to at most: whoever asks for more has no such memory.
+/// Maximum number of elements of an expanded value, to bound its memory.
 const LARGEST: usize = 1 << 31;
 
-/// Places in dimensions, if a word can count them.
+/// Returns the number of elements; `None` on overflow.
 fn counted(dims: &[usize]) -> Option<usize> {
     dims.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))
 }
 
 impl Tensor {
+    /// Creates a tensor.
+    ///
     /// # Panics
-    /// There is not a number for each place.
+    /// If the number of values is not the product of the dimensions.
     pub fn new(dims: Vec<usize>, values: Vec<f32>) -> Self {
         assert_eq!(dims.iter().product::<usize>(), values.len(), "a number for each place");
         Self { dims, values: Arc::new(values) }
     }
 
-    /// The same numbers in other dimensions.
-    pub fn with_dims(self, dims: Vec<usize>) -> Result<Self, Misfit> {
-        match counted(&dims) == Some(self.values.len()) {
-            true => Ok(Self { dims, values: self.values }),
-            false => Err(format!("makes {dims:?} of {:?}", self.dims)),
+    /// Returns the numbers in other dimensions.
+    pub fn with_dims(self, dims: Vec<usize>) -> Result<Self, Mismatch> {
+        if counted(&dims) == Some(self.values.len()) {
+            Ok(Self { dims, values: self.values })
+        } else {
+            Err(format!("makes {dims:?} of {:?}", self.dims))
         }
     }
 
-    /// The numbers, without a copy where nobody else has them.
+    /// Returns the numbers, without a copy if they are not shared.
     pub fn into_values(self) -> Vec<f32> {
         Arc::try_unwrap(self.values).unwrap_or_else(|shared| shared.as_ref().clone())
     }
 
-    /// Each number by itself.
+    /// Changes the numbers in place.
     pub fn each(self, change: impl Fn(&mut [f32])) -> Self {
         let dims = self.dims.clone();
         let mut values = self.into_values();
@@ -53,23 +57,23 @@ impl Tensor {
         Self::new(dims, values)
     }
 
-    /// Numbers as counts, axes or places.
+    /// Returns the numbers as counts, axes or indices.
     pub fn integers(&self) -> Vec<i64> {
         self.values.iter().map(|x| *x as i64).collect()
     }
 
-    /// An axis that may be counted from the last.
-    pub fn axis(&self, axis: i64) -> Result<usize, Misfit> {
+    /// Returns the index of an axis, which may be counted from the last.
+    pub fn axis(&self, axis: i64) -> Result<usize, Mismatch> {
         place(axis, self.dims.len()).ok_or_else(|| format!("has no axis {axis} in {:?}", self.dims))
     }
 
-    /// Numbers before an axis, along it, and within one step of it.
+    /// Returns the number of elements before an axis, along it, and within one step of it.
     pub fn around(&self, axis: usize) -> [usize; 3] {
         let (before, behind) = (&self.dims[..axis], &self.dims[axis + 1..]);
         [before.iter().product(), self.dims[axis], behind.iter().product()]
     }
 
-    pub fn transposed(&self, order: &[usize]) -> Result<Self, Misfit> {
+    pub fn transposed(&self, order: &[usize]) -> Result<Self, Mismatch> {
         let rank = self.dims.len();
         let is_order = order.len() == rank && (0..rank).all(|axis| order.contains(&axis));
         if !is_order {
@@ -89,26 +93,26 @@ impl Tensor {
         Ok(Self::new(dims, values))
     }
 
-    /// Two with each other, one of which may be repeated along axes (ONNX, "Broadcasting").
-    pub fn paired(self, other: &Self, of: impl Fn(f32, f32) -> f32) -> Result<Self, Misfit> {
+    /// Combines two tensors with broadcasting (ONNX, "Broadcasting").
+    pub fn paired(self, other: &Self, combine: impl Fn(f32, f32) -> f32) -> Result<Self, Mismatch> {
         if self.dims == other.dims {
             let others = &other.values;
             let change = |values: &mut [f32]| {
-                values.iter_mut().zip(others.iter()).for_each(|(x, y)| *x = of(*x, *y));
+                values.iter_mut().zip(others.iter()).for_each(|(x, y)| *x = combine(*x, *y));
             };
             return Ok(self.each(change));
         }
         let dims = broadcast(&self.dims, &other.dims)
             .ok_or_else(|| format!("pairs {:?} with {:?}", self.dims, other.dims))?;
-        let steps = [&self.dims, &other.dims].map(|of| repeated(of, &dims));
+        let steps = [&self.dims, &other.dims].map(|from| repeated(from, &dims));
         if dims == self.dims {
-            // The first stays as large as it is: in place.
+            // The first tensor keeps its dimensions, so it is changed in place.
             let change = |values: &mut [f32]| {
                 rows(&dims, [&steps[0], &steps[1]], |[a, b], [_, step], count| {
                     let (x, y) = (&mut values[a..a + count], &other.values[b..]);
                     match step {
-                        0 => x.iter_mut().for_each(|x| *x = of(*x, y[0])),
-                        _ => x.iter_mut().zip(y).for_each(|(x, y)| *x = of(*x, *y)),
+                        0 => x.iter_mut().for_each(|x| *x = combine(*x, y[0])),
+                        _ => x.iter_mut().zip(y).for_each(|(x, y)| *x = combine(*x, *y)),
                     }
                 });
             };
@@ -118,25 +122,25 @@ impl Tensor {
         rows(&dims, [&steps[0], &steps[1]], |[a, b], steps, count| {
             let (x, y) = (&self.values[a..], &other.values[b..]);
             match steps {
-                [1, 1] => values.extend(x[..count].iter().zip(y).map(|(x, y)| of(*x, *y))),
-                [1, 0] => values.extend(x[..count].iter().map(|x| of(*x, y[0]))),
-                [0, 1] => values.extend(y[..count].iter().map(|y| of(x[0], *y))),
-                [i, j] => values.extend((0..count).map(|at| of(x[at * i], y[at * j]))),
+                [1, 1] => values.extend(x[..count].iter().zip(y).map(|(x, y)| combine(*x, *y))),
+                [1, 0] => values.extend(x[..count].iter().map(|x| combine(*x, y[0]))),
+                [0, 1] => values.extend(y[..count].iter().map(|y| combine(x[0], *y))),
+                [i, j] => values.extend((0..count).map(|at| combine(x[at * i], y[at * j]))),
             }
         });
         Ok(Self::new(dims, values))
     }
 
-    /// Repeated as far as dimensions ask for (`Expand`).
-    pub fn expanded(self, dims: &[usize]) -> Result<Self, Misfit> {
+    /// Repeats the values along axes (`Expand`).
+    pub fn expanded(self, dims: &[usize]) -> Result<Self, Mismatch> {
         let count = counted(dims).filter(|count| *count <= LARGEST);
         let count = count.ok_or_else(|| format!("repeats {:?} as far as {dims:?}", self.dims))?;
         let ones = Self::new(dims.to_vec(), vec![0.0; count]);
         self.paired(&ones, |x, _| x)
     }
 
-    /// One behind the other along an axis.
-    pub fn joined(parts: &[Self], axis: usize) -> Result<Self, Misfit> {
+    /// Concatenates tensors along an axis.
+    pub fn joined(parts: &[Self], axis: usize) -> Result<Self, Mismatch> {
         let first = &parts[0];
         let alike = |part: &Self| {
             part.dims.len() == first.dims.len()
@@ -163,16 +167,16 @@ impl Tensor {
         Ok(Self::new(dims, values))
     }
 
-    /// Steps `first`, `first + by` and so on of an axis, `count` of them.
+    /// Returns `count` steps of an axis: `first`, `first + by` and so on.
     pub fn sliced(&self, axis: usize, first: usize, by: i64, count: usize) -> Self {
         let place = |at: usize| (first as i64 + at as i64 * by) as usize;
         self.picked(axis, &(0..count).map(place).collect::<Vec<_>>())
     }
 
-    /// Steps of an axis, by their places.
+    /// Returns the given steps of an axis.
     ///
     /// # Panics
-    /// There is no such place.
+    /// If a step does not exist.
     fn picked(&self, axis: usize, places: &[usize]) -> Self {
         let [before, along, within] = self.around(axis);
         let mut dims = self.dims.clone();
@@ -186,20 +190,21 @@ impl Tensor {
         Self::new(dims, values)
     }
 
-    /// `Gather`: the steps of an axis that `indices` name; its dimensions stand in place of the axis.
-    pub fn gathered(&self, axis: usize, indices: &Self) -> Result<Self, Misfit> {
+    /// Returns the steps of an axis that `indices` select. The dimensions of `indices` replace the
+    /// axis (`Gather`).
+    pub fn gathered(&self, axis: usize, indices: &Self) -> Result<Self, Mismatch> {
         let along = self.dims[axis];
-        let of = |index: &i64| {
+        let checked = |index: &i64| {
             place(*index, along).ok_or_else(|| format!("has no place {index} of {along}"))
         };
-        let places = indices.integers().iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let places = indices.integers().iter().map(checked).collect::<Result<Vec<_>, _>>()?;
         let picked = self.picked(axis, &places);
         let dims = [&self.dims[..axis], &indices.dims, &self.dims[axis + 1..]].concat();
         picked.with_dims(dims)
     }
 
-    /// Sums, means or largest numbers over axes; all axes where none is said.
-    pub fn reduced(&self, axes: &[usize], keeps: bool, how: Reduction) -> Result<Self, Misfit> {
+    /// Reduces axes to their sum, mean or maximum. An empty list stands for all axes.
+    pub fn reduced(&self, axes: &[usize], keeps: bool, how: Reduction) -> Result<Self, Mismatch> {
         let rank = self.dims.len();
         let is_reduced = |axis: &usize| axes.is_empty() || axes.contains(axis);
         let order: Vec<usize> = (0..rank)
@@ -226,12 +231,13 @@ impl Tensor {
         Ok(Self::new(dims.collect(), values))
     }
 
-    /// Each matrix of one with the one of the other (`MatMul`), sums in the order of k.
-    pub fn multiplied(&self, other: &Self) -> Result<Self, Misfit> {
+    /// Multiplies matrices with broadcasting of the outer axes (`MatMul`). Sums are in the order of
+    /// k.
+    pub fn multiplied(&self, other: &Self) -> Result<Self, Mismatch> {
         let wrong = || format!("multiplies {:?} by {:?}", self.dims, other.dims);
         let [.., m, k] = self.dims[..] else { return Err(wrong()) };
         let [.., other_k, n] = other.dims[..] else { return Err(wrong()) };
-        let outer = |of: &Self| of.dims[..of.dims.len() - 2].to_vec();
+        let outer = |tensor: &Self| tensor.dims[..tensor.dims.len() - 2].to_vec();
         let (a, b) = (outer(self), outer(other));
         let whole = broadcast(&a, &b).filter(|_| k == other_k).ok_or_else(wrong)?;
         let steps = [repeated(&a, &whole), repeated(&b, &whole)];
@@ -252,7 +258,7 @@ impl Tensor {
     }
 }
 
-/// What becomes of several numbers.
+/// A reduction of several numbers to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reduction {
     Sum,
@@ -260,7 +266,7 @@ pub(super) enum Reduction {
     Max,
 }
 
-/// A place or an axis that may be counted from the last.
+/// Converts an index that may be counted from the end; `None` if it is out of range.
 pub(super) fn place(at: i64, count: usize) -> Option<usize> {
     let at = if at < 0 { at.checked_add(i64::try_from(count).ok()?)? } else { at };
     usize::try_from(at).ok().filter(|at| *at < count)
@@ -272,10 +278,10 @@ fn strides(dims: &[usize]) -> Vec<usize> {
 
 fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
-    let of = |dims: &[usize], axis: usize| {
+    let size = |dims: &[usize], axis: usize| {
         (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis])
     };
-    let dim = |axis| match (of(a, axis), of(b, axis)) {
+    let dim = |axis| match (size(a, axis), size(b, axis)) {
         (x, y) if x == y || y == 1 => Some(x),
         (1, y) => Some(y),
         _ => None,
@@ -283,19 +289,19 @@ fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     (0..rank).map(dim).collect()
 }
 
-/// Steps of a value in dimensions that it is repeated to.
+/// Returns the strides of a value in the dimensions to which it is broadcast.
 fn repeated(dims: &[usize], to: &[usize]) -> Vec<usize> {
     let strides = strides(dims);
     let missing = to.len() - dims.len();
-    let of = |axis: usize| match axis.checked_sub(missing) {
+    let step = |axis: usize| match axis.checked_sub(missing) {
         Some(axis) if dims[axis] != 1 => strides[axis],
         _ => 0,
     };
-    (0..to.len()).map(of).collect()
+    (0..to.len()).map(step).collect()
 }
 
-/// All rows of dimensions, the last axis of which they are: where each begins in values with such steps, their
-/// steps along it, and its length.
+/// Calls `row` for each row along the last axis: with its offsets in values of these strides, their
+/// strides along the row, and its length.
 fn rows<const N: usize>(
     dims: &[usize],
     steps: [&Vec<usize>; N],

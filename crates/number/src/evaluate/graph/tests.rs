@@ -1,4 +1,5 @@
-//! Graphs beside slow twins of their layers, beside the engine of chains, and what shortcuts may not change.
+//! Compares graphs with slow implementations of their layers and with the engine of chains, and
+//! checks that caches do not change results.
 
 mod cells;
 mod packed;
@@ -11,8 +12,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::evaluate::tests::{format, images, network as chain};
-use crate::evaluate::{Evaluator, Samples};
-use crate::network::{Layerwise, Network};
+use crate::evaluate::{ChainEvaluator, Samples};
+use crate::network::{LayerwiseScope, Network};
 use crate::objective::Objective;
 use crate::platform::Platform;
 use crate::tune::{self, Journal, Settings};
@@ -23,29 +24,33 @@ fn base() -> Assignment {
     Assignment::new(Vec::new(), Vec::new())
 }
 
-fn fed(dims: &[usize], right: Right) -> Fed {
+fn fed(dims: &[usize], correctness: CorrectnessRule) -> GraphSamples {
     let size: usize = dims.iter().product();
     let values = images(COUNT * size).into_iter().map(|x| 2.0 * x - 1.0).collect();
-    Fed { inputs: vec![Input { dims: dims.to_vec(), values }], lengths: None, right }
+    GraphSamples {
+        inputs: vec![GraphInput { dims: dims.to_vec(), values }],
+        lengths: None,
+        correctness,
+    }
 }
 
 fn sets() -> [Vec<usize>; 3] {
     [(0..COUNT).step_by(3).collect(), (0..COUNT).collect(), Vec::new()]
 }
 
-/// Formats of all objects by numbers.
+/// Assigns formats to all objects by number.
 fn assigned(objects: &[String], choices: &[u32]) -> Assignment {
     let formats = choices.iter().cycle().take(objects.len()).map(|choice| format(*choice));
     let names = objects.iter().map(|name| vec![name.clone()]).collect();
     Assignment::new(names, formats.collect())
 }
 
-fn tuned(graph: &Graph) -> Network {
+fn tuned(graph: &GraphEvaluator) -> Network {
     Network {
         name: "graph".into(),
         platform: Platform::named("paper").expect("built in"),
         layers: graph.profile(),
-        layerwise: Layerwise::WeightOnly,
+        layerwise: LayerwiseScope::WeightOnly,
         objective: Objective::Bits,
         error_margin: 0.1,
         external: None,
@@ -53,7 +58,7 @@ fn tuned(graph: &Graph) -> Network {
     }
 }
 
-/// A residual block with a normalisation that is folded, channels by themselves, and two branches that are
+/// A residual block with a folded normalization, a depthwise convolution, and two branches that are
 /// joined.
 fn residual(seed: u64) -> Result<Model, BuildError> {
     let mut net = Builder::new("residual", Weights::seeded(seed));
@@ -106,21 +111,21 @@ fn normal(net: &mut Builder, name: &str, x: &Name, channels: usize) -> Result<Na
     net.node("BatchNormalization", &[x, &scale?, &shift?, &mean?, &variance?], &[])
 }
 
-/// Which cells.
+/// Kind of cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cells {
     Lstm,
-    /// An LSTM that looks at its cells, forgets as much as it takes in, and is clipped.
+    /// An LSTM with peepholes, coupled gates and clipping.
     Peeping,
     Gru,
     /// A GRU that resets the state, and not its product.
     ResetsFirst,
 }
 
-/// What sums of gates are clipped at.
+/// Limit of the sums of gates.
 const CLIP: f32 = 0.4;
 
-/// Letters to numbers: a table, a layer of cells over them, and a second call of the same cells.
+/// A table of letters, a recurrent layer, and a second use of its cells.
 fn spoken(kind: Cells, seed: u64) -> Result<Model, BuildError> {
     let mut net = Builder::new("spoken", Weights::seeded(seed));
     let letters = net.input("letters", Element::I64, &[Dim::symbol("N"), Dim::symbol("T")]);
@@ -161,12 +166,13 @@ fn spoken(kind: Cells, seed: u64) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn letters(lengths: Option<Vec<usize>>, right: Right) -> Fed {
+fn letters(lengths: Option<Vec<usize>>, correctness: CorrectnessRule) -> GraphSamples {
     let values = images(COUNT * 8).into_iter().map(|x| (x * 9.0).floor()).collect();
-    Fed { inputs: vec![Input { dims: vec![8], values }], lengths, right }
+    GraphSamples { inputs: vec![GraphInput { dims: vec![8], values }], lengths, correctness }
 }
 
-/// One step of a format, for few: sums of `f32` may fall beside those of `f64`.
+/// Few numbers may differ by one step of a format, because sums in `f32` and `f64` may round
+/// differently.
 fn near(found: &[f32], expected: &[f64], is_f32: bool) -> bool {
     let scale = expected.iter().fold(1e-3_f64, |max, x| max.max(x.abs()));
     let limit = if is_f32 { 1e-5 } else { 0.05 };
@@ -182,13 +188,13 @@ proptest! {
         let model = chain(3, seed).unwrap();
         let values = images(COUNT * 216);
         let samples = Samples { values: values.clone(), labels: vec![0; COUNT] };
-        let mut chained = Evaluator::new(&model, samples, sets()).unwrap();
-        let inputs = vec![Input { dims: vec![3, 9, 8], values }];
-        let fed = Fed { inputs, lengths: None, right: Right::Labels(vec![0; COUNT]) };
-        let mut graph = Graph::new(&model, fed, sets()).unwrap();
+        let mut chained = ChainEvaluator::new(&model, samples, sets()).unwrap();
+        let inputs = vec![GraphInput { dims: vec![3, 9, 8], values }];
+        let fed = GraphSamples { inputs, lengths: None, correctness: CorrectnessRule::Labels(vec![0; COUNT]) };
+        let mut graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
         prop_assert_eq!(graph.objects(), chained.objects());
         for (found, expected) in graph.profile().iter().zip(chained.profile().unwrap()) {
-            // Sums in another order.
+            // Sums are computed in another order.
             let off = (found.activation_max / expected.activation_max - 1.0).abs();
             prop_assert!(off < 1e-6, "{found:?} {expected:?}");
             prop_assert_eq!(&Layer { activation_max: expected.activation_max, ..found.clone() }, &expected);
@@ -205,9 +211,9 @@ proptest! {
     #[test]
     fn branches_are_those_of_a_slow_twin(seed: u64, choices in prop::collection::vec(0_u32..224, 8)) {
         let model = residual(seed).unwrap();
-        let fed = fed(&[3, 7, 6], Right::Agreement(Agreement::Top));
+        let fed = fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top));
         let image = fed.inputs[0].values[126..252].to_vec();
-        let mut graph = Graph::new(&model, fed, sets()).unwrap();
+        let mut graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
         let expected = ["first", "depthwise", "grouped", "fc"];
         let objects: Vec<String> = expected.iter().flat_map(|name| [format!("{name}.weight"), format!("{name}.input")]).collect();
         prop_assert_eq!(graph.objects(), objects);
@@ -226,9 +232,9 @@ proptest! {
         let kind = [Cells::Lstm, Cells::Peeping, Cells::Gru, Cells::ResetsFirst][kind];
         let model = spoken(kind, seed).unwrap();
         let lengths = Some((0..COUNT).map(|at| if at == 4 { length } else { 1 + at % 8 }).collect());
-        let fed = letters(lengths, Right::Agreement(Agreement::Cosine(0.9)));
+        let fed = letters(lengths, CorrectnessRule::Agreement(Agreement::Cosine(0.9)));
         let word = fed.inputs[0].values[32..32 + length].to_vec();
-        let mut graph = Graph::new(&model, fed, sets()).unwrap();
+        let mut graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
         let quantised = assigned(&graph.objects(), &choices);
         for assignment in [base(), quantised] {
             let expected = twin::spoken(&model, kind, &assignment, &word);
@@ -237,25 +243,24 @@ proptest! {
         }
     }
 
-    /// What was kept, how many threads there are and where a trial ends change nothing.
+    /// Caches, the number of threads and early ends of trials change no result.
     #[test]
     fn shortcuts_change_no_result(
         choices in prop::collection::vec(prop::collection::vec(0_u32..224, 8), 3),
         mixed in prop::collection::vec((0_usize..3, 0_usize..3, any::<bool>(), 0.0_f64..1.1), 6),
         is_image: bool,
     ) {
-        let agreement = Right::Agreement(if is_image { Agreement::Top } else { Agreement::Cosine(0.97) });
-        let (model, fed) = match is_image {
-            true => (residual(5).unwrap(), fed(&[3, 7, 6], agreement)),
-            false => {
-                let lengths = (0..COUNT).map(|at| 1 + at % 8).collect();
-                (spoken(Cells::Gru, 5).unwrap(), letters(Some(lengths), agreement))
-            }
+        let agreement = CorrectnessRule::Agreement(if is_image { Agreement::Top } else { Agreement::Cosine(0.97) });
+        let (model, fed) = if is_image {
+            (residual(5).unwrap(), fed(&[3, 7, 6], agreement))
+        } else {
+            let lengths = (0..COUNT).map(|at| 1 + at % 8).collect();
+            (spoken(Cells::Gru, 5).unwrap(), letters(Some(lengths), agreement))
         };
-        let mut fast = Graph::new(&model, fed.clone(), sets()).unwrap().with_limits(3, 100_000);
-        let mut slow = Graph::new(&model, fed, sets()).unwrap().with_limits(1, 0);
+        let mut fast = GraphEvaluator::new(&model, fed.clone(), sets()).unwrap().with_limits(3, 100_000);
+        let mut slow = GraphEvaluator::new(&model, fed, sets()).unwrap().with_limits(1, 0);
         for (front, back, is_small, decides) in mixed {
-            // Trials that begin alike.
+            // Trials with equal formats at the beginning.
             let mut formats = choices[front].clone();
             formats[3] = choices[back][3];
             formats[7] = choices[back][7];
@@ -280,27 +285,35 @@ proptest! {
 #[test]
 fn what_is_kept_is_used() {
     let model = residual(3).unwrap();
-    let mut graph =
-        Graph::new(&model, fed(&[3, 7, 6], Right::Agreement(Agreement::Top)), sets()).unwrap();
+    let mut graph = GraphEvaluator::new(
+        &model,
+        fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top)),
+        sets(),
+    )
+    .unwrap();
     let assignment = assigned(&graph.objects(), &[8]);
     let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
     graph.evaluate(&trial).unwrap();
-    let blocks = graph.fed.blocks(&graph.sets[1], BLOCK);
-    let kept = graph.kept_for(&trial, blocks.len());
+    let blocks = graph.samples.blocks(&graph.sets[1], BLOCK);
+    let caches = graph.caches_for(&trial, blocks.len());
     let prepared = graph.prepared(&trial.assignment).unwrap();
-    let plan = graph.plan(&prepared, &kept, &blocks);
+    let plan = graph.plan(&prepared, &caches, &blocks);
     let needed = plan.steps.needed(&plan.begin(0, &blocks[0]));
     let needed = plan.steps.steps.iter().zip(needed).filter(|(_, is_needed)| *is_needed);
     let needed: Vec<&str> = needed.map(|(step, _)| step.node.0.as_str()).collect();
-    // The builder names outputs by an Identity.
+    // The builder names outputs with an Identity.
     assert_eq!(needed, ["Gemm", "Gemm", "Identity"], "the last product, and its bias");
 }
 
 #[test]
 fn weights_that_are_used_twice_are_one_object() {
     let model = spoken(Cells::Gru, 1).unwrap();
-    let graph =
-        Graph::new(&model, letters(None, Right::Agreement(Agreement::Top)), sets()).unwrap();
+    let graph = GraphEvaluator::new(
+        &model,
+        letters(None, CorrectnessRule::Agreement(Agreement::Top)),
+        sets(),
+    )
+    .unwrap();
     let found: Vec<_> = graph
         .profile()
         .iter()
@@ -308,7 +321,7 @@ fn weights_that_are_used_twice_are_one_object() {
         .collect();
     let layer =
         |name: &str, weights, activations, macs| (name.to_owned(), weights, activations, macs);
-    // Eight steps each, of twice.
+    // Eight steps each, for two samples.
     let expected = [
         layer("table", 54, 0, 0),
         layer("cells", 108, 96, 16 * 108),
@@ -321,13 +334,13 @@ fn weights_that_are_used_twice_are_one_object() {
 #[test]
 fn a_graph_is_tuned() {
     let model = residual(2).unwrap();
-    let fed = fed(&[3, 7, 6], Right::Agreement(Agreement::Top));
-    let mut graph = Graph::new(&model, fed, sets()).unwrap();
+    let fed = fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top));
+    let mut graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
     let network = tuned(&graph);
     let mut evaluate =
         |trials: &[Trial]| trials.iter().map(|trial| graph.evaluate(trial)).collect::<Vec<_>>();
     let outcome =
-        tune::tune(&network, &Settings::default(), Journal::none(), &mut evaluate, &mut |_| ());
+        tune::tune(&network, &Settings::default(), Journal::disabled(), &mut evaluate, &mut |_| ());
     assert_eq!(outcome.noise, Some([1.0, 1.0]), "FLOAT(32) agrees with itself");
     let answer = outcome.answer.expect("FLOAT(32) at least");
     assert!(answer.accuracy >= 0.9 && answer.objective < outcome.base_objective / 2.0);
@@ -335,19 +348,19 @@ fn a_graph_is_tuned() {
 
 #[test]
 fn what_cannot_be_done_is_told() {
-    let refused = |op: &str, dims: &[usize], fed: Fed| {
+    let refused = |op: &str, dims: &[usize], fed: GraphSamples| {
         let mut net = Builder::new("other", Weights::seeded(1));
         let shape = std::iter::once(Dim::symbol("N")).chain(dims.iter().map(|n| (*n).into()));
         let x = net.input("x", Element::F32, &shape.collect::<Vec<Dim>>());
         let y = net.node(op, &[&x], &[]).unwrap();
         net.output("y", &y).unwrap();
-        Graph::new(&net.finish(), fed, Default::default()).unwrap_err().to_string()
+        GraphEvaluator::new(&net.finish(), fed, Default::default()).unwrap_err().to_string()
     };
-    let labels = |count: usize| Right::Labels(vec![0; count]);
-    let one = |right| Fed {
-        inputs: vec![Input { dims: vec![4], values: vec![0.0; 8] }],
+    let labels = |count: usize| CorrectnessRule::Labels(vec![0; count]);
+    let one = |correctness| GraphSamples {
+        inputs: vec![GraphInput { dims: vec![4], values: vec![0.0; 8] }],
         lengths: None,
-        right,
+        correctness,
     };
     let expected = "Sin (Sin_0) is none that the built-in engine has; such a model needs a program, \
                     `cmd_fullset`";
@@ -361,12 +374,12 @@ fn what_cannot_be_done_is_told() {
         "expected a label for each of 2 samples, found 3"
     );
     assert_eq!(
-        refused("Relu", &[4], one(Right::Labels(vec![0, 4]))),
+        refused("Relu", &[4], one(CorrectnessRule::Labels(vec![0, 4]))),
         "expected labels below 4, the outputs of the model, found 4"
     );
-    let lengths = Fed { lengths: Some(vec![1, 9]), ..one(labels(2)) };
+    let lengths = GraphSamples { lengths: Some(vec![1, 9]), ..one(labels(2)) };
     assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");
-    let none = Fed { inputs: Vec::new(), lengths: None, right: labels(0) };
+    let none = GraphSamples { inputs: Vec::new(), lengths: None, correctness: labels(0) };
     assert_eq!(
         refused("Relu", &[4], none),
         "expected samples of each input: x, found samples of 0"

@@ -1,15 +1,16 @@
-//! Goes through the steps of a graph, from what it is fed to its answer: of the evaluator, and of packed models.
+//! Executes the steps of a graph, for the evaluator and for packed models.
 
 use super::read::Steps;
-use super::step::Trouble;
+use super::step::StepError;
 use super::target::Context;
 use super::tensor::Tensor;
 
-/// Which step failed, and why.
-pub(super) type Stopped = (usize, Trouble);
+/// Index of the failed step, and the reason.
+pub(super) type StepFailure = (usize, StepError);
 
 impl Steps {
-    /// What is there before any step: inputs, in the order of the model, and constants.
+    /// Returns the values that exist before any step: inputs, in the order of the model, and
+    /// constants.
     pub fn begin(&self, inputs: impl IntoIterator<Item = Tensor>) -> Vec<Option<Tensor>> {
         let mut values = vec![None; self.values];
         for (value, input) in self.inputs.iter().zip(inputs) {
@@ -21,7 +22,7 @@ impl Steps {
         values
     }
 
-    /// Steps without which there is no answer, as some values are there.
+    /// Returns which steps are necessary for the answer, given the values that exist.
     pub fn needed(&self, values: &[Option<Tensor>]) -> Vec<bool> {
         let mut is_asked = vec![false; values.len()];
         is_asked[self.output] = values[self.output].is_none();
@@ -37,19 +38,19 @@ impl Steps {
         is_needed
     }
 
-    /// The answer, from values that are there; `made` is told of each that a step makes. A value is let go as
-    /// soon as nobody asks for it any more.
+    /// Computes the answer from existing values, and calls `made` with each value that a step
+    /// produces. A value is dropped after its last use.
     ///
     /// # Errors
-    /// What a step cannot do.
+    /// The step that failed, and the reason.
     pub fn answer(
         &self,
         mut values: Vec<Option<Tensor>>,
         context: &mut Context<'_>,
         made: &mut dyn FnMut(usize, &Tensor),
-    ) -> Result<Tensor, Stopped> {
+    ) -> Result<Tensor, StepFailure> {
         let is_needed = self.needed(&values);
-        // How often each value is still asked for.
+        // Number of remaining uses of each value.
         let mut uses = vec![0; values.len()];
         uses[self.output] = 1;
         let needed = || self.steps.iter().enumerate().filter(|(at, _)| is_needed[*at]);

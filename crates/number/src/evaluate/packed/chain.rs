@@ -1,11 +1,12 @@
-//! A chain of layers whose weights are held as codes: what an [`Evaluator`](super::super::Evaluator) evaluates.
+//! A chain of layers with packed weights, as [`ChainEvaluator`](super::super::ChainEvaluator)
+//! evaluates it.
 
 use std::sync::Arc;
 
 use dyno_kernels::Isa;
 use dyno_onnx::Model;
 
-use super::super::stage::{Layout, Product, Ready, Scratch, Shape, Stage};
+use super::super::stage::{Layout, PreparedProduct, Product, Scratch, Shape, Stage};
 use super::super::{BLOCK, by_pixels, names, read};
 use super::{PackedError, PackedLayer, known, widened};
 use crate::codec::NanError;
@@ -16,14 +17,15 @@ use crate::format::Format;
 #[derive(Debug)]
 pub(super) struct Chain {
     stages: Vec<Stage>,
-    ready: Vec<Option<Ready>>,
+    ready: Vec<Option<PreparedProduct>>,
 }
 
 impl Chain {
-    /// A model whose objects have these formats, and FLOAT(32) where they have none; with its layers.
+    /// Packs the weights of a model and returns the chain with its layers. Objects without an entry
+    /// in `formats` are FLOAT(32).
     ///
     /// # Errors
-    /// The model is no such chain, or it has not the objects of `formats`.
+    /// The model is not a chain, or it does not have the objects of `formats`.
     pub fn new(
         model: &Model,
         formats: &Dictionary,
@@ -31,14 +33,15 @@ impl Chain {
         let mut stages = read::stages(model).map_err(PackedError::Network)?;
         let products = stages.iter().filter_map(|stage| stage.product.as_ref());
         known(formats, &products.flat_map(names).collect::<Vec<_>>())?;
-        let (mut ready, mut layers) = (Vec::new(), Vec::new());
+        let mut ready = Vec::new();
+        let mut layers = Vec::new();
         for stage in &mut stages {
             let Some(product) = &mut stage.product else {
                 ready.push(None);
                 continue;
             };
-            let of = names(product).map(|name| formats.format(&name));
-            let (made, layer) = packed(product, stage.input, of)
+            let formats = names(product).map(|name| formats.format(&name));
+            let (made, layer) = packed(product, stage.input, formats)
                 .map_err(|cause| PackedError::Nan { layer: product.name.clone(), cause })?;
             ready.push(Some(made));
             layers.push(layer);
@@ -46,22 +49,22 @@ impl Chain {
         Ok((Self { stages, ready }, layers))
     }
 
-    /// With the instructions of another set.
-    pub fn on(&mut self, isa: Isa) {
+    /// Multiplies with the given instruction set.
+    pub fn set_isa(&mut self, isa: Isa) {
         self.ready.iter_mut().flatten().for_each(|ready| ready.isa = isa);
     }
 
-    /// Of a sample.
+    /// Returns the shape of a sample.
     pub fn input(&self) -> Shape {
         self.stages[0].input
     }
 
-    /// Scores of a sample.
+    /// Returns the number of scores of a sample.
     pub fn outputs(&self) -> usize {
         self.stages[self.stages.len() - 1].output.len()
     }
 
-    /// Scores of whole samples, one after the other.
+    /// Computes the scores of samples, one after the other.
     ///
     /// # Errors
     /// A value is NaN, and its format has none.
@@ -76,9 +79,10 @@ impl Chain {
         scores.clear();
         for block in samples.chunks(BLOCK * shape.len()) {
             from.clear();
-            match shape.channels == 1 || shape.pixels() == 1 {
-                true => from.extend_from_slice(block),
-                false => from.extend(by_pixels(block, shape)),
+            if shape.channels == 1 || shape.pixels() == 1 {
+                from.extend_from_slice(block)
+            } else {
+                from.extend(by_pixels(block, shape))
             }
             for (stage, ready) in self.stages.iter().zip(&self.ready) {
                 stage.run(ready.as_ref(), from, to, scratch)?;
@@ -90,12 +94,12 @@ impl Chain {
     }
 }
 
-/// The weights of a product as codes, and what the kernels read; the product keeps neither.
+/// Packs the weights of a product and prepares what the kernels read. The product keeps no weights.
 fn packed(
     product: &mut Product,
     input: Shape,
     [weight, activation]: [Format; 2],
-) -> Result<(Ready, PackedLayer), NanError> {
+) -> Result<(PreparedProduct, PackedLayer), NanError> {
     let layout = Layout::new(product, input, [weight, activation]);
     let numbers = std::mem::take(&mut product.weights);
     let (codes, widened) = widened(weight, &numbers)?;
@@ -110,5 +114,5 @@ fn packed(
         widened_bytes: weights.bytes(),
         macs: numbers.len() * product.output.pixels(),
     };
-    Ok((Ready { layout, weights: Arc::new(weights), isa: Isa::best() }, layer))
+    Ok((PreparedProduct { layout, weights: Arc::new(weights), isa: Isa::best() }, layer))
 }

@@ -1,6 +1,6 @@
 //! A tuned model as one file: its graph, and its weights in the bits of their formats.
 //!
-//! The layout, version 1; numbers are little-endian:
+//! Layout of version 1, with little-endian numbers:
 //!
 //! | from | bytes | what |
 //! | --- | --- | --- |
@@ -8,10 +8,10 @@
 //! | 8 | 4 | the version, 1 |
 //! | 12 | 4 | H, the bytes of the head |
 //! | 16 | 8 | the bytes of the whole file |
-//! | 24 | H | the head, JSON: `source` (name and SHA-256 of the model's file), `formats` (a Number configuration file), `is_graph` (whether the model is done node by node, false where it is not said), `graph_bytes`, and `weights`, each with `tensor`, `object`, `shape`, `bits` and `bytes` |
-//! | 24 + H | `graph_bytes` | the model without these weights, as ONNX has it |
-//! | then | `bytes` of each | codes of a tensor in its order, the first in the lowest bits of the first byte; each tensor begins with a byte |
-//! | at the end | 32 | the SHA-256 of all before |
+//! | 24 | H | the head, JSON: `source` (name and SHA-256 of the model's file), `formats` (a Number configuration file), `is_graph` (whether the model runs node by node; default false), `graph_bytes`, and `weights`, each with `tensor`, `object`, `shape`, `bits` and `bytes` |
+//! | 24 + H | `graph_bytes` | the model without these weights, in ONNX |
+//! | then | `bytes` of each | codes of a tensor in its order, the first in the lowest bits of the first byte; each tensor begins at a byte |
+//! | at the end | 32 | the SHA-256 of all bytes before |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,10 +21,10 @@ use dyno_onnx::{Constants, Model, Tensor, Values};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::super::graph::Weights;
+use super::super::graph::PackableTensor;
 use super::super::stage::Product;
 use super::super::{names, read};
-use super::{Packed, PackedError};
+use super::{PackedError, PackedNetwork};
 use crate::codec::Conversion;
 use crate::config::Dictionary;
 use crate::format::Format;
@@ -32,87 +32,108 @@ use crate::pack::{pack, packed_bytes, unpack};
 
 const MAGIC: &[u8; 8] = b"DYNOPACK";
 const VERSION: u32 = 1;
-/// Before the head.
+/// Bytes before the head.
 const FIXED: usize = 24;
-/// The sum at the end.
+/// Bytes of the checksum at the end.
 const SUM: usize = 32;
 
-/// What a file was made of.
+/// The model from which a file was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    /// The model's file, without its folder.
+pub struct PackedSource {
+    /// Name of the model's file, without its folder.
     pub name: String,
-    /// Of that file, in hexadecimal.
+    /// SHA-256 of the model's file, in hexadecimal.
     pub sha256: String,
 }
 
-impl Source {
-    /// Of a model's file with these bytes.
+impl PackedSource {
+    /// Describes the model's file `path` with the content `bytes`.
     #[must_use]
-    pub fn of(path: &Path, bytes: &[u8]) -> Self {
+    pub fn new(path: &Path, bytes: &[u8]) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let digits = Sha256::digest(bytes);
         Self { name, sha256: digits.iter().map(|byte| format!("{byte:02x}")).collect() }
     }
 }
 
-/// Weights as they lie in a file.
+/// Packed weights of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedTensor {
-    /// What the model calls them.
+    /// Name of the tensor in the model.
     pub tensor: String,
-    /// Whose format they have: `LAYER.weight`.
+    /// Object whose format the weights have: `LAYER.weight`.
     pub object: String,
-    /// As the model has it.
+    /// Shape in the model.
     pub shape: Vec<usize>,
-    /// Of each.
+    /// Format of each weight.
     pub format: Format,
-    /// In the order of the model, without a gap between them.
+    /// Packed codes, in the order of the tensor.
     pub codes: Vec<u8>,
 }
 
 impl PackedTensor {
-    /// How many weights these are.
+    /// Returns the number of weights.
     #[must_use]
     pub fn count(&self) -> usize {
         self.shape.iter().product()
     }
 }
 
-/// A tuned model, to be handed over.
+/// A tuned model that can be written to one file.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use dyno_number::Dictionary;
+/// use dyno_number::evaluate::{PackedFile, PackedSource};
+/// use dyno_onnx::{Builder, Dim, Element, Fill, Weights};
+///
+/// let mut net = Builder::new("small", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+/// let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4))?;
+/// let y = net.node("MatMul", &[&x, &weight], &[])?;
+/// net.output("y", &y)?;
+///
+/// let formats: Dictionary = "fc1.weight FIXED 4 0\n".parse()?;
+/// let source = PackedSource::new(Path::new("small.onnx"), b"bytes of the file");
+/// let file = PackedFile::new(&net.finish(), &formats, source)?;
+/// assert_eq!(file.weights()[0].codes.len(), 4 * 3 / 2);
+/// assert_eq!(PackedFile::from_bytes(&file.to_bytes()?)?, file);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackedFile {
-    source: Source,
+    source: PackedSource,
     formats: Dictionary,
-    /// Whether it is done node by node.
+    /// Whether it is executed node by node.
     is_graph: bool,
-    /// Without the weights that are packed.
+    /// Model without the packed weights.
     graph: Model,
     weights: Vec<PackedTensor>,
 }
 
-/// Why a file is no packed model that reads.
+/// Why a file is not a readable packed model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FileError {
-    /// It does not begin as one.
+pub enum PackedFileError {
+    /// The file does not begin like a packed model.
     Other,
-    /// It is of a version that is not known here.
+    /// The version is not supported.
     Version(u32),
-    /// It ends too early or too late.
+    /// The file is too short or too long.
     Length {
-        /// Bytes that it should have.
+        /// Expected number of bytes.
         expected: u64,
-        /// Bytes that there are.
+        /// Number of bytes of the file.
         found: u64,
     },
-    /// Some of it is not as it was written.
+    /// The checksum does not match the content.
     Altered,
-    /// It was written by something else, and contradicts itself: how.
+    /// The content is inconsistent, as this sentence describes.
     Wrong(String),
 }
 
-impl fmt::Display for FileError {
+impl fmt::Display for PackedFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Other => {
@@ -138,20 +159,20 @@ impl fmt::Display for FileError {
     }
 }
 
-impl std::error::Error for FileError {}
+impl std::error::Error for PackedFileError {}
 
 #[derive(Serialize, Deserialize)]
-struct Head {
-    source: Source,
+struct Header {
+    source: PackedSource,
     formats: String,
     #[serde(default)]
     is_graph: bool,
     graph_bytes: usize,
-    weights: Vec<Part>,
+    weights: Vec<WeightEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Part {
+struct WeightEntry {
     tensor: String,
     object: String,
     shape: Vec<usize>,
@@ -160,20 +181,27 @@ struct Part {
 }
 
 impl PackedFile {
-    /// Packs the weights that have a format other than FLOAT(32); all others stay in the graph. So do tensors that
-    /// are used in different formats or otherwise, and weights that the graph computes.
+    /// Packs the weights that have a format other than FLOAT(32). All other tensors stay in the
+    /// graph, including those that are used in several formats or not only as weights, and weights
+    /// that the graph computes.
     ///
     /// # Errors
-    /// As [`Packed::new`], or weights that lie in other files cannot be read.
-    pub fn new(model: &Model, formats: &Dictionary, source: Source) -> Result<Self, PackedError> {
-        // Whatever cannot be executed is not handed over.
-        let is_graph = Packed::new(model, formats)?.is_graph();
-        let (found, graph) = match is_graph {
-            true => Weights::of(model, formats)?,
-            false => (of_chain(model, formats)?, model.clone()),
+    /// The engine does not support the model, the model does not have the objects of `formats`, or
+    /// weights in external files cannot be read.
+    pub fn new(
+        model: &Model,
+        formats: &Dictionary,
+        source: PackedSource,
+    ) -> Result<Self, PackedError> {
+        // Only models that can be executed are packed.
+        let is_graph = PackedNetwork::new(model, formats)?.is_graph();
+        let (found, graph) = if is_graph {
+            PackableTensor::from_model(model, formats)?
+        } else {
+            (chain_tensors(model, formats)?, model.clone())
         };
         let mut weights: Vec<PackedTensor> = Vec::new();
-        for Weights { tensor, object, shape, values } in found {
+        for PackableTensor { tensor, object, shape, values } in found {
             let format = formats.format(&object);
             let codes = format.encode_slice(&values, Conversion::default());
             let layer = object.strip_suffix(".weight").unwrap_or(&object).to_owned();
@@ -185,56 +213,60 @@ impl PackedFile {
         Ok(Self { source, formats: formats.clone(), is_graph, graph, weights })
     }
 
-    /// What it was made of.
+    /// Returns the model from which it was made.
     #[must_use]
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &PackedSource {
         &self.source
     }
 
-    /// Formats of all objects.
+    /// Returns the formats of all objects.
     #[must_use]
     pub fn formats(&self) -> &Dictionary {
         &self.formats
     }
 
-    /// The weights that are packed.
+    /// Returns the packed weights.
     #[must_use]
     pub fn weights(&self) -> &[PackedTensor] {
         &self.weights
     }
 
-    /// The network, ready to be executed: its scores are those of the model that was packed, to the last bit.
+    /// Returns the network, ready for execution. Its scores are equal to those of the model that
+    /// was packed, bit by bit.
     ///
     /// # Errors
-    /// As [`Packed::new`].
-    pub fn network(&self) -> Result<Packed, PackedError> {
+    /// As for [`PackedNetwork::new`].
+    pub fn network(&self) -> Result<PackedNetwork, PackedError> {
         let mut model = self.graph.clone();
-        model.tensors.extend(self.weights.iter().map(|of| {
-            let codes = unpack(&of.codes, of.format.bits(), of.count()).unwrap_or_default();
-            Tensor::of_f32(&of.tensor, &of.shape, &of.format.decode_slice(&codes))
+        model.tensors.extend(self.weights.iter().map(|tensor| {
+            let codes =
+                unpack(&tensor.codes, tensor.format.bits(), tensor.count()).unwrap_or_default();
+            Tensor::of_f32(&tensor.tensor, &tensor.shape, &tensor.format.decode_slice(&codes))
         }));
-        // It may be a chain only since normalisations were made parts of convolutions.
-        match self.is_graph {
-            true => Packed::graph(&model, &self.formats),
-            false => Packed::new(&model, &self.formats),
+        // A model may have become a chain only because normalizations were folded into
+        // convolutions.
+        if self.is_graph {
+            PackedNetwork::graph(&model, &self.formats)
+        } else {
+            PackedNetwork::new(&model, &self.formats)
         }
     }
 
-    /// The file.
+    /// Returns the content of the file.
     ///
     /// # Errors
-    /// The graph cannot be written, or is larger than the layout allows: a sentence.
+    /// The graph cannot be written, or exceeds the limits of the layout.
     pub fn to_bytes(&self) -> Result<Vec<u8>, PackedError> {
         let graph = self.graph.to_bytes();
         let graph = graph.map_err(|error| PackedError::Model(error.to_string()))?;
-        let part = |of: &PackedTensor| Part {
-            tensor: of.tensor.clone(),
-            object: of.object.clone(),
-            shape: of.shape.clone(),
-            bits: of.format.bits(),
-            bytes: of.codes.len(),
+        let part = |tensor: &PackedTensor| WeightEntry {
+            tensor: tensor.tensor.clone(),
+            object: tensor.object.clone(),
+            shape: tensor.shape.clone(),
+            bits: tensor.format.bits(),
+            bytes: tensor.codes.len(),
         };
-        let head = Head {
+        let head = Header {
             source: self.source.clone(),
             formats: self.formats.to_string(),
             is_graph: self.is_graph,
@@ -245,7 +277,7 @@ impl PackedFile {
             serde_json::to_vec(&head).map_err(|error| PackedError::Model(error.to_string()))?;
         let long = |_| PackedError::Model("has a head of more than 4 GiB".into());
         let head_bytes = u32::try_from(head.len()).map_err(long)?;
-        let codes: usize = self.weights.iter().map(|of| of.codes.len()).sum();
+        let codes: usize = self.weights.iter().map(|tensor| tensor.codes.len()).sum();
         let whole = FIXED + head.len() + graph.len() + codes + SUM;
         let mut bytes = Vec::with_capacity(whole);
         bytes.extend(MAGIC);
@@ -254,26 +286,26 @@ impl PackedFile {
         bytes.extend((whole as u64).to_le_bytes());
         bytes.extend(head);
         bytes.extend(graph);
-        self.weights.iter().for_each(|of| bytes.extend(&of.codes));
+        self.weights.iter().for_each(|tensor| bytes.extend(&tensor.codes));
         let sum = Sha256::digest(&bytes);
         bytes.extend(sum);
         Ok(bytes)
     }
 
-    /// Reads a file.
+    /// Reads the content of a file.
     ///
     /// # Errors
-    /// [`FileError`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
+    /// The content is not a valid packed model; see [`PackedFileError`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, PackedFileError> {
         let head_bytes = fixed(bytes)?;
         let (body, sum) = bytes.split_at(bytes.len() - SUM);
         if Sha256::digest(body).as_slice() != sum {
-            return Err(FileError::Altered);
+            return Err(PackedFileError::Altered);
         }
-        let mut rest = Rest { bytes: &body[FIXED..] };
-        let wrong = |what: &dyn fmt::Display| FileError::Wrong(what.to_string());
+        let mut rest = Cursor { bytes: &body[FIXED..] };
+        let wrong = |what: &dyn fmt::Display| PackedFileError::Wrong(what.to_string());
         let head = rest.take(head_bytes, "head")?;
-        let head: Head =
+        let head: Header =
             serde_json::from_slice(head).map_err(|error| wrong(&format!("its head: {error}")))?;
         let formats: Dictionary =
             head.formats.parse().map_err(|error| wrong(&format!("its formats: {error}")))?;
@@ -289,27 +321,27 @@ impl PackedFile {
         }
         let mut names: BTreeSet<&str> =
             graph.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-        if let Some(twice) = weights.iter().find(|of| !names.insert(&of.tensor)) {
+        if let Some(twice) = weights.iter().find(|tensor| !names.insert(&tensor.tensor)) {
             return Err(wrong(&format!("it has {} twice", twice.tensor)));
         }
         Ok(Self { source: head.source, formats, is_graph: head.is_graph, graph, weights })
     }
 }
 
-/// Looks at what stands before the head; returns how long that is.
-fn fixed(bytes: &[u8]) -> Result<usize, FileError> {
+/// Checks what precedes the head, and returns the length of the head.
+fn fixed(bytes: &[u8]) -> Result<usize, PackedFileError> {
     let number = |at: usize| {
         let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
         four.map(u32::from_le_bytes)
     };
     if !bytes.starts_with(MAGIC) {
-        return Err(FileError::Other);
+        return Err(PackedFileError::Other);
     }
     let found = bytes.len() as u64;
-    let cut = FileError::Length { expected: (FIXED + SUM) as u64, found };
+    let cut = PackedFileError::Length { expected: (FIXED + SUM) as u64, found };
     let Some(version) = number(8) else { return Err(cut) };
     if version != VERSION {
-        return Err(FileError::Version(version));
+        return Err(PackedFileError::Version(version));
     }
     let (Some(head), Some(low), Some(high)) = (number(12), number(16), number(20)) else {
         return Err(cut);
@@ -319,21 +351,21 @@ fn fixed(bytes: &[u8]) -> Result<usize, FileError> {
         return Err(cut);
     }
     if expected != found {
-        return Err(FileError::Length { expected, found });
+        return Err(PackedFileError::Length { expected, found });
     }
     Ok(head as usize)
 }
 
-/// What is not read yet.
-struct Rest<'a> {
+/// The part that was not read yet.
+struct Cursor<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Rest<'a> {
-    fn take(&mut self, count: usize, what: &str) -> Result<&'a [u8], FileError> {
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize, what: &str) -> Result<&'a [u8], PackedFileError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(count) else {
             let found = self.bytes.len();
-            return Err(FileError::Wrong(format!("its {what} has {count} bytes of {found}")));
+            return Err(PackedFileError::Wrong(format!("its {what} has {count} bytes of {found}")));
         };
         self.bytes = rest;
         Ok(taken)
@@ -341,12 +373,12 @@ impl<'a> Rest<'a> {
 }
 
 fn weights(
-    part: Part,
+    part: WeightEntry,
     formats: &Dictionary,
-    rest: &mut Rest<'_>,
-) -> Result<PackedTensor, FileError> {
-    let Part { tensor, object, shape, bits, bytes } = part;
-    let wrong = |what: String| Err(FileError::Wrong(format!("{tensor}: {what}")));
+    rest: &mut Cursor<'_>,
+) -> Result<PackedTensor, PackedFileError> {
+    let WeightEntry { tensor, object, shape, bits, bytes } = part;
+    let wrong = |what: String| Err(PackedFileError::Wrong(format!("{tensor}: {what}")));
     let Some(format) = formats.find(&object) else {
         return wrong(format!("its formats have no {object}"));
     };
@@ -362,12 +394,12 @@ fn weights(
     Ok(PackedTensor { tensor, object, shape, format, codes })
 }
 
-/// The weights of a chain that have a format.
-fn of_chain(model: &Model, formats: &Dictionary) -> Result<Vec<Weights>, PackedError> {
+/// Returns the weights of a chain that have a format.
+fn chain_tensors(model: &Model, formats: &Dictionary) -> Result<Vec<PackableTensor>, PackedError> {
     let stages = read::stages(model).map_err(PackedError::Network)?;
     let constants = Constants::new(model);
     let products: Vec<_> = stages.iter().filter_map(|stage| stage.product.as_ref()).collect();
-    let mut found: Vec<Weights> = Vec::new();
+    let mut found: Vec<PackableTensor> = Vec::new();
     for product in &products {
         let [object, _] = names(product);
         let format = formats.format(&object);
@@ -375,35 +407,36 @@ fn of_chain(model: &Model, formats: &Dictionary) -> Result<Vec<Weights>, PackedE
             other.tensor == product.tensor && formats.format(&names(other)[0]) != format
         };
         let is_known = found.iter().any(|known| known.tensor == product.tensor);
-        if format == Format::F32 || is_known || products.iter().any(|of| is_other(&of)) {
+        if format == Format::F32 || is_known || products.iter().any(|tensor| is_other(&tensor)) {
             continue;
         }
         let Some(tensor) = constants.get(&product.tensor) else { continue };
         let Some(values) = tensor.floats() else { continue };
-        let (tensor, shape) = (product.tensor.clone(), tensor.shape);
-        found.push(Weights { tensor, object, shape, values });
+        let shape = tensor.shape;
+        let tensor = product.tensor.clone();
+        found.push(PackableTensor { tensor, object, shape, values });
     }
     Ok(found)
 }
 
-/// The model without these weights, and without what only they were made of.
+/// Returns the model without the packed weights, and without nodes that only these needed.
 fn without(mut graph: Model, weights: &[PackedTensor]) -> Result<Model, PackedError> {
-    let is_packed = |name: &str| weights.iter().any(|of| of.tensor == name);
+    let is_packed = |name: &str| weights.iter().any(|tensor| tensor.tensor == name);
     graph.nodes.retain(|node| !node.outputs.iter().any(|output| is_packed(output)));
     graph.tensors.retain(|tensor| !is_packed(&tensor.name));
-    // Bodies of nodes use what lies around them by name: nothing else is left out then.
+    // Bodies of nodes refer to outer values by name. With such nodes, nothing else is removed.
     if graph.nodes.iter().all(|node| node.bodies().next().is_none()) {
         let mut used: BTreeSet<String> =
             graph.outputs.iter().map(|port| port.name.clone()).collect();
-        let mut kept = Vec::new();
+        let mut needed = Vec::new();
         for node in graph.nodes.into_iter().rev() {
             if node.outputs.iter().any(|output| used.contains(output)) {
                 used.extend(node.inputs.iter().cloned());
-                kept.push(node);
+                needed.push(node);
             }
         }
-        kept.reverse();
-        graph.nodes = kept;
+        needed.reverse();
+        graph.nodes = needed;
         graph.tensors.retain(|tensor| used.contains(&tensor.name));
     }
     for tensor in &mut graph.tensors {

@@ -5,10 +5,10 @@ use dyno_onnx::{Tensor as Constant, Values};
 use super::packed::{bits, dictionary, scores};
 use super::*;
 use crate::config::Dictionary;
-use crate::evaluate::{FileError, Packed, PackedError, PackedFile, Source};
+use crate::evaluate::{PackedError, PackedFile, PackedFileError, PackedNetwork, PackedSource};
 
-fn source() -> Source {
-    Source::of(std::path::Path::new("nets/small.onnx"), b"a model")
+fn source() -> PackedSource {
+    PackedSource::new(std::path::Path::new("nets/small.onnx"), b"a model")
 }
 
 fn file(model: &Model, formats: &Dictionary) -> Vec<u8> {
@@ -27,7 +27,7 @@ proptest! {
         let read = PackedFile::from_bytes(&bytes).unwrap();
         prop_assert_eq!(read.source(), &source());
         prop_assert_eq!(read.formats(), &formats);
-        let (packed, again) = (Packed::new(&model, &formats).unwrap(), read.network().unwrap());
+        let (packed, again) = (PackedNetwork::new(&model, &formats).unwrap(), read.network().unwrap());
         let values = images(30 * channels * 72);
         prop_assert_eq!(bits(&scores(&again, &values, 7)), bits(&scores(&packed, &values, 7)));
         prop_assert_eq!(again.layers(), packed.layers());
@@ -65,9 +65,9 @@ fn a_damaged_file_is_refused() {
     let read = |bytes: &[u8]| PackedFile::from_bytes(bytes).unwrap_err();
     for count in 0..bytes.len() {
         let expected = match count {
-            0..8 => FileError::Other,
-            8..56 => FileError::Length { expected: 56, found: count as u64 },
-            _ => FileError::Length { expected: bytes.len() as u64, found: count as u64 },
+            0..8 => PackedFileError::Other,
+            8..56 => PackedFileError::Length { expected: 56, found: count as u64 },
+            _ => PackedFileError::Length { expected: bytes.len() as u64, found: count as u64 },
         };
         assert_eq!(read(&bytes[..count]), expected);
     }
@@ -76,10 +76,10 @@ fn a_damaged_file_is_refused() {
         damaged[at] ^= 0x10;
         let error = read(&damaged);
         let is_expected = match at {
-            0..8 => error == FileError::Other,
-            8..12 => matches!(error, FileError::Version(_)),
-            16..24 => matches!(error, FileError::Length { .. }),
-            _ => error == FileError::Altered,
+            0..8 => error == PackedFileError::Other,
+            8..12 => matches!(error, PackedFileError::Version(_)),
+            16..24 => matches!(error, PackedFileError::Length { .. }),
+            _ => error == PackedFileError::Altered,
         };
         assert!(is_expected, "byte {at}: {error}");
     }
@@ -101,7 +101,7 @@ fn a_file_of_another_version_is_told_as_that() {
     assert!(told.starts_with("expected a packed model as `dyno tune pack` writes it"), "{told}");
 }
 
-/// With a sum that is right for what was made of it.
+/// Changes the content of a file and recomputes its checksum.
 fn changed(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
     use sha2::Digest;
     assert_eq!(from.len(), to.len(), "lengths stay");
@@ -129,7 +129,7 @@ fn a_file_that_contradicts_itself_is_refused() {
     assert_eq!(graph, bytes);
 }
 
-/// Weights that are turned by a node on their way, and a tensor that two layers share in two formats.
+/// Weights that a node transposes, and a tensor that two layers share in two formats.
 #[test]
 fn weights_may_come_through_nodes_and_may_be_shared() {
     let mut net = Builder::new("shared", Weights::seeded(4));
@@ -143,7 +143,7 @@ fn weights_may_come_through_nodes_and_may_be_shared() {
     let x = net.node("MatMul", &[&x, &both], &[]).unwrap();
     net.output("y", &x).unwrap();
     let model = net.finish();
-    let plain = Packed::new(&model, &Dictionary::new()).unwrap();
+    let plain = PackedNetwork::new(&model, &Dictionary::new()).unwrap();
     let names: Vec<&str> = plain.layers().iter().map(|layer| layer.name.as_str()).collect();
     let mut formats = Dictionary::new();
     for (name, count) in names.iter().zip([4, 5, 6]) {
@@ -152,15 +152,15 @@ fn weights_may_come_through_nodes_and_may_be_shared() {
     let read = PackedFile::from_bytes(&file(&model, &formats)).unwrap();
     assert_eq!(read.weights().len(), 1, "what is shared in two formats stays as it is");
     let values = images(8 * 20);
-    let packed = Packed::new(&model, &formats).unwrap();
+    let packed = PackedNetwork::new(&model, &formats).unwrap();
     let found = bits(&scores(&read.network().unwrap(), &values, 20));
     assert_eq!(found, bits(&scores(&packed, &values, 20)));
-    // Of one format it is packed once.
+    // With one format it is packed once.
     formats.set(&format!("{}.weight", names[2]), Format::fixed(5, 0).unwrap()).unwrap();
     let read = PackedFile::from_bytes(&file(&model, &formats)).unwrap();
     let tensors: Vec<usize> = read.weights().iter().map(|of| of.codes.len()).collect();
     assert_eq!(tensors, [32, 40]);
-    let packed = Packed::new(&model, &formats).unwrap();
+    let packed = PackedNetwork::new(&model, &formats).unwrap();
     let found = bits(&scores(&read.network().unwrap(), &values, 20));
     assert_eq!(found, bits(&scores(&packed, &values, 20)));
 }

@@ -1,4 +1,5 @@
-//! The same networks, node by node as ONNX says, channel by channel, one value after the other, in `f64`.
+//! Slow implementation of the test networks: node by node as ONNX defines, one value at a time, in
+//! `f64`.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use crate::format::Format;
 /// A value of one image: its dimensions without the first, and its numbers.
 type Value = (Vec<usize>, Vec<f64>);
 
-/// Scores of one image, whose numbers are those of the model's input.
+/// Returns the scores of one image.
 pub fn scores(model: &Model, assignment: &Assignment, image: &[f32]) -> Vec<f64> {
     let constants = Constants::new(model);
     let shape = model.inputs[0].shape.as_ref().expect("inputs have a shape");
@@ -33,7 +34,7 @@ fn tensor(constants: &Constants<'_>, name: &str) -> Option<Value> {
     Some((tensor.shape.clone(), tensor.floats()?.into_iter().map(f64::from).collect()))
 }
 
-/// Each number by the codec for one.
+/// Quantizes each number with the codec for single values.
 fn quantised(numbers: &[f64], format: Format) -> Vec<f64> {
     let one = |x: &f64| match format {
         Format::F32 => *x,
@@ -115,7 +116,7 @@ fn size(node: &Node, kernel: [usize; 2], image: [usize; 2]) -> [usize; 2] {
     })
 }
 
-/// The pixel that a place of the kernel lies on, unless that is beside the image.
+/// Returns the pixel at a position of the kernel; `None` if it is in the padding.
 fn touched(
     node: &Node,
     at: [usize; 2],

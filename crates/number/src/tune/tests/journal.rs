@@ -1,4 +1,4 @@
-//! Jobs that end early go on as if they had not.
+//! Interrupted jobs continue from their journal.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -24,8 +24,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Tunes with a journal; the evaluator stops after so many answers.
-fn tune_with(path: &Path, answers: u64) -> (Outcome, u64) {
+/// Tunes with a journal; the evaluator stops after `answers` answers.
+fn tune_with(path: &Path, answers: u64) -> (TuneOutcome, u64) {
     let network = lenet();
     let settings = Settings::default();
     let about = describe(&network, &settings);
@@ -33,12 +33,12 @@ fn tune_with(path: &Path, answers: u64) -> (Outcome, u64) {
     let mut left = answers;
     let mut made = 0;
     let mut evaluate = |trials: &[Trial]| {
-        let of = |trial: &Trial| {
+        let answer = |trial: &Trial| {
             left = left.checked_sub(1).ok_or(Stop::Interrupted)?;
             made += 1;
-            Ok(Evaluation::of(surface(&network, &LENET_WEIGHTS, &trial.assignment)))
+            Ok(Evaluation::from_accuracy(surface(&network, &LENET_WEIGHTS, &trial.assignment)))
         };
-        trials.iter().map(of).collect()
+        trials.iter().map(answer).collect()
     };
     let outcome = tune(&network, &settings, journal, &mut evaluate, &mut |_| {});
     (outcome, made)
@@ -47,8 +47,8 @@ fn tune_with(path: &Path, answers: u64) -> (Outcome, u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// However often and wherever it is interrupted, and whether or not a line is torn: the same answer by the
-    /// same steps, and no evaluation twice but a torn one.
+    /// Interruptions at any place, also within a line, change neither the answer nor the steps. No
+    /// evaluation is repeated, except one whose line is incomplete.
     #[test]
     fn a_resumed_job_is_an_uninterrupted_one(cuts in prop::collection::vec(0..60_u64, 1..4), torn in 0..40_usize) {
         let scratch = Scratch::new(&format!("resumed-{cuts:?}-{torn}").replace([' ', '[', ']', ','], "-"));
@@ -61,13 +61,13 @@ proptest! {
         let text = std::fs::read(&scratch.0).expect("it was written");
         std::fs::write(&scratch.0, &text[..text.len().saturating_sub(torn)]).expect("it is written");
         let (resumed, rest) = tune_with(&scratch.0, u64::MAX);
-        prop_assert_eq!(&resumed.end, &End::Complete);
+        prop_assert_eq!(&resumed.end, &TuneEnd::Complete);
         prop_assert_eq!(&resumed.answer, &whole.answer);
         prop_assert_eq!(&resumed.steps, &whole.steps);
         prop_assert_eq!(resumed.evaluations, whole.evaluations);
         prop_assert_eq!(resumed.noise, whole.noise);
         prop_assert_eq!(&resumed.points, &whole.points);
-        // A tail of 40 letters is less than a line.
+        // 40 characters are less than a line.
         let again = made + rest - all;
         prop_assert!(again <= u64::from(torn > 0), "{} were made again", again);
     }
@@ -77,7 +77,7 @@ proptest! {
 fn an_interrupted_job_has_the_best_answer_so_far() {
     let scratch = Scratch::new("interrupted");
     let (none, _) = tune_with(&scratch.0, 0);
-    assert_eq!((none.end, none.answer), (End::Stopped(Stop::Interrupted), None));
+    assert_eq!((none.end, none.answer), (TuneEnd::Stopped(Stop::Interrupted), None));
     let (early, _) = tune_with(&scratch.0, 6);
     let answer = early.answer.unwrap();
     assert_eq!(answer.assignment.to_string(), "I4(0)-I4(2) / I4(0)-I4(-3)");
@@ -121,7 +121,7 @@ impl Write for Disk {
         self.calls += 1;
         if self.full.contains(&self.calls) {
             if self.calls == self.full.start {
-                // The beginning of a line still had room.
+                // There was room for the beginning of a line.
                 self.written.borrow_mut().extend(&bytes[..9]);
             }
             return Err(io::ErrorKind::StorageFull.into());
@@ -135,21 +135,21 @@ impl Write for Disk {
     }
 }
 
-fn tune_on(full: std::ops::Range<usize>) -> (Outcome, String, bool) {
+fn tune_on(full: std::ops::Range<usize>) -> (TuneOutcome, String, bool) {
     let written = Rc::<RefCell<Vec<u8>>>::default();
     let disk = Disk { written: Rc::clone(&written), calls: 0, full };
     let network = lenet();
     let mut was_told = false;
     let mut evaluate = |trials: &[Trial]| {
-        let of = |trial: &Trial| {
-            Ok(Evaluation::of(surface(&network, &LENET_WEIGHTS, &trial.assignment)))
+        let answer = |trial: &Trial| {
+            Ok(Evaluation::from_accuracy(surface(&network, &LENET_WEIGHTS, &trial.assignment)))
         };
-        trials.iter().map(of).collect()
+        trials.iter().map(answer).collect()
     };
     let outcome = tune(
         &network,
         &Settings::default(),
-        Journal::to(Box::new(disk)),
+        Journal::with_sink(Box::new(disk)),
         &mut evaluate,
         &mut |progress| was_told |= progress.journal_problem.is_some(),
     );
@@ -164,7 +164,8 @@ fn a_full_disk_loses_nothing() {
     let (outcome, again, was_told) = tune_on(5..9);
     assert!(was_told, "as long as it lasts");
     assert_eq!((outcome.answer.clone(), outcome.journal_problem), (whole.answer.clone(), None));
-    // What had not been written was written when there was room, after a torn line.
+    // Lines that could not be written are written as soon as there is room, after the incomplete
+    // line.
     let lines: Vec<&str> = again.lines().filter(|line| line.ends_with('}')).collect();
     assert_eq!(lines, text.lines().collect::<Vec<_>>());
     let (outcome, _, _) = tune_on(5..usize::MAX);

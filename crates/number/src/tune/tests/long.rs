@@ -1,11 +1,11 @@
-//! A network of thirty layers: what the thesis' rules ask of it, and what ours do.
+//! A network of thirty layers: number of evaluations by the thesis' rules and by ours.
 
 use super::rules::drawn;
 use super::*;
 
 const LAYERS: usize = 30;
 
-/// Seeded sizes, ranges and sensitivities; those of weights first.
+/// Returns seeded sizes, ranges and sensitivities; those of weights come first.
 fn long(seed: u64) -> (Network, Vec<f64>) {
     let mut state = seed;
     let mut network = lenet();
@@ -25,15 +25,15 @@ fn long(seed: u64) -> (Network, Vec<f64>) {
     (network, weights)
 }
 
-/// On 200 samples of the full set, of which the small one sees the easier ones.
+/// Accuracy on 200 samples of the full set. The small set contains the easier ones.
 fn accuracy(network: &Network, weights: &[f64], subset: Subset, of: &Assignment) -> f64 {
     let harder = if subset == Subset::Small { 1.0 } else { 12.0 };
     let weights: Vec<f64> = weights.iter().map(|weight| harder * weight).collect();
     (200.0 * surface(network, &weights, of)).floor() / 200.0
 }
 
-/// The thesis' third phase: all neighbours, the one that gains most for what it costs, and all of its
-/// neighbours. How many it evaluates until one passes, at most `most`.
+/// Counts the evaluations of the thesis' third phase until one passes, at most `most`: it evaluates
+/// all neighbors, takes the one that gains most for its cost, and repeats this.
 fn asked_by_the_thesis(
     network: &Network,
     from: &Assignment,
@@ -93,8 +93,8 @@ fn a_long_network_is_recovered_by_few_evaluations() {
 
         let settings = Settings { bias_rule: BiasRule::NoWorse, ..Settings::default() };
         let (other, _) = tuned(&network, &settings, of);
-        let all = |outcome: &Outcome| outcome.evaluations.iter().sum::<u64>();
-        let bits = |outcome: &Outcome| outcome.answer.as_ref().unwrap().objective;
+        let all = |outcome: &TuneOutcome| outcome.evaluations.iter().sum::<u64>();
+        let bits = |outcome: &TuneOutcome| outcome.answer.as_ref().unwrap().objective;
         let (ours, theirs) = (all(&outcome), all(&other));
         assert!(theirs >= 6 * ours, "seed {seed}: {theirs} with A20, {ours} by ours");
         let (ours, theirs) = (bits(&outcome), bits(&other));
@@ -102,7 +102,7 @@ fn a_long_network_is_recovered_by_few_evaluations() {
     }
 }
 
-/// What a step says is what was asked, and nothing that fails is accepted.
+/// Steps list what was evaluated, and no failing candidate is accepted.
 #[test]
 fn steps_of_a_recovery_say_what_was_asked() {
     let (network, weights) = long(9);
@@ -121,7 +121,7 @@ fn steps_of_a_recovery_say_what_was_asked() {
     assert!(recovery[2].candidates[0].change.starts_with("2 in the order of what they gained"));
 }
 
-/// Groups that failed are asked once more before a pass ends: nothing at hand is smaller.
+/// Groups that failed are evaluated once more before a pass ends, so no neighbor is smaller.
 #[test]
 fn no_group_of_the_answer_has_a_bit_to_give() {
     let (network, weights) = long(5);

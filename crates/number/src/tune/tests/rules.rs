@@ -1,4 +1,4 @@
-//! The resolutions of the SPEC, one by one.
+//! Resolutions of the SPEC, one by one.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn widest(assignment: &Assignment) -> u32 {
 fn a14_the_last_width_that_passes_is_kept() {
     for least in 3..=31 {
         let network = lenet();
-        // Nothing but the width counts, and EXP does not do.
+        // Only the width matters, and EXP fails.
         let accuracy = |_: Subset, a: &Assignment| {
             let is_wide = a.formats().iter().all(|f| f.bits() >= least && f.kind() != Kind::Exp);
             if is_wide { 0.98 } else { 0.5 }
@@ -44,7 +44,8 @@ fn a15_exp_is_tried_once_with_a_bit_less() {
     assert_eq!(exps(2), [0; 0], "there is no EXP(1)");
 }
 
-/// Without the floor, a width that costs no accuracy would have an infinite ratio, however little it saves.
+/// Without the floor, a width that costs no accuracy would have an infinite ratio, however little
+/// it saves.
 #[test]
 fn a17_ratios_have_a_floor_and_ties_an_order() {
     let network = lenet();
@@ -66,11 +67,12 @@ fn a17_ratios_have_a_floor_and_ties_an_order() {
         let step = outcome.steps.iter().find(|step| step.phase == Phase::Width).unwrap();
         step.candidates.iter().find(|candidate| candidate.is_accepted).unwrap().change.clone()
     };
-    // 500 bits for nothing against 25,000 for three samples of 10,000: 500 / 0.00005 < 25,000 / 0.0003.
+    // 500 bits for no loss against 25,000 bits for three samples of 10,000: 500 / 0.00005 < 25,000
+    // / 0.0003.
     assert!(first([0.0, 0.0003, 0.005]).starts_with("conv2.weight I4"));
-    // Both for nothing: what saves more.
+    // Without any loss, the larger saving wins.
     assert!(first([0.0, 0.0, 0.0]).starts_with("conv2.weight I4"));
-    // Equal in all: the first slot.
+    // Among equals, the first slot wins.
     let mut twins = lenet();
     twins.layers[1] = crate::network::Layer { name: "b".into(), ..twins.layers[0].clone() };
     let (outcome, _) = tuned(&twins, &small_only(), accuracy([0.001, 0.001, 0.005]));
@@ -78,7 +80,8 @@ fn a17_ratios_have_a_floor_and_ties_an_order() {
     assert!(step.decision.starts_with("accepted: conv1.weight"), "{}", step.decision);
 }
 
-/// With accuracies of FIXED and EXP that are equal, or that prefer whichever it is not, the search ends.
+/// The search ends even if FIXED and EXP have equal accuracies, or if the other type is always
+/// better.
 #[test]
 fn a18_types_do_not_change_for_ever() {
     let network = lenet();
@@ -86,13 +89,13 @@ fn a18_types_do_not_change_for_ever() {
         tuned(&network, &small_only(), |_, a| if widest(a) >= 4 { 0.98 } else { 0.5 });
     let changed = outcome.steps.iter().filter(|step| step.phase == Phase::Type);
     assert!(changed.flat_map(|step| &step.candidates).all(|candidate| !candidate.is_accepted));
-    // The accuracy rises with every question, so whatever is new is better.
+    // The accuracy rises with every evaluation, so anything new is better.
     let calls = std::cell::Cell::new(0.0);
     let (outcome, _) = tuned(&network, &small_only(), |_, a| {
         calls.set(calls.get() + 1e-6);
         if widest(a) >= 4 { 0.98 + calls.get() } else { 0.5 }
     });
-    assert_eq!(outcome.end, End::Complete);
+    assert_eq!(outcome.end, TuneEnd::Complete);
     let taken = outcome
         .steps
         .iter()
@@ -104,7 +107,8 @@ fn a18_types_do_not_change_for_ever() {
 #[test]
 fn a19_of_those_that_recover_the_smallest_is_taken() {
     let network = lenet();
-    // On all samples, I3 for all fails, and a bit more for any group or range will do.
+    // On all samples, I3 for all slots fails, and one bit more or a larger range for any group
+    // suffices.
     let accuracy = |subset: Subset, a: &Assignment| {
         let bits: u32 = a.formats().iter().map(|f| f.bits()).sum();
         match subset {
@@ -130,12 +134,13 @@ fn a19_of_those_that_recover_the_smallest_is_taken() {
     assert_eq!(taken.objective, passing.map(|c| c.objective).fold(f64::INFINITY, f64::min));
 }
 
-/// The letter of the thesis tightens ranges as long as anything passes; the other rule as long as nothing is lost.
+/// The thesis' literal rule tightens ranges as long as anything passes; the other rule as long as
+/// no accuracy is lost.
 #[test]
 fn a20_the_literal_rule_tightens_further() {
     let mut network = lenet();
     network.error_margin = 0.07;
-    let of = |bias_rule| {
+    let tune_with = |bias_rule| {
         let settings = Settings { bias_rule, ..small_only() };
         let (outcome, _) = tuned(&network, &settings, |_, a| surface(&network, &LENET_WEIGHTS, a));
         let biases = outcome
@@ -145,8 +150,8 @@ fn a20_the_literal_rule_tightens_further() {
         let before = outcome.baselines[0].unwrap().accuracy;
         (biases.count(), outcome.evaluations[0], outcome.answer.unwrap(), before)
     };
-    let (steps, evaluations, answer, _) = of(BiasRule::NoWorse);
-    let (literal_steps, literal_evaluations, literal, _) = of(BiasRule::Literal);
+    let (steps, evaluations, answer, _) = tune_with(BiasRule::NoWorse);
+    let (literal_steps, literal_evaluations, literal, _) = tune_with(BiasRule::Literal);
     assert!(literal_steps > steps, "{literal_steps} steps, {steps} with A20");
     assert!(literal_evaluations > evaluations);
     assert!(literal.objective >= answer.objective);
@@ -192,25 +197,26 @@ fn accuracies_that_differ_for_the_same_configuration_are_told() {
 fn closed_mode_asks_the_confirmation_set_for_two_configurations() {
     let network = lenet();
     let settings = Settings { confirms: true, ..Settings::default() };
-    let of = |factor: f64| {
+    let tune_scaled = |factor: f64| {
         tuned(&network, &settings, |subset, a| {
             let is_base = a.formats().iter().all(|f| *f == Format::F32);
             let scale = if subset == Subset::Confirmation && !is_base { factor } else { 1.0 };
             scale * surface(&network, &LENET_WEIGHTS, a)
         })
     };
-    let (good, asked) = of(1.0);
+    let (good, asked) = tune_scaled(1.0);
     let confirmed: Vec<&Assignment> =
         asked.iter().filter(|(s, _)| *s == Subset::Confirmation).map(|(_, a)| a).collect();
     let answer = good.answer.clone().unwrap();
     assert_eq!(confirmed, [&network.base(), &answer.assignment]);
     assert!(good.confirmed.unwrap() >= good.baselines[2].unwrap().threshold);
-    let (bad, _) = of(0.9);
+    let (bad, _) = tune_scaled(0.9);
     assert!(bad.confirmed.unwrap() < bad.baselines[2].unwrap().threshold);
     assert_eq!(bad.answer, good.answer, "nothing is chosen by it");
 }
 
-/// Biases and types save nothing: where all widths are at their end, or give way by themselves, none is asked.
+/// Biases and types save nothing. They are not tried if all widths are minimal or can be narrowed
+/// without them.
 #[test]
 fn biases_are_asked_where_widths_are_stuck() {
     let network = lenet();
@@ -219,11 +225,11 @@ fn biases_are_asked_where_widths_are_stuck() {
         let phases: Vec<Phase> = outcome.steps.iter().map(|step| step.phase).collect();
         (phases, outcome.answer.unwrap())
     };
-    // Everything is good enough: nothing is left that a bias could help.
+    // Everything passes, so no bias could help.
     let (all, answer) = phases(&|_| 0.98);
     assert!(!all.contains(&Phase::Bias) && !all.contains(&Phase::Type), "{all:?}");
     assert_eq!(answer.objective, 58_328.0);
-    // Four bits pass, three do not, unless the first bias is one higher.
+    // Four bits pass. Three bits pass only if the first bias is one higher.
     let (all, answer) = phases(&|a| {
         let formats = a.formats();
         let narrow = formats.iter().filter(|f| f.bits() < 4).count() as f64;
@@ -240,8 +246,8 @@ fn biases_are_asked_where_widths_are_stuck() {
     assert!(answer.assignment.formats().iter().any(|f| f.bits() < 4), "{answer:?}");
 }
 
-/// A width that fails by itself passes with two other biases, neither of which helps what is wider: the search goes there
-/// at its end, and says so.
+/// A width that fails alone passes with two other biases, neither of which helps wider formats. The
+/// search finds it at its end, and records the steps.
 #[test]
 fn what_fails_by_least_is_asked_with_other_biases() {
     let network = lenet();
@@ -262,17 +268,18 @@ fn what_fails_by_least_is_asked_with_other_biases() {
     let answer = outcome.answer.unwrap();
     let formats = answer.assignment.formats();
     assert_eq!(formats[0].bits(), 2, "{formats:?}");
-    // Four steps from there alone, and enough with three.
+    // The distance is four steps; three suffice.
     assert_eq!((formats[0].bias() + 1).abs() + (formats[1].bias() - 4).abs(), 1, "{formats:?}");
     let first = outcome.steps.iter().position(|step| step.question.ends_with("other biases?"));
     let climb = &outcome.steps[first.unwrap()..];
     assert!(climb[0].candidates[0].change.starts_with("conv1.weight I3"), "{:?}", climb[0]);
     assert!(climb.iter().all(|step| step.candidates.iter().all(|one| !one.why.is_empty())));
-    // From the narrowest with these biases no climb leads further, and the search ends.
-    assert_eq!(outcome.end, End::Complete);
+    // From the narrowest configuration with these biases no climb leads further, and the search
+    // ends.
+    assert_eq!(outcome.end, TuneEnd::Complete);
 }
 
-/// A seeded number from 0 to 1.
+/// Returns a seeded number from 0 to 1.
 pub(super) fn drawn(state: &mut u64) -> f64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as f64 / f64::from(1_u32 << 31)
@@ -295,12 +302,12 @@ fn when_needed_is_no_worse_than_the_other_rules_and_asks_less() {
         }
         let weights: Vec<f64> =
             (0..4).map(|_| 0.005 * (20.0_f64).powf(drawn(&mut state))).collect();
-        let of = |bias_rule| {
+        let tune_with = |bias_rule| {
             let settings = Settings { bias_rule, ..small_only() };
             let (outcome, _) = tuned(&network, &settings, |_, a| surface(&network, &weights, a));
             (outcome.evaluations[0], outcome.answer.unwrap().objective)
         };
-        let (ours, before) = (of(BiasRule::WhenNeeded), of(BiasRule::NoWorse));
+        let (ours, before) = (tune_with(BiasRule::WhenNeeded), tune_with(BiasRule::NoWorse));
         asked += ours.0;
         asked_before += before.0;
         if ours.1 > before.1 {
@@ -308,7 +315,8 @@ fn when_needed_is_no_worse_than_the_other_rules_and_asks_less() {
         }
         smaller += usize::from(ours.1 < before.1);
     }
-    // What a group lost when it was asked last is no proof of what it loses now: exchanges at the end mend it.
+    // The loss of a group's last evaluation is not a proof of its current loss. Exchanges at the
+    // end correct this.
     assert!(larger.is_empty(), "{larger:?} {smaller}");
     assert!(smaller > larger.len(), "{smaller} smaller");
     assert!(10 * asked < 7 * asked_before, "{asked} evaluations, {asked_before} with A20");

@@ -6,8 +6,8 @@ fn shapes(asked: &[(Subset, Assignment)]) -> Vec<String> {
     asked.iter().map(|(_, a)| kind_and_bits(a.formats()[0])).collect()
 }
 
-/// Iterations 1 to 7: F32, F16, I8, I4, I2 fails, I3, E2 fails. Then a bias step has four neighbours, and its
-/// first is one increment from the profile's biases (SPEC A1).
+/// Iterations 1 to 7: F32, F16, I8, I4, I2 fails, I3, E2 fails. A bias step follows with four
+/// neighbors; the first raises the first profiled bias by one (SPEC A1).
 #[test]
 fn the_coarse_search_goes_as_the_trace() {
     let network = lenet();
@@ -32,11 +32,11 @@ fn the_coarse_search_goes_as_the_trace() {
     assert_eq!(asked[8].1.to_string(), "I3(0)-I3(3) / I3(0)-I3(-3)", "as printed in the trace");
 }
 
-/// Iterations 24 to 29, width: three candidates, two, one; and 30 to 32, type: three.
+/// Iterations 24 to 29, width: three candidates, two, one. Iterations 30 to 32, type: three.
 #[test]
 fn widths_and_types_have_as_many_candidates_as_the_trace() {
     let network = lenet();
-    // Two bits are as good as three, if not for all at once before their biases are tuned.
+    // Two bits suffice, but not for all slots at once before their biases are tuned.
     let accuracy = |_: Subset, a: &Assignment| {
         let profiled = Space::new(&network, 2).uniform(2, &[Kind::Fixed]);
         let is_exp = a.formats().iter().any(|f| f.kind() == Kind::Exp);
@@ -49,12 +49,12 @@ fn widths_and_types_have_as_many_candidates_as_the_trace() {
         ..Settings::default()
     };
     let (outcome, _) = tuned(&network, &settings, accuracy);
-    let of = |phase: Phase| {
+    let candidates = |phase: Phase| {
         let steps = outcome.steps.iter().filter(|step| step.phase == phase);
         steps.map(|step| step.candidates.len()).collect::<Vec<_>>()
     };
-    assert_eq!(of(Phase::Width), [3, 2, 1]);
-    assert_eq!(of(Phase::Type), [3]);
+    assert_eq!(candidates(Phase::Width), [3, 2, 1]);
+    assert_eq!(candidates(Phase::Type), [3]);
     let answer = outcome.answer.unwrap();
     assert_eq!(answer.objective, 58_328.0, "the minimum of the space");
 }

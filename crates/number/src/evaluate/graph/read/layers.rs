@@ -4,16 +4,16 @@ use dyno_kernels::Activation;
 use dyno_onnx::{Attribute, Node};
 
 use super::super::super::attributes::{dilations, float, is_scaled, pool, sliding, unsupported};
-use super::super::super::stage::{After, Product, Shape, Sliding, Stage};
-use super::super::convolve::Grouped;
-use super::super::each::Pair;
-use super::super::recurrent::{Cell, Recurrent};
+use super::super::super::stage::{PostOp, Product, Shape, Sliding, Stage};
+use super::super::convolve::GroupedConvolution;
+use super::super::elementwise::BinaryOp;
+use super::super::recurrent::{Cell, RecurrentLayer};
 use super::super::step::Op;
 use super::{EvaluateError, Fold, Reader, Step};
 use crate::network::LayerKind;
 
-/// Rows that weights are multiplied with.
-fn of_rows(weights: Vec<f32>, k: usize) -> Stage {
+/// Returns a product of rows with weights.
+fn row_product(weights: Vec<f32>, k: usize) -> Stage {
     let one = |channels| Shape { height: 1, width: 1, channels };
     let output = one(weights.len() / k);
     let sliding = Sliding { kernel: [1, 1], strides: [1, 1], pads: [0; 4] };
@@ -29,7 +29,7 @@ fn of_rows(weights: Vec<f32>, k: usize) -> Stage {
 }
 
 /// Factor and addend of each channel.
-type Affine = (Vec<f32>, Vec<f32>);
+type ChannelAffine = (Vec<f32>, Vec<f32>);
 
 impl<'a> Reader<'a> {
     pub(super) fn fully_connected(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
@@ -41,9 +41,10 @@ impl<'a> Reader<'a> {
             _ => None,
         });
         let Some((rows, columns, weights)) = matrix else {
-            return match is_gemm {
-                true => Err(unsupported(node, "has weights that are no constant matrix")),
-                false => self.plain(node, Op::MatMul),
+            return if is_gemm {
+                Err(unsupported(node, "has weights that are no constant matrix"))
+            } else {
+                self.plain(node, Op::MatMul)
             };
         };
         if is_gemm && is_scaled(node) {
@@ -53,33 +54,30 @@ impl<'a> Reader<'a> {
         let k = if is_turned { columns } else { rows };
         let kind = LayerKind::FullyConnected;
         let target = self.target(node, 1, "product", kind, &weights);
-        let ours = match is_turned {
-            true => weights,
-            false => {
-                let of = |at: usize| weights[at % rows * columns + at / rows];
-                (0..rows * columns).map(of).collect()
-            }
+        let by_outputs = if is_turned {
+            weights
+        } else {
+            let weight = |at: usize| weights[at % rows * columns + at / rows];
+            (0..rows * columns).map(weight).collect()
         };
-        let stage = self.found.targets[target].stage(of_rows(ours, k));
+        let stage = self.found.targets[target].stage(row_product(by_outputs, k));
         let input = self.operand(node, 0)?;
-        let bias = match is_gemm {
-            true => self.operand(node, 2)?,
-            false => None,
-        };
+        let bias = if is_gemm { self.operand(node, 2)? } else { None };
         self.push(node, Op::Rows { target, stage }, vec![input], vec![target]);
         if bias.is_some() {
-            // What the node is called is the sum with the bias.
+            // The output of the node is the sum with the bias.
             let sums = self.unnamed();
             let last = self.found.steps.last_mut().expect("the product was pushed");
             let outputs = std::mem::replace(&mut last.outputs, vec![Some(sums)]);
-            let (op, node) = (Op::Pair(Pair::Add), last.node.clone());
+            let op = Op::Binary(BinaryOp::Add);
+            let node = last.node.clone();
             let inputs = vec![Some(sums), bias];
             self.found.steps.push(Step { op, node, inputs, outputs, targets: Vec::new() });
         }
         Ok(())
     }
 
-    /// Rows of a table of weights by their numbers; else values by their places.
+    /// Reads rows of a table of weights by their indices; otherwise a gather of values.
     pub(super) fn gather(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
         let axis = node.int("axis", 0);
         let given =
@@ -130,16 +128,9 @@ impl<'a> Reader<'a> {
         let output = Shape { height, width, channels: outputs };
         let problem = "has a bias that is not one constant for each output";
         let mut bias = self.numbers(node, 2, outputs, problem)?;
-        let (last, folded) = self.folded(node, outputs);
-        if let Some((scale, shift)) = folded {
-            let part = weights.len() / outputs;
-            for (at, weights) in weights.chunks_exact_mut(part).enumerate() {
-                weights.iter_mut().for_each(|weight| *weight *= scale[at]);
-            }
-            let before = bias.unwrap_or_else(|| vec![0.0; outputs]);
-            let sums = before.iter().zip(scale.iter().zip(&shift));
-            let folded: Vec<f32> =
-                sums.map(|(bias, (scale, shift))| bias * scale + shift).collect();
+        let (last, affine) = self.normalization_after(node, outputs);
+        if let Some(affine) = affine {
+            let folded = folded_bias(&affine, &mut weights, bias);
             let (convolution, normal) = (self.place(node), self.place(last));
             self.found.folds.push(Fold { convolution, normal, bias: folded.clone() });
             bias = Some(folded);
@@ -155,25 +146,32 @@ impl<'a> Reader<'a> {
                 weights,
                 output,
             };
-            let after = bias.map(After::Bias).into_iter().collect();
+            let after = bias.map(PostOp::Bias).into_iter().collect();
             let stage = Stage { product: Some(product), after, input, output };
             let stage = self.found.targets[target].stage(stage);
             Op::Convolution { target, stage }
         } else {
-            Op::Grouped { target, of: Grouped { groups, sliding, dilations, input, output, bias } }
+            Op::Grouped {
+                target,
+                convolution: GroupedConvolution { groups, sliding, dilations, input, output, bias },
+            }
         };
         let image = self.operand(node, 0)?;
         self.push(last, op, vec![image], vec![target]);
-        // It is called after the last of what it does; a convolution is one all the same.
+        // Messages name the convolution, although its output is that of the folded node.
         let step = self.found.steps.last_mut().expect("it was pushed");
         step.node = (node.op.clone(), node.name.clone());
         step.outputs.truncate(1);
         Ok(())
     }
 
-    /// The batch normalisation that alone follows a convolution, with what it does to each channel; else the
-    /// convolution itself.
-    fn folded(&mut self, node: &'a Node, channels: usize) -> (&'a Node, Option<Affine>) {
+    /// Returns the batch normalization that alone follows a convolution, with its factors and
+    /// addends. Returns the convolution itself if there is none.
+    fn normalization_after(
+        &mut self,
+        node: &'a Node,
+        channels: usize,
+    ) -> (&'a Node, Option<ChannelAffine>) {
         let name = node.outputs.first().map_or("", String::as_str);
         let is_only = self.uses.get(name) == Some(&1);
         let next = self.model.nodes.iter().find(|next| {
@@ -190,12 +188,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a batch normalisation does to each channel.
-    fn affine(&self, node: &Node) -> Option<Affine> {
+    /// Returns the factors and addends of a batch normalization.
+    fn affine(&self, node: &Node) -> Option<ChannelAffine> {
         let part = |at: usize| Some(self.floats(node.inputs.get(at)?)?.1);
         let (scale, shift, mean, variance) = (part(1)?, part(2)?, part(3)?, part(4)?);
         let epsilon = f64::from(float(node, "epsilon", 1e-5));
-        let alike = [&shift, &mean, &variance].iter().all(|of| of.len() == scale.len());
+        let alike = [&shift, &mean, &variance].iter().all(|values| values.len() == scale.len());
         if !alike || node.int("training_mode", 0) != 0 {
             return None;
         }
@@ -226,7 +224,7 @@ impl<'a> Reader<'a> {
         self.plain(node, Op::Pool(Box::new(stage)))
     }
 
-    /// The shape of images that a node is fed.
+    /// Returns the shape of the images that a node reads.
     fn image(&self, node: &Node) -> Result<Shape, EvaluateError> {
         let sizes = node.inputs.first().and_then(|name| self.sizes(name));
         match sizes.as_deref() {
@@ -256,54 +254,57 @@ impl<'a> Reader<'a> {
             "reverse" => vec![true],
             _ => vec![false, true],
         };
-        let (ways, gates) = (backward.len(), cell.gates());
+        let directions = backward.len();
+        let gates = cell.gates();
         let hidden = states.0.last().copied().unwrap_or(0);
         let k = inputs.0.last().copied().unwrap_or(0);
         let wide = gates * hidden;
-        let is_whole = inputs.0 == [ways, wide, k] && states.0 == [ways, wide, hidden];
+        let is_whole = inputs.0 == [directions, wide, k] && states.0 == [directions, wide, hidden];
         if !is_whole || wide * k == 0 || node.int("hidden_size", hidden as i64) != hidden as i64 {
             return not("has weights of other sizes");
         }
-        let bias = self.numbers(node, 3, ways * 2 * wide, "has a bias that is not constant")?;
+        let bias =
+            self.numbers(node, 3, directions * 2 * wide, "has a bias that is not constant")?;
         let problem = "has peepholes that are not constant, or of other sizes";
-        let seen = if cell == Cell::Lstm { ways * 3 * hidden } else { 0 };
-        let peepholes = self.numbers(node, 7, seen, problem)?;
-        let Some(activations) = activations(node, cell, ways) else {
+        let count = if cell == Cell::Lstm { directions * 3 * hidden } else { 0 };
+        let peepholes = self.numbers(node, 7, count, problem)?;
+        let Some(activations) = activations(node, cell, directions) else {
             return not("has activations that the built-in engine has not");
         };
         let kind = LayerKind::FullyConnected;
-        let of_inputs = self.target(node, 1, "recurrent", kind, &inputs.1);
-        let of_states = self.target(node, 2, "recurrent", kind, &states.1);
-        self.products(cell, hidden, (of_inputs, k), of_states);
-        let parts = ways * cell.products().len();
-        if self.found.targets[of_states].stages.len() != parts {
+        let input_target = self.target(node, 1, "recurrent", kind, &inputs.1);
+        let state_target = self.target(node, 2, "recurrent", kind, &states.1);
+        self.products(cell, hidden, k, input_target, state_target);
+        let parts = directions * cell.products().len();
+        if self.found.targets[state_target].stages.len() != parts {
             return not("shares its weights with a node that resets its state elsewhere");
         }
-        let mut targets = vec![of_inputs, of_states];
-        let of_bias = bias.map(|bias| self.target(node, 3, "bias", kind, &bias));
-        let of_cells = peepholes.map(|seen| self.target(node, 7, "peepholes", kind, &seen));
-        targets.extend(of_bias.into_iter().chain(of_cells));
-        let fed = [0, 4, 5, 6].map(|at| self.operand(node, at));
-        let [x, lengths, first, cells] = fed;
+        let mut targets = vec![input_target, state_target];
+        let bias_target = bias.map(|bias| self.target(node, 3, "bias", kind, &bias));
+        let cell_target =
+            peepholes.map(|weights| self.target(node, 7, "peepholes", kind, &weights));
+        targets.extend(bias_target.into_iter().chain(cell_target));
+        let operands = [0, 4, 5, 6].map(|at| self.operand(node, at));
+        let [x, lengths, first, cells] = operands;
         let values = vec![x?, None, None, None, lengths?, first?, cells?];
-        let of = Recurrent {
+        let layer = RecurrentLayer {
             cell,
             hidden,
             backward,
             activations,
-            inputs: of_inputs,
-            states: of_states,
-            bias: of_bias,
-            peepholes: of_cells,
+            inputs: input_target,
+            states: state_target,
+            bias: bias_target,
+            peepholes: cell_target,
             clip,
             coupled: cell == Cell::Lstm && node.int("input_forget", 0) != 0,
             samples_first: node.int("layout", 0) == 1,
         };
-        self.push(node, Op::Recurrent(Box::new(of)), values, targets);
+        self.push(node, Op::Recurrent(Box::new(layer)), values, targets);
         Ok(())
     }
 
-    /// An input that may be left out: so many constant numbers.
+    /// Reads an optional input that consists of `count` constant numbers.
     fn numbers(
         &self,
         node: &Node,
@@ -320,21 +321,22 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Products of a layer of cells, of each direction. Nodes that share weights share them: those of the first
-    /// are all there are.
-    fn products(&mut self, cell: Cell, hidden: usize, (inputs, k): (usize, usize), states: usize) {
+    /// Creates the products of a recurrent layer for each direction. Nodes with shared weights use
+    /// those of the first node.
+    fn products(&mut self, cell: Cell, hidden: usize, k: usize, inputs: usize, states: usize) {
         let wide = cell.gates() * hidden;
         let targets = &mut self.found.targets;
         if !targets[inputs].stages.is_empty() {
             return;
         }
-        let of_inputs = targets[inputs].weights.chunks_exact(wide * k);
-        targets[inputs].stages = of_inputs.map(|weights| of_rows(weights.to_vec(), k)).collect();
+        let input_target = targets[inputs].weights.chunks_exact(wide * k);
+        targets[inputs].stages =
+            input_target.map(|weights| row_product(weights.to_vec(), k)).collect();
         let mut stages = Vec::new();
         for mut weights in targets[states].weights.chunks_exact(wide * hidden) {
             for gates in cell.products() {
                 let (product, rest) = weights.split_at(gates * hidden * hidden);
-                stages.push(of_rows(product.to_vec(), hidden));
+                stages.push(row_product(product.to_vec(), hidden));
                 weights = rest;
             }
         }
@@ -342,20 +344,20 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Those of each direction; none if one is not known here.
-fn activations(node: &Node, cell: Cell, ways: usize) -> Option<Vec<Vec<Activation>>> {
+/// Returns the activations of each direction; `None` if one is not supported.
+fn activations(node: &Node, cell: Cell, directions: usize) -> Option<Vec<Vec<Activation>>> {
     let default = cell.activations();
     let Some(given) = node.attribute("activations") else {
-        return Some(vec![default.to_vec(); ways]);
+        return Some(vec![default.to_vec(); directions]);
     };
     let Attribute::Texts(given) = given else { return None };
     let has_numbers = ["activation_alpha", "activation_beta"];
-    if given.len() != ways * default.len()
+    if given.len() != directions * default.len()
         || has_numbers.iter().any(|name| node.attribute(name).is_some())
     {
         return None;
     }
-    let of = |name: &String| match name.to_ascii_lowercase().as_str() {
+    let activation = |name: &String| match name.to_ascii_lowercase().as_str() {
         "sigmoid" => Some(Activation::Sigmoid),
         "tanh" => Some(Activation::Tanh),
         "relu" => Some(Activation::Relu),
@@ -364,15 +366,27 @@ fn activations(node: &Node, cell: Cell, ways: usize) -> Option<Vec<Vec<Activatio
         "softplus" => Some(Activation::Softplus),
         _ => None,
     };
-    given.chunks(default.len()).map(|way| way.iter().map(of).collect()).collect()
+    given.chunks(default.len()).map(|names| names.iter().map(activation).collect()).collect()
 }
 
-/// From output, channel, tap to output, tap, channel.
+/// Scales the weights of a convolution by a batch normalization, and returns the bias of both.
+fn folded_bias(affine: &ChannelAffine, weights: &mut [f32], bias: Option<Vec<f32>>) -> Vec<f32> {
+    let (scale, shift) = affine;
+    let part = weights.len() / scale.len();
+    for (weights, scale) in weights.chunks_exact_mut(part).zip(scale) {
+        weights.iter_mut().for_each(|weight| *weight *= scale);
+    }
+    let bias = bias.unwrap_or_else(|| vec![0.0; scale.len()]);
+    let sums = bias.iter().zip(scale.iter().zip(shift));
+    sums.map(|(bias, (scale, shift))| bias * scale + shift).collect()
+}
+
+/// Reorders from output, channel, tap to output, tap, channel.
 fn by_pixels(weights: &[f32], channels: usize, taps: usize) -> Vec<f32> {
-    let of = |at: usize| {
+    let weight = |at: usize| {
         let (output, rest) = (at / (taps * channels), at % (taps * channels));
         let (tap, channel) = (rest / channels, rest % channels);
         weights[(output * channels + channel) * taps + tap]
     };
-    (0..weights.len()).map(of).collect()
+    (0..weights.len()).map(weight).collect()
 }

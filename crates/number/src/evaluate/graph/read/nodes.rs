@@ -4,7 +4,7 @@ use dyno_kernels::Activation;
 use dyno_onnx::{Element, Node};
 
 use super::super::super::attributes::{bounds, float, unsupported};
-use super::super::each::{Each, Pair};
+use super::super::elementwise::{BinaryOp, UnaryOp};
 use super::super::step::{Axes, Op};
 use super::super::tensor::Reduction;
 use super::{EvaluateError, Reader};
@@ -12,10 +12,10 @@ use super::{EvaluateError, Reader};
 impl<'a> Reader<'a> {
     pub(super) fn step(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
         if let Some(op) = each(node) {
-            return self.plain(node, Op::Each(op));
+            return self.plain(node, Op::Unary(op));
         }
         if let Some(op) = self.pair(node) {
-            return self.plain(node, Op::Pair(op));
+            return self.plain(node, Op::Binary(op));
         }
         let axis = |default| node.int("axis", default);
         let axes = || Axes(node.ints("axes").map(<[i64]>::to_vec));
@@ -28,10 +28,10 @@ impl<'a> Reader<'a> {
             "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" => self.pool(node),
             "Clip" => match (node.attribute("min"), node.attribute("max")) {
                 (None, None) => self.plain(node, Op::Clip),
-                // Attributes in old files.
+                // In old files, bounds are attributes.
                 _ => {
                     let [least, most] = bounds(node);
-                    self.plain(node, Op::Each(Each::Clip(least, most)))
+                    self.plain(node, Op::Unary(UnaryOp::Clip(least, most)))
                 }
             },
             "Softmax" if self.has_old_softmax() && !self.is_last(node, axis(1)) => {
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Those that only move numbers.
+    /// Reads a node that only moves numbers.
     fn moved(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
         let axis = |default| node.int("axis", default);
         let axes = || Axes(node.ints("axes").map(<[i64]>::to_vec));
@@ -115,60 +115,61 @@ impl<'a> Reader<'a> {
         axis == -1 || fact.is_some_and(|fact| axis + 1 == fact.shape.len() as i64)
     }
 
-    fn pair(&self, node: &Node) -> Option<Pair> {
+    fn pair(&self, node: &Node) -> Option<BinaryOp> {
         Some(match node.op.as_str() {
-            "Add" | "Sum" => Pair::Add,
-            "Sub" => Pair::Subtract,
-            "Mul" => Pair::Multiply,
-            "Div" if node.inputs.iter().all(|name| self.is_whole(name)) => Pair::DivideWhole,
-            "Div" => Pair::Divide,
-            "Pow" => Pair::Power,
-            "Max" => Pair::Greatest,
-            "Min" => Pair::Least,
-            "Equal" => Pair::Equal,
-            "Greater" => Pair::Greater,
-            "GreaterOrEqual" => Pair::GreaterOrEqual,
-            "Less" => Pair::Less,
-            "LessOrEqual" => Pair::LessOrEqual,
-            "And" => Pair::And,
-            "Or" => Pair::Or,
-            "PRelu" => Pair::Slope,
+            "Add" | "Sum" => BinaryOp::Add,
+            "Sub" => BinaryOp::Subtract,
+            "Mul" => BinaryOp::Multiply,
+            "Div" if node.inputs.iter().all(|name| self.is_whole(name)) => BinaryOp::DivideWhole,
+            "Div" => BinaryOp::Divide,
+            "Pow" => BinaryOp::Power,
+            "Max" => BinaryOp::Greatest,
+            "Min" => BinaryOp::Least,
+            "Equal" => BinaryOp::Equal,
+            "Greater" => BinaryOp::Greater,
+            "GreaterOrEqual" => BinaryOp::GreaterOrEqual,
+            "Less" => BinaryOp::Less,
+            "LessOrEqual" => BinaryOp::LessOrEqual,
+            "And" => BinaryOp::And,
+            "Or" => BinaryOp::Or,
+            "PRelu" => BinaryOp::Slope,
             _ => return None,
         })
     }
 }
 
-fn each(node: &Node) -> Option<Each> {
+fn each(node: &Node) -> Option<UnaryOp> {
     let alpha = |default| float(node, "alpha", default);
     Some(match node.op.as_str() {
-        "Identity" | "Dropout" => Each::Pass,
-        "Relu" => Each::Of(Activation::Relu),
-        "LeakyRelu" => Each::Of(Activation::LeakyRelu { alpha: alpha(0.01) }),
-        "Sigmoid" => Each::Of(Activation::Sigmoid),
-        "Tanh" => Each::Of(Activation::Tanh),
-        "HardSigmoid" => {
-            Each::Of(Activation::HardSigmoid { alpha: alpha(0.2), beta: float(node, "beta", 0.5) })
-        }
-        "Elu" => Each::Of(Activation::Elu { alpha: alpha(1.0) }),
-        "Softplus" => Each::Of(Activation::Softplus),
-        "Softsign" => Each::Of(Activation::Softsign),
-        "HardSwish" => Each::HardSwish,
-        "Erf" => Each::Erf,
-        "Gelu" => Each::Gelu { tanh: node.text("approximate") == "tanh" },
-        "Exp" => Each::Exp,
-        "Log" => Each::Log,
-        "Sqrt" => Each::Sqrt,
-        "Neg" => Each::Negative,
-        "Abs" => Each::Absolute,
-        "Reciprocal" => Each::Reciprocal,
-        "Floor" => Each::Floor,
-        "Not" => Each::Not,
+        "Identity" | "Dropout" => UnaryOp::Identity,
+        "Relu" => UnaryOp::Activation(Activation::Relu),
+        "LeakyRelu" => UnaryOp::Activation(Activation::LeakyRelu { alpha: alpha(0.01) }),
+        "Sigmoid" => UnaryOp::Activation(Activation::Sigmoid),
+        "Tanh" => UnaryOp::Activation(Activation::Tanh),
+        "HardSigmoid" => UnaryOp::Activation(Activation::HardSigmoid {
+            alpha: alpha(0.2),
+            beta: float(node, "beta", 0.5),
+        }),
+        "Elu" => UnaryOp::Activation(Activation::Elu { alpha: alpha(1.0) }),
+        "Softplus" => UnaryOp::Activation(Activation::Softplus),
+        "Softsign" => UnaryOp::Activation(Activation::Softsign),
+        "HardSwish" => UnaryOp::HardSwish,
+        "Erf" => UnaryOp::Erf,
+        "Gelu" => UnaryOp::Gelu { tanh: node.text("approximate") == "tanh" },
+        "Exp" => UnaryOp::Exp,
+        "Log" => UnaryOp::Log,
+        "Sqrt" => UnaryOp::Sqrt,
+        "Neg" => UnaryOp::Negative,
+        "Abs" => UnaryOp::Absolute,
+        "Reciprocal" => UnaryOp::Reciprocal,
+        "Floor" => UnaryOp::Floor,
+        "Not" => UnaryOp::Not,
         "Cast" => {
             match Element::of(i32::try_from(node.int("to", 1)).ok()?)? {
-                Element::F32 | Element::F64 => Each::Pass,
-                Element::Bool => Each::Truth,
-                Element::I64 | Element::I32 => Each::Whole,
-                // What is smaller rounds or wraps around.
+                Element::F32 | Element::F64 => UnaryOp::Identity,
+                Element::Bool => UnaryOp::Truth,
+                Element::I64 | Element::I32 => UnaryOp::Truncate,
+                // Smaller types would round or wrap around.
                 _ => return None,
             }
         }

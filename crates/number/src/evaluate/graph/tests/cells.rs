@@ -1,11 +1,12 @@
-//! What nodes may say of cells and of pools beside their sizes.
+//! Attributes of recurrent layers and pools.
 
 use super::*;
 
-/// Sizes of words, of their letters, and of a state.
+/// Number of words, of letters per word, and of units.
 const SIZES: [usize; 3] = [4, 5, 3];
 
-/// Cells in both directions over words that are lists of numbers; their states at all steps and at the end.
+/// A bidirectional layer over words that are lists of numbers, with its states at all steps and at
+/// the end.
 fn both_ways(op: &str, samples_first: bool) -> Result<Model, BuildError> {
     let [steps, wide, hidden] = SIZES;
     let gates = if op == "LSTM" { 4 } else { 3 };
@@ -34,12 +35,12 @@ fn both_ways(op: &str, samples_first: bool) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn graph(op: &str, samples_first: bool) -> Graph {
+fn graph(op: &str, samples_first: bool) -> GraphEvaluator {
     let [steps, wide, hidden] = SIZES;
-    let right = Right::Agreement(Agreement::Equal);
-    let mut all = fed(&[steps, wide], right.clone());
-    all.inputs.extend(fed(&[2, hidden], right).inputs);
-    Graph::new(&both_ways(op, samples_first).unwrap(), all, sets()).unwrap()
+    let correctness = CorrectnessRule::Agreement(Agreement::Equal);
+    let mut all = fed(&[steps, wide], correctness.clone());
+    all.inputs.extend(fed(&[2, hidden], correctness).inputs);
+    GraphEvaluator::new(&both_ways(op, samples_first).unwrap(), all, sets()).unwrap()
 }
 
 #[test]
@@ -56,8 +57,8 @@ fn cells_may_have_samples_first() {
     }
 }
 
-/// A GRU that resets before its product has two inputs of its recurrent weights: the state, and what is left of
-/// it. All else is fed once, however many products and directions there are.
+/// A GRU that resets before its product has two inputs of its recurrent weights: the state, and the
+/// state after the reset. Other inputs count once, for any number of products and directions.
 #[test]
 fn what_several_products_are_fed_counts_once() {
     let [steps, wide, hidden] = SIZES;
@@ -72,8 +73,8 @@ fn what_several_products_are_fed_counts_once() {
     }
 }
 
-/// A pool of windows of 3 by 2 numbers, steps of 2 by 3, with a column of padding before and two after; its
-/// answers for an image of 4 x 4 numbers.
+/// A pool with windows of 3 by 2 numbers, strides of 2 by 3, and columns of padding: one before and
+/// two after. Returns its answers for an image of 4 x 4 numbers.
 fn pooled(op: &str, attributes: &[(&str, Attribute)], values: &[f32; 16]) -> [Vec<f32>; 2] {
     let mut net = Builder::new("pool", Weights::seeded(1));
     let image = net.input("x", Element::F32, &[Dim::symbol("N"), 1.into(), 4.into(), 4.into()]);
@@ -87,17 +88,17 @@ fn pooled(op: &str, attributes: &[(&str, Attribute)], values: &[f32; 16]) -> [Ve
     let x = net.node("Flatten", &[&x], &[]).unwrap();
     net.output("y", &x).unwrap();
     let model = net.finish();
-    let inputs = vec![Input { dims: vec![1, 4, 4], values: values.to_vec() }];
-    let fed = Fed { inputs, lengths: None, right: Right::Labels(vec![0]) };
-    let mut graph = Graph::new(&model, fed, [vec![0], vec![0], Vec::new()]).unwrap();
+    let inputs = vec![GraphInput { dims: vec![1, 4, 4], values: values.to_vec() }];
+    let fed = GraphSamples { inputs, lengths: None, correctness: CorrectnessRule::Labels(vec![0]) };
+    let mut graph = GraphEvaluator::new(&model, fed, [vec![0], vec![0], Vec::new()]).unwrap();
     let samples = Samples { values: values.to_vec(), labels: vec![0] };
-    let mut chain = Evaluator::new(&model, samples, [vec![0], vec![0], Vec::new()]).unwrap();
+    let mut chain = ChainEvaluator::new(&model, samples, [vec![0], vec![0], Vec::new()]).unwrap();
     let of_graph = graph.answers(&base(), &[0]).unwrap().remove(0);
     [of_graph, chain.scores(&base(), &[0]).unwrap()]
 }
 
-/// Windows begin at rows 0 and 2, at columns -1 and 2; the second row of windows has two rows of three. None
-/// begins in the padding behind the image.
+/// Windows begin at rows 0 and 2, and at columns -1 and 2. The second row of windows has two rows
+/// of the image out of three. No window begins in the padding after the image.
 #[test]
 fn pools_that_round_up_have_windows_beyond_the_image() {
     let values: [f32; 16] = std::array::from_fn(|at| at as f32);
@@ -118,14 +119,15 @@ fn pools_that_round_up_have_windows_beyond_the_image() {
     }
 }
 
-/// The products of a shared weight are those of its first node.
+/// Nodes with shared weights use the products of the first node.
 #[test]
 fn cells_that_share_weights_reset_alike() {
     let mut model = spoken(Cells::Gru, 1).unwrap();
     let last = model.nodes.iter_mut().rfind(|node| node.op == "GRU").unwrap();
     last.attributes.retain(|(name, _)| name != "linear_before_reset");
-    let right = Right::Agreement(Agreement::Top);
-    let refused = Graph::new(&model, letters(None, right), sets()).unwrap_err().to_string();
+    let correctness = CorrectnessRule::Agreement(Agreement::Top);
+    let refused =
+        GraphEvaluator::new(&model, letters(None, correctness), sets()).unwrap_err().to_string();
     let expected = "shares its weights with a node that resets its state elsewhere";
     assert!(refused.contains(expected), "{refused}");
 }

@@ -1,17 +1,20 @@
-//! Graphs with packed weights beside the evaluator, as they are and as files.
+//! Compares graphs with packed weights, in memory and as files, with the evaluator.
 
 use super::*;
 use crate::config::Dictionary;
-use crate::evaluate::{Packed, PackedFile, Path, Reason, RunError, Source, View, Workspace};
+use crate::evaluate::{
+    FloatReason, PackedFile, PackedNetwork, PackedRunError, PackedSource, ProductPath, TensorView,
+    Workspace,
+};
 
 fn bits(answer: &[f32]) -> Vec<u32> {
     answer.iter().map(|x| x.to_bits()).collect()
 }
 
-/// What packed weights make of some samples of one length, all in one call.
-fn answers(packed: &Packed, fed: &Fed, samples: &[usize]) -> Vec<Vec<f32>> {
+/// Returns the answers of a packed network to some samples of one length, in one call.
+fn answers(packed: &PackedNetwork, fed: &GraphSamples, samples: &[usize]) -> Vec<Vec<f32>> {
     let inputs: Vec<Tensor> = (0..fed.inputs.len()).map(|at| fed.gathered(at, samples)).collect();
-    let views = inputs.iter().map(|of| View { dims: &of.dims, values: &of.values });
+    let views = inputs.iter().map(|of| TensorView { dims: &of.dims, values: &of.values });
     let mut workspace = Workspace::default();
     let found = packed.run(&views.collect::<Vec<_>>(), &mut workspace).expect("it can be done");
     assert_eq!(found.dims[0], samples.len());
@@ -19,7 +22,7 @@ fn answers(packed: &Packed, fed: &Fed, samples: &[usize]) -> Vec<Vec<f32>> {
     found.values.chunks_exact(each).map(<[f32]>::to_vec).collect()
 }
 
-/// A sentence through a head of attention, with what is masked, and weights that come turned.
+/// An attention head over a sentence, with a mask and transposed weights.
 fn attentive(seed: u64) -> Result<Model, BuildError> {
     let mut net = Builder::new("attentive", Weights::seeded(seed));
     let [n, t] = ["N", "T"].map(Dim::symbol);
@@ -48,52 +51,57 @@ fn attentive(seed: u64) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn sentences() -> Fed {
+fn sentences() -> GraphSamples {
     let numbers = |seed: usize, most: f32| -> Vec<f32> {
         let all = images(COUNT * 8 + seed).into_iter().skip(seed);
         all.map(|x| (x * most).floor()).collect()
     };
     let weights = images(COUNT * 8);
-    let inputs = [numbers(3, 9.0), weights].map(|values| Input { dims: vec![8], values });
+    let inputs = [numbers(3, 9.0), weights].map(|values| GraphInput { dims: vec![8], values });
     let lengths = Some((0..COUNT).map(|at| 1 + at % 8).collect());
-    Fed { inputs: inputs.into(), lengths, right: Right::Agreement(Agreement::Cosine(0.9)) }
+    GraphSamples {
+        inputs: inputs.into(),
+        lengths,
+        correctness: CorrectnessRule::Agreement(Agreement::Cosine(0.9)),
+    }
 }
 
-/// Each of the small graphs, with samples.
-fn case(kind: usize, seed: u64) -> (Model, Fed) {
+/// Returns a small graph with samples.
+fn case(kind: usize, seed: u64) -> (Model, GraphSamples) {
     let cells = [Cells::Lstm, Cells::Peeping, Cells::Gru, Cells::ResetsFirst];
     match kind {
-        0 => (residual(seed).unwrap(), fed(&[3, 7, 6], Right::Agreement(Agreement::Top))),
+        0 => (residual(seed).unwrap(), fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top))),
         1 => (attentive(seed).unwrap(), sentences()),
         kind => {
             let lengths = Some((0..COUNT).map(|at| 1 + at % 8).collect());
-            let right = Right::Agreement(Agreement::Cosine(0.9));
-            (spoken(cells[kind - 2], seed).unwrap(), letters(lengths, right))
+            let correctness = CorrectnessRule::Agreement(Agreement::Cosine(0.9));
+            (spoken(cells[kind - 2], seed).unwrap(), letters(lengths, correctness))
         }
     }
 }
 
-fn source() -> Source {
-    Source::of(std::path::Path::new("graph.onnx"), b"a model")
+fn source() -> PackedSource {
+    PackedSource::new(std::path::Path::new("graph.onnx"), b"a model")
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// To the last bit, one by one and many at once, and out of a file as well.
+    /// Answers are equal bit by bit, for single samples, for many at once, and after a round trip
+    /// through a file.
     #[test]
     fn answers_are_those_of_the_evaluator(
         kind in 0_usize..6, seed: u64, choices in prop::collection::vec(0_u32..224, 8), first in 0_usize..8,
     ) {
         let (model, fed) = case(kind, seed);
-        let mut graph = Graph::new(&model, fed.clone(), sets()).unwrap();
+        let mut graph = GraphEvaluator::new(&model, fed.clone(), sets()).unwrap();
         let quantised = assigned(&graph.objects(), &choices);
-        // All of one length, where they have lengths.
+        // All samples have the same length, if they have lengths.
         let samples: Vec<usize> = (first..COUNT).step_by(8).collect();
         for assignment in [base(), quantised] {
             let formats = assignment.dictionary();
             let expected = graph.answers(&assignment, &samples).unwrap();
-            let packed = Packed::new(&model, &formats).unwrap();
+            let packed = PackedNetwork::new(&model, &formats).unwrap();
             let file = PackedFile::new(&model, &formats, source()).unwrap();
             let bytes = file.to_bytes().unwrap();
             let read = PackedFile::from_bytes(&bytes).unwrap();
@@ -112,14 +120,14 @@ proptest! {
         }
     }
 
-    /// Whatever somebody sends, there is an answer or a sentence.
+    /// Any input leads to an answer or an error message.
     #[test]
     fn no_input_is_a_panic(
         kind in 0_usize..6, dims in prop::collection::vec(0_usize..5, 0..5), numbers in prop::collection::vec(any::<f32>(), 0..200),
         fits: bool,
     ) {
         let (model, _) = case(kind, 1);
-        let packed = Packed::new(&model, &Dictionary::new()).unwrap();
+        let packed = PackedNetwork::new(&model, &Dictionary::new()).unwrap();
         let mut workspace = Workspace::default();
         let views: Vec<(Vec<usize>, Vec<f32>)> = packed.inputs().iter().map(|port| {
             let mut dims = dims.clone();
@@ -129,7 +137,7 @@ proptest! {
             let count = dims.iter().product();
             (dims, numbers.iter().copied().chain(std::iter::repeat(1.0)).take(count).collect())
         }).collect();
-        let views: Vec<View<'_>> = views.iter().map(|(dims, values)| View { dims, values }).collect();
+        let views: Vec<TensorView<'_>> = views.iter().map(|(dims, values)| TensorView { dims, values }).collect();
         if let Err(error) = packed.run(&views, &mut workspace) {
             prop_assert!(!error.to_string().is_empty());
         }
@@ -142,25 +150,25 @@ fn all_objects_are_layers_with_their_paths() {
     let text = "table.weight FIXED 4 0\ncells.weight FIXED 5 0\ncells.input EXP 4 7\ncells.R.weight FIXED 3 0\n\
                 cells.P.weight FIXED 6 0\n";
     let formats: Dictionary = text.parse().unwrap();
-    let packed = Packed::new(&model, &formats).unwrap();
+    let packed = PackedNetwork::new(&model, &formats).unwrap();
     let layers: Vec<_> = packed
         .layers()
         .iter()
         .map(|layer| (layer.name.as_str(), layer.weights, layer.codes.len(), layer.path))
         .collect();
-    let f32 = |reason| Path::F32(reason);
+    let f32 = |reason| ProductPath::F32(reason);
     let expected = [
-        ("table", 54, 27, f32(Reason::Read)),
-        ("cells", 144, 90, Path::Bytes),
-        ("cells.R", 144, 54, f32(Reason::Activations(Format::F32))),
-        ("cells.B", 48, 192, f32(Reason::Read)),
-        ("cells.P", 18, 14, f32(Reason::Read)),
+        ("table", 54, 27, f32(FloatReason::Read)),
+        ("cells", 144, 90, ProductPath::Bytes),
+        ("cells.R", 144, 54, f32(FloatReason::Activations(Format::F32))),
+        ("cells.B", 48, 192, f32(FloatReason::Read)),
+        ("cells.P", 18, 14, f32(FloatReason::Read)),
     ];
     assert_eq!(layers, expected);
-    let grouped = Packed::new(&residual(1).unwrap(), &Dictionary::new()).unwrap();
-    let paths: Vec<Path> = grouped.layers().iter().map(|layer| layer.path).collect();
-    let float = f32(Reason::Weights(Format::F32));
-    assert_eq!(paths, [float, f32(Reason::Grouped), f32(Reason::Grouped), float]);
+    let grouped = PackedNetwork::new(&residual(1).unwrap(), &Dictionary::new()).unwrap();
+    let paths: Vec<ProductPath> = grouped.layers().iter().map(|layer| layer.path).collect();
+    let float = f32(FloatReason::Weights(Format::F32));
+    assert_eq!(paths, [float, f32(FloatReason::Grouped), f32(FloatReason::Grouped), float]);
     let input = &packed.inputs()[0];
     assert_eq!(
         (&input.name[..], input.element, &input.shape[..]),
@@ -191,7 +199,7 @@ fn a_folded_normalisation_is_packed_with_its_convolution() {
     assert!(packed < plain, "{packed} bytes of {plain}");
 }
 
-/// A tensor that something else reads as well is left as it is.
+/// A tensor that is also used otherwise is not packed.
 #[test]
 fn weights_that_others_read_stay_in_the_graph() {
     let mut net = Builder::new("tied", Weights::seeded(4));
@@ -206,8 +214,8 @@ fn weights_that_others_read_stay_in_the_graph() {
     let formats: Dictionary = "both.weight FIXED 5 0\n".parse().unwrap();
     let file = PackedFile::new(&model, &formats, source()).unwrap();
     assert!(file.weights().is_empty());
-    let fed = fed(&[8], Right::Agreement(Agreement::Top));
-    let [one, other] = [Packed::new(&model, &formats).unwrap(), file.network().unwrap()]
+    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+    let [one, other] = [PackedNetwork::new(&model, &formats).unwrap(), file.network().unwrap()]
         .map(|packed| answers(&packed, &fed, &[0]));
     assert_eq!(bits(&one[0]), bits(&other[0]));
 }
@@ -215,13 +223,13 @@ fn weights_that_others_read_stay_in_the_graph() {
 #[test]
 fn a_number_that_a_table_has_not_is_told() {
     let model = spoken(Cells::Gru, 1).unwrap();
-    let packed = Packed::new(&model, &Dictionary::new()).unwrap();
+    let packed = PackedNetwork::new(&model, &Dictionary::new()).unwrap();
     let mut workspace = Workspace::default();
-    let word = View { dims: &[1, 2], values: &[3.0, 9.0] };
+    let word = TensorView { dims: &[1, 2], values: &[3.0, 9.0] };
     let refused = packed.run(&[word], &mut workspace).unwrap_err();
-    assert!(matches!(refused, RunError::Node { .. }));
+    assert!(matches!(refused, PackedRunError::Node { .. }));
     assert_eq!(refused.to_string(), "Gather (Gather_0) has no row 9 of 9");
-    let none = View { dims: &[1, 0], values: &[] };
+    let none = TensorView { dims: &[1, 0], values: &[] };
     let refused = packed.run(&[none], &mut workspace).unwrap_err().to_string();
     assert_eq!(refused, "expected letters of shape [?, ?], found 0 numbers of shape [1, 0]");
     assert_eq!(
@@ -230,7 +238,7 @@ fn a_number_that_a_table_has_not_is_told() {
     );
 }
 
-/// The engine of graphs calls layers after their tensors, that of chains after their nodes.
+/// The engine of graphs names layers after their tensors, the engine of chains after their nodes.
 #[test]
 fn a_chain_in_the_formats_of_a_graph_is_done_node_by_node() {
     let mut net = Builder::new("shared", Weights::seeded(4));
@@ -241,13 +249,13 @@ fn a_chain_in_the_formats_of_a_graph_is_done_node_by_node() {
     let y = net.node("MatMul", &[&y, &both], &[]).unwrap();
     net.output("y", &y).unwrap();
     let model = net.finish();
-    let fed = fed(&[8], Right::Agreement(Agreement::Top));
-    let mut graph = Graph::new(&model, fed.clone(), sets()).unwrap();
+    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+    let mut graph = GraphEvaluator::new(&model, fed.clone(), sets()).unwrap();
     assert_eq!(graph.objects(), ["both.weight", "both.input"]);
     let assignment = assigned(&graph.objects(), &[8, 20]);
     let formats = assignment.dictionary();
     let expected = graph.answers(&assignment, &[2, 3]).unwrap();
-    let packed = Packed::new(&model, &formats).unwrap();
+    let packed = PackedNetwork::new(&model, &formats).unwrap();
     let file = PackedFile::new(&model, &formats, source()).unwrap();
     assert_eq!(file.weights().len(), 1);
     for packed in [packed, file.network().unwrap()] {
@@ -255,19 +263,20 @@ fn a_chain_in_the_formats_of_a_graph_is_done_node_by_node() {
             assert_eq!(bits(found), bits(expected));
         }
     }
-    let unknown = Packed::new(&model, &"other.weight FIXED 3 0\n".parse().unwrap()).unwrap_err();
+    let unknown =
+        PackedNetwork::new(&model, &"other.weight FIXED 3 0\n".parse().unwrap()).unwrap_err();
     assert!(unknown.to_string().contains("there is no object `other.weight`"), "{unknown}");
 }
 
-/// A word, or whatever else fills the inputs, if it is a network that still reads.
-fn play(packed: &Packed) -> Result<(), String> {
+/// Runs a network, if its file is valid, on a word or on other inputs that fit.
+fn play(packed: &PackedNetwork) -> Result<(), String> {
     let dims = packed
         .inputs()
         .iter()
         .map(|port| port.shape.iter().map(|n| n.unwrap_or(2).min(16)).collect::<Vec<usize>>());
     let fed: Vec<(Vec<usize>, Vec<f32>)> =
         dims.map(|dims| (dims.clone(), vec![1.0; dims.iter().product()])).collect();
-    let views = fed.iter().map(|(dims, values)| View { dims, values });
+    let views = fed.iter().map(|(dims, values)| TensorView { dims, values });
     let mut workspace = Workspace::default();
     let found = packed.run(&views.collect::<Vec<_>>(), &mut workspace);
     found.map(drop).map_err(|error| error.to_string())
@@ -294,7 +303,7 @@ fn a_damaged_graph_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whoever writes the sum anew may say anything: it is refused, or it is another network.
+    /// A changed file with a valid checksum is either rejected or another network.
     #[test]
     fn a_forged_graph_is_no_panic(kind in 0_usize..6, at in any::<prop::sample::Index>(), to: u8) {
         use sha2::Digest;
@@ -303,7 +312,7 @@ proptest! {
         let file = PackedFile::new(&model, &text.parse().unwrap(), source()).unwrap();
         let mut bytes = file.to_bytes().unwrap();
         let body = bytes.len() - 32;
-        // Its head and its nodes; behind them stand numbers.
+        // Changes the head and the nodes; numbers follow them.
         let place = 24 + at.index((body - 24).min(2500));
         bytes[place] = to;
         let sum = sha2::Sha256::digest(&bytes[..body]);

@@ -1,4 +1,4 @@
-//! The tests' networks once more: one sample, one number after the other, in `f64`.
+//! Slow implementation of the test networks: one sample, one number at a time, in `f64`.
 
 use dyno_onnx::{Constants, Model};
 
@@ -6,7 +6,7 @@ use super::{CLIP, Cells};
 use crate::assignment::Assignment;
 use crate::format::Format;
 
-/// What assignments are asked.
+/// A model with the formats of an assignment.
 struct Twin<'a> {
     constants: Constants<'a>,
     assignment: &'a Assignment,
@@ -18,7 +18,7 @@ impl Twin<'_> {
         tensor.floats().expect("of f32").into_iter().map(f64::from).collect()
     }
 
-    /// Each number by the codec for one.
+    /// Quantizes each number with the codec for single values.
     fn quantised(&self, object: &str, numbers: &[f64]) -> Vec<f64> {
         let format = self.assignment.format(object);
         let one = |x: &f64| match format {
@@ -28,7 +28,7 @@ impl Twin<'_> {
         numbers.iter().map(one).collect()
     }
 
-    /// Factor and addend of a channel.
+    /// Returns factor and addend of each channel.
     fn affine(&self, name: &str) -> Vec<[f64; 2]> {
         let part = |part: &str| self.floats(&format!("{name}.{part}"));
         let (scale, shift) = (part("scale"), part("shift"));
@@ -41,8 +41,8 @@ impl Twin<'_> {
         (0..scale.len()).map(of).collect()
     }
 
-    /// Kernels of 3 x 3 on images of 7 x 6 with zeros around, in groups; a normalisation is part of the
-    /// weights.
+    /// Convolution with kernels of 3 x 3 on images of 7 x 6 with zero padding, in groups. A
+    /// normalization is folded into the weights.
     fn convolved(
         &self,
         name: &str,
@@ -55,7 +55,7 @@ impl Twin<'_> {
         let part = weights.len() / outputs;
         if let Some(normal) = normal {
             for (at, weight) in weights.iter_mut().enumerate() {
-                // Folded weights are f32, as all weights are.
+                // Folded weights are rounded to `f32`, as all weights.
                 *weight = f64::from(*weight as f32 * normal[at / part][0] as f32);
             }
         }
@@ -119,7 +119,7 @@ pub fn spoken(model: &Model, kind: Cells, assignment: &Assignment, word: &[f32])
 }
 
 impl Twin<'_> {
-    /// States after each step.
+    /// Returns the states after each step.
     fn cells(&self, kind: Cells, x: &[Vec<f64>], first: Vec<f64>) -> Vec<Vec<f64>> {
         let inputs = self.quantised("cells.weight", &self.floats("cells.W"));
         let states = self.quantised("cells.R.weight", &self.floats("cells.R"));
@@ -169,9 +169,12 @@ impl Twin<'_> {
                     let reset: Vec<f64> = (0..6).map(|at| logistic(gate(6 + at))).collect();
                     let product: Vec<f64> = h.iter().zip(&reset).map(|(h, r)| h * r).collect();
                     let product = self.quantised("cells.R.input", &product);
-                    let new = |at: usize| match kind == Cells::ResetsFirst {
-                        true => sum(&states, 12 + at, &product) + bias[wide + 12 + at],
-                        false => reset[at] * (sum(&states, 12 + at, &kept) + bias[wide + 12 + at]),
+                    let new = |at: usize| {
+                        if kind == Cells::ResetsFirst {
+                            sum(&states, 12 + at, &product) + bias[wide + 12 + at]
+                        } else {
+                            reset[at] * (sum(&states, 12 + at, &kept) + bias[wide + 12 + at])
+                        }
                     };
                     let of = |at: usize| {
                         let share = logistic(gate(at));

@@ -1,15 +1,15 @@
-//! What is done to each number, and to two.
+//! Functions of one number, and of two.
 
 use dyno_kernels::{Activation, Isa, Tanh, erf};
 
 use super::recurrent::apply;
-use super::tensor::{Misfit, Tensor};
+use super::tensor::{Mismatch, Tensor};
 
-/// What is done to each number.
+/// A function of each number.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Each {
-    Of(Activation),
-    Pass,
+pub(super) enum UnaryOp {
+    Activation(Activation),
+    Identity,
     Clip(f32, f32),
     HardSwish,
     Erf,
@@ -23,21 +23,21 @@ pub(super) enum Each {
     Absolute,
     Reciprocal,
     Floor,
-    /// Towards zero, as whole numbers are made.
-    Whole,
-    /// 1 of what is not 0.
+    /// Rounds toward zero, as a cast to integers does.
+    Truncate,
+    /// 1 for numbers other than 0.
     Truth,
     Not,
 }
 
-/// What is done to two numbers.
+/// A function of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pair {
+pub(super) enum BinaryOp {
     Add,
     Subtract,
     Multiply,
     Divide,
-    /// Of whole numbers.
+    /// Quotient of integers.
     DivideWhole,
     Power,
     Greatest,
@@ -49,16 +49,17 @@ pub(super) enum Pair {
     LessOrEqual,
     And,
     Or,
-    /// `PRelu`: the second is the slope.
+    /// `PRelu`; the second number is the slope.
     Slope,
 }
 
-impl Each {
+impl UnaryOp {
     pub fn run(self, numbers: &mut [f32]) {
-        let mut each = |of: &dyn Fn(f32) -> f32| numbers.iter_mut().for_each(|x| *x = of(*x));
+        let mut each =
+            |function: &dyn Fn(f32) -> f32| numbers.iter_mut().for_each(|x| *x = function(*x));
         match self {
-            Self::Of(activation) => apply(activation, numbers),
-            Self::Pass => {}
+            Self::Activation(activation) => apply(activation, numbers),
+            Self::Identity => {}
             Self::Clip(least, most) => {
                 numbers.iter_mut().for_each(|x| *x = x.max(least).min(most));
             }
@@ -68,13 +69,13 @@ impl Each {
                 let root = std::f32::consts::FRAC_1_SQRT_2;
                 let mut inner: Vec<f32> = numbers.iter().map(|x| x * root).collect();
                 erf(Isa::best(), &mut inner);
-                numbers.iter_mut().zip(inner).for_each(|(x, of)| *x = 0.5 * *x * (1.0 + of));
+                numbers.iter_mut().zip(inner).for_each(|(x, inner)| *x = 0.5 * *x * (1.0 + inner));
             }
             Self::Gelu { tanh: true } => {
                 let mut inner: Vec<f32> =
                     numbers.iter().map(|x| 0.797_884_6 * (x + 0.044_715 * x * x * x)).collect();
                 Tanh::default().tanh(Isa::best(), &mut inner);
-                numbers.iter_mut().zip(inner).for_each(|(x, of)| *x = 0.5 * *x * (1.0 + of));
+                numbers.iter_mut().zip(inner).for_each(|(x, inner)| *x = 0.5 * *x * (1.0 + inner));
             }
             Self::Exp => each(&f32::exp),
             Self::Log => each(&f32::ln),
@@ -83,17 +84,19 @@ impl Each {
             Self::Absolute => each(&f32::abs),
             Self::Reciprocal => each(&f32::recip),
             Self::Floor => each(&f32::floor),
-            Self::Whole => each(&f32::trunc),
+            Self::Truncate => each(&f32::trunc),
             Self::Truth => each(&|x| f32::from(x != 0.0)),
             Self::Not => each(&|x| f32::from(x == 0.0)),
         }
     }
 }
 
-impl Pair {
+impl BinaryOp {
+    /// Applies the function to two tensors with broadcasting.
+    ///
     /// # Errors
-    /// Dimensions that cannot be repeated to each other's.
-    pub fn run(self, x: Tensor, y: &Tensor) -> Result<Tensor, Misfit> {
+    /// The dimensions cannot be broadcast.
+    pub fn run(self, x: Tensor, y: &Tensor) -> Result<Tensor, Mismatch> {
         let is = |truth: bool| f32::from(u8::from(truth));
         match self {
             Self::Add => x.paired(y, |x, y| x + y),

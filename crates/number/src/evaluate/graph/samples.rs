@@ -1,4 +1,4 @@
-//! What a graph is fed, and what it ought to answer.
+//! Inputs of a graph, and the correct answers.
 
 use dyno_onnx::Model;
 
@@ -8,44 +8,47 @@ use super::tensor::Tensor;
 
 /// One input of a model, for all samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Input {
-    /// Of a sample, without the axis of samples.
+pub struct GraphInput {
+    /// Dimensions of a sample.
     pub dims: Vec<usize>,
-    /// Sample after sample. Whole numbers of 24 bits at most are exact.
+    /// Values of all samples, one after the other. Integers of at most 24 bits are exact.
     pub values: Vec<f32>,
 }
 
-/// What counts as right.
+/// What counts as a correct answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Right {
-    /// The number of the output that is to be the largest, for each sample.
+pub enum CorrectnessRule {
+    /// For each sample, the index of the output that should be the largest.
     Labels(Vec<usize>),
-    /// What FLOAT(32) answers.
+    /// The answer agrees with that in FLOAT(32).
     Agreement(Agreement),
 }
 
-/// Samples for all inputs of a model, in its order.
+/// Samples for all inputs of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fed {
-    /// Each with all samples.
-    pub inputs: Vec<Input>,
-    /// How much of the first axis of a sample's inputs is meant, for each; all of it where it is not said.
-    /// Samples of one length are computed together, and nothing is padded.
+pub struct GraphSamples {
+    /// The inputs in the order of the model, each with all samples.
+    pub inputs: Vec<GraphInput>,
+    /// How much of the first axis of each sample is valid; `None` if all of it is. Samples of equal
+    /// length are computed together, without padding.
     pub lengths: Option<Vec<usize>>,
-    /// What they ought to answer.
-    pub right: Right,
+    /// What counts as a correct answer.
+    pub correctness: CorrectnessRule,
 }
 
-impl Fed {
-    /// How many samples there are.
+impl GraphSamples {
+    /// Returns the number of samples.
     #[must_use]
     pub fn count(&self) -> usize {
-        let of = |input: &Input| input.values.len().checked_div(input.dims.iter().product());
-        self.inputs.first().and_then(of).unwrap_or(0)
+        let count =
+            |input: &GraphInput| input.values.len().checked_div(input.dims.iter().product());
+        self.inputs.first().and_then(count).unwrap_or(0)
     }
 
+    /// Checks the samples against the model.
+    ///
     /// # Errors
-    /// Inputs, lengths or labels that do not fit the model or each other.
+    /// Inputs, lengths or labels do not fit the model or each other.
     pub(super) fn check(&self, model: &Model) -> Result<(), EvaluateError> {
         let wrong =
             |expected: String, found: String| Err(EvaluateError::Samples { expected, found });
@@ -74,8 +77,8 @@ impl Fed {
                 return wrong(expected, format!("samples of {:?}", input.dims));
             }
         }
-        // Inputs without an axis to cut have one number a sample.
-        let first = |input: &Input| input.dims.first().copied().unwrap_or(1);
+        // Inputs without an axis to cut have one number per sample.
+        let first = |input: &GraphInput| input.dims.first().copied().unwrap_or(1);
         let most = self.inputs.iter().map(first).min().unwrap_or(0);
         match &self.lengths {
             Some(lengths) if lengths.len() != count => {
@@ -89,10 +92,12 @@ impl Fed {
         }
     }
 
+    /// Checks the labels against the answers.
+    ///
     /// # Errors
-    /// Labels that are none of an answer's places.
+    /// A label is not an index of an answer.
     pub(super) fn check_answers(&self, answers: &[Vec<f32>]) -> Result<(), EvaluateError> {
-        let Right::Labels(labels) = &self.right else { return Ok(()) };
+        let CorrectnessRule::Labels(labels) = &self.correctness else { return Ok(()) };
         let wrong =
             |expected: String, found: String| Err(EvaluateError::Samples { expected, found });
         if labels.len() != answers.len() {
@@ -110,7 +115,7 @@ impl Fed {
         }
     }
 
-    /// Samples that can be computed together: of one length, at most so many.
+    /// Groups samples that can be computed together: of equal length, at most `most` of them.
     pub(super) fn blocks(&self, samples: &[usize], most: usize) -> Vec<Vec<usize>> {
         let length = |at: usize| self.lengths.as_ref().map_or(0, |lengths| lengths[at]);
         let mut order = samples.to_vec();
@@ -119,18 +124,18 @@ impl Fed {
         alike.flat_map(|alike| alike.chunks(most)).map(<[usize]>::to_vec).collect()
     }
 
-    /// An input of some samples of one length.
+    /// Returns input `at` for some samples of equal length.
     pub(super) fn gathered(&self, at: usize, samples: &[usize]) -> Tensor {
-        let Input { dims, values } = &self.inputs[at];
+        let GraphInput { dims, values } = &self.inputs[at];
         let size: usize = dims.iter().product();
         let length = self.lengths.as_ref().map(|lengths| lengths[samples[0]]);
         let mut dims = dims.clone();
         if let (Some(first), Some(length)) = (dims.first_mut(), length) {
             *first = length;
         }
-        let kept: usize = dims.iter().product();
-        let mut all = Vec::with_capacity(samples.len() * kept);
-        samples.iter().for_each(|at| all.extend_from_slice(&values[at * size..][..kept]));
+        let valid: usize = dims.iter().product();
+        let mut all = Vec::with_capacity(samples.len() * valid);
+        samples.iter().for_each(|at| all.extend_from_slice(&values[at * size..][..valid]));
         dims.insert(0, samples.len());
         Tensor::new(dims, all)
     }
