@@ -6,14 +6,17 @@
 //! latency and targets of official tasks are not repeated here: they are those
 //! of the benchmark in a round ([`Card::rules`]).
 
+mod shape;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::shape;
 use crate::system::System;
+
+pub(crate) use shape::SHAPE_SUFFIX;
 
 /// What a task's figures stand for. Tiers are never mixed in a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]

@@ -22,6 +22,7 @@ pub mod pickle;
 pub mod pipelines;
 mod sentences;
 pub mod shape;
+pub mod subgraph;
 pub mod system;
 pub mod trained;
 pub mod weights;

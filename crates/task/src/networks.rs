@@ -9,7 +9,7 @@ use dyno_onnx::{BuildError, Model, Tensor, Weights};
 
 use crate::archive::entry;
 use crate::files::{Files, Of, OpenError};
-use crate::graphs::{bert, efficientnet, rgat};
+use crate::graphs::{bert, efficientnet, g2p, rgat};
 use crate::weights::{safetensors, torch};
 
 /// Of the graphs here: counts up when one of them, or what is read of weights, changes.
@@ -52,6 +52,20 @@ pub(crate) fn minilm_l6(files: &Files<'_>) -> Result<PathBuf, OpenError> {
 pub(crate) fn minilm_weights(archive: &Path) -> Result<BTreeMap<String, Tensor>, OpenError> {
     let bytes = entry(archive, "model.safetensors").map_err(OpenError::content)?;
     safetensors::read(&bytes).map_err(|error| content(archive, &error))
+}
+
+/// The network of the card's file `weights`, made when it is asked for first.
+///
+/// # Errors
+/// The file is not there or another one.
+pub(crate) fn g2p(files: &Files<'_>) -> Result<PathBuf, OpenError> {
+    let archive = files.path("weights")?;
+    files.made("g2p.onnx", 1, Of::Files(&["weights"]), |file| {
+        let given = g2p::weights(&archive).map_err(OpenError::content)?;
+        let model = g2p::g2p(given).map_err(OpenError::content)?;
+        let bytes = model.to_bytes().map_err(OpenError::content)?;
+        file.write_all(&bytes).map_err(OpenError::content)
+    })
 }
 
 fn built(

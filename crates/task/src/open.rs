@@ -11,6 +11,7 @@ use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::TensorLibrary;
 
 use crate::card::{Card, Tier};
+use crate::data::SampleSet;
 use crate::files::{Files, OpenError, Replaced};
 use crate::judge::{Judge, judge};
 use crate::pipelines::{self, Load, Open};
@@ -18,8 +19,6 @@ use crate::system::{Samples, System};
 
 mod model;
 mod samples;
-
-pub(crate) use samples::{Read, inputs, library};
 
 /// A task whose files are there.
 #[derive(Debug)]
@@ -110,7 +109,7 @@ pub fn open(files: &Files<'_>) -> Result<Ready, OpenError> {
     let mut remarks = [weights, other_data.clone()].concat();
     let (computes, fed) = model::computes(system, files, &mut remarks)?;
     let read = samples::read(system, files, fed)?;
-    let Read { samples, references, networks, remarks: of_samples } = read;
+    let SampleSet { samples, references, networks, remarks: of_samples } = read;
     remarks.extend(of_samples);
     remarks.extend(subset(card, system, &samples)?);
     let judge = match (&card.quality, unjudged(files)) {

@@ -8,7 +8,6 @@ pub mod diffusion;
 pub mod euler;
 pub mod generation;
 pub(crate) mod neighbours;
-pub mod sampling;
 pub(crate) mod transducer;
 pub(crate) mod translation;
 

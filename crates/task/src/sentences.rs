@@ -5,12 +5,11 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::archive::entry;
-use crate::data::npy;
 use crate::data::texts::{self, Texts, Tokenizer};
+use crate::data::{SampleSet, inputs, library, npy};
 use crate::encoder::Encoder;
 use crate::files::{Files, Of, OpenError};
 use crate::networks::minilm_weights;
-use crate::open::{Read, inputs, library};
 
 /// Of the references: counts up when what is computed changes.
 const REVISION: u32 = 1;
@@ -20,7 +19,7 @@ const HEADS: usize = 12;
 
 /// The file `texts`, cut by the tokenizer of the archive `reference`, with the vectors of
 /// its network in full precision. These are computed once, which takes seconds.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let (list, archive) = (files.path("texts")?, files.path("reference")?);
     let texts = texts::read(&list).map_err(OpenError::content)?;
     let tokenizer = entry(&archive, "tokenizer.json").map_err(OpenError::content)?;
@@ -34,7 +33,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     let card = files.card();
     let samples = library(card, Texts::new(inputs(card), tokens))?;
     let references = BTreeMap::from([("vectors".to_owned(), vectors)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 /// Writes the vectors of the network in an archive as `numpy.save` does, a row a text.

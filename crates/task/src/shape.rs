@@ -11,20 +11,11 @@ use dyno_onnx::{BuildError, Weights, WriteError, count};
 use sha2::{Digest as _, Sha256};
 
 use crate::cache::{Cache, part_name};
-use crate::card::{Card, Data, Input, Tier};
+use crate::card::SHAPE_SUFFIX;
 use crate::graphs::{GRAPHS, Graph};
-
-/// What stands behind the name of a graph in that of its task.
-const SUFFIX: &str = "-shape";
 
 /// Of all weights: any will do, as long as it stays the same.
 const SEED: u64 = 1;
-
-/// Samples hold so many bytes at most, if they are random.
-const LARGEST_SET: u64 = 1 << 28;
-
-/// Samples at most.
-const MOST_SAMPLES: u64 = 1024;
 
 /// Why a model is not in the cache.
 #[derive(Debug)]
@@ -58,52 +49,8 @@ impl std::error::Error for ShapeError {}
 /// The graph behind the name of a shape task.
 #[must_use]
 pub fn graph(task: &str) -> Option<&'static Graph> {
-    let name = task.strip_suffix(SUFFIX)?;
+    let name = task.strip_suffix(SHAPE_SUFFIX)?;
     GRAPHS.iter().find(|graph| graph.name == name)
-}
-
-/// The card of each graph.
-pub(crate) fn cards() -> impl Iterator<Item = Card> {
-    GRAPHS.iter().map(|graph| {
-        let (model, problem) = graph.title.split_once(", ").unwrap_or((graph.title, "inference"));
-        let input = |&(name, shape): &(&str, &[usize])| Input {
-            name: name.to_owned(),
-            also: Vec::new(),
-            element: "as the model declares it".to_owned(),
-            shape: shape.to_vec(),
-        };
-        let samples = samples(graph);
-        Card {
-            name: format!("{}{SUFFIX}", graph.name),
-            tier: Tier::Shape,
-            problem: problem.to_owned(),
-            model: model.to_owned(),
-            publication: "see the official task of the same model".to_owned(),
-            rules: None,
-            weights: Vec::new(),
-            data: Data {
-                name: "random samples".to_owned(),
-                inputs: graph.inputs.iter().map(input).collect(),
-                accuracy_samples: samples,
-                performance_samples: samples,
-                calibration: None,
-                files: Vec::new(),
-                untimed: Vec::new(),
-                timed: Vec::new(),
-            },
-            system: None,
-            quality: None,
-        }
-    })
-}
-
-/// Random samples that a run of this graph holds where nobody says how many.
-#[must_use]
-pub fn samples(graph: &Graph) -> u64 {
-    let elements = |(_, shape): &(&str, &[usize])| shape.iter().product::<usize>() as u64;
-    // The widest elements that are drawn have eight bytes.
-    let bytes: u64 = graph.inputs.iter().map(elements).sum::<u64>().saturating_mul(8);
-    (LARGEST_SET / bytes.max(1)).clamp(1, MOST_SAMPLES)
 }
 
 /// Parameters, and operations per sample (two for each multiply-accumulate), of a
@@ -206,13 +153,5 @@ mod tests {
         let left = fs::read_dir(root.join("shape")).unwrap().count();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(left, 1);
-    }
-
-    #[test]
-    fn random_samples_stay_within_memory() {
-        for graph in GRAPHS {
-            assert!((1..=MOST_SAMPLES).contains(&samples(graph)), "{}", graph.name);
-        }
-        assert_eq!(samples(graph("ssd-resnet34-shape").unwrap()), 7);
     }
 }

@@ -1,14 +1,16 @@
 //! The system of a task: how a card says what its model, its samples and its answers are.
 
+mod generation;
+
 use std::num::NonZero;
 
 use serde::Deserialize;
 
 use crate::answers::given;
-use crate::data::prompts;
 use crate::image::steps::{Layout, Step};
-use crate::pipelines::diffusion::Diffusion;
-use crate::pipelines::{generation, sampling};
+use crate::subgraph::HOPS;
+
+pub use generation::{BeamSettings, CountedTokens, GenerationRules, LengthLimits, StopRule};
 
 /// How a card's model is fed and answers. Each field names a kind that a module has; a new
 /// task of known kinds is a new file below `tasks/`.
@@ -106,7 +108,7 @@ pub enum Samples {
     #[serde(rename = "shapes-3d")]
     Shapes3d,
     /// A table of prompts.
-    Prompts(prompts::Form),
+    Prompts(PromptTable),
 }
 
 /// What is made of the outputs of a call while the clock runs.
@@ -166,14 +168,46 @@ pub enum AnswerKind {
     /// Boxes of the detector of digits.
     DigitsBoxes,
     /// The tokens that the decoder `model` makes behind a prompt.
-    Generated(generation::Rules),
+    Generated(GenerationRules),
     /// The image of a caption, by the models in the folder `model`.
-    Diffusion(Diffusion),
+    Diffusion(DiffusionSettings),
     /// The class of a paper of the folder `graph`, from the neighbours that are drawn around
     /// it, by the file `model`: weights of the reference as PyTorch wrote them, or an ONNX
     /// file.
     Neighbours {
         /// Edges of each relation that are drawn at a node in each hop.
-        fan_outs: [usize; sampling::HOPS],
+        fan_outs: [usize; HOPS],
     },
+}
+
+/// What a table of prompts is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromptTable {
+    /// The file `cnn_eval`, cut by the file `tokenizer`.
+    CnnDailymail,
+    /// The file `open_orca`, which has tokens.
+    OpenOrca,
+    /// The file `dataset`, which has tokens, and the way each answer is judged.
+    LongContext,
+    /// The file `dataset`, which has tokens of three data sets, of which one asks for programs.
+    Mixture,
+}
+
+/// What a card says of an image.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffusionSettings {
+    /// Calls of the network that finds noise.
+    pub steps: NonZero<usize>,
+    /// How far from the negative prompt towards the caption, and beyond.
+    pub guidance: f32,
+    /// What images should not be.
+    pub negative: String,
+    /// Outputs of the encoders that the network looks at.
+    pub hidden: [String; 2],
+    /// Pixels along a side of an image; the network is told.
+    pub side: usize,
+    /// Latents are so many times what the decoder takes (`scaling_factor`).
+    pub scaling: f32,
 }

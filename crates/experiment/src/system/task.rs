@@ -88,7 +88,7 @@ fn load(name: &str, run: &RunOptions, watch: &Arc<dyn Watch>) -> Result<Opened, 
 /// A shape task: its graph with random samples.
 fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<Opened, Failure> {
     let path = shape::write(graph, cache).map_err(Failure::set_up)?;
-    let samples = NonZero::new(shape::samples(graph) as usize);
+    let samples = NonZero::new(graph.random_samples() as usize);
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
     let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
     let fitting = run.batch.is_none().then_some(fitting);

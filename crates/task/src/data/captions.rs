@@ -11,11 +11,10 @@ use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
 
 use super::clip::Clip;
-use super::item;
 use super::texts::{TextsError, column};
+use super::{SampleSet, inputs, item, library};
 use crate::features::Networks;
 use crate::files::{Files, OpenError};
-use crate::open::{Read, inputs, library};
 use crate::pickle::{self, Value};
 
 /// The column of the table that holds captions.
@@ -50,7 +49,7 @@ pub struct Captions {
 ///
 /// # Errors
 /// What does not read.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let model = files.path("model")?;
     let clips = ["tokenizer", "tokenizer_2"].map(|name| Clip::open(&model.join(name)));
@@ -74,7 +73,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
         // All samples share it, as in the reference; a copy for each of 5,000 is 1.3 GB.
         latents: noise.leak(),
     };
-    Ok(Read { networks, ..Read::of(library(card, source)?) })
+    Ok(SampleSet { networks, ..SampleSet::new(library(card, source)?) })
 }
 
 /// The array of `latents.npy` or the tensor of `latents.pt`, of one image of this shape.

@@ -14,8 +14,8 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde_json::json;
 
 use super::part::Part;
+use super::{SampleSet, library};
 use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
 
 /// Counts up when pictures become other ones.
 const REVISION: u32 = 1;
@@ -209,7 +209,7 @@ pub fn write_annotations(count: usize, to: &mut impl Write) -> io::Result<()> {
 }
 
 /// The pictures of the card, and what they show as the method `coco-map` takes it.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
     let annotations = files.made("annotations.json", REVISION, Of::Card, |file| {
@@ -217,7 +217,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     })?;
     let samples = library(card, Scenes::new(count, &card.data.inputs[0].name))?;
     let references = BTreeMap::from([("annotations".to_owned(), annotations)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]

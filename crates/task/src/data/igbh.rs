@@ -19,64 +19,22 @@ use std::path::{Path, PathBuf};
 use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, Tensor, TensorLibrary};
 
-use super::npy;
+use super::{SampleSet, npy};
 use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
 use crate::pickle::{self, Value};
-use crate::pipelines::sampling::Incoming;
+use crate::subgraph::{IncomingEdges, KINDS, PAPER, RELATIONS, Relation};
 
 pub(crate) use rows::Rows;
 
-/// Kinds of nodes.
-pub const KINDS: [&str; 6] = ["paper", "author", "institute", "fos", "journal", "conference"];
-/// Those that samples are.
-pub const PAPER: usize = 0;
-
-/// Edges of one meaning, from nodes of one kind to those of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Relation {
-    /// As the reference's model calls it.
-    pub name: &'static str,
-    /// Place of the kind in [`KINDS`] that edges come from.
-    pub from: usize,
-    /// And of the one that they go to.
-    pub to: usize,
-}
-
-const fn relation(from: usize, name: &'static str, to: usize) -> Relation {
-    Relation { name, from, to }
-}
-
-/// All relations: those of the files, and each but citations backwards.
-pub const RELATIONS: [Relation; 11] = [
-    relation(0, "cites", 0),
-    relation(0, "written_by", 1),
-    relation(1, "affiliated_to", 2),
-    relation(0, "topic", 3),
-    relation(0, "published", 4),
-    relation(0, "venue", 5),
-    relation(1, "rev_written_by", 0),
-    relation(2, "rev_affiliated_to", 1),
-    relation(3, "rev_topic", 0),
-    relation(4, "rev_published", 0),
-    relation(5, "rev_venue", 0),
-];
 /// Those that have files. The first is citations; those backwards stand in the order of the
 /// others.
 const FILES: usize = 6;
-
-impl fmt::Display for Relation {
-    /// As folders are called.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}__{}__{}", KINDS[self.from], self.name, KINDS[self.to])
-    }
-}
 
 /// The graph.
 #[derive(Debug)]
 pub(crate) struct Igbh {
     /// In the order of [`RELATIONS`].
-    pub incoming: Vec<Incoming>,
+    pub incoming: Vec<IncomingEdges>,
     /// In the order of [`KINDS`].
     pub features: Vec<Rows>,
 }
@@ -151,7 +109,7 @@ fn features(folder: &Path, kind: &str) -> Result<Rows, IgbhError> {
 
 /// A sample a paper of the file `nodes`, which judges as well: where PyTorch wrote it, as an
 /// array.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let path = files.path("nodes")?;
     let papers = papers(&path).map_err(OpenError::content)?;
     let count = features(&files.path("graph")?, KINDS[PAPER]).map_err(OpenError::content)?.count;
@@ -168,7 +126,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let tensor = Tensor { name, sample_shape: vec![1], elements };
     let samples = TensorLibrary::new("igbh", vec![tensor], None).map_err(OpenError::content)?;
     let references = BTreeMap::from([("nodes".to_owned(), made)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 /// Numbers of papers, of `numpy.save` or `torch.save`.

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 
+use super::SampleSet;
 use super::npy;
 use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
 
 /// Members of the club.
 pub const MEMBERS: usize = 34;
@@ -75,7 +75,7 @@ pub fn sides() -> [i64; MEMBERS] {
 }
 
 /// A sample a member, and their sides as the method `node-accuracy` takes them.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let members: Vec<i64> = (0..MEMBERS as i64).collect();
     let list = |name: &str, values: &[i64]| {
         let written = |file: &mut _| npy::write(file, &[values.len()], values);
@@ -88,7 +88,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let name = files.card().data.inputs[0].name.clone();
     let tensor = Tensor { name, sample_shape: Vec::new(), elements: Elements::I64(members.into()) };
     let samples = TensorLibrary::new("karate", vec![tensor], None).map_err(OpenError::content)?;
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use dyno_metrics::payload::Element;
 use dyno_metrics::segmentation::segmentation;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
+use super::{SampleSet, library};
 use crate::card::Card;
 use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
 use crate::pickle::{self, Array, Value};
 
 /// The list of the folder.
@@ -54,7 +54,7 @@ impl fmt::Display for KitsError {
 impl std::error::Error for KitsError {}
 
 /// Cases of KiTS 2019, and the list of their names.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let input = &card.data.inputs[0].name;
     let cases = Kits19::open(&files.path("images")?, input).map_err(OpenError::content)?;
@@ -65,7 +65,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
         file.write_all(list.as_bytes()).map_err(OpenError::content)
     })?;
     let references = BTreeMap::from([("cases".to_owned(), made)]);
-    Ok(Read { references, ..Read::of(library(card, cases)?) })
+    Ok(SampleSet { references, ..SampleSet::new(library(card, cases)?) })
 }
 
 /// The reference publishes a checksum of each case of its own; another has none.

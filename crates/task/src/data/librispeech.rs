@@ -14,11 +14,10 @@ use dyno_metrics::DataError;
 use dyno_metrics::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
-use super::item;
 use super::pictures::Missing;
 use super::recording::{RATE, Recording, RecordingError};
+use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
-use crate::open::{Read, inputs, library};
 
 /// Seconds by which a recording may differ from the manifest, which rounds.
 const ROUNDED: f64 = 0.01;
@@ -145,11 +144,11 @@ fn fits(path: &Path, utterance: &Utterance) -> Result<(), LibrispeechError> {
 }
 
 /// The samples of a card with the files `audio` and `manifest`.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let (folder, manifest) = (files.path("audio")?, files.path("manifest")?);
     let [input] = inputs(files.card());
     let recordings = Librispeech::open(&folder, &manifest, input);
-    library(files.card(), recordings.map_err(OpenError::content)?).map(Read::of)
+    library(files.card(), recordings.map_err(OpenError::content)?).map(SampleSet::new)
 }
 
 impl Source for Librispeech {

@@ -7,9 +7,8 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::DataError;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
-use super::item;
+use super::{SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
-use crate::open::{Read, inputs, library};
 
 /// The sentences.
 #[derive(Debug)]
@@ -51,11 +50,11 @@ fn lines(path: &Path) -> Result<Vec<String>, DataError> {
 }
 
 /// The samples of a card with the files `source` and `target`.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let (source, target) = (files.path("source")?, files.path("target")?);
     let [input] = inputs(files.card());
     let lines = Lines::open(&source, &target, input).map_err(OpenError::content)?;
-    library(files.card(), lines).map(Read::of)
+    library(files.card(), lines).map(SampleSet::new)
 }
 
 impl Source for Lines {

@@ -29,7 +29,17 @@ pub(crate) mod table;
 pub mod texts;
 pub mod words;
 
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use dyno_loadgen::qsl::SampleIndex;
+use dyno_sut::tensors::{Source, TensorLibrary};
+
+use crate::card::Card;
+use crate::features::Networks;
+use crate::files::OpenError;
 
 /// What a list has for a sample, one after the other.
 ///
@@ -38,4 +48,44 @@ use dyno_loadgen::qsl::SampleIndex;
 pub(crate) fn item<T>(all: &[T], index: SampleIndex) -> Result<&T, String> {
     let found = usize::try_from(index).ok().and_then(|index| all.get(index));
     found.ok_or_else(|| format!("expected a sample below {}, found {index}", all.len()))
+}
+
+/// Samples, and what was made of their files to judge by.
+pub(crate) struct SampleSet {
+    pub samples: TensorLibrary,
+    /// References by the name of the method's need.
+    pub references: BTreeMap<String, PathBuf>,
+    /// What makes features of answers that are images.
+    pub networks: Option<Networks>,
+    /// As `remarks` of an opened task.
+    pub remarks: Vec<String>,
+}
+
+impl SampleSet {
+    pub(crate) fn new(samples: TensorLibrary) -> Self {
+        Self { samples, references: BTreeMap::new(), networks: None, remarks: Vec::new() }
+    }
+}
+
+/// The names of the inputs of a card that feeds so many.
+///
+/// # Panics
+/// If it feeds others.
+pub(crate) fn inputs<const N: usize>(card: &Card) -> [String; N] {
+    all(card, card.data.inputs.iter().map(|input| input.name.clone()).collect())
+}
+
+/// So many names.
+pub(crate) fn all<const N: usize>(card: &Card, names: Vec<String>) -> [String; N] {
+    names.try_into().unwrap_or_else(|_| panic!("{} feeds {N} inputs", card.name))
+}
+
+/// Samples of a source, of which the card says how many fit in memory.
+pub(crate) fn library(
+    card: &Card,
+    source: impl Source + 'static,
+) -> Result<TensorLibrary, OpenError> {
+    let held = usize::try_from(card.data.performance_samples).unwrap_or(usize::MAX);
+    let held = NonZero::new(held).unwrap_or(NonZero::<usize>::MIN);
+    TensorLibrary::from_source(Arc::new(source), held, None).map_err(OpenError::content)
 }

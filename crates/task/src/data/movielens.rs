@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
+use super::SampleSet;
 use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
-use crate::trained::movielens::Opinion;
 
 /// The first line.
 const HEADER: &str = "user_id:token\titem_id:token\trating:float\ttimestamp:float";
@@ -74,6 +73,17 @@ impl fmt::Display for MovielensError {
 }
 
 impl std::error::Error for MovielensError {}
+
+/// Whether a user likes an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opinion {
+    /// Row of the user's vector.
+    pub user: usize,
+    /// Row of the item's vector.
+    pub item: usize,
+    /// What is to be foretold.
+    pub is_liked: bool,
+}
 
 /// The ratings of a file, as opinions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,7 +170,7 @@ fn opinion(line: &str) -> Option<Opinion> {
 
 /// The samples of the task, and their labels as the method `roc-auc` takes them: a line a
 /// rating, and a sample a rating.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let path = files.path("ratings")?;
     let ratings = Ratings::read(&path).map_err(OpenError::content)?;
     let inputs = &files.card().data.inputs;
@@ -177,7 +187,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     let labels = list("labels", |_, opinion| u8::from(opinion.is_liked).to_string())?;
     let trace = list("trace", |at, _| format!("{at},{},1", at + 1))?;
     let references = BTreeMap::from([("day_23".to_owned(), labels), ("trace".to_owned(), trace)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]

@@ -12,14 +12,13 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
-use serde::Deserialize;
 use serde_json::json;
 
 use super::bpe::Encoder;
-use super::item;
 use super::table::{Cell, Table};
+use super::{SampleSet, item, library};
 use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
+use crate::system::PromptTable;
 
 /// Tokens of a prompt of GPT-J at most.
 const MOST: usize = 1919;
@@ -39,21 +38,7 @@ struct Prompts {
     programs: Vec<bool>,
 }
 
-/// What a table of prompts is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// The file `cnn_eval`, cut by the file `tokenizer`.
-    CnnDailymail,
-    /// The file `open_orca`, which has tokens.
-    OpenOrca,
-    /// The file `dataset`, which has tokens, and the way each answer is judged.
-    LongContext,
-    /// The file `dataset`, which has tokens of three data sets, of which one asks for programs.
-    Mixture,
-}
-
-impl Form {
+impl PromptTable {
     /// The name of the file in the card.
     fn file(self) -> &'static str {
         match self {
@@ -74,19 +59,19 @@ impl Form {
 }
 
 /// Samples of a table of the user's, and the references that are made of it.
-pub(crate) fn read(files: &Files<'_>, form: Form) -> Result<Read, OpenError> {
+pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, OpenError> {
     let (file, columns) = (form.file(), form.columns());
     let path = files.path(file)?;
     let mut table = None;
     let mut of = vec![file];
-    if form == Form::CnnDailymail {
+    if form == PromptTable::CnnDailymail {
         of.push("tokenizer");
     }
     let tokens = files.made("tokens", REVISION, Of::Files(&of), |to| {
         files.say("reads prompts, once");
         let table = table.insert(Table::read(&path, columns)?);
         let encoder = match form {
-            Form::CnnDailymail => {
+            PromptTable::CnnDailymail => {
                 let path = files.path("tokenizer")?;
                 Some(Encoder::read(&path).map_err(OpenError::content)?)
             }
@@ -109,7 +94,7 @@ pub(crate) fn read(files: &Files<'_>, form: Form) -> Result<Read, OpenError> {
     })?;
     let prompts = Prompts::open(&tokens, files)?;
     let references = BTreeMap::from([("reference".to_owned(), references)]);
-    Ok(Read { references, ..Read::of(library(files.card(), prompts)?) })
+    Ok(SampleSet { references, ..SampleSet::new(library(files.card(), prompts)?) })
 }
 
 /// The tokens of a row: its own, or those of the text that it is put into.
@@ -126,17 +111,17 @@ fn prompt(table: &Table, row: usize, encoder: Option<&Encoder>) -> Result<Vec<i3
 }
 
 /// Whether an answer is a program.
-fn is_program(table: &Table, row: usize, form: Form) -> bool {
-    form == Form::Mixture && table.text(row, "dataset").is_ok_and(|name| name == "MBXP")
+fn is_program(table: &Table, row: usize, form: PromptTable) -> bool {
+    form == PromptTable::Mixture && table.text(row, "dataset").is_ok_and(|name| name == "MBXP")
 }
 
 /// What a row is judged by, as the method of the task takes it.
-fn reference(table: &Table, row: usize, form: Form) -> Result<serde_json::Value, OpenError> {
+fn reference(table: &Table, row: usize, form: PromptTable) -> Result<serde_json::Value, OpenError> {
     Ok(match form {
-        Form::CnnDailymail | Form::OpenOrca => {
+        PromptTable::CnnDailymail | PromptTable::OpenOrca => {
             json!({"output": table.text(row, "output")?})
         }
-        Form::Mixture => {
+        PromptTable::Mixture => {
             let name = table.one_of(row, "dataset", &["OpenOrca", "GSM8K", "MBXP"])?;
             let output = table.cell(row, "gt_output");
             let fits = match name {
@@ -150,7 +135,7 @@ fn reference(table: &Table, row: usize, form: Form) -> Result<serde_json::Value,
             }
             json!({"dataset": name, "gt_output": output})
         }
-        Form::LongContext => {
+        PromptTable::LongContext => {
             let metric = table.one_of(row, "metric", &["rouge", "niah_em", "qa_em"])?;
             json!({"gt_output": table.text(row, "gt_output")?, "metric": metric})
         }

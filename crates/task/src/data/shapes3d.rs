@@ -12,8 +12,8 @@ use dyno_sut::tensors::{Elements, SampleTensor, Source};
 
 use super::npy;
 use super::part::Part;
+use super::{SampleSet, library};
 use crate::files::{Files, Of, OpenError};
-use crate::open::{Read, library};
 
 /// Counts up when volumes become other ones.
 const REVISION: u32 = 1;
@@ -140,7 +140,7 @@ impl Source for Scans {
 }
 
 /// The volumes of the card, and their classes as the method `dice` takes them.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let count = card.data.accuracy_samples as usize;
     let labels = files.made("labels.npy", REVISION, Of::Card, |file| {
@@ -150,7 +150,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
     })?;
     let samples = library(card, Scans::new(count, &card.data.inputs[0].name))?;
     let references = BTreeMap::from([("labels".to_owned(), labels)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
+use super::SampleSet;
 use super::recording::{RATE, Recording, RecordingError};
 use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
 
 use states::Network;
 
@@ -162,7 +162,7 @@ fn told_apart(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
 
 /// The samples of a card with the files `recording`, `turns` and `weights`, and their labels
 /// as the method `roc-auc` takes them.
-pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let [wave, turns, weights] = ["recording", "turns", "weights"].map(|name| files.path(name));
     let (wave, turns, weights) = (wave?, turns?, weights?);
     let values = recording(&wave).map_err(OpenError::content)?;
@@ -193,7 +193,7 @@ pub(crate) fn read(files: &Files<'_>) -> Result<Read, OpenError> {
     })?;
     let references = [("day_23", labels), ("trace", counts)];
     let references = references.map(|(need, path)| (need.to_owned(), path)).into();
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 /// Steps as samples of the packaged model: `input`, `sr`, and the state before each as

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::rng::Mt19937;
 use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
 
+use super::SampleSet;
 use crate::files::{Files, Of, OpenError};
-use crate::open::Read;
 
 /// Of the draw.
 const SEED: u64 = 20_061_021;
@@ -63,7 +63,7 @@ impl fmt::Display for WordsError {
 impl std::error::Error for WordsError {}
 
 /// Words of a dictionary, and the list of those that were drawn.
-pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
+pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let input = &card.data.inputs[0].name;
     let dictionary = files.path("dictionary")?;
@@ -74,7 +74,7 @@ pub(crate) fn open(files: &Files<'_>) -> Result<Read, OpenError> {
         file.write_all(drawn.join("\n").as_bytes()).map_err(OpenError::content)
     })?;
     let references = BTreeMap::from([("words".to_owned(), list)]);
-    Ok(Read { references, ..Read::of(samples) })
+    Ok(SampleSet { references, ..SampleSet::new(samples) })
 }
 
 /// So many words of a dictionary: of those that consist of the letters a to z, in the

@@ -7,13 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
 use dyno_sut::tensors::{Elements, Npy};
 
-use crate::files::{Files, Of, OpenError};
 use crate::npz::{self, NpzError};
 
 /// Letters and what stands for no letter; see `dyno_task::data::words`.
@@ -61,20 +59,6 @@ impl fmt::Display for G2pError {
 }
 
 impl std::error::Error for G2pError {}
-
-/// The network of the card's file `weights`, made when it is asked for first.
-///
-/// # Errors
-/// The file is not there or another one.
-pub fn file(files: &Files<'_>) -> Result<PathBuf, OpenError> {
-    let archive = files.path("weights")?;
-    files.made("g2p.onnx", 1, Of::Files(&["weights"]), |file| {
-        let given = weights(&archive).map_err(OpenError::content)?;
-        let model = g2p(given).map_err(OpenError::content)?;
-        let bytes = model.to_bytes().map_err(OpenError::content)?;
-        file.write_all(&bytes).map_err(OpenError::content)
-    })
-}
 
 /// The weights of the package's archive, as the graph takes them.
 ///

@@ -38,6 +38,12 @@ const ALL: &[Span] = &[Span::always(1)];
 const LLAMA_TOKENS: &[(&str, &[Span])] =
     &[("input_ids", &[Span::below(32_000)]), ("attention_mask", ALL)];
 
+/// Samples hold so many bytes at most, if they are random.
+const LARGEST_SET: u64 = 1 << 28;
+
+/// Samples at most.
+const MOST_SAMPLES: u64 = 1024;
+
 /// A graph that can be built.
 #[derive(Debug, Clone, Copy)]
 pub struct Graph {
@@ -59,6 +65,15 @@ impl Graph {
     #[must_use]
     pub fn spans(&self) -> Spans<'static> {
         self.integers.iter().copied().collect()
+    }
+
+    /// Random samples that a run of this graph holds where nobody says how many.
+    #[must_use]
+    pub fn random_samples(&self) -> u64 {
+        let elements = |(_, shape): &(&str, &[usize])| shape.iter().product::<usize>() as u64;
+        // The widest elements that are drawn have eight bytes.
+        let bytes: u64 = self.inputs.iter().map(elements).sum::<u64>().saturating_mul(8);
+        (LARGEST_SET / bytes.max(1)).clamp(1, MOST_SAMPLES)
     }
 }
 
@@ -324,3 +339,17 @@ pub const COUNTED: &[Counted] = &[
         build: sdxl::sdxl_unet,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_samples_stay_within_memory() {
+        for graph in GRAPHS {
+            assert!((1..=MOST_SAMPLES).contains(&graph.random_samples()), "{}", graph.name);
+        }
+        let resnet34 = GRAPHS.iter().find(|graph| graph.name == "ssd-resnet34").unwrap();
+        assert_eq!(resnet34.random_samples(), 7);
+    }
+}

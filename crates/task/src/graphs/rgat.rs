@@ -15,8 +15,7 @@
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Weights};
 use dyno_sut::tensors::Span;
 
-use crate::data::igbh::{KINDS, PAPER, RELATIONS, Relation};
-use crate::pipelines::sampling::HOPS;
+use crate::subgraph::{HOPS, KINDS, PAPER, RELATIONS, Relation};
 
 /// The operators of which `ScatterElements` finds maxima.
 const OPERATORS: i64 = 18;

@@ -9,7 +9,6 @@ use crate::answers::{class, embedding, given, labels, pairs, phonemes};
 use crate::card::{Card, Tier};
 use crate::files::{Files, OpenError};
 use crate::fit::{Declared, Fed};
-use crate::graphs::g2p;
 use crate::pipelines::{Load, diffusion, generation, neighbours, transducer, translation};
 use crate::system::{AnswerKind, Network, Samples, System};
 use crate::{networks, trained};
@@ -26,7 +25,7 @@ pub(super) fn computes(
     }
     let path = match system.network {
         Network::File => files.path("model")?,
-        Network::G2p => g2p::file(files)?,
+        Network::G2p => networks::g2p(files)?,
         Network::EfficientnetLite0 => networks::efficientnet_lite0(files)?,
         Network::MinilmL6 => networks::minilm_l6(files)?,
         Network::Movielens => trained::movielens::model(files)?,

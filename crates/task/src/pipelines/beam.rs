@@ -4,55 +4,7 @@
 //! `early_stopping`, `length_penalty`, `min_new_tokens` and `max_new_tokens`. Scores are in
 //! float32, means in float64, as there; of equal scores the first counts.
 
-use serde::Deserialize;
-
-/// When a text is over.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Length {
-    /// New tokens before which none is an end.
-    pub least: usize,
-    /// New tokens, with the end.
-    pub most: usize,
-    /// Tokens that are an end.
-    pub ends: Vec<i64>,
-}
-
-/// How several texts are followed.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Beams {
-    /// How many; at least 2.
-    pub count: usize,
-    /// When none is followed any further.
-    pub stop: Stop,
-    /// The power of the length by which the score of a text is divided.
-    pub length_penalty: f64,
-    /// What counts as length.
-    pub counted: Counted,
-}
-
-/// When beams are not followed any further, besides the most of tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stop {
-    /// As many texts have ended as there are beams: `early_stopping=True`.
-    Early,
-    /// And the best beam is no better than the worst of them: `early_stopping=False`.
-    Likely,
-    /// And no beam can become better than the worst of them: `early_stopping="never"`.
-    Never,
-}
-
-/// Tokens that count as the length of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Counted {
-    /// With those of the prompt, as up to version 4.37 of the library.
-    All,
-    /// Without, as from then on.
-    New,
-}
+use crate::system::{BeamSettings, CountedTokens, LengthLimits, StopRule};
 
 /// What an end has as score before the least of tokens.
 const NEVER: f32 = f32::NEG_INFINITY;
@@ -63,8 +15,8 @@ const SAME: f32 = -1e9;
 /// A text that is made, beams of it if there are any.
 #[derive(Debug)]
 pub(super) struct Search {
-    length: Length,
-    beams: Option<Beams>,
+    length: LengthLimits,
+    beams: Option<BeamSettings>,
     prompt: usize,
     /// After this sequence comes an end.
     stop: Vec<i64>,
@@ -100,7 +52,12 @@ struct Candidate {
 impl Search {
     /// Nothing is made yet. After the tokens `stop`, which may begin in the prompt, comes an
     /// end; empty where there are none.
-    pub fn new(length: &Length, beams: Option<&Beams>, prompt: &[i64], stop: &[i64]) -> Self {
+    pub fn new(
+        length: &LengthLimits,
+        beams: Option<&BeamSettings>,
+        prompt: &[i64],
+        stop: &[i64],
+    ) -> Self {
         let count = beams.map_or(1, |beams| beams.count);
         let mut open = vec![Open { tokens: Vec::new(), score: SAME }; count];
         open[0].score = 0.0;
@@ -253,9 +210,9 @@ impl Search {
     fn end(&mut self, tokens: Vec<i64>, score: f32) {
         let Some(beams) = &self.beams else { return };
         let length = match beams.counted {
-            Counted::All => self.prompt + tokens.len(),
+            CountedTokens::All => self.prompt + tokens.len(),
             // Its end counts where it is one.
-            Counted::New => tokens.len() + usize::from(tokens.len() < self.length.most),
+            CountedTokens::New => tokens.len() + usize::from(tokens.len() < self.length.most),
         };
         let score = f64::from(score) / (length as f64).powf(beams.length_penalty);
         if self.ended.len() == beams.count {
@@ -277,13 +234,13 @@ impl Search {
             return false;
         }
         let new = match beams.stop {
-            Stop::Early => return true,
-            Stop::Never if beams.length_penalty > 0.0 => self.length.most,
-            Stop::Never | Stop::Likely => made + 1,
+            StopRule::Early => return true,
+            StopRule::Never if beams.length_penalty > 0.0 => self.length.most,
+            StopRule::Never | StopRule::Likely => made + 1,
         };
         let length = match beams.counted {
-            Counted::All => self.prompt + new,
-            Counted::New => new,
+            CountedTokens::All => self.prompt + new,
+            CountedTokens::New => new,
         };
         let attainable = highest / (length as f64).powf(beams.length_penalty);
         self.ended.iter().all(|ended| ended.score >= attainable)
@@ -328,26 +285,26 @@ mod tests {
 
     /// What `generate` was asked for: prompt, beams, least and most of tokens, when it stops,
     /// penalty, end, and by how much each token makes an end more likely.
-    type Case = (&'static [i64], usize, usize, usize, Stop, f64, i64, f32);
+    type Case = (&'static [i64], usize, usize, usize, StopRule, f64, i64, f32);
 
     const CASES: [Case; 9] = [
-        (&[3, 5], 4, 3, 10, Stop::Early, 1.0, 0, 0.05),
-        (&[3, 5], 4, 0, 10, Stop::Early, 1.0, 0, 0.25),
-        (&[1], 2, 0, 12, Stop::Likely, 1.0, 2, 0.25),
-        (&[1], 2, 0, 12, Stop::Never, 2.0, 2, 0.25),
-        (&[7, 7, 4], 3, 2, 8, Stop::Likely, 0.0, 1, 0.5),
-        (&[7, 7, 4], 4, 6, 6, Stop::Early, 1.0, 1, 0.5),
-        (&[9], 3, 0, 9, Stop::Likely, -1.0, 4, 0.4),
-        (&[2, 8], 1, 0, 9, Stop::Early, 1.0, 6, 0.3),
-        (&[2, 8], 5, 1, 1, Stop::Early, 1.0, 6, 0.3),
+        (&[3, 5], 4, 3, 10, StopRule::Early, 1.0, 0, 0.05),
+        (&[3, 5], 4, 0, 10, StopRule::Early, 1.0, 0, 0.25),
+        (&[1], 2, 0, 12, StopRule::Likely, 1.0, 2, 0.25),
+        (&[1], 2, 0, 12, StopRule::Never, 2.0, 2, 0.25),
+        (&[7, 7, 4], 3, 2, 8, StopRule::Likely, 0.0, 1, 0.5),
+        (&[7, 7, 4], 4, 6, 6, StopRule::Early, 1.0, 1, 0.5),
+        (&[9], 3, 0, 9, StopRule::Likely, -1.0, 4, 0.4),
+        (&[2, 8], 1, 0, 9, StopRule::Early, 1.0, 6, 0.3),
+        (&[2, 8], 5, 1, 1, StopRule::Early, 1.0, 6, 0.3),
     ];
 
     /// Tokens, and the score of several beams.
-    fn found(case: Case, counted: Counted) -> (Vec<i64>, Option<f64>) {
+    fn found(case: Case, counted: CountedTokens) -> (Vec<i64>, Option<f64>) {
         let (prompt, count, least, most, stop, length_penalty, end, tilt) = case;
         let table = table();
-        let length = Length { least, most, ends: vec![end] };
-        let beams = Beams { count, stop, length_penalty, counted };
+        let length = LengthLimits { least, most, ends: vec![end] };
+        let beams = BeamSettings { count, stop, length_penalty, counted };
         let mut search = Search::new(&length, (count > 1).then_some(&beams), prompt, &[]);
         while !search.is_done() {
             let mut last: Vec<i64> = search.last().collect();
@@ -368,7 +325,7 @@ mod tests {
     }
 
     /// Cases in which another text is made, or one of another score.
-    fn others(counted: Counted, expected: [(&[i64], Option<f64>); 9]) -> Vec<String> {
+    fn others(counted: CountedTokens, expected: [(&[i64], Option<f64>); 9]) -> Vec<String> {
         // PyTorch sums exponentials in another order.
         const ROUNDING: f64 = 1e-5;
         let other = |(case, (tokens, score)): (Case, (&[i64], Option<f64>))| {
@@ -384,7 +341,7 @@ mod tests {
     fn beams_are_those_of_transformers_4_31() {
         // generate(..) of transformers 4.31.0 with torch 1.13, whose model was this table.
         let others = others(
-            Counted::All,
+            CountedTokens::All,
             [
                 (&[11, 7, 3, 7, 3, 7, 3, 7, 3, 7], Some(-0.696_179)),
                 (&[11, 7, 3, 7, 3, 10, 1, 8, 4, 0], Some(-0.791_953)),
@@ -404,7 +361,7 @@ mod tests {
     fn beams_are_those_of_transformers_4_40_where_prompts_do_not_count() {
         // The same of transformers 4.40.2.
         let others = others(
-            Counted::New,
+            CountedTokens::New,
             [
                 (&[11, 7, 3, 7, 3, 7, 3, 7, 3, 7], Some(-0.835_415)),
                 (&[11, 7, 3, 7, 3, 10, 1, 8, 4, 0], Some(-0.871_148)),
@@ -422,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_sequence_is_followed_by_an_end_even_before_the_least() {
-        let length = Length { least: 3, most: 9, ends: vec![2, 5] };
+        let length = LengthLimits { least: 3, most: 9, ends: vec![2, 5] };
         // The prompt ends with the first half of the sequence.
         let mut search = Search::new(&length, None, &[1, 1, 3, 4], &[3, 4, 3, 4]);
         let towards = |token: usize| (0..6).map(|at| f32::from(at == token)).collect::<Vec<_>>();
@@ -443,9 +400,13 @@ mod tests {
 
     #[test]
     fn scores_that_are_no_numbers_are_an_error() {
-        let length = Length { least: 0, most: 9, ends: vec![0] };
-        let beams =
-            Beams { count: 2, stop: Stop::Early, length_penalty: 1.0, counted: Counted::All };
+        let length = LengthLimits { least: 0, most: 9, ends: vec![0] };
+        let beams = BeamSettings {
+            count: 2,
+            stop: StopRule::Early,
+            length_penalty: 1.0,
+            counted: CountedTokens::All,
+        };
         for beams in [None, Some(&beams)] {
             let mut search = Search::new(&length, beams, &[1], &[]);
             let error = search.step(&[&[f32::NAN; 5]]).unwrap_err();

@@ -6,7 +6,6 @@
 //! the reference's `backend_pytorch.py` calls it: the negative prompt is encoded for each
 //! sample, and noise with and without the caption is found in one call.
 
-use std::num::NonZero;
 use std::path::Path;
 
 use dyno_sut::engine::{Answers, Port};
@@ -14,37 +13,19 @@ use dyno_sut::onnx::OnnxError;
 use dyno_sut::onnx::ort::{Callable, Fed, Kept};
 use dyno_sut::tensors::{ElementType, Elements};
 use half::{bf16, f16};
-use serde::Deserialize;
 
 use super::euler::{Schedule, guided};
 use super::{Asked, Load, Open, Pipeline, has_rows};
 use crate::data::clip::Clip;
 use crate::files::{Files, OpenError};
-
-/// What a card says of an image.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Diffusion {
-    /// Calls of the network that finds noise.
-    pub steps: NonZero<usize>,
-    /// How far from the negative prompt towards the caption, and beyond.
-    pub guidance: f32,
-    /// What images should not be.
-    pub negative: String,
-    /// Outputs of the encoders that the network looks at.
-    pub hidden: [String; 2],
-    /// Pixels along a side of an image; the network is told.
-    pub side: usize,
-    /// Latents are so many times what the decoder takes (`scaling_factor`).
-    pub scaling: f32,
-}
+use crate::system::DiffusionSettings;
 
 /// Reads what is beside the models; these are opened by what is returned.
 ///
 /// # Errors
 /// A tokenizer that does not read, a scheduler that is another, or more steps than there
 /// are levels of noise.
-pub(crate) fn open(files: &Files<'_>, config: &Diffusion) -> Result<Load, OpenError> {
+pub(crate) fn open(files: &Files<'_>, config: &DiffusionSettings) -> Result<Load, OpenError> {
     let folder = files.path("model")?;
     let schedule = Schedule::new(config.steps).map_err(|most| {
         OpenError::content(format!("expected at most {most} steps, found {}", config.steps))
@@ -88,7 +69,7 @@ struct Painter {
     /// Tokens by both tokenizers.
     negative: Vec<Vec<i64>>,
     schedule: Schedule,
-    config: Diffusion,
+    config: DiffusionSettings,
     takes_one: bool,
 }
 

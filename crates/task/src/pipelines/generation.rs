@@ -11,35 +11,19 @@ use dyno_metrics::payload::Element;
 use dyno_sut::engine::Answers;
 use dyno_sut::onnx::ort::Callable;
 use dyno_sut::tensors::SampleTensor;
-use serde::Deserialize;
 
-use super::beam::{Beams, Length, Search};
+use super::beam::Search;
 use super::decoder::{Decoder, Reads, Told};
 use super::{Asked, Load, Pipeline};
 use crate::files::{Files, OpenError};
-
-/// How text is made.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rules {
-    /// When it is over.
-    pub length: Length,
-    /// Several texts that are followed, of which the best is the answer.
-    pub beams: Option<Beams>,
-    /// Behind these tokens comes an end, of samples whose second input is 1.
-    #[serde(default)]
-    pub stop: Vec<i64>,
-    /// Tokens that are cut off the end of an answer.
-    #[serde(default)]
-    pub cut: Vec<i64>,
-}
+use crate::system::{BeamSettings, GenerationRules, LengthLimits};
 
 /// Names of the file in a folder that optimum writes, the first that there is.
 const NAMES: [&str; 2] = ["model.onnx", "decoder_model_merged.onnx"];
 
 struct Generation {
     decoder: Decoder,
-    rules: Rules,
+    rules: GenerationRules,
     element: Element,
 }
 
@@ -51,7 +35,7 @@ struct Live {
 }
 
 /// The decoder `model` of the card; answers are arrays of what the card judges.
-pub(crate) fn open(files: &Files<'_>, rules: &Rules) -> Result<Load, OpenError> {
+pub(crate) fn open(files: &Files<'_>, rules: &GenerationRules) -> Result<Load, OpenError> {
     let path = file(files.path("model")?)?;
     let rules = rules.clone();
     assert!(!rules.length.ends.is_empty(), "cards name an end");
@@ -60,7 +44,7 @@ pub(crate) fn open(files: &Files<'_>, rules: &Rules) -> Result<Load, OpenError> 
     Ok(Box::new(move |open| {
         let decoder = Decoder::of(open(&path)?.callable())?;
         if decoder.has_one_row()
-            && let Some(Beams { count, .. }) = &rules.beams
+            && let Some(BeamSettings { count, .. }) = &rules.beams
         {
             return Err(decoder.model().unfit(format!(
                 "it has a place for one row only; expected any number, of which {count} are the \
@@ -140,7 +124,7 @@ impl Generation {
             Some([1]) => &self.rules.stop,
             _ => &[],
         };
-        let length = Length { most, ..self.rules.length.clone() };
+        let length = LengthLimits { most, ..self.rules.length.clone() };
         let search = Search::new(&length, self.rules.beams.as_ref(), &prompt, stop);
         Ok(Live { id: asked.sample.id, prompt, search })
     }

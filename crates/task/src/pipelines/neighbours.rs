@@ -9,13 +9,13 @@ use dyno_sut::onnx::ort::{Callable, Fed};
 use dyno_sut::tensors::{Element, ElementType, Elements, ModelInput};
 use half::f16;
 
-use super::sampling::{Edges, HOPS, Subgraph, draw};
 use super::{Asked, Load, Pipeline};
-use crate::data::igbh::{Igbh, KINDS, PAPER, RELATIONS, Rows};
+use crate::data::igbh::{Igbh, Rows};
 use crate::files::{Files, OpenError};
 use crate::fit::Declared;
 use crate::graphs::rgat::{edges_of, starts_from};
 use crate::networks;
+use crate::subgraph::{HOPS, KINDS, PAPER, RELATIONS, Subgraph, SubgraphEdges, draw};
 
 /// What a model of the task takes.
 const INPUTS: &str = "inputs called after the kinds of nodes, such as `paper`, the relations and \
@@ -159,7 +159,7 @@ impl Neighbours {
                 (vec![nodes.len(), rows.width], elements)
             }
             Port::Edges(relation, hop) => {
-                let Edges { sources, targets } = &drawn.edges[relation][hop];
+                let SubgraphEdges { sources, targets } = &drawn.edges[relation][hop];
                 let both = [&sources[..], targets].concat();
                 (vec![2, sources.len()], Elements::I64(both.into()))
             }

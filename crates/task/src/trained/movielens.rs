@@ -10,7 +10,7 @@ use dyno_loadgen::rng::Mt19937;
 use dyno_onnx::{BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
 use super::{dot, drawn, logistic, scaled_add, write};
-use crate::data::movielens::Ratings;
+use crate::data::movielens::{Opinion, Ratings};
 use crate::files::{Files, Of, OpenError};
 
 /// Of the vector of a user or an item.
@@ -28,17 +28,6 @@ const EPOCHS: usize = 6;
 const RATE: f32 = 0.03;
 /// Share of a vector that each of its steps takes away.
 const DECAY: f32 = 0.04;
-
-/// Whether a user likes an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opinion {
-    /// Row of the user's vector.
-    pub user: usize,
-    /// Row of the item's vector.
-    pub item: usize,
-    /// What is to be foretold.
-    pub is_liked: bool,
-}
 
 /// The network's numbers, row by row.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use dyno_task::card::Card;
 use dyno_task::open::Ready;
-use dyno_task::pipelines::beam::{Beams, Counted, Length, Stop};
-use dyno_task::pipelines::generation::Rules;
-use dyno_task::system::AnswerKind;
+use dyno_task::system::{
+    AnswerKind, BeamSettings, CountedTokens, GenerationRules, LengthLimits, StopRule,
+};
 use serde_json::{Value, json};
 
 use crate::engines;
@@ -18,15 +18,15 @@ use crate::made::{self, Folder};
 use plain::{Form, Plain};
 
 /// Its answer made by these rules.
-fn card(name: &str, rules: Rules) -> Card {
+fn card(name: &str, rules: GenerationRules) -> Card {
     let mut card = made::card(name);
     card.system.as_mut().unwrap().answer = AnswerKind::Generated(rules);
     card
 }
 
-fn rules(least: usize, most: usize, ends: &[i64]) -> Rules {
-    let length = Length { least, most, ends: ends.to_vec() };
-    Rules { length, beams: None, stop: Vec::new(), cut: Vec::new() }
+fn rules(least: usize, most: usize, ends: &[i64]) -> GenerationRules {
+    let length = LengthLimits { least, most, ends: ends.to_vec() };
+    GenerationRules { length, beams: None, stop: Vec::new(), cut: Vec::new() }
 }
 
 /// What a tokenizer of words with spaces between has.
@@ -109,15 +109,16 @@ fn a_model_of_one_row_is_asked_one_prompt_a_call_and_follows_no_beams() {
     let prompts = prompts(20);
     folder.write("data.json", table(&prompts).to_string());
     let mut rules = rules(2, 14, &[2, 7, 11]);
-    let open = |rules: &Rules| {
+    let open = |rules: &GenerationRules| {
         let card = card("llama2-70b", rules.clone());
         folder.open(&card, &given(("open_orca", "data.json"))).unwrap()
     };
     let Some(found) = texts(open(&rules), 3) else { return };
     let greedy = |prompt: &Vec<i64>| as_i32(plain.greedy(prompt, &rules.length));
     assert_eq!(found, prompts.iter().map(greedy).collect::<Vec<_>>());
-    let stop = Stop::Early;
-    rules.beams = Some(Beams { count: 4, stop, length_penalty: 1.0, counted: Counted::All });
+    let stop = StopRule::Early;
+    rules.beams =
+        Some(BeamSettings { count: 4, stop, length_penalty: 1.0, counted: CountedTokens::All });
     let refusal = made::unfit(open(&rules)).unwrap();
     assert!(refusal.contains("expected any number, of which 4 are the beams"), "{refusal}");
 }
@@ -130,8 +131,9 @@ fn every_batch_makes_the_beams_that_one_prompt_alone_has() {
         let prompts = prompts(20);
         folder.write("data.json", table(&prompts).to_string());
         let mut rules = rules(2, 9, &[7]);
-        let stop = Stop::Early;
-        rules.beams = Some(Beams { count: 4, stop, length_penalty: 1.0, counted: Counted::All });
+        let stop = StopRule::Early;
+        rules.beams =
+            Some(BeamSettings { count: 4, stop, length_penalty: 1.0, counted: CountedTokens::All });
         let beams = |prompt: &Vec<i64>| as_i32(plain.beams(prompt, &rules.length, 4));
         let expected: Vec<Vec<i32>> = prompts.iter().map(beams).collect();
         for batch in [1, 3, 7] {

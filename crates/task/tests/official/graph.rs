@@ -7,8 +7,8 @@ use std::io::{Cursor, Write as _};
 use std::path::Path;
 
 use dyno_onnx::{Builder, Dim, Element, Model, Tensor, Weights};
-use dyno_task::data::igbh::{KINDS, RELATIONS};
 use dyno_task::graphs::rgat::{Extent, Rgat};
+use dyno_task::subgraph::{KINDS, RELATIONS};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use dyno_sut::tensors::{ElementType, NpyHead};
 
-use super::{IgbhError, KINDS, Relation};
-use crate::pipelines::sampling::{Incoming, Turning};
+use super::IgbhError;
+use crate::subgraph::{EdgeCounter, IncomingEdges, KINDS, Relation};
 
 /// Headers of arrays are shorter.
 const LONGEST_HEAD: u64 = 1 << 12;
@@ -29,7 +29,7 @@ pub(super) fn turned(
     path: &Path,
     relation: &Relation,
     counts: &[usize],
-) -> Result<(Incoming, Option<Incoming>), IgbhError> {
+) -> Result<(IncomingEdges, Option<IncomingEdges>), IgbhError> {
     let mut pairs = Pairs::open(path)?;
     let (from, to) = (counts[relation.from], counts[relation.to]);
     let check = |edge: usize, [source, target]: [i64; 2]| {
@@ -43,7 +43,7 @@ pub(super) fn turned(
         Ok([source as u32, target as u32])
     };
     if relation.from == relation.to {
-        let mut turning = Turning::of(to);
+        let mut turning = EdgeCounter::of(to);
         let loops = || 0..to as u32;
         pairs.each(|edge, ends| {
             let [source, target] = check(edge, ends)?;
@@ -66,7 +66,7 @@ pub(super) fn turned(
         loops().for_each(|paper| filling.add(paper, paper));
         return Ok((filling.turned(), None));
     }
-    let (mut there, mut back) = (Turning::of(to), Turning::of(from));
+    let (mut there, mut back) = (EdgeCounter::of(to), EdgeCounter::of(from));
     pairs.each(|edge, ends| {
         let [source, target] = check(edge, ends)?;
         there.count(target);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use super::*;
-use crate::pipelines::sampling::{HOPS, draw};
+use crate::subgraph::{HOPS, draw};
 
 /// Nodes of each kind.
 const COUNTS: [usize; 6] = [30, 12, 4, 6, 3, 3];

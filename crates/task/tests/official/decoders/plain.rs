@@ -1,7 +1,7 @@
 //! A made decoder: its graph, and the same computed here.
 
 use dyno_onnx::{Attribute, Builder, Dim, Element, Model, Name, Tensor, Weights};
-use dyno_task::pipelines::beam::Length;
+use dyno_task::system::LengthLimits;
 
 /// Heads of keys and values, and numbers of each.
 const HEADS: usize = 2;
@@ -80,7 +80,7 @@ impl Plain {
     }
 
     /// The token with the greatest score each, up to an end.
-    pub fn greedy(&self, prompt: &[i64], length: &Length) -> Vec<i64> {
+    pub fn greedy(&self, prompt: &[i64], length: &LengthLimits) -> Vec<i64> {
         let mut tokens = prompt.to_vec();
         while tokens.len() - prompt.len() < length.most {
             let mut scores = self.scores(&tokens, prompt.len());
@@ -98,7 +98,7 @@ impl Plain {
     }
 
     /// Of so many beams the best, as transformers 4.31 has it with `early_stopping`.
-    pub fn beams(&self, prompt: &[i64], length: &Length, count: usize) -> Vec<i64> {
+    pub fn beams(&self, prompt: &[i64], length: &LengthLimits, count: usize) -> Vec<i64> {
         let mut beams = vec![(Vec::new(), 0.0_f32)];
         let mut ended: Vec<(f64, Vec<i64>)> = Vec::new();
         let mean =

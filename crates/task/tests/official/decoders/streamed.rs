@@ -13,7 +13,7 @@ use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
 use dyno_sut::engine::{Engine, Inline};
-use dyno_task::pipelines::beam::{Beams, Counted, Stop};
+use dyno_task::system::{BeamSettings, CountedTokens, StopRule};
 
 use super::plain::{Form, Plain};
 use super::{as_i32, card, folder, given, prompts, rules, table, words};
@@ -94,8 +94,9 @@ fn of_beams_no_first_token_is_told() {
     let folder = folder(&plain, &words(20));
     folder.write("data.json", table(&prompts(20)).to_string());
     let mut rules = rules(2, 9, &[7]);
-    let stop = Stop::Early;
-    rules.beams = Some(Beams { count: 2, stop, length_penalty: 1.0, counted: Counted::All });
+    let stop = StopRule::Early;
+    rules.beams =
+        Some(BeamSettings { count: 2, stop, length_penalty: 1.0, counted: CountedTokens::All });
     let ready =
         folder.open(&card("llama2-70b", rules), &given(("open_orca", "data.json"))).unwrap();
     let library = Arc::new(ready.samples);

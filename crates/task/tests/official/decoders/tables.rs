@@ -2,7 +2,7 @@
 
 use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_onnx::{Builder, Dim, Element, Weights};
-use dyno_task::pipelines::beam::{Beams, Counted, Stop};
+use dyno_task::system::{BeamSettings, CountedTokens, StopRule};
 use serde_json::{Value, json};
 
 use super::plain::{Form, Plain};
@@ -118,7 +118,12 @@ fn gpt_j_reads_articles_and_follows_beams_up_to_its_figure() {
     }
     let folder = folder(&plain, &tokenizer);
     let mut rules = rules(3, 7, &[0]);
-    let beams = Beams { count: 4, stop: Stop::Early, length_penalty: 1.0, counted: Counted::All };
+    let beams = BeamSettings {
+        count: 4,
+        stop: StopRule::Early,
+        length_penalty: 1.0,
+        counted: CountedTokens::All,
+    };
     rules.beams = Some(beams);
     let long = "It rained. ".repeat(300);
     let articles = ["A cat sat.", "The news.", &long];

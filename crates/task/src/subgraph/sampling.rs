@@ -11,14 +11,11 @@
 
 use std::collections::HashMap;
 
-use crate::data::igbh::{KINDS, PAPER, RELATIONS};
-
-/// Hops from the papers that are asked.
-pub const HOPS: usize = 3;
+use super::{HOPS, KINDS, PAPER, RELATIONS};
 
 /// Of each node of a kind, those from which edges of a relation come.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Incoming {
+pub struct IncomingEdges {
     /// Where the neighbours of a node begin, and where the last one's end.
     starts: Vec<u64>,
     sources: Vec<u32>,
@@ -26,13 +23,13 @@ pub struct Incoming {
 
 /// Counts the edges that lead to each node.
 #[derive(Debug)]
-pub struct Turning(Vec<u64>);
+pub struct EdgeCounter(Vec<u64>);
 
 /// Puts edges to the nodes that they lead to, all that were counted.
 #[derive(Debug)]
-pub struct Filling(Incoming);
+pub struct AdjacencyBuilder(IncomingEdges);
 
-impl Turning {
+impl EdgeCounter {
     /// Of so many nodes.
     #[must_use]
     pub fn of(nodes: usize) -> Self {
@@ -46,21 +43,21 @@ impl Turning {
 
     /// With room for each edge that was counted.
     #[must_use]
-    pub fn filling(self) -> Filling {
+    pub fn filling(self) -> AdjacencyBuilder {
         let mut starts = self.0;
         let mut end = 0;
         for start in &mut starts {
             end += std::mem::replace(start, end);
         }
         let sources = vec![0; usize::try_from(end).expect("edges fit in memory")];
-        Filling(Incoming { starts, sources })
+        AdjacencyBuilder(IncomingEdges { starts, sources })
     }
 }
 
-impl Filling {
+impl AdjacencyBuilder {
     /// Adds an edge; where those of its target begin moves on to where they end.
     pub fn add(&mut self, source: u32, target: u32) {
-        let Incoming { starts, sources } = &mut self.0;
+        let IncomingEdges { starts, sources } = &mut self.0;
         let start = &mut starts[target as usize];
         sources[*start as usize] = source;
         *start += 1;
@@ -68,15 +65,15 @@ impl Filling {
 
     /// All of them, those of a node in the order in which they were added.
     #[must_use]
-    pub fn turned(self) -> Incoming {
-        let Incoming { mut starts, sources } = self.0;
+    pub fn turned(self) -> IncomingEdges {
+        let IncomingEdges { mut starts, sources } = self.0;
         // Each begins where the one before it ends.
         starts.insert(0, 0);
-        Incoming { starts, sources }
+        IncomingEdges { starts, sources }
     }
 }
 
-impl Incoming {
+impl IncomingEdges {
     /// The neighbours of a node, one for each edge.
     #[must_use]
     pub fn of(&self, node: u32) -> &[u32] {
@@ -94,12 +91,12 @@ pub struct Subgraph {
     /// Of each kind how many were there before the first hop, and behind each.
     pub reached: [[usize; HOPS + 1]; KINDS.len()],
     /// Of each relation and hop.
-    pub edges: [[Edges; HOPS]; RELATIONS.len()],
+    pub edges: [[SubgraphEdges; HOPS]; RELATIONS.len()],
 }
 
-/// Edges as places in [`Subgraph::nodes`].
+/// SubgraphEdges as places in [`Subgraph::nodes`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Edges {
+pub struct SubgraphEdges {
     /// Where each comes from.
     pub sources: Vec<i64>,
     /// Where each goes to.
@@ -108,20 +105,25 @@ pub struct Edges {
 
 /// Draws around papers, of which none is named twice.
 #[must_use]
-pub fn draw(incoming: &[Incoming], papers: &[u32], fan_outs: [usize; HOPS], seed: u64) -> Subgraph {
+pub fn draw(
+    incoming: &[IncomingEdges],
+    papers: &[u32],
+    fan_outs: [usize; HOPS],
+    seed: u64,
+) -> Subgraph {
     let mut nodes: [Vec<u32>; KINDS.len()] = Default::default();
     nodes[PAPER] = papers.to_vec();
     let mut places: [HashMap<u32, usize>; KINDS.len()] = Default::default();
     places[PAPER] = papers.iter().copied().zip(0..).collect();
     let mut reached = [[0; HOPS + 1]; KINDS.len()];
-    let mut edges: [[Edges; HOPS]; RELATIONS.len()] = Default::default();
+    let mut edges: [[SubgraphEdges; HOPS]; RELATIONS.len()] = Default::default();
     let mut before = [0; KINDS.len()];
     let mut drawn = Vec::new();
     for (hop, fan_out) in fan_outs.into_iter().enumerate() {
         let now = nodes.each_ref().map(Vec::len);
         (0..KINDS.len()).for_each(|kind| reached[kind][hop] = now[kind]);
         for (at, relation) in RELATIONS.iter().enumerate() {
-            let Edges { sources, targets } = &mut edges[at][hop];
+            let SubgraphEdges { sources, targets } = &mut edges[at][hop];
             for target in before[relation.to]..now[relation.to] {
                 let node = nodes[relation.to][target];
                 let neighbours = incoming[at].of(node);
@@ -185,8 +187,8 @@ fn pick(count: usize, most: usize, mut random: Random, picked: &mut Vec<usize>) 
 mod tests {
     use super::*;
 
-    fn turned(nodes: usize, edges: &[[u32; 2]]) -> Incoming {
-        let mut turning = Turning::of(nodes);
+    fn turned(nodes: usize, edges: &[[u32; 2]]) -> IncomingEdges {
+        let mut turning = EdgeCounter::of(nodes);
         edges.iter().for_each(|[_, target]| turning.count(*target));
         let mut filling = turning.filling();
         edges.iter().for_each(|[source, target]| filling.add(*source, *target));
@@ -215,13 +217,13 @@ mod tests {
     }
 
     /// Papers in a row, each cited by its neighbours and by itself, and by 40 of one author.
-    fn row() -> Vec<Incoming> {
+    fn row() -> Vec<IncomingEdges> {
         let count = 40;
         let mut cites: Vec<[u32; 2]> = (0..count).map(|paper| [paper, paper]).collect();
         cites.extend((1..count).flat_map(|paper| [[paper - 1, paper], [paper, paper - 1]]));
         let all: Vec<[u32; 2]> = (0..count).map(|paper| [paper, 0]).collect();
         let back: Vec<[u32; 2]> = all.iter().map(|[paper, author]| [*author, *paper]).collect();
-        let of = |(at, relation): (usize, &crate::data::igbh::Relation)| match at {
+        let of = |(at, relation): (usize, &crate::subgraph::Relation)| match at {
             0 => turned(count as usize, &cites),
             1 => turned(1, &all),
             6 => turned(count as usize, &back),
