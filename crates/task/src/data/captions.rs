@@ -10,7 +10,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::payload::Element;
 use dyno_sut::tensors::{Elements, Npy, SampleTensor, Source};
 
-use super::clip::Clip;
+use super::clip::ClipTokenizer;
 use super::texts::{TextsError, column};
 use super::{SampleSet, inputs, item, library};
 use crate::features::Networks;
@@ -52,7 +52,7 @@ pub struct Captions {
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let card = files.card();
     let model = files.path("model")?;
-    let clips = ["tokenizer", "tokenizer_2"].map(|name| Clip::open(&model.join(name)));
+    let clips = ["tokenizer", "tokenizer_2"].map(|name| ClipTokenizer::open(&model.join(name)));
     let [first, second] = clips.map(|clip| clip.map_err(OpenError::content));
     let (first, second) = (first?, second?);
     let [one, other, latents] = &card.data.inputs[..] else {

@@ -14,7 +14,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
 use serde_json::json;
 
-use super::bpe::Encoder;
+use super::bpe::BytePairEncoder;
 use super::table::{Cell, Table};
 use super::{SampleSet, item, library};
 use crate::files::{Files, Of, OpenError};
@@ -73,7 +73,7 @@ pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, Op
         let encoder = match form {
             PromptTable::CnnDailymail => {
                 let path = files.path("tokenizer")?;
-                Some(Encoder::read(&path).map_err(OpenError::content)?)
+                Some(BytePairEncoder::read_gpt2(&path).map_err(OpenError::content)?)
             }
             _ => None,
         };
@@ -98,7 +98,11 @@ pub(crate) fn read(files: &Files<'_>, form: PromptTable) -> Result<SampleSet, Op
 }
 
 /// The tokens of a row: its own, or those of the text that it is put into.
-fn prompt(table: &Table, row: usize, encoder: Option<&Encoder>) -> Result<Vec<i32>, OpenError> {
+fn prompt(
+    table: &Table,
+    row: usize,
+    encoder: Option<&BytePairEncoder>,
+) -> Result<Vec<i32>, OpenError> {
     let Some(encoder) = encoder else { return Ok(table.tokens(row, "tok_input")?.to_vec()) };
     let (instruction, input) = (table.text(row, "instruction")?, table.text(row, "input")?);
     let text = format!(

@@ -16,7 +16,7 @@ use half::{bf16, f16};
 
 use super::euler::{Schedule, guided};
 use super::{Asked, Load, Open, Pipeline, has_rows};
-use crate::data::clip::Clip;
+use crate::data::clip::ClipTokenizer;
 use crate::files::{Files, OpenError};
 use crate::system::DiffusionSettings;
 
@@ -33,7 +33,7 @@ pub(crate) fn open(files: &Files<'_>, config: &DiffusionSettings) -> Result<Load
     super::euler::check(&folder.join("scheduler/scheduler_config.json"))?;
     let mut negative = Vec::new();
     for (name, input) in ["tokenizer", "tokenizer_2"].iter().zip(&files.card().data.inputs) {
-        let clip = Clip::open(&folder.join(name)).map_err(OpenError::content)?;
+        let clip = ClipTokenizer::open(&folder.join(name)).map_err(OpenError::content)?;
         negative.push(clip.tokens(&config.negative, input.shape[0]));
     }
     let names = ["text_encoder", "text_encoder_2", "unet", "vae_decoder"];
